@@ -1,0 +1,262 @@
+"""The contract between ddpcheck and an implementation: all that a third party writes. Nobody subclasses anything.
+
+An `Adapter` names an implementation, says what it promises (Capabilities) and how its ranks are started (a Launcher), and
+has `connect`: called once in every rank, it returns the `Facets` that the implementation offers there. A facet is any
+object with the methods of its Protocol below; leave out what there is not, and say so in Capabilities.facets.
+
+    def connect(context: RankContext) -> Facets:
+        ring = MyRing(context.rank, context.world_size, context.master_addr, context.master_port)
+        return Facets(rank=ring.rank, world_size=ring.size, collectives=ring, close=ring.shutdown)
+
+    adapter = Adapter("my_ring", connect, Capabilities(facets=frozenset({"collectives"})))
+
+Arrays are NumPy arrays in and out; a facet must not keep a reference to an argument, and must not change one unless its
+method says so. Any exception that a facet raises is recorded with its rank, and is a failure unless a promise allows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+from .capabilities import Capabilities
+from .environment import RankContext
+from .job import OptimizerSpec
+from .launchers.base import Launcher
+from .launchers.processes import Processes
+from .model import ModelSpec
+from .values import Array
+
+Group = Sequence[int]
+"""Ascending ranks. Only members call a collective of a group."""
+
+
+@runtime_checkable
+class Handle(Protocol):
+    """An all_reduce under way."""
+
+    def wait(self) -> Array:
+        """The result, once it is there."""
+        ...
+
+
+@runtime_checkable
+class Collectives(Protocol):
+    """Communication between ranks; a method that Capabilities.collectives does not name may be missing.
+
+    Arrays may have any shape (0-d and zero elements included) and any strides. `group=None` means all ranks. Results are
+    new arrays of the argument's shape and dtype, unless said otherwise; arguments stay as they were. A mean of integers is
+    not asked for.
+    """
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group | None = None) -> Array:
+        """The element-wise reduction over the ranks: sum, mean, min, max (both propagate NaN) or prod."""
+        ...
+
+    def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group | None = None) -> Handle:
+        """As all_reduce, but returns at once. The array must stay untouched until wait()."""
+        ...
+
+    def broadcast(self, array: Array, root: int = 0, *, group: Group | None = None) -> Array:
+        """The root's array. Other ranks give one of equal shape and dtype, whose values do not matter."""
+        ...
+
+    def all_gather(self, array: Array, *, group: Group | None = None) -> Array:
+        """The arrays of all ranks stacked in rank order: shape (group size, *array.shape)."""
+        ...
+
+    def reduce_scatter(self, array: Array, op: str = "sum", *, group: Group | None = None) -> Array:
+        """This rank's block of the reduction: rows [k r, k (r + 1)) of the first dimension, which is k times group size."""
+        ...
+
+    def barrier(self, *, group: Group | None = None) -> None:
+        """Return only after every rank of the group has entered."""
+        ...
+
+    def send(self, array: Array, dest: int) -> None:
+        """Send to one rank; may return before it was received."""
+        ...
+
+    def recv(self, array: Array, source: int) -> Array:
+        """Receive an array of the shape and dtype of `array` (whose values do not matter) from one rank."""
+        ...
+
+
+@runtime_checkable
+class Sampler(Protocol):
+    """The sample indices of this rank, epoch after epoch."""
+
+    def set_epoch(self, epoch: int) -> None: ...
+
+    def __iter__(self) -> Any:
+        """This rank's indices for the current epoch (0 before the first set_epoch), as integers of [0, length)."""
+        ...
+
+    def __len__(self) -> int:
+        """How many indices iteration gives."""
+        ...
+
+
+class MakeSampler(Protocol):
+    def __call__(self, length: int, *, shuffle: bool, seed: int, drop_last: bool) -> Sampler: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A rank's shard of a batch: inputs (B, features) or ids (B,); targets (B, outputs) or labels (B,); B may be 0."""
+
+    inputs: Array
+    targets: Array
+    branches: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class Replica(Protocol):
+    """This rank's copy of the model, wrapped for data-parallel training.
+
+    Names and shapes are those of ModelSpec.tensors(). What is returned are copies: later training must not change them.
+    """
+
+    def backward(self, batch: Batch) -> float:
+        """Forward and backward on the local batch; gradients accumulate. Returns the local mean loss (before reduction).
+
+        On return gradients() are synchronised over ranks, those of earlier backwards in no_sync() included.
+        """
+        ...
+
+    def no_sync(self) -> AbstractContextManager[Any]:
+        """Within it backward only accumulates local gradients."""
+        ...
+
+    def zero_grad(self) -> None: ...
+
+    def clip(self, max_norm: float) -> float:
+        """Scale all gradients by min(1, max_norm / norm); returns the norm over all gradients before."""
+        ...
+
+    def step(self) -> None:
+        """One optimizer update. A parameter whose gradient is None stays as it is, weight decay and momentum included."""
+        ...
+
+    def gradients(self) -> Mapping[str, Array | None]:
+        """Every learned parameter's gradient; None where there is none since zero_grad."""
+        ...
+
+    def parameters(self) -> Mapping[str, Array]:
+        """Every parameter, frozen ones included."""
+        ...
+
+    def buffers(self) -> Mapping[str, Array]: ...
+
+    def predict(self, batch: Batch) -> Array:
+        """Outputs (B, outputs) in evaluation mode. Any rank may call it alone; no gradients."""
+        ...
+
+    def state(self) -> Mapping[str, Array]:
+        """All that a later run needs to go on: parameters and buffers by name, optimizer state under other names."""
+        ...
+
+    def load_state(self, state: Mapping[str, Array]) -> None: ...
+
+
+class MakeReplica(Protocol):
+    def __call__(
+        self, model: ModelSpec | str, initial: Mapping[str, Array], optimizer: OptimizerSpec, options: Mapping[str, Any]
+    ) -> Replica:
+        """Build the model from this rank's initial values and wrap it.
+
+        `model` is a name only if Capabilities.named_models has it; `initial` is empty then. `options` are what a user set on
+        the command line for this implementation (bucket_cap_mb, say); an unknown one is a ValueError.
+        """
+        ...
+
+
+class AggregateMetrics(Protocol):
+    def __call__(self, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
+        """Global means of local means over `count` samples each (0: no part in it); all ranks get the same."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facets:
+    """What an implementation offers on one rank, and its own idea of rank and world size (the harness compares)."""
+
+    rank: int
+    world_size: int
+    collectives: Any = None
+    make_sampler: MakeSampler | None = None
+    make_replica: MakeReplica | None = None
+    aggregate_metrics: AggregateMetrics | None = None
+    close: Callable[[], None] | None = None
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """One implementation under test.
+
+    requires: modules that must be importable for it to run. description: one line for listings. The object must be a
+    module attribute, so that ranks, which are other processes, can import it.
+    """
+
+    name: str
+    connect: Callable[[RankContext], Facets]
+    capabilities: Capabilities = field(default_factory=Capabilities)
+    launcher: Launcher = field(default_factory=Processes)
+    requires: tuple[str, ...] = ()
+    description: str = ""
+
+
+_FACET_FIELDS = {
+    "sampler": "make_sampler",
+    "replica": "make_replica",
+    "metrics": "aggregate_metrics",
+}
+_COLLECTIVE_METHODS = {"send_recv": ("send", "recv")}
+
+
+def problems_of_adapter(adapter: Any) -> list[str]:
+    """Everything that is wrong with an adapter before it is started, one sentence each."""
+    found = []
+    for name, kind in (("name", str), ("capabilities", Capabilities)):
+        if not isinstance(getattr(adapter, name, None), kind):
+            found.append(f"its {name} must be a {kind.__name__}, got {getattr(adapter, name, None)!r}")
+    if not callable(getattr(adapter, "connect", None)):
+        found.append("it has no callable connect(context)")
+    if not hasattr(getattr(adapter, "launcher", None), "start"):
+        found.append("its launcher has no start(); use one of ddpcheck.launchers")
+    if not found:
+        unknown = adapter.capabilities.facets - {"collectives", *_FACET_FIELDS}
+        found += [f"Capabilities.facets names {facet!r}, which is no facet" for facet in sorted(unknown)]
+    return found
+
+
+def problems_of_facets(facets: Any, capabilities: Capabilities, context: RankContext) -> list[str]:
+    """Everything that is wrong with what connect() returned, one sentence each."""
+    if not isinstance(facets, Facets):
+        return [f"connect() must return ddpcheck.Facets, got {type(facets).__name__}"]
+    found = []
+    if facets.world_size != context.world_size:
+        found.append(
+            f"launched as {context.world_size} ranks, but the implementation sees a world of {facets.world_size}"
+            + (" (did every process start a world of its own?)" if facets.world_size == 1 else "")
+        )
+    if facets.rank != context.rank:
+        found.append(f"launched as rank {context.rank}, but the implementation says that it is rank {facets.rank}")
+    for facet, name in _FACET_FIELDS.items():
+        if facet in capabilities.facets and not callable(getattr(facets, name)):
+            found.append(f"promises the facet {facet}, but Facets.{name} is {getattr(facets, name)!r}")
+    if "collectives" in capabilities.facets:
+        if facets.collectives is None:
+            found.append("promises the facet collectives, but Facets.collectives is None")
+        else:
+            names = _methods(capabilities.collectives, capabilities.asynchronous)
+            missing = [name for name in names if not callable(getattr(facets.collectives, name, None))]
+            found += [f"promises collectives, but {type(facets.collectives).__name__} has no {name}()" for name in missing]
+    return found
+
+
+def _methods(collectives: Iterable[str], asynchronous: bool) -> list[str]:
+    names = [method for name in sorted(collectives) for method in _COLLECTIVE_METHODS.get(name, (name,))]
+    return names + ["all_reduce_async"] * asynchronous

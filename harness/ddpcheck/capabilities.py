@@ -1,0 +1,116 @@
+"""What an implementation promises: every field is one sentence of its specification.
+
+A promise made is a promise checked; one not made is a visible skip that names it. Checks ask
+`Capabilities.lacks(need)` and never the name of an implementation.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+Facet = Literal["collectives", "sampler", "replica", "metrics", "trainer"]
+T = TypeVar("T")
+
+REDUCTIONS = frozenset({"sum", "mean", "min", "max", "prod"})
+COLLECTIVES = frozenset({"all_reduce", "broadcast", "all_gather", "reduce_scatter", "barrier", "send_recv"})
+MODEL_FEATURES = frozenset({"tied", "frozen", "branch", "batch_norm", "embedding", "scale", "buffer"})
+
+
+def promise(default: T, sentence: str) -> T:
+    """A dataclass field with its sentence of the specification in the field's metadata."""
+    field: Any = dataclasses.field(default=default, metadata={"sentence": sentence})
+    return field  # type: ignore[no-any-return]  # dataclasses reads the Field, type checkers the default's type
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """The promises of one implementation. The defaults are those of a plain data-parallel engine."""
+
+    facets: frozenset[str] = promise(frozenset({"replica"}), "The facets that connect() hands out on every rank.")
+    world_sizes: frozenset[int] | None = promise(None, "The world sizes that it can run at; None means any.")
+
+    collectives: frozenset[str] = promise(COLLECTIVES, "The collectives that the collectives facet offers.")
+    reductions: frozenset[str] = promise(REDUCTIONS, "The reductions that all_reduce and reduce_scatter offer.")
+    collective_dtypes: frozenset[str] = promise(
+        frozenset({"float32", "float64", "int32", "int64"}), "The NumPy dtypes that collectives carry unchanged."
+    )
+    subgroups: bool = promise(False, "Collectives take a group of ranks, and only its members call them.")
+    asynchronous: bool = promise(False, "all_reduce can return a handle at once; wait() on it gives the result.")
+    same_bits_on_all_ranks: bool = promise(True, "all_reduce gives every rank the same bits.")
+    reproducible: bool = promise(True, "Equal inputs at an equal world size give equal bits from run to run.")
+
+    gradient: Literal["mean", "sum"] = promise(
+        "mean", "After backward each gradient is the mean (or the sum) of the ranks' local gradients."
+    )
+    uneven_batches: Literal["equal_weight", "weighted", "refused"] = promise(
+        "equal_weight",
+        "Ranks with different batch sizes: their local means weigh equally, or by their sizes, or it is an error.",
+    )
+    no_sync: bool = promise(True, "Inside no_sync() backward accumulates local gradients and does not communicate.")
+    unused_parameters: Literal["synchronised", "raises", "undefined"] = promise(
+        "undefined",
+        "A parameter without gradient on some ranks counts as zero there, or raises by the next backward at latest.",
+    )
+    unused_gradient: Literal["zero", "none"] = promise(
+        "none", "The gradient of a parameter that no rank used since zero_grad is zero, or None."
+    )
+    broadcasts_parameters: bool = promise(True, "Construction gives every rank the parameters of rank 0.")
+    broadcasts_buffers: bool = promise(True, "Construction gives every rank the buffers of rank 0.")
+    model_features: frozenset[str] = promise(MODEL_FEATURES, "The features of a ModelSpec that replicas can hold.")
+    replica_dtypes: frozenset[str] = promise(frozenset({"float32", "float64"}), "The dtypes that replicas compute in.")
+    optimizers: frozenset[str] = promise(frozenset({"sgd", "adam"}), "The optimizers that step() can use.")
+    clipping: bool = promise(False, "clip() clips by the global norm of the synchronised gradients.")
+    checkpoint: bool = promise(False, "state() on one replica, load_state() on a new one, continue the same training.")
+    named_models: frozenset[str] = promise(frozenset(), "Models that make_replica builds by name, beside a ModelSpec.")
+
+    remainder: Literal["pad", "drop", "uneven"] = promise(
+        "pad",
+        "Without drop_last, a length that the world size does not divide is padded by repeating samples, "
+        "or cut, or the ranks get lengths that differ by one.",
+    )
+    drop_last: bool = promise(True, "With drop_last the sampler cuts the tail, so that all ranks get equal lengths.")
+    shuffles: bool = promise(True, "The sampler shuffles by (seed, epoch); set_epoch changes the order.")
+
+    def lacks(self, need: str, world_size: int) -> str | None:
+        """Why `need` is not met, or None if it is.
+
+        A need is `facet:NAME`, `collective:NAME`, `reduction:NAME`, `feature:NAME`, `optimizer:NAME`, `dtype:NAME`
+        (of replicas), `collective_dtype:NAME`, `world_size>=N`, `FIELD` (a promise that must be true) or
+        `FIELD=VALUE`. An unknown need is a ValueError, so that a misspelt one cannot hide a check.
+        """
+        kind, separator, name = need.partition(":")
+        if separator:
+            holders = {
+                "facet": self.facets,
+                "collective": self.collectives if "collectives" in self.facets else frozenset(),
+                "reduction": self.reductions,
+                "feature": self.model_features,
+                "optimizer": self.optimizers,
+                "dtype": self.replica_dtypes,
+                "collective_dtype": self.collective_dtypes,
+            }
+            if kind not in holders:
+                raise ValueError(f"unknown need {need!r}: a prefix must be one of {', '.join(sorted(holders))}")
+            return None if name in holders[kind] else f"{kind} {name} is not promised"
+        if need.startswith("world_size>="):
+            least = int(need.removeprefix("world_size>="))
+            return None if world_size >= least else f"needs at least {least} ranks"
+        field, separator, wanted = need.partition("=")
+        if field not in SENTENCES:
+            raise ValueError(f"unknown need {need!r}: no such promise")
+        have = getattr(self, field)
+        if separator:
+            return None if str(have) == wanted else f"{field} is {have}, not {wanted}"
+        return None if have else f"{field} is not promised"
+
+    def refuses(self, world_size: int) -> str | None:
+        """Why it cannot run at this world size, or None if it can."""
+        if self.world_sizes is None or world_size in self.world_sizes:
+            return None
+        return f"runs at world size {', '.join(map(str, sorted(self.world_sizes)))} only"
+
+
+SENTENCES: dict[str, str] = {f.name: f.metadata["sentence"] for f in dataclasses.fields(Capabilities)}
+"""Each promise's sentence, by field name."""

@@ -1,0 +1,82 @@
+"""What a check is: a plain function `check_<what_must_hold>(session)`, with its family and what it needs.
+
+    @law("collectives", "collective:all_reduce")
+    def check_all_reduce_sums_exactly(session: Session) -> None:
+        '''All-reduce gives the exact sum of the ranks' arrays.'''
+
+It runs Jobs on the session, judges their Traces, and raises Finding if what must hold does not. It knows capabilities, never
+an implementation's name. The first line of its docstring is the law in one sentence.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from .session import Session
+
+F = TypeVar("F", bound=Callable[..., None])
+
+
+@dataclass(frozen=True)
+class Check:
+    """A law, the capabilities that it needs (Capabilities.lacks), and the function that checks it."""
+
+    name: str
+    family: str
+    needs: tuple[str, ...]
+    sentence: str
+    function: Callable[[Session], None]
+
+
+def law(family: str, *needs: str) -> Callable[[F], F]:
+    """Mark a function as a check of `family` that needs these capabilities."""
+
+    def mark(function: F) -> F:
+        name = function.__name__
+        if not name.startswith("check_"):
+            raise ValueError(f"a check's name must begin with check_, got {name}")
+        sentence = (inspect.getdoc(function) or "").partition("\n")[0]
+        if not sentence:
+            raise ValueError(f"{name} needs a docstring: its first line is the law that it checks")
+        function.check = Check(name, family, needs, sentence, function)  # type: ignore[attr-defined]
+        return function
+
+    return mark
+
+
+def checks_of(*modules: ModuleType) -> tuple[Check, ...]:
+    """All checks that these modules define, in the order of their source."""
+    found: dict[str, Check] = {}
+    for module in modules:
+        for value in vars(module).values():
+            check = getattr(value, "check", None)
+            if isinstance(check, Check) and value.__module__ == module.__name__:
+                found[check.name] = check
+    return tuple(found.values())
+
+
+def missing(check: Check, lacks: Callable[[str], str | None]) -> str | None:
+    """Why this check does not apply: the first need that is lacking."""
+    return next((reason for need in check.needs if (reason := lacks(need))), None)
+
+
+def select(checks: Iterable[Check], patterns: Iterable[str]) -> tuple[Check, ...]:
+    """The checks whose name or family matches a pattern (a family, a name, or a part of a name). ValueError on no match."""
+    every = tuple(checks)
+    wanted = tuple(patterns)
+    if not wanted:
+        return every
+    for pattern in wanted:
+        if not any(_matches(check, pattern) for check in every):
+            families = ", ".join(sorted({check.family for check in every}))
+            raise ValueError(f"no check matches {pattern!r}; families are {families}; `ddpcheck list checks` shows all")
+    return tuple(check for check in every if any(_matches(check, pattern) for pattern in wanted))
+
+
+def _matches(check: Check, pattern: str) -> bool:
+    return pattern == check.family or pattern in check.name

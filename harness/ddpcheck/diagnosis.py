@@ -1,0 +1,136 @@
+"""From a wrong array to its likeliest cause, in a sentence with the evidence.
+
+A check knows what the array should be; it may also know what it would be if something specific had gone wrong (this rank's
+own gradient, the last step's gradient, the sum without the tail ...). Those go in as `Evidence.alternatives`; whole factors,
+untouched tails, last-bit differences and lost precision are looked for in any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from .numerics import different_bits, ulp_distance
+from .values import Array
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a check knows beside the expected value.
+
+    local: what the array would be if nothing had been communicated (this rank's own contribution).
+    alternatives: (sentence, array): "it is the gradient of the step before" and that gradient.
+    factors: further factors that would tell something: ("the number of accumulation steps", 4).
+    """
+
+    world_size: int = 1
+    local: Array | None = None
+    alternatives: tuple[tuple[str, Array], ...] = ()
+    factors: tuple[tuple[str, float], ...] = ()
+
+
+def likely_cause(got: Array, expected: Array, evidence: Evidence) -> str:
+    """The first explanation that fits all elements, or that fits the wrong ones; empty if none does."""
+    if got.shape != expected.shape or not expected.size:
+        return ""
+    with np.errstate(all="ignore"):
+        return next(_explanations(np.asarray(got), np.asarray(expected), evidence), "")
+
+
+def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[str]:
+    wrong = ~_close(got, expected)
+    if not wrong.any():
+        yield from _tiny_differences(got, expected)
+        return
+    if not np.isfinite(got[wrong]).all() and np.isfinite(expected).all():
+        yield "the wrong elements are NaN or infinite: memory that was never written, or an overflow"
+    yield from _factor(got, expected, evidence)
+    local = evidence.local
+    if local is not None and local.shape == got.shape and not _close(local, expected).all():
+        if _close(got, local).all():
+            yield "it is exactly this rank's own local value: not reduced"
+        if _close(got[wrong], local[wrong]).all():
+            yield f"{_region(wrong)} hold this rank's own local value: that part was never reduced"
+    for sentence, array in evidence.alternatives:
+        if array.shape == got.shape and not _close(array, expected).all() and _close(got, array).all():
+            yield sentence
+    for sentence, array in evidence.alternatives:
+        if array.shape == got.shape and _close(got[wrong], array[wrong]).all():
+            yield f"{_region(wrong)}: {sentence}"
+    if got.size > 1 and np.array_equal(np.sort(got, axis=None), np.sort(expected, axis=None)):
+        yield "all values are there, but in other places: a transposed or permuted layout, or blocks in a wrong order"
+    if not got[wrong].any():
+        yield f"{_region(wrong)} are zero: never written"
+    yield from _lost_precision(got, expected)
+
+
+def _close(a: Array, b: Array) -> Array:
+    if a.dtype.kind != "f":
+        return np.asarray(a == b)
+    u = float(np.finfo(a.dtype).eps)
+    return np.asarray(np.isclose(a, b, rtol=64 * u, atol=64 * u * float(np.max(np.abs(b), initial=0.0)) + 1e-300, equal_nan=True))
+
+
+def _factor(got: Array, expected: Array, evidence: Evidence) -> Iterator[str]:
+    if got.dtype.kind not in "fi":
+        return
+    nonzero = expected != 0
+    if not nonzero.any():
+        return
+    size = evidence.world_size
+    known = [
+        (float(size), f"exactly {size} x too large at world size {size}: summed, not averaged"),
+        (1.0 / size, f"exactly {size} x too small at world size {size}: divided by the world size once too often"),
+        (float(size) ** 2, f"exactly {size}^2 x too large at world size {size}: scaled by the world size, and not averaged"),
+        (1.0 / size**2, f"exactly {size}^2 x too small at world size {size}: divided by the world size twice too often"),
+    ] * (size > 1)
+    known += [(value, f"exactly {value:g} x too large: {name}") for name, value in evidence.factors if value != 1]
+    known += [(1 / value, f"exactly {value:g} x too small: {name}") for name, value in evidence.factors if value not in (0, 1)]
+    known.append((-1.0, "the sign is wrong"))
+    for value, sentence in known:
+        if value != 1 and _close(got.astype(np.float64), expected.astype(np.float64) * value).all():
+            yield sentence
+    ratios = got[nonzero].astype(np.float64) / expected[nonzero]
+    ratio = float(ratios.flat[0])
+    if nonzero.sum() > 1 and np.allclose(ratios, ratio, rtol=1e-5, atol=0) and ratio not in (0.0, 1.0):
+        yield f"every element is {ratio:.6g} x what it should be: a wrong factor, the same everywhere"
+
+
+def _region(wrong: Array) -> str:
+    flat = np.flatnonzero(wrong)
+    first, last, size = int(flat[0]), int(flat[-1]), wrong.size
+    if len(flat) == size:
+        return f"all {size} elements"
+    run = len(flat) == last - first + 1
+    if run and last == size - 1:
+        return f"the last {len(flat)} of {size} elements"
+    if run:
+        return f"elements {first} to {last} of {size}"
+    return f"{len(flat)} of {size} elements (first {first}, last {last})"
+
+
+def _tiny_differences(got: Array, expected: Array) -> Iterator[str]:
+    if got.dtype != expected.dtype or got.dtype.kind != "f":
+        return
+    differ = different_bits(np.ascontiguousarray(got), np.ascontiguousarray(expected))
+    if differ.any():
+        worst = int(ulp_distance(got, expected).max())
+        yield (
+            f"{int(differ.sum())} of {got.size} elements differ in the last bits (at most {worst} ulp): another order of "
+            "additions, or an extra rounding"
+        )
+
+
+def _lost_precision(got: Array, expected: Array) -> Iterator[str]:
+    if got.dtype.kind != "f":
+        return
+    finite = np.isfinite(expected) & (expected != 0)
+    if not finite.any() or not np.isfinite(got).all():
+        return
+    error = float(np.max(np.abs(got[finite] - expected[finite]) / np.max(np.abs(expected[finite]))))
+    for name, bits, dtypes in (("float32", 24, "d"), ("float16", 11, "df"), ("bfloat16", 8, "df")):
+        if got.dtype.char in dtypes and error < 2.0 ** (3 - bits):
+            yield f"the relative error, {error:.1e}, is that of {name}: computed or sent with fewer bits than {got.dtype}"
+            return

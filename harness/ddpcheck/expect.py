@@ -1,0 +1,178 @@
+"""What checks say of Traces: each function returns quietly, or raises a Finding that a user can act on.
+
+Headlines read "got X, but should be Y" with the rank and the thing named, one line; the cause comes from diagnosis.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .diagnosis import Evidence, likely_cause
+from .numerics import different_bits, same_bits, ulp_distance
+from .trace import RankTrace, Trace
+from .values import Array
+from .verdict import Diagnosis, Finding
+
+NO_EVIDENCE = Evidence()
+
+
+def completed(trace: Trace) -> None:
+    """Every rank ran every operation. Else the Finding names the rank that failed first, and where all others stand."""
+    culprit = trace.first_failure
+    if culprit is None:
+        return
+    others = tuple(_where(rank) for rank in trace.ranks)
+    if culprit.outcome == "hung":
+        stuck = [rank for rank in trace.ranks if rank.outcome == "hung"]
+        late = _missing(trace, stuck)
+        raise Finding(
+            Diagnosis(
+                f"rank {', '.join(str(rank.rank) for rank in stuck)} hung in {_operation(culprit)} "
+                f"for more than {trace.deadline:g} s, but should have come back",
+                late,
+                "the stacks below, and whether all ranks enter the same collectives in the same order",
+                (*others, *(f"stack of rank {rank.rank}:\n{rank.stack}" for rank in stuck if rank.stack)),
+            ),
+            hung=True,
+        )
+    verb = {"raised": "raised an error in", "invalid": "returned what the contract does not allow in", "died": "died in"}
+    raise Finding(
+        Diagnosis(
+            f"rank {culprit.rank} {verb[culprit.outcome]} {_operation(culprit)}: {_last_line(culprit.error)}",
+            "",
+            "the error below",
+            (*others, culprit.error),
+        )
+    )
+
+
+def same_array(got: Any, expected: Array, what: str, rank: int, evidence: Evidence = NO_EVIDENCE) -> None:
+    """Same shape, dtype and bits. `what` names the thing ("gradient of fc1.weight, step 2")."""
+    array = _same_form(got, expected, what, rank)
+    if not same_bits(array, np.ascontiguousarray(expected)):
+        # -0.0 and +0.0 are one number: x + (-x) may be either, by the order of additions
+        if array.dtype.kind == "f" and np.array_equal(array, expected, equal_nan=True):
+            return
+        wrong = different_bits(array, np.ascontiguousarray(expected))
+        raise _wrong(array, expected, wrong, what, rank, evidence, "")
+
+
+def within(got: Any, expected: Array, bound: Array, what: str, rank: int, evidence: Evidence = NO_EVIDENCE) -> None:
+    """|got - expected| <= bound, element by element; `expected` in float64, `bound` derived by the check."""
+    array = _same_form(got, expected, what, rank, dtype=False)
+    error = np.abs(array.astype(np.float64) - expected)
+    wrong = ~(error <= bound)
+    if wrong.any():
+        where = np.unravel_index(int(np.argmax(np.where(wrong, error - bound, -np.inf))), error.shape)
+        note = f" (off by {error[where]:.2g}, rounding allows {np.broadcast_to(bound, error.shape)[where]:.2g})"
+        raise _wrong(array, expected.astype(array.dtype), wrong, what, rank, evidence, note)
+
+
+def same_on_all_ranks(values: Sequence[Any], what: str) -> None:
+    """Every rank holds the same bits; None (no gradient) on all ranks is equal too."""
+    first = values[0]
+    for rank, value in enumerate(values[1:], start=1):
+        if (value is None) != (first is None):
+            has, has_not = (0, rank) if value is None else (rank, 0)
+            raise Finding(
+                Diagnosis(f"{what}: rank {has_not} has none, but rank {has} has one; all ranks should agree")
+            )
+        if first is None or same_bits(value, first):
+            continue
+        if value.shape != first.shape or value.dtype != first.dtype:
+            text = f"{what}: rank {rank} has {form(value)}, but rank 0 has {form(first)}"
+            raise Finding(Diagnosis(text, "the ranks do not hold the same model"))
+        differ = different_bits(value, first)
+        index = _index(differ)
+        small = value.dtype.kind == "f" and float(ulp_distance(value, first).max()) <= 64
+        raise Finding(
+            Diagnosis(
+                f"{what}{_at(index)}: rank {rank} has {value[index]!r}, but rank 0 has {first[index]!r}; all ranks "
+                f"should hold the same bits ({int(differ.sum())} of {differ.size} elements differ)",
+                f"differences in the last bits (at most {int(ulp_distance(value, first).max())} ulp): the ranks add in "
+                "different orders; replicas drift apart from here"
+                if small
+                else "the replicas have drifted apart, or were never equal",
+            )
+        )
+
+
+def equal(got: Any, expected: Any, what: str, rank: int | None = None, cause: str = "") -> None:
+    """Two plain values are equal."""
+    if got != expected:
+        who = "" if rank is None else f" on rank {rank}"
+        raise Finding(Diagnosis(f"{what}{who}: got {got!r}, but should be {expected!r}", cause))
+
+
+def that(condition: bool, headline: str, cause: str = "", advice: str = "") -> None:
+    """A condition that has no better form; `headline` says what was got and what should be."""
+    if not condition:
+        raise Finding(Diagnosis(headline, cause, advice))
+
+
+def form(array: Array) -> str:
+    """An array's dtype and shape, as in messages."""
+    return f"{array.dtype}{list(array.shape)}"
+
+
+def _same_form(got: Any, expected: Array, what: str, rank: int, *, dtype: bool = True) -> Array:
+    if got is None:
+        raise Finding(Diagnosis(f"{what} on rank {rank}: got none, but should be {form(expected)}"))
+    array: Array = np.ascontiguousarray(got).reshape(np.shape(got))
+    if array.shape != expected.shape or (dtype and array.dtype != expected.dtype):
+        raise Finding(Diagnosis(f"{what} on rank {rank}: got {form(array)}, but should be {form(expected)}"))
+    return array
+
+
+def _wrong(
+    got: Array, expected: Array, wrong: Array, what: str, rank: int, evidence: Evidence, note: str
+) -> Finding:
+    index = _index(wrong)
+    count = f"{int(wrong.sum())} of {wrong.size} elements are wrong"
+    return Finding(
+        Diagnosis(
+            f"{what}{_at(index)} on rank {rank}: got {_number(got[index])}, but should be {_number(expected[index])}{note}; "
+            f"{count}",
+            likely_cause(got, expected, evidence),
+        )
+    )
+
+
+def _index(wrong: Array) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.unravel_index(int(np.flatnonzero(wrong)[0]), wrong.shape)) if wrong.shape else ()
+
+
+def _at(index: tuple[int, ...]) -> str:
+    return f"[{', '.join(map(str, index))}]" if index else ""
+
+
+def _number(value: Any) -> str:
+    return repr(value.item()) if hasattr(value, "item") else repr(value)
+
+
+def _operation(rank: RankTrace) -> str:
+    return f"operation {rank.last.operation} ({rank.last.kind})" if rank.last else "start-up"
+
+
+def _where(rank: RankTrace) -> str:
+    if rank.outcome == "done":
+        return f"rank {rank.rank}: done"
+    return f"rank {rank.rank}: {rank.outcome} in {_operation(rank)}"
+
+
+def _missing(trace: Trace, stuck: Sequence[RankTrace]) -> str:
+    done = [rank.rank for rank in trace.ranks if rank.outcome == "done"]
+    places = {rank.last.operation for rank in stuck if rank.last}
+    if done:
+        return f"rank {', '.join(map(str, done))} went through without the others: it left a collective early or skipped one"
+    if len(places) > 1:
+        return "the ranks stand in different operations: one of them came out of a collective that the others are still in"
+    return "every rank waits in the same operation: each waits for a message that nobody sends"
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.strip().splitlines() if line.strip()]
+    return lines[-1].strip() if lines else "no message"

@@ -1,0 +1,371 @@
+"""A Job: what the ranks are asked to do. Immutable, framework-neutral, and a file that can be replayed.
+
+A Job holds declarations and seeds, never arrays: ranks and oracle make the same numbers from them (values.py). Every rank
+gets different numbers, unless a check says otherwise on purpose. Ranks run the operations in order; what an operation
+yields goes into the Trace under the operation's position.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from .model import ModelSpec
+from .plain import from_plain, plain, to_plain
+from .values import Array, Kind, key_of, numbers
+
+PerRank = tuple[tuple[int, ...], ...]
+"""One tuple of sample indices for each rank."""
+Layout = Literal["C", "F", "strided", "reversed", "offset"]
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """An array that differs from rank to rank.
+
+    layout: C (contiguous), F (transposed memory order), strided (every other element of a larger array), reversed
+    (negative stride), offset (starts in the middle of a larger buffer, not aligned to a cache line).
+    """
+
+    kind: ClassVar[str] = "tensor"
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+    values: Kind = "lattice"
+    seed: int = 0
+    layout: Layout = "C"
+    spread: int = 3
+
+    def on(self, rank: int) -> Array:
+        """This rank's values, C-contiguous."""
+        return numbers(self.shape, self.dtype, self.values, key_of(self.seed, rank), self.spread)
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class DataSpec:
+    """A data set of `samples` samples for a model: inputs and targets made from `seed`, no two samples alike."""
+
+    kind: ClassVar[str] = "data"
+    samples: int
+    values: Kind = "lattice"
+    seed: int = 0
+
+    def arrays(self, model: ModelSpec) -> tuple[Array, Array]:
+        """Inputs (samples, features) or ids (samples,); targets (samples, outputs) or labels (samples,)."""
+        words = numbers((self.samples,), "int64", "lattice", key_of(self.seed, 2), 1 << 20)
+        if model.vocabulary is not None:
+            inputs = words % model.vocabulary
+        else:
+            shape = (self.samples, model.input_features)
+            inputs = numbers(shape, model.dtype, self.values, key_of(self.seed, 0), 2)
+        if model.loss == "cross_entropy":
+            return inputs, (words >> 3) % model.output_features
+        shape = (self.samples, model.output_features)
+        return inputs, numbers(shape, model.dtype, self.values, key_of(self.seed, 1), 2)
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class OptimizerSpec:
+    """SGD: v <- momentum v + g + weight_decay p; p <- p - lr v. Adam: with bias correction, betas, eps outside the root."""
+
+    kind: ClassVar[str] = "optimizer"
+    name: Literal["sgd", "adam"] = "sgd"
+    lr: float = 0.1
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+
+
+# ------------------------------------------------------------------------------------------------- replica operations
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class Backward:
+    """Forward and backward on the rank's samples. Yields loss: the local mean loss before reduction."""
+
+    kind: ClassVar[str] = "backward"
+    samples: PerRank
+    sync: bool = True
+    branches: tuple[tuple[str, ...], ...] = ()  # active branches of each rank; () means none on any
+
+    def branches_on(self, rank: int) -> tuple[str, ...]:
+        return self.branches[rank] if self.branches else ()
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class ZeroGrad:
+    kind: ClassVar[str] = "zero_grad"
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """Clip by global norm. Yields norm: the norm before clipping."""
+
+    kind: ClassVar[str] = "clip"
+    max_norm: float
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class Step:
+    kind: ClassVar[str] = "step"
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class Observe:
+    """Read the replica. Yields each of `what` as a mapping of names to arrays (None: no gradient)."""
+
+    kind: ClassVar[str] = "observe"
+    what: tuple[Literal["parameters", "gradients", "buffers"], ...] = ("parameters", "gradients", "buffers")
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class Predict:
+    """Forward in evaluation mode on the rank's samples. Yields outputs (batch, outputs)."""
+
+    kind: ClassVar[str] = "predict"
+    samples: PerRank
+    branches: tuple[tuple[str, ...], ...] = ()
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class Save:
+    """Keep every rank's replica state under a name, within this Job."""
+
+    kind: ClassVar[str] = "save"
+    name: str = "checkpoint"
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Build a new replica (from other initial values) and load rank 0's saved state into it on every rank."""
+
+    kind: ClassVar[str] = "resume"
+    name: str = "checkpoint"
+
+
+# ---------------------------------------------------------------------------------------------------------- collectives
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class AllReduce:
+    """Yields result (same shape and dtype as the tensor) and argument (the rank's own array afterwards)."""
+
+    kind: ClassVar[str] = "all_reduce"
+    tensor: TensorSpec
+    reduction: Literal["sum", "mean", "min", "max", "prod"] = "sum"
+    group: tuple[int, ...] | None = None
+    wait: bool = True  # False: asynchronous, finished by a Wait
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Wait for the asynchronous operation at position `operation`. Yields its result."""
+
+    kind: ClassVar[str] = "wait"
+    operation: int
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class Broadcast:
+    """Yields result: the root's array. Other ranks pass an array of poison."""
+
+    kind: ClassVar[str] = "broadcast"
+    tensor: TensorSpec
+    root: int = 0
+    group: tuple[int, ...] | None = None
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class AllGather:
+    """Yields result of shape (group size, *shape): the arrays of all ranks, in rank order."""
+
+    kind: ClassVar[str] = "all_gather"
+    tensor: TensorSpec
+    group: tuple[int, ...] | None = None
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class ReduceScatter:
+    """The tensor's first dimension is a multiple of the group size. Yields result: this rank's block of the reduction."""
+
+    kind: ClassVar[str] = "reduce_scatter"
+    tensor: TensorSpec
+    reduction: Literal["sum", "mean", "min", "max", "prod"] = "sum"
+    group: tuple[int, ...] | None = None
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    kind: ClassVar[str] = "barrier"
+    group: tuple[int, ...] | None = None
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class SendRecv:
+    """Every (source, destination) pair in turn, in this order on all ranks. Yields received: {"source>destination": array}."""
+
+    kind: ClassVar[str] = "send_recv"
+    tensor: TensorSpec
+    pairs: tuple[tuple[int, int], ...]
+
+
+# --------------------------------------------------------------------------------------------------- sampler and metrics
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Make one sampler and read it once for each epoch. Yields epochs: one int64 array each, and length: len(sampler).
+
+    An epoch of None reads again without set_epoch.
+    """
+
+    kind: ClassVar[str] = "sample"
+    length: int
+    epochs: tuple[int | None, ...] = (0,)
+    shuffle: bool = True
+    seed: int = 0
+    drop_last: bool = False
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """Aggregate local mean metrics over ranks: rank r holds values[r] as the mean over counts[r] samples. Yields metrics."""
+
+    kind: ClassVar[str] = "aggregate"
+    values: tuple[float, ...]
+    counts: tuple[int, ...]
+
+
+# -------------------------------------------------------------------------------------------------------------- mishaps
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    """One rank is late."""
+
+    kind: ClassVar[str] = "sleep"
+    rank: int
+    seconds: float
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class Raise:
+    """One rank raises an exception between two operations of its training program."""
+
+    kind: ClassVar[str] = "raise"
+    rank: int
+    message: str = "raised on purpose by the Job"
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """One rank's process is killed."""
+
+    kind: ClassVar[str] = "kill"
+    rank: int
+
+
+Operation = (
+    Backward | ZeroGrad | Clip | Step | Observe | Predict | Save | Resume
+    | AllReduce | Wait | Broadcast | AllGather | ReduceScatter | Barrier | SendRecv
+    | Sample | Aggregate | Sleep | Raise | Kill
+)  # fmt: skip
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Operations for `world_size` ranks, with the model, optimizer and data that they use.
+
+    Rank r builds its model from initial values of its own (seed and rank), so that a missing broadcast shows; replicas
+    must then hold those of rank 0. ValueError if the operations do not fit the world size or the data.
+    """
+
+    kind: ClassVar[str] = "job"
+    world_size: int
+    operations: tuple[Operation, ...]
+    model: ModelSpec | None = None
+    optimizer: OptimizerSpec = OptimizerSpec()  # noqa: RUF009  # frozen
+    data: DataSpec | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        problems = [f"operation {i} ({op.kind}): {text}" for i, op in enumerate(self.operations) for text in _misfits(self, op)]
+        if problems:
+            raise ValueError("this Job cannot run: " + "; ".join(problems))
+
+    def initial(self, rank: int) -> dict[str, Array]:
+        """The parameters and buffers with which `rank` builds its model."""
+        assert self.model is not None
+        kind: Kind = self.data.values if self.data else "lattice"
+        return self.model.initial(key_of(self.seed, rank), kind)
+
+    def to_plain(self) -> dict[str, Any]:
+        made: dict[str, Any] = to_plain(self)
+        return made
+
+    @staticmethod
+    def from_plain(data: Any) -> Job:
+        """Inverse of to_plain. ValueError if it is no Job."""
+        job = from_plain(data)
+        if not isinstance(job, Job):
+            raise ValueError(f"not a Job, but {type(job).__name__}")
+        return job
+
+
+_NEEDS_MODEL = (Backward, ZeroGrad, Clip, Step, Observe, Predict, Save, Resume)
+
+
+def _misfits(job: Job, operation: Operation) -> list[str]:
+    world = range(job.world_size)
+    found = []
+    if isinstance(operation, _NEEDS_MODEL) and job.model is None:
+        found.append("the Job has no model")
+    if isinstance(operation, (Backward, Predict)):
+        if len(operation.samples) != job.world_size:
+            found.append(f"has samples for {len(operation.samples)} ranks, not {job.world_size}")
+        if job.data is None:
+            found.append("the Job has no data")
+        elif any(not 0 <= index < job.data.samples for rank in operation.samples for index in rank):
+            found.append(f"a sample index is outside the {job.data.samples} samples")
+        if operation.branches and len(operation.branches) != job.world_size:
+            found.append(f"has branches for {len(operation.branches)} ranks, not {job.world_size}")
+    if isinstance(operation, Aggregate) and not len(operation.values) == len(operation.counts) == job.world_size:
+        found.append(f"needs one value and one count for each of {job.world_size} ranks")
+    group = getattr(operation, "group", None)
+    if group is not None and (sorted(set(group)) != list(group) or not set(group) <= set(world) or not group):
+        found.append(f"group {group} is not an ascending choice of ranks below {job.world_size}")
+    for name in ("rank", "root"):
+        rank = getattr(operation, name, None)
+        if rank is not None and rank not in (group or world):
+            found.append(f"{name} {rank} is not in {group or f'range({job.world_size})'}")
+    if isinstance(operation, SendRecv):
+        found += [f"pair {pair} is not two ranks" for pair in operation.pairs if not set(pair) <= set(world) or pair[0] == pair[1]]
+    if isinstance(operation, ReduceScatter):
+        size = len(operation.group or world)
+        if not operation.tensor.shape or operation.tensor.shape[0] % size:
+            found.append(f"the first dimension of {operation.tensor.shape} is no multiple of the group's {size}")
+    return found

@@ -1,0 +1,66 @@
+"""What a launcher is: it starts the same command once for each rank, by an engine that users already have."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import IO, Protocol
+
+from ..environment import ENGINE_VARIABLES
+
+
+class Launched(Protocol):
+    """Ranks on their way, or running."""
+
+    def poll(self) -> str | None:
+        """None while all runs well; else which process ended and how ("rank 2 was killed by SIGKILL")."""
+        ...
+
+    def status_of(self, rank: int) -> str:
+        """How this rank's process ended, as far as the engine tells; empty if it runs or nobody knows."""
+        ...
+
+    def output(self) -> str:
+        """The last lines that the ranks wrote to stdout and stderr."""
+        ...
+
+    def kill(self) -> None:
+        """End every process at once and reap them. Safe to call twice."""
+        ...
+
+
+class Launcher(Protocol):
+    """How an implementation's ranks are started."""
+
+    @property
+    def name(self) -> str: ...
+
+    def unavailable(self) -> str | None:
+        """Why it cannot start anything here, with what to do about it; None if it can."""
+        ...
+
+    def start(self, command: Sequence[str], world_size: int, variables: Mapping[str, str]) -> Launched:
+        """Start `command` on `world_size` ranks, with these environment variables added on each."""
+        ...
+
+
+def clean_environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """This process's environment without rank variables of an outer launcher, plus `variables`."""
+    kept = {name: value for name, value in os.environ.items() if name not in ENGINE_VARIABLES}
+    return kept | dict(variables)
+
+
+@dataclass
+class Output:
+    """Where ranks write: an unnamed temporary file, so that nothing is left behind."""
+
+    file: IO[bytes]
+    limit: int = field(default=4000)
+
+    def tail(self) -> str:
+        if self.file.closed:
+            return ""
+        size = os.fstat(self.file.fileno()).st_size
+        start = max(0, size - self.limit)
+        return os.pread(self.file.fileno(), self.limit, start).decode(errors="replace").strip()

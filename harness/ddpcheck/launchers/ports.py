@@ -1,0 +1,63 @@
+"""A port for MASTER_PORT that nobody else takes: outside the ephemeral range, reserved among ddpcheck drivers.
+
+A port of the ephemeral range may be taken by any outgoing connection before rank 0 binds it. Between drivers on one host an
+abstract Unix socket is the lock: the kernel frees it with the process, however that ends.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from dataclasses import dataclass
+
+_FIRST, _LAST = 20000, 31999
+
+
+@dataclass
+class Port:
+    number: int
+    lock: socket.socket | None
+
+    def release(self) -> None:
+        if self.lock is not None:
+            self.lock.close()
+            self.lock = None
+
+
+def reserve_port() -> Port:
+    """A port that is free now and that no other driver will choose before release(). OSError if none is free."""
+    span = _LAST - _FIRST + 1
+    start = os.getpid() * 61 % span
+    for offset in range(span):
+        number = _FIRST + (start + offset) % span
+        lock = _lock(number)
+        if lock is None and sys.platform == "linux":
+            continue
+        if _free(number):
+            return Port(number, lock)
+        if lock is not None:
+            lock.close()
+    raise OSError(f"no port from {_FIRST} to {_LAST} is free on 127.0.0.1")
+
+
+def _lock(number: int) -> socket.socket | None:
+    if sys.platform != "linux":
+        return None
+    holder = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        holder.bind(f"\0ddpcheck-port-{number}")
+    except OSError:
+        holder.close()
+        return None
+    return holder
+
+
+def _free(number: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", number))
+        except OSError:
+            return False
+    return True

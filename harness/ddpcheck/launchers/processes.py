@@ -1,0 +1,89 @@
+"""Plain processes with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from .base import Launched, Output, clean_environment
+from .ports import Port, reserve_port
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Start every rank as a child process on this host."""
+
+    variables: Mapping[str, str] = field(default_factory=dict)
+    name: str = "processes"
+
+    def unavailable(self) -> str | None:
+        return None
+
+    def start(self, command: Sequence[str], world_size: int, variables: Mapping[str, str]) -> Launched:
+        port = reserve_port()
+        shared = {
+            "WORLD_SIZE": str(world_size),
+            "LOCAL_WORLD_SIZE": str(world_size),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port.number),
+            **self.variables,
+            **variables,
+        }
+        output = Output(tempfile.TemporaryFile())
+        children: list[subprocess.Popen[bytes]] = []
+        launched = _Children(children, output, port)
+        try:
+            for rank in range(world_size):
+                children.append(
+                    subprocess.Popen(
+                        list(command),
+                        env=clean_environment(shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)}),
+                        stdin=subprocess.DEVNULL,
+                        stdout=output.file,
+                        stderr=output.file,
+                    )
+                )
+        except BaseException:
+            launched.kill()
+            raise
+        return launched
+
+
+@dataclass
+class _Children:
+    children: list[subprocess.Popen[bytes]]
+    written: Output
+    port: Port
+
+    def poll(self) -> str | None:
+        return next((status for rank in range(len(self.children)) if (status := self.status_of(rank))), None)
+
+    def status_of(self, rank: int) -> str:
+        code = self.children[rank].poll()
+        return "" if code is None else f"rank {rank} {describe_exit(code)}"
+
+    def output(self) -> str:
+        return self.written.tail()
+
+    def kill(self) -> None:
+        for child in self.children:
+            if child.poll() is None:
+                child.kill()
+        for child in self.children:
+            child.wait()
+        self.written.file.close()
+        self.port.release()
+
+
+def describe_exit(code: int) -> str:
+    """What an exit status says in words."""
+    if code < 0:
+        try:
+            name = signal.Signals(-code).name
+        except ValueError:
+            name = f"signal {-code}"
+        return f"was killed by {name}"
+    return f"exited with status {code}"

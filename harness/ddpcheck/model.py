@@ -1,0 +1,236 @@
+"""A model, declared: every framework's builder and the oracle can make it, so that one Job runs everywhere.
+
+The forward pass is a chain of layers. x is the (batch, features) activation, or (batch,) integer ids before an Embedding:
+
+    Linear      y = x W^T + b, weight of shape (outputs, inputs), bias of shape (outputs,)
+    Activation  relu (derivative 0 at 0), or tanh
+    Scale       y = x * s, s of shape (features,) or, with features = 0, a 0-d scalar; learned, or a buffer
+    BatchNorm   over the batch, with weight, bias and the buffers running_mean, running_var, num_batches_tracked;
+                momentum 0.1, eps 1e-5, biased variance for normalising, unbiased for the running estimate
+    Embedding   y = weight[x], weight of shape (vocabulary, features); first layer only
+
+A Linear with `branch="a"` is a residual branch, y = x + linear(x), taken only by the ranks and steps that activate "a":
+its parameters are unused elsewhere. A Linear with `uses="other"` has no parameters of its own: it is tied to `other`.
+The loss of a batch of B samples is loss_scale times the mean over the samples of
+
+    squared_error   sum_j (y_j - t_j)^2 / 2         targets (batch, outputs)
+    linear          sum_j y_j t_j                   targets (batch, outputs)
+    cross_entropy   -log softmax(y)[label]          targets (batch,) integer labels
+
+Parameters are named "<layer>.weight" and "<layer>.bias", a scale "<layer>.scale", batch norm's buffers as above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from .plain import plain
+from .values import Array, Kind, key_of, numbers
+
+BATCH_NORM_MOMENTUM = 0.1
+BATCH_NORM_EPS = 1e-5
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class Linear:
+    kind: ClassVar[str] = "linear"
+    name: str
+    inputs: int
+    outputs: int
+    bias: bool = True
+    frozen: bool = False
+    branch: str | None = None
+    uses: str | None = None
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class Activation:
+    kind: ClassVar[str] = "activation"
+    function: Literal["relu", "tanh"]
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class Scale:
+    kind: ClassVar[str] = "scale"
+    name: str
+    features: int
+    buffer: bool = False
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class BatchNorm:
+    kind: ClassVar[str] = "batch_norm"
+    name: str
+    features: int
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class Embedding:
+    kind: ClassVar[str] = "embedding"
+    name: str
+    vocabulary: int
+    features: int
+
+
+Layer = Linear | Activation | Scale | BatchNorm | Embedding
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """One named array of a model: its shape, its dtype, and whether it is learned, frozen, or a buffer."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    role: Literal["learned", "frozen", "buffer"]
+    positive: bool = False  # a variance must not start negative
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """A chain of layers and a loss; the module's docstring says what each computes. ValueError if it cannot be built."""
+
+    kind: ClassVar[str] = "model"
+    layers: tuple[Layer, ...]
+    loss: Literal["squared_error", "linear", "cross_entropy"] = "squared_error"
+    loss_scale: float = 1.0
+    dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        problems = list(_problems(self.layers))
+        if problems:
+            raise ValueError("this model cannot be built: " + "; ".join(problems))
+
+    @property
+    def vocabulary(self) -> int | None:
+        """Number of ids if samples are integer ids, else None."""
+        first = self.layers[0]
+        return first.vocabulary if isinstance(first, Embedding) else None
+
+    @property
+    def input_features(self) -> int:
+        """Features of one sample; 0 when samples are integer ids."""
+        return 0 if self.vocabulary is not None else next(filter(None, map(_width_in, self.layers)))
+
+    @property
+    def output_features(self) -> int:
+        return next(filter(None, map(_width_out, reversed(self.layers))))
+
+    @property
+    def branches(self) -> tuple[str, ...]:
+        """Names of the branches that a rank or step may activate."""
+        return tuple(dict.fromkeys(layer.branch for layer in self.layers if isinstance(layer, Linear) and layer.branch))
+
+    def features(self) -> frozenset[str]:
+        """What a replica must support to hold this model, in the words of Capabilities.model_features."""
+        return frozenset(_features(self.layers))
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All parameters and buffers, in the order of the layers, weight before bias."""
+        return tuple(_tensors(self))
+
+    def initial(self, seed: int, values: Kind, spread: int = 1) -> dict[str, Array]:
+        """Initial parameters and buffers by name; another seed gives others, which is how ranks start out different."""
+        made: dict[str, Array] = {}
+        for position, tensor in enumerate(self.tensors()):
+            array = numbers(tensor.shape, tensor.dtype, values, key_of(seed, position), spread)
+            made[tensor.name] = abs(array) + array.dtype.type(1) if tensor.positive else array
+        return made
+
+
+def mlp(sizes: tuple[int, ...], *, activation: Literal["relu", "tanh"] = "relu", **options: str | float) -> ModelSpec:
+    """A multi-layer perceptron fc1, fc2, ... with `activation` between; options as ModelSpec's."""
+    layers: list[Layer] = []
+    for number, (inputs, outputs) in enumerate(zip(sizes, sizes[1:], strict=False), start=1):
+        if layers:
+            layers.append(Activation(activation))
+        layers.append(Linear(f"fc{number}", inputs, outputs))
+    return ModelSpec(tuple(layers), **options)  # type: ignore[arg-type]
+
+
+def _width_in(layer: Layer) -> int:
+    if isinstance(layer, Linear):
+        return layer.inputs
+    return layer.features if isinstance(layer, (Scale, BatchNorm)) else 0
+
+
+def _width_out(layer: Layer) -> int:
+    if isinstance(layer, Linear):
+        return layer.outputs
+    return layer.features if isinstance(layer, (Scale, BatchNorm, Embedding)) else 0
+
+
+def _problems(layers: tuple[Layer, ...]) -> Iterator[str]:
+    if not any(map(_width_out, layers)):
+        yield "no layer says how many features there are"
+    named: dict[str, Layer] = {}
+    width = 0
+    for position, layer in enumerate(layers):
+        if isinstance(layer, Embedding) and position:
+            yield f"embedding {layer.name!r} is not the first layer"
+        if width and _width_in(layer) and _width_in(layer) != width:
+            yield f"layer {position} takes {_width_in(layer)} features, but gets {width}"
+        width = _width_out(layer) or width
+        if isinstance(layer, Activation):
+            continue
+        if layer.name in named:
+            yield f"two layers are named {layer.name!r}"
+        if isinstance(layer, Linear):
+            if layer.branch and layer.inputs != layer.outputs:
+                yield f"branch {layer.name!r} must keep the number of features"
+            if layer.uses is not None:
+                other = named.get(layer.uses)
+                same = isinstance(other, Linear) and (other.inputs, other.outputs, other.bias) == (
+                    layer.inputs,
+                    layer.outputs,
+                    layer.bias,
+                )
+                if not same:
+                    yield f"{layer.name!r} uses {layer.uses!r}, which is no earlier linear layer of its shape"
+        named[layer.name] = layer
+
+
+def _features(layers: tuple[Layer, ...]) -> Iterator[str]:
+    for layer in layers:
+        if isinstance(layer, Linear):
+            if layer.uses:
+                yield "tied"
+            if layer.frozen:
+                yield "frozen"
+            if layer.branch:
+                yield "branch"
+        elif isinstance(layer, Scale):
+            yield "buffer" if layer.buffer else "scale"
+        elif isinstance(layer, BatchNorm):
+            yield "batch_norm"
+        elif isinstance(layer, Embedding):
+            yield "embedding"
+
+
+def _tensors(model: ModelSpec) -> Iterator[Tensor]:
+    dtype = model.dtype
+    for layer in model.layers:
+        if isinstance(layer, Linear) and not layer.uses:
+            role: Literal["learned", "frozen"] = "frozen" if layer.frozen else "learned"
+            yield Tensor(f"{layer.name}.weight", (layer.outputs, layer.inputs), dtype, role)
+            if layer.bias:
+                yield Tensor(f"{layer.name}.bias", (layer.outputs,), dtype, role)
+        elif isinstance(layer, Scale):
+            shape = (layer.features,) if layer.features else ()
+            yield Tensor(f"{layer.name}.scale", shape, dtype, "buffer" if layer.buffer else "learned")
+        elif isinstance(layer, BatchNorm):
+            yield Tensor(f"{layer.name}.weight", (layer.features,), dtype, "learned")
+            yield Tensor(f"{layer.name}.bias", (layer.features,), dtype, "learned")
+            yield Tensor(f"{layer.name}.running_mean", (layer.features,), dtype, "buffer")
+            yield Tensor(f"{layer.name}.running_var", (layer.features,), dtype, "buffer", positive=True)
+            yield Tensor(f"{layer.name}.num_batches_tracked", (), "int64", "buffer", positive=True)
+        elif isinstance(layer, Embedding):
+            yield Tensor(f"{layer.name}.weight", (layer.vocabulary, layer.features), dtype, "learned")

@@ -1,0 +1,76 @@
+"""Distances between floating-point arrays, and a-priori bounds on rounding.
+
+u is the unit roundoff of a dtype (2**-24 for float32, 2**-53 for float64) and gamma_m = m u / (1 - m u) bounds the relative
+error of a product of m factors (1 + d), |d| <= u: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., Lemma 3.1.
+A sum of terms, each of which goes through at most m roundings, is off by at most gamma_m times the sum of |terms|.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .values import Array
+
+
+def unit_roundoff(dtype: npt.DTypeLike) -> float:
+    """Half the distance from 1 to the next larger number of a floating dtype; 0 for integers."""
+    kind = np.dtype(dtype)
+    return float(np.finfo(kind).eps) / 2 if kind.kind == "f" else 0.0
+
+
+def gamma(roundings: int, dtype: npt.DTypeLike) -> float:
+    """gamma_m for m roundings in `dtype`. ValueError where m u >= 1, since no bound holds there."""
+    product = roundings * unit_roundoff(dtype)
+    if product >= 1:
+        raise ValueError(f"{roundings} roundings in {np.dtype(dtype)} have no bound")
+    return product / (1 - product)
+
+
+def sum_bound(magnitudes: Array, terms: int, dtype: npt.DTypeLike, *, extra: int = 0) -> Array:
+    """Bound on a sum of `terms` numbers in any order: gamma_(terms - 1 + extra) * sum|terms| (Higham, section 4.2).
+
+    magnitudes: sum of the absolute values, element by element. extra: further roundings, as one for a division.
+    """
+    return np.asarray(magnitudes, np.float64) * gamma(max(terms - 1, 0) + extra, dtype)
+
+
+def same_bits(a: Array, b: Array) -> bool:
+    """Equal shape, dtype and bits; the sign of zero and a NaN's payload count."""
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+def different_bits(a: Array, b: Array) -> npt.NDArray[np.bool_]:
+    """Element by element; shapes and dtypes must be equal."""
+    width = a.dtype.itemsize
+    left = np.frombuffer(a.tobytes(), np.uint8).reshape(*a.shape, width)
+    right = np.frombuffer(b.tobytes(), np.uint8).reshape(*b.shape, width)
+    found: npt.NDArray[np.bool_] = (left != right).any(axis=-1)
+    return found
+
+
+def ulp_distance(a: Array, b: Array) -> npt.NDArray[Any]:
+    """How many representable numbers lie between a and b, element by element, as float64.
+
+    Floats of one dtype are mapped to integers in the order of the reals; -0 and +0 are one number. NaN against a number is
+    inf, NaN against NaN is 0.
+    """
+    if a.dtype != b.dtype or a.dtype.kind != "f":
+        raise TypeError(f"ulp distance needs two arrays of one floating dtype, got {a.dtype} and {b.dtype}")
+    bits = np.dtype(f"i{a.dtype.itemsize}")
+    lowest = np.iinfo(bits).min
+
+    def ordered(x: Array) -> Array:
+        raw = np.ascontiguousarray(x).view(bits).reshape(x.shape)
+        return np.where(raw < 0, lowest - raw, raw)
+
+    with np.errstate(over="ignore"):
+        left, right = ordered(a), ordered(b)
+        distance = np.abs(left.astype(np.float64) - right.astype(np.float64))
+        exact = left - right
+        near = distance < 2.0**52
+        distance = np.where(near, np.abs(exact.astype(np.float64)), distance)
+    nan_a, nan_b = np.isnan(a), np.isnan(b)
+    return np.where(nan_a & nan_b, 0.0, np.where(nan_a | nan_b, np.inf, distance))

@@ -1,0 +1,60 @@
+"""Frozen dataclasses to plain JSON data and back: what makes Jobs files that can be replayed.
+
+A class takes part by the decorator `@plain` and a `kind` class variable. It becomes {"kind": ..., field: value}, fields at
+their default left out; tuples become lists. Unknown kinds and fields are errors that name them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, TypeVar
+
+C = TypeVar("C", bound=type)
+
+_CLASSES: dict[str, Any] = {}
+_FIELDS: dict[type, tuple[tuple[str, Any], ...]] = {}
+
+
+def plain(cls: C) -> C:
+    """Register a dataclass under its `kind`."""
+    kind = cls.kind  # type: ignore[attr-defined]
+    if kind in _CLASSES:
+        raise TypeError(f"two classes of kind {kind!r}: {_CLASSES[kind].__name__} and {cls.__name__}")
+    _CLASSES[kind] = cls
+    _FIELDS[cls] = tuple((f.name, f.default) for f in dataclasses.fields(cls))
+    return cls
+
+
+def to_plain(value: Any) -> Any:
+    """JSON data of a registered dataclass, or of a tuple, list or scalar that holds some."""
+    fields = _FIELDS.get(type(value))
+    if fields is not None:
+        made = {"kind": value.kind}
+        for name, default in fields:
+            item = getattr(value, name)
+            if item is not default and item != default:
+                made[name] = to_plain(item) if type(item) in _NESTED or type(item) in _FIELDS else item
+        return made
+    if isinstance(value, (tuple, list)):
+        return [to_plain(item) for item in value]
+    return value
+
+
+def from_plain(data: Any) -> Any:
+    """Inverse of to_plain. ValueError on an unknown kind or field."""
+    if isinstance(data, list):
+        return tuple(from_plain(item) if type(item) in _COMPOSITE else item for item in data)
+    if not isinstance(data, dict) or "kind" not in data:
+        return data
+    cls = _CLASSES.get(data["kind"])
+    if cls is None:
+        raise ValueError(f"unknown kind {data['kind']!r}; known are {', '.join(sorted(_CLASSES))}")
+    values = {name: from_plain(v) if type(v) in _COMPOSITE else v for name, v in data.items() if name != "kind"}
+    try:
+        return cls(**values)
+    except TypeError as error:
+        raise ValueError(f"{data['kind']!r} does not fit {cls.__name__}: {error}") from error
+
+
+_NESTED = (tuple, list)
+_COMPOSITE = (list, dict)

@@ -1,0 +1,119 @@
+"""What happened: per rank, as plain data. Checks judge Traces and nothing else.
+
+A rank's `outcome`:
+
+    done     it ran all operations
+    raised   the implementation (or a Raise operation) raised; `error` says what and where
+    invalid  the implementation returned something that the contract does not allow; `error` lists all problems
+    hung     it had not ended by the deadline, or by the grace time after another rank failed; `stack` says where it stood
+    died     its process ended; `error` has the exit status and the last lines that it wrote
+
+`Trace.first_failure` is the rank that failed of itself: one that waits for a failed rank is hung, but not the cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from . import codec
+
+Outcome = Literal["done", "raised", "invalid", "hung", "died"]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One operation on one rank: position in the Job, kind, times, and what it yielded.
+
+    entered and left are seconds of the host's monotonic clock (comparable between ranks of one host); left is None if the
+    rank never came out.
+    """
+
+    operation: int
+    kind: str
+    entered: float
+    left: float | None
+    values: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RankTrace:
+    """What one rank saw."""
+
+    rank: int
+    outcome: Outcome
+    records: tuple[Record, ...]
+    error: str = ""
+    stack: str = ""
+    failed_at: float | None = None
+
+    @property
+    def last(self) -> Record | None:
+        """The operation that the rank entered last."""
+        return self.records[-1] if self.records else None
+
+    def values(self, operation: int) -> dict[str, Any]:
+        """What the operation at this position yielded. KeyError if the rank did not finish it."""
+        for record in self.records:
+            if record.operation == operation and record.left is not None:
+                return record.values
+        raise KeyError(f"rank {self.rank} did not finish operation {operation}")
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What all ranks saw; `ranks[r]` is rank r."""
+
+    ranks: tuple[RankTrace, ...]
+    deadline: float = field(default=0.0, compare=False)
+
+    @property
+    def completed(self) -> bool:
+        return all(rank.outcome == "done" for rank in self.ranks)
+
+    @property
+    def first_failure(self) -> RankTrace | None:
+        """The rank that failed first of itself; a hung one only if no rank raised or died."""
+        failed = [rank for rank in self.ranks if rank.outcome not in ("done", "hung")]
+        if failed:
+            return min(failed, key=lambda rank: (rank.failed_at is None, rank.failed_at or 0.0))
+        return next((rank for rank in self.ranks if rank.outcome == "hung"), None)
+
+    def values(self, operation: int, name: str) -> list[Any]:
+        """One yielded value of one operation, from every rank in order."""
+        return [rank.values(operation)[name] for rank in self.ranks]
+
+    def all_values(self, kind: str) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+        """(position, values of every rank) of all finished operations of one kind."""
+        for record in self.ranks[0].records:
+            if record.kind == kind and record.left is not None:
+                yield record.operation, [rank.values(record.operation) for rank in self.ranks]
+
+    def to_plain(self) -> dict[str, Any]:
+        """Dicts, lists, scalars and arrays; codec.encode makes bytes of it."""
+        return {"deadline": self.deadline, "ranks": [rank_to_plain(rank) for rank in self.ranks]}
+
+    @staticmethod
+    def from_plain(data: Any) -> Trace:
+        return Trace(tuple(rank_from_plain(rank) for rank in data["ranks"]), data["deadline"])
+
+    def save(self, path: Path) -> None:
+        path.write_bytes(codec.encode(self.to_plain()))
+
+    @staticmethod
+    def load(path: Path) -> Trace:
+        return Trace.from_plain(codec.decode(path.read_bytes()))
+
+
+def rank_to_plain(rank: RankTrace) -> list[Any]:
+    records = [[r.operation, r.kind, r.entered, r.left, r.values] for r in rank.records]
+    return [rank.rank, rank.outcome, records, rank.error, rank.stack, rank.failed_at]
+
+
+def rank_from_plain(data: list[Any]) -> RankTrace:
+    number, outcome, records, error, stack, failed_at = data
+    return RankTrace(number, outcome, tuple(Record(*record) for record in records), error, stack, failed_at)
+
+

@@ -1,0 +1,98 @@
+"""What a check concluded, and why: Finding (a check raises it), Diagnosis (what was got and the likeliest cause), Verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from .job import Job
+
+Status = Literal["passed", "failed", "skipped", "expected_failure", "hung", "unknown"]
+
+SYMBOLS: dict[str, str] = {
+    "passed": "✓",
+    "failed": "✗",
+    "skipped": "-",
+    "expected_failure": "x",
+    "hung": "⧗",
+    "unknown": "?",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """Why a check failed.
+
+    headline: one line: what was got, what was expected, on which rank, in which parameter or operation.
+    cause: the likeliest cause in a sentence, with its evidence; empty if the evidence points nowhere.
+    advice: what to look at next.
+    details: further lines: the other ranks, a few elements, stacks.
+    """
+
+    headline: str
+    cause: str = ""
+    advice: str = ""
+    details: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        """All of it, as a user reads it."""
+        lines = [self.headline]
+        lines += [f"  likely cause: {self.cause}"] if self.cause else []
+        lines += [f"  look next at: {self.advice}"] if self.advice else []
+        lines += [f"  {line}" for detail in self.details for line in detail.splitlines()]
+        return "\n".join(lines)
+
+
+class Finding(AssertionError):
+    """A check saw something that must not be. `hung` marks a rank that never came back."""
+
+    def __init__(self, diagnosis: Diagnosis, *, hung: bool = False) -> None:
+        super().__init__(diagnosis.text())
+        self.diagnosis = diagnosis
+        self.hung = hung
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The outcome of one check on one adapter at one world size.
+
+    `reason` is why it was skipped, why the failure was expected, or the traceback of a check that crashed (status unknown:
+    never a pass). `job` is the smallest Job known to fail; `jobs` counts those run; `seconds` is wall time.
+    """
+
+    adapter: str
+    world_size: int
+    check: str
+    family: str
+    status: Status
+    seconds: float = 0.0
+    jobs: int = 0
+    reason: str = ""
+    diagnosis: Diagnosis | None = None
+    job: Job | None = field(default=None, compare=False)
+
+    @property
+    def ok(self) -> bool:
+        """True for what must not fail a build: passed, skipped, or failed as declared."""
+        return self.status in ("passed", "skipped", "expected_failure")
+
+    def to_plain(self) -> dict[str, Any]:
+        made: dict[str, Any] = {
+            name: getattr(self, name)
+            for name in ("adapter", "world_size", "check", "family", "status", "seconds", "jobs", "reason")
+        }
+        if self.diagnosis is not None:
+            d = self.diagnosis
+            made["diagnosis"] = {"headline": d.headline, "cause": d.cause, "advice": d.advice, "details": list(d.details)}
+        if self.job is not None:
+            made["job"] = self.job.to_plain()
+        return made
+
+    @staticmethod
+    def from_plain(data: dict[str, Any]) -> Verdict:
+        values = dict(data)
+        if "diagnosis" in values:
+            values["diagnosis"] = Diagnosis(**{**values["diagnosis"], "details": tuple(values["diagnosis"]["details"])})
+        if "job" in values:
+            values["job"] = Job.from_plain(values["job"])
+        return Verdict(**values)
