@@ -44,12 +44,16 @@ class Diagnosis:
 
 
 class Finding(AssertionError):
-    """A check saw something that must not be. `hung` marks a rank that never came back."""
+    """A check saw something that must not be. `hung` marks a rank that never came back.
+
+    `job`, set by whoever ran it, is the smallest Job that shows it.
+    """
 
     def __init__(self, diagnosis: Diagnosis, *, hung: bool = False) -> None:
         super().__init__(diagnosis.text())
         self.diagnosis = diagnosis
         self.hung = hung
+        self.job: Job | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,12 @@
+"""What one process would have done: the model, the losses and the optimizers again, in float64, shared with nobody.
+
+`Oracle(job, capabilities)` walks a Job and says, operation by operation, what every rank must have seen, and how far
+rounding may have taken it from there. Layers and losses are written in autograd.numpy, derivatives are autograd's, so
+that no line of backward code is common to the oracle and to what it judges.
+"""
+
+from .exactness import is_exact, loss_scale_for
+from .moments import Entry, Moment
+from .replay import Oracle
+
+__all__ = ["Entry", "Moment", "Oracle", "is_exact", "loss_scale_for"]

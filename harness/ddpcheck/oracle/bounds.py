@@ -1,0 +1,75 @@
+"""The network's values with what rounding and inexact parameters may have done to them (derivation: network.py).
+
+With parameters p known up to e, M the majorant network and m roundings:
+
+    |computed - exact| <= gamma_m M(|p| + e) + (M(|p| + e) - M(|p|))
+
+The first term is rounding, the second sensitivity. gamma_m of float64 is added for the oracle's own roundings.
+A relu whose input may have either sign passes its gradient or does not: where that happens the bound is infinite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ..model import ModelSpec
+from ..numerics import gamma
+from ..values import Array
+from .network import Evaluation, Shards, evaluate, has_majorant, outputs, roundings
+from .rounding import Value
+
+Values = Mapping[str, Value]
+
+
+def share(model: ModelSpec, rows: int) -> float:
+    rounds = roundings(model, rows)
+    return gamma(rounds, model.dtype) + gamma(rounds, np.float64)
+
+
+def exact_parts(values: Values) -> dict[str, Array]:
+    return {name: value.exact for name, value in values.items()}
+
+
+def of_training(
+    model: ModelSpec, learned: Values, fixed: Mapping[str, Array], shards: Shards, found: Evaluation
+) -> tuple[Array, dict[str, Array]]:
+    """Bounds on every rank's loss, and on its gradients by name."""
+    if not has_majorant(model) or _lost(learned):
+        return np.full(len(shards.counts), np.inf), {
+            name: np.full(learned[name].exact.shape, np.inf) for name in found.gradients
+        }
+    low = evaluate(model, exact_parts(learned), fixed, shards, majorant=True)
+    moved = _moved(learned)
+    high = low if moved is None else evaluate(model, moved, fixed, shards, majorant=True)
+    rounding = share(model, shards.inputs.shape[1])
+    errors = {name: rounding * top + (top - low.gradients[name]) for name, top in high.gradients.items()}
+    doubtful = np.zeros(len(shards.counts), bool)
+    for z, top, bottom in zip(found.kinks, high.kinks, low.kinks, strict=True):
+        doubtful |= (abs(z) <= rounding * top + (top - bottom)).any(axis=(1, 2))
+    for rank in np.flatnonzero(doubtful):
+        for name in errors:
+            errors[name][rank] = np.inf
+    return rounding * high.losses + (high.losses - low.losses), errors
+
+
+def of_outputs(model: ModelSpec, tensors: Values, shards: Shards) -> Array:
+    """Bounds on every rank's outputs in evaluation mode."""
+    if not has_majorant(model) or _lost(tensors):
+        return np.full((*shards.inputs.shape[:2], model.output_features), np.inf)
+    low = outputs(model, {name: abs(value.exact) for name, value in tensors.items()}, shards, majorant=True)
+    moved = _moved(tensors)
+    high = low if moved is None else outputs(model, moved, shards, majorant=True)
+    return np.asarray(share(model, shards.inputs.shape[1]) * high + (high - low))
+
+
+def _lost(values: Values) -> bool:
+    return any(value.error is not None and not np.isfinite(value.error).all() for value in values.values())
+
+
+def _moved(values: Values) -> dict[str, Array] | None:
+    """|p| + e, or None if every parameter is exact."""
+    if not any(value.error is not None and value.error.any() for value in values.values()):
+        return None
+    return {n: abs(v.exact) if v.error is None else abs(v.exact) + v.error for n, v in values.items()}

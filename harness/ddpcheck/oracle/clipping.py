@@ -1,0 +1,45 @@
+"""Clipping by the global norm, on values that carry their bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..numerics import gamma
+from ..values import Array
+from .rounding import Value
+
+GUARD = 1e-6
+"""Some divide by norm + 1e-6, so that a norm of 0 does no harm. The contract does not; the bound allows it."""
+
+
+def global_norm(gradients: Sequence[Value], dtype: str) -> Value:
+    """Every rank's norm over all gradients: |norm' - norm| <= norm of the errors, and the roundings of a sum of
+    squares.
+    """
+    exact = np.sqrt(sum(_sum(g.exact**2) for g in gradients))
+    if any(g.error is None for g in gradients):
+        return Value(exact)
+    error = np.sqrt(sum(_sum(g.error**2) for g in gradients if g.error is not None))
+    count = sum(g.exact[0].size for g in gradients) + 4
+    return Value(exact, error + (gamma(count, dtype) + gamma(count, np.float64)) * (exact + error))
+
+
+def clipped(gradient: Value, norm: Value, max_norm: float, dtype: str) -> Value:
+    """The gradient times min(1, max_norm / norm)."""
+    shape = (-1, *(1,) * (gradient.exact.ndim - 1))
+    size = np.maximum(norm.exact, 1e-300)
+    factor = np.minimum(1, max_norm / size).reshape(shape)
+    exact = gradient.exact * factor
+    if gradient.error is None or norm.error is None:
+        return Value(exact)
+    least = np.maximum(norm.exact - norm.error, 1e-300)
+    touched = norm.exact + norm.error >= max_norm  # else no correct implementation clips
+    moved = np.where(touched, np.minimum(1, max_norm * (norm.error + GUARD) / (size * least)), 0).reshape(shape)
+    error = factor * gradient.error + (abs(gradient.exact) + gradient.error) * moved
+    return Value(exact, error + (gamma(3, dtype) + gamma(3, np.float64)) * (abs(exact) + error))
+
+
+def _sum(squares: Array) -> Array:
+    return np.asarray(squares.reshape(len(squares), -1).sum(axis=1))

@@ -1,0 +1,146 @@
+"""Why lattice Jobs give the same bits whatever the implementation does, and how far that goes.
+
+A dtype with a significand of t bits (24 or 53) holds every integer up to 2^t. Take integer parameters, inputs and
+targets, layers and a loss that only add and multiply (linear, relu, scale, embedding; linear loss or squared error,
+whose gradient is y - t), batch sizes B_r that are powers of two, and loss_scale = W * lcm(B_r). Then
+
+  - 1 / B_r is exact, and so is its product with anything, in any order;
+  - rank r's local gradient is loss_scale / B_r times a sum of integers: a multiple of W;
+  - sum_r g_r / W is an integer, whether W divides before the sum, after it, or in between;
+  - multiplying by fl(1/W) instead gives the same for most W. With fl(1/W) = (1 + d)/W and u the unit roundoff,
+    fl(1/W) * W k = k (1 + d) rounds to k where |k d| is at most half the distance from k to its neighbours, which is
+    never less than u |k| / 2: |d| <= u/2 is enough. In float64 that holds for every W up to 16; in float32 for every
+    W up to 12 but 7 (d = 0.75 u), so a float32 Job for 7 ranks is not called exact. tests/test_oracle.py tries it.
+
+As every partial sum is an integer, rounding happens nowhere if none of them is larger than 2^t: `largest_integer`
+bounds them all. With an integer learning rate the parameters stay integers, and the argument holds for the steps that
+follow.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import cache
+
+import numpy as np
+
+from ..job import Backward, Job, Observe, OptimizerSpec, Predict, Step, ZeroGrad
+from ..model import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale
+from ..numerics import unit_roundoff
+from .network import owner, widest
+
+SIGNIFICAND = {"float32": 24, "float64": 53}
+INPUT, PARAMETER = 2.0, 1.0  # the largest |value| of lattice data, and of initial lattice parameters
+_QUIET = (Observe, Predict)
+
+
+def loss_scale_for(world_size: int, *batch_sizes: int) -> int:
+    """W * lcm(B): the loss scale that makes every local mean gradient a multiple of the world size."""
+    return world_size * math.lcm(*(size for size in batch_sizes if size))
+
+
+def is_exact(job: Job) -> bool:
+    """Whether every correct implementation must give the same bits for this Job."""
+    if job.model is None or not reciprocal_is_exact(job.world_size, job.model.dtype):
+        return False
+    return largest_integer(job) <= 2.0 ** SIGNIFICAND[job.model.dtype]
+
+
+@cache
+def reciprocal_is_exact(world_size: int, dtype: str) -> bool:
+    """Whether W k * fl(1/W) is k for every integer k: |d| <= u/2 in the module's docstring."""
+    inverse = np.dtype(dtype).type(1) / np.dtype(dtype).type(world_size)
+    return abs(Fraction(float(inverse)) * world_size - 1) <= Fraction(unit_roundoff(dtype)) / 2
+
+
+def largest_integer(job: Job) -> float:
+    """Bound on twice any number that a correct implementation can come by (squared error has halves); inf if not
+    exact.
+    """
+    model = job.model
+    if model is None or job.data is None or job.data.values != "lattice" or not _integral(model, job.optimizer):
+        return math.inf
+    sizes = {tensor.name: PARAMETER for tensor in model.tensors()}
+    learned = [tensor.name for tensor in model.tensors() if tensor.role == "learned"]
+    velocity = dict.fromkeys(sizes, 0.0)
+    gradients: dict[str, float] = {}
+    largest = 0.0
+    for operation in job.operations:
+        if isinstance(operation, Backward):
+            batches = [len(rank) for rank in operation.samples]
+            if any(size & (size - 1) for size in batches) or model.loss_scale % loss_scale_for(
+                job.world_size, *batches
+            ):
+                return math.inf
+            found, reached = _backward(model, sizes, batches)
+            for name, size in found.items():
+                gradients[name] = gradients.get(name, 0.0) + size * job.world_size
+            largest = max(largest, reached, *gradients.values())
+        elif isinstance(operation, ZeroGrad):
+            gradients = {}
+        elif isinstance(operation, Step):
+            for name, size in ((name, gradients[name]) for name in learned if name in gradients):
+                gradient = size + job.optimizer.weight_decay * sizes[name]
+                velocity[name] = job.optimizer.momentum * velocity[name] + gradient
+                sizes[name] += job.optimizer.lr * velocity[name]
+                largest = max(largest, sizes[name], velocity[name])
+        elif not isinstance(operation, _QUIET):
+            return math.inf
+    return 2 * largest
+
+
+def _integral(model: ModelSpec, optimizer: OptimizerSpec) -> bool:
+    curved = any(
+        isinstance(layer, BatchNorm) or (isinstance(layer, Activation) and layer.function != "relu")
+        for layer in model.layers
+    )
+    whole = all(float(value).is_integer() for value in (optimizer.lr, optimizer.momentum, optimizer.weight_decay))
+    return not curved and model.loss != "cross_entropy" and optimizer.name == "sgd" and whole
+
+
+def _backward(model: ModelSpec, sizes: dict[str, float], batches: list[int]) -> tuple[dict[str, float], float]:
+    """Bounds on each local gradient, and on everything that is computed on the way, from bounds on the parameters."""
+    rows = max(batches)
+    entering = []
+    x = INPUT
+    for layer in model.layers:
+        entering.append(x)
+        x = _forward(layer, model, sizes, x)
+    if model.loss == "linear":
+        adjoint, value = INPUT, x * INPUT
+    else:
+        adjoint, value = x + INPUT, (x + INPUT) ** 2
+    reached = max(*entering, model.loss_scale * value * model.output_features * rows)
+    adjoint *= model.loss_scale  # some multiply before they divide by the batch size
+    gradients: dict[str, float] = {}
+    for layer, x in zip(reversed(model.layers), reversed(entering), strict=True):
+        reached = max(reached, adjoint)
+        for name, size in _gradients(layer, model, x, adjoint * rows):
+            gradients[name] = gradients.get(name, 0.0) + size
+        if isinstance(layer, Linear):
+            through = adjoint * sizes[f"{owner(layer, model)}.weight"] * layer.outputs
+            adjoint = through + adjoint if layer.branch else through
+        elif isinstance(layer, Scale):
+            adjoint *= sizes[f"{layer.name}.scale"]
+    return gradients, max(reached, adjoint, *gradients.values())
+
+
+def _forward(layer: object, model: ModelSpec, sizes: dict[str, float], x: float) -> float:
+    if isinstance(layer, Linear):
+        name = owner(layer, model)
+        y = layer.inputs * sizes[f"{name}.weight"] * x + (sizes[f"{name}.bias"] if layer.bias else 0.0)
+        return x + y if layer.branch else y
+    if isinstance(layer, Scale):
+        return x * sizes[f"{layer.name}.scale"]
+    return sizes[f"{layer.name}.weight"] if isinstance(layer, Embedding) else x
+
+
+def _gradients(layer: object, model: ModelSpec, x: float, adjoint: float) -> list[tuple[str, float]]:
+    """Bounds on a layer's gradients; `adjoint` is already summed over the rows."""
+    if isinstance(layer, Linear):
+        name = owner(layer, model)
+        return [(f"{name}.weight", adjoint * x)] + [(f"{name}.bias", adjoint)] * layer.bias
+    if isinstance(layer, Scale):
+        return [(f"{layer.name}.scale", adjoint * x * (1 if layer.features else widest(model)))]
+    return [(f"{layer.name}.weight", adjoint)] if isinstance(layer, Embedding) else []

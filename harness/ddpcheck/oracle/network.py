@@ -1,0 +1,244 @@
+"""Every layer and loss of a ModelSpec, for all ranks at once.
+
+All arrays carry the rank as their first axis: parameters are (ranks, *shape), inputs (ranks, rows, features). One
+traced evaluation then gives every rank's own gradient, and the conventions of replay.py make the gradient of the whole
+batch of them. Ranks with fewer samples have rows of weight zero at their end.
+
+The majorant network
+--------------------
+A sum of products, each of which goes through at most m roundings, is off by at most gamma_m * sum|products|. To get the
+sum of |products|, evaluate the same network on the absolute values of parameters, inputs and targets, with what is not
+a sum of products replaced by a function that grows at least as fast:
+
+    relu           identity
+    tanh           z + z^2/2: covers |tanh|; its derivative 1 + z covers |tanh'|, the derivative's growth, 1, covers
+                   |tanh''|
+    y - t          y + t
+    cross entropy  log n + 2 s + s^2/8 with s = sum_j y_j: covers the loss and its growth; 2 + s/4 covers
+                   |softmax - onehot|, and its growth that of softmax, as |d softmax_j / d y_k| <= 1/4
+
+autograd's gradient of it bounds each gradient's sum of |products|. All of its operations are sums and products of
+numbers that are not negative, so it also bounds sensitivity: if parameters p are off by at most e, then values and
+gradients are off by at most M(|p| + e) - M(|p|). Batch norm divides by what it has measured and has no majorant here;
+nor have models that hold one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import autograd.numpy as np
+import numpy
+from autograd.tracer import getval
+
+from ..model import BATCH_NORM_EPS, Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale
+from ..values import Array
+from .autodiff import gradients
+
+
+@dataclass(frozen=True)
+class Shards:
+    """One batch on all ranks. counts: rows in use on each rank; active: for each branch, 1.0 on the ranks that take
+    it.
+    """
+
+    inputs: Array
+    targets: Array
+    counts: Array
+    active: Mapping[str, Array]
+
+    @property
+    def rows(self) -> Array:
+        """1.0 where a row is in use, else 0.0: shape (ranks, rows)."""
+        return (numpy.arange(self.inputs.shape[1]) < self.counts[:, None]).astype(numpy.float64)
+
+
+@dataclass
+class Evaluation:
+    """losses: (ranks,). gradients: (ranks, *shape) by name, without those that no rank's loss depends on.
+
+    kinks: what entered each relu. moments: what batch norm measured, (mean, unbiased variance) by layer.
+    """
+
+    losses: Array
+    gradients: dict[str, Array]
+    kinks: list[Array] = field(default_factory=list)
+    moments: dict[str, tuple[Array, Array]] = field(default_factory=dict)
+
+
+def has_majorant(model: ModelSpec) -> bool:
+    return not any(isinstance(layer, BatchNorm) for layer in model.layers)
+
+
+def evaluate(
+    model: ModelSpec,
+    learned: Mapping[str, Array],
+    fixed: Mapping[str, Array],
+    shards: Shards,
+    *,
+    majorant: bool = False,
+) -> Evaluation:
+    """Losses and gradients of every rank in training mode. `fixed`: frozen parameters and buffers."""
+    made = Evaluation(numpy.zeros(len(shards.counts)), {})
+    weights = shards.rows * (model.loss_scale / numpy.maximum(shards.counts, 1))[:, None]
+    if majorant:
+        learned = {name: abs(array) for name, array in learned.items()}
+        fixed = {name: abs(array) for name, array in fixed.items()}
+        real = shards.inputs.dtype.kind == "f"
+        shards = Shards(
+            abs(shards.inputs) if real else shards.inputs, abs(shards.targets), shards.counts, shards.active
+        )
+        weights = abs(weights)
+
+    def total(traced: dict[str, Any]) -> Any:
+        outputs = forward(model, {**_by_rows(fixed), **traced}, shards, made, majorant=majorant)
+        terms = _loss_terms(model, outputs, shards.targets, weights[:, :, None], majorant)
+        made.losses = getval(terms).sum(axis=(1, 2))
+        return np.sum(terms)
+
+    found = gradients(total, _by_rows(learned))
+    made.gradients = {name: _as_declared(gradient, learned[name]) for name, gradient in found.items()}
+    return made
+
+
+def outputs(model: ModelSpec, tensors: Mapping[str, Array], shards: Shards, *, majorant: bool = False) -> Array:
+    """Outputs (ranks, rows, outputs) in evaluation mode."""
+    if majorant and shards.inputs.dtype.kind == "f":
+        shards = Shards(abs(shards.inputs), shards.targets, shards.counts, shards.active)
+    made: Array = forward(model, _by_rows(tensors), shards, None, majorant=majorant)
+    return made
+
+
+def _by_rows(tensors: Mapping[str, Array]) -> dict[str, Array]:
+    """As `forward` wants them: matrices transposed, the rest with an axis for rows, so that autograd need not watch
+    that.
+    """
+    return {
+        name: array.swapaxes(1, 2) if array.ndim == 3 else array.reshape(len(array), 1, -1)
+        for name, array in tensors.items()
+    }
+
+
+def _as_declared(gradient: Array, like: Array) -> Array:
+    return gradient.swapaxes(1, 2) if like.ndim == 3 else gradient.reshape(like.shape)
+
+
+def forward(
+    model: ModelSpec,
+    tensors: Mapping[str, Any],
+    shards: Shards,
+    watched: Evaluation | None,
+    *,
+    majorant: bool = False,
+) -> Any:
+    """Outputs of tensors that went through _by_rows. `watched` notes kinks and moments; None: evaluation mode."""
+    x: Any = shards.inputs
+    for layer in model.layers:
+        if isinstance(layer, Linear):
+            x = _linear(layer, model, tensors, x, shards)
+        elif isinstance(layer, Activation):
+            x = _activation(layer, x, watched, majorant)
+        elif isinstance(layer, Scale):
+            x = x * tensors[f"{layer.name}.scale"]
+        elif isinstance(layer, Embedding):
+            x = tensors[f"{layer.name}.weight"][numpy.arange(len(x))[:, None], :, x]
+        else:
+            x = _batch_norm(layer, tensors, x, shards, watched)
+    return x
+
+
+def owner(layer: Linear, model: ModelSpec) -> str:
+    """The name of the layer whose parameters this one uses."""
+    while layer.uses is not None:
+        layer = next(other for other in model.layers if isinstance(other, Linear) and other.name == layer.uses)
+    return layer.name
+
+
+def _linear(layer: Linear, model: ModelSpec, tensors: Mapping[str, Any], x: Any, shards: Shards) -> Any:
+    taken = shards.active.get(layer.branch) if layer.branch else None
+    if layer.branch and (taken is None or not taken.any()):
+        return x
+    name = owner(layer, model)
+    y = np.matmul(x, tensors[f"{name}.weight"])
+    if layer.bias:
+        y = y + tensors[f"{name}.bias"]
+    return y if taken is None else x + taken[:, None, None] * y
+
+
+def _activation(layer: Activation, x: Any, watched: Evaluation | None, majorant: bool) -> Any:
+    if layer.function == "tanh":
+        return x + x * x / 2 if majorant else np.tanh(x)
+    if watched is not None:
+        watched.kinks.append(getval(x))
+    return x if majorant else x * (getval(x) > 0)  # maximum(x, 0) would have a derivative of 1/2 at 0
+
+
+def _batch_norm(
+    layer: BatchNorm, tensors: Mapping[str, Any], x: Any, shards: Shards, watched: Evaluation | None
+) -> Any:
+    if watched is None:
+        mean, variance = (tensors[f"{layer.name}.{name}"] for name in ("running_mean", "running_var"))
+    else:
+        rows, count = shards.rows[:, :, None], numpy.maximum(shards.counts, 1)[:, None, None]
+        mean = np.sum(x * rows, axis=1, keepdims=True) / count
+        variance = np.sum((x - mean) ** 2 * rows, axis=1, keepdims=True) / count
+        unbiased = getval(variance) * (count / numpy.maximum(count - 1, 1))
+        watched.moments[layer.name] = (getval(mean)[:, 0], unbiased[:, 0])
+    normal = (x - mean) / np.sqrt(variance + BATCH_NORM_EPS)
+    return normal * tensors[f"{layer.name}.weight"] + tensors[f"{layer.name}.bias"]
+
+
+def _loss_terms(model: ModelSpec, y: Any, targets: Array, weights: Array, majorant: bool) -> Any:
+    """Terms (ranks, rows, n) whose sum over rows and n is each rank's loss."""
+    if model.loss == "linear":
+        return y * (targets * weights)
+    if model.loss == "squared_error":
+        residual = y + targets if majorant else y - targets
+        return residual * residual * (weights / 2)
+    if majorant:
+        s = np.sum(y, axis=2, keepdims=True)
+        return (numpy.log(y.shape[2]) + 2 * s + s * s / 8) * weights
+    shifted = y - getval(y).max(axis=2, keepdims=True)
+    onehot = numpy.arange(y.shape[2]) == targets[:, :, None]
+    return (
+        np.log(np.sum(np.exp(shifted), axis=2, keepdims=True)) - np.sum(shifted * onehot, axis=2, keepdims=True)
+    ) * weights
+
+
+def roundings(model: ModelSpec, rows: int) -> int:
+    """The most roundings between a parameter or input and any gradient or loss of a batch of `rows` samples.
+
+    A product is one rounding more than its factors have together, a sum of n terms n - 1 more than its terms. tanh,
+    exp and log are granted 4 roundings (two ulp), which makes 12 in tanh' = 1 - tanh^2. Backward goes through the same
+    sums transposed; at the end a weight's gradient multiplies an adjoint with an activation and adds over the rows.
+    """
+    inward = outward = 0
+    for layer in model.layers:
+        if isinstance(layer, Linear):
+            inward += layer.inputs + 2
+            outward += layer.outputs + 2
+        elif isinstance(layer, Activation):
+            outward += (inward + 13) if layer.function == "tanh" else 0
+            inward += 4 if layer.function == "tanh" else 0
+        elif not isinstance(layer, Embedding):
+            inward, outward = inward + 1, outward + 1
+    loss = 16 + model.output_features  # most in softmax: a shift by the largest (2 u s = 8 u s/4), exp, sum, division
+    uses = sum(isinstance(layer, Linear) for layer in model.layers)
+    summed = rows * (
+        widest(model) if any(isinstance(layer, Scale) and not layer.features for layer in model.layers) else 1
+    )
+    uses = sum(isinstance(layer, Linear) for layer in model.layers)
+    return 2 * inward + outward + loss + summed + uses + 3
+
+
+def widest(model: ModelSpec) -> int:
+    """The most features that any layer gives or takes."""
+    found = [model.input_features, model.output_features]
+    for layer in model.layers:
+        if isinstance(layer, Linear):
+            found += [layer.inputs, layer.outputs]
+        elif not isinstance(layer, Activation):
+            found.append(layer.features)
+    return max(found)

@@ -1,0 +1,82 @@
+"""SGD and Adam as OptimizerSpec says, on values that carry their bounds.
+
+SGD is a sum of products, so its bound is that of any sum. Adam divides by a root, and is bounded by how far numerator
+and denominator can have moved: with update u = m / d, d = sqrt(s) + eps,
+
+    |u' - u| <= (|m' - m| + |u| |d' - d|) / d',        d' >= max(sqrt(s) - |sqrt(s') - sqrt(s)|, 0) + eps
+    |sqrt(s') - sqrt(s)| <= min(|s' - s| / sqrt(s), sqrt|s' - s|)
+
+which is honest for any eps and useful for one that is not tiny: where a gradient is near 0 and eps is 1e-8, Adam turns
+its rounding into a full step. Checks draw eps >= 1e-3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..job import OptimizerSpec
+from ..numerics import gamma
+from ..values import Array
+from .rounding import Value, combine
+
+
+@dataclass
+class Optimizer:
+    """The state of one run: what each parameter has gathered, and how often it was updated."""
+
+    spec: OptimizerSpec
+    dtype: str
+    state: dict[str, Value] = field(default_factory=dict)
+    steps: dict[str, int] = field(default_factory=dict)
+
+    def of_rank_zero(self) -> Optimizer:
+        """A copy in which every rank holds what rank 0 has."""
+        state = {name: value.of_rank_zero() for name, value in self.state.items()}
+        return Optimizer(self.spec, self.dtype, state, dict(self.steps))
+
+    def step(self, name: str, parameter: Value, gradient: Value) -> Value:
+        """The parameter after one update. Do not call it for a parameter without gradient: it stays as it is."""
+        if self.spec.weight_decay:
+            gradient = combine([(1.0, gradient), (self.spec.weight_decay, parameter)], 3, self.dtype)
+        return (self._sgd if self.spec.name == "sgd" else self._adam)(name, parameter, gradient)
+
+    def _sgd(self, name: str, parameter: Value, gradient: Value) -> Value:
+        if self.spec.momentum:
+            if name in self.state:
+                gradient = combine([(self.spec.momentum, self.state[name]), (1.0, gradient)], 3, self.dtype)
+            self.state[name] = gradient
+        return combine([(1.0, parameter), (-self.spec.lr, gradient)], 3, self.dtype)
+
+    def _adam(self, name: str, parameter: Value, gradient: Value) -> Value:
+        first, second = self.spec.betas
+        step = self.steps[name] = self.steps.get(name, 0) + 1
+        zero = gradient.zeros()
+        m = combine([(first, self.state.get(f"{name}.m", zero)), (1 - first, gradient)], 4, self.dtype)
+        s = combine(
+            [(second, self.state.get(f"{name}.s", zero)), (1 - second, _square(gradient, self.dtype))], 4, self.dtype
+        )
+        self.state[f"{name}.m"], self.state[f"{name}.s"] = m, s
+        unbiased_m = combine([(1.0, m)], 2, self.dtype, divisor=1 - first**step)
+        unbiased_s = combine([(1.0, s)], 2, self.dtype, divisor=1 - second**step)
+        return combine([(1.0, parameter), (-self.spec.lr, self._ratio(unbiased_m, unbiased_s))], 3, self.dtype)
+
+    def _ratio(self, m: Value, s: Value) -> Value:
+        root = np.sqrt(s.exact)
+        exact = m.exact / (root + self.spec.eps)
+        if m.error is None or s.error is None:
+            return Value(exact)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            moved = np.fmin(s.error / root, np.sqrt(s.error))
+        least = np.maximum(root - moved, 0) + self.spec.eps
+        error = (m.error + abs(exact) * moved) / least
+        return Value(exact, error + (gamma(6, self.dtype) + gamma(6, np.float64)) * (abs(exact) + error))
+
+
+def _square(value: Value, dtype: str) -> Value:
+    exact = value.exact * value.exact
+    if value.error is None:
+        return Value(exact)
+    moved: Array = 2 * abs(value.exact) * value.error + value.error**2
+    return Value(exact, moved + (gamma(1, dtype) + gamma(1, np.float64)) * (exact + moved))

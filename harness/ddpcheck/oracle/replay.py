@@ -1,0 +1,241 @@
+"""A Job again, in one process: what each operation must have shown on every rank, under the promised conventions.
+
+Every array has the rank as its first axis. A synchronised gradient is the mean of the ranks' local ones (or their sum,
+or their mean weighted by batch sizes: Capabilities.gradient and uneven_batches), which for equal shards and mean
+losses is the large batch's gradient. What earlier backwards left local inside no_sync() joins in at the next
+synchronised one, with that one's weights. An empty batch has loss and gradient 0.
+
+Where ranks may rightly differ, only what is promised is said: batch norm's running statistics are those of rank 0's own
+batches on rank 0; whether the others take them over before each forward is left open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..capabilities import Capabilities
+from ..job import Backward, Clip, Job, Observe, PerRank, Predict, Resume, Save, Step, ZeroGrad
+from ..model import BATCH_NORM_MOMENTUM, BatchNorm, Linear
+from ..numerics import gamma
+from ..values import Array
+from . import bounds
+from .clipping import clipped, global_norm
+from .moments import Entry, Moment, Presence
+from .network import Evaluation, Shards, evaluate, outputs, owner
+from .optimizer import Optimizer
+from .rounding import Value, combine, from_rank_zero, over_ranks
+
+
+@dataclass
+class _Gradient:
+    """used: by which ranks, since zero_grad. synced: equal on all ranks. pending: left local by no_sync.
+
+    own: all that each rank computed since zero_grad. last: of the last backward only.
+    """
+
+    used: Array
+    synced: Value | None = None
+    pending: Value | None = None
+    own: Array | None = None
+    last: Array | None = None
+
+
+class Oracle:
+    """The walk through one Job; without `bounds` nothing is said of rounding, for Jobs whose sums are exact."""
+
+    def __init__(self, job: Job, capabilities: Capabilities, *, bounds: bool = False) -> None:
+        assert job.model is not None
+        self.job, self.model, self.promised, self.bounded = job, job.model, capabilities, bounds
+        self.everyone = tuple(range(job.world_size))
+        self.described = {tensor.name: tensor for tensor in job.model.tensors()}
+        self.learned = [name for name, tensor in self.described.items() if tensor.role == "learned"]
+        self.statistics = [layer for layer in job.model.layers if isinstance(layer, BatchNorm)]
+        self.users = {name: self._using(name) for name in self.learned}
+        if job.data:
+            inputs, targets = job.data.arrays(job.model)
+            self.data = (inputs.astype(np.float64) if inputs.dtype.kind == "f" else inputs), targets
+        self.tensors = self._start()
+        self.optimizer = Optimizer(job.optimizer, job.model.dtype)
+        self.saved: dict[str, tuple[dict[str, Value], Optimizer]] = {}
+        self.stale: dict[str, Array] = {}
+        self.tracked = False  # whether running statistics have moved since the ranks last held the same
+        self._zero_grad()
+
+    def walk(self) -> Iterator[Moment]:
+        """What must be, one operation after the other. Operations that are none of a replica's show nothing."""
+        for position, operation in enumerate(self.job.operations):
+            moment = Moment(position, operation)
+            if isinstance(operation, Backward):
+                moment = replace(moment, numbers={"loss": self._backward(operation)})
+            elif isinstance(operation, Observe):
+                moment = replace(moment, arrays={what: self._observed(what) for what in operation.what})
+            elif isinstance(operation, ZeroGrad):
+                self._zero_grad()
+            elif isinstance(operation, Step):
+                self._step()
+            elif isinstance(operation, Clip):
+                moment = replace(moment, numbers={"norm": self._clip(operation.max_norm)})
+            elif isinstance(operation, Predict):
+                promised = (0,) if self.statistics and self.tracked else self.everyone
+                moment = replace(moment, outputs=self._predict(operation), promised=promised)
+            elif isinstance(operation, Save):
+                self.saved[operation.name] = dict(self.tensors), self.optimizer.of_rank_zero()
+            elif isinstance(operation, Resume):
+                self._resume(operation.name)
+            yield moment
+
+    # ------------------------------------------------------------------------------------------------------- operations
+
+    def _start(self) -> dict[str, Value]:
+        ranks = [self.job.initial(rank) for rank in self.everyone]
+        made = {}
+        for name, tensor in self.described.items():
+            array = np.stack([rank[name] for rank in ranks]).astype(np.float64)
+            alike = self.promised.broadcasts_buffers if tensor.role == "buffer" else self.promised.broadcasts_parameters
+            array = from_rank_zero(array) if alike else array
+            made[name] = Value(array, np.zeros_like(array) if self.bounded else None)
+        return made
+
+    def _zero_grad(self) -> None:
+        self.gradients = {name: _Gradient(np.zeros(len(self.everyone), bool)) for name in self.learned}
+        self.backwards = 0
+
+    def _backward(self, operation: Backward) -> Value:
+        shards = self._shards(operation.samples, operation.branches)
+        learned = {name: self.tensors[name] for name in self.learned}
+        fixed = {name: value.exact for name, value in self.tensors.items() if name not in learned}
+        found = evaluate(self.model, bounds.exact_parts(learned), fixed, shards)
+        losses, errors = None, None
+        if self.bounded:
+            losses, errors = bounds.of_training(self.model, learned, fixed, shards, found)
+        if operation.sync:
+            self.stale = {name: g.synced.exact for name, g in self.gradients.items() if g.synced} or self.stale
+        for name, gradient in self.gradients.items():
+            gradient.used = gradient.used | self._used(name, shards)
+            if name in found.gradients:
+                local = Value(found.gradients[name], None if errors is None else errors[name])
+                self._accumulate(gradient, local)
+            if operation.sync and gradient.pending is not None:
+                self._synchronise(gradient, gradient.pending, shards.counts)
+        self.backwards += 1
+        self._track(found, shards)
+        return Value(found.losses, losses)
+
+    def _step(self) -> None:
+        for name, gradient in self._observed("gradients").items():
+            if set(gradient.presence) == {"there"}:
+                self.tensors[name] = self.optimizer.step(name, self.tensors[name], gradient.value)
+
+    def _clip(self, max_norm: float) -> Value:
+        norm = global_norm([entry.value for entry in self._observed("gradients").values()], self.model.dtype)
+        for gradient in self.gradients.values():
+            if gradient.synced is not None:
+                gradient.synced = clipped(gradient.synced, norm, max_norm, self.model.dtype)
+            if gradient.pending is not None:
+                gradient.pending = clipped(gradient.pending, norm, max_norm, self.model.dtype)
+        return norm
+
+    def _predict(self, operation: Predict) -> tuple[Value, ...]:
+        shards = self._shards(operation.samples, operation.branches)
+        exact = outputs(self.model, bounds.exact_parts(self.tensors), shards)
+        errors = bounds.of_outputs(self.model, self.tensors, shards) if self.bounded else None
+        return tuple(
+            Value(exact[rank, :rows], None if errors is None else errors[rank, :rows])
+            for rank, rows in enumerate(shards.counts)
+        )
+
+    def _resume(self, name: str) -> None:
+        tensors, optimizer = self.saved[name]
+        self.tensors = {key: value.of_rank_zero() for key, value in tensors.items()}
+        self.optimizer = optimizer.of_rank_zero()
+        self.tracked = False
+        self._zero_grad()
+
+    # ----------------------------------------------------------------------------------------------------------- parts
+
+    def _shards(self, samples: PerRank, branches: tuple[tuple[str, ...], ...]) -> Shards:
+        longest = max(map(len, samples))
+        index = np.array([(*rank, *(0,) * (longest - len(rank))) for rank in samples], np.int64)
+        active = {
+            name: np.array([float(bool(branches) and name in branches[rank]) for rank in self.everyone])
+            for name in self.model.branches
+        }
+        inputs, targets = self.data
+        return Shards(inputs[index], targets[index], np.array([len(rank) for rank in samples]), active)
+
+    def _using(self, name: str) -> tuple[str | None, ...]:
+        """The branches of the layers that use a parameter; None for a layer that every forward passes."""
+        layer = name.rpartition(".")[0]
+        linear = [other for other in self.model.layers if isinstance(other, Linear)]
+        return tuple(other.branch for other in linear if owner(other, self.model) == layer) or (None,)
+
+    def _used(self, name: str, shards: Shards) -> Array:
+        taken = [shards.counts > 0 if branch is None else shards.active[branch] > 0 for branch in self.users[name]]
+        used: Array = np.logical_or.reduce(taken) & (shards.counts > 0)
+        return used
+
+    def _accumulate(self, gradient: _Gradient, local: Value) -> None:
+        gradient.last = local.exact
+        gradient.own = local.exact if gradient.own is None else gradient.own + local.exact
+        so_far = gradient.pending
+        gradient.pending = local if so_far is None else combine([(1, so_far), (1, local)], 1, self.model.dtype)
+
+    def _synchronise(self, gradient: _Gradient, pending: Value, counts: Array) -> None:
+        size = len(self.everyone)
+        weights, divisor = None, float(size)
+        if self.promised.uneven_batches == "weighted" and (counts != counts[0]).any():
+            weights, divisor = counts.astype(np.float64), float(counts.sum())
+        if self.promised.gradient == "sum":
+            divisor /= size
+        reduced = over_ranks(pending, weights, divisor, self.model.dtype)
+        if gradient.synced is not None:
+            # some reduce the whole gradient again: the part that was equal on all ranks goes through all roundings
+            # once more
+            reduced = combine([(1, gradient.synced), (1, reduced)], size + 3, self.model.dtype)
+        gradient.synced, gradient.pending = reduced, None
+
+    def _track(self, found: Evaluation, shards: Shards) -> None:
+        """Batch norm's running statistics after a forward pass in training mode."""
+        self.tracked = self.tracked or (bool(self.statistics) and len(self.everyone) > 1)
+        for layer in self.statistics:
+            rounding = gamma(2 * shards.inputs.shape[1] + 8, self.model.dtype) + gamma(
+                2 * shards.inputs.shape[1] + 8, "f8"
+            )
+            first = layer is self.model.layers[0]  # only there are its inputs exact, and a bound known
+            largest = abs(shards.inputs).max(axis=1) if first else np.full_like(found.moments[layer.name][0], np.inf)
+            sizes = largest, 8 * largest**2  # sum (|x| + |mean|)^2 / (n - 1) <= 4 max^2 n / (n - 1)
+            names = f"{layer.name}.running_mean", f"{layer.name}.running_var"
+            for name, measured, size in zip(names, found.moments[layer.name], sizes, strict=True):
+                new = Value(measured, rounding * size if self.bounded else None)
+                terms = [(1 - BATCH_NORM_MOMENTUM, self.tensors[name]), (BATCH_NORM_MOMENTUM, new)]
+                self.tensors[name] = combine(terms, 4, self.model.dtype)
+            counter = self.tensors[f"{layer.name}.num_batches_tracked"]
+            self.tensors[f"{layer.name}.num_batches_tracked"] = Value(counter.exact + 1, counter.error)
+
+    def _observed(self, what: str) -> dict[str, Entry]:
+        if what == "gradients":
+            return {name: self._gradient(name) for name in self.learned}
+        there: tuple[Presence, ...] = tuple("there" for _ in self.everyone)
+        made = {}
+        for name, tensor in self.described.items():
+            if (tensor.role == "buffer") == (what == "buffers"):
+                moving = self.tracked and ".running_" in name
+                made[name] = Entry(self.tensors[name], tensor.dtype, there, (0,) if moving else self.everyone)
+        return made
+
+    def _gradient(self, name: str) -> Entry:
+        gradient = self.gradients[name]
+        parts = [value for value in (gradient.synced, gradient.pending) if value is not None]
+        value = self.tensors[name].zeros() if not parts else parts[0]
+        if len(parts) == 2:
+            value = combine([(1, parts[0]), (1, parts[1])], 1, self.model.dtype)
+        presence: list[Presence] = ["there" if used else "either" for used in gradient.used]
+        if gradient.synced is not None:
+            presence = ["there" for _ in self.everyone]
+        elif self.backwards and not gradient.used.any():
+            presence = ["none" if self.promised.unused_gradient == "none" else "there" for _ in self.everyone]
+        stale, own, last = self.stale.get(name), gradient.own, gradient.last if self.backwards > 1 else None
+        return Entry(value, self.model.dtype, tuple(presence), self.everyone, own, stale, last)

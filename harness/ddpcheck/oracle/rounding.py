@@ -1,0 +1,69 @@
+"""Exact values with bounds on what rounding can do to them: the arithmetic of all but the network itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ..numerics import gamma
+from ..values import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """`exact`, in float64, and how far it may come out (None: nobody asks; inf: no bound is known)."""
+
+    exact: Array
+    error: Array | None = None
+
+    def of_rank_zero(self) -> Value:
+        """Rank 0's part, on every rank."""
+        return Value(from_rank_zero(self.exact), None if self.error is None else from_rank_zero(self.error))
+
+    def zeros(self) -> Value:
+        return Value(np.zeros_like(self.exact), None if self.error is None else np.zeros_like(self.error))
+
+
+def combine(terms: Sequence[tuple[float, Value]], roundings: int, dtype: npt.DTypeLike, divisor: float = 1.0) -> Value:
+    """sum(factor * value) / divisor, where each term goes through at most `roundings` roundings, in any order.
+
+    Off by at most sum|factor| error, and gamma_m sum|factor| (|value| + error) on top. The oracle's own roundings, the
+    same in float64, are added: they count when the implementation computes in float64 too.
+    """
+    exact = np.asarray(sum(_times(factor, value.exact) for factor, value in terms))
+    if divisor != 1.0:
+        exact = exact / divisor  # a multiple of the divisor stays exact, which times 1 / divisor would not
+    if any(value.error is None for _, value in terms):
+        return Value(exact)
+    error = sum(abs(factor) * value.error for factor, value in terms if value.error is not None)
+    size = sum(abs(factor) * abs(value.exact) for factor, value in terms) + error
+    own = gamma(roundings, np.float64)
+    return Value(exact, np.asarray((error + (gamma(roundings, dtype) + own) * size) / abs(divisor)))
+
+
+def _times(factor: float, array: Array) -> Array:
+    return array if factor == 1.0 else array * factor
+
+
+def over_ranks(value: Value, weights: Array | None, divisor: float, dtype: npt.DTypeLike) -> Value:
+    """sum_r weights_r value_r / divisor, on every rank: W - 1 additions, a weight, two for the divisor."""
+    exact = _over_ranks(value.exact, weights) / divisor
+    if value.error is None:
+        return Value(exact)
+    roundings = len(exact) + 2
+    size = _over_ranks(abs(value.exact) + value.error, weights)
+    rounded = (gamma(roundings, dtype) + gamma(roundings, np.float64)) * size
+    return Value(exact, (_over_ranks(value.error, weights) + rounded) / divisor)
+
+
+def from_rank_zero(array: Array) -> Array:
+    """Rank 0's part, repeated for every rank."""
+    return array[:1].repeat(len(array), axis=0)
+
+
+def _over_ranks(array: Array, weights: Array | None) -> Array:
+    weighted = array if weights is None else array * weights.reshape(-1, *(1,) * (array.ndim - 1))
+    return np.add.reduce(weighted, axis=0, keepdims=True).repeat(len(array), axis=0)
