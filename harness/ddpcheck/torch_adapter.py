@@ -1,0 +1,190 @@
+"""A ready-made adapter for torch: give it what wraps a module, and get all facets of the contract.
+
+    from ddpcheck.torch_adapter import torch_adapter
+    from my_ddp import MyDDP
+
+    adapter = torch_adapter("my_ddp", wrap=lambda module: MyDDP(module))
+
+Importing this module does not import torch: the driver, which lists adapters and judges Traces, has no use for it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from .adapter import Adapter, AggregateMetrics, Collectives, Facets, MakeReplica, MakeSampler, Replica, Sampler
+from .capabilities import Capabilities
+from .environment import RankContext
+from .job import OptimizerSpec
+from .launchers.base import Launcher
+from .launchers.processes import Processes
+from .model import ModelSpec
+from .values import Array
+
+if TYPE_CHECKING:
+    from torch import nn
+
+TORCH_PROMISES = Capabilities(clipping=True, checkpoint=True)
+"""What torch_adapter promises by default: clipping and checkpoints work on any wrapped module."""
+
+_TIMEOUT = timedelta(seconds=30)
+
+
+def torch_adapter(
+    name: str,
+    wrap: Callable[..., Any] | None = None,
+    *,
+    capabilities: Capabilities = TORCH_PROMISES,
+    no_sync: Callable[[Any], AbstractContextManager[Any]] | None = None,
+    after_backward: Callable[[Any], object] | None = None,
+    models: Mapping[str, Callable[[], nn.Module]] | None = None,
+    collectives: Callable[[], Collectives] | None = None,
+    sampler: MakeSampler | None = None,
+    metrics: AggregateMetrics | None = None,
+    backend: str = "gloo",
+    start: Callable[[RankContext], object] | None = None,
+    launcher: Launcher | None = None,
+    requires: tuple[str, ...] = ("torch",),
+    description: str = "",
+) -> Adapter:
+    """An Adapter for an implementation that wraps nn.Modules.
+
+    wrap            gets the plain module with this rank's initial values and returns what is called in its place, with
+                    the same arguments. Its further parameters, if any, are the options that a user may set.
+    capabilities    the promises; the facets among them follow from what is given here.
+    no_sync         the context in which backward does not communicate; by default the wrapper's own no_sync().
+    after_backward  called after each backward outside no_sync, for engines with an explicit call to synchronise.
+    models          models of your own by name; they take (batch, features) and return logits.
+    collectives, sampler, metrics
+                    the other facets; torch_collectives, torch_sampler and torch_metrics below are torch's own.
+    backend         of the default process group: "gloo", "nccl", or "auto" (nccl if each rank has a GPU).
+    start           brings up the engine's own communication instead; RANK, WORLD_SIZE, MASTER_ADDR and so on are set.
+    """
+    given = {"replica": wrap, "collectives": collectives, "sampler": sampler, "metrics": metrics}
+    promises = dataclasses.replace(
+        capabilities,
+        facets=frozenset(facet for facet, value in given.items() if value is not None),
+        named_models=frozenset(models or ()),
+    )
+
+    def connect(context: RankContext) -> Facets:
+        import torch
+        import torch.distributed as dist
+
+        torch.set_num_threads(1)
+        _export(context)
+        if start is not None:
+            start(context)
+        else:
+            _start_process_group(context, backend)
+        connected = dist.is_initialized()
+        return Facets(
+            rank=dist.get_rank() if connected else 0,
+            world_size=dist.get_world_size() if connected else 1,
+            collectives=collectives() if collectives else None,
+            make_sampler=sampler,
+            make_replica=_replica_maker(context.rank, wrap, models or {}, no_sync, after_backward) if wrap else None,
+            aggregate_metrics=metrics,
+            close=_stop_process_group,
+        )
+
+    return Adapter(name, connect, promises, launcher or Processes(), requires, description)
+
+
+def torch_collectives() -> Collectives:
+    """torch.distributed's collectives, for torch_adapter(collectives=...)."""
+    from .torch_parts import TorchCollectives
+
+    return TorchCollectives()
+
+
+def torch_sampler(length: int, *, shuffle: bool, seed: int, drop_last: bool) -> Sampler:
+    """Torch's DistributedSampler, for torch_adapter(sampler=...)."""
+    from .torch_parts import make_sampler
+
+    return make_sampler(length, shuffle=shuffle, seed=seed, drop_last=drop_last)
+
+
+def torch_metrics(metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
+    """Means weighted by counts, in one all-reduce, for torch_adapter(metrics=...)."""
+    from .torch_parts import aggregate_metrics
+
+    return aggregate_metrics(metrics, count)
+
+
+def _replica_maker(
+    rank: int,
+    wrap: Callable[..., Any],
+    models: Mapping[str, Callable[[], nn.Module]],
+    no_sync: Callable[[Any], AbstractContextManager[Any]] | None,
+    after_backward: Callable[[Any], object] | None,
+) -> MakeReplica:
+    known = list(inspect.signature(wrap).parameters)[1:]
+
+    def make_replica(
+        model: ModelSpec | str, initial: Mapping[str, Array], optimizer: OptimizerSpec, options: Mapping[str, Any]
+    ) -> Replica:
+        from .torch_model import build_model, build_named, loss_of
+        from .torch_parts import device_of_backend
+        from .torch_replica import Hooks, TorchReplica
+
+        unknown = sorted(options.keys() - set(known))
+        if unknown:
+            raise ValueError(
+                f"unknown options {', '.join(unknown)}; this implementation has {', '.join(known) or 'none'}"
+            )
+        if isinstance(model, str):
+            # A seed of its own for each rank, so that a missing broadcast shows.
+            module, loss = build_named(model, models, rank), loss_of("cross_entropy")
+        else:
+            module, loss = build_model(model, initial), loss_of(model.loss, model.loss_scale)
+        device = device_of_backend()
+        module.to(device)
+        return TorchReplica(
+            module,
+            wrap(module, **options),
+            loss,
+            optimizer,
+            Hooks(no_sync, after_backward),
+            takes_branches=isinstance(model, ModelSpec) and bool(model.branches),
+            device=device,
+        )
+
+    return make_replica
+
+
+def _export(context: RankContext) -> None:
+    """Set the variables that env:// and most torch code read; an MPI launcher has other names for them, or none."""
+    os.environ["RANK"] = str(context.rank)
+    os.environ["WORLD_SIZE"] = str(context.world_size)
+    os.environ["LOCAL_RANK"] = str(context.local_rank)
+    os.environ["LOCAL_WORLD_SIZE"] = str(context.local_world_size)
+    os.environ["MASTER_ADDR"] = context.master_addr
+    os.environ["MASTER_PORT"] = str(context.master_port)
+
+
+def _start_process_group(context: RankContext, backend: str) -> None:
+    import torch
+    import torch.distributed as dist
+
+    if backend == "auto":
+        enough = torch.cuda.is_available() and torch.cuda.device_count() >= context.local_world_size
+        backend = "nccl" if enough and dist.is_nccl_available() else "gloo"
+    if backend == "nccl":
+        torch.cuda.set_device(context.local_rank)
+    dist.init_process_group(backend, timeout=_TIMEOUT)
+
+
+def _stop_process_group() -> None:
+    import torch.distributed as dist
+
+    if dist.is_initialized():
+        # Gloo may abort a rank that still talks to one that has gone.
+        dist.barrier()
+        dist.destroy_process_group()

@@ -1,0 +1,127 @@
+"""A ModelSpec as an nn.Module, and its loss: what torch engines under test wrap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from . import model as spec
+from .model import ModelSpec
+from .values import Array
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""From outputs and targets to the batch's loss, a 0-d tensor."""
+
+# The values follow when all modules are there; without memory behind them torch spends no time on random ones.
+_UNFILLED = torch.device("meta")
+
+
+class Chain(nn.Module):
+    """The layers of a ModelSpec one after the other; a layer's parameters are found under its name.
+
+    forward takes the active branches as a second argument; a model without branches is called with the inputs alone, so
+    that a wrapper whose forward takes one argument can hold it.
+    """
+
+    def __init__(self, model: ModelSpec) -> None:
+        super().__init__()
+        self._layers = model.layers
+        for layer in model.layers:
+            if isinstance(layer, spec.Activation) or (isinstance(layer, spec.Linear) and layer.uses):
+                continue
+            self.add_module(layer.name, _module_of(layer, getattr(torch, model.dtype)))
+
+    def forward(self, inputs: Tensor, branches: tuple[str, ...] = ()) -> Tensor:
+        x = inputs
+        for layer in self._layers:
+            if isinstance(layer, spec.Activation):
+                x = torch.relu(x) if layer.function == "relu" else torch.tanh(x)
+            elif not isinstance(layer, spec.Linear):
+                x = self.get_submodule(layer.name)(x)
+            elif layer.branch is None:
+                x = self.get_submodule(layer.uses or layer.name)(x)
+            elif layer.branch in branches:
+                x = x + self.get_submodule(layer.uses or layer.name)(x)
+        return x
+
+
+class Scaling(nn.Module):
+    """y = x * scale, where the scale is learned or a buffer."""
+
+    scale: Tensor
+
+    def __init__(self, layer: spec.Scale, dtype: torch.dtype) -> None:
+        super().__init__()
+        scale = torch.empty((layer.features,) if layer.features else (), dtype=dtype, device=_UNFILLED)
+        if layer.buffer:
+            self.register_buffer("scale", scale)
+        else:
+            self.scale = nn.Parameter(scale)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.scale
+
+
+def _module_of(layer: spec.Layer, dtype: torch.dtype) -> nn.Module:
+    if isinstance(layer, spec.Linear):
+        linear = nn.Linear(layer.inputs, layer.outputs, layer.bias, device=_UNFILLED, dtype=dtype)
+        return linear.requires_grad_(not layer.frozen)
+    if isinstance(layer, spec.BatchNorm):
+        return nn.BatchNorm1d(
+            layer.features, spec.BATCH_NORM_EPS, spec.BATCH_NORM_MOMENTUM, device=_UNFILLED, dtype=dtype
+        )
+    if isinstance(layer, spec.Embedding):
+        return nn.Embedding(layer.vocabulary, layer.features, device=_UNFILLED, dtype=dtype)
+    if isinstance(layer, spec.Scale):
+        return Scaling(layer, dtype)
+    raise TypeError(f"no torch module for a layer of kind {layer.kind!r}; add one to torch_model.py")
+
+
+def build_model(model: ModelSpec, initial: Mapping[str, Array]) -> nn.Module:
+    """The module with copies of the initial values. ValueError if their names or shapes do not fit the model."""
+    module = Chain(model)
+    try:
+        module.load_state_dict({name: tensor_of(value) for name, value in initial.items()}, assign=True)
+    except RuntimeError as error:
+        raise ValueError(
+            f"the initial values do not fit the model, compare them with ModelSpec.tensors(): {error}"
+        ) from None
+    return module
+
+
+def build_named(name: str, models: Mapping[str, Callable[[], nn.Module]], seed: int) -> nn.Module:
+    """A user's own model; its initial values follow from the seed."""
+    if name not in models:
+        raise ValueError(f"no model {name!r}; this implementation has {', '.join(sorted(models)) or 'none'}")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return models[name]()
+
+
+def loss_of(kind: str, scale: float = 1.0) -> Loss:
+    """ModelSpec's losses. A batch of 0 samples has the loss 0, so that its gradients are zeros and not NaN."""
+
+    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
+        if kind == "cross_entropy":
+            total = functional.cross_entropy(outputs, targets, reduction="sum")
+        elif kind == "linear":
+            total = (outputs * targets).sum()
+        else:
+            total = (outputs - targets).square().sum() / 2
+        return total * (scale / max(len(outputs), 1))
+
+    return loss
+
+
+def tensor_of(array: Array) -> Tensor:
+    """A tensor with a copy of the array: torch takes no negative strides, and must not write to the argument."""
+    return torch.from_numpy(np.array(array, order="C"))
+
+
+def array_of(tensor: Tensor) -> Array:
+    """An array with a copy of the tensor's values."""
+    return tensor.detach().cpu().numpy().copy()

@@ -1,0 +1,158 @@
+"""The replica facet for torch: a wrapped nn.Module, torch.optim, arrays in and out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .adapter import Batch
+from .job import OptimizerSpec
+from .torch_model import Loss, array_of, tensor_of
+from .values import Array
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """What the user's engine wants done around a backward, beside being called."""
+
+    no_sync: Callable[[Any], AbstractContextManager[Any]] | None = None
+    after_backward: Callable[[Any], object] | None = None
+
+
+class TorchReplica:
+    """One rank's module, inside the wrapper under test, and its optimizer."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        wrapped: Any,
+        loss: Loss,
+        optimizer: OptimizerSpec,
+        hooks: Hooks,
+        *,
+        takes_branches: bool,
+        device: torch.device,
+    ) -> None:
+        self._module = module
+        self._wrapped = wrapped
+        self._loss = loss
+        self._hooks = hooks
+        self._takes_branches = takes_branches
+        self._device = device
+        self._synchronising = True
+        self._learned = {name: p for name, p in module.named_parameters() if p.requires_grad}
+        self._optimizer = make_optimizer(list(self._learned.values()), optimizer)
+
+    def backward(self, batch: Batch) -> float:
+        inputs, targets = self._on_device(batch.inputs), self._on_device(batch.targets)
+        loss = self._loss(self._call(self._wrapped, inputs, batch.branches), targets)
+        loss.backward()  # type: ignore[no-untyped-call]  # torch leaves Tensor.backward without annotations
+        if self._synchronising and self._hooks.after_backward is not None:
+            self._hooks.after_backward(self._wrapped)
+        return float(loss)
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        with self._engines_no_sync():
+            self._synchronising = False
+            try:
+                yield
+            finally:
+                self._synchronising = True
+
+    def _engines_no_sync(self) -> AbstractContextManager[Any]:
+        if self._hooks.no_sync is not None:
+            return self._hooks.no_sync(self._wrapped)
+        try:
+            return self._wrapped.no_sync()  # type: ignore[no-any-return]
+        except AttributeError:
+            raise NotImplementedError(
+                f"{type(self._wrapped).__name__} has no no_sync(): give torch_adapter(no_sync=lambda wrapped: ...), "
+                "or promise Capabilities(no_sync=False)"
+            ) from None
+
+    def zero_grad(self) -> None:
+        self._optimizer.zero_grad(set_to_none=True)
+
+    def clip(self, max_norm: float) -> float:
+        # clip_grad_norm_ divides by norm + 1e-6, which in float64 is far more than rounding.
+        gradients = [p.grad for p in self._learned.values() if p.grad is not None]
+        if not gradients:
+            return 0.0
+        norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g) for g in gradients]))
+        scale = torch.clamp(max_norm / norm, max=1.0)
+        for gradient in gradients:
+            gradient.mul_(scale)
+        return float(norm)
+
+    def step(self) -> None:
+        self._optimizer.step()
+
+    def gradients(self) -> Mapping[str, Array | None]:
+        return {name: None if p.grad is None else array_of(p.grad) for name, p in self._learned.items()}
+
+    def parameters(self) -> Mapping[str, Array]:
+        return {name: array_of(parameter) for name, parameter in self._module.named_parameters()}
+
+    def buffers(self) -> Mapping[str, Array]:
+        return {name: array_of(buffer) for name, buffer in self._module.named_buffers()}
+
+    @torch.no_grad()
+    def predict(self, batch: Batch) -> Array:
+        # Without the wrapper, whose forward may communicate: one rank alone may ask.
+        self._module.eval()
+        try:
+            return array_of(self._call(self._module, self._on_device(batch.inputs), batch.branches))
+        finally:
+            self._module.train()
+
+    def state(self) -> Mapping[str, Array]:
+        names = list(self._learned)
+        optimizer = {
+            f"optimizer/{names[index]}/{key}": array_of(value)
+            for index, values in self._optimizer.state_dict()["state"].items()
+            for key, value in values.items()
+            if value is not None
+        }
+        return {**self.parameters(), **self.buffers(), **optimizer}
+
+    @torch.no_grad()
+    def load_state(self, state: Mapping[str, Array]) -> None:
+        held = {**dict(self._module.named_parameters()), **dict(self._module.named_buffers())}
+        missing = sorted(held.keys() - state.keys())
+        if missing:
+            raise ValueError(f"the saved state lacks {', '.join(missing)}; was it saved from another model?")
+        # In place, since the wrapper may hold on to these very tensors.
+        for name, tensor in held.items():
+            tensor.copy_(tensor_of(state[name]))
+        values: dict[int, dict[str, Tensor]] = {}
+        for index, name in enumerate(self._learned):
+            prefix = f"optimizer/{name}/"
+            own = {key.removeprefix(prefix): tensor_of(value) for key, value in state.items() if key.startswith(prefix)}
+            if own:
+                values[index] = own
+        groups = self._optimizer.state_dict()["param_groups"]
+        self._optimizer.load_state_dict({"state": values, "param_groups": groups})
+
+    def _call(self, module: Any, inputs: Tensor, branches: tuple[str, ...]) -> Tensor:
+        outputs: Tensor = module(inputs, branches) if self._takes_branches else module(inputs)
+        return outputs
+
+    def _on_device(self, array: Array) -> Tensor:
+        return tensor_of(array).to(self._device)
+
+
+def make_optimizer(parameters: list[nn.Parameter], spec: OptimizerSpec) -> torch.optim.Optimizer:
+    """Torch's own optimizer; foreach=False since for small models its grouping costs more than it saves."""
+    if spec.name == "sgd":
+        return torch.optim.SGD(
+            parameters, lr=spec.lr, momentum=spec.momentum, weight_decay=spec.weight_decay, foreach=False
+        )
+    return torch.optim.Adam(
+        parameters, lr=spec.lr, betas=spec.betas, eps=spec.eps, weight_decay=spec.weight_decay, foreach=False
+    )

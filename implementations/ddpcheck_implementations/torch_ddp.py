@@ -1,0 +1,81 @@
+"""torch's DistributedDataParallel: the reference with its defaults, and one adapter for each option that changes it.
+
+Backend NCCL where each rank has a GPU of its own, else Gloo.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from ddpcheck.adapter import Adapter
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.torch_adapter import TORCH_PROMISES, torch_adapter, torch_collectives, torch_metrics, torch_sampler
+
+if TYPE_CHECKING:
+    from torch import nn
+
+# With a parameter unused, DDP's first backward leaves gradients local without a word; its second forward raises.
+PROMISES = dataclasses.replace(TORCH_PROMISES, subgroups=True, asynchronous=True, unused_parameters="raises")
+
+
+def _resnet18() -> nn.Module:
+    from .resnet import ResNet18
+
+    return ResNet18()
+
+
+def _resnet18_narrow() -> nn.Module:
+    from .resnet import ResNet18
+
+    return ResNet18(width=8)
+
+
+def _ddp(name: str, description: str, promises: Capabilities = PROMISES, **chosen: Any) -> Adapter:
+    def wrap(module: nn.Module, bucket_cap_mb: float | None = None) -> nn.Module:
+        from torch.nn.parallel import DistributedDataParallel
+
+        settings = chosen if bucket_cap_mb is None else {**chosen, "bucket_cap_mb": bucket_cap_mb}
+        return DistributedDataParallel(module, **settings)
+
+    return torch_adapter(
+        name,
+        wrap,
+        capabilities=promises,
+        models={"resnet18": _resnet18, "resnet18_narrow": _resnet18_narrow},
+        collectives=torch_collectives,
+        sampler=torch_sampler,
+        metrics=torch_metrics,
+        backend="auto",
+        description=description,
+    )
+
+
+adapter = _ddp("torch_ddp", "torch DistributedDataParallel with its defaults")
+
+find_unused = _ddp(
+    "torch_ddp_find_unused",
+    "torch DDP that looks for unused parameters after each forward",
+    dataclasses.replace(PROMISES, unused_parameters="synchronised"),
+    find_unused_parameters=True,
+)
+
+bucket_view = _ddp(
+    "torch_ddp_bucket_view",
+    "torch DDP whose gradients are views into its buckets, which saves a copy",
+    gradient_as_bucket_view=True,
+)
+
+small_buckets = _ddp(
+    "torch_ddp_small_buckets",
+    "torch DDP with buckets so small that almost every parameter has one of its own",
+    bucket_cap_mb=0.0001,
+)
+
+# Which parameters are unused is learned in the first backward and taken to hold for ever.
+static_graph = _ddp(
+    "torch_ddp_static_graph",
+    "torch DDP that takes the graph of the first step to be that of all steps",
+    dataclasses.replace(PROMISES, unused_parameters="undefined"),
+    static_graph=True,
+)

@@ -1,0 +1,101 @@
+"""The four steps as adapters."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from typing import TYPE_CHECKING
+
+from ddpcheck.capabilities import MODEL_FEATURES
+from ddpcheck.environment import RankContext
+from ddpcheck.torch_adapter import TORCH_PROMISES, torch_adapter
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from .hooks import HookDDP
+    from .manual import TwoCopies
+    from .naive import NaiveDDP
+
+ALONE = dataclasses.replace(TORCH_PROMISES, world_sizes=frozenset({1}), unused_parameters="synchronised")
+
+
+def _deep_mlp() -> nn.Module:
+    from .deep_mlp import deep_mlp
+
+    return deep_mlp()
+
+
+MODELS = {"deep_mlp": _deep_mlp}
+
+
+def _no_communication(context: RankContext) -> None:
+    """One process has nobody to talk to."""
+
+
+def _start(context: RankContext) -> None:
+    from . import communication
+
+    communication.start()
+
+
+def _two_copies(module: nn.Module) -> TwoCopies:
+    from .manual import TwoCopies
+
+    return TwoCopies(module)
+
+
+def _naive(module: nn.Module) -> NaiveDDP:
+    from .naive import NaiveDDP
+
+    return NaiveDDP(module)
+
+
+def _hooks(module: nn.Module, bucket_bytes: int = 1 << 20) -> HookDDP:
+    from .hooks import HookDDP
+
+    return HookDDP(module, bucket_bytes)
+
+
+monolith = torch_adapter(
+    "torch_monolith",
+    lambda module: module,
+    no_sync=lambda wrapped: contextlib.nullcontext(),
+    start=_no_communication,
+    capabilities=ALONE,
+    models=MODELS,
+    description="step 1: one process, the whole batch",
+)
+
+# Accumulating in one copy alone would lose the other's half; batch norm would see halves of the batch.
+manual = torch_adapter(
+    "torch_manual",
+    _two_copies,
+    after_backward=lambda wrapped: wrapped.average_gradients(),
+    start=_no_communication,
+    capabilities=dataclasses.replace(ALONE, no_sync=False, model_features=MODEL_FEATURES - {"batch_norm"}),
+    models=MODELS,
+    description="step 2: two copies in one process, gradients averaged by hand",
+)
+
+# Without communication backward accumulates by itself: no_sync is leaving the call to synchronise() out.
+naive = torch_adapter(
+    "torch_naive",
+    _naive,
+    no_sync=lambda wrapped: contextlib.nullcontext(),
+    after_backward=lambda wrapped: wrapped.synchronise(),
+    start=_start,
+    capabilities=dataclasses.replace(TORCH_PROMISES, unused_parameters="synchronised", unused_gradient="zero"),
+    models=MODELS,
+    description="step 3: one all-reduce per parameter after backward",
+)
+
+hooks = torch_adapter(
+    "torch_hooks",
+    _hooks,
+    after_backward=lambda wrapped: wrapped.finish(),
+    start=_start,
+    capabilities=dataclasses.replace(TORCH_PROMISES, unused_parameters="synchronised"),
+    models=MODELS,
+    description="step 4: hooks start the all-reduce of full buckets during backward",
+)

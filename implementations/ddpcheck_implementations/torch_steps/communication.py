@@ -1,0 +1,47 @@
+"""All that data-parallel training needs of a network, over torch.distributed: start, broadcast, all-reduce."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import torch.distributed as dist
+from torch import Tensor
+
+OPS = {
+    "sum": dist.ReduceOp.SUM,
+    "min": dist.ReduceOp.MIN,
+    "max": dist.ReduceOp.MAX,
+    "prod": dist.ReduceOp.PRODUCT,
+}
+
+
+def start() -> None:
+    """Join the process group that RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT describe, as torchrun sets them."""
+    dist.init_process_group("gloo", timeout=timedelta(seconds=30))
+
+
+def world_size() -> int:
+    return dist.get_world_size()
+
+
+def broadcast(tensor: Tensor, root: int = 0) -> None:
+    """Overwrite the tensor with the root's."""
+    dist.broadcast(tensor, root)
+
+
+def all_reduce(tensor: Tensor, op: str = "sum") -> None:
+    """Overwrite the tensor with the reduction over all ranks."""
+    dist.all_reduce(tensor, OPS[op])
+
+
+def start_all_reduce(tensor: Tensor, op: str = "sum") -> dist.Work:
+    """As all_reduce, but returns at once; the tensor belongs to the network until wait() on what is returned."""
+    work = dist.all_reduce(tensor, OPS[op], async_op=True)
+    assert work is not None
+    return work
+
+
+def all_reduce_mean(tensor: Tensor) -> None:
+    """Overwrite the tensor with the mean over all ranks."""
+    all_reduce(tensor)
+    tensor /= world_size()

@@ -1,0 +1,94 @@
+"""Step 4: communication while backward still runs. Hooks fill buckets; the all-reduce of a full one starts.
+
+Backward makes gradients from the last layer to the first, so buckets are filled in that order. All ranks must start the
+same all-reduces in the same order, whatever order their gradients come in: a bucket starts after the one before it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+from torch.distributed import Work
+
+from . import communication
+
+
+class HookDDP(nn.Module):
+    """All ranks start from rank 0's values; `finish` after each backward waits for the buckets under way."""
+
+    def __init__(self, module: nn.Module, bucket_bytes: int = 1 << 20) -> None:
+        super().__init__()
+        self.module = module
+        for tensor in module.state_dict().values():
+            communication.broadcast(tensor)
+        self._learned = [parameter for parameter in reversed(list(module.parameters())) if parameter.requires_grad]
+        self._buckets = list(_buckets(self._learned, bucket_bytes))
+        self._bucket_of: dict[Tensor, int] = {
+            parameter: index for index, bucket in enumerate(self._buckets) for parameter in bucket
+        }
+        self._synchronising = True
+        self._begin()
+        for parameter in self._learned:
+            parameter.register_post_accumulate_grad_hook(self._on_gradient)  # type: ignore[no-untyped-call]
+
+    def forward(self, *args: object) -> Tensor:
+        outputs: Tensor = self.module(*args)
+        return outputs
+
+    @contextlib.contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Accumulate gradients on this rank only."""
+        self._synchronising = False
+        try:
+            yield
+        finally:
+            self._synchronising = True
+
+    def finish(self) -> None:
+        """Start what backward has left (the last bucket may not be full), wait for all, and put the means in place."""
+        while len(self._under_way) < len(self._buckets):
+            self._start_next()
+        # A gradient that no rank has stays None, so that the optimizer leaves its parameter alone.
+        used = torch.tensor([parameter.grad is not None for parameter in self._learned], dtype=torch.uint8)
+        communication.all_reduce(used, "max")
+        used_anywhere = dict(zip(self._learned, used.tolist(), strict=True))
+        for bucket, (work, flat) in zip(self._buckets, self._under_way, strict=True):
+            work.wait()
+            flat /= communication.world_size()
+            for parameter, mean in zip(bucket, torch.split(flat, [p.numel() for p in bucket]), strict=True):
+                if used_anywhere[parameter]:
+                    parameter.grad = mean.view_as(parameter).clone()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Empty all buckets: without it only the first backward would wait for every gradient."""
+        self._missing = [len(bucket) for bucket in self._buckets]
+        self._under_way: list[tuple[Work, Tensor]] = []
+
+    def _on_gradient(self, parameter: Tensor) -> None:
+        if not self._synchronising:
+            return
+        self._missing[self._bucket_of[parameter]] -= 1
+        while len(self._under_way) < len(self._buckets) and self._missing[len(self._under_way)] == 0:
+            self._start_next()
+
+    def _start_next(self) -> None:
+        bucket = self._buckets[len(self._under_way)]
+        # A parameter that this rank did not use counts as zero: the others wait for its share.
+        flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in bucket])
+        self._under_way.append((communication.start_all_reduce(flat), flat))
+
+
+def _buckets(parameters: list[nn.Parameter], size: int) -> Iterator[list[nn.Parameter]]:
+    """The parameters in order, in runs of one dtype of at least `size` bytes; the last run may be smaller."""
+    run: list[nn.Parameter] = []
+    for parameter in parameters:
+        if run and (parameter.dtype != run[0].dtype or sum(p.nbytes for p in run) >= size):
+            yield run
+            run = []
+        run.append(parameter)
+    if run:
+        yield run
