@@ -1,0 +1,330 @@
+"""A Job's operations, done on one rank with the facets of an implementation; what each yields is recorded.
+
+This is the only place where the harness calls an implementation. Everything that comes back is validated here; all problems
+of one operation are raised together.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from . import job as ops
+from .adapter import Batch, Facets, Replica
+from .job import Job, Layout, OptimizerSpec
+from .trace import Record
+from .values import Array, key_of
+
+S = TypeVar("S")
+
+
+class ContractBroken(Exception):
+    """The implementation returned something that the contract does not allow."""
+
+
+class Execution:
+    """One Job on one rank. `records` grows as operations are entered, so that it tells where a rank is stuck."""
+
+    def __init__(self, facets: Facets, job: Job, rank: int, progress: Callable[[int], None]) -> None:
+        self.records: list[Record] = []
+        self._facets = facets
+        self._job = job
+        self._rank = rank
+        self._progress = progress
+        self._replica: Replica | None = None
+        self._arrays: tuple[Array, Array] | None = None
+        self._shapes: dict[str, tuple[tuple[int, ...], str]] = {}
+        self._learned: frozenset[str] = frozenset()
+        self._buffers: frozenset[str] = frozenset()
+        self._saved: dict[str, Mapping[str, Array]] = {}
+        self._handles: dict[int, Any] = {}
+
+    def run(self) -> None:
+        """All operations in order; an exception of the implementation goes through."""
+        clock = time.monotonic
+        if self._job.model is not None:
+            self._declare()
+        for position, operation in enumerate(self._job.operations):
+            self._progress(position)
+            entered = clock()
+            self.records.append(Record(position, operation.kind, entered, None, {}))
+            values = _RUNNERS[operation.kind](self, operation)
+            self.records[-1] = Record(position, operation.kind, entered, clock(), values)
+
+    # ------------------------------------------------------------------------------------------------------- replica
+
+    def _declare(self) -> None:
+        assert self._job.model is not None
+        tensors = self._job.model.tensors()
+        self._shapes = {t.name: (t.shape, t.dtype) for t in tensors}
+        self._learned = frozenset(t.name for t in tensors if t.role == "learned")
+        self._buffers = frozenset(t.name for t in tensors if t.role == "buffer")
+
+    def _model(self) -> Replica:
+        if self._replica is None:
+            self._replica = self._build(self._job.initial(self._rank))
+        return self._replica
+
+    def _build(self, initial: dict[str, Array]) -> Replica:
+        model, optimizer = self._job.model, self._job.optimizer
+        make = _offered(self._facets.make_replica, "make_replica")
+        assert model is not None
+        assert isinstance(optimizer, OptimizerSpec)
+        replica: Replica = make(model, initial, optimizer, {})
+        return replica
+
+    def _batch(self, samples: Sequence[int], branches: tuple[str, ...]) -> Batch:
+        if self._arrays is None:
+            assert self._job.data is not None
+            assert self._job.model is not None
+            self._arrays = self._job.data.arrays(self._job.model)
+        inputs, targets = self._arrays
+        rows = np.array(samples, np.intp)
+        return Batch(inputs[rows], targets[rows], branches)
+
+    def backward(self, op: ops.Backward) -> dict[str, Any]:
+        replica = self._model()
+        batch = self._batch(op.samples[self._rank], op.branches_on(self._rank))
+        if op.sync:
+            loss = replica.backward(batch)
+        else:
+            with replica.no_sync():
+                loss = replica.backward(batch)
+        return {"loss": _number(loss, "backward()")}
+
+    def zero_grad(self, op: ops.ZeroGrad) -> dict[str, Any]:
+        self._model().zero_grad()
+        return {}
+
+    def clip(self, op: ops.Clip) -> dict[str, Any]:
+        return {"norm": _number(self._model().clip(op.max_norm), "clip()")}
+
+    def step(self, op: ops.Step) -> dict[str, Any]:
+        self._model().step()
+        return {}
+
+    def observe(self, op: ops.Observe) -> dict[str, Any]:
+        replica = self._model()
+        seen: dict[str, Any] = {}
+        for what in op.what:
+            names = {"gradients": self._learned, "buffers": self._buffers}.get(what) or (
+                self._shapes.keys() - self._buffers if what == "parameters" else self._buffers
+            )
+            seen[what] = self._mapping(getattr(replica, what)(), f"{what}()", names, optional=what == "gradients")
+        return seen
+
+    def _mapping(self, got: Any, what: str, names: Any, *, optional: bool) -> dict[str, Array | None]:
+        if not isinstance(got, Mapping):
+            raise ContractBroken(f"{what} must return a mapping of names to arrays, got {type(got).__name__}")
+        problems = [f"{name!r} is missing" for name in names if name not in got]
+        problems += [f"{name!r} is no name of this model" for name in got if name not in names]
+        for name in names & got.keys():
+            array = got[name]
+            if array is None and optional:
+                continue
+            if not isinstance(array, np.ndarray):
+                problems.append(f"{name!r} is {type(array).__name__}, not an array")
+                continue
+            shape, dtype = self._shapes[name]
+            if array.shape != shape or array.dtype != dtype:
+                problems.append(f"{name!r} is {array.dtype}{list(array.shape)}, but was declared {dtype}{list(shape)}")
+        if problems:
+            raise ContractBroken(f"{what}: " + "; ".join(problems))
+        return {name: None if got[name] is None else np.array(got[name]) for name in got}
+
+    def predict(self, op: ops.Predict) -> dict[str, Any]:
+        branches = op.branches[self._rank] if op.branches else ()
+        batch = self._batch(op.samples[self._rank], branches)
+        assert self._job.model is not None
+        outputs = self._model().predict(batch)
+        return {"outputs": _array(outputs, (len(batch.inputs), self._job.model.output_features), self._job.model.dtype, "predict()")}
+
+    def save(self, op: ops.Save) -> dict[str, Any]:
+        state = self._model().state()
+        if not isinstance(state, Mapping) or not all(isinstance(v, np.ndarray) for v in state.values()):
+            raise ContractBroken("state() must return a mapping of names to NumPy arrays")
+        self._saved[op.name] = {name: np.array(value) for name, value in state.items()}
+        return {"names": sorted(state)}
+
+    def resume(self, op: ops.Resume) -> dict[str, Any]:
+        assert self._job.model is not None
+        self._replica = self._build(self._job.model.initial(key_of(self._job.seed, self._rank, 1), "real"))
+        self._replica.load_state(self._saved[op.name])
+        return {}
+
+    # --------------------------------------------------------------------------------------------------- collectives
+
+    def all_reduce(self, op: ops.AllReduce) -> dict[str, Any]:
+        if not self._takes_part(op.group):
+            return {}
+        tensor = op.tensor.on(self._rank)
+        argument = laid_out(tensor, op.tensor.layout)
+        comm = self._comm()
+        if not op.wait:
+            self._handles[len(self.records) - 1] = (comm.all_reduce_async(argument, op.reduction, group=op.group), argument, tensor)
+            return {}
+        return self._reduced(comm.all_reduce(argument, op.reduction, group=op.group), argument, tensor)
+
+    def wait(self, op: ops.Wait) -> dict[str, Any]:
+        if op.operation not in self._handles:
+            return {}
+        handle, argument, tensor = self._handles.pop(op.operation)
+        return self._reduced(handle.wait(), argument, tensor)
+
+    def _reduced(self, result: Any, argument: Array, tensor: Array) -> dict[str, Any]:
+        made = _array(result, tensor.shape, tensor.dtype, "all_reduce()")
+        return {
+            "result": made,
+            "argument_changed": argument.tobytes() != tensor.tobytes(),
+            "aliases_argument": isinstance(result, np.ndarray) and np.may_share_memory(result, argument),
+        }
+
+    def broadcast(self, op: ops.Broadcast) -> dict[str, Any]:
+        if not self._takes_part(op.group):
+            return {}
+        tensor = op.tensor.on(self._rank)
+        argument = laid_out(tensor if self._rank == op.root else poison_like(tensor), op.tensor.layout)
+        return {"result": _array(self._comm().broadcast(argument, op.root, group=op.group), tensor.shape, tensor.dtype, "broadcast()")}
+
+    def all_gather(self, op: ops.AllGather) -> dict[str, Any]:
+        if not self._takes_part(op.group):
+            return {}
+        tensor = op.tensor.on(self._rank)
+        shape = (len(op.group or range(self._job.world_size)), *tensor.shape)
+        result = self._comm().all_gather(laid_out(tensor, op.tensor.layout), group=op.group)
+        return {"result": _array(result, shape, tensor.dtype, "all_gather()")}
+
+    def reduce_scatter(self, op: ops.ReduceScatter) -> dict[str, Any]:
+        if not self._takes_part(op.group):
+            return {}
+        tensor = op.tensor.on(self._rank)
+        size = len(op.group or range(self._job.world_size))
+        shape = (tensor.shape[0] // size, *tensor.shape[1:])
+        result = self._comm().reduce_scatter(laid_out(tensor, op.tensor.layout), op.reduction, group=op.group)
+        return {"result": _array(result, shape, tensor.dtype, "reduce_scatter()")}
+
+    def barrier(self, op: ops.Barrier) -> dict[str, Any]:
+        if self._takes_part(op.group):
+            self._comm().barrier(group=op.group)
+        return {}
+
+    def send_recv(self, op: ops.SendRecv) -> dict[str, Any]:
+        tensor = op.tensor.on(self._rank)
+        received: dict[str, Array] = {}
+        for source, dest in op.pairs:
+            if self._rank == source:
+                self._comm().send(laid_out(tensor, op.tensor.layout), dest)
+            elif self._rank == dest:
+                got = self._comm().recv(laid_out(poison_like(tensor), op.tensor.layout), source)
+                received[f"{source}>{dest}"] = _array(got, tensor.shape, tensor.dtype, "recv()")
+        return {"received": received}
+
+    def _comm(self) -> Any:
+        return _offered(self._facets.collectives, "collectives")
+
+    def _takes_part(self, group: tuple[int, ...] | None) -> bool:
+        return group is None or self._rank in group
+
+    # ------------------------------------------------------------------------------------------- sampler and metrics
+
+    def sample(self, op: ops.Sample) -> dict[str, Any]:
+        make = _offered(self._facets.make_sampler, "make_sampler")
+        sampler = make(op.length, shuffle=op.shuffle, seed=op.seed, drop_last=op.drop_last)
+        epochs = []
+        for epoch in op.epochs:
+            if epoch is not None:
+                sampler.set_epoch(epoch)
+            indices = list(sampler)
+            strange = [i for i in indices if not isinstance(i, (int, np.integer)) or not 0 <= i < op.length]
+            if strange:
+                raise ContractBroken(f"the sampler gave {strange[:5]!r}, which are no indices below {op.length}")
+            epochs.append(np.array(indices, np.int64))
+        return {"epochs": epochs, "length": len(sampler)}
+
+    def aggregate(self, op: ops.Aggregate) -> dict[str, Any]:
+        aggregate = _offered(self._facets.aggregate_metrics, "aggregate_metrics")
+        got = aggregate({"metric": op.values[self._rank]}, op.counts[self._rank])
+        if not isinstance(got, Mapping):
+            raise ContractBroken(f"aggregate_metrics() must return a mapping of names to numbers, got {type(got).__name__}")
+        return {"metrics": {str(name): _number(value, "aggregate_metrics()") for name, value in got.items()}}
+
+    # ------------------------------------------------------------------------------------------------------- mishaps
+
+    def sleep(self, op: ops.Sleep) -> dict[str, Any]:
+        if op.rank == self._rank:
+            time.sleep(op.seconds)
+        return {}
+
+    def raise_(self, op: ops.Raise) -> dict[str, Any]:
+        if op.rank == self._rank:
+            raise RuntimeError(op.message)
+        return {}
+
+    def kill(self, op: ops.Kill) -> dict[str, Any]:
+        if op.rank == self._rank:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return {}
+
+
+_RUNNERS: dict[str, Callable[[Execution, Any], dict[str, Any]]] = {
+    kind: getattr(Execution, "raise_" if kind == "raise" else kind)
+    for kind in (operation.kind for operation in ops.Operation.__args__)
+}
+
+
+def laid_out(array: Array, layout: Layout) -> Array:
+    """A copy of `array` with equal values and another place in memory (see TensorSpec)."""
+    if layout == "F":
+        return np.array(array, order="F")
+    if layout == "strided":
+        wide = np.repeat(poison_like(array).reshape(-1), 2)
+        wide[::2] = array.reshape(-1)
+        return wide[::2].reshape(array.shape) if array.ndim == 1 else _strided(array)
+    if layout == "reversed" and array.ndim:
+        return np.array(array[::-1])[::-1]
+    if layout == "offset":
+        room = np.empty(array.size + 1, array.dtype)
+        room[1:] = array.reshape(-1)
+        return room[1:].reshape(array.shape)
+    return array.copy()
+
+
+def _strided(array: Array) -> Array:
+    if not array.ndim:
+        return array.copy()
+    wide = np.empty((*array.shape[:-1], 2 * array.shape[-1]), array.dtype)
+    wide[...] = poison_like(wide)
+    view = wide[..., ::2]
+    view[...] = array
+    return view
+
+
+def poison_like(array: Array) -> Array:
+    """Values that nobody would compute: a write that never came shows."""
+    return np.full(array.shape, np.nan if array.dtype.kind in "fc" else 113, array.dtype)
+
+
+def _offered(facet: S | None, name: str) -> S:
+    if facet is None:
+        raise ContractBroken(f"the Job needs Facets.{name}, which this implementation does not offer")
+    return facet
+
+
+def _array(got: Any, shape: tuple[int, ...], dtype: Any, what: str) -> Array:
+    if not isinstance(got, (np.ndarray, np.generic)):
+        raise ContractBroken(f"{what} must return a NumPy array, got {type(got).__name__}")
+    if got.shape != shape or got.dtype != dtype:
+        raise ContractBroken(f"{what} returned {got.dtype}{list(got.shape)}, but must return {np.dtype(dtype)}{list(shape)}")
+    return np.array(got)
+
+
+def _number(got: Any, what: str) -> float:
+    try:
+        return float(got)
+    except (TypeError, ValueError):
+        raise ContractBroken(f"{what} must return a number, got {got!r}") from None

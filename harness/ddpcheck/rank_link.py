@@ -1,0 +1,89 @@
+"""The driver's end of one rank: its two connections, and the memory files that tell where a stuck or dead rank stood."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import struct
+import time
+from contextlib import suppress
+from typing import Any
+
+from . import codec
+from .channel import Channel, ChannelClosed
+from .job import Job
+from .launchers.base import Launched
+from .trace import RankTrace, Record, rank_from_plain
+
+_POSITION = struct.Struct("q")
+_ANSWER_WITHIN = 1.0
+
+
+class RankLink:
+    """One rank, as the driver sees it."""
+
+    def __init__(self, rank: int, jobs: Channel, sentinel: Channel, hello: dict[str, Any]) -> None:
+        self.rank = rank
+        self.jobs = jobs
+        self.pid = int(hello["pid"])
+        self.host = str(hello["host"])
+        self._sentinel = sentinel
+        self._files = _open_files(self.pid, hello["files"]) if self.host == socket.gethostname() else []
+
+    def ask(self) -> None:
+        """Ask the rank where it stands; report() gives the answer. Asking all first makes their answers simultaneous."""
+        with suppress(ChannelClosed):
+            self._sentinel.send(b"?")
+
+    def report(self, job: Job | None) -> RankTrace:
+        """Where a stuck rank stands. Without an answer (it holds the interpreter's lock, or is stopped) faulthandler tells."""
+        self._sentinel.settimeout(_ANSWER_WITHIN)
+        with suppress(TimeoutError, ChannelClosed):
+            return rank_from_plain(codec.decode(self._sentinel.receive()))
+        stack = "it does not answer: it is stopped, or inside a call that holds the interpreter's lock"
+        if self._files:
+            with suppress(OSError):
+                os.kill(self.pid, signal.SIGUSR1)
+            time.sleep(0.1)  # faulthandler writes within the signal handler; there is nothing to wait on
+            stack += "\n" + self._stack()
+        return RankTrace(self.rank, "hung", self._entered(job), stack=stack.rstrip())
+
+    def obituary(self, job: Job, launched: Launched) -> RankTrace:
+        """What is known of a rank whose connection broke."""
+        limit = time.monotonic() + 0.5
+        while not (status := launched.status_of(self.rank)) and time.monotonic() < limit:
+            time.sleep(0.005)
+        text = "\n".join(part for part in (launched.output(), self._stack(), status or f"rank {self.rank} ended") if part)
+        return RankTrace(self.rank, "died", self._entered(job), text, failed_at=time.monotonic())
+
+    def close(self) -> None:
+        self.jobs.close()
+        self._sentinel.close()
+        for file in self._files:
+            os.close(file)
+        self._files = []
+
+    def _entered(self, job: Job | None) -> tuple[Record, ...]:
+        if not self._files or job is None:
+            return ()
+        (position,) = _POSITION.unpack(os.pread(self._files[0], _POSITION.size, 0))
+        if not 0 <= position < len(job.operations):
+            return ()
+        return (Record(position, job.operations[position].kind, 0.0, None, {}),)
+
+    def _stack(self) -> str:
+        return os.pread(self._files[1], 20000, 0).decode(errors="replace").strip() if self._files else ""
+
+
+def _open_files(pid: int, numbers: list[int]) -> list[int]:
+    """The rank's unnamed memory files; they stay readable after its death."""
+    opened: list[int] = []
+    try:
+        for number in numbers:
+            opened.append(os.open(f"/proc/{pid}/fd/{number}", os.O_RDONLY | os.O_CLOEXEC))
+    except OSError:
+        for file in opened:
+            os.close(file)
+        return []
+    return opened

@@ -1,0 +1,105 @@
+"""Finding an adapter by what a user calls it: an entry point's name, `module:attribute`, or `path/to/file.py:attribute`.
+
+Ranks are other processes, so an adapter must have such a reference; `reference_of` finds the one of an object.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from .adapter import Adapter, problems_of_adapter
+
+GROUP = "ddpcheck.adapters"
+
+
+class UnusableAdapter(Exception):
+    """No adapter can be made of what the user named; the message says what is wrong and what to do."""
+
+
+def known_adapters() -> dict[str, str]:
+    """The reference of every adapter that an installed distribution offers, by name."""
+    return {entry.name: entry.value for entry in entry_points(group=GROUP)}
+
+
+def resolve(reference: str) -> tuple[Adapter, str]:
+    """The adapter, and its full reference. UnusableAdapter if there is none, or if it breaks the contract (all problems)."""
+    full = known_adapters().get(reference, reference)
+    place, separator, attribute = full.rpartition(":")
+    if not separator or not attribute.isidentifier():
+        names = ", ".join(sorted(known_adapters())) or "none"
+        raise UnusableAdapter(
+            f"{reference!r} is no known adapter ({names}); name your own as module:attribute or path/to/file.py:attribute"
+        )
+    module = _load_file(Path(place)) if place.endswith(".py") else _load_module(place, full)
+    try:
+        adapter = getattr(module, attribute)
+    except AttributeError:
+        raise UnusableAdapter(f"{place} has no attribute {attribute!r}; is the adapter defined at module level?") from None
+    problems = problems_of_adapter(adapter)
+    if problems:
+        raise UnusableAdapter(f"{full} does not fit the contract: " + "; ".join(problems))
+    return adapter, f"{Path(place).resolve()}:{attribute}" if place.endswith(".py") else full
+
+
+def reference_of(adapter: Any) -> str:
+    """`module:attribute` (or the file, for modules that ranks cannot import by name) under which an adapter object lives."""
+    for name, module in list(sys.modules.items()):
+        for attribute, value in list(getattr(module, "__dict__", {}).items()):
+            if value is adapter:
+                file = getattr(module, "__file__", None)
+                if name == "__main__" or not _importable(name):
+                    if file is None:
+                        break
+                    return f"{Path(file).resolve()}:{attribute}"
+                return f"{name}:{attribute}"
+    raise UnusableAdapter(
+        f"the adapter {getattr(adapter, 'name', adapter)!r} is no module attribute: assign it to a name at module level, so that "
+        "the ranks, which are other processes, can import it"
+    )
+
+
+def missing_modules(adapter: Adapter) -> list[str]:
+    """Modules that the adapter requires and that are not installed."""
+    return [name for name in adapter.requires if importlib.util.find_spec(name) is None]
+
+
+def _importable(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError, AttributeError):
+        return False
+
+
+def _load_module(name: str, reference: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and (name == error.name or name.startswith(error.name + ".")):
+            raise UnusableAdapter(
+                f"no module {name!r} for {reference!r}; run from the folder that holds it, or install it"
+            ) from None
+        raise UnusableAdapter(f"importing {name!r} failed: {error}; install what it needs") from error
+
+
+def _load_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise UnusableAdapter(f"there is no file {path}")
+    name = f"ddpcheck_file_{path.stem}"
+    loaded = sys.modules.get(name)
+    if loaded is not None and loaded.__file__ == str(path.resolve()):
+        return loaded
+    spec = importlib.util.spec_from_file_location(name, path.resolve())
+    if spec is None or spec.loader is None:
+        raise UnusableAdapter(f"{path} cannot be imported")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    if str(path.resolve().parent) not in sys.path:
+        sys.path.insert(0, str(path.resolve().parent))
+    spec.loader.exec_module(module)
+    return module

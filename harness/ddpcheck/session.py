@@ -1,0 +1,331 @@
+"""A Session: the ranks of one adapter at one world size, started once and reused for thousands of Jobs.
+
+    with Session("numpy_sockets", world_size=2) as session:
+        trace = session.run(job)
+
+Everything has a deadline. A rank that raises, dies or hangs is an outcome in the Trace, never a stuck run; the ranks are then
+started afresh before the next Job. The control channel is the harness's own, so a wedged implementation cannot wedge it.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from . import codec
+from .adapter import Adapter
+from .capabilities import Capabilities
+from .channel import Channel, ChannelClosed, Listener
+from .job import Job
+from .launchers.base import Launched, Launcher
+from .rank_link import RankLink
+from .references import reference_of, resolve
+from .trace import RankTrace, Trace, rank_from_plain
+
+_IN_FLIGHT = 8
+_SMALL = 1 << 14
+
+
+class StartFailed(Exception):
+    """The ranks did not start: `problems` has one line each, `details` the ranks' own words."""
+
+    def __init__(self, problems: list[str], details: str = "") -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+        self.details = details
+
+
+class Session:
+    """Ranks that run Jobs.
+
+    adapter: an Adapter, or its reference (references.py). deadline: seconds for one Job. grace: seconds for the other ranks
+    once one has failed. start_deadline: seconds until all ranks are connected. effort: how many Jobs a drawn check runs.
+    random_seed: None derandomizes drawing. launcher: instead of the adapter's own.
+    """
+
+    def __init__(
+        self,
+        adapter: Adapter | str,
+        world_size: int,
+        *,
+        deadline: float = 10.0,
+        grace: float = 2.0,
+        start_deadline: float = 120.0,
+        effort: int = 25,
+        random_seed: int | None = None,
+        launcher: Launcher | None = None,
+    ) -> None:
+        self.adapter, self.reference = resolve(adapter if isinstance(adapter, str) else reference_of(adapter))
+        self.world_size = world_size
+        self.deadline = deadline
+        self.grace = grace
+        self.start_deadline = start_deadline
+        self.effort = effort
+        self.random_seed = random_seed
+        self.jobs_run = 0
+        self.starts = 0
+        self._launcher = launcher or self.adapter.launcher
+        self._launched: Launched | None = None
+        self._links: list[RankLink] = []
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self.adapter.capabilities
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+        self.close(orderly=kind is None)
+
+    # ------------------------------------------------------------------------------------------------------- running
+
+    def run(self, job: Job) -> Trace:
+        """Run one Job on all ranks. StartFailed if the ranks cannot be started."""
+        return next(self.run_many((job,)))
+
+    def run_many(self, jobs: Iterable[Job]) -> Iterator[Trace]:
+        """Run Jobs in order, several of them under way at once; one Trace each, in order."""
+        waiting: list[Job] = []
+        source = iter(jobs)
+        exhausted = False
+        while waiting or not exhausted:
+            while not exhausted and len(waiting) < _IN_FLIGHT:
+                job = next(source, None)
+                if job is None:
+                    exhausted = True
+                    break
+                if job.world_size != self.world_size:
+                    raise ValueError(f"a Job for {job.world_size} ranks cannot run on a Session of {self.world_size}")
+                frame = _frame(job)
+                waiting.append(job)
+                self._submit(frame)
+                if len(frame) > _SMALL:  # two full socket buffers facing each other would block both sides
+                    break
+            if not waiting:
+                return
+            trace = self._collect(waiting[0])
+            self.jobs_run += 1
+            waiting.pop(0)
+            if not trace.completed:
+                # what the ranks hold after a failure is anybody's guess: the other Jobs get fresh ones
+                self._stop()
+                for job in waiting:
+                    self._submit(_frame(job))
+            yield trace
+
+    def _submit(self, frame: bytes) -> None:
+        if self._launched is None:
+            self.start()
+        for link in self._links:
+            # a rank that is gone shows when its answer is read
+            with suppress(ChannelClosed):
+                link.jobs.send(frame)
+
+    def _collect(self, job: Job) -> Trace:
+        """Every rank's answer to one Job, or what became of it."""
+        answers: dict[int, RankTrace] = {}
+        poller = select.poll()
+        for link in self._links:
+            frame = link.jobs.pop()
+            if frame is not None:
+                answers[link.rank] = rank_from_plain(codec.decode(frame))
+            else:
+                poller.register(link.jobs.fileno(), select.POLLIN)
+        by_file = {link.jobs.fileno(): link for link in self._links}
+        limit = time.monotonic() + self.deadline
+        failed = any(answer.outcome != "done" for answer in answers.values())
+        if failed:
+            limit = min(limit, time.monotonic() + self.grace)
+        while len(answers) < self.world_size:
+            ready = poller.poll(max(0.0, limit - time.monotonic()) * 1000)
+            if not ready:
+                break
+            for file, _ in ready:
+                link = by_file[file]
+                answer = self._read(link, job)
+                if answer is None:
+                    continue
+                answers[link.rank] = answer
+                poller.unregister(file)
+                if answer.outcome != "done" and not failed:
+                    failed = True
+                    limit = min(limit, time.monotonic() + self.grace)
+        stuck = [link for link in self._links if link.rank not in answers]
+        for link in stuck:
+            link.ask()
+        for link in stuck:
+            answers[link.rank] = link.report(job)
+        return Trace(tuple(answers[rank] for rank in range(self.world_size)), self.deadline)
+
+    def _read(self, link: RankLink, job: Job) -> RankTrace | None:
+        """A rank's answer if a whole one has come; the story of its death if it is gone."""
+        try:
+            link.jobs.fill()
+        except ChannelClosed:
+            assert self._launched is not None
+            return link.obituary(job, self._launched)
+        frame = link.jobs.pop()
+        return None if frame is None else rank_from_plain(codec.decode(frame))
+
+    # ------------------------------------------------------------------------------------------------ start and stop
+
+    def start(self) -> None:
+        """Start the ranks now (run does it when needed). StartFailed with all problems of all ranks."""
+        reason = self._launcher.unavailable()
+        if reason is not None:
+            raise StartFailed([reason])
+        self.starts += 1
+        listener = self._launcher_listener()
+        try:
+            command = [sys.executable, "-m", "ddpcheck.worker", self.reference]
+            variables = {
+                "DDPCHECK_CONTROL": listener.address,
+                "DDPCHECK_SECRET": listener.secret,
+                "PYTHONPATH": _path_for_ranks(),
+                # one thread of BLAS and OpenMP for each rank, or the ranks fight for the cores
+                **{f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")},
+            }
+            self._launched = self._launcher.start(command, self.world_size, variables)
+            limit = time.monotonic() + self.start_deadline
+            self._links = self._attach(listener, limit)
+            self._ready(limit)
+        except BaseException:
+            self._stop()
+            raise
+        finally:
+            listener.close()
+
+    def _launcher_listener(self) -> Listener:
+        make = getattr(self._launcher, "listener", None)
+        return make() if make is not None else Listener()
+
+    def _attach(self, listener: Listener, limit: float) -> list[RankLink]:
+        """Accept both connections of every rank."""
+        assert self._launched is not None
+        found: dict[tuple[int, str], tuple[Channel, dict[str, object]]] = {}
+        while len(found) < 2 * self.world_size:
+            channel = None
+            with suppress(TimeoutError):
+                channel = listener.accept(0.2)
+            if channel is not None:
+                channel.settimeout(5.0)
+                hello = codec.decode(channel.receive())
+                channel.settimeout(None)
+                self._check_hello(hello, found)
+                found[hello["rank"], hello["purpose"]] = channel, hello
+                continue
+            ended = self._launched.poll()
+            if ended is not None:
+                raise StartFailed([f"{ended} before it reached the harness"], self._launched.output())
+            if time.monotonic() > limit:
+                came = sorted({rank for rank, _ in found})
+                absent = [rank for rank in range(self.world_size) if rank not in came]
+                raise StartFailed(
+                    [f"rank {', '.join(map(str, absent))} did not reach the harness within {self.start_deadline:g} s"],
+                    self._launched.output(),
+                )
+        return [
+            RankLink(rank, found[rank, "jobs"][0], found[rank, "sentinel"][0], found[rank, "jobs"][1])
+            for rank in range(self.world_size)
+        ]
+
+    def _check_hello(self, hello: dict[str, object], found: dict[tuple[int, str], object]) -> None:
+        if hello["world_size"] != self.world_size:
+            alone = " (each process is a world of its own: the launcher and the processes do not fit together)"
+            raise StartFailed(
+                [
+                    f"launched as {self.world_size} ranks, but a process sees a world of {hello['world_size']} through "
+                    f"{hello['engine']}" + alone * (hello["world_size"] == 1)
+                ]
+            )
+        if (hello["rank"], hello["purpose"]) in found:
+            raise StartFailed([f"two processes say that they are rank {hello['rank']}"])
+
+    def _ready(self, limit: float) -> None:
+        """Wait until connect() has returned on every rank; gather all problems."""
+        assert self._launched is not None
+        problems: list[str] = []
+        details: list[str] = []
+        pending = {link.jobs.fileno(): link for link in self._links}
+        poller = select.poll()
+        for file in pending:
+            poller.register(file, select.POLLIN)
+        while pending:
+            ready = poller.poll(max(0.0, limit - time.monotonic()) * 1000)
+            if not ready:
+                break
+            for file, _ in ready:
+                link = pending[file]
+                try:
+                    link.jobs.fill()
+                    frame = link.jobs.pop()
+                    if frame is None:
+                        continue
+                    answer = codec.decode(frame)
+                    problems += [f"rank {link.rank}: {text}" for text in answer["problems"]]
+                    details += [f"rank {link.rank}:\n{answer['error']}"] if answer["error"] else []
+                except ChannelClosed:
+                    text = self._launched.status_of(link.rank) or f"rank {link.rank} ended"
+                    problems.append(f"{text} in connect()")
+                poller.unregister(file)
+                del pending[file]
+            if problems:
+                limit = min(limit, time.monotonic() + self.grace)
+        if pending:
+            for link in pending.values():
+                link.ask()
+            for link in pending.values():
+                stack = link.report(None).stack
+                problems += [] if problems else [f"rank {link.rank} did not come out of connect()"]
+                details.append(f"rank {link.rank} stands at:\n{stack}")
+        if problems:
+            details.append(self._launched.output())
+            raise StartFailed(problems, "\n".join(text for text in details if text))
+
+    def close(self, *, orderly: bool = True) -> None:
+        """Let the ranks finish (orderly), then make sure that none is left. Safe to call twice."""
+        if orderly and self._launched is not None:
+            for link in self._links:
+                with suppress(ChannelClosed):
+                    link.jobs.send(b"")
+            limit = time.monotonic() + self.grace
+            for link in self._links:
+                link.jobs.settimeout(max(0.01, limit - time.monotonic()))
+                with suppress(ChannelClosed, TimeoutError):
+                    link.jobs.receive()  # the end of the stream: the rank has closed its facets and left
+        self._stop()
+
+    def _stop(self) -> None:
+        launched, self._launched = self._launched, None
+        links, self._links = self._links, []
+        if launched is not None:
+            launched.kill()
+        for link in links:
+            link.close()
+
+    @property
+    def pids(self) -> list[int]:
+        """Process ids of the ranks on this host."""
+        here = socket.gethostname()
+        return [link.pid for link in self._links if link.host == here]
+
+
+def _frame(job: Job) -> bytes:
+    return json.dumps(job.to_plain(), separators=(",", ":")).encode()
+
+
+def _path_for_ranks() -> str:
+    """What this process can import, the ranks can import too."""
+    here = Path(__file__).resolve().parents[1]
+    entries = [str(Path(entry).resolve()) for entry in sys.path if entry and Path(entry).is_dir()]
+    kept = [entry for entry in entries if "lib/python" not in entry or "site-packages" in entry]
+    return ":".join(dict.fromkeys([*kept, str(here), str(Path.cwd())]))

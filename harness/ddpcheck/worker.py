@@ -1,0 +1,173 @@
+"""One rank: `python -m ddpcheck.worker ADAPTER`, started once per rank by any launcher.
+
+It attaches to the driver named by DDPCHECK_CONTROL and DDPCHECK_SECRET, connects the adapter, and runs Jobs until told to
+stop. A second connection, served by a thread, tells the driver where the rank stands when it is stuck; when that connection
+breaks, the driver is gone and the rank ends itself, so that nothing stays behind.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import mmap
+import os
+import signal
+import socket
+import struct
+import sys
+import threading
+import traceback
+from typing import Any, NoReturn
+
+from . import codec
+from .adapter import problems_of_facets
+from .channel import Channel, ChannelClosed, connect
+from .environment import RankContext, rank_context
+from .executor import ContractBroken, Execution
+from .job import Job
+from .references import resolve
+from .trace import RankTrace, rank_to_plain
+
+DRIVER_GONE = 75
+_PROGRESS = struct.Struct("q")
+
+
+class _Scratch:
+    """Two unnamed memory files that the driver can read through /proc even when this process is stuck or dead.
+
+    One holds the position of the operation under way; into the other go the stacks that faulthandler writes, without needing
+    the interpreter's lock, on SIGUSR1 and on a crash.
+    """
+
+    def __init__(self) -> None:
+        self.progress_file = os.memfd_create("ddpcheck-progress")
+        os.ftruncate(self.progress_file, mmap.PAGESIZE)
+        self._page = mmap.mmap(self.progress_file, mmap.PAGESIZE)
+        self.stack_file = os.memfd_create("ddpcheck-stack")
+        faulthandler.enable(self.stack_file)
+        faulthandler.register(signal.SIGUSR1, self.stack_file, all_threads=True)
+
+    def enter(self, operation: int) -> None:
+        _PROGRESS.pack_into(self._page, 0, operation)
+
+
+class Worker:
+    """The state of one rank between Jobs."""
+
+    def __init__(self, reference: str) -> None:
+        self._reference = reference
+        self._context: RankContext = rank_context()
+        self._execution: Execution | None = None
+        self._scratch = _Scratch() if hasattr(os, "memfd_create") else None
+
+    def serve(self, address: str, secret: str) -> None:
+        jobs = self._attach(address, secret, "jobs")
+        sentinel = self._attach(address, secret, "sentinel")
+        threading.Thread(target=self._watch, args=(sentinel,), daemon=True, name="ddpcheck-sentinel").start()
+        try:
+            adapter, _ = resolve(self._reference)
+            facets = adapter.connect(self._context)
+            problems = problems_of_facets(facets, adapter.capabilities, self._context)
+        except BaseException as error:
+            jobs.send(codec.encode({"problems": [_short(error)], "error": _readable(error)}))
+            return
+        jobs.send(codec.encode({"problems": problems, "error": ""}))
+        while True:
+            message = jobs.receive()
+            if not message:
+                break
+            jobs.send(codec.encode(rank_to_plain(self._run(facets, Job.from_plain(json.loads(message))))))
+        if facets.close is not None:
+            facets.close()
+
+    def _attach(self, address: str, secret: str, purpose: str) -> Channel:
+        channel = connect(address, secret)
+        scratch = self._scratch
+        channel.send(
+            codec.encode(
+                {
+                    "purpose": purpose,
+                    "rank": self._context.rank,
+                    "world_size": self._context.world_size,
+                    "engine": self._context.engine,
+                    "pid": os.getpid(),
+                    "host": socket.gethostname(),
+                    "files": [scratch.progress_file, scratch.stack_file] if scratch else [],
+                }
+            )
+        )
+        return channel
+
+    def _run(self, facets: Any, job: Job) -> RankTrace:
+        rank = self._context.rank
+        enter = self._scratch.enter if self._scratch else (lambda operation: None)
+        execution = self._execution = Execution(facets, job, rank, enter)
+        try:
+            execution.run()
+        except ContractBroken as error:
+            return RankTrace(rank, "invalid", tuple(execution.records), str(error), failed_at=_now())
+        except Exception as error:
+            return RankTrace(rank, "raised", tuple(execution.records), _readable(error), failed_at=_now())
+        return RankTrace(rank, "done", tuple(execution.records))
+
+    def _watch(self, sentinel: Channel) -> None:
+        """Answer every question of the driver with where the main thread stands."""
+        main = threading.main_thread().ident
+        while True:
+            try:
+                sentinel.receive()
+                execution = self._execution
+                frame = sys._current_frames().get(main or 0)
+                stack = "".join(traceback.format_stack(frame)) if frame else ""
+                records = tuple(execution.records) if execution else ()
+                trace = RankTrace(self._context.rank, "hung", records, stack=_trimmed(stack))
+                sentinel.send(codec.encode(rank_to_plain(trace)))
+            except ChannelClosed:
+                os._exit(DRIVER_GONE)
+
+
+def _now() -> float:
+    import time
+
+    return time.monotonic()
+
+
+def _short(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _readable(error: BaseException) -> str:
+    """The traceback from the implementation's first frame on: the harness's own frames say nothing to a user."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = os.path.dirname(os.path.abspath(__file__))
+    kept = next((i for i, frame in enumerate(frames) if not frame.filename.startswith(own)), 0)
+    text = traceback.format_list(frames[kept:]) + traceback.format_exception_only(error)
+    return "".join(text).rstrip()
+
+
+def _trimmed(stack: str) -> str:
+    """The stack below the executor: where the implementation stands."""
+    marker = "executor.py"
+    at = stack.rfind(marker)
+    line = stack.rfind("\n", 0, at) + 1 if at >= 0 else 0
+    return stack[line:].rstrip()
+
+
+def main() -> NoReturn:
+    if len(sys.argv) != 2 or "DDPCHECK_CONTROL" not in os.environ or "DDPCHECK_SECRET" not in os.environ:
+        sys.exit(
+            "usage: DDPCHECK_CONTROL=... DDPCHECK_SECRET=... python -m ddpcheck.worker ADAPTER\n"
+            "ddpcheck starts this by itself; by hand only for `ddpcheck check --attach`, which prints both values"
+        )
+    try:
+        Worker(sys.argv[1]).serve(os.environ["DDPCHECK_CONTROL"], os.environ["DDPCHECK_SECRET"])
+    except ChannelClosed:
+        os._exit(DRIVER_GONE)
+    # An implementation's threads and exit handlers must not turn a finished rank into a crash at exit.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
