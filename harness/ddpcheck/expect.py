@@ -38,7 +38,11 @@ def completed(trace: Trace) -> None:
             ),
             hung=True,
         )
-    verb = {"raised": "raised an error in", "invalid": "returned what the contract does not allow in", "died": "died in"}
+    verb = {
+        "raised": "raised an error in",
+        "invalid": "returned what the contract does not allow in",
+        "died": "died in",
+    }
     raise Finding(
         Diagnosis(
             f"rank {culprit.rank} {verb[culprit.outcome]} {_operation(culprit)}: {_last_line(culprit.error)}",
@@ -52,11 +56,12 @@ def completed(trace: Trace) -> None:
 def same_array(got: Any, expected: Array, what: str, rank: int, evidence: Evidence = NO_EVIDENCE) -> None:
     """Same shape, dtype and bits. `what` names the thing ("gradient of fc1.weight, step 2")."""
     array = _same_form(got, expected, what, rank)
-    if not same_bits(array, np.ascontiguousarray(expected)):
+    expected = _contiguous(expected)
+    if not same_bits(array, expected):
         # -0.0 and +0.0 are one number: x + (-x) may be either, by the order of additions
         if array.dtype.kind == "f" and np.array_equal(array, expected, equal_nan=True):
             return
-        wrong = different_bits(array, np.ascontiguousarray(expected))
+        wrong = different_bits(array, expected)
         raise _wrong(array, expected, wrong, what, rank, evidence, "")
 
 
@@ -77,9 +82,7 @@ def same_on_all_ranks(values: Sequence[Any], what: str) -> None:
     for rank, value in enumerate(values[1:], start=1):
         if (value is None) != (first is None):
             has, has_not = (0, rank) if value is None else (rank, 0)
-            raise Finding(
-                Diagnosis(f"{what}: rank {has_not} has none, but rank {has} has one; all ranks should agree")
-            )
+            raise Finding(Diagnosis(f"{what}: rank {has_not} has none, but rank {has} has one; all ranks should agree"))
         if first is None or same_bits(value, first):
             continue
         if value.shape != first.shape or value.dtype != first.dtype:
@@ -121,15 +124,18 @@ def form(array: Array) -> str:
 def _same_form(got: Any, expected: Array, what: str, rank: int, *, dtype: bool = True) -> Array:
     if got is None:
         raise Finding(Diagnosis(f"{what} on rank {rank}: got none, but should be {form(expected)}"))
-    array: Array = np.ascontiguousarray(got).reshape(np.shape(got))
+    array = _contiguous(got)
     if array.shape != expected.shape or (dtype and array.dtype != expected.dtype):
         raise Finding(Diagnosis(f"{what} on rank {rank}: got {form(array)}, but should be {form(expected)}"))
     return array
 
 
-def _wrong(
-    got: Array, expected: Array, wrong: Array, what: str, rank: int, evidence: Evidence, note: str
-) -> Finding:
+def _contiguous(value: Any) -> Array:
+    made: Array = np.ascontiguousarray(value).reshape(np.shape(value))  # ascontiguousarray makes a 0-d array 1-d
+    return made
+
+
+def _wrong(got: Array, expected: Array, wrong: Array, what: str, rank: int, evidence: Evidence, note: str) -> Finding:
     index = _index(wrong)
     count = f"{int(wrong.sum())} of {wrong.size} elements are wrong"
     return Finding(
@@ -169,7 +175,9 @@ def _missing(trace: Trace, stuck: Sequence[RankTrace]) -> str:
     if done:
         return f"rank {', '.join(map(str, done))} went through without the others: it left a collective early or skipped one"
     if len(places) > 1:
-        return "the ranks stand in different operations: one of them came out of a collective that the others are still in"
+        return (
+            "the ranks stand in different operations: one of them came out of a collective that the others are still in"
+        )
     return "every rank waits in the same operation: each waits for a message that nobody sends"
 
 

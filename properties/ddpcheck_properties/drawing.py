@@ -37,11 +37,8 @@ def for_all(
 
     examples: Jobs for known pitfalls, run first and not shrunk. share: of the session's effort (number of drawn Jobs).
     """
+    for_each(session, examples, judge)
     search = _Search(session, judge)
-    for job in examples:
-        finding = search.failure(job)
-        if finding is not None:
-            raise finding
     drawn = max(1, round(session.effort * share))
 
     @settings(
@@ -70,6 +67,15 @@ def for_all(
         raise search.crash
     if smallest is not None:
         raise search.confirmed(smallest) from None
+
+
+def for_each(session: Session, jobs: Iterable[Job], judge: Judge) -> None:
+    """Raise the Finding of the first failing Job, with `job` set."""
+    search = _Search(session, judge)
+    for job in jobs:
+        finding = search.failure(job)
+        if finding is not None:
+            raise finding
 
 
 class _Failing(Exception):  # noqa: N818  # no error of the program

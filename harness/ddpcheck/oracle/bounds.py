@@ -40,8 +40,8 @@ def of_training(
         return np.full(len(shards.counts), np.inf), {
             name: np.full(learned[name].exact.shape, np.inf) for name in found.gradients
         }
-    low = evaluate(model, exact_parts(learned), fixed, shards, majorant=True)
     moved = _moved(learned)
+    low = evaluate(model, exact_parts(learned), fixed, shards, majorant=True)
     high = low if moved is None else evaluate(model, moved, fixed, shards, majorant=True)
     rounding = share(model, shards.inputs.shape[1])
     errors = {name: rounding * top + (top - low.gradients[name]) for name, top in high.gradients.items()}

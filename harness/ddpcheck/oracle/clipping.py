@@ -13,6 +13,8 @@ from .rounding import Value
 GUARD = 1e-6
 """Some divide by norm + 1e-6, so that a norm of 0 does no harm. The contract does not; the bound allows it."""
 
+TINY = 1e-150
+
 
 def global_norm(gradients: Sequence[Value], dtype: str) -> Value:
     """Every rank's norm over all gradients: |norm' - norm| <= norm of the errors, and the roundings of a sum of
@@ -29,12 +31,12 @@ def global_norm(gradients: Sequence[Value], dtype: str) -> Value:
 def clipped(gradient: Value, norm: Value, max_norm: float, dtype: str) -> Value:
     """The gradient times min(1, max_norm / norm)."""
     shape = (-1, *(1,) * (gradient.exact.ndim - 1))
-    size = np.maximum(norm.exact, 1e-300)
+    size = np.maximum(norm.exact, TINY)
     factor = np.minimum(1, max_norm / size).reshape(shape)
     exact = gradient.exact * factor
     if gradient.error is None or norm.error is None:
         return Value(exact)
-    least = np.maximum(norm.exact - norm.error, 1e-300)
+    least = np.maximum(norm.exact - norm.error, TINY)
     touched = norm.exact + norm.error >= max_norm  # else no correct implementation clips
     moved = np.where(touched, np.minimum(1, max_norm * (norm.error + GUARD) / (size * least)), 0).reshape(shape)
     error = factor * gradient.error + (abs(gradient.exact) + gradient.error) * moved

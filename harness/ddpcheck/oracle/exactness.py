@@ -25,7 +25,7 @@ from functools import cache
 
 import numpy as np
 
-from ..job import Backward, Job, Observe, OptimizerSpec, Predict, Step, ZeroGrad
+from ..job import Backward, Job, Observe, Predict, Step, ZeroGrad
 from ..model import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale
 from ..numerics import unit_roundoff
 from .network import owner, widest
@@ -59,7 +59,7 @@ def largest_integer(job: Job) -> float:
     exact.
     """
     model = job.model
-    if model is None or job.data is None or job.data.values != "lattice" or not _integral(model, job.optimizer):
+    if model is None or job.data is None or job.data.values != "lattice" or not _integral(job, model):
         return math.inf
     sizes = {tensor.name: PARAMETER for tensor in model.tensors()}
     learned = [tensor.name for tensor in model.tensors() if tensor.role == "learned"]
@@ -90,13 +90,16 @@ def largest_integer(job: Job) -> float:
     return 2 * largest
 
 
-def _integral(model: ModelSpec, optimizer: OptimizerSpec) -> bool:
+def _integral(job: Job, model: ModelSpec) -> bool:
     curved = any(
         isinstance(layer, BatchNorm) or (isinstance(layer, Activation) and layer.function != "relu")
         for layer in model.layers
     )
-    whole = all(float(value).is_integer() for value in (optimizer.lr, optimizer.momentum, optimizer.weight_decay))
-    return not curved and model.loss != "cross_entropy" and optimizer.name == "sgd" and whole
+    if curved or model.loss == "cross_entropy":
+        return False
+    rates = job.optimizer.lr, job.optimizer.momentum, job.optimizer.weight_decay
+    stepping = any(isinstance(operation, Step) for operation in job.operations)
+    return not stepping or (job.optimizer.name == "sgd" and all(float(rate).is_integer() for rate in rates))
 
 
 def _backward(model: ModelSpec, sizes: dict[str, float], batches: list[int]) -> tuple[dict[str, float], float]:

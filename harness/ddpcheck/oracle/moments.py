@@ -20,7 +20,8 @@ class Entry:
 
     presence: whether rank r must hold an array, must hold None, or may hold None or zeros. ranks: those on which the
     value is promised. local: each rank's own gradients since zero_grad. stale: the gradient of the synchronised
-    backward before. last: each rank's own gradient of the last micro-batch only.
+    backward before. last: each rank's own gradient of the last micro-batch only. alike: all ranks
+    must hold the same bits, even where a bound lets them differ from the exact value.
     """
 
     value: Value
@@ -30,6 +31,7 @@ class Entry:
     local: Array | None = None
     stale: Array | None = None
     last: Array | None = None
+    alike: bool = True
 
     def evidence(self, rank: int) -> Evidence:
         """What else it might be, for a diagnosis."""

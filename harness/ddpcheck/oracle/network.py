@@ -11,8 +11,8 @@ sum of |products|, evaluate the same network on the absolute values of parameter
 a sum of products replaced by a function that grows at least as fast:
 
     relu           identity
-    tanh           z + z^2/2: covers |tanh|; its derivative 1 + z covers |tanh'|, the derivative's growth, 1, covers
-                   |tanh''|
+    tanh           z, which covers |tanh| and its growth, with the derivative 1 + 0.77 z, which covers |tanh'| and, as
+                   |tanh''| < 0.77, its growth
     y - t          y + t
     cross entropy  log n + 2 s + s^2/8 with s = sum_j y_j: covers the loss and its growth; 2 + s/4 covers
                    |softmax - onehot|, and its growth that of softmax, as |d softmax_j / d y_k| <= 1/4
@@ -169,7 +169,7 @@ def _linear(layer: Linear, model: ModelSpec, tensors: Mapping[str, Any], x: Any,
 
 def _activation(layer: Activation, x: Any, watched: Evaluation | None, majorant: bool) -> Any:
     if layer.function == "tanh":
-        return x + x * x / 2 if majorant else np.tanh(x)
+        return x + 0.385 * (x * x - getval(x) ** 2) if majorant else np.tanh(x)
     if watched is not None:
         watched.kinks.append(getval(x))
     return x if majorant else x * (getval(x) > 0)  # maximum(x, 0) would have a derivative of 1/2 at 0

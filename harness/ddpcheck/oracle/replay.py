@@ -28,6 +28,9 @@ from .network import Evaluation, Shards, evaluate, outputs, owner
 from .optimizer import Optimizer
 from .rounding import Value, combine, from_rank_zero, over_ranks
 
+_unbounded_is_no_error = np.errstate(over="ignore", invalid="ignore")
+"""Bounds may grow past all numbers; they are infinite then."""
+
 
 @dataclass
 class _Gradient:
@@ -103,6 +106,7 @@ class Oracle:
         self.gradients = {name: _Gradient(np.zeros(len(self.everyone), bool)) for name in self.learned}
         self.backwards = 0
 
+    @_unbounded_is_no_error
     def _backward(self, operation: Backward) -> Value:
         shards = self._shards(operation.samples, operation.branches)
         learned = {name: self.tensors[name] for name in self.learned}
@@ -124,11 +128,13 @@ class Oracle:
         self._track(found, shards)
         return Value(found.losses, losses)
 
+    @_unbounded_is_no_error
     def _step(self) -> None:
         for name, gradient in self._observed("gradients").items():
             if set(gradient.presence) == {"there"}:
                 self.tensors[name] = self.optimizer.step(name, self.tensors[name], gradient.value)
 
+    @_unbounded_is_no_error
     def _clip(self, max_norm: float) -> Value:
         norm = global_norm([entry.value for entry in self._observed("gradients").values()], self.model.dtype)
         for gradient in self.gradients.values():
@@ -138,6 +144,7 @@ class Oracle:
                 gradient.pending = clipped(gradient.pending, norm, max_norm, self.model.dtype)
         return norm
 
+    @_unbounded_is_no_error
     def _predict(self, operation: Predict) -> tuple[Value, ...]:
         shards = self._shards(operation.samples, operation.branches)
         exact = outputs(self.model, bounds.exact_parts(self.tensors), shards)
@@ -223,7 +230,9 @@ class Oracle:
         for name, tensor in self.described.items():
             if (tensor.role == "buffer") == (what == "buffers"):
                 moving = self.tracked and ".running_" in name
-                made[name] = Entry(self.tensors[name], tensor.dtype, there, (0,) if moving else self.everyone)
+                ranks = (0,) if moving else self.everyone
+                alike = self.promised.broadcasts_buffers if what == "buffers" else self.promised.broadcasts_parameters
+                made[name] = Entry(self.tensors[name], tensor.dtype, there, ranks, alike=alike and not moving)
         return made
 
     def _gradient(self, name: str) -> Entry:
@@ -238,4 +247,6 @@ class Oracle:
         elif self.backwards and not gradient.used.any():
             presence = ["none" if self.promised.unused_gradient == "none" else "there" for _ in self.everyone]
         stale, own, last = self.stale.get(name), gradient.own, gradient.last if self.backwards > 1 else None
-        return Entry(value, self.model.dtype, tuple(presence), self.everyone, own, stale, last)
+        return Entry(
+            value, self.model.dtype, tuple(presence), self.everyone, own, stale, last, gradient.pending is None
+        )

@@ -1,0 +1,102 @@
+"""Gradient accumulation: local inside no_sync, and the large accumulated batch, exactly once, after the synchronised
+backward.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.checks import law
+from ddpcheck.job import Backward, Job, Operation, OptimizerSpec, Step, ZeroGrad
+
+from . import pitfalls
+from .comparison import as_one_process
+from .drawing import for_all
+from .pitfalls import fitting
+from .strategies import GRADIENTS, PARAMETERS, SEEDS, choice, models, sgd, shards, training_job
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+
+@law("accumulation", "facet:replica", "no_sync")
+def check_gradients_inside_no_sync_are_local(session: Session) -> None:
+    """Inside no_sync every rank holds the sum of its own gradients, exactly, and nothing of the other ranks'."""
+    world, promised = session.world_size, session.capabilities
+    examples = fitting(session, [pitfalls.accumulation(world, (2, 2, 2), look=True)])
+    for_all(session, windows(world, promised, look=True), as_one_process(promised), examples=examples)
+
+
+@law("accumulation", "facet:replica", "no_sync")
+def check_accumulated_window_counts_every_micro_batch_once(session: Session) -> None:
+    """The gradient after a window of micro-batches is the sum of the large micro-batches' gradients, each counted once.
+
+    Windows have one to four micro-batches, of equal or different sizes; the first window and later ones are judged.
+    """
+    world, promised = session.world_size, session.capabilities
+    jobs = [
+        pitfalls.accumulation(world, (2, 2)),
+        pitfalls.accumulation(world, (1, 1, 1), (2, 2, 2)),
+        pitfalls.accumulation(world, (4, 1)),
+        pitfalls.accumulation(world, (2,), (1, 1, 1, 1), (2,)),
+    ]
+    for_all(session, windows(world, promised), as_one_process(promised), examples=fitting(session, jobs))
+
+
+@law("accumulation", "facet:replica")
+def check_accumulation_without_no_sync_gives_the_same(session: Session) -> None:
+    """Several synchronised backwards without zero_grad add up to the sum of the large batches' gradients."""
+    world, promised = session.world_size, session.capabilities
+    examples = fitting(session, [pitfalls.accumulation(world, (2, 2, 2), (1, 1), sync=True, look=True)])
+    for_all(session, windows(world, promised, sync=True), as_one_process(promised), examples=examples)
+
+
+@law("accumulation", "facet:replica", "no_sync", "optimizer:sgd")
+def check_training_with_accumulation_goes_where_one_process_goes(session: Session) -> None:
+    """Steps with accumulated gradients lead every replica to the parameters of one process, within rounding."""
+    world, promised = session.world_size, session.capabilities
+    for_all(session, windows(world, promised, stepping=True), as_one_process(promised))
+
+
+@law("accumulation", "facet:replica", "no_sync")
+def check_synchronisation_is_back_after_no_sync(session: Session) -> None:
+    """A backward after no_sync was left is synchronised, even if what was accumulated inside was thrown away."""
+    world, promised = session.world_size, session.capabilities
+    for_all(session, thrown_away(world, promised), as_one_process(promised), share=0.5)
+
+
+@st.composite
+def windows(
+    draw: DrawFn,
+    world_size: int,
+    capabilities: Capabilities,
+    *,
+    sync: bool = False,
+    look: bool = False,
+    stepping: bool = False,
+) -> Job:
+    """One to three accumulation windows of one to four micro-batches; `stepping`: each followed by a step."""
+    model = draw(models(capabilities, exact=not stepping, depths=(1, 2)))
+    optimizer = draw(sgd()) if stepping else OptimizerSpec()
+    operations: list[Operation] = []
+    for _ in range(draw(choice((1, 2, 3)))):
+        sizes = draw(choice(((2, 2), (1,), (1, 1, 1), (2, 2, 2, 2), (4, 1), (1, 2), (2, 1, 4))))
+        operations += pitfalls.window(world_size, sizes, sync=sync, look=look or sync)
+        operations += [Step(), *PARAMETERS] if stepping else []
+    return training_job(world_size, model, operations, optimizer, exact=not stepping, seed=draw(SEEDS))
+
+
+@st.composite
+def thrown_away(draw: DrawFn, world_size: int, capabilities: Capabilities) -> Job:
+    """Backwards inside no_sync, a zero_grad, and a synchronised backward."""
+    operations: list[Operation] = [
+        Backward(shards([2] * world_size, 2 * world_size * number), sync=False)
+        for number in range(draw(choice((1, 2))))
+    ]
+    operations += [ZeroGrad(), Backward(shards([1] * world_size)), *GRADIENTS]
+    model = draw(models(capabilities, depths=(1, 2)))
+    return training_job(world_size, model, operations, seed=draw(SEEDS))

@@ -1,0 +1,115 @@
+"""A Trace against the oracle: bit by bit where sums are exact, within the derived bound elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ddpcheck import expect
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.diagnosis import Evidence
+from ddpcheck.job import Backward, Job, Step
+from ddpcheck.oracle import Entry, Moment, Oracle, is_exact
+from ddpcheck.trace import Trace
+from ddpcheck.verdict import Diagnosis, Finding
+
+from .drawing import Judge
+
+_NOUNS = {"gradients": "gradient of", "parameters": "parameter", "buffers": "buffer"}
+
+
+def as_one_process(capabilities: Capabilities) -> Judge:
+    """The judge of most replica checks: every rank saw what one process would have computed."""
+
+    def judge(job: Job, trace: Trace) -> None:
+        expect.completed(trace)
+        for moment in Oracle(job, capabilities, bounds=not is_exact(job)).walk():
+            compare(moment, job, trace, bits=capabilities.same_bits_on_all_ranks)
+
+    return judge
+
+
+def compare(moment: Moment, job: Job, trace: Trace, *, bits: bool = True) -> None:
+    """One operation of a finished Trace against what it must have yielded; `bits`: synchronised arrays agree bit by
+    bit.
+    """
+    for name, value in moment.numbers.items():
+        for rank, got in enumerate(trace.values(moment.position, name)):
+            bound = np.zeros(()) if value.error is None else value.error[rank]
+            what = f"{name} of {moment.operation.kind} ({when(job, moment.position)})"
+            expect.within(np.float64(got), value.exact[rank], bound, what, rank, Evidence(job.world_size))
+    for what, entries in moment.arrays.items():
+        compare_arrays(trace.values(moment.position, what), entries, what, when(job, moment.position), bits=bits)
+    for rank in moment.promised:
+        outputs = moment.outputs[rank]
+        got = trace.values(moment.position, "outputs")[rank]
+        error = np.zeros(()) if outputs.error is None else outputs.error
+        expect.within(got, outputs.exact, error, f"prediction ({when(job, moment.position)})", rank)
+
+
+def compare_arrays(
+    got: list[Mapping[str, Any]], entries: Mapping[str, Entry], what: str, time: str, *, bits: bool = True
+) -> None:
+    """What every rank shows by name. The Finding is that of the first wrong array; its details name all of them."""
+    first: Finding | None = None
+    wrong: dict[str, list[int]] = {}
+    for name, entry in entries.items():
+        text = f"{_NOUNS.get(what, what)} {name} ({time})"
+        for rank in entry.ranks:
+            try:
+                _compare_one(got[rank].get(name), entry, text, rank)
+            except Finding as finding:
+                first = first or finding
+                wrong.setdefault(name, []).append(rank)
+        if first is None and bits and entry.alike and entry.ranks and len(set(entry.presence)) == 1:
+            expect.same_on_all_ranks([got[rank].get(name) for rank in entry.ranks], text)
+    if first is not None:
+        listed = ", ".join(f"{name} (rank {', '.join(map(str, ranks))})" for name, ranks in wrong.items())
+        note = f"wrong are {len(wrong)} of {len(entries)} {what}: {listed}"
+        raise Finding(replace(first.diagnosis, details=(*first.diagnosis.details, note)))
+
+
+def _compare_one(got: Any, entry: Entry, text: str, rank: int) -> None:
+    presence = entry.presence[rank]
+    if got is None or presence == "none":
+        if got is None and presence == "there":
+            raise Finding(
+                Diagnosis(
+                    f"{text} on rank {rank}: got none, but should be an array",
+                    "" if entry.local is None else "the gradient was dropped, or never reached this rank",
+                )
+            )
+        if got is not None:
+            zero = "zero" if not np.any(got) else f"an array (first element {np.ravel(got)[0]!r})"
+            raise Finding(
+                Diagnosis(
+                    f"{text} on rank {rank}: got {zero}, but should be none: no rank used it since zero_grad",
+                    "a zero gradient in place of none lets weight decay and momentum move the parameter",
+                )
+            )
+        return
+    exact = entry.value.exact[rank]
+    if entry.value.error is None:
+        expected = exact.astype(entry.dtype)
+        if not (isinstance(got, np.ndarray) and got.dtype == expected.dtype and np.array_equal(got, expected)):
+            expect.same_array(got, expected, text, rank, entry.evidence(rank))
+        return
+    if isinstance(got, np.ndarray) and str(got.dtype) != entry.dtype:
+        raise Finding(Diagnosis(f"{text} on rank {rank}: got dtype {got.dtype}, but should be {entry.dtype}"))
+    bound = entry.value.error[rank]
+    expect.within(got, exact, np.where(np.isnan(bound), np.inf, bound), text, rank, entry.evidence(rank))
+
+
+def when(job: Job, position: int) -> str:
+    """Where in the training an operation stands, in a reader's words."""
+    done = job.operations[: position + 1]
+    backwards = sum(isinstance(operation, Backward) for operation in done)
+    steps = sum(isinstance(operation, Step) for operation in done)
+    return f"operation {position}, after {_count(backwards, 'backward')} and {_count(steps, 'step')}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + "s" * (number != 1)

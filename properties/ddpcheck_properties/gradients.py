@@ -1,0 +1,208 @@
+"""Gradients: what one process would have computed on the whole batch, on every rank, to the last bit where sums are
+exact.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ddpcheck import expect
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.checks import law
+from ddpcheck.diagnosis import Evidence
+from ddpcheck.job import Backward, Job, Observe, Operation, ZeroGrad
+from ddpcheck.model import Activation, BatchNorm, Linear
+from ddpcheck.numerics import sum_bound
+from ddpcheck.trace import Trace
+from ddpcheck.values import Array
+
+from . import pitfalls
+from .comparison import as_one_process, when
+from .drawing import Judge, for_all, for_each
+from .pitfalls import fitting
+from .strategies import GRADIENTS, models, training_jobs
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+
+@law("gradients", "facet:replica")
+def check_gradients_equal_the_large_batch_exactly(session: Session) -> None:
+    """After backward every gradient is, bit for bit, the one that a single process computes on all ranks' samples.
+
+    Inputs lie on a lattice where every sum is exact in any order, so that no tolerance is needed:
+    ddpcheck.oracle.exactness.
+    """
+    world, promised = session.world_size, session.capabilities
+    for_all(
+        session,
+        training_jobs(world, promised),
+        as_one_process(promised),
+        examples=fitting(session, pitfalls.shapes(world)),
+    )
+
+
+@law("gradients", "facet:replica")
+def check_gradients_of_real_values_equal_the_large_batch_within_rounding(session: Session) -> None:
+    """For real values every gradient is that of the large batch up to rounding, |got - exact| <= gamma_m sum|terms|."""
+    world, promised = session.world_size, session.capabilities
+    for_all(session, training_jobs(world, promised, exact=False), as_one_process(promised))
+
+
+@law("gradients", "facet:replica", "no_sync")
+def check_reduction_is_the_mean_of_local_gradients_to_the_last_bits(session: Session) -> None:
+    """A synchronised gradient is the mean (or sum) of the ranks' own local gradients, but for the reduction's own
+    rounding.
+
+    The local gradients are the implementation's, taken inside no_sync, so no error but the reduction's is left:
+    W - 1 additions and at most two roundings for the division, gamma_(W + 1) sum|local| / W. It holds for every model,
+    batch norm included.
+    """
+    world, promised = session.world_size, session.capabilities
+    drawn = training_jobs(
+        world, promised, model=models(promised, exact=False, batch_norm=True), exact=False, rounds=(1,), observe=()
+    ).map(_local_then_synchronised)
+    layers = Linear("fc1", 3, 4), BatchNorm("norm", 4), Activation("tanh"), Linear("fc2", 4, 2)
+    with_norm = _local_then_synchronised(pitfalls.one_backward(world, *layers, batch=3, exact=False))
+    for_all(session, drawn, _reduction_is_tight(promised), examples=fitting(session, [with_norm]))
+
+
+@law("gradients", "facet:replica", "world_size>=2", "same_bits_on_all_ranks")
+def check_gradients_have_the_same_bits_on_all_ranks(session: Session) -> None:
+    """After backward all ranks hold the same bits in every gradient, whatever the rounding."""
+    world, promised = session.world_size, session.capabilities
+    drawn = training_jobs(world, promised, model=models(promised, exact=False, batch_norm=True), exact=False)
+    for_all(session, drawn, same_bits_in("gradients"))
+
+
+@law("gradients", "facet:replica", "world_size>=2", "uneven_batches=equal_weight")
+def check_uneven_batches_weigh_equally(session: Session) -> None:
+    """Ranks with batches of different sizes: the gradient is the mean of their local means, each with equal weight."""
+    _uneven(session)
+
+
+@law("gradients", "facet:replica", "world_size>=2", "uneven_batches=weighted")
+def check_uneven_batches_are_weighted_by_their_sizes(session: Session) -> None:
+    """Ranks with batches of different sizes: the gradient is the mean over all samples, as on one process."""
+    _uneven(session)
+
+
+@law("gradients", "facet:replica", "world_size>=2", "uneven_batches=refused")
+def check_uneven_batches_are_refused_on_every_rank(session: Session) -> None:
+    """Ranks with batches of different sizes: backward raises on every rank, and none is left waiting."""
+    for_each(session, [pitfalls.uneven(session.world_size)], _refused)
+
+
+@law("gradients", "facet:replica")
+def check_large_tensors_beside_small_ones(session: Session) -> None:
+    """Tensors past the usual bucket sizes, and those of one element beside them, have exact gradients at every step."""
+    promised = session.capabilities
+    jobs = [pitfalls.large_and_small(session.world_size, dtype) for dtype in sorted(promised.replica_dtypes)]
+    for_each(session, fitting(session, jobs), as_one_process(promised))
+
+
+@law("gradients", "facet:replica")
+def check_zero_grad_resets(session: Session) -> None:
+    """After zero_grad gradients are none or zero, and the next backward's gradients hold nothing of the one before."""
+    world, promised = session.world_size, session.capabilities
+    drawn = training_jobs(world, promised, rounds=(2,)).map(_looking_after_zero_grad)
+    for_all(session, drawn, as_one_process(promised), share=0.3)
+
+
+@law("gradients", "facet:replica")
+def check_backward_leaves_parameters_alone(session: Session) -> None:
+    """Backward, synchronised or not, changes no parameter's bits on any rank."""
+    world, promised = session.world_size, session.capabilities
+    look = Observe(("parameters",))
+    drawn = training_jobs(world, promised, exact=False, observe=(look,)).map(
+        lambda job: replace(job, operations=(look, *job.operations))
+    )
+    for_all(session, drawn, _unchanged_parameters, share=0.3)
+
+
+def _refused(job: Job, trace: Trace) -> None:
+    for rank in trace.ranks:
+        cause = "batches of different sizes are refused on some ranks only, or not at all"
+        expect.equal(rank.outcome, "raised", f"{len(job.operations)} operations with uneven batches", rank.rank, cause)
+
+
+def _uneven(session: Session) -> None:
+    world, promised = session.world_size, session.capabilities
+    judge = as_one_process(promised)
+    for_all(session, training_jobs(world, promised, uneven=True), judge, examples=[pitfalls.uneven(world)], share=0.5)
+    for_all(session, training_jobs(world, promised, exact=False, uneven=True), judge, share=0.5)
+
+
+def _looking_after_zero_grad(job: Job) -> Job:
+    operations: list[Operation] = []
+    for operation in job.operations:
+        operations += [operation, *GRADIENTS] if isinstance(operation, ZeroGrad) else [operation]
+    return replace(job, operations=tuple(operations))
+
+
+def _unchanged_parameters(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    looks = list(trace.all_values("observe"))
+    for position, ranks in looks[1:]:
+        for rank, seen in enumerate(ranks):
+            for name, value in seen["parameters"].items():
+                before = looks[0][1][rank]["parameters"][name]
+                expect.same_array(value, before, f"parameter {name} ({when(job, position)})", rank)
+
+
+def same_bits_in(what: str) -> Judge:
+    """A judge: every observed array of this kind has the same bits on all ranks."""
+
+    def judge(job: Job, trace: Trace) -> None:
+        expect.completed(trace)
+        for position, ranks in trace.all_values("observe"):
+            for name in ranks[0].get(what, ()):
+                values = [rank[what][name] for rank in ranks]
+                expect.same_on_all_ranks(values, f"{what.removesuffix('s')} {name} ({when(job, position)})")
+
+    return judge
+
+
+def _local_then_synchronised(job: Job) -> Job:
+    """The same batch twice: inside no_sync, for every rank's own gradients, then synchronised."""
+    backward = next(operation for operation in job.operations if isinstance(operation, Backward))
+    local = replace(backward, sync=False)
+    return replace(job, operations=(ZeroGrad(), local, *GRADIENTS, ZeroGrad(), backward, *GRADIENTS))
+
+
+def _reduction_is_tight(promised: Capabilities) -> Judge:
+    def judge(job: Job, trace: Trace) -> None:
+        expect.completed(trace)
+        (_, local), (position, synchronised) = trace.all_values("observe")
+        samples = next(op for op in job.operations if isinstance(op, Backward)).samples
+        for name in local[0]["gradients"]:
+            own = [seen["gradients"][name] for seen in local]
+            expect.that(
+                all(array is not None for array in own), f"gradient of {name}: got none inside no_sync on some rank"
+            )
+            exact, size = _mean(own, [len(rank) for rank in samples], promised)
+            bound = sum_bound(size, job.world_size, own[0].dtype, extra=3)
+            for rank, seen in enumerate(synchronised):
+                evidence = Evidence(job.world_size, own[rank].astype(np.float64))
+                text = f"gradient of {name} ({when(job, position)}) against the mean of the ranks' own"
+                expect.within(seen["gradients"][name], exact, bound, text, rank, evidence)
+
+    return judge
+
+
+def _mean(arrays: list[Array], counts: list[int], promised: Capabilities) -> tuple[Array, Array]:
+    """The promised combination of local gradients, correctly rounded to float64, and that of their absolute values."""
+    weights = counts if promised.uneven_batches == "weighted" else [1] * len(arrays)
+    divisor = sum(weights) / (len(arrays) if promised.gradient == "sum" else 1)
+    columns = np.stack(
+        [array.astype(np.float64).reshape(-1) * weight for array, weight in zip(arrays, weights, strict=True)]
+    )
+    total = (
+        np.array([math.fsum(column) for column in columns.T]) if arrays[0].dtype == np.float64 else columns.sum(axis=0)
+    )
+    shape = arrays[0].shape
+    return (total / divisor).reshape(shape), (abs(columns).sum(axis=0) / divisor).reshape(shape)

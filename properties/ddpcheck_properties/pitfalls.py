@@ -1,0 +1,126 @@
+"""Jobs for what is known to go wrong, each the smallest that shows it: explicit examples of the drawn checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from ddpcheck.job import Backward, Job, Observe, Operation, OptimizerSpec, Step, ZeroGrad
+from ddpcheck.model import Activation, BatchNorm, Embedding, Layer, Linear, ModelSpec, Scale, mlp
+
+from .strategies import GRADIENTS, PARAMETERS, branching, shards, training_job
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+SIZES = (1, 2, 3, 4, 5, 8, 16, 28, 29, 30, 31, 32, 33, 64, 65)
+"""Numbers of elements on both sides of what small-message paths, chunks and ranks divide by."""
+
+
+def fitting(session: Session, jobs: Iterable[Job]) -> list[Job]:
+    """Those that the session's capabilities allow."""
+    promised = session.capabilities
+    return [
+        job
+        for job in jobs
+        if job.model is not None
+        and job.model.features() <= promised.model_features
+        and job.model.dtype in promised.replica_dtypes
+        and job.optimizer.name in promised.optimizers
+    ]
+
+
+def one_backward(world_size: int, *layers: Layer, rounds: int = 1, batch: int = 1, exact: bool = True) -> Job:
+    """A model of these layers under the linear loss: a few rounds of zero_grad, backward and a look at the
+    gradients.
+    """
+    operations: list[Operation] = []
+    for number in range(rounds):
+        operations += [ZeroGrad(), Backward(shards([batch] * world_size, number * batch * world_size)), *GRADIENTS]
+    return training_job(world_size, ModelSpec(layers, loss="linear"), operations, exact=exact)
+
+
+def shapes(world_size: int) -> list[Job]:
+    """Every size of SIZES beside a scalar; tied, frozen, embedding and buffer layers; a second and third backward."""
+    sizes = [one_backward(world_size, Linear("fc1", 1, size), Scale("scale", 0)) for size in SIZES]
+    return [
+        *sizes,
+        one_backward(world_size, Linear("fc1", 2, 2), Linear("fc2", 2, 2, uses="fc1")),
+        one_backward(world_size, Linear("fc1", 2, 3, frozen=True), Linear("fc2", 3, 1)),
+        one_backward(world_size, Embedding("embedding", 5, 2), Linear("fc1", 2, 2), batch=4),
+        one_backward(world_size, Scale("scale", 3, buffer=True), Linear("fc1", 3, 2)),
+        one_backward(world_size, Linear("fc1", 3, 7), Activation("relu"), Linear("fc2", 7, 5), rounds=3, batch=2),
+    ]
+
+
+def large_and_small(world_size: int, dtype: str) -> Job:
+    """270,400 elements (past 1 MiB in float32) between tensors of 1 and of 520 elements."""
+    layers = (Linear("small", 1, 520), Linear("large", 520, 520), Scale("scalar", 0))
+    operations: list[Operation] = []
+    for number in range(2):
+        operations += [ZeroGrad(), Backward(shards([1] * world_size, number * world_size)), *GRADIENTS]
+    return training_job(world_size, ModelSpec(layers, loss="linear", dtype=dtype), operations)
+
+
+def uneven(world_size: int, *, exact: bool = True) -> Job:
+    """Rank 0 has four samples, the others one, and no two ranks have alike gradients."""
+    batches = [4] + [1] * (world_size - 1)
+    operations: list[Operation] = [ZeroGrad(), Backward(shards(batches)), *GRADIENTS]
+    return training_job(world_size, mlp((2, 3, 1)), operations, exact=exact)
+
+
+def steps(world_size: int, optimizer: OptimizerSpec, *, count: int = 3, exact: bool = False) -> Job:
+    """A small network trained for a few steps, its parameters shown after each."""
+    operations: list[Operation] = []
+    for number in range(count):
+        operations += [ZeroGrad(), Backward(shards([2] * world_size, number * 2 * world_size)), Step(), *PARAMETERS]
+    model = mlp((2, 3, 2), loss="linear" if exact else "squared_error", dtype="float64" if exact else "float32")
+    return training_job(world_size, model, operations, optimizer, exact=exact)
+
+
+def window(world_size: int, sizes: Sequence[int], *, sync: bool = False, look: bool = False) -> list[Operation]:
+    """One accumulation window: a micro-batch of each size, all but the last inside no_sync (or synchronised too)."""
+    operations: list[Operation] = [ZeroGrad()]
+    start = 0
+    for number, size in enumerate(sizes, start=1):
+        operations.append(Backward(shards([size] * world_size, start), sync=sync or number == len(sizes)))
+        operations += GRADIENTS if look or number == len(sizes) else ()
+        start += size * world_size
+    return operations
+
+
+def accumulation(world_size: int, *sizes: Sequence[int], sync: bool = False, look: bool = False) -> Job:
+    """Accumulation windows with these micro-batch sizes."""
+    operations = [
+        operation for window_sizes in sizes for operation in window(world_size, window_sizes, sync=sync, look=look)
+    ]
+    return training_job(world_size, mlp((2, 3, 2)), operations)
+
+
+def branches(world_size: int, names: str, *taken: Sequence[str], optimizer: OptimizerSpec | None = None) -> Job:
+    """Steps in which rank r takes the branches taken[step][r % len]: "" none, "ab" both."""
+    operations: list[Operation] = []
+    for number, ranks in enumerate(taken):
+        active = tuple(tuple(ranks[rank % len(ranks)]) for rank in range(world_size))
+        operations += [
+            ZeroGrad(),
+            Backward(shards([2] * world_size, number * 2 * world_size), branches=active),
+            *GRADIENTS,
+        ]
+        operations += [Step(), *PARAMETERS] if optimizer else []
+    exact = optimizer is None
+    return training_job(world_size, branching(2, names), operations, optimizer, exact=exact)
+
+
+def construction(world_size: int, *layers: Layer, exact: bool = True) -> Job:
+    """Nothing but a look at a new replica."""
+    return training_job(world_size, ModelSpec(layers), [Observe(("parameters", "buffers"))], exact=exact)
+
+
+def statistics(world_size: int, rounds: int = 3) -> Job:
+    """Batch norm in front, so that what it measures is exact: forward passes in training mode, buffers after each."""
+    operations: list[Operation] = []
+    for number in range(rounds):
+        operations += [ZeroGrad(), Backward(shards([3] * world_size, number * 3 * world_size)), Observe(("buffers",))]
+    layers = (BatchNorm("norm", 3), Linear("fc1", 3, 2))
+    return training_job(world_size, ModelSpec(layers), operations, exact=False)

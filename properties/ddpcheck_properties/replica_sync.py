@@ -1,0 +1,174 @@
+"""What replicas share beside gradients: parameters, frozen ones and buffers from construction on, predictions, and
+checkpoints.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from ddpcheck import expect
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.checks import law
+from ddpcheck.diagnosis import Evidence
+from ddpcheck.job import Job, Observe, Operation, OptimizerSpec, Predict, Resume, Save, Step
+from ddpcheck.model import BatchNorm, Embedding, Linear, Scale
+from ddpcheck.trace import Trace
+
+from . import pitfalls
+from .comparison import as_one_process
+from .drawing import Judge, for_all, for_each
+from .pitfalls import fitting
+from .strategies import SEEDS, adam, choice, models, sgd, training_job, training_jobs
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+LOOK = Observe(("parameters", "buffers"))
+MOMENTUM = OptimizerSpec(lr=0.05, momentum=0.9, weight_decay=0.1)
+ADAM = OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.01)
+
+
+@law("replica_sync", "facet:replica", "world_size>=2", "broadcasts_parameters")
+def check_construction_gives_every_rank_the_parameters_of_rank_0(session: Session) -> None:
+    """A new replica holds rank 0's initial parameters, bit for bit, on every rank, though each rank was given
+    others.
+    """
+    world, promised = session.world_size, session.capabilities
+    layers = Linear("fc1", 3, 4), Scale("scale", 0), Linear("fc2", 4, 2)
+    examples = [
+        pitfalls.construction(world, *layers),
+        pitfalls.construction(world, Embedding("embedding", 5, 3), *layers, exact=False),
+    ]
+    for_all(session, new_replicas(world, promised), _from_rank_0("parameters"), examples=fitting(session, examples))
+
+
+@law("replica_sync", "facet:replica", "feature:frozen", "world_size>=2", "broadcasts_parameters")
+def check_construction_gives_every_rank_the_frozen_parameters_of_rank_0(session: Session) -> None:
+    """A new replica holds rank 0's frozen parameters, too, on every rank."""
+    layers = Linear("fc1", 3, 4, frozen=True), Linear("fc2", 4, 2)
+    jobs = [pitfalls.construction(session.world_size, *layers, exact=exact) for exact in (True, False)]
+    for_each(session, fitting(session, jobs), _from_rank_0("parameters"))
+
+
+@law("replica_sync", "facet:replica", "feature:buffer", "world_size>=2", "broadcasts_buffers")
+def check_construction_gives_every_rank_the_buffers_of_rank_0(session: Session) -> None:
+    """A new replica holds rank 0's buffers, bit for bit, on every rank."""
+    layers = Linear("fc1", 3, 4), Scale("buffer", 4, buffer=True), Linear("fc2", 4, 2), Scale("scalar", 0, buffer=True)
+    jobs = [pitfalls.construction(session.world_size, *layers, exact=exact) for exact in (True, False)]
+    for_each(session, fitting(session, jobs), _from_rank_0("buffers"))
+
+
+@law("replica_sync", "facet:replica", "feature:batch_norm", "world_size>=2", "broadcasts_buffers")
+def check_construction_gives_every_rank_the_statistics_of_rank_0(session: Session) -> None:
+    """A new replica holds rank 0's running statistics and its integer counter of batches, bit for bit, on every
+    rank.
+    """
+    layers = Linear("fc1", 3, 4), BatchNorm("norm", 4), Linear("fc2", 4, 2)
+    jobs = [pitfalls.construction(session.world_size, *layers, exact=exact) for exact in (True, False)]
+    for_each(session, fitting(session, jobs), _from_rank_0("buffers"))
+
+
+@law("replica_sync", "facet:replica", "feature:batch_norm")
+def check_running_statistics_of_rank_0_are_those_of_its_own_batches(session: Session) -> None:
+    """After forward passes in training mode rank 0's running statistics are those of its own batches.
+
+    The other ranks' are not judged: whether they take over rank 0's before each forward is left open.
+    """
+    promised = session.capabilities
+    for_each(session, fitting(session, [pitfalls.statistics(session.world_size)]), as_one_process(promised))
+
+
+@law("replica_sync", "facet:replica", "world_size>=2", "broadcasts_parameters", "same_bits_on_all_ranks")
+def check_predictions_are_equal_on_all_ranks(session: Session) -> None:
+    """After training every rank predicts the same for the same samples: what one process predicts, within rounding."""
+    world, promised = session.world_size, session.capabilities
+
+    def judge(job: Job, trace: Trace) -> None:
+        as_one_process(promised)(job, trace)
+        expect.same_on_all_ranks(trace.values(len(job.operations) - 1, "outputs"), "prediction for the same samples")
+
+    model = models(promised, exact=False, depths=(1, 2))
+    trained = training_jobs(world, promised, model=model, exact=False, rounds=(1, 2), optimizer=sgd(), observe=())
+    predict = Predict(((0, 1),) * world)
+    drawn = trained.map(lambda job: replace(job, operations=(*job.operations, predict)))
+    for_all(session, drawn, judge, share=0.5)
+
+
+@law("replica_sync", "facet:replica", "checkpoint", "optimizer:sgd")
+def check_resumed_training_goes_where_one_process_goes(session: Session) -> None:
+    """Training that was saved, built anew on every rank and resumed ends where uninterrupted training of one process
+    ends.
+    """
+    world, promised = session.world_size, session.capabilities
+    examples = fitting(session, [interrupt(pitfalls.steps(world, spec), 1) for spec in (MOMENTUM, ADAM)])
+    for_all(session, interrupted(world, promised), as_one_process(promised), examples=examples)
+
+
+@law("replica_sync", "facet:replica", "checkpoint", "reproducible", "optimizer:sgd")
+def check_resumed_training_equals_uninterrupted_training(session: Session) -> None:
+    """Saving and resuming leaves no trace: every rank ends with the bits of the same training without it."""
+    world, promised = session.world_size, session.capabilities
+
+    def judge(job: Job, trace: Trace) -> None:
+        expect.completed(trace)
+        whole = replace(job, operations=tuple(op for op in job.operations if not isinstance(op, (Save, Resume))))
+        reference = session.run(whole)
+        expect.completed(reference)
+        resumed, uninterrupted = list(trace.all_values("observe")), list(reference.all_values("observe"))
+        for rank in range(world):
+            for name, value in resumed[-1][1][rank]["parameters"].items():
+                expected = uninterrupted[-1][1][rank]["parameters"][name]
+                expect.same_array(value, expected, f"parameter {name} at the end of resumed training", rank)
+
+    examples = fitting(session, [interrupt(pitfalls.steps(world, MOMENTUM), 1)])
+    for_all(session, interrupted(world, promised), judge, examples=examples, share=0.5)
+
+
+@st.composite
+def new_replicas(draw: DrawFn, world_size: int, capabilities: Capabilities) -> Job:
+    """Nothing but a look at a new replica."""
+    exact = draw(choice((True, False)))
+    model = draw(models(capabilities, exact=exact, batch_norm=True))
+    return training_job(world_size, model, [LOOK], exact=exact, seed=draw(SEEDS))
+
+
+@st.composite
+def interrupted(draw: DrawFn, world_size: int, capabilities: Capabilities) -> Job:
+    """Training with a save and a resume after one of its steps."""
+    offered = [strategy for name, strategy in (("sgd", sgd()), ("adam", adam())) if name in capabilities.optimizers]
+    model = models(capabilities, exact=False, depths=(1, 2))
+    rounds, optimizer = (2, 3), st.one_of(offered)
+    job = draw(training_jobs(world_size, capabilities, model=model, exact=False, rounds=rounds, optimizer=optimizer))
+    return interrupt(job, draw(choice((1, 2))))
+
+
+def interrupt(job: Job, after: int) -> Job:
+    """The Job with a save and a resume after so many steps."""
+    operations: list[Operation] = []
+    steps = 0
+    for operation in job.operations:
+        operations.append(operation)
+        if isinstance(operation, Step):
+            steps += 1
+            operations += [Save(), Resume(), LOOK] if steps == after else []
+    return replace(job, operations=tuple(operations))
+
+
+def _from_rank_0(what: Literal["parameters", "buffers"]) -> Judge:
+    def judge(job: Job, trace: Trace) -> None:
+        expect.completed(trace)
+        assert job.model is not None
+        initial = [job.initial(rank) for rank in range(job.world_size)]
+        for name in (tensor.name for tensor in job.model.tensors() if (tensor.role == "buffer") == (what == "buffers")):
+            for rank, seen in enumerate(trace.values(0, what)):
+                own = (f"it is rank {rank}'s own initial value: that of rank 0 was not broadcast", initial[rank][name])
+                text = f"{what.removesuffix('s')} {name} of a new replica"
+                expect.same_array(
+                    seen[name], initial[0][name], text, rank, Evidence(job.world_size, alternatives=(own,))
+                )
+
+    return judge

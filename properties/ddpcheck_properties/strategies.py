@@ -1,0 +1,191 @@
+"""Hypothesis strategies for models and training Jobs. Public: use them to write checks of your own.
+
+Every strategy takes the world size and the capabilities that the Job must keep within. Choices are few and cheap (an
+integer, one of a list), as drawing has to keep up with ranks that run hundreds of Jobs per second; the numbers inside
+a Job come from its seed. `exact` Jobs have sums without rounding (ddpcheck.oracle.exactness), the others are judged by
+bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from itertools import product
+from typing import Literal, TypeVar
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.job import Backward, DataSpec, Job, Observe, Operation, OptimizerSpec, PerRank, Step, ZeroGrad
+from ddpcheck.model import Activation, BatchNorm, Embedding, Layer, Linear, ModelSpec, Scale
+from ddpcheck.oracle import is_exact, loss_scale_for
+
+T = TypeVar("T")
+WIDTHS = (1, 2, 3, 4, 5, 7)
+LOSSES = {True: ("linear", "squared_error"), False: ("linear", "squared_error", "cross_entropy")}
+NONE = Capabilities(model_features=frozenset())
+GRADIENTS = (Observe(("gradients",)),)
+PARAMETERS = (Observe(("parameters",)),)
+
+
+@st.composite
+def models(
+    draw: DrawFn,
+    capabilities: Capabilities = NONE,
+    *,
+    exact: bool = True,
+    depths: tuple[int, ...] = (1, 2, 3),
+    losses: tuple[str, ...] | None = None,
+    batch_norm: bool = False,
+) -> ModelSpec:
+    """Chains of linear layers with biases, scales, scalars, tied, frozen and embedding layers, as promised.
+
+    batch_norm: some have one; such models have no bounds. Branches are left to branching_models().
+    """
+    features = capabilities.model_features
+    extras = ["", "no bias"]
+    extras += ["scale", "scalar"] * ("scale" in features) + ["buffer"] * ("buffer" in features)
+    extras += ["frozen"] * ("frozen" in features) + ["tied"] * ("tied" in features)
+    extras += ["norm"] * (batch_norm and "batch_norm" in features)
+    width = draw(choice(WIDTHS))
+    layers: list[Layer] = []
+    if "embedding" in features and (vocabulary := draw(choice((0, 0, 0, 0, 1, 3, 6)))):
+        layers.append(Embedding("embedding", vocabulary, width))
+    learned = bool(layers)
+    curve: Literal["relu", "tanh"] = "relu" if exact else draw(choice(("relu", "tanh")))
+    blocks = choice(tuple(product(extras, WIDTHS)))
+    for number in range(1, draw(choice(depths)) + 1):
+        extra, outputs = draw(blocks)
+        if number > 1:
+            layers.append(Activation(curve))
+        outputs = width if extra == "tied" else outputs
+        frozen = extra == "frozen" and learned  # something must be left to learn
+        layers.append(Linear(f"fc{number}", width, outputs, bias=extra != "no bias", frozen=frozen))
+        if extra == "norm":
+            layers.append(BatchNorm(f"norm{number}", outputs))
+        if extra in ("scale", "scalar", "buffer"):
+            layers.append(Scale(f"scale{number}", 0 if extra == "scalar" else outputs, buffer=extra == "buffer"))
+        if extra == "tied":
+            layers.append(Linear(f"tied{number}", width, width, uses=f"fc{number}"))
+        width, learned = outputs, True
+    loss, dtype = draw(choice(tuple(product(losses or LOSSES[exact], sorted(capabilities.replica_dtypes)))))
+    return ModelSpec(tuple(layers), loss=loss, dtype=dtype)
+
+
+@cache
+def choice(values: tuple[T, ...]) -> SearchStrategy[T]:
+    """One of the values, simplest first. Made once: Hypothesis looks a new strategy over longer than it draws from
+    it.
+    """
+    return st.sampled_from(values)
+
+
+SEEDS = st.integers(0, 1 << 16)
+
+
+@st.composite
+def training_jobs(
+    draw: DrawFn,
+    world_size: int,
+    capabilities: Capabilities = NONE,
+    *,
+    model: SearchStrategy[ModelSpec] | None = None,
+    exact: bool = True,
+    rounds: tuple[int, ...] = (1, 2, 3),
+    optimizer: SearchStrategy[OptimizerSpec] | None = None,
+    uneven: bool = False,
+    observe: Sequence[Operation] = GRADIENTS,
+) -> Job:
+    """Rounds of zero_grad, backward on new samples, `observe`; with an optimizer also a step and its parameters.
+
+    uneven: ranks have batches of different sizes, as the capabilities say.
+    """
+    drawn = draw(models(capabilities, exact=exact) if model is None else model)
+    sizes = (1, 2, 4) if exact else (2, 1, 3, 4, 5)
+    count, first = draw(choice(tuple(product(rounds, sizes))))
+    batches = [draw(choice(sizes)) for _ in range(world_size)] if uneven else [first] * world_size
+    spec = OptimizerSpec() if optimizer is None else draw(optimizer)
+    operations: list[Operation] = []
+    for number in range(count):
+        operations += [ZeroGrad(), Backward(shards(batches, number * sum(batches))), *observe]
+        operations += [Step(), *PARAMETERS] if optimizer is not None else []
+    return training_job(world_size, drawn, operations, spec, exact=exact, seed=draw(SEEDS))
+
+
+@st.composite
+def branching_models(draw: DrawFn, capabilities: Capabilities = NONE, *, exact: bool = True) -> ModelSpec:
+    """fc1, one to three residual branches of equal shape (a, b, c), fc2: one branch's gradient can pass for
+    another's.
+    """
+    width, number = draw(choice(tuple(product((2, 1, 3), (2, 1, 3)))))
+    loss, dtype = draw(choice(tuple(product(LOSSES[exact], sorted(capabilities.replica_dtypes)))))
+    return branching(width, "abc"[:number], loss=loss, dtype=dtype)
+
+
+def branching(width: int, names: str, **options: str) -> ModelSpec:
+    """The model of branching_models."""
+    branches = [Linear(f"branch_{name}", width, width, branch=name) for name in names]
+    layers = (Linear("fc1", 2, width), *branches, Linear("fc2", width, 2))
+    return ModelSpec(layers, **options)  # type: ignore[arg-type]  # as mlp's
+
+
+def shards(batches: Sequence[int], start: int = 0) -> PerRank:
+    """The next samples for every rank: rank 0 the first batches[0] of them, rank 1 those after, and so on."""
+    found = []
+    for size in batches:
+        found.append(tuple(range(start, start + size)))
+        start += size
+    return tuple(found)
+
+
+def training_job(
+    world_size: int,
+    model: ModelSpec,
+    operations: Sequence[Operation],
+    optimizer: OptimizerSpec | None = None,
+    *,
+    exact: bool = True,
+    seed: int = 0,
+) -> Job:
+    """A Job with data for all the samples that its operations name.
+
+    exact: with the loss scale that makes its sums exact; in float64 if they do not fit float32.
+    """
+    batches = [rank for operation in operations if isinstance(operation, Backward) for rank in operation.samples]
+    data = DataSpec(1 + max((index for batch in batches for index in batch), default=0), kind(exact), seed + 1)
+    scale = float(loss_scale_for(world_size, *map(len, batches))) if exact else 1.0
+    model = replace(model, loss_scale=scale)
+    job = Job(world_size, tuple(operations), model, optimizer or OptimizerSpec(lr=1.0), data, seed)
+    if exact and model.dtype == "float32" and not is_exact(job):
+        return replace(job, model=replace(model, dtype="float64"))
+    return job
+
+
+def kind(exact: bool) -> Literal["lattice", "real"]:
+    return "lattice" if exact else "real"
+
+
+def sgd(*, exact: bool = False) -> SearchStrategy[OptimizerSpec]:
+    """SGD with and without momentum and weight decay; with an integer learning rate if sums must stay exact."""
+    if exact:
+        return choice((OptimizerSpec(lr=1.0), OptimizerSpec(lr=1.0, momentum=1.0)))
+    return choice(
+        (
+            OptimizerSpec(lr=0.05),
+            OptimizerSpec(lr=0.05, momentum=0.9),
+            OptimizerSpec(lr=0.05, weight_decay=0.1),
+            OptimizerSpec(lr=0.03, momentum=0.5, weight_decay=0.2),
+        )
+    )
+
+
+def adam() -> SearchStrategy[OptimizerSpec]:
+    """Adam with an eps that lets a bound be useful, and dyadic betas, whose bias corrections no dtype rounds."""
+    return choice(
+        (
+            OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.01),
+            OptimizerSpec("adam", lr=0.01, betas=(0.875, 0.984375), eps=0.1),
+        )
+    )

@@ -1,0 +1,99 @@
+"""Training steps: parameters go where those of one process go, and all replicas go there together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from ddpcheck.checks import law
+from ddpcheck.job import Clip, Job, OptimizerSpec, Step
+
+from . import pitfalls
+from .comparison import as_one_process
+from .drawing import for_all
+from .gradients import same_bits_in
+from .pitfalls import fitting
+from .strategies import adam, choice, models, sgd, training_jobs
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+MOMENTUM = OptimizerSpec(lr=0.05, momentum=0.9, weight_decay=0.1)
+
+
+@law("trajectories", "facet:replica", "optimizer:sgd")
+def check_parameters_after_steps_are_exact(session: Session) -> None:
+    """After a few SGD steps every parameter is, bit for bit, that of one process on the whole batch.
+
+    With an integer learning rate parameters stay on the lattice where sums are exact.
+    """
+    world, promised = session.world_size, session.capabilities
+    model = models(promised, depths=(1, 2), losses=("linear",))
+    for_all(
+        session,
+        training_jobs(world, promised, model=model, rounds=(2, 1, 3), optimizer=sgd(exact=True)),
+        as_one_process(promised),
+        examples=fitting(session, [pitfalls.steps(world, OptimizerSpec(lr=1.0), count=2, exact=True)]),
+    )
+
+
+@law("trajectories", "facet:replica", "optimizer:sgd")
+def check_sgd_goes_where_one_process_goes(session: Session) -> None:
+    """SGD with and without momentum and weight decay: parameters after 1 to 4 steps are those of one process.
+
+    Up to rounding, whose bound is carried through gradients, velocity and parameters: ddpcheck.oracle.bounds.
+    """
+    _follows(session, sgd(), [pitfalls.steps(session.world_size, MOMENTUM)])
+
+
+@law("trajectories", "facet:replica", "optimizer:adam")
+def check_adam_goes_where_one_process_goes(session: Session) -> None:
+    """Adam: parameters after 1 to 4 steps are those of one process, up to rounding (bound in
+    ddpcheck.oracle.optimizer).
+    """
+    _follows(session, adam(), [])
+
+
+@law("trajectories", "facet:replica", "world_size>=2", "same_bits_on_all_ranks", "broadcasts_parameters")
+def check_replicas_stay_equal_to_the_last_bit(session: Session) -> None:
+    """After every step all ranks hold the same bits in every parameter, whatever the optimizer."""
+    world, promised = session.world_size, session.capabilities
+    offered = [strategy for name, strategy in (("sgd", sgd()), ("adam", adam())) if name in promised.optimizers]
+    model = models(promised, exact=False, batch_norm=True)
+    drawn = training_jobs(
+        world, promised, model=model, exact=False, rounds=(2, 4), optimizer=st.one_of(offered), observe=()
+    )
+    examples = fitting(session, [pitfalls.steps(world, MOMENTUM, count=4)])
+    for_all(session, drawn, same_bits_in("parameters"), examples=examples)
+
+
+@law("trajectories", "facet:replica", "clipping")
+def check_clipping_uses_the_norm_of_the_synchronised_gradients(session: Session) -> None:
+    """Clipping scales the synchronised gradients by min(1, max_norm / norm), with the norm that one process would
+    find.
+    """
+    world, promised = session.world_size, session.capabilities
+    model = models(promised, exact=False, depths=(1, 2))
+    steps = training_jobs(world, promised, model=model, exact=False, rounds=(1, 2), optimizer=sgd())
+    drawn = st.builds(_clipping, steps, choice((0.05, 0.5, 100.0)))
+    small = _clipping(pitfalls.steps(world, OptimizerSpec(lr=0.05), count=2), 0.1)
+    for_all(session, drawn, as_one_process(promised), examples=fitting(session, [small]))
+
+
+def _follows(session: Session, optimizer: SearchStrategy[OptimizerSpec], examples: list[Job]) -> None:
+    world, promised = session.world_size, session.capabilities
+    model = models(promised, exact=False, depths=(1, 2))
+    drawn = training_jobs(
+        world, promised, model=model, exact=False, rounds=(3, 1, 2, 4), optimizer=optimizer, observe=()
+    )
+    for_all(session, drawn, as_one_process(promised), examples=fitting(session, examples))
+
+
+def _clipping(job: Job, max_norm: float) -> Job:
+    operations = [
+        inserted for op in job.operations for inserted in ((Clip(max_norm), op) if isinstance(op, Step) else (op,))
+    ]
+    return replace(job, operations=tuple(operations))

@@ -1,0 +1,139 @@
+"""Parameters that take no part in a forward pass, on one rank, on some, on all, and from step to step differently."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from ddpcheck import expect
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.checks import law
+from ddpcheck.job import Backward, Job, Operation, OptimizerSpec, Step, ZeroGrad
+from ddpcheck.trace import Trace
+from ddpcheck.verdict import Diagnosis, Finding
+
+from . import pitfalls
+from .comparison import as_one_process
+from .drawing import for_all, for_each
+from .pitfalls import fitting
+from .strategies import GRADIENTS, PARAMETERS, SEEDS, branching, branching_models, choice, shards, training_job
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+MOVING = OptimizerSpec(lr=0.05, momentum=0.9, weight_decay=0.1)
+SYNCHRONISED = "unused_parameters=synchronised"
+
+
+@law("unused", "facet:replica", "feature:branch", SYNCHRONISED, "world_size>=2")
+def check_parameter_unused_on_some_ranks_counts_as_zero_there(session: Session) -> None:
+    """A parameter without gradient on some ranks counts as zero there, and every rank gets the exact combined gradient.
+
+    Branches have equal shapes, so that what one of them sends can pass for another's.
+    """
+    world, promised = session.world_size, session.capabilities
+    jobs = [
+        pitfalls.branches(world, "a", ("a", "")),
+        pitfalls.branches(world, "ab", ("a", "b")),
+        pitfalls.branches(world, "abc", ("abc", "ac")),
+        pitfalls.branches(world, "ab", ("ab", "ab"), ("b", "a"), ("ab", "ab")),
+    ]
+    for_all(session, branched(world, promised), as_one_process(promised), examples=fitting(session, jobs))
+
+
+@law("unused", "facet:replica", "feature:branch", SYNCHRONISED)
+def check_parameter_unused_on_all_ranks(session: Session) -> None:
+    """A parameter that no rank used since zero_grad has the promised gradient, zero or none; all others are exact."""
+    world, promised = session.world_size, session.capabilities
+    jobs = [pitfalls.branches(world, "a", ("",), ("a",), ("",)), pitfalls.branches(world, "ab", ("a",), ("b",))]
+    for_all(session, branched(world, promised, alike=True), as_one_process(promised), examples=fitting(session, jobs))
+
+
+@law("unused", "facet:replica", "feature:branch", SYNCHRONISED, "unused_gradient=none", "optimizer:sgd")
+def check_parameter_unused_on_all_ranks_does_not_move(session: Session) -> None:
+    """A parameter that no rank used stays where it is in the step, whatever momentum and weight decay would do."""
+    world, promised = session.world_size, session.capabilities
+    jobs = [pitfalls.branches(world, "a", ("a",), ("",), ("a",), optimizer=MOVING)]
+    drawn = branched(world, promised, optimizer=MOVING)
+    for_all(session, drawn, as_one_process(promised), examples=fitting(session, jobs))
+
+
+@law("unused", "facet:replica", "feature:branch", SYNCHRONISED, "no_sync")
+def check_parameter_used_only_inside_no_sync(session: Session) -> None:
+    """A parameter that was used in an earlier micro-batch only, inside no_sync, is synchronised with the last one."""
+    world, promised = session.world_size, session.capabilities
+    operations: list[Operation] = [
+        ZeroGrad(),
+        Backward(shards([2] * world), sync=False, branches=(("a",),) * world),
+        Backward(shards([2] * world, 2 * world), branches=(("b",),) * world),
+        *GRADIENTS,
+    ]
+    job = training_job(world, branching(2, "ab"), operations)
+    drawn = branched(world, promised, accumulating=True)
+    for_all(session, drawn, as_one_process(promised), examples=fitting(session, [job]))
+
+
+@law("unused", "facet:replica", "feature:branch", "unused_parameters=raises")
+def check_unused_parameter_raises_on_every_rank(session: Session) -> None:
+    """A parameter without gradient makes every rank raise by the next backward at the latest; none hangs, none goes
+    on.
+    """
+    world = session.world_size
+    everywhere = pitfalls.branches(world, "a", ("",), ("",))
+    somewhere = [
+        pitfalls.branches(world, "a", ("a", ""), ("a", "")),
+        pitfalls.branches(world, "ab", ("a", "b"), ("a", "b")),
+    ]
+    for_each(session, fitting(session, [everywhere, *(somewhere if world > 1 else [])]), _raised_everywhere)
+
+
+def _raised_everywhere(job: Job, trace: Trace) -> None:
+    for rank in trace.ranks:
+        if rank.outcome != "raised":
+            others = ", ".join(f"rank {other.rank} {other.outcome}" for other in trace.ranks)
+            headline = (
+                f"rank {rank.rank} {rank.outcome}, but should have raised: a parameter had no gradient ({others})"
+            )
+            raise Finding(
+                Diagnosis(headline, "the error is not raised on every rank, or never"), hung=rank.outcome == "hung"
+            )
+    places = {rank.last.operation for rank in trace.ranks if rank.last}
+    expect.that(len(places) == 1, f"ranks raised in different operations, {sorted(places)} of {len(job.operations)}")
+
+
+@st.composite
+def branched(
+    draw: DrawFn,
+    world_size: int,
+    capabilities: Capabilities,
+    *,
+    alike: bool = False,
+    accumulating: bool = False,
+    optimizer: OptimizerSpec | None = None,
+) -> Job:
+    """One to three backwards, each with branches drawn for every rank (`alike`: for all ranks together).
+
+    accumulating: all but the last inside no_sync. With an optimizer, each backward is followed by a step.
+    """
+    model = draw(branching_models(capabilities, exact=optimizer is None))
+    taken = choice(tuple(_subsets(model.branches)))
+    count = draw(choice((2, 1, 3)))
+    operations: list[Operation] = [ZeroGrad()]
+    for number in range(count):
+        active = (draw(taken),) * world_size if alike else tuple(draw(taken) for _ in range(world_size))
+        sync = not accumulating or number == count - 1
+        operations += [Backward(shards([2] * world_size, 2 * world_size * number), sync=sync, branches=active)]
+        operations += GRADIENTS if sync else ()
+        operations += [Step(), *PARAMETERS] if optimizer else []
+        operations += [ZeroGrad()] if not accumulating else []
+    exact = optimizer is None
+    return training_job(world_size, model, operations, optimizer, exact=exact, seed=draw(SEEDS))
+
+
+def _subsets(names: tuple[str, ...]) -> list[tuple[str, ...]]:
+    found: list[tuple[str, ...]] = [()]
+    for name in names:
+        found += [(*subset, name) for subset in found]
+    return found

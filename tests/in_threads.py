@@ -1,0 +1,125 @@
+"""Ranks as threads of this process: what a Session does, without processes, for tests of the checks themselves.
+
+    session = ThreadedSession(connect, world_size=3)      # connect: as an Adapter's, context.rank and
+    context.world_size check(session)
+
+Collectives are a shared table and a barrier with a time limit; a rank that fails leaves its peers with a broken
+barrier, which counts as hung.
+"""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.adapter import Adapter, Facets
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.executor import Execution
+from ddpcheck.job import Job
+from ddpcheck.trace import Outcome, RankTrace, Trace
+from ddpcheck.values import Array
+
+PATIENCE = 2.0
+
+
+class LostError(Exception):
+    """A peer never came."""
+
+
+@dataclass
+class Table:
+    """Where threads meet."""
+
+    size: int
+    slots: dict[int, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.gate = threading.Barrier(self.size)
+
+    def exchange(self, rank: int, value: Any) -> list[Any]:
+        self.slots[rank] = value
+        self.wait()
+        found = [self.slots[other] for other in range(self.size)]
+        self.wait()
+        return found
+
+    def wait(self) -> None:
+        try:
+            self.gate.wait(PATIENCE)
+        except threading.BrokenBarrierError:
+            raise LostError from None
+
+
+class ThreadCollectives:
+    """all_reduce, broadcast and barrier for all ranks."""
+
+    def __init__(self, table: Table, rank: int) -> None:
+        self.table, self.rank = table, rank
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Sequence[int] | None = None) -> Array:
+        assert op in ("sum", "mean")
+        parts = self.table.exchange(self.rank, array.copy())
+        total = parts[0].copy()
+        for part in parts[1:]:
+            total = total + part
+        return np.asarray(total if op == "sum" else total / len(parts)).astype(array.dtype)
+
+    def broadcast(self, array: Array, root: int = 0, *, group: Sequence[int] | None = None) -> Array:
+        found: Array = self.table.exchange(self.rank, array.copy())[root].copy()
+        return found
+
+    def barrier(self, *, group: Sequence[int] | None = None) -> None:
+        self.table.exchange(self.rank, None)
+
+
+Wire = Callable[[Any, int, int], Facets]
+"""collectives, rank, world size -> the facets under test."""
+
+
+@dataclass
+class ThreadedSession:
+    """One adapter's replicas at one world size. `wire` makes a rank's facets from its collectives."""
+
+    wire: Wire
+    world_size: int = 2
+    capabilities: Capabilities = field(default_factory=Capabilities)
+    effort: int = 10
+    random_seed: int | None = None
+    jobs: int = 0
+
+    def run(self, job: Job) -> Trace:
+        self.jobs += 1
+        table = Table(self.world_size)
+        ranks: list[RankTrace | None] = [None] * self.world_size
+
+        def one(rank: int) -> None:
+            outcome: Outcome = "done"
+            error = ""
+            execution = None
+            try:
+                facets = self.wire(ThreadCollectives(table, rank), rank, self.world_size)
+                execution = Execution(facets, job, rank, lambda position: None)
+                execution.run()
+            except LostError:
+                outcome = "hung"
+            except Exception:
+                outcome, error = "raised", traceback.format_exc()
+                table.gate.abort()
+            records = tuple(execution.records) if execution else ()
+            ranks[rank] = RankTrace(rank, outcome, records, error, failed_at=None if outcome == "done" else 1.0)
+
+        threads = [threading.Thread(target=one, args=(rank,)) for rank in range(self.world_size)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return Trace(tuple(rank for rank in ranks if rank is not None), PATIENCE)
+
+
+def session_of(adapter: Adapter, wire: Wire, world_size: int = 2, effort: int = 10) -> ThreadedSession:
+    return ThreadedSession(wire, world_size, adapter.capabilities, effort)
