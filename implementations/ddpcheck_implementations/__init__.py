@@ -1,0 +1,1 @@
+"""Implementations of data-parallel training: what ddpcheck judges, and learns from."""

@@ -1,0 +1,16 @@
+"""Data-parallel training in NumPy over any Collectives: what the NumPy references have in common.
+
+replica.py   every rank's copy of the model: broadcast once, then gradients averaged after each backward
+flat.py      many small arrays as one message
+sampler.py   which samples are this rank's
+metrics.py   global means of local means
+facets.py    all of these for one communicator, as an adapter's connect() hands them out
+"""
+
+from .facets import numpy_facets
+from .flat import FlatBuffer
+from .metrics import aggregate_metrics
+from .replica import DataParallel
+from .sampler import DistributedSampler
+
+__all__ = ["DataParallel", "DistributedSampler", "FlatBuffer", "aggregate_metrics", "numpy_facets"]

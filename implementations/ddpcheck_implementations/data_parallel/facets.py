@@ -1,0 +1,46 @@
+"""All facets of a data-parallel engine, for one communicator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from ddpcheck.adapter import Collectives, Facets
+from ddpcheck.job import OptimizerSpec
+from ddpcheck.model import ModelSpec
+from ddpcheck.values import Array
+
+from ..numpy_network import Network, make_optimizer
+from .metrics import aggregate_metrics
+from .replica import DataParallel
+from .sampler import DistributedSampler
+
+
+def numpy_facets(
+    collectives: Collectives, rank: int, world_size: int, close: Callable[[], None] | None = None
+) -> Facets:
+    """What an adapter's connect() returns for a communicator with NumPy arrays in and out."""
+
+    def make_sampler(length: int, *, shuffle: bool, seed: int, drop_last: bool) -> DistributedSampler:
+        return DistributedSampler(length, rank, world_size, shuffle=shuffle, seed=seed, drop_last=drop_last)
+
+    def make_replica(
+        model: ModelSpec | str, initial: Mapping[str, Array], optimizer: OptimizerSpec, options: Mapping[str, Any]
+    ) -> DataParallel:
+        if isinstance(model, str):
+            raise ValueError(f"there is no model named {model!r} here: pass a ModelSpec")
+        if options:
+            raise ValueError(f"unknown option {', '.join(sorted(options))}: this implementation has none")
+        network = Network(model, initial)
+        return DataParallel(network, make_optimizer(optimizer, network.parameters), collectives, world_size)
+
+    return Facets(
+        rank=rank,
+        world_size=world_size,
+        collectives=collectives,
+        make_sampler=make_sampler,
+        make_replica=make_replica,
+        aggregate_metrics=partial(aggregate_metrics, collectives),
+        close=close,
+    )

@@ -1,0 +1,59 @@
+"""Which samples are this rank's: all ranks draw one permutation, of which rank r of W takes every W-th from r on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+_WORD = (1 << 64) - 1
+
+
+class DistributedSampler:
+    """Equal numbers of samples on all ranks, reshuffled each epoch.
+
+    Where the world size does not divide the length, samples are repeated from the start of the order until it does
+    (several times over if there are fewer samples than ranks); with drop_last the tail is left out instead.
+    """
+
+    def __init__(
+        self,
+        length: int,
+        rank: int,
+        world_size: int,
+        *,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+    ) -> None:
+        if not 0 <= rank < world_size:
+            raise ValueError(f"rank {rank} is not below the world size {world_size}")
+        if length < 0:
+            raise ValueError(f"a data set cannot have {length} samples")
+        self._length, self._rank, self._world_size = length, rank, world_size
+        self._shuffle, self._seed = shuffle, seed
+        self._each = length // world_size if drop_last else -(-length // world_size)
+        self._epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch's order. Without it every epoch has the order of epoch 0."""
+        if epoch < 0:
+            raise ValueError(f"there is no epoch {epoch}: count from 0")
+        self._epoch = epoch
+
+    def __iter__(self) -> Iterator[int]:
+        order = np.arange(self._length)
+        if self._shuffle:
+            order = self._stream().permutation(self._length)
+        total = self._each * self._world_size
+        if total > self._length:
+            order = np.resize(order, total)  # repeats from the start
+        indices: list[int] = order[self._rank : total : self._world_size].tolist()
+        return iter(indices)
+
+    def __len__(self) -> int:
+        return self._each
+
+    def _stream(self) -> np.random.Generator:
+        """One stream for each pair (seed, epoch). With seed + epoch, (42, 1) would have the order of (43, 0)."""
+        return np.random.default_rng(np.random.SeedSequence(self._seed & _WORD, spawn_key=(self._epoch,)))

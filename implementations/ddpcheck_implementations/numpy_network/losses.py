@@ -1,0 +1,48 @@
+"""Losses: the mean over the samples, and its gradient by the outputs. A batch without samples has loss 0."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+Loss = Callable[[Array, Array, float], tuple[float, Array]]
+"""(outputs, targets or labels, weight of one sample) -> (loss, its gradient by the outputs)"""
+
+
+def _squared_error(y: Array, targets: Array, weight: float) -> tuple[float, Array]:
+    difference = y - targets
+    loss = float((difference * difference).sum()) * (weight / 2)
+    difference *= weight
+    return loss, difference
+
+
+def _linear(y: Array, targets: Array, weight: float) -> tuple[float, Array]:
+    return float((y * targets).sum()) * weight, targets * weight
+
+
+def _cross_entropy(y: Array, labels: Array, weight: float) -> tuple[float, Array]:
+    shifted = y - y.max(axis=1, keepdims=True)  # exp cannot overflow then
+    powers = np.exp(shifted)
+    totals = powers.sum(axis=1)
+    rows = np.arange(len(y))
+    loss = float((np.log(totals) - shifted[rows, labels]).sum()) * weight
+    powers /= totals[:, None]
+    powers[rows, labels] -= 1
+    powers *= weight
+    return loss, powers
+
+
+_LOSSES: dict[str, Loss] = {"squared_error": _squared_error, "linear": _linear, "cross_entropy": _cross_entropy}
+
+
+def make_loss(name: str, scale: float) -> Callable[[Array, Array], tuple[float, Array]]:
+    """The loss of this name: `scale` times the mean over the samples."""
+    of_samples = _LOSSES[name]
+
+    def loss(y: Array, targets: Array) -> tuple[float, Array]:
+        return of_samples(y, targets, scale / (len(y) or 1))
+
+    return loss

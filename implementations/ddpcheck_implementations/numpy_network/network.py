@@ -1,0 +1,98 @@
+"""A Network: the layers of a ModelSpec in a chain, its parameters and buffers, forward and backward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+import numpy as np
+
+from ddpcheck import model as spec
+from ddpcheck.model import ModelSpec
+from ddpcheck.values import Array
+
+from .layers import BatchNorm, Embedding, Gradients, Layer, Linear, Relu, Scale, Tanh
+from .losses import make_loss
+
+OnGradient = Callable[[str, Array | None], None]
+"""Called with a learned parameter's name and its complete gradient (None: not used in this pass), which it may keep."""
+
+
+class Network:
+    """A model of one process. Parameters and buffers are changed in place, never replaced, so that references hold."""
+
+    def __init__(self, model: ModelSpec, initial: Mapping[str, Array]) -> None:
+        tensors = model.tensors()
+        wrong = [t.name for t in tensors if t.name not in initial or initial[t.name].shape != t.shape]
+        if wrong:
+            raise ValueError(
+                f"no initial values of the declared shape for {', '.join(wrong)}: pass all of ModelSpec.tensors()"
+            )
+        made = {t.name: np.array(initial[t.name], t.dtype) for t in tensors}
+        self.parameters = {t.name: made[t.name] for t in tensors if t.role != "buffer"}
+        self.buffers = {t.name: made[t.name] for t in tensors if t.role == "buffer"}
+        self.learned = tuple(t.name for t in tensors if t.role == "learned")
+        self.tensors = made
+        self._nothing: Gradients = dict.fromkeys(self.learned)
+        self._layers = _chain(model, made, frozenset(self.learned))
+        self._loss = make_loss(model.loss, model.loss_scale)
+
+    def backward(self, inputs: Array, targets: Array, branches: Collection[str], on_gradient: OnGradient) -> float:
+        """Forward in training mode, then backward. Returns the mean loss.
+
+        `on_gradient` hears of every learned parameter exactly once, in the reverse order of ModelSpec.tensors(),
+        whatever branches are active: an order that all ranks share, in which gradients can be reduced while backward
+        goes on.
+        """
+        outputs = self._forward(inputs, branches, training=True)
+        loss, dy = self._loss(outputs, targets)
+        gradients = self._nothing.copy()
+        for layer in reversed(self._layers):
+            if layer.branch is None or layer.branch in branches:
+                dy = layer.backward(dy, gradients)
+            for name in layer.finishes:
+                on_gradient(name, gradients[name])
+            if not layer.learns_before:
+                break
+        return loss
+
+    def predict(self, inputs: Array, branches: Collection[str]) -> Array:
+        """Outputs in evaluation mode; nothing is remembered or counted."""
+        return self._forward(inputs, branches, training=False)
+
+    def _forward(self, x: Array, branches: Collection[str], *, training: bool) -> Array:
+        for layer in self._layers:
+            if layer.branch is None or layer.branch in branches:
+                x = layer.forward(x, training)
+        return x
+
+
+def _chain(model: ModelSpec, tensors: dict[str, Array], learned: frozenset[str]) -> tuple[Layer, ...]:
+    owners: dict[str, str] = {}
+    layers: list[Layer] = []
+    learns = False
+    for declared in model.layers:
+        layer = _layer(declared, tensors, learned, owners)
+        layer.learns_before = learns
+        layers.append(layer)
+        learns = learns or layer.learns
+    return tuple(layers)
+
+
+def _layer(declared: spec.Layer, tensors: dict[str, Array], learned: frozenset[str], owners: dict[str, str]) -> Layer:
+    if isinstance(declared, spec.Activation):
+        return Relu() if declared.function == "relu" else Tanh()
+    if isinstance(declared, spec.Linear):
+        owner = owners[declared.name] = owners[declared.uses] if declared.uses else declared.name
+        return Linear(
+            owner,
+            tensors[f"{owner}.weight"],
+            tensors[f"{owner}.bias"] if declared.bias else None,
+            learns=f"{owner}.weight" in learned,
+            owns=declared.uses is None,
+            branch=declared.branch,
+        )
+    if isinstance(declared, spec.Scale):
+        return Scale(declared.name, tensors[f"{declared.name}.scale"], learns=not declared.buffer)
+    if isinstance(declared, spec.BatchNorm):
+        return BatchNorm(declared.name, tensors)
+    return Embedding(declared.name, tensors[f"{declared.name}.weight"])
