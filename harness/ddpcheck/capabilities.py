@@ -72,6 +72,13 @@ class Capabilities:
     )
     drop_last: bool = promise(True, "With drop_last the sampler cuts the tail, so that all ranks get equal lengths.")
     shuffles: bool = promise(True, "The sampler shuffles by (seed, epoch); set_epoch changes the order.")
+    distinct_streams: bool = promise(
+        False, "Different pairs of seed and epoch give different orders, those with equal seed + epoch included."
+    )
+
+    detects_dead_peer: bool = promise(
+        False, "When a rank's process dies, every other rank raises an error instead of waiting for ever."
+    )
 
     def lacks(self, need: str, world_size: int) -> str | None:
         """Why `need` is not met, or None if it is.

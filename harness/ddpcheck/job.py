@@ -26,6 +26,8 @@ class TensorSpec:
 
     layout: C (contiguous), F (transposed memory order), strided (every other element of a larger array), reversed
     (negative stride), offset (starts in the middle of a larger buffer, not aligned to a cache line).
+    step: every value is multiplied by it: lattice values become multiples of the world size, whose means are exact, or
+    get more significant bits than a narrower dtype holds.
     """
 
     kind: ClassVar[str] = "tensor"
@@ -35,10 +37,14 @@ class TensorSpec:
     seed: int = 0
     layout: Layout = "C"
     spread: int = 3
+    step: int = 1
 
     def on(self, rank: int) -> Array:
         """This rank's values, C-contiguous."""
-        return numbers(self.shape, self.dtype, self.values, key_of(self.seed, rank), self.spread)
+        made = numbers(self.shape, self.dtype, self.values, key_of(self.seed, rank), self.spread)
+        if self.step != 1:
+            made *= made.dtype.type(self.step)
+        return made
 
 
 @plain

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
-Kind = Literal["lattice", "real", "powers"]
+Kind = Literal["lattice", "real", "powers", "nonfinite", "special"]
 
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -64,10 +64,31 @@ def _powers(words: npt.NDArray[np.uint64], spread: int) -> Array:
     return np.array([1, -1, 2, -2])[(words >> np.uint64(40)).astype(np.int64) % 4]
 
 
+def _nonfinite(words: npt.NDArray[np.uint64], spread: int) -> Array:
+    """Lattice values, of which about one in six each is NaN, infinity and minus infinity."""
+    fate = (words >> np.uint64(8)) % np.uint64(6)
+    return np.select([fate == 0, fate == 1, fate == 2], [np.nan, np.inf, -np.inf], _lattice(words, spread))
+
+
+def _special(words: npt.NDArray[np.uint64], dtype: np.dtype[Any]) -> Array:
+    """The values of a dtype that a detour through another dtype, or through arithmetic, would change."""
+    if dtype.kind == "f":
+        limits = np.finfo(dtype)
+        positive = [0.0, np.inf, limits.max, limits.tiny, limits.smallest_subnormal, 1 + limits.eps]
+        table = np.array([np.nan, *positive, *(-value for value in positive)], dtype)
+    else:
+        bounds = np.iinfo(dtype)
+        odd = [2**bits + 1 for bits in (11, 24, 53) if 2**bits < bounds.max]
+        table = np.array([0, 1, bounds.min, bounds.max, bounds.max - 1, *odd], dtype)
+    made: Array = table[((words >> np.uint64(8)) % np.uint64(len(table))).astype(np.intp)]
+    return made
+
+
 _MAKERS: dict[str, Callable[[npt.NDArray[np.uint64], int], Array]] = {
     "lattice": _lattice,
     "real": _real,
     "powers": _powers,
+    "nonfinite": _nonfinite,
 }
 
 
@@ -76,7 +97,9 @@ def numbers(shape: tuple[int, ...], dtype: str, kind: Kind, key: int, spread: in
 
     `lattice`: integers of [-spread, spread] without 0, whose sums are exact in floating point in any order as long as
     they stay below 2**24 (float32) or 2**53 (float64). `real`: uniform floats of (-spread, spread); in an integer dtype
-    they are truncated. `powers`: ±1 or ±2, whose products are exact.
+    they are truncated. `powers`: ±1 or ±2, whose products are exact. `nonfinite`: lattice values mixed with NaN and
+    infinities, for floating dtypes. `special`: the extremes of the dtype, for what is moved and not computed with.
     """
-    made = _MAKERS[kind](hashed(math.prod(shape), key), spread)
+    words = hashed(math.prod(shape), key)
+    made = _special(words, np.dtype(dtype)) if kind == "special" else _MAKERS[kind](words, spread)
     return made.astype(np.dtype(dtype)).reshape(shape)
