@@ -80,9 +80,9 @@ class Channel:
 class Listener:
     """Where ranks attach. `address` goes to them with the secret."""
 
-    def __init__(self, host: str | None = None, port: int = 0) -> None:
+    def __init__(self, host: str | None = None, port: int = 0, secret: str | None = None) -> None:
         """Listen locally, or (host given) on TCP; port 0 lets the system choose, so that none is guessed."""
-        self.secret = secrets.token_hex(32)
+        self.secret = secret or secrets.token_hex(32)
         if host is None and sys.platform == "linux":
             name = f"ddpcheck-{secrets.token_hex(16)}"
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

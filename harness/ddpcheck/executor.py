@@ -43,6 +43,7 @@ class Execution:
         self._buffers: frozenset[str] = frozenset()
         self._saved: dict[str, Mapping[str, Array]] = {}
         self._handles: dict[int, Any] = {}
+        self._handed_out: list[tuple[dict[str, Any], Any]] = []
 
     def run(self) -> None:
         """All operations in order; an exception of the implementation goes through."""
@@ -55,6 +56,8 @@ class Execution:
             self.records.append(Record(position, operation.kind, entered, None, {}))
             values = _RUNNERS[operation.kind](self, operation)
             self.records[-1] = Record(position, operation.kind, entered, clock(), values)
+        for values, result in self._handed_out:
+            values["overwritten_later"] = values["result"].tobytes() != np.asarray(result).tobytes()
 
     # ------------------------------------------------------------------------------------------------------- replica
 
@@ -142,7 +145,11 @@ class Execution:
         batch = self._batch(op.samples[self._rank], branches)
         assert self._job.model is not None
         outputs = self._model().predict(batch)
-        return {"outputs": _array(outputs, (len(batch.inputs), self._job.model.output_features), self._job.model.dtype, "predict()")}
+        return {
+            "outputs": _array(
+                outputs, (len(batch.inputs), self._job.model.output_features), self._job.model.dtype, "predict()"
+            )
+        }
 
     def save(self, op: ops.Save) -> dict[str, Any]:
         state = self._model().state()
@@ -166,47 +173,58 @@ class Execution:
         argument = laid_out(tensor, op.tensor.layout)
         comm = self._comm()
         if not op.wait:
-            self._handles[len(self.records) - 1] = (comm.all_reduce_async(argument, op.reduction, group=op.group), argument, tensor)
+            self._handles[len(self.records) - 1] = (
+                comm.all_reduce_async(argument, op.reduction, group=op.group),
+                argument,
+                tensor,
+            )
             return {}
-        return self._reduced(comm.all_reduce(argument, op.reduction, group=op.group), argument, tensor)
+        return self._result(comm.all_reduce(argument, op.reduction, group=op.group), argument, tensor, "all_reduce()")
 
     def wait(self, op: ops.Wait) -> dict[str, Any]:
         if op.operation not in self._handles:
             return {}
         handle, argument, tensor = self._handles.pop(op.operation)
-        return self._reduced(handle.wait(), argument, tensor)
-
-    def _reduced(self, result: Any, argument: Array, tensor: Array) -> dict[str, Any]:
-        made = _array(result, tensor.shape, tensor.dtype, "all_reduce()")
-        return {
-            "result": made,
-            "argument_changed": argument.tobytes() != tensor.tobytes(),
-            "aliases_argument": isinstance(result, np.ndarray) and np.may_share_memory(result, argument),
-        }
+        return self._result(handle.wait(), argument, tensor, "wait()")
 
     def broadcast(self, op: ops.Broadcast) -> dict[str, Any]:
         if not self._takes_part(op.group):
             return {}
         tensor = op.tensor.on(self._rank)
-        argument = laid_out(tensor if self._rank == op.root else poison_like(tensor), op.tensor.layout)
-        return {"result": _array(self._comm().broadcast(argument, op.root, group=op.group), tensor.shape, tensor.dtype, "broadcast()")}
+        given = tensor if self._rank == op.root else poison_like(tensor)
+        argument = laid_out(given, op.tensor.layout)
+        return self._result(self._comm().broadcast(argument, op.root, group=op.group), argument, given, "broadcast()")
 
     def all_gather(self, op: ops.AllGather) -> dict[str, Any]:
         if not self._takes_part(op.group):
             return {}
         tensor = op.tensor.on(self._rank)
+        argument = laid_out(tensor, op.tensor.layout)
         shape = (len(op.group or range(self._job.world_size)), *tensor.shape)
-        result = self._comm().all_gather(laid_out(tensor, op.tensor.layout), group=op.group)
-        return {"result": _array(result, shape, tensor.dtype, "all_gather()")}
+        return self._result(self._comm().all_gather(argument, group=op.group), argument, tensor, "all_gather()", shape)
 
     def reduce_scatter(self, op: ops.ReduceScatter) -> dict[str, Any]:
         if not self._takes_part(op.group):
             return {}
         tensor = op.tensor.on(self._rank)
+        argument = laid_out(tensor, op.tensor.layout)
         size = len(op.group or range(self._job.world_size))
         shape = (tensor.shape[0] // size, *tensor.shape[1:])
-        result = self._comm().reduce_scatter(laid_out(tensor, op.tensor.layout), op.reduction, group=op.group)
-        return {"result": _array(result, shape, tensor.dtype, "reduce_scatter()")}
+        result = self._comm().reduce_scatter(argument, op.reduction, group=op.group)
+        return self._result(result, argument, tensor, "reduce_scatter()", shape)
+
+    def _result(
+        self, result: Any, argument: Array, given: Array, what: str, shape: tuple[int, ...] | None = None
+    ) -> dict[str, Any]:
+        """What a collective yields: its result, and what became of the argument, whose values were `given`."""
+        made = _array(result, given.shape if shape is None else shape, given.dtype, what)
+        values = {
+            "result": made,
+            "argument_changed": argument.tobytes() != given.tobytes(),
+            "aliases_argument": isinstance(result, np.ndarray) and np.may_share_memory(result, argument),
+        }
+        self._handed_out.append((values, result))
+        return values
 
     def barrier(self, op: ops.Barrier) -> dict[str, Any]:
         if self._takes_part(op.group):
@@ -250,7 +268,9 @@ class Execution:
         aggregate = _offered(self._facets.aggregate_metrics, "aggregate_metrics")
         got = aggregate({"metric": op.values[self._rank]}, op.counts[self._rank])
         if not isinstance(got, Mapping):
-            raise ContractBroken(f"aggregate_metrics() must return a mapping of names to numbers, got {type(got).__name__}")
+            raise ContractBroken(
+                f"aggregate_metrics() must return a mapping of names to numbers, got {type(got).__name__}"
+            )
         return {"metrics": {str(name): _number(value, "aggregate_metrics()") for name, value in got.items()}}
 
     # ------------------------------------------------------------------------------------------------------- mishaps
@@ -319,7 +339,9 @@ def _array(got: Any, shape: tuple[int, ...], dtype: Any, what: str) -> Array:
     if not isinstance(got, (np.ndarray, np.generic)):
         raise ContractBroken(f"{what} must return a NumPy array, got {type(got).__name__}")
     if got.shape != shape or got.dtype != dtype:
-        raise ContractBroken(f"{what} returned {got.dtype}{list(got.shape)}, but must return {np.dtype(dtype)}{list(shape)}")
+        raise ContractBroken(
+            f"{what} returned {got.dtype}{list(got.shape)}, but must return {np.dtype(dtype)}{list(shape)}"
+        )
     return np.array(got)
 
 

@@ -29,7 +29,9 @@ class RankLink:
         self.pid = int(hello["pid"])
         self.host = str(hello["host"])
         self._sentinel = sentinel
-        self._files = _open_files(self.pid, hello["files"]) if self.host == socket.gethostname() else []
+        here = self.host == socket.gethostname()
+        self._files = _open_files(self.pid, hello["files"]) if here else []
+        self._process = _open_process(self.pid) if here else None
 
     def ask(self) -> None:
         """Ask the rank where it stands; report() gives the answer. Asking all first makes their answers simultaneous."""
@@ -49,13 +51,23 @@ class RankLink:
             stack += "\n" + self._stack()
         return RankTrace(self.rank, "hung", self._entered(job), stack=stack.rstrip())
 
-    def obituary(self, job: Job, launched: Launched) -> RankTrace:
-        """What is known of a rank whose connection broke."""
+    def ending(self, launched: Launched) -> str:
+        """How the rank's process ended; its connection may break a moment before its exit status is there."""
         limit = time.monotonic() + 0.5
         while not (status := launched.status_of(self.rank)) and time.monotonic() < limit:
             time.sleep(0.005)
-        text = "\n".join(part for part in (launched.output(), self._stack(), status or f"rank {self.rank} ended") if part)
+        return status or f"rank {self.rank} ended"
+
+    def obituary(self, job: Job, launched: Launched) -> RankTrace:
+        """What is known of a rank whose connection broke."""
+        text = "\n".join(part for part in (launched.output(), self._stack(), self.ending(launched)) if part)
         return RankTrace(self.rank, "died", self._entered(job), text, failed_at=time.monotonic())
+
+    def kill(self) -> None:
+        """End the rank by force if it is on this host; a rank elsewhere ends itself when its connections break."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._process, signal.SIGKILL)
 
     def close(self) -> None:
         self.jobs.close()
@@ -63,6 +75,9 @@ class RankLink:
         for file in self._files:
             os.close(file)
         self._files = []
+        if self._process is not None:
+            os.close(self._process)
+            self._process = None
 
     def _entered(self, job: Job | None) -> tuple[Record, ...]:
         if not self._files or job is None:
@@ -74,6 +89,14 @@ class RankLink:
 
     def _stack(self) -> str:
         return os.pread(self._files[1], 20000, 0).decode(errors="replace").strip() if self._files else ""
+
+
+def _open_process(pid: int) -> int | None:
+    """A handle that names this process for ever, so that a signal can never reach another one of the same number."""
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None
 
 
 def _open_files(pid: int, numbers: list[int]) -> list[int]:

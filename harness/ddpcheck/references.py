@@ -40,7 +40,9 @@ def resolve(reference: str) -> tuple[Adapter, str]:
     try:
         adapter = getattr(module, attribute)
     except AttributeError:
-        raise UnusableAdapter(f"{place} has no attribute {attribute!r}; is the adapter defined at module level?") from None
+        raise UnusableAdapter(
+            f"{place} has no attribute {attribute!r}; is the adapter defined at module level?"
+        ) from None
     problems = problems_of_adapter(adapter)
     if problems:
         raise UnusableAdapter(f"{full} does not fit the contract: " + "; ".join(problems))

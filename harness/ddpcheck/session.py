@@ -83,7 +83,9 @@ class Session:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
         self.close(orderly=kind is None)
 
     # ------------------------------------------------------------------------------------------------------- running
@@ -274,8 +276,7 @@ class Session:
                     problems += [f"rank {link.rank}: {text}" for text in answer["problems"]]
                     details += [f"rank {link.rank}:\n{answer['error']}"] if answer["error"] else []
                 except ChannelClosed:
-                    text = self._launched.status_of(link.rank) or f"rank {link.rank} ended"
-                    problems.append(f"{text} in connect()")
+                    problems.append(f"{link.ending(self._launched)} in connect()")
                 poller.unregister(file)
                 del pending[file]
             if problems:
@@ -307,10 +308,12 @@ class Session:
     def _stop(self) -> None:
         launched, self._launched = self._launched, None
         links, self._links = self._links, []
-        if launched is not None:
-            launched.kill()
+        for link in links:
+            link.kill()
         for link in links:
             link.close()
+        if launched is not None:
+            launched.kill()
 
     @property
     def pids(self) -> list[int]:

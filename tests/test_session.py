@@ -1,0 +1,234 @@
+"""Sessions: ranks started once, reused, and every way to fail is an outcome that names the rank."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ddpcheck import Job, Session, StartFailed, Trace, expect
+from ddpcheck.channel import Listener
+from ddpcheck.channel import connect as attach
+from ddpcheck.job import AllReduce, Barrier, Kill, Raise, Sleep, TensorSpec
+from ddpcheck.launchers.attached import Attached
+from ddpcheck.launchers.torchrun import Torchrun
+from ddpcheck.verdict import Finding
+
+HERE = Path(__file__).parent
+MISBEHAVING = f"{HERE / 'misbehaving.py'}:adapter"
+QUICK = {"deadline": 1.0, "grace": 0.3}
+
+
+def reduce_by(op: str, world_size: int = 2) -> Job:
+    return Job(world_size, (AllReduce(TensorSpec((3,)), op),))
+
+
+@pytest.fixture
+def session() -> Iterator[Session]:
+    with Session(MISBEHAVING, 2, **QUICK) as running:
+        yield running
+
+
+def text_of(trace: Trace) -> str:
+    with pytest.raises(Finding) as caught:
+        expect.completed(trace)
+    return str(caught.value)
+
+
+def test_ranks_are_started_once_and_reused(session: Session) -> None:
+    traces = list(session.run_many([reduce_by("sum")] * 200))
+    assert all(trace.completed for trace in traces)
+    assert session.starts == 1
+    assert session.jobs_run == 200
+
+
+def test_every_rank_gets_its_own_values(session: Session) -> None:
+    first, second = session.run(reduce_by("sum")).values(0, "result")
+    assert first.tobytes() != second.tobytes()
+
+
+def test_a_trace_survives_a_file(session: Session, tmp_path: Path) -> None:
+    trace = session.run(reduce_by("sum"))
+    trace.save(tmp_path / "trace.ddp")
+    again = Trace.load(tmp_path / "trace.ddp")
+    assert [r.outcome for r in again.ranks] == ["done", "done"]
+    assert again.values(0, "result")[1].tobytes() == trace.values(0, "result")[1].tobytes()
+
+
+def test_a_job_survives_a_file() -> None:
+    job = Job(3, (AllReduce(TensorSpec((2, 0)), "max", (0, 2)), Sleep(1, 0.5), Kill(2), Barrier()))
+    assert Job.from_plain(json.loads(json.dumps(job.to_plain()))) == job
+
+
+def test_a_hung_rank_is_named_with_its_stack(session: Session) -> None:
+    trace = session.run(reduce_by("max"))
+    assert [rank.outcome for rank in trace.ranks] == ["done", "hung"]
+    text = text_of(trace)
+    assert text.startswith("rank 1 hung in operation 0 (all_reduce) for more than 1 s")
+    assert "wait_for_ever" in text
+    assert "rank 0 went through without the others" in text
+
+
+def test_a_stopped_process_is_told_from_one_that_waits(session: Session) -> None:
+    trace = session.run(reduce_by("min"))
+    assert trace.ranks[1].outcome == "hung"
+    assert "does not answer" in trace.ranks[1].stack
+    assert trace.ranks[1].last is not None
+    assert trace.ranks[1].last.kind == "all_reduce"
+
+
+def test_a_crash_is_named_with_signal_operation_and_stack(session: Session) -> None:
+    trace = session.run(reduce_by("prod"))
+    text = text_of(trace)
+    assert text.startswith("rank 1 died in operation 0 (all_reduce): rank 1 was killed by SIGSEGV")
+    assert "string_at" in text
+
+
+def test_a_killed_rank_is_told_from_the_others(session: Session) -> None:
+    trace = session.run(Job(2, (AllReduce(TensorSpec(())), Kill(1))))
+    assert "rank 1 died in operation 1 (kill): rank 1 was killed by SIGKILL" in text_of(trace)
+
+
+def test_an_exception_on_one_rank_is_its_own(session: Session) -> None:
+    trace = session.run(Job(2, (Raise(0, "out of memory"), AllReduce(TensorSpec((2,))))))
+    assert [rank.outcome for rank in trace.ranks] == ["raised", "done"]
+    assert text_of(trace).startswith("rank 0 raised an error in operation 0 (raise): RuntimeError: out of memory")
+
+
+def test_a_broken_contract_is_told(session: Session) -> None:
+    trace = session.run(reduce_by("mean"))
+    assert "all_reduce() must return a NumPy array, got str" in text_of(trace)
+
+
+def test_after_a_failure_fresh_ranks_run_the_next_job(session: Session) -> None:
+    jobs = [reduce_by(op) for op in ("sum", "max", "sum", "prod", "sum")]
+    assert [trace.completed for trace in session.run_many(jobs)] == [True, False, True, False, True]
+    assert session.starts == 3
+
+
+@pytest.mark.parametrize(
+    ("attribute", "says"),
+    [
+        ("world_of_one", "launched as 2 ranks, but the implementation sees a world of 1"),
+        ("raising", "rank 1: RuntimeError: no network card"),
+        ("exiting", "rank 1 exited with status 3 in connect()"),
+        ("hanging", "rank 1 did not come out of connect()"),
+    ],
+)
+def test_ranks_that_do_not_start_say_why(attribute: str, says: str) -> None:
+    session = Session(f"{HERE / 'misbehaving.py'}:{attribute}", 2, start_deadline=2.0, grace=0.3)
+    with pytest.raises(StartFailed, match=says.replace("(", r"\(").replace(")", r"\)")):
+        session.start()
+    assert session.pids == []
+
+
+def test_a_stranger_cannot_attach() -> None:
+    listener = Listener("127.0.0.1")
+    host, port = listener.address.split(":")[1:]
+    with socket.create_connection((host, int(port))) as stranger:
+        stranger.sendall(b"\x80\x04" * 64)
+        assert listener.accept(5.0) is None
+    listener.close()
+
+
+def test_a_wrong_secret_is_refused() -> None:
+    listener = Listener("127.0.0.1")
+    code = f"from ddpcheck.channel import connect\nconnect({listener.address!r}, 'wrong')"
+    rank = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
+    assert listener.accept(20.0) is None
+    assert "does not accept this secret" in rank.communicate(timeout=20)[1]
+    listener.close()
+
+
+def test_a_bad_control_address_is_told() -> None:
+    with pytest.raises(ValueError, match="must be unix:NAME or tcp:HOST:PORT"):
+        attach("pipe:1", "secret")
+
+
+DRIVER = """
+import sys
+from ddpcheck import Job, Session
+from ddpcheck.job import AllReduce, TensorSpec
+session = Session({reference!r}, 2, deadline=60)
+session.start()
+print(*session.pids, flush=True)
+session.run(Job(2, (AllReduce(TensorSpec((3,)), "max"),)))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="pidfd_open is there on Linux only")
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_no_rank_outlives_the_driver(ending: signal.Signals) -> None:
+    driver = subprocess.Popen(
+        [sys.executable, "-c", DRIVER.format(reference=MISBEHAVING)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert driver.stdout is not None
+    with driver.stdout:
+        ranks = [os.pidfd_open(int(pid)) for pid in driver.stdout.readline().split()]
+    assert len(ranks) == 2
+    driver.send_signal(ending)
+    driver.wait(20)
+    for rank in ranks:
+        readable, _, _ = select.select([rank], [], [], 20.0)  # a pidfd is readable once the process has ended
+        os.close(rank)
+        assert readable, "a rank was left behind"
+
+
+def test_ranks_that_a_user_started_attach(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DDPCHECK_SECRET", "agreed-beforehand")
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start_by_hand(text: str) -> None:
+        settings = dict(word.split("=", 1) for word in text.splitlines()[1].split() if word.startswith("DDPCHECK"))
+        for rank in range(2):
+            env = os.environ | settings | {"RANK": str(rank), "WORLD_SIZE": "2"}
+            started.append(subprocess.Popen([sys.executable, "-m", "ddpcheck.worker", MISBEHAVING], env=env))
+
+    with Session(MISBEHAVING, 2, launcher=Attached("127.0.0.1", announce=start_by_hand), **QUICK) as session:
+        assert session.run(reduce_by("sum")).completed
+        assert not session.run(reduce_by("max")).completed
+        with pytest.raises(StartFailed, match="cannot be started again"):
+            session.run(reduce_by("sum"))
+    for process in started:
+        process.wait(20)
+
+
+def test_torchrun_starts_ranks() -> None:
+    if reason := Torchrun().unavailable():
+        pytest.skip(reason)
+    with Session(MISBEHAVING, 2, launcher=Torchrun(), deadline=20.0) as session:
+        assert session.run(reduce_by("sum")).completed
+
+
+def test_a_session_leaves_no_descriptor_behind() -> None:
+    def open_files() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    with Session(MISBEHAVING, 2, **QUICK) as warm:
+        warm.start()
+    before = open_files()
+    with Session(MISBEHAVING, 2, **QUICK) as session:
+        session.run(reduce_by("sum"))
+        session.run(reduce_by("prod"))
+    assert open_files() == before
+
+
+def test_a_job_for_another_world_is_refused(session: Session) -> None:
+    with pytest.raises(ValueError, match="cannot run on a Session of 2"):
+        session.run(reduce_by("sum", 3))
+
+
+def test_operations_that_do_not_fit_are_told_all_at_once() -> None:
+    with pytest.raises(ValueError, match=r"operation 0 \(kill\): rank 5 .*; operation 1 \(all_reduce\): group"):
+        Job(2, (Kill(5), AllReduce(TensorSpec((1,)), group=(1, 0))))
