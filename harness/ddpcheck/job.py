@@ -166,7 +166,11 @@ class Resume:
 @plain
 @dataclass(frozen=True, slots=True)
 class AllReduce:
-    """Yields result (same shape and dtype as the tensor) and argument (the rank's own array afterwards)."""
+    """Yields result, of the tensor's shape and dtype.
+
+    As every collective with a result it also yields argument_changed, aliases_argument (the result shares memory with
+    the rank's own array) and overwritten_later (the result has changed by the end of the Job).
+    """
 
     kind: ClassVar[str] = "all_reduce"
     tensor: TensorSpec
