@@ -1,0 +1,213 @@
+"""Hypothesis strategies for tensors, groups, collectives, samplers and metrics. Public, as those of strategies.py.
+
+Values are chosen so that results are exact, and bits can be compared, wherever the operation allows it:
+
+    sum, min, max   lattice values, small integers times a `step` that needs more bits than the next narrower dtype has
+    mean            lattice values times a multiple of the group's size: the sum, and each term, divides without rounding
+    prod            plus or minus 1 or 2
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import combinations, product
+from typing import Literal
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.job import (
+    Aggregate,
+    AllGather,
+    AllReduce,
+    Barrier,
+    Broadcast,
+    Job,
+    Layout,
+    Operation,
+    ReduceScatter,
+    Sample,
+    SendRecv,
+    TensorSpec,
+)
+from ddpcheck.values import Kind
+
+from .strategies import SEEDS, choice
+
+Reduction = Literal["sum", "mean", "min", "max", "prod"]
+Shape = tuple[int, ...]
+Group = tuple[int, ...] | None
+
+ALL_REDUCTIONS: tuple[Reduction, ...] = ("sum", "mean", "min", "max", "prod")
+LAYOUTS: tuple[Layout, ...] = ("C", "F", "strided", "reversed", "offset")
+WIDE = {"float32": 2**12 + 1, "float64": 2**24 + 1, "int32": 2**24 + 1, "int64": 2**54 + 1}
+"""Steps whose multiples need more bits than float16 and bfloat16, float32, float32, and float64 have."""
+
+
+def floating(dtype: str) -> bool:
+    return np.dtype(dtype).kind == "f"
+
+
+def dtypes(capabilities: Capabilities, *, floats: bool = False) -> tuple[str, ...]:
+    """The promised dtypes of collectives; `floats`: the floating ones only."""
+    return tuple(sorted(d for d in capabilities.collective_dtypes if floating(d) or not floats))
+
+
+def reductions(capabilities: Capabilities) -> tuple[Reduction, ...]:
+    """The promised reductions."""
+    return tuple(reduction for reduction in ALL_REDUCTIONS if reduction in capabilities.reductions)
+
+
+@cache
+def shapes(world_size: int) -> tuple[Shape, ...]:
+    """1 to W + 2 elements, no dimension, no element, several dimensions, and sizes that W and chunks do not divide."""
+    few = [(size,) for size in range(1, world_size + 3)]
+    several: list[Shape] = [(1, 7), (2, 1, 3), (3, 2), (world_size, 3), (world_size + 1, 2)]
+    return (*few, (), (0,), (0, 3), (3, 0), *several, (17,), (31,), (64,), (4 * world_size + 1,), (129,))
+
+
+@cache
+def subsets(world_size: int) -> tuple[tuple[int, ...], ...]:
+    """Every group of ranks, smallest first."""
+    return tuple(group for size in range(1, world_size + 1) for group in combinations(range(world_size), size))
+
+
+def exact_tensor(
+    shape: Shape, dtype: str, reduction: str, size: int, seed: int = 0, layout: Layout = "C", *, wide: bool = True
+) -> TensorSpec:
+    """A tensor whose reduction over `size` ranks is exact in its dtype."""
+    if reduction == "prod":
+        return TensorSpec(shape, dtype, "powers", seed, layout)
+    step = WIDE.get(dtype, 1) if wide else 1
+    return TensorSpec(shape, dtype, "lattice", seed, layout, step=step * size if reduction == "mean" else step)
+
+
+@st.composite
+def tensors(
+    draw: DrawFn, world_size: int, offered: tuple[str, ...], values: Kind = "lattice", *, within: tuple[Shape, ...] = ()
+) -> TensorSpec:
+    """A tensor of one of the dtypes, in any shape (or one of `within`) and any layout."""
+    dtype, layout = draw(choice(tuple(product(offered, LAYOUTS))))
+    return TensorSpec(draw(choice(within or shapes(world_size))), dtype, values, draw(SEEDS), layout)
+
+
+@st.composite
+def all_reduces(
+    draw: DrawFn,
+    world_size: int,
+    capabilities: Capabilities,
+    *,
+    among: tuple[Reduction, ...] = (),
+    groups: tuple[Group, ...] = (None,),
+    wait: bool = True,
+) -> AllReduce:
+    """An exact all-reduce with one of the promised reductions (or of `among`)."""
+    reduction, group, wide = draw(choice(tuple(product(among or reductions(capabilities), groups, (True, False)))))
+    offered = dtypes(capabilities, floats=reduction == "mean")
+    dtype, layout = draw(choice(tuple(product(offered, LAYOUTS))))
+    shape = draw(choice(shapes(world_size)))
+    size = world_size if group is None else len(group)
+    return AllReduce(exact_tensor(shape, dtype, reduction, size, draw(SEEDS), layout, wide=wide), reduction, group, wait)
+
+
+@st.composite
+def reduce_scatters(draw: DrawFn, world_size: int, capabilities: Capabilities, groups: tuple[Group, ...]) -> ReduceScatter:
+    """An exact reduce-scatter; the first dimension is 0, 1, 2 or 3 times the size of the group."""
+    offered = [
+        (reduction, dtype)
+        for reduction in reductions(capabilities)
+        for dtype in dtypes(capabilities, floats=reduction == "mean")
+    ]
+    group, (reduction, dtype) = draw(choice(tuple(product(groups, offered))))
+    size = world_size if group is None else len(group)
+    rows, rest, layout = draw(choice(tuple(product((1, 2, 3, 0), ((), (3,), (2, 2), (0,)), LAYOUTS))))
+    return ReduceScatter(exact_tensor((rows * size, *rest), dtype, reduction, size, draw(SEEDS), layout), reduction, group)
+
+
+@st.composite
+def broadcasts(draw: DrawFn, world_size: int, capabilities: Capabilities, groups: tuple[Group, ...]) -> Broadcast:
+    """A broadcast of any values from any root."""
+    group = draw(choice(groups))
+    root = draw(choice(tuple(range(world_size)) if group is None else group))
+    return Broadcast(draw(_moved(world_size, capabilities)), root, group)
+
+
+@st.composite
+def all_gathers(draw: DrawFn, world_size: int, capabilities: Capabilities, groups: tuple[Group, ...]) -> AllGather:
+    """An all-gather of any values."""
+    return AllGather(draw(_moved(world_size, capabilities)), draw(choice(groups)))
+
+
+@st.composite
+def send_recvs(draw: DrawFn, world_size: int, capabilities: Capabilities) -> SendRecv:
+    """One to four messages between pairs of ranks, which may be alike."""
+    pairs = tuple((a, b) for a in range(world_size) for b in range(world_size) if a != b)
+    taken = tuple(draw(choice(pairs)) for _ in range(draw(choice((1, 2, 4)))))
+    return SendRecv(draw(_moved(world_size, capabilities)), tuple(dict.fromkeys(taken)))
+
+
+def collectives(
+    world_size: int, capabilities: Capabilities, *, groups: tuple[Group, ...] = (None,)
+) -> SearchStrategy[Operation]:
+    """One promised collective of any kind."""
+    offered: dict[str, SearchStrategy[Operation]] = {
+        "all_reduce": all_reduces(world_size, capabilities, groups=groups),
+        "broadcast": broadcasts(world_size, capabilities, groups),
+        "all_gather": all_gathers(world_size, capabilities, groups),
+        "reduce_scatter": reduce_scatters(world_size, capabilities, groups),
+        "barrier": st.builds(Barrier, choice(groups)),
+    }
+    if world_size > 1 and groups == (None,):
+        offered["send_recv"] = send_recvs(world_size, capabilities)
+    return st.one_of([strategy for name, strategy in offered.items() if name in capabilities.collectives])
+
+
+def jobs(world_size: int, operation: SearchStrategy[Operation], least: int = 1, most: int = 3) -> SearchStrategy[Job]:
+    """Jobs of a few operations."""
+    operations = st.lists(operation, min_size=least, max_size=most)
+    return operations.map(lambda drawn: Job(world_size, tuple(drawn)))
+
+
+@st.composite
+def samples(
+    draw: DrawFn,
+    world_size: int,
+    *,
+    lengths: tuple[int, ...] = (),
+    shuffle: tuple[bool, ...] = (True, False),
+    drop_last: bool = False,
+    epochs: tuple[tuple[int | None, ...], ...] = ((0,), (1,), (0, 1), (None, None), (5, None)),
+) -> Sample:
+    """A sampler read for some epochs; by default over the lengths around multiples of the world size."""
+    offered = lengths or sample_lengths(world_size)
+    length, shuffles, read = draw(choice(tuple(product(offered, shuffle, epochs))))
+    return Sample(length, read, shuffles, draw(SEEDS), drop_last)
+
+
+@cache
+def sample_lengths(world_size: int) -> tuple[int, ...]:
+    """0 to W + 1, and a few larger ones on both sides of a multiple of W."""
+    larger = [multiple * world_size + more for multiple in (2, 3, 10) for more in (-1, 0, 1)]
+    return tuple(sorted({*range(world_size + 2), *larger}))
+
+
+@st.composite
+def aggregates(draw: DrawFn, world_size: int) -> Aggregate:
+    """Integer means over counts whose total is a power of two, so that every way to weigh them is exact."""
+    counts = [draw(choice((1, 0, 2, 3, 5, 7))) for _ in range(world_size - 1)]
+    total = 1
+    while total < sum(counts) + 1:
+        total *= 2
+    place = draw(choice(tuple(range(world_size))))
+    counts.insert(place, total - sum(counts))
+    values = tuple(float(draw(choice((1, -2, 3, 6, -11)))) + rank for rank in range(world_size))
+    return Aggregate(values, tuple(counts))
+
+
+@cache
+def _moved(world_size: int, capabilities: Capabilities) -> SearchStrategy[TensorSpec]:
+    """What is only moved may hold any bits."""
+    offered = dtypes(capabilities)
+    return st.one_of(tensors(world_size, offered, "special"), tensors(world_size, offered, "lattice"))
