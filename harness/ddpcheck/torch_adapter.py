@@ -74,6 +74,8 @@ def torch_adapter(
     )
 
     def connect(context: RankContext) -> Facets:
+        # Errors are raised as well; torch's own hints on the terminal (DDP's on find_unused_parameters, say) are noise.
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
         import torch
         import torch.distributed as dist
 

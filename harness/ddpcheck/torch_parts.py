@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 import torch
 import torch.distributed as dist
@@ -22,6 +23,8 @@ _OPS = {
     "prod": dist.ReduceOp.PRODUCT,
 }
 
+_TAG = 7919  # keeps what Groups sends apart from the messages of send()
+
 
 @dataclass
 class Pending:
@@ -37,10 +40,50 @@ class Pending:
 
 
 @dataclass
+class Groups:
+    """Sub-groups that only their members make, on first use; torch's usual new_group must be called by all ranks.
+
+    torch names such a group after its ranks and the number of groups that the process has made so far: members with
+    different numbers would wait for each other for ever (pytorch issue 173608). So they first tell each other their
+    numbers, and each catches up with the largest by groups of its own.
+    """
+
+    made: int = 0
+    groups: dict[tuple[int, ...], dist.ProcessGroup] = field(default_factory=dict)
+
+    def of(self, ranks: tuple[int, ...]) -> dist.ProcessGroup:
+        if ranks not in self.groups:
+            own = dist.get_rank()
+            if own not in ranks:
+                raise ValueError(f"rank {own} is not in the group {ranks}: only members call its collectives")
+            largest = self._largest_number([rank for rank in ranks if rank != own])
+            while self.made < largest:
+                self._make((own,))
+            self.groups[ranks] = self._make(ranks)
+        return self.groups[ranks]
+
+    def _make(self, ranks: tuple[int, ...]) -> dist.ProcessGroup:
+        self.made += 1
+        return cast(dist.ProcessGroup, dist.new_group(list(ranks), use_local_synchronization=True))
+
+    def _largest_number(self, others: list[int]) -> int:
+        number = torch.tensor([self.made], device=device_of_backend())
+        theirs = [torch.empty_like(number) for _ in others]
+        operations = [dist.P2POp(dist.isend, number, rank, tag=_TAG) for rank in others]
+        operations += [
+            dist.P2POp(dist.irecv, buffer, rank, tag=_TAG) for buffer, rank in zip(theirs, others, strict=True)
+        ]
+        if operations:
+            for work in dist.batch_isend_irecv(operations):
+                work.wait()
+        return max(int(buffer) for buffer in (number, *theirs))
+
+
+@dataclass
 class TorchCollectives:
     """The collectives of torch.distributed over the default process group, and over sub-groups made when first used."""
 
-    _groups: dict[tuple[int, ...], dist.ProcessGroup] = field(default_factory=dict)
+    _groups: Groups = field(default_factory=Groups)
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Group | None = None) -> Array:
         return self.all_reduce_async(array, op, group=group).wait()
@@ -89,18 +132,7 @@ class TorchCollectives:
         return dist.get_world_size() if group is None else len(group)
 
     def _group(self, group: Group | None) -> dist.ProcessGroup | None:
-        if group is None:
-            return None
-        ranks = tuple(group)
-        if ranks not in self._groups:
-            # Unless told to synchronise locally, new_group waits for ranks that are no members and never call it.
-            made = dist.new_group(list(ranks), use_local_synchronization=True)
-            if not isinstance(made, dist.ProcessGroup):
-                raise ValueError(
-                    f"rank {dist.get_rank()} is not in the group {ranks}: only members call its collectives"
-                )
-            self._groups[ranks] = made
-        return self._groups[ranks]
+        return None if group is None else self._groups.of(tuple(group))
 
 
 def device_of_backend() -> torch.device:

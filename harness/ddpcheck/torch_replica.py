@@ -54,7 +54,7 @@ class TorchReplica:
         loss.backward()  # type: ignore[no-untyped-call]  # torch leaves Tensor.backward without annotations
         if self._synchronising and self._hooks.after_backward is not None:
             self._hooks.after_backward(self._wrapped)
-        return float(loss)
+        return float(loss.item())
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -80,15 +80,7 @@ class TorchReplica:
         self._optimizer.zero_grad(set_to_none=True)
 
     def clip(self, max_norm: float) -> float:
-        # clip_grad_norm_ divides by norm + 1e-6, which in float64 is far more than rounding.
-        gradients = [p.grad for p in self._learned.values() if p.grad is not None]
-        if not gradients:
-            return 0.0
-        norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g) for g in gradients]))
-        scale = torch.clamp(max_norm / norm, max=1.0)
-        for gradient in gradients:
-            gradient.mul_(scale)
-        return float(norm)
+        return float(nn.utils.clip_grad_norm_(self._learned.values(), max_norm))
 
     def step(self) -> None:
         self._optimizer.step()

@@ -15,6 +15,7 @@ from ddpcheck.torch_adapter import TORCH_PROMISES, torch_adapter, torch_collecti
 if TYPE_CHECKING:
     from torch import nn
 
+# Gloo's min and max keep a NaN or lose it, depending on which rank has it; on numbers they are right.
 # With a parameter unused, DDP's first backward leaves gradients local without a word; its second forward raises.
 PROMISES = dataclasses.replace(TORCH_PROMISES, subgroups=True, asynchronous=True, unused_parameters="raises")
 
