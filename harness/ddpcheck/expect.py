@@ -93,8 +93,8 @@ def same_on_all_ranks(values: Sequence[Any], what: str) -> None:
         small = value.dtype.kind == "f" and float(ulp_distance(value, first).max()) <= 64
         raise Finding(
             Diagnosis(
-                f"{what}{_at(index)}: rank {rank} has {value[index]!r}, but rank 0 has {first[index]!r}; all ranks "
-                f"should hold the same bits ({int(differ.sum())} of {differ.size} elements differ)",
+                f"{what}{_at(index)}: rank {rank} has {_number(value[index])}, but rank 0 has {_number(first[index])}; "
+                f"all ranks should hold the same bits ({int(differ.sum())} of {differ.size} elements differ)",
                 f"differences in the last bits (at most {int(ulp_distance(value, first).max())} ulp): the ranks add in "
                 "different orders; replicas drift apart from here"
                 if small
@@ -140,8 +140,8 @@ def _wrong(got: Array, expected: Array, wrong: Array, what: str, rank: int, evid
     count = f"{int(wrong.sum())} of {wrong.size} elements are wrong"
     return Finding(
         Diagnosis(
-            f"{what}{_at(index)} on rank {rank}: got {_number(got[index])}, but should be {_number(expected[index])}{note}; "
-            f"{count}",
+            f"{what}{_at(index)} on rank {rank}: got {_number(got[index])}, but should be {_number(expected[index])}"
+            f"{note}; {count}",
             likely_cause(got, expected, evidence),
         )
     )
@@ -173,7 +173,8 @@ def _missing(trace: Trace, stuck: Sequence[RankTrace]) -> str:
     done = [rank.rank for rank in trace.ranks if rank.outcome == "done"]
     places = {rank.last.operation for rank in stuck if rank.last}
     if done:
-        return f"rank {', '.join(map(str, done))} went through without the others: it left a collective early or skipped one"
+        ranks = ", ".join(map(str, done))
+        return f"rank {ranks} went through without the others: it left a collective early or skipped one"
     if len(places) > 1:
         return (
             "the ranks stand in different operations: one of them came out of a collective that the others are still in"

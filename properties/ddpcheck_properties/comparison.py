@@ -26,7 +26,7 @@ def as_one_process(capabilities: Capabilities) -> Judge:
 
     def judge(job: Job, trace: Trace) -> None:
         expect.completed(trace)
-        for moment in Oracle(job, capabilities, bounds=not is_exact(job)).walk():
+        for moment in Oracle(job, capabilities, bounds=not is_exact(job, capabilities)).walk():
             compare(moment, job, trace, bits=capabilities.same_bits_on_all_ranks)
 
     return judge
@@ -79,7 +79,7 @@ def _compare_one(got: Any, entry: Entry, text: str, rank: int) -> None:
             raise Finding(
                 Diagnosis(
                     f"{text} on rank {rank}: got none, but should be an array",
-                    "" if entry.local is None else "the gradient was dropped, or never reached this rank",
+                    "" if entry.made_of is None else "the gradient was dropped, or never reached this rank",
                 )
             )
         if got is not None:

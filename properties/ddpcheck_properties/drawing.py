@@ -78,7 +78,7 @@ def for_each(session: Session, jobs: Iterable[Job], judge: Judge) -> None:
             raise finding
 
 
-class _Failing(Exception):  # noqa: N818  # no error of the program
+class _Failing(Exception):
     """A Job failed. Hypothesis tells failures apart by where they were raised: all come from one line, try_one's
     last.
     """

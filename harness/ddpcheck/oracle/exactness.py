@@ -25,7 +25,8 @@ from functools import cache
 
 import numpy as np
 
-from ..job import Backward, Job, Observe, Predict, Step, ZeroGrad
+from ..capabilities import Capabilities
+from ..job import Backward, Job, Observe, Operation, Predict, Step, ZeroGrad
 from ..model import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale
 from ..numerics import unit_roundoff
 from .network import owner, widest
@@ -40,11 +41,17 @@ def loss_scale_for(world_size: int, *batch_sizes: int) -> int:
     return world_size * math.lcm(*(size for size in batch_sizes if size))
 
 
-def is_exact(job: Job) -> bool:
-    """Whether every correct implementation must give the same bits for this Job."""
+def is_exact(job: Job, capabilities: Capabilities) -> bool:
+    """Whether every correct implementation with these promises must give the same bits for this Job."""
+    if capabilities.uneven_batches == "weighted" and any(_uneven(operation) for operation in job.operations):
+        return False  # weights such as 2/3 are rounded
     if job.model is None or not reciprocal_is_exact(job.world_size, job.model.dtype):
         return False
     return largest_integer(job) <= 2.0 ** SIGNIFICAND[job.model.dtype]
+
+
+def _uneven(operation: Operation) -> bool:
+    return isinstance(operation, Backward) and len({len(rank) for rank in operation.samples}) > 1
 
 
 @cache

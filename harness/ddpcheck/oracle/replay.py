@@ -23,7 +23,7 @@ from ..numerics import gamma
 from ..values import Array
 from . import bounds
 from .clipping import clipped, global_norm
-from .moments import Entry, Moment, Presence
+from .moments import Contributions, Entry, Moment, Presence
 from .network import Evaluation, Shards, evaluate, outputs, owner
 from .optimizer import Optimizer
 from .rounding import Value, combine, from_rank_zero, over_ranks
@@ -43,6 +43,7 @@ class _Gradient:
     synced: Value | None = None
     pending: Value | None = None
     own: Array | None = None
+    first: Array | None = None
     last: Array | None = None
 
 
@@ -63,7 +64,9 @@ class Oracle:
         self.tensors = self._start()
         self.optimizer = Optimizer(job.optimizer, job.model.dtype)
         self.saved: dict[str, tuple[dict[str, Value], Optimizer]] = {}
-        self.stale: dict[str, Array] = {}
+        self.shown: dict[str, Array] = {}  # gradients after the last backward
+        self.before: dict[str, Array] = {}
+        self.counts = np.zeros(job.world_size)
         self.tracked = False  # whether running statistics have moved since the ranks last held the same
         self._zero_grad()
 
@@ -115,8 +118,7 @@ class Oracle:
         losses, errors = None, None
         if self.bounded:
             losses, errors = bounds.of_training(self.model, learned, fixed, shards, found)
-        if operation.sync:
-            self.stale = {name: g.synced.exact for name, g in self.gradients.items() if g.synced} or self.stale
+        self.before, self.counts = self.shown, shards.counts
         for name, gradient in self.gradients.items():
             gradient.used = gradient.used | self._used(name, shards)
             if name in found.gradients:
@@ -125,6 +127,7 @@ class Oracle:
             if operation.sync and gradient.pending is not None:
                 self._synchronise(gradient, gradient.pending, shards.counts)
         self.backwards += 1
+        self.shown = {name: self._sum(name).exact for name in found.gradients}
         self._track(found, shards)
         return Value(found.losses, losses)
 
@@ -185,6 +188,7 @@ class Oracle:
         return used
 
     def _accumulate(self, gradient: _Gradient, local: Value) -> None:
+        gradient.first = local.exact if gradient.first is None else gradient.first
         gradient.last = local.exact
         gradient.own = local.exact if gradient.own is None else gradient.own + local.exact
         so_far = gradient.pending
@@ -237,16 +241,24 @@ class Oracle:
 
     def _gradient(self, name: str) -> Entry:
         gradient = self.gradients[name]
-        parts = [value for value in (gradient.synced, gradient.pending) if value is not None]
-        value = self.tensors[name].zeros() if not parts else parts[0]
-        if len(parts) == 2:
-            value = combine([(1, parts[0]), (1, parts[1])], 1, self.model.dtype)
         presence: list[Presence] = ["there" if used else "either" for used in gradient.used]
         if gradient.synced is not None:
             presence = ["there" for _ in self.everyone]
         elif self.backwards and not gradient.used.any():
             presence = ["none" if self.promised.unused_gradient == "none" else "there" for _ in self.everyone]
-        stale, own, last = self.stale.get(name), gradient.own, gradient.last if self.backwards > 1 else None
-        return Entry(
-            value, self.model.dtype, tuple(presence), self.everyone, own, stale, last, gradient.pending is None
-        )
+        made_of, inside = None, gradient.pending is not None
+        weighted = self.promised.uneven_batches == "weighted"
+        if gradient.own is not None and gradient.first is not None and gradient.last is not None:
+            parts, before = (gradient.own, gradient.first, gradient.last), self.before.get(name)
+            made_of = Contributions(*parts, before, self.backwards, self.counts, inside, weighted)
+        elif name in self.shown:  # zero_grad came after
+            zero = np.zeros_like(self.shown[name])
+            made_of = Contributions(zero, zero, zero, self.shown[name], 0, self.counts, inside, weighted)
+        return Entry(self._sum(name), self.model.dtype, tuple(presence), self.everyone, not inside, made_of)
+
+    def _sum(self, name: str) -> Value:
+        """Synchronised and local parts of a gradient together."""
+        gradient = self.gradients[name]
+        if gradient.synced is not None and gradient.pending is not None:
+            return combine([(1, gradient.synced), (1, gradient.pending)], 1, self.model.dtype)
+        return gradient.synced or gradient.pending or self.tensors[name].zeros()

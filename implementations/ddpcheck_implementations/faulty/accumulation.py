@@ -1,0 +1,86 @@
+"""Accumulation that counts micro-batches wrongly, or synchronises when it should not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ddpcheck.adapter import Batch
+
+from .base import PlainReplica, added, fault
+
+LOCAL = "check_gradients_inside_no_sync_are_local"
+WINDOW = "check_accumulated_window_counts_every_micro_batch_once"
+PLAIN = "check_accumulation_without_no_sync_gives_the_same"
+TRAINED = "check_training_with_accumulation_goes_where_one_process_goes"
+BACK = "check_synchronisation_is_back_after_no_sync"
+
+
+@fault("no-sync-needs-forward-inside", "pytorch/PiPPy#1133, huggingface/accelerate#1726", LOCAL, words="inside no_sync")
+class NoSyncSyncs(PlainReplica):
+    """no_sync does nothing: every micro-batch is reduced. The window's gradient is right all the same."""
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        yield
+
+
+@fault("accum-only-last-survives", "allenai/open-instruct#1498", WINDOW, LOCAL, words="last micro-batch only")
+class LastSurvives(PlainReplica):
+    """Every backward starts from zero."""
+
+    def backward(self, batch: Batch) -> float:
+        self.zero_grad()
+        return super().backward(batch)
+
+
+@fault("rebuild-drops-accumulated", "InfiniTensor/InfiniTrain#183", WINDOW, words="what was accumulated before is lost")
+class FirstWindowLosesFirst(PlainReplica):
+    """After the first backward buckets are rebuilt, and what was accumulated is overwritten: in the first window
+    only.
+    """
+
+    backwards = 0
+
+    def backward(self, batch: Batch) -> float:
+        self.backwards += 1
+        if self.backwards == 2:
+            self.local = {}
+        return super().backward(batch)
+
+
+@fault("doubling-per-micro-batch", "NVIDIA/Megatron-LM#6660", PLAIN, words="counted twice")
+class ReducedTwice(PlainReplica):
+    """Reduces all of the gradient again, and adds it to what was reduced before."""
+
+    def synchronise(self, batch_size: int) -> None:
+        self.local = added(self.local, self.synced)
+        super().synchronise(batch_size)
+
+
+@fault("no-sync-flag-leaks-on-exception", "classic", BACK, WINDOW, words="not reduced")
+class NeverSyncsAgain(PlainReplica):
+    """no_sync is never left."""
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        self.syncing = False
+        yield
+
+
+@fault(
+    "accum-mean-of-micro-batches", "huggingface/transformers#34242", WINDOW, TRAINED, words="number of micro-batches"
+)
+class MeanOfMicroBatches(PlainReplica):
+    """Divides by the number of micro-batches, which nobody asked for."""
+
+    count = 0
+
+    def backward(self, batch: Batch) -> float:
+        self.count += 1
+        return super().backward(batch)
+
+    def synchronise(self, batch_size: int) -> None:
+        super().synchronise(batch_size)
+        self.synced = {name: gradient / gradient.dtype.type(self.count) for name, gradient in self.synced.items()}
+        self.count = 0

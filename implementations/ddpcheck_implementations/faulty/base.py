@@ -1,0 +1,200 @@
+"""A plain and correct replica, one all_reduce for each parameter, with the seams at which a fault is put in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ddpcheck.adapter import Adapter, Batch, Facets
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.environment import RankContext
+from ddpcheck.job import OptimizerSpec
+from ddpcheck.model import ModelSpec
+from ddpcheck.values import Array
+
+from ..numpy_network import Network, make_optimizer
+
+PROMISED = Capabilities(unused_parameters="synchronised", clipping=True, checkpoint=True)
+
+
+class PlainReplica:
+    """`synced`: gradients equal on all ranks. `local`: what this rank gathered since. Neither has a name for none."""
+
+    def __init__(
+        self, model: ModelSpec, initial: Mapping[str, Array], optimizer: OptimizerSpec, comm: Any, rank: int, world: int
+    ) -> None:
+        self.comm, self.rank, self.world = comm, rank, world
+        self.network = Network(model, initial)
+        self.optimizer = make_optimizer(optimizer, self.network.parameters)
+        self.syncing = True
+        self.synced: dict[str, Array] = {}
+        self.local: dict[str, Array] = {}
+        self.latest: frozenset[str] = frozenset()  # what the last backward used
+        self.start(model)
+
+    def start(self, model: ModelSpec) -> None:
+        """Rank 0's values for everybody."""
+        for array in self.network.tensors.values():
+            array[...] = self.comm.broadcast(array)
+
+    def backward(self, batch: Batch) -> float:
+        self.before_forward()
+        found: dict[str, Array] = {}
+        loss = self.network.backward(batch.inputs, batch.targets, batch.branches, _keep(found))
+        self.local, self.latest = added(self.local, found), frozenset(found)
+        if self.syncing:
+            self.synchronise(len(batch.inputs))
+        return loss
+
+    def before_forward(self) -> None:
+        """Rank 0's running statistics for everybody."""
+        if self.syncing:
+            for buffer in self.network.buffers.values():
+                buffer[...] = self.comm.broadcast(buffer)
+
+    def synchronise(self, batch_size: int) -> None:
+        """Every gradient that some rank has becomes the mean over all ranks."""
+        reduced = {name: self.reduce(name, self.mine(name)) for name in self.used_somewhere()}
+        self.synced = added(self.synced, reduced)
+        self.local = {}
+
+    def used_somewhere(self) -> list[str]:
+        flags = np.array([name in self.local for name in self.network.learned], np.float64)
+        users = self.comm.all_reduce(flags) if len(flags) else flags
+        return [name for name, count in zip(self.network.learned, users, strict=True) if count]
+
+    def mine(self, name: str) -> Array:
+        """The rank's local gradient, or zeros."""
+        parameter = self.network.parameters[name]
+        return np.asarray(self.local.get(name, np.zeros_like(parameter)), parameter.dtype)
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        return np.asarray(self.comm.all_reduce(gradient) / self.world, gradient.dtype)
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        self.syncing = False
+        try:
+            yield
+        finally:
+            self.syncing = True
+
+    def zero_grad(self) -> None:
+        self.synced, self.local = {}, {}
+
+    def clip(self, max_norm: float) -> float:
+        norm = float(np.sqrt(sum(float(np.sum(np.square(g, dtype=np.float64))) for g in self._shown().values())))
+        self.scale(min(1.0, max_norm / norm) if norm else 1.0)
+        return norm
+
+    def scale(self, factor: float) -> None:
+        for gradients in (self.synced, self.local):
+            gradients.update({name: np.asarray(g * factor, g.dtype) for name, g in gradients.items()})
+
+    def step(self) -> None:
+        self.optimizer.step(self._shown())
+
+    def _shown(self) -> dict[str, Array]:
+        return added(self.synced, self.local)
+
+    def gradients(self) -> dict[str, Array | None]:
+        shown = self._shown()
+        return {name: np.array(shown[name]) if name in shown else None for name in self.network.learned}
+
+    def parameters(self) -> dict[str, Array]:
+        return {name: array.copy() for name, array in self.network.parameters.items()}
+
+    def buffers(self) -> dict[str, Array]:
+        return {name: array.copy() for name, array in self.network.buffers.items()}
+
+    def predict(self, batch: Batch) -> Array:
+        return self.network.predict(batch.inputs, batch.branches)
+
+    def state(self) -> dict[str, Array]:
+        optimizer = {f"optimizer.{name}": value for name, value in self.optimizer.state().items()}
+        return self.parameters() | self.buffers() | optimizer
+
+    def load_state(self, state: Mapping[str, Array]) -> None:
+        for name, array in self.network.tensors.items():
+            array[...] = state[name]
+        rest = {name: value for name, value in state.items() if name.startswith("optimizer.")}
+        self.optimizer.load_state({name.removeprefix("optimizer."): value for name, value in rest.items()})
+        self.zero_grad()
+
+
+def added(first: Mapping[str, Array], second: Mapping[str, Array]) -> dict[str, Array]:
+    """Sums by name; what only one of them has is taken as it is."""
+    sums = {name: np.asarray(first[name] + second[name]) for name in first if name in second}
+    return {**first, **second, **sums}
+
+
+def _keep(found: dict[str, Array]) -> Callable[[str, Array | None], None]:
+    def keep(name: str, gradient: Array | None) -> None:
+        if gradient is not None:
+            found[name] = gradient
+
+    return keep
+
+
+@dataclass(frozen=True)
+class Fault:
+    """name: its id in the catalogue of faults, or "classic". source: threads where it was met. caught_by: every check
+    that must fail, and `words` what the first of them must say. world_size: the smallest at which it shows.
+    """
+
+    name: str
+    source: str
+    caught_by: tuple[str, ...]
+    words: str
+    replica: type[PlainReplica]
+    capabilities: Capabilities
+    world_size: int
+    module: str
+
+    registered: ClassVar[list[Fault]] = []
+
+
+def fault(
+    name: str, source: str, *caught_by: str, words: str = "", world_size: int = 2, **promises: Any
+) -> Callable[[type[PlainReplica]], Adapter]:
+    """Register a class as a fault and make an adapter of it. promises: Capabilities other than PROMISED's."""
+
+    def make(replica: type[PlainReplica]) -> Adapter:
+        capabilities = replace(PROMISED, **promises)
+        found = Fault(name, source, caught_by, words, replica, capabilities, world_size, replica.__module__)
+        Fault.registered.append(found)
+        description = (replica.__doc__ or name).partition("\n")[0]
+        return Adapter(f"faulty {name}", _Connect(replica), capabilities, description=description)
+
+    return make
+
+
+@dataclass(frozen=True)
+class _Connect:
+    """An Adapter's connect(): the sockets reference with another replica."""
+
+    replica: type[PlainReplica]
+
+    def __call__(self, context: RankContext) -> Facets:
+        from ..numpy_sockets import adapter
+
+        reference = adapter.connect(context)
+        return facets(self.replica, reference.collectives, context.rank, context.world_size, reference.close)
+
+
+def facets(
+    replica: type[PlainReplica], comm: Any, rank: int, world_size: int, close: Callable[[], None] | None = None
+) -> Facets:
+    """One rank's facets, for any collectives."""
+
+    def make_replica(
+        model: ModelSpec | str, initial: Mapping[str, Array], optimizer: OptimizerSpec, options: Mapping[str, Any]
+    ) -> PlainReplica:
+        assert isinstance(model, ModelSpec)
+        return replica(model, initial, optimizer, comm, rank, world_size)
+
+    return Facets(rank=rank, world_size=world_size, make_replica=make_replica, close=close)

@@ -1,0 +1,85 @@
+"""Replicas that start out different, or lose something in a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ddpcheck.model import ModelSpec
+from ddpcheck.values import Array
+
+from .base import PlainReplica, fault
+
+PARAMETERS = "check_construction_gives_every_rank_the_parameters_of_rank_0"
+FROZEN = "check_construction_gives_every_rank_the_frozen_parameters_of_rank_0"
+BUFFERS = "check_construction_gives_every_rank_the_buffers_of_rank_0"
+STATISTICS = "check_construction_gives_every_rank_the_statistics_of_rank_0"
+RESUMED = "check_resumed_training_goes_where_one_process_goes"
+RUNNING = "check_running_statistics_of_rank_0_are_those_of_its_own_batches"
+
+
+@fault("init-not-broadcast", "facebookresearch/ParlAI#1846", PARAMETERS, FROZEN, words="not broadcast")
+class NotBroadcast(PlainReplica):
+    """Every rank keeps its own initial parameters."""
+
+    def start(self, model: ModelSpec) -> None:
+        for buffer in self.network.buffers.values():
+            buffer[...] = self.comm.broadcast(buffer)
+
+
+@fault("buffers-not-broadcast", "facebookresearch/fairscale#68", BUFFERS, STATISTICS, words="not broadcast")
+class BuffersNotBroadcast(PlainReplica):
+    """Parameters are broadcast, buffers are not."""
+
+    def start(self, model: ModelSpec) -> None:
+        for parameter in self.network.parameters.values():
+            parameter[...] = self.comm.broadcast(parameter)
+
+
+@fault("frozen-not-broadcast", "horovod/horovod#1609", FROZEN, words="not broadcast")
+class FrozenNotBroadcast(PlainReplica):
+    """Only what is learned is broadcast."""
+
+    def start(self, model: ModelSpec) -> None:
+        for name, array in self.network.tensors.items():
+            if name in self.network.learned or name in self.network.buffers:
+                array[...] = self.comm.broadcast(array)
+
+
+@fault("syncbn-mean-of-means", "PaddlePaddle/Paddle#32464", RUNNING)
+class StatisticsAveraged(PlainReplica):
+    """Running statistics are averaged over the ranks after each backward, which the promise does not say."""
+
+    def synchronise(self, batch_size: int) -> None:
+        super().synchronise(batch_size)
+        for buffer in self.network.buffers.values():
+            if buffer.dtype.kind == "f":
+                buffer[...] = self.comm.all_reduce(buffer) / self.world
+
+
+@fault("checkpoint-without-momentum", "classic", RESUMED, "check_resumed_training_equals_uninterrupted_training")
+class ForgetsMomentum(PlainReplica):
+    """A checkpoint holds the parameters, and nothing of the optimizer."""
+
+    def state(self) -> dict[str, Array]:
+        return self.parameters() | self.buffers()
+
+
+@fault("load-after-broadcast", "horovod/horovod#1774", RESUMED)
+class OnlyRankZeroLoads(PlainReplica):
+    """Rank 0 loads the checkpoint after the replicas were made equal; the others train from new values."""
+
+    def load_state(self, state: Mapping[str, Array]) -> None:
+        if self.rank == 0:
+            super().load_state(state)
+
+
+@fault("optimizer-in-float32", "classic", "check_sgd_goes_where_one_process_goes", words="float32")
+class StepsInFloat32(PlainReplica):
+    """Parameters pass through float32 in every step, float64 ones too."""
+
+    def step(self) -> None:
+        super().step()
+        for parameter in self.network.parameters.values():
+            parameter[...] = parameter.astype(np.float32)

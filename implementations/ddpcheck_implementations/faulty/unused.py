@@ -1,0 +1,88 @@
+"""Parameters without gradient, handled wrongly."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .base import PlainReplica, fault
+
+SOME = "check_parameter_unused_on_some_ranks_counts_as_zero_there"
+ALL = "check_parameter_unused_on_all_ranks"
+STILL = "check_parameter_unused_on_all_ranks_does_not_move"
+INSIDE = "check_parameter_used_only_inside_no_sync"
+
+
+@fault(
+    "unused-grad-zero-not-none",
+    "pytorch/pytorch#28294, pytorch/pytorch#28883",
+    ALL,
+    STILL,
+    words="zero gradient in place of none",
+)
+class ZeroNotNone(PlainReplica):
+    """What no rank used gets a gradient of zeros, which lets weight decay and momentum move it."""
+
+    def used_somewhere(self) -> list[str]:
+        super().used_somewhere()
+        return list(self.network.learned)
+
+
+@fault("unused-param-strands-bucket", "pytorch/pytorch#128949", SOME, words="not reduced")
+class BucketStranded(PlainReplica):
+    """One parameter without gradient keeps the whole bucket from being reduced."""
+
+    def synchronise(self, batch_size: int) -> None:
+        complete = np.array([float(len(self.local) == len(self.network.learned))])
+        if self.comm.all_reduce(complete)[0] == self.world:
+            super().synchronise(batch_size)
+
+
+@fault("unused-rank-left-out-of-mean", "classic", SOME)
+class MeanOfUsers(PlainReplica):
+    """Divides by the number of ranks that used the parameter."""
+
+    def synchronise(self, batch_size: int) -> None:
+        flags = np.array([name in self.local for name in self.network.learned], np.float64)
+        users = dict(zip(self.network.learned, self.comm.all_reduce(flags), strict=True))
+        before = dict(self.synced)
+        super().synchronise(batch_size)
+        for name, gradient in self.synced.items():
+            new = gradient - before.get(name, np.zeros_like(gradient))
+            scaled = new * (self.world / users[name]) if users[name] else new
+            self.synced[name] = np.asarray(gradient - new + scaled, gradient.dtype)
+
+
+@fault("per-param-reduce-skips-none", "OpenTSLM/OpenTSLM#49, pytorch/pytorch#47167", SOME)
+class SkipsNone(PlainReplica):
+    """Reduces what it has, one after the other: the n-th reduction pairs different parameters on different ranks."""
+
+    def used_somewhere(self) -> list[str]:
+        return [name for name in self.network.learned if name in self.local]
+
+
+@fault("placeholder-grad-not-zeroed", "NVIDIA/Megatron-LM#6565", SOME)
+class DirtyPlaceholder(PlainReplica):
+    """For a parameter without gradient it sends a buffer that still holds its last gradient."""
+
+    def synchronise(self, batch_size: int) -> None:
+        self.dirty = {**getattr(self, "dirty", {}), **self.local}
+        for name in self.used_somewhere():
+            if name in self.dirty:
+                self.local.setdefault(name, self.dirty[name])
+        super().synchronise(batch_size)
+
+
+@fault("unused parameters go through", "classic", "check_unused_parameter_raises", words="", unused_parameters="raises")
+class NeverRaises(PlainReplica):
+    """Promises to raise when a parameter has no gradient, and does not."""
+
+
+@fault("no-sync-forgets-earlier-params", "pytorch/pytorch#69031, pytorch/pytorch#124193", INSIDE)
+class ForgetsEarlier(PlainReplica):
+    """Reduces only what the last micro-batch used; what was used inside no_sync stays local."""
+
+    def synchronise(self, batch_size: int) -> None:
+        kept = {name: value for name, value in self.local.items() if name not in self.latest}
+        self.local = {name: value for name, value in self.local.items() if name not in kept}
+        super().synchronise(batch_size)
+        self.local = kept

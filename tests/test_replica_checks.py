@@ -1,0 +1,109 @@
+"""Who checks the checks of replicas: every fault is caught by the checks that it names, and correct replicas by
+none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+from in_threads import ThreadedSession
+
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.checks import Check, missing
+from ddpcheck.model import Linear, Scale
+from ddpcheck.values import Array
+from ddpcheck.verdict import Finding
+from ddpcheck_implementations.faulty import Fault, PlainReplica, replica_faults
+from ddpcheck_implementations.faulty.base import PROMISED, facets
+from ddpcheck_properties import CHECKS, pitfalls
+
+FAMILIES = ("gradients", "trajectories", "accumulation", "unused", "replica_sync")
+MINE = {check.name: check for check in CHECKS if check.family in FAMILIES}
+FAULTS = replica_faults()
+
+
+def session_of(
+    replica: type[PlainReplica], world_size: int, capabilities: Capabilities, effort: int
+) -> ThreadedSession:
+    return ThreadedSession(partial(facets, replica), world_size, capabilities, effort)
+
+
+def applicable(world_size: int, capabilities: Capabilities) -> list[Check]:
+    return [check for check in MINE.values() if not missing(check, lambda need: capabilities.lacks(need, world_size))]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.replica.__name__)
+def test_each_fault_is_caught_by_every_check_that_it_names(fault: Fault) -> None:
+    for position, name in enumerate(fault.caught_by):
+        check = MINE[name]
+        assert missing(check, lambda need: fault.capabilities.lacks(need, fault.world_size)) is None
+        with pytest.raises(Finding) as caught:
+            check.function(session_of(fault.replica, fault.world_size, fault.capabilities, effort=25))
+        assert caught.value.job is not None
+        if position == 0:
+            assert fault.words in caught.value.diagnosis.text()
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 4])
+def test_a_correct_replica_passes_every_check(world_size: int) -> None:
+    session = session_of(PlainReplica, world_size, PROMISED, effort=8)
+    for check in applicable(world_size, PROMISED):
+        check.function(session)
+
+
+class Summing(PlainReplica):
+    def reduce(self, name: str, gradient: Array) -> Array:
+        return self.comm.all_reduce(gradient)  # type: ignore[no-any-return]
+
+
+class Weighted(PlainReplica):
+    def synchronise(self, batch_size: int) -> None:
+        sizes = self.comm.all_reduce(np.array([float(batch_size)]))
+        factor = batch_size * self.world / float(sizes[0])
+        self.local = {name: np.asarray(gradient * factor, gradient.dtype) for name, gradient in self.local.items()}
+        super().synchronise(batch_size)
+
+
+class PreDividing(PlainReplica):
+    def reduce(self, name: str, gradient: Array) -> Array:
+        return self.comm.all_reduce(np.asarray(gradient * (1 / self.world), gradient.dtype))  # type: ignore[no-any-return]
+
+
+class ZerosForUnused(PlainReplica):
+    def used_somewhere(self) -> list[str]:
+        super().used_somewhere()
+        return list(self.network.learned)
+
+
+@pytest.mark.parametrize(
+    ("replica", "promises"),
+    [
+        (Summing, {"gradient": "sum"}),
+        (Weighted, {"uneven_batches": "weighted"}),
+        (PreDividing, {}),
+        (ZerosForUnused, {"unused_gradient": "zero"}),
+        (PlainReplica, {"replica_dtypes": frozenset({"float32"}), "model_features": frozenset()}),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_correct_but_different_replicas_pass_as_promised(
+    replica: type[PlainReplica], promises: dict[str, object]
+) -> None:
+    capabilities = replace(PROMISED, **promises)
+    session = session_of(replica, 3, capabilities, effort=8)
+    for check in applicable(3, capabilities):
+        check.function(session)
+
+
+def test_ranks_of_the_construction_examples_start_different() -> None:
+    layers = Linear("fc1", 3, 4, frozen=True), Scale("buffer", 4, buffer=True), Linear("fc2", 4, 2)
+    job = pitfalls.construction(2, *layers, exact=False)
+    first, second = job.initial(0), job.initial(1)
+    assert all((first[name] != second[name]).any() for name in first)
+
+
+def test_every_check_of_replicas_has_a_fault_that_it_catches() -> None:
+    assert set(MINE) == {name for fault in FAULTS for name in fault.caught_by}
