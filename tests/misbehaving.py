@@ -6,7 +6,6 @@ import ctypes
 import os
 import signal
 
-
 from ddpcheck import Adapter, Capabilities, Facets, RankContext
 from ddpcheck.values import Array
 

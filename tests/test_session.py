@@ -213,7 +213,7 @@ def test_torchrun_starts_ranks() -> None:
 
 def test_a_session_leaves_no_descriptor_behind() -> None:
     def open_files() -> int:
-        return len(os.listdir("/proc/self/fd"))
+        return len(list(Path("/proc/self/fd").iterdir()))
 
     with Session(MISBEHAVING, 2, **QUICK) as warm:
         warm.start()

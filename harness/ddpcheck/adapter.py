@@ -11,7 +11,8 @@ object with the methods of its Protocol below; leave out what there is not, and 
     adapter = Adapter("my_ring", connect, Capabilities(facets=frozenset({"collectives"})))
 
 Arrays are NumPy arrays in and out; a facet must not keep a reference to an argument, and must not change one unless its
-method says so. Any exception that a facet raises is recorded with its rank, and is a failure unless a promise allows it.
+method says so. Any exception that a facet raises is recorded with its rank, and is a failure unless a promise allows
+it.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ class Collectives(Protocol):
     """Communication between ranks; a method that Capabilities.collectives does not name may be missing.
 
     Arrays may have any shape (0-d and zero elements included) and any strides. `group=None` means all ranks. Results are
-    new arrays of the argument's shape and dtype, unless said otherwise; arguments stay as they were. A mean of integers is
-    not asked for.
+    new arrays of the argument's shape and dtype, unless said otherwise; arguments stay as they were. A mean of integers
+    is not asked for.
     """
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Group | None = None) -> Array:
@@ -68,7 +69,9 @@ class Collectives(Protocol):
         ...
 
     def reduce_scatter(self, array: Array, op: str = "sum", *, group: Group | None = None) -> Array:
-        """This rank's block of the reduction: rows [k r, k (r + 1)) of the first dimension, which is k times group size."""
+        """This rank's block of the reduction: rows [k r, k (r + 1)) of the first dimension, which is k times group
+        size.
+        """
         ...
 
     def barrier(self, *, group: Group | None = None) -> None:
@@ -120,7 +123,8 @@ class Replica(Protocol):
     """
 
     def backward(self, batch: Batch) -> float:
-        """Forward and backward on the local batch; gradients accumulate. Returns the local mean loss (before reduction).
+        """Forward and backward on the local batch; gradients accumulate. Returns the local mean loss (before
+        reduction).
 
         On return gradients() are synchronised over ranks, those of earlier backwards in no_sync() included.
         """
@@ -137,7 +141,9 @@ class Replica(Protocol):
         ...
 
     def step(self) -> None:
-        """One optimizer update. A parameter whose gradient is None stays as it is, weight decay and momentum included."""
+        """One optimizer update. A parameter whose gradient is None stays as it is, weight decay and momentum
+        included.
+        """
         ...
 
     def gradients(self) -> Mapping[str, Array | None]:
@@ -167,8 +173,8 @@ class MakeReplica(Protocol):
     ) -> Replica:
         """Build the model from this rank's initial values and wrap it.
 
-        `model` is a name only if Capabilities.named_models has it; `initial` is empty then. `options` are what a user set on
-        the command line for this implementation (bucket_cap_mb, say); an unknown one is a ValueError.
+        `model` is a name only if Capabilities.named_models has it; `initial` is empty then. `options` are what a user
+        set on the command line for this implementation (bucket_cap_mb, say); an unknown one is a ValueError.
         """
         ...
 
@@ -253,7 +259,9 @@ def problems_of_facets(facets: Any, capabilities: Capabilities, context: RankCon
         else:
             names = _methods(capabilities.collectives, capabilities.asynchronous)
             missing = [name for name in names if not callable(getattr(facets.collectives, name, None))]
-            found += [f"promises collectives, but {type(facets.collectives).__name__} has no {name}()" for name in missing]
+            found += [
+                f"promises collectives, but {type(facets.collectives).__name__} has no {name}()" for name in missing
+            ]
     return found
 
 

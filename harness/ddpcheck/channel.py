@@ -124,7 +124,9 @@ class Listener:
 
 
 def connect(address: str, secret: str, timeout: float = 30.0) -> Channel:
-    """Attach to a Listener. ConnectionError if it is not there or does not know the secret; ValueError on a bad address."""
+    """Attach to a Listener. ConnectionError if it is not there or does not know the secret; ValueError on a bad
+    address.
+    """
     scheme, _, rest = address.partition(":")
     if scheme == "unix":
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

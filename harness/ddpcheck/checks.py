@@ -4,8 +4,8 @@
     def check_all_reduce_sums_exactly(session: Session) -> None:
         '''All-reduce gives the exact sum of the ranks' arrays.'''
 
-It runs Jobs on the session, judges their Traces, and raises Finding if what must hold does not. It knows capabilities, never
-an implementation's name. The first line of its docstring is the law in one sentence.
+It runs Jobs on the session, judges their Traces, and raises Finding if what must hold does not. It knows capabilities,
+never an implementation's name. The first line of its docstring is the law in one sentence.
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ def missing(check: Check, lacks: Callable[[str], str | None]) -> str | None:
 
 
 def select(checks: Iterable[Check], patterns: Iterable[str]) -> tuple[Check, ...]:
-    """The checks whose name or family matches a pattern (a family, a name, or a part of a name). ValueError on no match."""
+    """The checks whose name or family matches a pattern (a family, a name, or a part of a name). ValueError on no
+    match.
+    """
     every = tuple(checks)
     wanted = tuple(patterns)
     if not wanted:

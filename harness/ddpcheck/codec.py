@@ -27,7 +27,9 @@ class _Encoder:
         if isinstance(value, np.generic):
             value = np.asarray(value)
         if not isinstance(value, np.ndarray):
-            raise TypeError(f"cannot encode {type(value).__module__}.{type(value).__qualname__}: plain data and NumPy arrays only")
+            raise TypeError(
+                f"cannot encode {type(value).__module__}.{type(value).__qualname__}: plain data and NumPy arrays only"
+            )
         if value.dtype.kind not in _ALLOWED_KINDS:
             raise TypeError(f"cannot encode an array of dtype {value.dtype}: numbers and booleans only")
         raw = value.tobytes()

@@ -6,8 +6,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-# launcher: (rank, world size, rank on this host, ranks on this host). An engine's own variables go before RANK, which may be
-# a left-over of the user's shell; torchrun's agent id goes before all, since torchrun may run under mpiexec or srun.
+# launcher: (rank, world size, rank on this host, ranks on this host). An engine's own variables go before RANK, which
+# may be a left-over of the user's shell; torchrun's agent id goes before all, since torchrun may run under mpiexec or
+# srun.
 _ENGINES: tuple[tuple[str, str, tuple[str, str, str, str]], ...] = (
     ("torchrun", "TORCHELASTIC_RUN_ID", ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")),
     (
@@ -42,12 +43,10 @@ def rank_context(variables: Mapping[str, str] | None = None) -> RankContext:
     ValueError if a variable is no number or the rank is outside the world.
     """
     env = os.environ if variables is None else variables
-    for engine, marker, names in _ENGINES:
-        if marker in env:
-            break
-    else:
+    found = next(((engine, names) for engine, marker, names in _ENGINES if marker in env), None)
+    if found is None:
         return RankContext(0, 1, 0, 1, *_master(env))
-    rank_name, world_name, local_name, local_world_name = names
+    engine, (rank_name, world_name, local_name, local_world_name) = found
     rank = _number(env, rank_name, 0)
     world_size = _number(env, world_name, 1)
     if not 0 <= rank < world_size:

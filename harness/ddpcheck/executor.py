@@ -1,7 +1,7 @@
 """A Job's operations, done on one rank with the facets of an implementation; what each yields is recorded.
 
-This is the only place where the harness calls an implementation. Everything that comes back is validated here; all problems
-of one operation are raised together.
+This is the only place where the harness calls an implementation. Everything that comes back is validated here; all
+problems of one operation are raised together.
 """
 
 from __future__ import annotations

@@ -74,7 +74,9 @@ class DataSpec:
 @plain
 @dataclass(frozen=True, slots=True)
 class OptimizerSpec:
-    """SGD: v <- momentum v + g + weight_decay p; p <- p - lr v. Adam: with bias correction, betas, eps outside the root."""
+    """SGD: v <- momentum v + g + weight_decay p; p <- p - lr v. Adam: with bias correction, betas, eps outside the
+    root.
+    """
 
     kind: ClassVar[str] = "optimizer"
     name: Literal["sgd", "adam"] = "sgd"
@@ -212,7 +214,9 @@ class AllGather:
 @plain
 @dataclass(frozen=True, slots=True)
 class ReduceScatter:
-    """The tensor's first dimension is a multiple of the group size. Yields result: this rank's block of the reduction."""
+    """The tensor's first dimension is a multiple of the group size. Yields result: this rank's block of the
+    reduction.
+    """
 
     kind: ClassVar[str] = "reduce_scatter"
     tensor: TensorSpec
@@ -230,14 +234,17 @@ class Barrier:
 @plain
 @dataclass(frozen=True, slots=True)
 class SendRecv:
-    """Every (source, destination) pair in turn, in this order on all ranks. Yields received: {"source>destination": array}."""
+    """Every (source, destination) pair in turn, in this order on all ranks. Yields received:
+    {"source>destination": array}.
+    """
 
     kind: ClassVar[str] = "send_recv"
     tensor: TensorSpec
     pairs: tuple[tuple[int, int], ...]
 
 
-# --------------------------------------------------------------------------------------------------- sampler and metrics
+# --------------------------------------------------------------------------------------------------- sampler and
+# metrics
 
 
 @plain
@@ -259,7 +266,9 @@ class Sample:
 @plain
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """Aggregate local mean metrics over ranks: rank r holds values[r] as the mean over counts[r] samples. Yields metrics."""
+    """Aggregate local mean metrics over ranks: rank r holds values[r] as the mean over counts[r] samples. Yields
+    metrics.
+    """
 
     kind: ClassVar[str] = "aggregate"
     values: tuple[float, ...]
@@ -318,12 +327,14 @@ class Job:
     world_size: int
     operations: tuple[Operation, ...]
     model: ModelSpec | None = None
-    optimizer: OptimizerSpec = OptimizerSpec()  # noqa: RUF009  # frozen
+    optimizer: OptimizerSpec = OptimizerSpec()  # frozen
     data: DataSpec | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
-        problems = [f"operation {i} ({op.kind}): {text}" for i, op in enumerate(self.operations) for text in _misfits(self, op)]
+        problems = [
+            f"operation {i} ({op.kind}): {text}" for i, op in enumerate(self.operations) for text in _misfits(self, op)
+        ]
         if problems:
             raise ValueError("this Job cannot run: " + "; ".join(problems))
 
@@ -373,7 +384,11 @@ def _misfits(job: Job, operation: Operation) -> list[str]:
         if rank is not None and rank not in (group or world):
             found.append(f"{name} {rank} is not in {group or f'range({job.world_size})'}")
     if isinstance(operation, SendRecv):
-        found += [f"pair {pair} is not two ranks" for pair in operation.pairs if not set(pair) <= set(world) or pair[0] == pair[1]]
+        found += [
+            f"pair {pair} is not two ranks"
+            for pair in operation.pairs
+            if not set(pair) <= set(world) or pair[0] == pair[1]
+        ]
     if isinstance(operation, ReduceScatter):
         size = len(operation.group or world)
         if not operation.tensor.shape or operation.tensor.shape[0] % size:

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import ClassVar, Literal
 
 from .plain import plain
@@ -96,7 +97,9 @@ class Tensor:
 @plain
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """A chain of layers and a loss; the module's docstring says what each computes. ValueError if it cannot be built."""
+    """A chain of layers and a loss; the module's docstring says what each computes. ValueError if it cannot be
+    built.
+    """
 
     kind: ClassVar[str] = "model"
     layers: tuple[Layer, ...]
@@ -149,7 +152,7 @@ class ModelSpec:
 def mlp(sizes: tuple[int, ...], *, activation: Literal["relu", "tanh"] = "relu", **options: str | float) -> ModelSpec:
     """A multi-layer perceptron fc1, fc2, ... with `activation` between; options as ModelSpec's."""
     layers: list[Layer] = []
-    for number, (inputs, outputs) in enumerate(zip(sizes, sizes[1:], strict=False), start=1):
+    for number, (inputs, outputs) in enumerate(pairwise(sizes), start=1):
         if layers:
             layers.append(Activation(activation))
         layers.append(Linear(f"fc{number}", inputs, outputs))

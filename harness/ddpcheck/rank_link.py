@@ -1,4 +1,6 @@
-"""The driver's end of one rank: its two connections, and the memory files that tell where a stuck or dead rank stood."""
+"""The driver's end of one rank: its two connections, and the memory files that tell where a stuck or dead rank
+stood.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +36,16 @@ class RankLink:
         self._process = _open_process(self.pid) if here else None
 
     def ask(self) -> None:
-        """Ask the rank where it stands; report() gives the answer. Asking all first makes their answers simultaneous."""
+        """Ask the rank where it stands; report() gives the answer. Asking all first makes their answers
+        simultaneous.
+        """
         with suppress(ChannelClosed):
             self._sentinel.send(b"?")
 
     def report(self, job: Job | None) -> RankTrace:
-        """Where a stuck rank stands. Without an answer (it holds the interpreter's lock, or is stopped) faulthandler tells."""
+        """Where a stuck rank stands. Without an answer (it holds the interpreter's lock, or is stopped)
+        faulthandler tells.
+        """
         self._sentinel.settimeout(_ANSWER_WITHIN)
         with suppress(TimeoutError, ChannelClosed):
             return rank_from_plain(codec.decode(self._sentinel.receive()))
@@ -101,12 +107,7 @@ def _open_process(pid: int) -> int | None:
 
 def _open_files(pid: int, numbers: list[int]) -> list[int]:
     """The rank's unnamed memory files; they stay readable after its death."""
-    opened: list[int] = []
     try:
-        for number in numbers:
-            opened.append(os.open(f"/proc/{pid}/fd/{number}", os.O_RDONLY | os.O_CLOEXEC))
+        return [os.open(f"/proc/{pid}/fd/{number}", os.O_RDONLY | os.O_CLOEXEC) for number in numbers]
     except OSError:
-        for file in opened:
-            os.close(file)
         return []
-    return opened

@@ -1,4 +1,5 @@
-"""Finding an adapter by what a user calls it: an entry point's name, `module:attribute`, or `path/to/file.py:attribute`.
+"""Finding an adapter by what a user calls it: an entry point's name, `module:attribute`, or
+`path/to/file.py:attribute`.
 
 Ranks are other processes, so an adapter must have such a reference; `reference_of` finds the one of an object.
 """
@@ -28,7 +29,9 @@ def known_adapters() -> dict[str, str]:
 
 
 def resolve(reference: str) -> tuple[Adapter, str]:
-    """The adapter, and its full reference. UnusableAdapter if there is none, or if it breaks the contract (all problems)."""
+    """The adapter, and its full reference. UnusableAdapter if there is none, or if it breaks the contract (all
+    problems).
+    """
     full = known_adapters().get(reference, reference)
     place, separator, attribute = full.rpartition(":")
     if not separator or not attribute.isidentifier():
@@ -50,7 +53,9 @@ def resolve(reference: str) -> tuple[Adapter, str]:
 
 
 def reference_of(adapter: Any) -> str:
-    """`module:attribute` (or the file, for modules that ranks cannot import by name) under which an adapter object lives."""
+    """`module:attribute` (or the file, for modules that ranks cannot import by name) under which an adapter object
+    lives.
+    """
     for name, module in list(sys.modules.items()):
         for attribute, value in list(getattr(module, "__dict__", {}).items()):
             if value is adapter:

@@ -3,8 +3,9 @@
     with Session("numpy_sockets", world_size=2) as session:
         trace = session.run(job)
 
-Everything has a deadline. A rank that raises, dies or hangs is an outcome in the Trace, never a stuck run; the ranks are then
-started afresh before the next Job. The control channel is the harness's own, so a wedged implementation cannot wedge it.
+Everything has a deadline. A rank that raises, dies or hangs is an outcome in the Trace, never a stuck run; the ranks
+are then started afresh before the next Job. The control channel is the harness's own, so a wedged implementation cannot
+wedge it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import select
 import socket
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -47,7 +48,8 @@ class Session:
     """Ranks that run Jobs.
 
     adapter: an Adapter, or its reference (references.py). deadline: seconds for one Job. grace: seconds for the other ranks
-    once one has failed. start_deadline: seconds until all ranks are connected. effort: how many Jobs a drawn check runs.
+    once one has failed. start_deadline: seconds until all ranks are connected. effort: how many Jobs a drawn check
+    runs.
     random_seed: None derandomizes drawing. launcher: instead of the adapter's own.
     """
 
@@ -240,7 +242,7 @@ class Session:
             for rank in range(self.world_size)
         ]
 
-    def _check_hello(self, hello: dict[str, object], found: dict[tuple[int, str], object]) -> None:
+    def _check_hello(self, hello: dict[str, object], found: Mapping[tuple[int, str], object]) -> None:
         if hello["world_size"] != self.world_size:
             alone = " (each process is a world of its own: the launcher and the processes do not fit together)"
             raise StartFailed(

@@ -1,4 +1,6 @@
-"""What a check concluded, and why: Finding (a check raises it), Diagnosis (what was got and the likeliest cause), Verdict."""
+"""What a check concluded, and why: Finding (a check raises it), Diagnosis (what was got and the likeliest cause),
+Verdict.
+"""
 
 from __future__ import annotations
 
@@ -60,8 +62,8 @@ class Finding(AssertionError):
 class Verdict:
     """The outcome of one check on one adapter at one world size.
 
-    `reason` is why it was skipped, why the failure was expected, or the traceback of a check that crashed (status unknown:
-    never a pass). `job` is the smallest Job known to fail; `jobs` counts those run; `seconds` is wall time.
+    `reason` is why it was skipped, why the failure was expected, or the traceback of a check that crashed (status
+    unknown: never a pass). `job` is the smallest Job known to fail; `jobs` counts those run; `seconds` is wall time.
     """
 
     adapter: str
@@ -87,7 +89,12 @@ class Verdict:
         }
         if self.diagnosis is not None:
             d = self.diagnosis
-            made["diagnosis"] = {"headline": d.headline, "cause": d.cause, "advice": d.advice, "details": list(d.details)}
+            made["diagnosis"] = {
+                "headline": d.headline,
+                "cause": d.cause,
+                "advice": d.advice,
+                "details": list(d.details),
+            }
         if self.job is not None:
             made["job"] = self.job.to_plain()
         return made

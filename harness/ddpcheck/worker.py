@@ -1,8 +1,8 @@
 """One rank: `python -m ddpcheck.worker ADAPTER`, started once per rank by any launcher.
 
-It attaches to the driver named by DDPCHECK_CONTROL and DDPCHECK_SECRET, connects the adapter, and runs Jobs until told to
-stop. A second connection, served by a thread, tells the driver where the rank stands when it is stuck; when that connection
-breaks, the driver is gone and the rank ends itself, so that nothing stays behind.
+It attaches to the driver named by DDPCHECK_CONTROL and DDPCHECK_SECRET, connects the adapter, and runs Jobs until told
+to stop. A second connection, served by a thread, tells the driver where the rank stands when it is stuck; when that
+connection breaks, the driver is gone and the rank ends itself, so that nothing stays behind.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import socket
 import struct
 import sys
 import threading
+import time
 import traceback
+from pathlib import Path
 from typing import Any, NoReturn
 
 from . import codec
@@ -35,8 +37,8 @@ _PROGRESS = struct.Struct("q")
 class _Scratch:
     """Two unnamed memory files that the driver can read through /proc even when this process is stuck or dead.
 
-    One holds the position of the operation under way; into the other go the stacks that faulthandler writes, without needing
-    the interpreter's lock, on SIGUSR1 and on a crash.
+    One holds the position of the operation under way; into the other go the stacks that faulthandler writes, without
+    needing the interpreter's lock, on SIGUSR1 and on a crash.
     """
 
     def __init__(self) -> None:
@@ -105,9 +107,9 @@ class Worker:
         try:
             execution.run()
         except ContractBroken as error:
-            return RankTrace(rank, "invalid", tuple(execution.records), str(error), failed_at=_now())
+            return RankTrace(rank, "invalid", tuple(execution.records), str(error), failed_at=time.monotonic())
         except Exception as error:
-            return RankTrace(rank, "raised", tuple(execution.records), _readable(error), failed_at=_now())
+            return RankTrace(rank, "raised", tuple(execution.records), _readable(error), failed_at=time.monotonic())
         return RankTrace(rank, "done", tuple(execution.records))
 
     def _watch(self, sentinel: Channel) -> None:
@@ -126,12 +128,6 @@ class Worker:
                 os._exit(DRIVER_GONE)
 
 
-def _now() -> float:
-    import time
-
-    return time.monotonic()
-
-
 def _short(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
@@ -139,7 +135,7 @@ def _short(error: BaseException) -> str:
 def _readable(error: BaseException) -> str:
     """The traceback from the implementation's first frame on: the harness's own frames say nothing to a user."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = os.path.dirname(os.path.abspath(__file__))
+    own = str(Path(__file__).resolve().parent)
     kept = next((i for i, frame in enumerate(frames) if not frame.filename.startswith(own)), 0)
     text = traceback.format_list(frames[kept:]) + traceback.format_exception_only(error)
     return "".join(text).rstrip()

@@ -35,7 +35,7 @@ class Agent:
         scratch: tempfile.TemporaryDirectory[str] | None = None,
         inherit_output: bool = False,
     ) -> Agent:
-        output = Output(tempfile.TemporaryFile())
+        output = Output.open()
         target = None if inherit_output else output.file
         process = subprocess.Popen(
             list(command),

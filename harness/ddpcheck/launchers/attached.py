@@ -24,8 +24,8 @@ def _say(text: str) -> None:
 class Attached:
     """Wait for ranks at HOST:PORT (port 0: the system chooses). `announce` is told what to run.
 
-    The secret is that of the environment variable DDPCHECK_SECRET if it is set, so that a batch script can give it to both
-    sides; else it is drawn and shown.
+    The secret is that of the environment variable DDPCHECK_SECRET if it is set, so that a batch script can give it to
+    both sides; else it is drawn and shown.
     """
 
     host: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import IO, Protocol
+from typing import IO, Protocol, Self
 
 from ..environment import ENGINE_VARIABLES
 
@@ -57,6 +58,10 @@ class Output:
 
     file: IO[bytes]
     limit: int = field(default=4000)
+
+    @classmethod
+    def open(cls) -> Self:
+        return cls(tempfile.TemporaryFile())  # closed by Launched.kill
 
     def tail(self) -> str:
         if self.file.closed:

@@ -1,8 +1,8 @@
 """mpiexec of MPICH or Open MPI: found beside the interpreter or on PATH, told apart, given the flags that each needs.
 
-Open MPI refuses to run as root, with more ranks than cores, and binds ranks to cores, unless told otherwise; MPICH needs no
-flags. A program built for one MPI and started by the other's mpiexec runs as N worlds of one rank: the harness notices that
-when the ranks connect, since what the launcher says and what the implementation says do not agree.
+Open MPI refuses to run as root, with more ranks than cores, and binds ranks to cores, unless told otherwise; MPICH
+needs no flags. A program built for one MPI and started by the other's mpiexec runs as N worlds of one rank: the harness
+notices that when the ranks connect, since what the launcher says and what the implementation says do not agree.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def find_mpi() -> Mpi | None:
     except (OSError, subprocess.TimeoutExpired):
         return Mpi(path, "unknown", "does not answer to --version")
     text = done.stdout + done.stderr
-    flavour = next((flavour for sign, flavour in _SIGNS if sign in text), "unknown")
+    flavour: Flavour = next((flavour for sign, flavour in _SIGNS if sign in text), "unknown")
     return Mpi(path, flavour, _version(text))
 
 

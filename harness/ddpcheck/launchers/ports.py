@@ -1,6 +1,7 @@
 """A port for MASTER_PORT that nobody else takes: outside the ephemeral range, reserved among ddpcheck drivers.
 
-A port of the ephemeral range may be taken by any outgoing connection before rank 0 binds it. Between drivers on one host an
+A port of the ephemeral range may be taken by any outgoing connection before rank 0 binds it. Between drivers on one
+host an
 abstract Unix socket is the lock: the kernel frees it with the process, however that ends.
 """
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -32,20 +31,21 @@ class Processes:
             **self.variables,
             **variables,
         }
-        output = Output(tempfile.TemporaryFile())
+        output = Output.open()
         children: list[subprocess.Popen[bytes]] = []
         launched = _Children(children, output, port)
         try:
             for rank in range(world_size):
-                children.append(
-                    subprocess.Popen(
-                        list(command),
-                        env=clean_environment(shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)}),
-                        stdin=subprocess.DEVNULL,
-                        stdout=output.file,
-                        stderr=output.file,
-                    )
+                env = clean_environment(shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)})
+                child = subprocess.Popen(
+                    list(command),
+                    env=env,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output.file,
+                    stderr=output.file,
+                    start_new_session=True,  # Ctrl-C is the driver's to handle
                 )
+                children.append(child)  # one by one: those that did start are killed if another cannot
         except BaseException:
             launched.kill()
             raise
