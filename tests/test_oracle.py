@@ -269,6 +269,16 @@ def _tree(arrays: list[Array]) -> Array:
     return arrays[0]
 
 
+def test_reduced_gradients_that_are_reduced_again_stay_exact() -> None:
+    """131 = 393 / 3 is no multiple of 3: as some do, reducing it once more as 131 * fl(1/3) * 3 rounds. So scale by
+    W^2.
+    """
+    twice = training_job(3, mlp((2, 2)), [Backward(shards([1] * 3)), Backward(shards([1] * 3, 3))])
+    once = training_job(3, mlp((2, 2)), [Backward(shards([1] * 3)), ZeroGrad(), Backward(shards([1] * 3, 3))])
+    assert (job_model(twice).loss_scale, job_model(once).loss_scale) == (9.0, 3.0)
+    assert not is_exact(replace(twice, model=job_model(once)), PROMISED)
+
+
 def test_no_number_of_an_exact_job_is_larger_than_its_bound() -> None:
     operations: list[Operation] = []
     for number in range(2):

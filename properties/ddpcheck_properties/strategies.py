@@ -157,7 +157,7 @@ def training_job(
     """
     batches = [rank for operation in operations if isinstance(operation, Backward) for rank in operation.samples]
     data = DataSpec(1 + max((index for batch in batches for index in batch), default=0), kind(exact), seed + 1)
-    scale = float(loss_scale_for(world_size, *map(len, batches))) if exact else 1.0
+    scale = float(loss_scale_for(world_size, operations)) if exact else 1.0
     model = replace(model, loss_scale=scale)
     job = Job(world_size, tuple(operations), model, optimizer or OptimizerSpec(lr=1.0), data, seed)
     if exact and model.dtype == "float32" and not is_exact(job, NONE):

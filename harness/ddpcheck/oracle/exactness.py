@@ -12,6 +12,9 @@ whose gradient is y - t), batch sizes B_r that are powers of two, and loss_scale
     never less than u |k| / 2: |d| <= u/2 is enough. In float64 that holds for every W up to 16; in float32 for every
     W up to 12 but 7 (d = 0.75 u), so a float32 Job for 7 ranks is not called exact. tests/test_oracle.py tries it.
 
+Where a window has a second synchronised backward without zero_grad, some reduce what was reduced before once more; that
+is exact if it is a multiple of W itself, so loss_scale is W^2 * lcm(B_r) there.
+
 As every partial sum is an integer, rounding happens nowhere if none of them is larger than 2^t: `largest_integer`
 bounds them all. With an integer learning rate the parameters stay integers, and the argument holds for the steps that
 follow.
@@ -20,25 +23,34 @@ follow.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import cache
 
 import numpy as np
 
 from ..capabilities import Capabilities
-from ..job import Backward, Job, Observe, Operation, Predict, Step, ZeroGrad
+from ..job import Backward, Job, Observe, Operation, Predict, Resume, Save, Step, ZeroGrad
 from ..model import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale
 from ..numerics import unit_roundoff
 from .network import owner, widest
 
 SIGNIFICAND = {"float32": 24, "float64": 53}
 INPUT, PARAMETER = 2.0, 1.0  # the largest |value| of lattice data, and of initial lattice parameters
-_QUIET = (Observe, Predict)
+_QUIET = (Observe, Predict, Save)
 
 
-def loss_scale_for(world_size: int, *batch_sizes: int) -> int:
-    """W * lcm(B): the loss scale that makes every local mean gradient a multiple of the world size."""
-    return world_size * math.lcm(*(size for size in batch_sizes if size))
+def loss_scale_for(world_size: int, operations: Sequence[Operation]) -> int:
+    """The loss scale that makes every sum exact: W * lcm(B), or W^2 * lcm(B) if reduced gradients are accumulated."""
+    sizes = [len(rank) for operation in operations if isinstance(operation, Backward) for rank in operation.samples]
+    reduced = again = False
+    for operation in operations:
+        if isinstance(operation, Backward):
+            again = again or reduced
+            reduced = reduced or operation.sync
+        elif isinstance(operation, (ZeroGrad, Resume)):
+            reduced = False
+    return int(world_size ** (2 if again else 1)) * math.lcm(*(size for size in sizes if size))
 
 
 def is_exact(job: Job, capabilities: Capabilities) -> bool:
@@ -76,15 +88,13 @@ def largest_integer(job: Job) -> float:
     for operation in job.operations:
         if isinstance(operation, Backward):
             batches = [len(rank) for rank in operation.samples]
-            if any(size & (size - 1) for size in batches) or model.loss_scale % loss_scale_for(
-                job.world_size, *batches
-            ):
+            if any(size & (size - 1) for size in batches):
                 return math.inf
             found, reached = _backward(model, sizes, batches)
             for name, size in found.items():
                 gradients[name] = gradients.get(name, 0.0) + size * job.world_size
             largest = max(largest, reached, *gradients.values())
-        elif isinstance(operation, ZeroGrad):
+        elif isinstance(operation, (ZeroGrad, Resume)):
             gradients = {}
         elif isinstance(operation, Step):
             for name, size in ((name, gradients[name]) for name in learned if name in gradients):
@@ -102,7 +112,7 @@ def _integral(job: Job, model: ModelSpec) -> bool:
         isinstance(layer, BatchNorm) or (isinstance(layer, Activation) and layer.function != "relu")
         for layer in model.layers
     )
-    if curved or model.loss == "cross_entropy":
+    if curved or model.loss == "cross_entropy" or model.loss_scale % loss_scale_for(job.world_size, job.operations):
         return False
     rates = job.optimizer.lr, job.optimizer.momentum, job.optimizer.weight_decay
     stepping = any(isinstance(operation, Step) for operation in job.operations)

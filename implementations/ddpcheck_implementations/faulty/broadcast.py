@@ -58,7 +58,7 @@ class StatisticsAveraged(PlainReplica):
                 buffer[...] = self.comm.all_reduce(buffer) / self.world
 
 
-@fault("checkpoint-without-momentum", "classic", RESUMED, "check_resumed_training_equals_uninterrupted_training")
+@fault("checkpoint-without-momentum", "classic", RESUMED, "check_resumed_training_is_exact")
 class ForgetsMomentum(PlainReplica):
     """A checkpoint holds the parameters, and nothing of the optimizer."""
 
