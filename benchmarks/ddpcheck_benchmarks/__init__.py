@@ -1,0 +1,1 @@
+"""What is measured: the speed of the harness itself, and whether a long Session grows."""
