@@ -1,0 +1,48 @@
+"""NumPy + raw sockets: a communicator over TCP with NumPy and the standard library, and data-parallel training on it.
+
+One process per terminal, on one host or several, finds the others by four variables:
+
+    RANK=0 WORLD_SIZE=2 MASTER_ADDR=192.168.0.1 MASTER_PORT=29500 python train.py
+
+NUMPY_SOCKETS_START_TIMEOUT (default 120) is how many seconds ranks wait for each other at the start,
+NUMPY_SOCKETS_TIMEOUT (default 30) how long a peer may be silent in an operation. NUMPY_SOCKETS_RUN names the run, if
+several share an address by mistake.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ddpcheck.adapter import Adapter, Facets
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.environment import RankContext
+
+
+def connect(context: RankContext) -> Facets:
+    """Meet the other ranks, and hand out everything that works over this communicator."""
+    from ..data_parallel import numpy_facets
+    from .start import start
+
+    communicator = start(
+        context,
+        run=os.environ.get("NUMPY_SOCKETS_RUN", ""),
+        start_timeout=float(os.environ.get("NUMPY_SOCKETS_START_TIMEOUT", "120")),
+        timeout=float(os.environ.get("NUMPY_SOCKETS_TIMEOUT", "30")),
+    )
+    return numpy_facets(communicator, communicator.rank, communicator.world_size, communicator.close)
+
+
+adapter = Adapter(
+    "numpy_sockets",
+    connect,
+    Capabilities(
+        facets=frozenset({"collectives", "sampler", "replica", "metrics"}),
+        collective_dtypes=frozenset({"float16", "float32", "float64", "int32", "int64"}),
+        subgroups=True,
+        asynchronous=True,
+        unused_parameters="synchronised",
+        clipping=True,
+        checkpoint=True,
+    ),
+    description="NumPy network, gradients averaged by ring all-reduce over TCP sockets",
+)

@@ -1,0 +1,205 @@
+"""One connection to one peer: whole messages both ways, and an error that names the peer for all that can go wrong.
+
+The socket is blocking, with the time limit in the kernel, so that a small message costs one system call each way. The
+ring asks for no waiting call by call.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from . import wire
+from .errors import CommunicationError, Mismatch, PeerLost
+
+_NOTHING = np.empty(0, np.uint8)
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What this rank has sent. A ring counts one message for each of its steps; headers are counted apart."""
+
+    messages: int = 0
+    payload_bytes: int = 0
+    header_bytes: int = 0
+
+
+class Peer:
+    """The other end of a connection is rank `rank`."""
+
+    def __init__(self, connection: socket.socket, own_rank: int, rank: int, timeout: float, traffic: Traffic) -> None:
+        self.rank = rank
+        self.timeout = timeout
+        self.traffic = traffic
+        self._own_rank = own_rank
+        self._socket = connection
+        self._whole = True  # no message is half sent
+        self._header = bytearray(wire.HEADER_BYTES)
+        limit = struct.pack("ll", int(timeout), int(timeout % 1 * 1e6))
+        connection.settimeout(None)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    # ------------------------------------------------------------------------------------------------ whole messages
+
+    def send(self, header: bytes, payload: Array = _NOTHING) -> None:
+        """One message, from a contiguous array."""
+        traffic = self.traffic
+        traffic.messages += 1
+        traffic.payload_bytes += payload.nbytes
+        traffic.header_bytes += len(header)
+        self._whole = False
+        try:
+            sent = self._socket.sendmsg((header, payload.data))
+            if sent < len(header) + payload.nbytes:
+                self._socket.sendall(header[sent:])
+                self._socket.sendall(as_bytes(payload)[max(0, sent - len(header)) :])
+        except OSError as error:
+            raise self._lost(error, "taken") from error
+        self._whole = True
+
+    def receive(self, header: bytes, payload: Array = _NOTHING) -> None:
+        """One message into a contiguous array. Mismatch if its header is not `header`, as soon as the header is there."""
+        got = self._header
+        try:
+            received = self._socket.recvmsg_into((got, payload.data))[0]
+            if received < wire.HEADER_BYTES:
+                self._receive_rest(memoryview(got), received)
+                received = wire.HEADER_BYTES
+            if got != header:
+                raise self._unexpected(bytes(got), header)
+            if received < wire.HEADER_BYTES + payload.nbytes:
+                self._receive_rest(as_bytes(payload), received - wire.HEADER_BYTES)
+        except (OSError, EOFError) as error:
+            raise self._lost(error, "sent") from error
+
+    def _receive_rest(self, view: memoryview, received: int) -> None:
+        while received < len(view):
+            more = self._socket.recv_into(view[received:], 0, socket.MSG_WAITALL)
+            if not more:
+                raise EOFError
+            received += more
+
+    # -------------------------------------------------------------------------------------------- piece by piece (ring)
+
+    def start_stream(self, header: bytes) -> None:
+        """Send the header of a message whose payload follows by send_some()."""
+        self._whole = False
+        self.traffic.header_bytes += len(header)
+        try:
+            self._socket.sendall(header)
+        except OSError as error:
+            raise self._lost(error, "taken") from error
+
+    def end_stream(self, messages: int) -> None:
+        """All of the stream, which was `messages` steps of an algorithm, is sent."""
+        self.traffic.messages += messages
+        self._whole = True
+
+    def send_some(self, view: memoryview) -> int:
+        """Send what fits now; 0 if nothing does."""
+        try:
+            sent = self._socket.send(view, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise self._lost(error, "taken") from error
+        self.traffic.payload_bytes += sent
+        return sent
+
+    def receive_some(self, view: memoryview) -> int:
+        """Receive what is there now; 0 if nothing is."""
+        try:
+            received = self._socket.recv_into(view, 0, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise self._lost(error, "sent") from error
+        if not received:
+            raise self._lost(EOFError(), "sent")
+        return received
+
+    # ----------------------------------------------------------------------------------------------------------- ends
+
+    def gone(self) -> bool:
+        """The peer has closed its end, and said nothing before that we have not read."""
+        try:
+            return not self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
+    def abandon(self, culprit: int) -> None:
+        """Tell the peer that no more will come, and why if the stream is between two messages."""
+        try:
+            if self._whole:
+                self._socket.send(wire.pack_abort(culprit), socket.MSG_DONTWAIT)
+            self._socket.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass  # it is gone, or will find out by its time limit
+
+    def close(self) -> None:
+        """What was sent before still arrives: the kernel delivers it after close, unless unread data makes it reset."""
+        try:
+            self._socket.shutdown(socket.SHUT_WR)
+            while self._socket.recv(1 << 16, socket.MSG_DONTWAIT):
+                pass
+        except OSError:
+            pass  # nothing is unread, or the peer was faster
+        self._socket.close()
+
+    def _lost(self, error: Exception, verb: str) -> PeerLost:
+        if isinstance(error, BlockingIOError):
+            return PeerLost(
+                self.rank,
+                f"rank {self.rank} has {verb} nothing for {self.timeout:g} s: it is stuck, or has not called this operation; "
+                "look at its stack, or raise NUMPY_SOCKETS_TIMEOUT",
+            )
+        return PeerLost(
+            self.rank,
+            f"rank {self.rank} closed its connection to rank {self._own_rank}: it died or gave up; see its output",
+        )
+
+    def _unexpected(self, got: bytes, wanted: bytes) -> CommunicationError:
+        culprit = wire.culprit_of(got)
+        if culprit is not None:
+            return PeerLost(
+                culprit, f"rank {self.rank} gave up because of rank {culprit}; see the output of rank {culprit}"
+            )
+        return Mismatch(
+            self.rank,
+            f"rank {self._own_rank} is in {wire.describe(wanted)}, but rank {self.rank} sent {wire.describe(got)}: all ranks "
+            "must call the same operations in the same order, with arrays of equal size and dtype",
+        )
+
+
+def as_bytes(array: Array) -> memoryview:
+    """A contiguous array's memory."""
+    return array.view(np.uint8).data
+
+
+def wait_for(reader: Peer | None, writer: Peer | None) -> None:
+    """Return when one of them is ready. PeerLost if neither is within the time limit."""
+    poll = select.poll()
+    if reader is not None and reader is writer:
+        poll.register(reader, select.POLLIN | select.POLLOUT)
+    else:
+        if reader is not None:
+            poll.register(reader, select.POLLIN)
+        if writer is not None:
+            poll.register(writer, select.POLLOUT)
+    slowest = reader or writer
+    assert slowest is not None
+    if not poll.poll(slowest.timeout * 1000):
+        raise slowest._lost(BlockingIOError(), "sent" if reader else "taken")

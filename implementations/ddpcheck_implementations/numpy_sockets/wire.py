@@ -1,0 +1,94 @@
+"""What goes over a connection: a header that says what follows, then the array's bytes. Nothing is ever unpickled.
+
+    magic 4   operation 1   dtype 1   detail 2   group 4   sequence 8   elements 8   padding 4      = 32 bytes
+
+`detail` is the reduction or the root. `sequence` counts the operations of a group, so that ranks that have lost step
+notice. In a collective all ranks write the same header; to check what arrives is to compare 32 bytes with one's own.
+Only when they differ are they taken apart, to say how.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+_HEADER = struct.Struct("!4sBBHIQQ4x")
+HEADER_BYTES = _HEADER.size
+_MAGIC = b"NPS1"
+
+REDUCTIONS: dict[str, np.ufunc] = {
+    "sum": np.add,
+    "mean": np.add,  # and divided at the end
+    "min": np.minimum,  # propagates NaN, as np.maximum does, wherever it comes from
+    "max": np.maximum,
+    "prod": np.multiply,
+}
+DTYPES = ("float16", "float32", "float64", "int32", "int64")
+
+_OPERATIONS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "barrier", "send", "abort")
+_OPERATION_CODES = {name: code for code, name in enumerate(_OPERATIONS)}
+_REDUCTION_CODES = {name: code for code, name in enumerate(REDUCTIONS)}
+_DTYPE_CODES = {np.dtype(name): code for code, name in enumerate(DTYPES)}
+NO_GROUP = 0
+
+
+_groups: dict[int, tuple[int, ...]] = {}
+
+
+def group_code(ranks: Sequence[int]) -> int:
+    """A number for a group of ranks, the same on all of them. It is remembered, so that describe() can name the ranks."""
+    code = zlib.crc32(struct.pack(f"!{len(ranks)}I", *ranks)) or 1
+    _groups[code] = tuple(ranks)
+    return code
+
+
+def pack(operation: str, array: Array, detail: int | str = 0, group: int = NO_GROUP, sequence: int = 0) -> bytes:
+    """The header of an operation on an array. TypeError if its dtype cannot be sent, ValueError on an unknown reduction."""
+    try:
+        dtype = _DTYPE_CODES[array.dtype]
+        code = detail if isinstance(detail, int) else _REDUCTION_CODES[detail]
+    except KeyError as error:
+        raise _unknown(array, detail) from error
+    if detail == "mean" and array.dtype.kind != "f":
+        raise TypeError(f"a mean of {array.dtype} is not defined: convert to a float dtype, or reduce by sum")
+    return _HEADER.pack(_MAGIC, _OPERATION_CODES[operation], dtype, code, group, sequence, array.size)
+
+
+def pack_abort(culprit: int) -> bytes:
+    """The last words of a rank that gives up, for whoever waits for it."""
+    return _HEADER.pack(_MAGIC, _OPERATION_CODES["abort"], 0, culprit, NO_GROUP, 0, 0)
+
+
+def culprit_of(header: bytes) -> int | None:
+    """The rank that an abort names; None if this is no abort."""
+    magic, operation, _, culprit, *_ = _HEADER.unpack(header)
+    return culprit if magic == _MAGIC and operation == _OPERATION_CODES["abort"] else None
+
+
+def describe(header: bytes) -> str:
+    """A header in words."""
+    magic, operation, dtype, detail, group, sequence, count = _HEADER.unpack(header)
+    if magic != _MAGIC or operation >= len(_OPERATIONS) or dtype >= len(DTYPES):
+        return f"bytes that are no header ({header[:8].hex()}...)"
+    name = _OPERATIONS[operation]
+    if name in ("all_reduce", "reduce_scatter") and detail < len(REDUCTIONS):
+        name += f"({tuple(REDUCTIONS)[detail]})"
+    elif name == "broadcast":
+        name += f"(root {detail})"
+    if group == NO_GROUP:
+        return f"{name} of {count} x {DTYPES[dtype]}, message {sequence} of this pair"
+    ranks = (
+        f"ranks {', '.join(map(str, _groups[group]))}" if group in _groups else "a group that this rank does not know"
+    )
+    return f"{name} of {count} x {DTYPES[dtype]}, operation {sequence} of {ranks}"
+
+
+def _unknown(array: Array, detail: int | str) -> Exception:
+    if array.dtype not in _DTYPE_CODES:
+        return TypeError(f"arrays of dtype {array.dtype} cannot be sent: convert to one of {', '.join(DTYPES)}")
+    return ValueError(f"unknown reduction {detail!r}: choose one of {', '.join(REDUCTIONS)}")
