@@ -130,7 +130,7 @@ class Execution:
             array = got[name]
             if array is None and optional:
                 continue
-            if not isinstance(array, np.ndarray):
+            if not isinstance(array, (np.ndarray, np.generic)):
                 problems.append(f"{name!r} is {type(array).__name__}, not an array")
                 continue
             shape, dtype = self._shapes[name]
