@@ -4,8 +4,32 @@ from __future__ import annotations
 
 from ddpcheck.checks import Check, checks_of
 
-from . import accumulation, gradients, replica_sync, trajectories, unused
+from . import (
+    accumulation,
+    collectives,
+    failures,
+    gradients,
+    groups,
+    metrics,
+    replica_sync,
+    sampler,
+    trajectories,
+    transfers,
+    unused,
+)
 
-CHECKS: tuple[Check, ...] = checks_of(gradients, trajectories, accumulation, unused, replica_sync)
+CHECKS: tuple[Check, ...] = checks_of(
+    gradients,
+    trajectories,
+    accumulation,
+    unused,
+    replica_sync,
+    collectives,
+    transfers,
+    groups,
+    sampler,
+    metrics,
+    failures,
+)
 
 __all__ = ["CHECKS"]
