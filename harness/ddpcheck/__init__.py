@@ -1,14 +1,25 @@
-"""ddpcheck: is this data-parallel training implementation right, and how does it scale?"""
+"""ddpcheck: is this data-parallel training implementation right, and how does it scale?
 
-from .adapter import Adapter, Batch, Collectives, Facets, Handle, Replica, Sampler
-from .capabilities import Capabilities
-from .checks import Check, law
-from .environment import RankContext, rank_context
-from .job import Job
-from .model import ModelSpec, mlp
-from .session import Session, StartFailed
-from .trace import RankTrace, Trace
-from .verdict import Diagnosis, Finding, Verdict
+Names are imported when they are first used: the pytest plugin is part of every pytest run, and must not bring NumPy there.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .adapter import Adapter, Batch, Collectives, Facets, Handle, Replica, Sampler
+    from .capabilities import Capabilities
+    from .checks import Check, law
+    from .environment import RankContext, rank_context
+    from .job import Job
+    from .model import ModelSpec, mlp
+    from .run import check_adapter, run_checks
+    from .session import Session, StartFailed
+    from .testing import parametrize_with_checks
+    from .trace import RankTrace, Trace
+    from .verdict import Diagnosis, Finding, Verdict
 
 __version__ = "0.1.0"
 
@@ -32,7 +43,37 @@ __all__ = [
     "StartFailed",
     "Trace",
     "Verdict",
+    "check_adapter",
     "law",
     "mlp",
+    "parametrize_with_checks",
     "rank_context",
+    "run_checks",
 ]
+
+_HOMES = {
+    "adapter": ("Adapter", "Batch", "Collectives", "Facets", "Handle", "Replica", "Sampler"),
+    "capabilities": ("Capabilities",),
+    "checks": ("Check", "law"),
+    "environment": ("RankContext", "rank_context"),
+    "job": ("Job",),
+    "model": ("ModelSpec", "mlp"),
+    "run": ("check_adapter", "run_checks"),
+    "session": ("Session", "StartFailed"),
+    "testing": ("parametrize_with_checks",),
+    "trace": ("RankTrace", "Trace"),
+    "verdict": ("Diagnosis", "Finding", "Verdict"),
+}
+_MODULES = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'ddpcheck' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

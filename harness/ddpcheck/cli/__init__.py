@@ -1,0 +1,72 @@
+"""The command line. Each command lies in a module of its own, imported when it runs, so that help comes at once."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import click
+
+from .. import __version__
+
+COMMANDS = {
+    "tour": "Check and train the reference implementations that are installed here: see what ddpcheck shows.",
+    "check": "Check implementations against every law that they promise to keep.",
+    "list": "List adapters, checks, capabilities, launchers or profiles, with a sentence each.",
+    "replay": "Run a failing Job again, and show what every rank saw.",
+    "doctor": "Look at this machine: what is ready, what is missing, and how to get it.",
+    "train": "Train a model with an implementation, on as many ranks as you like.",
+    "launch": "Start any program on several ranks, or print the lines that start it on several hosts.",
+}
+
+# a submodule `list` would hide the builtin in this package
+_MODULES = {"list": "listing"}
+
+
+class _Commands(click.Group):
+    """A group that knows its commands' names and sentences without importing them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = f"{__name__}.{_MODULES.get(cmd_name, cmd_name)}"
+        try:
+            command = importlib.import_module(module).command
+        except ModuleNotFoundError as error:
+            if error.name != module:
+                raise
+            raise click.ClickException(
+                f"this installation has no `ddpcheck {cmd_name}`; install ddpcheck again"
+            ) from error
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from ..suggest import hint
+
+            raise click.UsageError(f"no command {args[0]!r}; {hint(args[0], COMMANDS)}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="ddpcheck")
+def main() -> None:
+    """Is this data-parallel training implementation right, and how does it scale?
+
+    Exit status: 0 all well, 1 something failed, 2 the command could not be run as given.
+    """
+    # a user's adapter lies where the user stands, as with `python -m`
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)

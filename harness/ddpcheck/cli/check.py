@@ -1,0 +1,170 @@
+"""`ddpcheck check`: the first door."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from ..checks import select
+from ..expectations import Expectations
+from ..launchers.base import Launcher
+from ..profiles import PROFILES, profile_named
+from ..references import known_adapters
+from ..results import Results, save_junit, write_failure
+from ..run import Item, Settings, installed_checks, plan, run_items
+from ..verdict import Verdict
+from .options import LAUNCHERS, WorldSizes, console, launcher_named, named_reasons, usage_errors
+from .progress import Display
+from .show import oversubscribed, show_failure, show_reasons, show_table, summary
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command("check")
+@click.argument("adapters", nargs=-1)
+@click.option(
+    "-w", "--world-size", "world_sizes", type=WorldSizes(), help="As 1,2,4 or 1-4; else those of the profile."
+)
+@click.option("-c", "--check", "patterns", multiple=True, help="A family, a check, or a part of its name. Repeatable.")
+@click.option(
+    "--profile", default="default", show_default=True, type=click.Choice(list(PROFILES)), help="How hard to look."
+)
+@click.option("--seed", type=int, help="Draw other Jobs than last time. Without it every run draws the same.")
+@click.option("--deadline", default=10.0, show_default=True, help="Seconds for one Job; then its ranks hang.")
+@click.option(
+    "--expect-failure", "expected", multiple=True, metavar="NAME=REASON", help="Strict. NAME@2,3 for world sizes."
+)
+@click.option("--json", "json_file", type=_FILE, help="Write verdicts and environment.")
+@click.option("--junit", "junit_file", type=_FILE, help="Write JUnit XML.")
+@click.option("--markdown", "markdown_file", type=_FILE, help="Write a conformance report.")
+@click.option(
+    "--failures",
+    default="ddpcheck-failures",
+    show_default=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder for failing Jobs.",
+)
+@click.option("--launcher", "launcher_name", type=click.Choice(list(LAUNCHERS)), help="Instead of the adapter's own.")
+@click.option("--attach", metavar="HOST:PORT", help="Wait there for ranks that you start yourself.")
+def command(
+    adapters: tuple[str, ...],
+    world_sizes: tuple[int, ...] | None,
+    patterns: tuple[str, ...],
+    profile: str,
+    seed: int | None,
+    deadline: float,
+    expected: tuple[str, ...],
+    json_file: Path | None,
+    junit_file: Path | None,
+    markdown_file: Path | None,
+    failures: Path,
+    launcher_name: str | None,
+    attach: str | None,
+) -> None:
+    """Check ADAPTERS against every law that they promise to keep.
+
+    An adapter is a known name (`ddpcheck list adapters`), module:attribute, or path/to/file.py:attribute.
+    """
+    out = console()
+    with usage_errors():
+        if not adapters:
+            raise ValueError(
+                f"name an adapter to check: {', '.join(sorted(known_adapters()))}, or your own module:attribute"
+            )
+        how = profile_named(profile)
+        sizes = world_sizes or how.world_sizes
+        launcher = _launcher(out, launcher_name, attach, sizes, adapters)
+        settings = Settings(how, deadline, seed, launcher)
+        every = installed_checks()
+        expectations = Expectations(named_reasons(expected), every)
+        chosen = select(every, patterns)
+        items = [item for name in adapters for item in plan(name, sizes, chosen, launcher)]
+    began = time.monotonic()
+    verdicts = run_shown(out, items, settings, expectations, failures)
+    show_all(out, verdicts, time.monotonic() - began)
+    described = {
+        "profile": how.name,
+        "effort": how.effort,
+        "seed": seed,
+        "deadline": deadline,
+        "launcher": launcher.name if launcher else "each adapter's own",
+    }
+    results = Results(tuple(verdicts), described)
+    if json_file is not None:
+        results.save(json_file)
+    if junit_file is not None:
+        save_junit(verdicts, junit_file)
+    if markdown_file is not None:
+        _write_markdown(results, markdown_file)
+    sys.exit(exit_code(out, verdicts))
+
+
+def run_shown(
+    out: Console, items: Iterable[Item], settings: Settings, expectations: Expectations, failures: Path
+) -> list[Verdict]:
+    """Run the items; show how far it is, and each failure as it comes."""
+    every = list(items)
+    references = {item.adapter.name: item.reference for item in every}
+    verdicts = []
+    with Display(out, len(every)) as display:
+        for verdict in run_items(every, settings, expectations, display.begin):
+            display.add(verdict)
+            verdicts.append(verdict)
+            if not verdict.ok:
+                show_failure(out, verdict, write_failure(failures, references[verdict.adapter], verdict))
+    return verdicts
+
+
+def show_all(out: Console, verdicts: list[Verdict], seconds: float) -> None:
+    out.print()
+    show_table(out, verdicts)
+    show_reasons(out, verdicts)
+    note = oversubscribed(verdict.world_size for verdict in verdicts if verdict.jobs)
+    if note:
+        out.print(f"\n{note}", style="dim", soft_wrap=True)
+    out.print(f"\n[bold]{summary(verdicts, seconds)}[/]", soft_wrap=True)
+
+
+def exit_code(out: Console, verdicts: list[Verdict]) -> int:
+    """0, 1 on any failure, 2 if an adapter was not checked at all: what ran nothing is not right."""
+    if any(not verdict.ok for verdict in verdicts):
+        return 1
+    ran = {verdict.adapter for verdict in verdicts if verdict.jobs}
+    idle = {verdict.adapter: verdict.reason for verdict in reversed(verdicts) if verdict.adapter not in ran}
+    for name, reason in idle.items():
+        out.print(
+            f"Error: nothing was checked of {name}: {reason or 'no check applies'}; see ddpcheck doctor", soft_wrap=True
+        )
+    return 2 if idle else 0
+
+
+def _launcher(
+    out: Console, name: str | None, attach: str | None, sizes: tuple[int, ...], adapters: tuple[str, ...]
+) -> Launcher | None:
+    if attach is None:
+        return launcher_named(name) if name else None
+    if name:
+        raise ValueError("--launcher and --attach exclude each other: attached ranks have a launcher of their own")
+    if len(sizes) != 1 or len(adapters) != 1:
+        raise ValueError("--attach needs one adapter and one --world-size: that of the ranks that you start")
+    host, separator, port = attach.rpartition(":")
+    if not separator or not host or not port.isdigit():
+        raise ValueError(f"--attach {attach!r} should be HOST:PORT, an address of this host that the ranks can reach")
+    from ..launchers.attached import Attached
+
+    return Attached(host, int(port), announce=lambda text: out.print(text, markup=False, soft_wrap=True))
+
+
+def _write_markdown(results: Results, path: Path) -> None:
+    from importlib.metadata import entry_points
+
+    found = entry_points(group="ddpcheck.reports", name="conformance")
+    if not found:
+        raise click.ClickException("the report is not installed; install ddpcheck again")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(next(iter(found)).load()(results), encoding="utf-8")

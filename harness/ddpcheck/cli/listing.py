@@ -1,0 +1,113 @@
+"""`ddpcheck list`: what there is, with a sentence each."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from ..capabilities import SENTENCES, Capabilities
+from ..profiles import PROFILES
+from ..references import UnusableAdapter, known_adapters, missing_modules, resolve
+from ..run import installed_checks
+from .options import ATTACHED, LAUNCHERS, console, launcher_named, usage_errors
+
+
+@click.group("list")
+def command() -> None:
+    """List adapters, checks, capabilities, launchers or profiles, with a sentence each."""
+
+
+@command.command()
+def adapters() -> None:
+    """Implementations that can be checked by name, and whether they can run here."""
+    out = console()
+    table = _table("adapter", "here", "what it is")
+    for name in sorted(known_adapters()):
+        try:
+            adapter, _ = resolve(name)
+        except UnusableAdapter as error:
+            table.add_row(escape(name), "no", escape(str(error)))
+            continue
+        missing = missing_modules(adapter)
+        reason = f"needs {', '.join(missing)}" if missing else adapter.launcher.unavailable()
+        table.add_row(
+            escape(name), "no" if reason else "yes", escape(adapter.description + (f" ({reason})" if reason else ""))
+        )
+    out.print(table)
+    out.print("\nYour own: ddpcheck check module:attribute, or ddpcheck check path/to/file.py:attribute")
+
+
+@command.command()
+@click.argument("family", required=False)
+def checks(family: str | None) -> None:
+    """Every law, by family, and what an implementation must promise for it."""
+    out = console()
+    with usage_errors():
+        every = installed_checks()
+        if family is not None and family not in {check.family for check in every}:
+            raise ValueError(f"no family {family!r}; there are {', '.join(dict.fromkeys(c.family for c in every))}")
+    for name in dict.fromkeys(check.family for check in every):
+        if family in (None, name):
+            out.print(f"[bold]{escape(name)}[/]")
+            for check in every:
+                if check.family == name:
+                    _show_check(out, check.name, check.sentence, check.needs)
+    out.print(f"\n{len(every)} checks; run one with: ddpcheck check ADAPTER --check NAME")
+
+
+def _show_check(out: Console, name: str, sentence: str, needs: tuple[str, ...]) -> None:
+    out.print(f"  [cyan]{escape(name)}[/]")
+    out.print(f"      {escape(sentence)}", soft_wrap=True)
+    if needs:
+        out.print(f"      needs: {escape(', '.join(needs))}", style="dim", soft_wrap=True)
+
+
+@command.command()
+@click.argument("adapter", required=False)
+def capabilities(adapter: str | None) -> None:
+    """What an implementation can promise, with the defaults; or what ADAPTER promises."""
+    out = console()
+    with usage_errors():
+        promised = resolve(adapter)[0].capabilities if adapter else Capabilities()
+    table = _table("promise", "of " + adapter if adapter else "default", "what it means")
+    for field in dataclasses.fields(Capabilities):
+        table.add_row(field.name, escape(_value(getattr(promised, field.name))), escape(SENTENCES[field.name]))
+    out.print(table)
+
+
+def _value(value: object) -> str:
+    if isinstance(value, frozenset):
+        return ", ".join(map(str, sorted(value))) or "none"
+    return {True: "yes", False: "no", None: "any"}.get(value, str(value))  # type: ignore[call-overload, no-any-return]
+
+
+@command.command()
+def launchers() -> None:
+    """How ranks can be started, and whether that works here."""
+    table = _table("launcher", "here", "what it does")
+    for name, (_, sentence) in LAUNCHERS.items():
+        reason = launcher_named(name).unavailable()
+        table.add_row(name, "no" if reason else "yes", escape(f"{sentence} ({reason})" if reason else sentence))
+    table.add_row(ATTACHED[0], "yes", escape(ATTACHED[1]))
+    console().print(table)
+
+
+@command.command()
+def profiles() -> None:
+    """How hard to look."""
+    table = _table("profile", "Jobs per check", "world sizes", "what it is for")
+    for profile in PROFILES.values():
+        table.add_row(profile.name, str(profile.effort), ", ".join(map(str, profile.world_sizes)), profile.sentence)
+    console().print(table)
+
+
+def _table(*names: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in names[:-1]:
+        table.add_column(escape(name), overflow="fold")
+    table.add_column(names[-1], ratio=1)
+    return table

@@ -1,0 +1,76 @@
+"""What several commands share: parsing of options, usage errors, the console."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+from rich.console import Console
+
+from ..launchers.base import Launcher
+from ..references import UnusableAdapter
+from ..results import UnreadableFile
+from ..suggest import one_of
+
+LAUNCHERS = {
+    "processes": ("processes:Processes", "Child processes with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set."),
+    "mpiexec": ("mpi:Mpiexec", "mpiexec of MPICH, Open MPI or Intel MPI, with the flags that each needs."),
+    "torchrun": ("torchrun:Torchrun", "torch's elastic agent, as torchrun does it."),
+}
+ATTACHED = ("attached", "Ranks that you start yourself, on any hosts: ddpcheck check ADAPTER --attach HOST:PORT")
+_WIDTH_OF_LOGS = 140
+
+
+def launcher_named(name: str) -> Launcher:
+    """ValueError if there is none."""
+    place, _, attribute = LAUNCHERS[one_of(name, LAUNCHERS, "launcher")][0].partition(":")
+    made: Launcher = getattr(importlib.import_module(f"ddpcheck.launchers.{place}"), attribute)()
+    return made
+
+
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """What the user named wrongly is a usage error, without a traceback."""
+    try:
+        yield
+    except (UnusableAdapter, UnreadableFile, ValueError) as error:
+        raise click.UsageError(str(error)) from error
+
+
+def console() -> Console:
+    """As wide as the terminal; a log file is wide enough for the longest names."""
+    made = Console(highlight=False)
+    return made if made.is_terminal else Console(highlight=False, width=max(made.width, _WIDTH_OF_LOGS))
+
+
+class WorldSizes(click.ParamType):
+    """1,2,3 or 1-4."""
+
+    name = "sizes"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        sizes: list[int] = []
+        try:
+            for part in str(value).split(","):
+                first, _, last = part.partition("-")
+                sizes += range(int(first), int(last or first) + 1)
+        except ValueError:
+            self.fail(f"{value!r} should be world sizes such as 1,2,4 or 1-4", param, ctx)
+        if not sizes or min(sizes) < 1:
+            self.fail(f"{value!r} should be at least one world size, each 1 or more", param, ctx)
+        return tuple(dict.fromkeys(sizes))
+
+
+def named_reasons(texts: tuple[str, ...]) -> dict[str, str]:
+    """NAME=REASON options as a mapping. ValueError if one has no reason."""
+    found = {}
+    for text in texts:
+        name, separator, reason = text.partition("=")
+        if not separator or not reason.strip():
+            raise ValueError(f"--expect-failure {text!r} should be NAME=REASON")
+        found[name.strip()] = reason.strip()
+    return found

@@ -1,0 +1,122 @@
+"""Verdicts on a terminal or in a log: failures as they come, a table at the end. Reads well without colour."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from ..results import visible_cores
+from ..verdict import SYMBOLS, Status, Verdict
+
+WORDS: dict[Status, str] = {
+    "passed": "passed",
+    "failed": "failed",
+    "hung": "hung",
+    "unknown": "crashed (the check itself: unknown)",
+    "expected_failure": "failed as expected",
+    "skipped": "skipped",
+}
+_STYLES: dict[str, str] = {
+    "passed": "green",
+    "failed": "bold red",
+    "hung": "bold red",
+    "unknown": "bold magenta",
+    "expected_failure": "yellow",
+    "skipped": "dim",
+}
+_DETAIL_LINES = 16
+_NAMED = 4
+
+
+def symbol(status: str) -> str:
+    return f"[{_STYLES[status]}]{SYMBOLS[status]}[/]"
+
+
+def show_failure(console: Console, verdict: Verdict, file: Path | None) -> None:
+    """What went wrong, short enough to be read in ten seconds, and how to see it again."""
+    title = f"{verdict.adapter}, {ranks(verdict.world_size)}: {verdict.check} ({verdict.family})"
+    console.print(f"{symbol(verdict.status)} [bold]{escape(title)}[/]", soft_wrap=True)
+    text = verdict.diagnosis.text() if verdict.diagnosis else f"the check itself crashed:\n{verdict.reason}"
+    lines = text.rstrip().splitlines()
+    shown = lines[:_DETAIL_LINES]
+    for line in shown:
+        console.print(f"    {escape(line)}", soft_wrap=True)
+    if len(lines) > len(shown):
+        console.print(f"    ... {len(lines) - len(shown)} more lines; --json and --junit keep them all", style="dim")
+    if file is not None:
+        console.print(f"    run again: ddpcheck replay {escape(str(file))}", style="cyan", soft_wrap=True)
+    console.print()
+
+
+def show_table(console: Console, verdicts: Sequence[Verdict]) -> None:
+    """Checks by family as rows, adapters as columns, one symbol for each world size."""
+    adapters = list(dict.fromkeys(verdict.adapter for verdict in verdicts))
+    sizes = {name: sorted({v.world_size for v in verdicts if v.adapter == name}) for name in adapters}
+    found = {(v.adapter, v.world_size, v.check): v.status for v in verdicts}
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("check \\ ranks", no_wrap=True, overflow="fold")
+    for name in adapters:
+        table.add_column(f"{escape(name)}\n{' '.join(map(str, sizes[name]))}", no_wrap=True)
+    families = list(dict.fromkeys(verdict.family for verdict in verdicts))
+    for family in families:
+        table.add_row(f"[bold]{escape(family)}[/]")
+        for check in dict.fromkeys(verdict.check for verdict in verdicts if verdict.family == family):
+            cells = [_cell(found, name, sizes[name], check) for name in adapters]
+            table.add_row(f"  {escape(check)}", *cells)
+    console.print(table)
+    used = [status for status in WORDS if any(verdict.status == status for verdict in verdicts)]
+    console.print("   ".join(f"{symbol(status)} {WORDS[status]}" for status in used), soft_wrap=True)
+
+
+def _cell(found: dict[tuple[str, int, str], Status], adapter: str, sizes: list[int], check: str) -> str:
+    statuses = [found.get((adapter, size, check)) for size in sizes]
+    return " ".join(f"{symbol(s)}{' ' * (len(str(n)) - 1)}" if s else " " for s, n in zip(statuses, sizes, strict=True))
+
+
+def show_reasons(console: Console, verdicts: Iterable[Verdict]) -> None:
+    """Each reason for a skip or an expected failure, once, with the checks that it holds for."""
+    for status, title in (("skipped", "skipped"), ("expected_failure", "expected to fail")):
+        checks: dict[str, dict[str, None]] = {}
+        for verdict in verdicts:
+            if verdict.status == status:
+                checks.setdefault(verdict.reason, {})[verdict.check] = None
+        if checks:
+            console.print(f"\n[bold]{title}, because[/]")
+        for reason, names in checks.items():
+            console.print(f"  {escape(reason)}: {_some(list(names))}", style=_STYLES[status], soft_wrap=True)
+
+
+def _some(names: list[str]) -> str:
+    if len(names) <= _NAMED:
+        return ", ".join(names)
+    return f"{len(names)} checks"
+
+
+def summary(verdicts: Iterable[Verdict], seconds: float) -> str:
+    """Counts, seconds and Jobs in one line."""
+    every = list(verdicts)
+    counts = Counter(verdict.status for verdict in every)
+    parts = [f"{counts[status]} {WORDS[status].partition(' (')[0]}" for status in WORDS if counts[status]]
+    jobs = sum(verdict.jobs for verdict in every)
+    return f"{', '.join(parts) or 'nothing ran'}; {jobs} Jobs in {seconds:.1f} s"
+
+
+def oversubscribed(sizes: Iterable[int]) -> str:
+    """A note if there are more ranks than cores; empty if not."""
+    cores = visible_cores()
+    more = sorted({size for size in sizes if size > cores})
+    if not more:
+        return ""
+    return (
+        f"note: {cores} cores are visible here, fewer than the ranks at world size {', '.join(map(str, more))}: "
+        "verdicts hold, seconds say nothing of speed"
+    )
+
+
+def ranks(world_size: int) -> str:
+    return "1 rank" if world_size == 1 else f"{world_size} ranks"

@@ -1,0 +1,246 @@
+"""What to run, and what came of it: the one road behind the command line, pytest and `check_adapter`.
+
+    for verdict in run_checks("torch_ddp", world_sizes=(1, 2)):
+        print(verdict.check, verdict.status)
+
+`plan` lists every (adapter, world size, check), with the reason where one will be skipped; `Ranks` judges them, on ranks that
+are started once. Nothing vanishes: what was planned gets a Verdict, also when the ranks do not start.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from types import TracebackType
+from typing import Self
+
+from .adapter import Adapter
+from .checks import Check, missing, select
+from .expectations import Expectations
+from .launchers.base import Launcher
+from .profiles import Profile, profile_named
+from .references import missing_modules, reference_of, resolve
+from .session import Session, StartFailed
+from .verdict import Diagnosis, Finding, Status, Verdict
+
+GROUP = "ddpcheck.checks"
+
+
+def check_ranks_start(session: Session) -> None:
+    """All ranks start, know who they are, and hand out the facets that are promised."""
+    if session.starts == 0:
+        session.start()
+
+
+RANKS_START = Check("check_ranks_start", "ranks", (), (check_ranks_start.__doc__ or "").strip(), check_ranks_start)
+"""Runs first at every world size: nothing else can be said of ranks that do not start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One check on one adapter at one world size; `skip` says why it will not run, if it will not."""
+
+    adapter: Adapter
+    reference: str
+    world_size: int
+    check: Check
+    skip: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.adapter.name}-w{self.world_size}-{self.check.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How to run: seconds for one Job, the adapter's own launcher or another, and None or a seed for new draws."""
+
+    profile: Profile = field(default_factory=lambda: profile_named("default"))
+    deadline: float = 10.0
+    random_seed: int | None = None
+    launcher: Launcher | None = None
+
+
+def installed_checks() -> tuple[Check, ...]:
+    """The checks that installed distributions offer. ValueError if there are none, or two of one name."""
+    found = {RANKS_START.name: RANKS_START}
+    for entry in entry_points(group=GROUP):
+        for check in entry.load():
+            if found.setdefault(check.name, check) is not check:
+                raise ValueError(f"two checks are called {check.name}; the second is offered by {entry.value}")
+    if len(found) == 1:
+        raise ValueError(f"no checks are installed (entry points of {GROUP!r}); install ddpcheck with pip")
+    return tuple(found.values())
+
+
+def plan(
+    adapter: Adapter | str,
+    world_sizes: Iterable[int],
+    checks: Iterable[Check],
+    launcher: Launcher | None = None,
+) -> list[Item]:
+    """Every item, world size by world size, with the reason for each that will be skipped."""
+    made, reference = resolve(adapter if isinstance(adapter, str) else reference_of(adapter))
+    chosen = tuple(check for check in checks if check is not RANKS_START)
+    unusable = _unusable(made, launcher or made.launcher)
+    items = []
+    for world_size in world_sizes:
+        nowhere = unusable or made.capabilities.refuses(world_size) or ""
+        for check in (RANKS_START, *chosen):
+            lacks = missing(check, lambda need, n=world_size: made.capabilities.lacks(need, n))  # type: ignore[misc]
+            items.append(Item(made, reference, world_size, check, nowhere or lacks or ""))
+    return items
+
+
+def _unusable(adapter: Adapter, launcher: Launcher) -> str:
+    absent = missing_modules(adapter)
+    if absent:
+        return f"not installed: {', '.join(absent)}; install with: pip install {' '.join(absent)}"
+    return launcher.unavailable() or ""
+
+
+def run_check(session: Session, check: Check, expected: Expectations | Mapping[str, str] | None = None) -> Verdict:
+    """Run one check and say what came of it. Only StartFailed comes through: it is no fault of the check."""
+    if not isinstance(expected, Expectations):
+        expected = Expectations(expected or {}, (*installed_checks(), check))
+    began, jobs = time.monotonic(), session.jobs_run
+    status: Status = "passed"
+    reason, finding = "", None
+    try:
+        check.function(session)
+    except Finding as found:
+        status, finding = ("hung" if found.hung else "failed"), found
+    except StartFailed:
+        raise
+    except Exception:
+        status, reason = "unknown", traceback.format_exc()
+    jobs = session.jobs_run - jobs
+    if status == "passed" and not jobs and check is not RANKS_START:
+        # a law that was tried on nothing holds of nothing
+        status, reason = "skipped", "it ran no Job: none of its Jobs fits what is promised"
+    verdict = Verdict(
+        session.adapter.name,
+        session.world_size,
+        check.name,
+        check.family,
+        status,
+        round(time.monotonic() - began, 4),
+        jobs,
+        reason,
+        finding.diagnosis if finding else None,
+        finding.job if finding else None,
+    )
+    return expected.applied(verdict)
+
+
+class Ranks:
+    """One adapter at one world size: its items are judged one after the other, on ranks that start with the first."""
+
+    def __init__(
+        self, reference: str, world_size: int, settings: Settings, expected: Expectations | None = None
+    ) -> None:
+        self.expected = expected or Expectations({}, ())
+        self.lost = ""
+        self.session = Session(
+            reference,
+            world_size,
+            deadline=settings.deadline,
+            effort=settings.profile.effort,
+            random_seed=settings.random_seed,
+            launcher=settings.launcher,
+        )
+
+    def verdict(self, item: Item) -> Verdict:
+        """Judge, or skip. Ranks that did not start are one failure, and the reason why all others are skipped."""
+        if item.skip or self.lost:
+            return skipped(item, item.skip or self.lost)
+        began = time.monotonic()
+        try:
+            return run_check(self.session, item.check, self.expected)
+        except StartFailed as error:
+            self.lost = f"the ranks did not start: {error.problems[0]}"
+            verdict = Verdict(
+                item.adapter.name,
+                item.world_size,
+                item.check.name,
+                item.check.family,
+                "failed",
+                round(time.monotonic() - began, 4),
+                diagnosis=_start_diagnosis(error, item.world_size, again=self.session.starts > 1),
+            )
+            return self.expected.applied(verdict)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self.session.close(orderly=kind is None)
+
+
+def _start_diagnosis(error: StartFailed, world_size: int, *, again: bool) -> Diagnosis:
+    first, *others = error.problems
+    words = "start again after a rank was lost" if again else "start"
+    return Diagnosis(
+        f"the {world_size} ranks did not {words}: {first}",
+        advice="connect() of the adapter and its launcher; what the ranks wrote is below" if error.details else "",
+        details=(*others, *((error.details,) if error.details else ())),
+    )
+
+
+def skipped(item: Item, reason: str) -> Verdict:
+    return Verdict(item.adapter.name, item.world_size, item.check.name, item.check.family, "skipped", reason=reason)
+
+
+def run_items(
+    items: Iterable[Item],
+    settings: Settings,
+    expected: Expectations,
+    begin: Callable[[Item], None] = lambda item: None,
+) -> Iterator[Verdict]:
+    """A Verdict for each item, as it comes; `begin` is told what runs next. Ranks start only where something will run."""
+    groups: dict[tuple[str, int], list[Item]] = {}
+    for item in items:
+        groups.setdefault((item.reference, item.world_size), []).append(item)
+    for (reference, world_size), group in groups.items():
+        if not any(item.check is not RANKS_START and not item.skip for item in group):
+            why = next((item.skip for item in group if item.skip), "")
+            yield from (skipped(item, item.skip or why) for item in group)
+            continue
+        with Ranks(reference, world_size, settings, expected) as ranks:
+            for item in group:
+                begin(item)
+                yield ranks.verdict(item)
+
+
+def run_checks(
+    adapter: Adapter | str,
+    world_sizes: Iterable[int] | None = None,
+    checks: Iterable[str] = (),
+    *,
+    settings: Settings | None = None,
+    expected_failures: Mapping[str, str] | None = None,
+) -> Iterator[Verdict]:
+    """Check one adapter, world size by world size. `checks`: names, families or parts of names; all if empty."""
+    settings = settings or Settings()
+    every = installed_checks()
+    sizes = settings.profile.world_sizes if world_sizes is None else tuple(world_sizes)
+    items = plan(adapter, sizes, select(every, checks), settings.launcher)
+    yield from run_items(items, settings, Expectations(expected_failures or {}, every))
+
+
+def check_adapter(
+    adapter: Adapter | str,
+    world_sizes: Iterable[int] = (1, 2, 3, 4),
+    checks: Iterable[str] | None = None,
+    profile: str = "default",
+    expected_failures: Mapping[str, str] | None = None,
+    random_seed: int | None = None,
+) -> list[Verdict]:
+    """Check an adapter; the verdicts of all checks at all world sizes. `all(v.ok for v in ...)` says whether it is right."""
+    settings = Settings(profile_named(profile), random_seed=random_seed)
+    return list(run_checks(adapter, world_sizes, checks or (), settings=settings, expected_failures=expected_failures))

@@ -1,0 +1,25 @@
+"""Errors for names that are not known: they list the close ones, so that a typing error costs one look."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def one_of(name: str, known: Iterable[str], what: str) -> str:
+    """`name`, if it is one of `known`. Else ValueError with those that are close, or all."""
+    names = tuple(known)
+    if name in names:
+        return name
+    raise ValueError(f"unknown {what} {name!r}; {hint(name, names)}")
+
+
+def hint(name: str, names: Iterable[str]) -> str:
+    """The end of an error message."""
+    every = sorted(names)
+    close = difflib.get_close_matches(name, every, n=3, cutoff=0.6)
+    # a part of a long name is no close match by edit distance, but what many type
+    close += [other for other in every if name in other and other not in close][:3]
+    if close:
+        return f"did you mean {' or '.join(close)}?"
+    return f"known are {', '.join(every) or 'none'}"
