@@ -1,0 +1,107 @@
+"""Checks bound to an adapter and a world size, as pytest runs them: what `check` is in a test made by the plugin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .adapter import Adapter
+from .checks import select
+from .expectations import Expectations
+from .profiles import profile_named
+from .references import UnusableAdapter
+from .results import write_failure
+from .run import Item, Ranks, Settings, installed_checks, plan
+from .verdict import Verdict
+
+
+@dataclass
+class Place:
+    """Where checks run: one adapter at one world size. All checks of a place share one object, so pytest groups them."""
+
+    name: str
+    reference: str
+    world_size: int
+    settings: Settings
+    expected: Expectations
+    ranks: Ranks | None = field(default=None, init=False)
+
+    def open(self) -> Ranks:
+        self.ranks = Ranks(self.reference, self.world_size, self.settings, self.expected)
+        return self.ranks
+
+    def __str__(self) -> str:
+        return f"{self.name}-w{self.world_size}"
+
+
+@dataclass
+class BoundCheck:
+    """Call it: it passes, fails with the diagnosis, skips or is an expected failure, with its reason."""
+
+    item: Item
+    place: Place
+    failures: Path
+
+    @property
+    def name(self) -> str:
+        return self.item.check.name
+
+    def __call__(self) -> Verdict:
+        __tracebackhide__ = True
+        if self.place.ranks is None:
+            raise RuntimeError("a bound check runs inside its own test only")
+        verdict = self.place.ranks.verdict(self.item)
+        if verdict.status == "skipped":
+            pytest.skip(verdict.reason)
+        if verdict.status == "expected_failure":
+            pytest.xfail(verdict.reason)
+        if not verdict.ok:
+            pytest.fail(self._text(verdict), pytrace=False)
+        return verdict
+
+    def _text(self, verdict: Verdict) -> str:
+        text = verdict.diagnosis.text() if verdict.diagnosis else f"the check itself crashed:\n{verdict.reason}"
+        file = write_failure(self.failures, self.item.reference, verdict)
+        return f"{text}\n  run again: ddpcheck replay {file}" if file else text
+
+
+def bound_checks(
+    config: pytest.Config,
+    adapters: Iterable[Adapter | str],
+    world_sizes: Iterable[int] | None,
+    checks: Iterable[str],
+    expected_failures: Mapping[str, str],
+) -> list[Any]:
+    """The parameter sets (place, bound check) of a test. ValueError if something is named wrongly."""
+    profile = profile_named(config.getoption("--ddp-profile"))
+    sizes = list(world_sizes or _sizes(config.getoption("--ddp-world-sizes")) or profile.world_sizes)
+    every = installed_checks()
+    expected = Expectations(expected_failures, every)
+    failures = config.rootpath / str(config.getoption("--ddp-failures"))
+    chosen = select(every, checks)
+    cases = []
+    for adapter in adapters:
+        try:
+            items = plan(adapter, sizes, chosen)
+        except UnusableAdapter as error:
+            raise ValueError(str(error)) from error
+        places: dict[int, Place] = {}
+        for item in items:
+            place = places.setdefault(
+                item.world_size,
+                Place(item.adapter.name, item.reference, item.world_size, Settings(profile), expected),
+            )
+            marks = [pytest.mark.skip(reason=item.skip)] if item.skip else []
+            cases.append(pytest.param(place, BoundCheck(item, place, failures), id=item.name, marks=marks))
+    return cases
+
+
+def _sizes(text: str | None) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")] if text else []
+    except ValueError:
+        raise ValueError(f"--ddp-world-sizes {text!r} should be world sizes such as 1,2,3") from None
