@@ -109,11 +109,15 @@ def all_reduces(
     dtype, layout = draw(choice(tuple(product(offered, LAYOUTS))))
     shape = draw(choice(shapes(world_size)))
     size = world_size if group is None else len(group)
-    return AllReduce(exact_tensor(shape, dtype, reduction, size, draw(SEEDS), layout, wide=wide), reduction, group, wait)
+    return AllReduce(
+        exact_tensor(shape, dtype, reduction, size, draw(SEEDS), layout, wide=wide), reduction, group, wait
+    )
 
 
 @st.composite
-def reduce_scatters(draw: DrawFn, world_size: int, capabilities: Capabilities, groups: tuple[Group, ...]) -> ReduceScatter:
+def reduce_scatters(
+    draw: DrawFn, world_size: int, capabilities: Capabilities, groups: tuple[Group, ...]
+) -> ReduceScatter:
     """An exact reduce-scatter; the first dimension is 0, 1, 2 or 3 times the size of the group."""
     offered = [
         (reduction, dtype)
@@ -123,7 +127,9 @@ def reduce_scatters(draw: DrawFn, world_size: int, capabilities: Capabilities, g
     group, (reduction, dtype) = draw(choice(tuple(product(groups, offered))))
     size = world_size if group is None else len(group)
     rows, rest, layout = draw(choice(tuple(product((1, 2, 3, 0), ((), (3,), (2, 2), (0,)), LAYOUTS))))
-    return ReduceScatter(exact_tensor((rows * size, *rest), dtype, reduction, size, draw(SEEDS), layout), reduction, group)
+    return ReduceScatter(
+        exact_tensor((rows * size, *rest), dtype, reduction, size, draw(SEEDS), layout), reduction, group
+    )
 
 
 @st.composite

@@ -1,0 +1,175 @@
+"""Judges of collectives: Traces against what collective_results says, with evidence of what may have gone wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from ddpcheck import expect
+from ddpcheck.diagnosis import Evidence
+from ddpcheck.job import AllReduce, Barrier, Broadcast, Job, ReduceScatter, SendRecv
+from ddpcheck.numerics import different_bits, same_bits
+from ddpcheck.trace import Trace
+from ddpcheck.values import Array
+from ddpcheck.verdict import Diagnosis, Finding
+
+from .collective_results import Collective, Want, finished, members_of, named, reduced, wants
+
+
+def results_hold(job: Job, trace: Trace) -> None:
+    """The judge of most collective checks: every rank got what it must, and no barrier let a rank through early."""
+    expect.completed(trace)
+    for position, operation in enumerate(job.operations):
+        if isinstance(operation, Barrier):
+            _blocked(operation, position, trace)
+        elif isinstance(operation, SendRecv):
+            _received(operation, position, trace)
+    for position, collective, members in finished(job):
+        wanted = wants(collective, members)
+        for rank in members:
+
+            def evidence(position: int = position, collective: Collective = collective, rank: int = rank) -> Evidence:
+                return _evidence(job, collective, rank)
+
+            what = f"{named(collective, position)}: result"
+            _compare(trace.ranks[rank].values(position)["result"], wanted[rank], what, rank, evidence)
+
+
+def same_bits_everywhere(job: Job, trace: Trace) -> None:
+    """A judge: every all-reduce gave all its members the same bits."""
+    expect.completed(trace)
+    for position, collective, members in finished(job):
+        if isinstance(collective, AllReduce):
+            results = [trace.ranks[rank].values(position)["result"] for rank in members]
+            expect.same_on_all_ranks(results, f"{named(collective, position)}: result")
+
+
+def arguments_are_left_alone(job: Job, trace: Trace) -> None:
+    """A judge: no collective changed its argument, and every result is an array of its own."""
+    expect.completed(trace)
+    for position, collective, members in finished(job):
+        for rank in members:
+            seen = trace.ranks[rank].values(position)
+            what = f"{named(collective, position)} on rank {rank}"
+            expect.that(
+                not seen["argument_changed"],
+                f"{what}: its argument was changed, but should stay as it was",
+                "the collective works in place on the caller's array; it needs a copy",
+            )
+            expect.that(
+                not seen["aliases_argument"],
+                f"{what}: the result shares memory with the argument, but should be a new array",
+                "what the caller does to its own array would change the result, and the other way round",
+            )
+            expect.that(
+                not seen["overwritten_later"],
+                f"{what}: the result was overwritten by a later operation, but should be a new array",
+                "the result is a view of an internal buffer that is used again",
+            )
+
+
+def _compare(got: Array, want: Want, what: str, rank: int, evidence: Callable[[], Evidence]) -> None:
+    """Evidence costs more than the comparison, so it is gathered only once something is wrong."""
+    if want.bound is None and same_bits(got, want.value):
+        return
+    try:
+        _look(got, want, what, rank, Evidence())
+    except Finding:
+        _look(got, want, what, rank, evidence())
+        raise
+    if want.moved and (lost := different_bits(got, want.value) & (want.value == 0)).any():
+        raise Finding(
+            Diagnosis(
+                f"{what} on rank {rank}: got another sign of zero in {int(lost.sum())} of {lost.size} elements, but bits "
+                "should be kept",
+                "the values went through arithmetic, as in a sum with zeros from all other ranks",
+            )
+        )
+
+
+def _look(got: Array, want: Want, what: str, rank: int, evidence: Evidence) -> None:
+    if want.bound is None:
+        expect.same_array(got, want.value, what, rank, evidence)
+    else:
+        expect.within(got, want.value, want.bound, what, rank, evidence)
+
+
+def _evidence(job: Job, collective: Collective, rank: int) -> Evidence:
+    """What the result would be if something specific had gone wrong."""
+    members = members_of(collective.group, job.world_size)
+    dtype = collective.tensor.dtype
+    local = collective.tensor.on(rank) if isinstance(collective, AllReduce) else None
+    with np.errstate(all="ignore"):
+        others = tuple(
+            (text, np.asarray(array).astype(dtype)) for text, array in _others(job, collective, rank, members)
+        )
+    return Evidence(len(members), local, others)
+
+
+def _others(job: Job, collective: Collective, rank: int, members: tuple[int, ...]) -> Iterator[tuple[str, Array]]:
+    tensor = collective.tensor
+    if isinstance(collective, Broadcast):
+        for other in range(job.world_size):
+            if other != collective.root:
+                yield f"it is the array of rank {other}: the wrong root", tensor.on(other)
+    if isinstance(collective, AllReduce):
+        yield from _other_reductions(collective, members, job.world_size)
+    if isinstance(collective, ReduceScatter):
+        for other, want in wants(collective, members).items():
+            if other != rank:
+                yield f"it is the block of rank {other}", want.value
+    for position, made, ranks in finished(job):
+        if made is not collective and made.tensor.dtype == tensor.dtype and rank in ranks:
+            yield f"it is the result of operation {position}: results are mixed up", wants(made, ranks)[rank].value
+
+
+def _other_reductions(collective: AllReduce, members: tuple[int, ...], world_size: int) -> Iterator[tuple[str, Array]]:
+    tensor, everybody = collective.tensor, tuple(range(world_size))
+    total = np.asarray(reduced(tensor, "sum", members).value)
+    if collective.reduction not in ("sum", "mean"):
+        yield "it is the sum: the reduction was not passed on", total
+    if collective.reduction == "mean":
+        yield "the sum was divided by the number of elements, not by that of ranks", total / max(1, total.size)
+        yield "the sum was divided by the world size, not by the size of the group", total / world_size
+    if members != everybody:
+        yield (
+            "it is the result over all ranks, not over the group",
+            reduced(tensor, collective.reduction, everybody).value,
+        )
+    for missing in members:
+        if rest := tuple(rank for rank in members if rank != missing):
+            part = reduced(tensor, collective.reduction, rest).value
+            yield f"the values of rank {missing} are missing: read before they came, or lost", part
+
+
+def _blocked(barrier: Barrier, position: int, trace: Trace) -> None:
+    """No member left before every member had entered."""
+    members = members_of(barrier.group, len(trace.ranks))
+    records = {
+        rank: next(record for record in trace.ranks[rank].records if record.operation == position) for rank in members
+    }
+    latest = max(members, key=lambda rank: records[rank].entered)
+    for rank in members:
+        left, entered = records[rank].left, records[latest].entered
+        if left is not None and left < entered:
+            raise Finding(
+                Diagnosis(
+                    f"{named(barrier, position)}: rank {rank} left {1000 * (entered - left):.0f} ms before rank {latest} "
+                    f"entered, but should have waited for it",
+                    "the barrier does not block, or it was paired with another barrier",
+                )
+            )
+
+
+def _received(operation: SendRecv, position: int, trace: Trace) -> None:
+    """Every receiver has the sender's array."""
+    arrays = [operation.tensor.on(rank) for rank in range(len(trace.ranks))]
+    wrong_senders = tuple(
+        (f"it is the array of rank {rank}: the wrong sender", array) for rank, array in enumerate(arrays)
+    )
+    for source, dest in operation.pairs:
+        got = trace.ranks[dest].values(position)["received"][f"{source}>{dest}"]
+        what = f"{named(operation, position)}: what rank {source} sent"
+        want = Want(arrays[source], moved=True)
+        _compare(got, want, what, dest, lambda: Evidence(len(arrays), None, wrong_senders))

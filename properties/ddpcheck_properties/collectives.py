@@ -1,0 +1,210 @@
+"""All-reduce: the exact reduction, on every rank, for every dtype, shape and layout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from ddpcheck import expect
+from ddpcheck.checks import law
+from ddpcheck.job import AllReduce, Job, Layout, TensorSpec
+from ddpcheck.trace import Trace
+
+from .collective_judges import arguments_are_left_alone, results_hold, same_bits_everywhere
+from .collective_results import finished, named
+from .drawing import for_all, for_each
+from .strategies import choice
+from .strategies_collectives import (
+    LAYOUTS,
+    Reduction,
+    all_reduces,
+    collectives,
+    dtypes,
+    exact_tensor,
+    floating,
+    jobs,
+    reductions,
+    shapes,
+    tensors,
+)
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+FLOATS = "collective_dtype:float32"
+PAST_64_KIB, PAST_1_MIB = (127, 131), (521, 521)
+"""Shapes whose float32 arrays are larger than usual buffers of sockets and messages, and that nothing divides."""
+
+
+@law("collectives", "collective:all_reduce", "reduction:sum")
+def check_all_reduce_sums_exactly(session: Session) -> None:
+    """All-reduce gives every rank the exact sum of the ranks' arrays, whatever their shape, dtype and layout."""
+    _exact(session, "sum")
+
+
+@law("collectives", "collective:all_reduce", "reduction:mean", FLOATS)
+def check_all_reduce_gives_the_exact_mean(session: Session) -> None:
+    """All-reduce gives every rank the exact mean, where values are multiples of the number of ranks."""
+    _exact(session, "mean")
+
+
+@law("collectives", "collective:all_reduce", "reduction:min")
+def check_all_reduce_gives_the_minimum(session: Session) -> None:
+    """All-reduce gives every rank the element-wise minimum."""
+    _exact(session, "min")
+
+
+@law("collectives", "collective:all_reduce", "reduction:max")
+def check_all_reduce_gives_the_maximum(session: Session) -> None:
+    """All-reduce gives every rank the element-wise maximum."""
+    _exact(session, "max")
+
+
+@law("collectives", "collective:all_reduce", "reduction:prod")
+def check_all_reduce_multiplies_exactly(session: Session) -> None:
+    """All-reduce gives every rank the exact product."""
+    _exact(session, "prod")
+
+
+@law("collectives", "collective:all_reduce")
+def check_all_reduce_keeps_the_precision_of_its_dtype(session: Session) -> None:
+    """All-reduce computes and sends every promised dtype with all its bits, never through a narrower one."""
+    jobs_of_dtypes = [
+        Job(
+            session.world_size,
+            tuple(
+                AllReduce(exact_tensor((5,), dtype, reduction, session.world_size), reduction)
+                for reduction in reductions(session.capabilities)
+                if floating(dtype) or reduction != "mean"
+            ),
+        )
+        for dtype in dtypes(session.capabilities)
+    ]
+    for_each(session, jobs_of_dtypes, results_hold)
+
+
+@law("collectives", "collective:all_reduce", FLOATS)
+def check_all_reduce_of_real_values_is_within_rounding(session: Session) -> None:
+    """For real values all-reduce is off by no more than rounding, |got - exact| <= gamma_m sum|terms|, in its dtype."""
+    for_all(session, jobs(session.world_size, _real(session)), results_hold, share=0.5)
+
+
+@law("collectives", "collective:all_reduce", "same_bits_on_all_ranks", "world_size>=2", FLOATS)
+def check_all_reduce_gives_all_ranks_the_same_bits(session: Session) -> None:
+    """All-reduce of real values gives every rank the same bits: replicas that differ in the last bit drift apart."""
+    world = session.world_size
+    examples = [
+        Job(world, (AllReduce(TensorSpec((64,), dtype, "real")),))
+        for dtype in dtypes(session.capabilities, floats=True)
+    ]
+    for_all(session, jobs(world, _real(session)), same_bits_everywhere, examples=examples, share=0.5)
+
+
+@law("collectives", "collective:all_reduce", "reproducible", FLOATS)
+def check_all_reduce_is_reproducible(session: Session) -> None:
+    """The same arrays reduced again give the same bits."""
+
+    def judge(job: Job, trace: Trace) -> None:
+        expect.completed(trace)
+        again = session.run(job)
+        expect.completed(again)
+        for position, collective, members in finished(job):
+            for rank in members:
+                before, after = (of.ranks[rank].values(position)["result"] for of in (trace, again))
+                what = f"{named(collective, position)}, run again: result"
+                expect.same_array(after, before, what, rank)
+
+    for_all(session, jobs(session.world_size, _real(session)), judge, share=0.5)
+
+
+@law("collectives", "collective:all_reduce")
+def check_all_reduce_of_large_tensors(session: Session) -> None:
+    """Tensors past 64 KiB and past 1 MiB are reduced exactly in every memory layout, with small ones in between."""
+    world, promised = session.world_size, session.capabilities
+    among, offered = reductions(promised), dtypes(promised, floats=True) or dtypes(promised)
+    small = AllReduce(exact_tensor((1,), offered[0], among[0], world, 9), among[0])
+    cases: list[tuple[tuple[int, ...], Layout]] = [(PAST_64_KIB, layout) for layout in LAYOUTS] + [
+        (PAST_1_MIB, "C"),
+        ((PAST_1_MIB[0] * 521,), "reversed"),
+    ]
+    drawn = []
+    for number, (shape, layout) in enumerate(cases):
+        reduction, dtype = among[number % len(among)], offered[number % len(offered)]
+        tensor = exact_tensor(shape, dtype, reduction, world, number, layout)
+        drawn.append(Job(world, (AllReduce(tensor, reduction), small)))
+    for_each(session, drawn, results_hold)
+
+
+@law("collectives", "collective:all_reduce", "reduction:sum", FLOATS)
+def check_nan_and_infinity_propagate_in_sums(session: Session) -> None:
+    """A NaN on any rank makes the sum NaN; infinities stay, and opposite ones give NaN."""
+    _not_finite(session, ("sum",))
+
+
+@law("collectives", "collective:all_reduce", "reduction:min", "reduction:max", FLOATS)
+def check_nan_propagates_in_minimum_and_maximum(session: Session) -> None:
+    """A NaN on any rank, first, last or between, makes minimum and maximum NaN: a comparison would lose it."""
+    _not_finite(session, ("min", "max"))
+
+
+@law("collectives", "facet:collectives")
+def check_collectives_leave_their_arguments_alone(session: Session) -> None:
+    """No collective changes its argument; every result is a new array, which no later collective overwrites."""
+    world, promised = session.world_size, session.capabilities
+    examples: list[Job] = []
+    if "all_reduce" in promised.collectives:
+        dtype = dtypes(promised)[0]
+        twice = tuple(AllReduce(exact_tensor((4,), dtype, "sum", world, seed)) for seed in (0, 1))
+        examples = [Job(world, twice)]
+    drawn = jobs(world, collectives(world, promised), 2, 3)
+    for_all(session, drawn, arguments_are_left_alone, examples=examples, share=0.5)
+
+
+def _exact(session: Session, reduction: Reduction) -> None:
+    world, promised = session.world_size, session.capabilities
+    offered = dtypes(promised, floats=reduction == "mean")
+    examples = [
+        Job(
+            world,
+            tuple(
+                AllReduce(exact_tensor(shape, offered[seed % len(offered)], reduction, world, seed), reduction)
+                for seed, shape in enumerate(shapes(world))
+            ),
+        ),
+        Job(
+            world,
+            tuple(
+                AllReduce(exact_tensor((3, 2), dtype, reduction, world, 7, layout), reduction)
+                for dtype in offered
+                for layout in LAYOUTS
+            ),
+        ),
+    ]
+    drawn = jobs(world, all_reduces(world, promised, among=(reduction,)))
+    for_all(session, drawn, results_hold, examples=[*_one_by_one(examples[0]), *examples], share=0.5)
+
+
+def _one_by_one(job: Job) -> Iterable[Job]:
+    """Small tensors alone, so that the Finding has a Job of one operation."""
+    return [Job(job.world_size, (operation,)) for operation in job.operations[:6]]
+
+
+def _real(session: Session) -> SearchStrategy[AllReduce]:
+    """Sums, means and products of uniform values."""
+    offered = tuple(reduction for reduction in reductions(session.capabilities) if reduction not in ("min", "max"))
+    tensor = tensors(session.world_size, dtypes(session.capabilities, floats=True), "real")
+    return st.builds(AllReduce, tensor, choice(offered))
+
+
+def _not_finite(session: Session, among: tuple[Reduction, ...]) -> None:
+    world = session.world_size
+    offered = dtypes(session.capabilities, floats=True)
+    # 96 elements: at world sizes 1 to 5 every rank is the only one with a NaN somewhere
+    examples = [
+        Job(world, tuple(AllReduce(TensorSpec((96,), dtype, "nonfinite"), reduction) for dtype in offered))
+        for reduction in among
+    ]
+    for_each(session, examples, results_hold)

@@ -1,0 +1,122 @@
+"""Collectives within groups of ranks, and all-reduces under way at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.checks import law
+from ddpcheck.job import AllReduce, Barrier, Job, Operation, Sleep, Wait
+
+from .collective_judges import results_hold
+from .drawing import for_all, for_each
+from .strategies import choice
+from .strategies_collectives import Reduction, all_reduces, collectives, dtypes, exact_tensor, jobs, reductions, subsets
+from .transfers import LATE
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+Order = Literal["forwards", "backwards", "odd first"]
+ORDERS: tuple[Order, ...] = ("backwards", "odd first", "forwards")
+
+
+@law("collectives", "collective:all_reduce", "subgroups", "world_size>=2")
+def check_groups_reduce_over_their_members_only(session: Session) -> None:
+    """All-reduce in a group gives its members the reduction over the group; a mean divides by the group's size."""
+    world, promised = session.world_size, session.capabilities
+    sequence = [group for group in subsets(world) if len(group) < world]
+    one_reduction = [
+        Job(world, tuple(_reduction(promised, reduction, group, world) for group in sequence))
+        for reduction in reductions(promised)
+    ]
+    drawn = jobs(world, all_reduces(world, promised, groups=subsets(world)))
+    for_all(session, drawn, results_hold, examples=one_reduction, share=0.5)
+
+
+@law("collectives", "facet:collectives", "subgroups", "world_size>=2")
+def check_groups_at_work_together_do_not_disturb_each_other(session: Session) -> None:
+    """Disjoint groups at the same time, overlapping groups in turn, and all ranks between: each gives its own result."""
+    world, promised = session.world_size, session.capabilities
+    even, odd = tuple(range(0, world, 2)), tuple(range(1, world, 2))
+    first, rest = (0,), tuple(range(1, world))
+    examples: list[Job] = []
+    if "all_reduce" in promised.collectives:
+        reduction = reductions(promised)[0]
+        order = (even, odd, None, first, rest, None, odd, even, tuple(range(world - 1)), rest)
+        reduced = tuple(_reduction(promised, reduction, group, world, seed) for seed, group in enumerate(order))
+        examples = [Job(world, reduced)]
+    drawn = jobs(world, collectives(world, promised, groups=(*subsets(world), None)), 2, 6)
+    for_all(session, drawn, results_hold, examples=examples)
+
+
+@law("collectives", "collective:barrier", "subgroups", "world_size>=2")
+def check_barrier_of_a_group_waits_for_its_members(session: Session) -> None:
+    """No member leaves a group's barrier before every member has entered it."""
+    world = session.world_size
+    groups = [(0, world - 1), tuple(range(world))] if world > 2 else [(0, 1)]
+    drawn = [
+        Job(world, (Sleep(group[-1], LATE), Barrier(group), Sleep(group[0], LATE), Barrier(group))) for group in groups
+    ]
+    for_each(session, drawn, results_hold)
+
+
+@law("collectives", "collective:all_reduce", "asynchronous")
+def check_all_reduces_under_way_together_keep_their_results(session: Session) -> None:
+    """Several all-reduces started before any is waited for, in whatever order, each give their own result."""
+    world, promised = session.world_size, session.capabilities
+    reduction = reductions(promised)[0]
+    examples = [
+        _under_way(
+            world,
+            [_reduction(promised, reduction, None, world, seed, size, wait=False) for seed, size in enumerate(sizes)],
+            order,
+        )
+        for sizes in ((4, 4, 4), (70_000, 1, 300))
+        for order in ORDERS
+    ]
+    for_all(session, under_way(world, promised), results_hold, examples=examples, share=0.5)
+
+
+@law("collectives", "collective:all_reduce", "asynchronous", "world_size>=2")
+def check_wait_gives_the_result_of_all_ranks_though_one_is_late(session: Session) -> None:
+    """wait() returns only once every rank's values are in, whichever rank starts late."""
+    world, promised = session.world_size, session.capabilities
+    started = _reduction(promised, reductions(promised)[0], None, world, 5, 20_000, wait=False)
+    for_each(session, [Job(world, (Sleep(rank, LATE), started, Wait(1))) for rank in range(world)], results_hold)
+
+
+@st.composite
+def under_way(draw: DrawFn, world_size: int, capabilities: Capabilities) -> Job:
+    """Two to five asynchronous all-reduces, all started before the first is waited for; some with a rank late."""
+    count, order = draw(choice((2, 3, 5))), draw(choice(ORDERS))
+    started = [draw(all_reduces(world_size, capabilities, wait=False)) for _ in range(count)]
+    late = draw(choice((None, None, None, *range(world_size))))
+    return _under_way(world_size, started, order, late)
+
+
+def _under_way(world_size: int, started: Sequence[AllReduce], order: Order, late: int | None = None) -> Job:
+    first: list[Operation] = [] if late is None else [Sleep(late, LATE / 5)]
+    positions = range(len(first), len(first) + len(started))
+    waited = {"forwards": positions, "backwards": positions[::-1], "odd first": (*positions[1::2], *positions[::2])}
+    return Job(world_size, (*first, *started, *map(Wait, waited[order])))
+
+
+def _reduction(
+    promised: Capabilities,
+    reduction: Reduction,
+    group: tuple[int, ...] | None,
+    world_size: int,
+    seed: int = 0,
+    size: int = 4,
+    *,
+    wait: bool = True,
+) -> AllReduce:
+    """An exact all-reduce of `size` elements."""
+    dtype = next(iter(dtypes(promised, floats=True)), dtypes(promised)[0])
+    members = world_size if group is None else len(group)
+    return AllReduce(exact_tensor((size,), dtype, reduction, members, seed), reduction, group, wait)

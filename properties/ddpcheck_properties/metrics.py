@@ -1,0 +1,130 @@
+"""Metrics: local means become the mean over all samples, on every rank."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from ddpcheck import expect
+from ddpcheck.checks import law
+from ddpcheck.job import Aggregate, Job
+from ddpcheck.trace import Trace
+from ddpcheck.verdict import Diagnosis, Finding
+
+from .drawing import for_all, for_each
+from .strategies_collectives import aggregates
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+
+@law("metrics", "facet:metrics")
+def check_metrics_are_weighted_by_counts(session: Session) -> None:
+    """The aggregated metric is the mean over all samples of all ranks: local means weighted by their counts.
+
+    Values are small integers and the counts add up to a power of two: however the weighting is done, it is exact.
+    """
+    world = session.world_size
+    values = tuple(float(3 * rank + 1) for rank in range(world))
+    uneven = (*(1,) * (world - 1), 64 - (world - 1))
+    examples = [Job(world, (Aggregate(values, counts),)) for counts in (uneven, uneven[::-1])]
+    for_all(session, aggregates(world).map(lambda made: Job(world, (made,))), _weighted, examples=examples)
+
+
+@law("metrics", "facet:metrics")
+def check_ranks_without_samples_take_no_part_in_metrics(session: Session) -> None:
+    """A rank that has no samples does not change the mean, whatever its value is, be it NaN: the mean of nothing."""
+    world = session.world_size
+    jobs = []
+    for only in range(world):
+        counts = tuple(4 * (rank == only) for rank in range(world))
+        for nothing in (math.nan, 100.0, 0.0):
+            values = tuple(2.5 if rank == only else nothing for rank in range(world))
+            jobs.append(Job(world, (Aggregate(values, counts), Aggregate((1.5,) * world, (2,) * world))))
+    for_each(session, jobs, _weighted)
+
+
+@law("metrics", "facet:metrics")
+def check_metrics_over_no_samples_are_no_number(session: Session) -> None:
+    """With no sample on any rank there is no mean: the result is empty or NaN on every rank, and none fails."""
+    world = session.world_size
+    made = [Aggregate((value,) * world, (0,) * world) for value in (3.0, math.nan, 0.0)]
+    for_each(
+        session, [Job(world, (one, Aggregate((1.5,) * world, (2,) * world))) for one in made], _nothing_or_weighted
+    )
+
+
+@law("metrics", "facet:metrics", "world_size>=2")
+def check_metrics_are_equal_on_all_ranks(session: Session) -> None:
+    """Every rank gets the same bits, for real values too: decisions that follow from a metric must not differ."""
+    world = session.world_size
+    jobs = []
+    for first in (0.1, 1e-3, 12.7):
+        values = tuple(first / (rank + 3) for rank in range(world))
+        jobs.append(Job(world, (Aggregate(values, tuple(range(3, 3 + world))), Aggregate(values[::-1], (7,) * world))))
+    for_each(session, jobs, _equal)
+
+
+def _weighted(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    for position, made in enumerate(job.operations):
+        assert isinstance(made, Aggregate)
+        _compare(made, position, trace)
+
+
+def _nothing_or_weighted(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    for rank, metrics in enumerate(trace.values(0, "metrics")):
+        if not all(math.isnan(value) for value in metrics.values()):
+            raise Finding(
+                Diagnosis(
+                    f"metric over no samples on rank {rank}: got {metrics}, but should be an empty mapping or NaN",
+                    "a number out of nothing: a division by max(count, 1), or this rank's own value",
+                )
+            )
+    made = job.operations[1]
+    assert isinstance(made, Aggregate)
+    _compare(made, 1, trace)
+
+
+def _equal(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    for position, made in enumerate(job.operations):
+        assert isinstance(made, Aggregate)
+        first, *others = trace.values(position, "metrics")
+        for rank, metrics in enumerate(others, start=1):
+            cause = "the ranks add in different orders, or some keep their own value"
+            expect.equal(metrics, first, f"{_named(made)}: metrics, compared with rank 0,", rank, cause)
+
+
+def _compare(made: Aggregate, position: int, trace: Trace) -> None:
+    pairs = [(value, count) for value, count in zip(made.values, made.counts, strict=True) if count]
+    expected = math.fsum(value * count for value, count in pairs) / sum(made.counts)
+    for rank, metrics in enumerate(trace.values(position, "metrics")):
+        expect.equal(
+            metrics, {"metric": expected}, f"{_named(made)}: metrics", rank, _cause(made, metrics.get("metric"), rank)
+        )
+
+
+def _cause(made: Aggregate, got: float | None, rank: int) -> str:
+    """What the number would be if something specific had gone wrong."""
+    world, values = len(made.values), made.values
+    present = [value for value, count in zip(values, made.counts, strict=True) if count]
+    total = math.fsum(value * count for value, count in zip(values, made.counts, strict=True) if count)
+    if got is None:
+        return "the metric's name is missing"
+    if math.isnan(got):
+        return "a rank without samples took part with its NaN: 0 times NaN is NaN"
+    if got in (math.fsum(values) / world, math.fsum(present) / len(present)):
+        return "it is the mean of the ranks' means: counts are not used"
+    if got == math.fsum(values):
+        return "it is the sum of the ranks' means"
+    if got == total:
+        return "it is the sum over all samples: not divided by the total count"
+    if got == values[rank]:
+        return "it is this rank's own mean: not aggregated"
+    return ""
+
+
+def _named(made: Aggregate) -> str:
+    return f"means {list(made.values)} over {list(made.counts)} samples"

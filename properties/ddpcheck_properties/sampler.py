@@ -1,0 +1,227 @@
+"""Samplers: every sample to exactly one rank, in an order that seed and epoch decide.
+
+A shuffle that is right may by chance give the order that a check takes for a fault. Orders of SHUFFLED(W) = 40 W samples are
+compared: two random ones are equal with probability 1/(40 W)! < 1e-47, the samples of one rank are the same set with
+1/C(40 W, 40), below 1e-23 for W >= 2, and all ranks' lists ascend with 1/(40!)^W. Thousands of draws stay far below 1e-9.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ddpcheck import expect
+from ddpcheck.checks import law
+from ddpcheck.job import Job, Sample
+from ddpcheck.trace import Trace
+
+from .drawing import Judge, for_all, for_each
+from .sampler_judges import len_is_right, orders, reading, shared_out, some
+from .strategies_collectives import sample_lengths, samples
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+SEED = 42
+
+
+def shuffled(world_size: int) -> int:
+    """A length at which chance does not matter; all ranks get 40 samples."""
+    return 40 * world_size
+
+
+@law("sampler", "facet:sampler")
+def check_every_sample_goes_to_one_rank(session: Session) -> None:
+    """In every epoch the ranks' samples are disjoint and complete, but for what the declared remainder rule allows."""
+    _shares(session, drop_last=False)
+
+
+@law("sampler", "facet:sampler", "drop_last")
+def check_drop_last_cuts_the_tail_only(session: Session) -> None:
+    """With drop_last every rank gets length // W different samples."""
+    _shares(session, drop_last=True)
+
+
+@law("sampler", "facet:sampler")
+def check_len_is_what_iteration_gives(session: Session) -> None:
+    """len(sampler) is the number of indices that iteration gives, on every rank."""
+    world, promised = session.world_size, session.capabilities
+    lengths = sample_lengths(world)
+    drops = (False, True) if promised.drop_last else (False,)
+    for_each(session, [_reads(world, length, drop_last=drop) for length in lengths for drop in drops], len_is_right)
+
+
+@law("sampler", "facet:sampler")
+def check_reading_again_without_set_epoch_still_shares_out_all_samples(session: Session) -> None:
+    """Read twice without set_epoch, each time the ranks' samples fit together: they agree on the order."""
+    promised = session.capabilities
+    drawn = samples(session.world_size, epochs=((None, None), (3, None), (None, 2, None)))
+    for_all(session, drawn.map(lambda read: Job(session.world_size, (read,))), shared_out(promised), share=0.5)
+
+
+@law("sampler", "facet:sampler", "shuffles")
+def check_set_epoch_changes_the_order(session: Session) -> None:
+    """Every epoch has an order of its own."""
+
+    def judge(job: Job, trace: Trace) -> None:
+        found = orders(trace, 0)
+        for epoch in range(1, len(found)):
+            expect.that(
+                found[epoch] != found[0],
+                f"epoch {epoch}: got the order of epoch 0 on every rank, but should be another one",
+                "set_epoch() has no effect: it is not forwarded to what shuffles, or not used there",
+            )
+
+    _read(session, [_reads(session.world_size, epochs=(0, 1, 2))], judge)
+
+
+@law("sampler", "facet:sampler", "shuffles", "world_size>=2")
+def check_samples_change_ranks_between_epochs(session: Session) -> None:
+    """Shuffling mixes samples across ranks: a rank does not get the same subset in every epoch."""
+
+    def judge(job: Job, trace: Trace) -> None:
+        for rank, (first, second) in enumerate(reading(trace, 0)):
+            expect.that(
+                set(first.tolist()) != set(second.tolist()),
+                f"epoch 1 on rank {rank}: got the same {len(first)} samples as in epoch 0, but should be others",
+                "samples are dealt to the ranks first, and only shuffled within each rank's share",
+            )
+
+    _read(session, [_reads(session.world_size, epochs=(0, 1))], judge)
+
+
+@law("sampler", "facet:sampler")
+def check_the_same_epoch_has_the_same_order_again(session: Session) -> None:
+    """An epoch's order depends on seed and epoch only: not on what was read before, nor on the sampler object."""
+
+    def judge(job: Job, trace: Trace) -> None:
+        cause = "the order depends on what was read before, or on a generator that others use too"
+        for rank in range(job.world_size):
+            first, _, again = reading(trace, 0)[rank]
+            (fresh,) = reading(trace, 1)[rank]
+            for name, order in (("read again", again), ("in a new sampler", fresh)):
+                expect.that(
+                    bool(np.array_equal(order, first)),
+                    f"epoch 3 {name} on rank {rank}: got {some(order)}, but should be {some(first)} as before",
+                    cause,
+                )
+
+    world = session.world_size
+    for_each(
+        session,
+        [
+            Job(world, (Sample(length, (3, 0, 3), shuffle, SEED), Sample(length, (3,), shuffle, SEED)))
+            for length in (world + 1, shuffled(world))
+            for shuffle in (True, False)
+        ],
+        _completed(judge),
+    )
+
+
+@law("sampler", "facet:sampler", "shuffles")
+def check_the_seed_changes_the_order(session: Session) -> None:
+    """Samplers with different seeds have different orders in the same epoch."""
+
+    def judge(job: Job, trace: Trace) -> None:
+        first, second = job.operations
+        assert isinstance(first, Sample)
+        assert isinstance(second, Sample)
+        expect.that(
+            orders(trace, 0)[0] != orders(trace, 1)[0],
+            f"seed {second.seed}: got the order of seed {first.seed} on every rank, but should be another one",
+            "the seed is ignored",
+        )
+
+    _read(session, [_reads(session.world_size, seeds=seeds) for seeds in ((SEED, SEED + 1), (0, 1))], judge)
+
+
+@law("sampler", "facet:sampler", "shuffles", "distinct_streams")
+def check_seed_and_epoch_are_not_simply_added(session: Session) -> None:
+    """The order of (seed, epoch + 1) is not that of (seed + 1, epoch): runs with neighbouring seeds are independent."""
+
+    def judge(job: Job, trace: Trace) -> None:
+        expect.that(
+            orders(trace, 0)[0] != orders(trace, 1)[0],
+            f"seed {SEED}, epoch 1: got the order of seed {SEED + 1}, epoch 0, but should be another one",
+            "the generator is seeded with seed + epoch; a pair of both needs a hash, or a seed sequence",
+        )
+
+    length = shuffled(session.world_size)
+    reads = Sample(length, (1,), seed=SEED), Sample(length, (0,), seed=SEED + 1)
+    _read(session, [Job(session.world_size, reads)], judge)
+
+
+@law("sampler", "facet:sampler")
+def check_without_shuffle_the_order_is_natural(session: Session) -> None:
+    """With shuffle=False every rank's samples ascend, and are the same in every epoch."""
+
+    def judge(job: Job, trace: Trace) -> None:
+        for rank, (first, second) in enumerate(reading(trace, 0)):
+            expect.that(
+                bool(np.all(np.diff(first) > 0)),
+                f"shuffle=False on rank {rank}: got {some(first)}, but should be an ascending order",
+                "shuffle=False is lost on the way: the order is a random one",
+            )
+            expect.that(
+                bool(np.array_equal(first, second)),
+                f"shuffle=False, epoch 1 on rank {rank}: got {some(second)}, but should be {some(first)} as in epoch 0",
+                "the order depends on the epoch though nothing is shuffled",
+            )
+
+    world = session.world_size
+    reads = [_reads(world, length, epochs=(0, 1), shuffle=False) for length in (world, 3 * world, shuffled(world))]
+    _read(session, reads, judge)
+
+
+@law("sampler", "facet:sampler", "shuffles")
+def check_shuffle_really_shuffles(session: Session) -> None:
+    """With shuffle=True the order is not the natural one."""
+
+    def judge(job: Job, trace: Trace) -> None:
+        ascending = [bool(np.all(np.diff(order) > 0)) for (order,) in reading(trace, 0)]
+        expect.that(
+            not all(ascending),
+            f"shuffle=True: got ascending samples on every rank ({some(reading(trace, 0)[0][0])} on rank 0), but should "
+            "be a random order",
+            "shuffle=True is lost on the way",
+        )
+
+    _read(session, [_reads(session.world_size)], judge)
+
+
+def _shares(session: Session, *, drop_last: bool) -> None:
+    world, promised = session.world_size, session.capabilities
+    examples = [
+        _reads(world, length, shuffle=shuffle, drop_last=drop_last)
+        for length in sample_lengths(world)
+        for shuffle in (True, False)
+    ]
+    drawn = samples(world, drop_last=drop_last).map(lambda read: Job(world, (read,)))
+    for_all(session, drawn, shared_out(promised), examples=examples)
+
+
+def _reads(
+    world_size: int,
+    length: int | None = None,
+    *,
+    epochs: tuple[int | None, ...] = (0,),
+    shuffle: bool = True,
+    seeds: tuple[int, ...] = (SEED,),
+    drop_last: bool = False,
+) -> Job:
+    """One sampler for each seed, read for these epochs."""
+    length = shuffled(world_size) if length is None else length
+    return Job(world_size, tuple(Sample(length, epochs, shuffle, seed, drop_last) for seed in seeds))
+
+
+def _completed(judge: Judge) -> Judge:
+    def both(job: Job, trace: Trace) -> None:
+        expect.completed(trace)
+        judge(job, trace)
+
+    return both
+
+
+def _read(session: Session, jobs: list[Job], judge: Judge) -> None:
+    for_each(session, jobs, _completed(judge))

@@ -1,0 +1,105 @@
+"""Judges of samplers: do the ranks' indices fit together, and what is the likeliest cause if they do not."""
+
+from __future__ import annotations
+
+from ddpcheck import expect
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.job import Job, Sample
+from ddpcheck.trace import Trace
+from ddpcheck.values import Array
+from ddpcheck.verdict import Diagnosis, Finding
+
+from .drawing import Judge
+
+
+def reading(trace: Trace, position: int) -> list[list[Array]]:
+    """For every rank its samples in every epoch read."""
+    found: list[list[Array]] = trace.values(position, "epochs")
+    return found
+
+
+def orders(trace: Trace, position: int) -> list[list[list[int]]]:
+    """For every epoch the samples of all ranks."""
+    return [[order.tolist() for order in epoch] for epoch in zip(*reading(trace, position), strict=True)]
+
+
+def some(order: Array) -> str:
+    return f"{order[:8].tolist()}"[:-1] + (", ...]" if len(order) > 8 else "]")
+
+
+def len_is_right(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    (read,) = job.operations
+    assert isinstance(read, Sample)
+    for rank, length in enumerate(trace.values(0, "length")):
+        given = len(reading(trace, 0)[rank][0])
+        cause = (
+            "the length is worked out apart from the order; a loop that trusts it stops early, or waits for other ranks"
+        )
+        expect.equal(length, given, f"len(sampler) of {named(read)}, which gave {given} samples,", rank, cause)
+
+
+def named(read: Sample) -> str:
+    return f"{read.length} samples" + " with drop_last" * read.drop_last + " unshuffled" * (not read.shuffle)
+
+
+def shared_out(promised: Capabilities) -> Judge:
+    """A judge: every reading of every sampler fits the remainder rule."""
+
+    def judge(job: Job, trace: Trace) -> None:
+        expect.completed(trace)
+        for position, read in enumerate(job.operations):
+            assert isinstance(read, Sample)
+            rule = "drop" if read.drop_last else promised.remainder
+            for number, ranks in enumerate(orders(trace, position)):
+                _check_shares(
+                    ranks, read.length, rule, f"{named(read)}, reading {number} (epoch {read.epochs[number]})"
+                )
+
+    return judge
+
+
+def _check_shares(ranks: list[list[int]], length: int, rule: str, what: str) -> None:
+    world = len(ranks)
+    _check_lengths(ranks, length, rule, what)
+    holders: dict[int, list[int]] = {}
+    for rank, order in enumerate(ranks):
+        for index in order:
+            holders.setdefault(index, []).append(rank)
+    total = sum(map(len, ranks))
+    absent = sorted(set(range(length)) - holders.keys())
+    shared = sorted(index for index, found in holders.items() if len(found) > 1)
+    allowed = max(0, length - total)  # what drop leaves out
+    if len(absent) > allowed:
+        twice = f", and sample {shared[0]} went to ranks {', '.join(map(str, holders[shared[0]]))}" if shared else ""
+        raise Finding(
+            Diagnosis(
+                f"{what}: sample {absent[-1]} went to no rank{twice}; {len(absent)} of {length} samples are missing, but "
+                f"should be {allowed}",
+                "the ranks do not agree on the order: each shuffles with a seed or a generator of its own"
+                if shared and world > 1
+                else "the samples at the end go to no rank",
+            )
+        )
+
+
+def _check_lengths(ranks: list[list[int]], length: int, rule: str, what: str) -> None:
+    world = len(ranks)
+    low, high = length // world, -(-length // world)
+    wanted = {"drop": (low, low), "pad": (high, high), "uneven": (low, high)}[rule]
+    for rank, order in enumerate(ranks):
+        if wanted[0] <= len(order) <= wanted[1]:
+            continue
+        cause = ""
+        if world > 1 and len(order) >= length > 0:
+            cause = "the rank reads the whole data set: samples are not shared out"
+        elif world > 1 and len(order) in (low // world, -(-high // world)):
+            cause = "a rank's share was shared out once more"
+        should = " or ".join(map(str, sorted(set(wanted))))
+        raise Finding(
+            Diagnosis(
+                f"{what}: rank {rank} got {len(order)} samples, but should get {should} (remainder rule: {rule})", cause
+            )
+        )
+    if rule == "uneven" and (total := sum(map(len, ranks))) != length:
+        raise Finding(Diagnosis(f"{what}: all ranks together got {total} samples, but should get {length}"))

@@ -1,0 +1,141 @@
+"""Collectives that move arrays, barriers, messages between two ranks, and all kinds in a row."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import TYPE_CHECKING
+
+from ddpcheck.checks import law
+from ddpcheck.job import (
+    AllGather,
+    AllReduce,
+    Barrier,
+    Broadcast,
+    Job,
+    Operation,
+    ReduceScatter,
+    SendRecv,
+    Sleep,
+    TensorSpec,
+)
+
+from .collective_judges import results_hold
+from .collectives import PAST_64_KIB
+from .drawing import for_all, for_each
+from .strategies_collectives import (
+    LAYOUTS,
+    all_gathers,
+    broadcasts,
+    collectives,
+    dtypes,
+    exact_tensor,
+    floating,
+    jobs,
+    reduce_scatters,
+    reductions,
+    send_recvs,
+)
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+LATE = 0.05
+"""Seconds by which a rank comes late: a hundred times what a barrier between processes of one host takes."""
+
+
+@law("collectives", "collective:broadcast")
+def check_broadcast_gives_the_array_of_the_root(session: Session) -> None:
+    """Broadcast gives every rank the root's array, bit for bit, from every root and for every value of the dtype."""
+    world, promised = session.world_size, session.capabilities
+    examples = [
+        Job(world, tuple(Broadcast(special, root) for root in range(world)))
+        for dtype in dtypes(promised)
+        for special in (
+            TensorSpec((40,), dtype, "special"),
+            TensorSpec((0, 3), dtype),
+            TensorSpec((), dtype, "special"),
+        )
+    ]
+    examples.append(Job(world, tuple(Broadcast(_large(session), root) for root in range(world))))
+    for_all(session, jobs(world, broadcasts(world, promised, (None,))), results_hold, examples=examples, share=0.5)
+
+
+@law("collectives", "collective:all_gather")
+def check_all_gather_stacks_in_rank_order(session: Session) -> None:
+    """All-gather gives every rank the arrays of all ranks, bit for bit, in rank order."""
+    world, promised = session.world_size, session.capabilities
+    shapes = ((), (0,), (0, 3), (3, 0), (1,), (1, 7), (40,))
+    examples = [
+        Job(world, tuple(AllGather(TensorSpec(shape, dtype, "special", 1)) for shape in shapes))
+        for dtype in dtypes(promised)
+    ]
+    examples.append(Job(world, (AllGather(_large(session)),)))
+    for_all(session, jobs(world, all_gathers(world, promised, (None,))), results_hold, examples=examples, share=0.5)
+
+
+@law("collectives", "collective:reduce_scatter")
+def check_reduce_scatter_gives_each_rank_its_block(session: Session) -> None:
+    """Reduce-scatter gives rank r the r-th block of rows of the exact reduction."""
+    world, promised = session.world_size, session.capabilities
+    examples = [
+        Job(
+            world,
+            tuple(
+                ReduceScatter(exact_tensor((rows * world, *rest), dtype, reduction, world, 3), reduction)
+                for rows, rest in ((1, ()), (2, (3,)), (0, ()), (1, (0,)))
+            ),
+        )
+        for reduction in reductions(promised)
+        for dtype in dtypes(promised, floats=reduction == "mean")[:2]
+    ]
+    for_all(session, jobs(world, reduce_scatters(world, promised, (None,))), results_hold, examples=examples, share=0.5)
+
+
+@law("collectives", "collective:barrier", "world_size>=2")
+def check_barrier_waits_for_every_rank(session: Session) -> None:
+    """No rank leaves a barrier before every rank has entered it, whichever rank is late, and twice in a row too."""
+    world = session.world_size
+    one_late: list[Operation] = []
+    for rank in range(world):
+        one_late += [Sleep(rank, LATE), Barrier()]
+    last_late_twice: list[Operation] = [Barrier(), Barrier(), Sleep(world - 1, LATE), Barrier(), Barrier()]
+    for_each(session, [Job(world, tuple(one_late)), Job(world, tuple(last_late_twice))], results_hold)
+
+
+@law("collectives", "collective:send_recv", "world_size>=2")
+def check_messages_reach_their_receiver(session: Session) -> None:
+    """What one rank sends another receives, bit for bit: between all pairs, both ways, round a ring, and several."""
+    world, promised = session.world_size, session.capabilities
+    ring = tuple((rank, (rank + 1) % world) for rank in range(world))
+    back = tuple((dest, source) for source, dest in reversed(ring))
+    pairs = tuple(permutations(range(world), 2))
+    examples = [
+        Job(world, (SendRecv(TensorSpec(shape, dtype, "special", 2, layout), order),))
+        for dtype, shape, layout in zip(dtypes(promised) * 3, ((5,), (), (0,), (3, 2), (40,)), LAYOUTS, strict=False)
+        for order in (pairs, ring, back)
+    ]
+    examples.append(Job(world, (SendRecv(_large(session), ring), SendRecv(TensorSpec((3,)), ring))))
+    for_all(session, jobs(world, send_recvs(world, promised), 1, 4), results_hold, examples=examples, share=0.5)
+
+
+@law("collectives", "facet:collectives")
+def check_collectives_in_a_row_do_not_disturb_each_other(session: Session) -> None:
+    """Collectives of different kinds and sizes in a row each give their own result: nothing is left over."""
+    world, promised = session.world_size, session.capabilities
+    examples: list[Job] = []
+    if "all_reduce" in promised.collectives:
+        dtype, reduction = dtypes(promised)[0], reductions(promised)[0]
+        sizes = (1, 1000, 2, 0, 5000, 3, 1000, 1)
+        mixed: list[Operation] = []
+        for seed, size in enumerate(sizes):
+            mixed.append(AllReduce(exact_tensor((size,), dtype, reduction, world, seed), reduction))
+            if "broadcast" in promised.collectives:
+                mixed.append(Broadcast(TensorSpec((size + 1,), dtype, seed=seed), seed % world))
+        examples = [Job(world, tuple(mixed))]
+    for_all(session, jobs(world, collectives(world, promised), 2, 8), results_hold, examples=examples)
+
+
+def _large(session: Session) -> TensorSpec:
+    """Past 64 KiB."""
+    offered = dtypes(session.capabilities)
+    return TensorSpec(PAST_64_KIB, next(filter(floating, offered), offered[0]), "special")
