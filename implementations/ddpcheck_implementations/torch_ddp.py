@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # Gloo's min and max keep a NaN or lose it, depending on which rank has it; on numbers they are right.
 # With a parameter unused, DDP's first backward leaves gradients local without a word; its second forward raises.
+# A dead rank is noticed at once by those that talk to it in the collective under way; others wait for the 30 s timeout.
 PROMISES = dataclasses.replace(TORCH_PROMISES, subgroups=True, asynchronous=True, unused_parameters="raises")
 
 
@@ -73,10 +74,11 @@ small_buckets = _ddp(
     bucket_cap_mb=0.0001,
 )
 
-# Which parameters are unused is learned in the first backward and taken to hold for ever.
+# The first backward learns which parameters are unused, and what it learnt is taken to hold for ever; inside no_sync() it
+# is an internal error of torch.
 static_graph = _ddp(
     "torch_ddp_static_graph",
     "torch DDP that takes the graph of the first step to be that of all steps",
-    dataclasses.replace(PROMISES, unused_parameters="undefined"),
+    dataclasses.replace(PROMISES, unused_parameters="undefined", no_sync=False),
     static_graph=True,
 )
