@@ -1,0 +1,85 @@
+"""One file with all that a later run needs to go on: written by rank 0, read by all ranks."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..values import Array
+from .plan import TrainingPlan
+from .ranks import TrainingFailed
+
+_FORMAT = 1
+_STATE = "state/"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A replica's state after `epoch` epochs of a plan, at a world size."""
+
+    plan: TrainingPlan
+    world_size: int
+    epoch: int
+    state: Mapping[str, Array]
+
+
+def save(path: Path, checkpoint: Checkpoint) -> None:
+    """Write beside the place and move it there, so that at every moment the file is a whole one: the old or the new."""
+    about = {
+        "format": _FORMAT,
+        "plan": dataclasses.asdict(checkpoint.plan),
+        "world_size": checkpoint.world_size,
+        "epoch": checkpoint.epoch,
+    }
+    arrays: dict[str, Any] = {_STATE + name: array for name, array in checkpoint.state.items()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    half = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        with half.open("wb") as file:
+            np.savez(file, about=np.array(json.dumps(about)), **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        half.replace(path)
+    finally:
+        with suppress(FileNotFoundError):
+            half.unlink()
+
+
+def load(path: Path) -> Checkpoint:
+    """What save() wrote. TrainingFailed if there is no such file, or if it is something else."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            about = json.loads(str(file["about"]))
+            if about["format"] != _FORMAT:
+                raise TrainingFailed(f"{path} has format {about['format']}, this program reads {_FORMAT}; train anew")
+            plan = about["plan"] | {"options": tuple(map(tuple, about["plan"]["options"]))}
+            state = {name.removeprefix(_STATE): file[name] for name in file.files if name.startswith(_STATE)}
+            return Checkpoint(TrainingPlan(**plan), about["world_size"], about["epoch"], state)
+    except FileNotFoundError:
+        raise TrainingFailed(
+            f"there is no checkpoint {path} on this host; train without --resume first, or share the folder between hosts"
+        ) from None
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        raise TrainingFailed(f"{path} is no checkpoint of this program ({error}); train without --resume") from None
+
+
+def fitting(checkpoint: Checkpoint, plan: TrainingPlan, world_size: int) -> Checkpoint:
+    """The checkpoint, if going on from it under this plan is the same training. TrainingFailed if not."""
+    found = plan.differences(checkpoint.plan)
+    if checkpoint.world_size != world_size:
+        found.append(f"{world_size} ranks instead of {checkpoint.world_size}")
+    if found:
+        raise TrainingFailed(
+            f"this run is no continuation of {plan.checkpoint}: it has {', '.join(found)}; "
+            "use the same options, or another --checkpoint"
+        )
+    return checkpoint

@@ -1,0 +1,197 @@
+"""Is the result the one that a single process would have got, which sees the batches of all ranks as one batch?
+
+The oracle trains again in float64: the same initial values, and for each step the samples of all ranks, in the order
+of the ranks, as one batch. It shares no line with the implementation's forward, backward and optimizer. An
+implementation in float32 cannot get the same values: rounding moves parameters, and training lets small differences
+grow. How far that goes is measured, not assumed: the oracle also trains as the ranks do, in their dtype and shares,
+from initial values that are off by one rounding. Where the two end apart is what rounding alone makes, up to chance:
+another order of the same sums is another draw of nearly the same size (within a factor of 4 in several hundred runs on
+digits), and LEEWAY times as much is taken to be equal.
+
+With relu that is not all. Now and then rounding moves one sample across the kink, its gradient is there or not, and
+training goes another way, by a thousand times more. Initial values that are off by KINKS roundings make about as many
+times more such events, so what they do to the parameters covers what a single one does.
+
+Too large a learning rate lets rounding move parameters nearly as far as training does. A difference that rounding may
+have made, but that is a noticeable part of that way, says nothing: it is called unknown, which is no success. Adam
+hides a wrong scale of all gradients; SGD shows it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ..model import Activation, ModelSpec
+from ..oracle.network import Shards, evaluate, outputs
+from ..oracle.optimizer import Optimizer
+from ..oracle.rounding import Value
+from ..values import Array, key_of, numbers
+from .datasets import DataSet, Samples
+from .display import percent
+from .plan import TrainingPlan, windows
+from .weights import initial_values
+
+LEEWAY = 10.0
+KINKS = 100.0
+_NOTICEABLE = 0.01
+
+Order = npt.NDArray[np.int64]
+"""The samples of one epoch: (ranks, samples of each)."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Largest differences over all parameters.
+
+    difference: to the single-process run, in the parameter `worst`. rounding: what rounding alone makes. kink: what it
+    makes where it moves a sample across a kink (0: there is none). moved: how far training moved the parameters.
+    """
+
+    difference: float
+    worst: str
+    rounding: float
+    kink: float
+    moved: float
+    accuracy: float
+    expected_accuracy: float
+    dtype: str
+    cause: str = ""
+
+    @property
+    def tolerance(self) -> float:
+        return max(LEEWAY * self.rounding, self.kink)
+
+    @property
+    def verdict(self) -> Literal["equal", "different", "unknown"]:
+        if self.difference <= min(self.tolerance, _NOTICEABLE * self.moved):
+            return "equal"
+        return "unknown" if self.difference <= self.tolerance else "different"  # NaN is different
+
+    def in_words(self) -> str:
+        start = {
+            "equal": "equals the single-process run",
+            "different": "DIFFERS from the single-process run",
+            "unknown": "CANNOT TELL whether this equals the single-process run",
+        }[self.verdict]
+        place = "" if self.verdict == "equal" else f" (in {self.worst})"
+        crossing = f", {self.kink:.1e} where it moves samples across a relu's kink" if self.kink else ""
+        sign = "=" if self.accuracy == self.expected_accuracy else "and"
+        text = (
+            f"{start}: largest parameter difference {self.difference:.1e}{place}, "
+            f"{self.dtype} rounding alone makes {self.rounding:.1e}{crossing}; "
+            f"test accuracy {percent(self.accuracy)} {sign} {percent(self.expected_accuracy)}"
+        )
+        if self.verdict == "unknown":
+            text += (
+                f"\nrounding can move parameters nearly as far as training does ({self.moved:.1e}); compare a calmer run: "
+                "a smaller learning rate, fewer epochs, or tanh"
+            )
+        return f"{text}\nlikely cause: {self.cause}" if self.cause else text
+
+
+def compare(
+    plan: TrainingPlan, model: ModelSpec, data: DataSet, orders: Sequence[Order], parameters: Mapping[str, Array]
+) -> Comparison:
+    """Judge the parameters after training on the samples that `orders` says."""
+    run = _Run(plan, model, data, len(orders[0]) if orders else 1)
+    exact = run.train(orders)
+    difference, worst = _apart(parameters, exact)
+    has_kinks = any(isinstance(layer, Activation) and layer.function == "relu" for layer in model.layers)
+    found = Comparison(
+        difference,
+        worst,
+        rounding=_apart(run.train(orders, off=1.0), exact)[0],
+        kink=_apart(run.train(orders, off=KINKS), exact)[0] if has_kinks else 0.0,
+        moved=_apart(initial_values(model, plan.seed, 0), exact)[0],
+        accuracy=_accuracy(model, parameters, data.test),
+        expected_accuracy=_accuracy(model, exact, data.test),
+        dtype=model.dtype,
+    )
+    if found.verdict != "different":
+        return found
+    return dataclasses.replace(found, cause=_likely_cause(run, orders, parameters, found.tolerance))
+
+
+def _likely_cause(run: _Run, orders: Sequence[Order], parameters: Mapping[str, Array], tolerance: float) -> str:
+    """Which of the usual mistakes would have led to these very parameters; empty if none."""
+    ranks = len(orders[0])
+    if ranks == 1:
+        return ""
+    mistakes = {
+        f"gradients are summed over the {ranks} ranks, not averaged": run.train(orders, factor=float(ranks)),
+        f"gradients are divided by the {ranks} ranks twice": run.train(orders, factor=1 / ranks),
+        "gradients are not reduced: rank 0 trained on its own samples only": run.train([o[:1] for o in orders]),
+    }
+    apart = {text: _apart(parameters, wrong)[0] for text, wrong in mistakes.items()}
+    return next((text for text, distance in apart.items() if distance <= tolerance), "")
+
+
+@dataclass(frozen=True)
+class _Run:
+    plan: TrainingPlan
+    model: ModelSpec
+    data: DataSet
+    world_size: int
+
+    @np.errstate(all="ignore")  # what a mistake makes of the parameters may well overflow
+    def train(self, orders: Sequence[Order], *, off: float = 0.0, factor: float = 1.0) -> dict[str, Array]:
+        """The parameters after training in float64 on whole batches.
+
+        off: train as ranks do instead, in their dtype and shares, from values that are off by as many roundings.
+        factor: a mistake in the scale of the gradients.
+        """
+        plan = self.plan
+        dtype = np.dtype(self.model.dtype if off else "float64")
+        initial = initial_values(self.model, plan.seed, 0)
+        tensors = {
+            name: _off_by(off, array, position).astype(dtype) for position, (name, array) in enumerate(initial.items())
+        }
+        optimizer = Optimizer(plan.optimizer_spec(plan.lr), self.model.dtype)
+        for epoch, order in enumerate(orders):
+            optimizer.spec = plan.optimizer_spec(plan.learning_rate(epoch, self.world_size))
+            for parts in windows(order.shape[1], plan.batch_size, plan.accumulation):
+                indices = order[:, parts[0].start : parts[-1].stop]
+                gradients = self._gradients(tensors, indices if off else indices.reshape(1, -1), factor)
+                for name, gradient in gradients.items():
+                    new = optimizer.step(name, Value(tensors[name]), Value(gradient.astype(dtype)))
+                    tensors[name] = new.exact.astype(dtype)
+        return tensors
+
+    def _gradients(self, tensors: Mapping[str, Array], indices: Order, factor: float) -> dict[str, Array]:
+        """The mean over the rows of `indices` of the gradients of each row's mean loss, clipped."""
+        rows, count = indices.shape
+        inputs = self.data.train.inputs[indices].astype(next(iter(tensors.values())).dtype)
+        shards = Shards(inputs, self.data.train.labels[indices], np.full(rows, count), {})
+        learned = {name: np.broadcast_to(array, (rows, *array.shape)) for name, array in tensors.items()}
+        found = evaluate(self.model, learned, {}, shards).gradients
+        gradients = {name: factor * gradient.mean(axis=0) for name, gradient in found.items()}
+        if self.plan.clip is not None:
+            norm = math.sqrt(sum(float((gradient**2).sum()) for gradient in gradients.values()))
+            scale = min(1.0, self.plan.clip / norm) if norm else 1.0
+            gradients = {name: scale * gradient for name, gradient in gradients.items()}
+        return gradients
+
+
+def _off_by(roundings: float, array: Array, position: int) -> Array:
+    unit = roundings * float(np.finfo(array.dtype).eps) / 2
+    return np.asarray(array * (1 + unit * numbers(array.shape, "float64", "real", key_of(position), 1)))
+
+
+def _apart(left: Mapping[str, Array], right: Mapping[str, Array]) -> tuple[float, str]:
+    """The largest difference, and the parameter that it is in; NaN is the largest of all."""
+    apart = {name: float(np.max(np.abs(left[name] - array))) for name, array in right.items()}
+    worst = max(apart, key=lambda name: math.inf if math.isnan(apart[name]) else apart[name])
+    return apart[worst], worst
+
+
+def _accuracy(model: ModelSpec, parameters: Mapping[str, Array], samples: Samples) -> float:
+    tensors = {name: array[None].astype(np.float64) for name, array in parameters.items()}
+    shards = Shards(samples.inputs[None].astype(np.float64), samples.labels[None], np.array([len(samples)]), {})
+    return float((outputs(model, tensors, shards)[0].argmax(axis=1) == samples.labels).mean())

@@ -1,0 +1,61 @@
+"""What rank 0 shows: a bar while an epoch runs, where there is a terminal, and one line when it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from .loop import Epoch
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+@dataclass
+class Display:
+    """A Watcher that shows; `epochs` is how many there will be."""
+
+    epochs: int
+    console: Console = field(default_factory=lambda: Console(highlight=False, soft_wrap=True))
+
+    @contextmanager
+    def epoch(self, number: int, steps: int) -> Iterator[Callable[[], object]]:
+        with Progress(
+            TextColumn(f"epoch {self._of(number)}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("steps"),
+            TimeRemainingColumn(),
+            console=self.console,
+            transient=True,
+            disable=not self.console.is_terminal,
+        ) as progress:
+            task = progress.add_task("", total=steps)
+            yield lambda: progress.advance(task)
+
+    def done(self, epoch: Epoch) -> None:
+        speed = epoch.samples / epoch.seconds if epoch.seconds else 0.0
+        self.say(
+            f"epoch {self._of(epoch.number)}   loss {epoch.loss:.4f}   train {percent(epoch.train_accuracy):>7}   "
+            f"test {percent(epoch.test_accuracy):>7}   {speed:9,.0f} samples/s"
+        )
+
+    @contextmanager
+    def busy(self, doing: str) -> Iterator[None]:
+        """Say what takes a while, for as long as it does; only where there is a terminal."""
+        if not self.console.is_terminal:
+            yield
+            return
+        with self.console.status(doing):
+            yield
+
+    def say(self, text: str, style: str = "") -> None:
+        self.console.print(text, style=style or None, markup=False)
+
+    def _of(self, number: int) -> str:
+        return f"{number:>{len(str(self.epochs))}}/{self.epochs}"

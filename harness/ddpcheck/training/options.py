@@ -1,0 +1,97 @@
+"""A plan as options of a command line, and back: one list for the command and for the program on every rank."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from .plan import TrainingPlan, UnusablePlan
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_DEFAULT = TrainingPlan()
+
+
+def _option(name: str, sentence: str, **settings: Any) -> Callable[[F], F]:
+    field = name.removeprefix("--").replace("-", "_")
+    settings.setdefault("default", getattr(_DEFAULT, field))
+    settings.setdefault("show_default", settings["default"] not in (None, False))
+    return click.option(name, field, help=sentence, **settings)
+
+
+_OPTIONS = (
+    _option("--data", "What to train on.", type=click.Choice(["digits", "mnist"])),
+    _option("--data-dir", "Folder with MNIST's four files, gzipped or not.", metavar="DIR"),
+    _option("--model", "mlp, sizes such as 64-128-64-10, or a model that the implementation knows by name."),
+    _option("--activation", "Between the layers of an mlp.", type=click.Choice(["tanh", "relu"])),
+    _option("--epochs", "Passes over the training samples.", type=int),
+    _option("--batch-size", "Samples of a micro-batch on one rank.", type=int),
+    _option("--lr", "Learning rate.", type=float),
+    _option("--momentum", "Momentum of SGD.", type=float),
+    _option("--optimizer", "How gradients become steps.", type=click.Choice(["sgd", "adam"])),
+    _option("--accumulation", "Micro-batches per step; only the last of them communicates.", type=int),
+    _option("--clip", "Largest global norm of the gradients.", type=float),
+    _option("--scale-lr", "Multiply the learning rate by the number of ranks, as the batch is.", is_flag=True),
+    _option("--warmup-epochs", "Epochs in which the learning rate rises in equal steps to its final value.", type=int),
+    _option("--seed", "Of initial values and of the order of samples.", type=int),
+    _option("--dtype", "What the ranks compute in.", type=click.Choice(["float32", "float64"])),
+    _option("--checkpoint", "Where rank 0 saves after each epoch.", metavar="FILE"),
+    _option("--resume", "Go on from the checkpoint.", is_flag=True),
+    _option("--stop-after", "End after this many epochs, as if interrupted.", type=int),
+    click.option(
+        "--compare/--no-compare",
+        default=True,
+        show_default=True,
+        help="Train again in one process, in float64, and compare.",
+    ),
+    click.option(
+        "--option", "options", multiple=True, metavar="NAME=VALUE", help="A setting of the implementation (repeatable)."
+    ),
+)
+
+
+def plan_options(command: F) -> F:
+    """Give a click command the options of a plan."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def plan_of(values: dict[str, Any]) -> TrainingPlan:
+    """The plan that the options say. click.UsageError if there is none."""
+    options = tuple(_setting(text) for text in values["options"])
+    try:
+        return TrainingPlan(**{**values, "options": options})
+    except UnusablePlan as error:
+        raise click.UsageError(str(error)) from None
+
+
+def arguments_of(plan: TrainingPlan) -> list[str]:
+    """The options that say this plan; what is the default is left out."""
+    made: list[str] = []
+    for field in dataclasses.fields(plan):
+        value = getattr(plan, field.name)
+        name = f"--{field.name.replace('_', '-')}"
+        if field.name == "options":
+            made += [f"--option={key}={json.dumps(setting)}" for key, setting in value]
+        elif value == field.default:
+            continue
+        elif isinstance(value, bool):
+            made.append(name if value else name.replace("--", "--no-", 1))
+        else:
+            made.append(f"{name}={value}")
+    return made
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise click.UsageError(f"--option {text} is not NAME=VALUE, such as --option bucket_cap_mb=1")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value

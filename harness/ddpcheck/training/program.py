@@ -1,0 +1,158 @@
+"""One rank of a training run, from the command line to the exit status: 0 trained and equal, 1 not so, 2 asked wrongly."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from ..adapter import Adapter, Facets, problems_of_facets
+from ..environment import RankContext, rank_context
+from ..references import UnusableAdapter, missing_modules, resolve
+from . import datasets
+from .comparison import compare
+from .datasets import DataError, DataSet
+from .display import Display
+from .loop import Trained, Training, Unwatched
+from .options import plan_of, plan_options
+from .plan import TrainingPlan, UnusablePlan
+from .ranks import Ranks, TrainingFailed
+
+DONE, FAILED, ASKED_WRONGLY = 0, 1, 2
+
+
+def check_request(adapter: Adapter, plan: TrainingPlan, world_size: int) -> None:
+    """UnusablePlan with all that can be said before any rank is started."""
+    missing = missing_modules(adapter)
+    if missing:
+        raise UnusablePlan(
+            f"{adapter.name} needs {', '.join(missing)}, not installed here; pip install {' '.join(missing)}"
+        )
+    problems = plan.unmet(adapter.capabilities, world_size)
+    if problems:
+        raise UnusablePlan(f"{adapter.name} cannot train this: " + "; ".join(problems))
+
+
+def train(adapter: Adapter, plan: TrainingPlan, context: RankContext) -> int:
+    """Train on this rank and, on rank 0, compare and show. The exit status. Errors are the caller's to show."""
+    check_request(adapter, plan, context.world_size)
+    facets = adapter.connect(context)
+    problems = problems_of_facets(facets, adapter.capabilities, context)
+    if problems:
+        raise TrainingFailed(f"{adapter.name} does not keep the contract: " + "; ".join(problems))
+    data = _load(plan, facets)
+    display = Display(plan.epochs)
+    if context.rank == 0:
+        display.say(
+            f"{adapter.name}, {context.world_size} rank{'s' if context.world_size > 1 else ''}: "
+            f"{_title(plan, data)} on {data.name}, {len(data.train)} training and {len(data.test)} test samples"
+        )
+        display.say(plan.in_words(context.world_size))
+    watcher = display if context.rank == 0 else Unwatched()
+    trained = Training(plan, adapter.capabilities, facets, data, watcher).run()
+    if facets.close is not None:
+        facets.close()
+    # The other ranks have left: comparing may take longer than they are willing to wait for rank 0.
+    return _judge(plan, data, trained, display, context.world_size) if context.rank == 0 else DONE
+
+
+def _load(plan: TrainingPlan, facets: Facets) -> DataSet:
+    assert facets.aggregate_metrics is not None
+    ranks = Ranks(facets.rank, facets.world_size, facets.aggregate_metrics)
+    with ranks.together("loading the data"):
+        return datasets.load(plan.data, Path(plan.data_dir) if plan.data_dir else None, plan.dtype)
+
+
+def _title(plan: TrainingPlan, data: DataSet) -> str:
+    model = plan.model_for(data)
+    if isinstance(model, str):
+        return model
+    weights = [tensor.shape for tensor in model.tensors() if len(tensor.shape) == 2]
+    return "mlp " + "-".join(map(str, [weights[0][1], *(shape[0] for shape in weights)]))
+
+
+def _judge(plan: TrainingPlan, data: DataSet, trained: Trained, display: Display, world_size: int) -> int:
+    if trained.differing:
+        ranks = ", ".join(map(str, trained.differing))
+        display.say(f"DIFFERENT REPLICAS: the parameters on rank {ranks} are not those of rank 0", "bold red")
+    elif world_size > 1:
+        display.say(f"the replicas of all {world_size} ranks are equal to the last bit", "green")
+    equal = not trained.differing
+    if plan.compare and isinstance(trained.model, str):
+        display.say(
+            f"not compared with a single process: {_why_not(trained)}; what must hold is that the replicas are equal"
+        )
+    elif plan.compare and not isinstance(trained.model, str):
+        with display.busy("training again in one process, to compare"):
+            found = compare(plan, trained.model, data, trained.orders, trained.parameters)
+        display.say(found.in_words(), "green" if found.verdict == "equal" else "bold red")
+        equal = equal and found.verdict == "equal"
+    return DONE if equal else FAILED
+
+
+def _why_not(trained: Trained) -> str:
+    if trained.has_statistics:
+        return f"{trained.model} has batch norm, and each rank normalises by its own batch, which differs by design"
+    return f"the oracle has no model named {trained.model}"
+
+
+def explain(error: Exception) -> tuple[int, str]:
+    """The exit status for an error, and what to show: a sentence, or where the implementation stood."""
+    if isinstance(error, (UnusableAdapter, UnusablePlan)):
+        return ASKED_WRONGLY, str(error)
+    if isinstance(error, click.ClickException):
+        return ASKED_WRONGLY, error.format_message()
+    if isinstance(error, (TrainingFailed, DataError)):
+        return FAILED, str(error)
+    frames = traceback.extract_tb(error.__traceback__)
+    own = str(Path(__file__).resolve().parents[1])
+    first = next((i for i, frame in enumerate(frames) if not frame.filename.startswith(own)), 0)
+    text = traceback.format_list(frames[first:]) + traceback.format_exception_only(error)
+    return FAILED, "".join(text).rstrip()
+
+
+@click.command()
+@click.argument("adapter")
+@plan_options
+def program(adapter: str, **values: Any) -> int:
+    """Train with ADAPTER on this rank, alone or as one of many under any launcher.
+
+    ADAPTER is the name of an installed adapter, module:attribute, or path/to/file.py:attribute. Without a launcher this
+    is a world of one rank. With mpirun, torchrun or srun, or with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set in a
+    terminal for each rank, it is one of them.
+    """
+    plan = plan_of(values)
+    try:
+        context = rank_context()
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    return train(resolve(adapter)[0], plan, context)
+
+
+def main() -> NoReturn:
+    try:
+        status = int(program.main(prog_name="python -m ddpcheck.training", standalone_mode=False) or DONE)
+    except click.Abort:
+        status = FAILED
+    except Exception as error:
+        status, text = explain(error)
+        rank = _rank()
+        if status != ASKED_WRONGLY or rank in (None, 0):  # what was asked wrongly, was so on all ranks
+            print(text if rank is None else f"rank {rank}: {text}", file=sys.stderr)
+    # An implementation's threads and exit handlers must not turn a finished rank into a crash at exit.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def _rank() -> int | None:
+    """This rank; None if there is but one, or if the environment does not say."""
+    try:
+        context = rank_context()
+    except ValueError:
+        return None
+    return context.rank if context.world_size > 1 else None

@@ -1,0 +1,84 @@
+"""What ranks tell each other beside gradients, through the one facet that every trainer needs anyway: metrics.
+
+A mean over ranks of numbers that are zero on all ranks but one gives back that one's number. So every implementation
+that can aggregate metrics can also say which samples each rank took, and that one of the ranks is in trouble.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ..adapter import AggregateMetrics
+from ..values import Array
+
+_PIECE = 20
+"""Bits of a fingerprint in one number: few enough for an implementation that aggregates in float32."""
+
+
+class TrainingFailed(Exception):
+    """The run cannot go on, for a reason that the message names with the rank."""
+
+
+class FailedElsewhere(TrainingFailed):
+    """Another rank is in trouble, and says so itself."""
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """All ranks, as seen from one of them."""
+
+    rank: int
+    size: int
+    aggregate: AggregateMetrics
+
+    def gather(self, numbers: Sequence[int]) -> npt.NDArray[np.int64]:
+        """The integers of all ranks, as many on each: row r holds rank r's."""
+        if self.size == 1:
+            return np.array([numbers], np.int64)
+        own = {
+            f"{rank}.{position}": float(number) if rank == self.rank else 0.0
+            for rank in range(self.size)
+            for position, number in enumerate(numbers)
+        }
+        means = self.aggregate(own, 1) if own else {}
+        return np.array(
+            [
+                [round(means[f"{rank}.{position}"] * self.size) for position in range(len(numbers))]
+                for rank in range(self.size)
+            ],
+            np.int64,
+        )
+
+    @contextmanager
+    def together(self, doing: str) -> Iterator[None]:
+        """What one rank cannot do, no rank goes on from: the failing rank raises its own error, the others FailedElsewhere.
+
+        Without this, a rank that fails alone leaves the others waiting for it in their next all-reduce. The block must
+        not communicate; its end is a barrier.
+        """
+        failure: Exception | None = None
+        try:
+            yield
+        except Exception as error:  # every kind: it is raised again below, once the others know
+            failure = error
+        failed = np.flatnonzero(self.gather([failure is not None])[:, 0]).tolist()
+        if failure is not None:
+            raise failure
+        if failed:
+            raise FailedElsewhere(f"rank {', '.join(map(str, failed))} failed while {doing}; see its own message")
+
+    def differing(self, arrays: Mapping[str, Array]) -> list[int]:
+        """The ranks whose arrays are not rank 0's to the last bit."""
+        digest = hashlib.blake2b(digest_size=16)
+        for name, array in sorted(arrays.items()):
+            digest.update(f"{name} {array.dtype} {array.shape} ".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        fingerprint = int.from_bytes(digest.digest()[:15], "big")
+        pieces = self.gather([fingerprint >> shift & (1 << _PIECE) - 1 for shift in range(0, 120, _PIECE)])
+        return [rank for rank in range(self.size) if (pieces[rank] != pieces[0]).any()]
