@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis.errors import UnsatisfiedAssumption
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 Judge = Callable[[Job, Trace], None]
 
+_HEALTH: Any = list(HealthCheck)  # its metaclass hides from type checkers that these are HealthChecks
+
 SHRINKING_SECONDS = 3.0
 """How long a failing Job may be made smaller. A check that fails should say so while the user still looks."""
 
@@ -38,6 +40,8 @@ def for_all(
     examples: Jobs for known pitfalls, run first and not shrunk. share: of the session's effort (number of drawn Jobs).
     """
     for_each(session, examples, judge)
+    if _replayed(session) is not None:
+        return
     search = _Search(session, judge)
     drawn = max(1, round(session.effort * share))
 
@@ -46,7 +50,7 @@ def for_all(
         derandomize=session.random_seed is None,
         database=None,
         deadline=None,
-        suppress_health_check=list(HealthCheck),
+        suppress_health_check=_HEALTH,
         phases=(Phase.explicit, Phase.generate, Phase.shrink),
         print_blob=False,
         report_multiple_bugs=False,
@@ -72,10 +76,17 @@ def for_all(
 def for_each(session: Session, jobs: Iterable[Job], judge: Judge) -> None:
     """Raise the Finding of the first failing Job, with `job` set."""
     search = _Search(session, judge)
-    for job in jobs:
+    replayed = _replayed(session)
+    for job in jobs if replayed is None else (replayed,):
         finding = search.failure(job)
         if finding is not None:
             raise finding
+
+
+def _replayed(session: Session) -> Job | None:
+    """The one Job that the session is there for (ddpcheck.replay), instead of all that would be drawn."""
+    job: Job | None = getattr(session, "replay_job", None)
+    return job
 
 
 class _Failing(Exception):
