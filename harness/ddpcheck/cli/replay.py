@@ -1,0 +1,50 @@
+"""`ddpcheck replay`: one failing Job, looked at closely."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from ..references import resolve
+from ..replay import ReplaySession, described
+from ..results import Failure
+from ..run import installed_checks, run_check
+from ..session import StartFailed
+from ..suggest import one_of
+from .options import console, usage_errors
+from .show import ranks, show_failure, symbol
+
+
+@click.command("replay")
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option("--adapter", help="Run the Job on another implementation.")
+@click.option("--deadline", default=10.0, show_default=True, help="Seconds for the Job.")
+def command(file: Path, adapter: str | None, deadline: float) -> None:
+    """Run the Job in FILE again; show what every rank saw, and what the check says of it.
+
+    `ddpcheck check` writes a FILE for each failing Job. Exit status 1 if the check fails again.
+    """
+    out = console()
+    with usage_errors():
+        failure = Failure.load(file)
+        reference = adapter or failure.adapter
+        name = resolve(reference)[0].name
+        checks = {check.name: check for check in installed_checks()}
+        check = checks[one_of(failure.check, checks, "check")]
+        session = ReplaySession(reference, failure.job, deadline=deadline)
+    out.print(f"{name}, {ranks(failure.world_size)}: the Job of {failure.check}", style="bold", markup=False)
+    with session:
+        try:
+            for line in described(failure.job, session.run(failure.job)):
+                out.print(line, markup=False, soft_wrap=True)
+            verdict = run_check(session, check)
+        except StartFailed as error:
+            raise click.ClickException(f"the ranks did not start: {error}\n{error.details}") from error
+    out.print()
+    if verdict.ok:
+        out.print(f"{symbol(verdict.status)} {check.name} holds of this Job now: {check.sentence}", soft_wrap=True)
+    else:
+        show_failure(out, verdict, None)
+    sys.exit(0 if verdict.ok else 1)
