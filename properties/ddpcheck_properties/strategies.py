@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import product
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
@@ -24,7 +24,11 @@ from ddpcheck.oracle import is_exact, loss_scale_for
 
 T = TypeVar("T")
 WIDTHS = (1, 2, 3, 4, 5, 7)
-LOSSES = {True: ("linear", "squared_error"), False: ("linear", "squared_error", "cross_entropy")}
+Loss = Literal["squared_error", "linear", "cross_entropy"]
+LOSSES: dict[bool, tuple[Loss, ...]] = {
+    True: ("linear", "squared_error"),
+    False: ("linear", "squared_error", "cross_entropy"),
+}
 NONE = Capabilities(model_features=frozenset())
 GRADIENTS = (Observe(("gradients",)),)
 PARAMETERS = (Observe(("parameters",)),)
@@ -37,7 +41,7 @@ def models(
     *,
     exact: bool = True,
     depths: tuple[int, ...] = (1, 2, 3),
-    losses: tuple[str, ...] | None = None,
+    losses: tuple[Loss, ...] | None = None,
     batch_norm: bool = False,
 ) -> ModelSpec:
     """Chains of linear layers with biases, scales, scalars, tied, frozen and embedding layers, as promised.
@@ -74,11 +78,15 @@ def models(
     return ModelSpec(tuple(layers), loss=loss, dtype=dtype)
 
 
-@cache
 def choice(values: tuple[T, ...]) -> SearchStrategy[T]:
-    """One of the values, simplest first. Made once: Hypothesis looks a new strategy over longer than it draws from
-    it.
+    """One of the values, simplest first; made once, as Hypothesis looks a new strategy over for longer than it
+    draws.
     """
+    return _made_once(values)
+
+
+@cache
+def _made_once(values: tuple[Any, ...]) -> SearchStrategy[Any]:
     return st.sampled_from(values)
 
 

@@ -29,13 +29,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import autograd.numpy as np
+import autograd.numpy
 import numpy
 from autograd.tracer import getval
 
 from ..model import BATCH_NORM_EPS, Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale
 from ..values import Array
 from .autodiff import gradients
+
+np: Any = autograd.numpy  # it fills itself with NumPy's names when imported, which type checkers cannot see
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,110 @@
+"""for_all: the smallest failing Job, a hang only once, a crash as it is, and never a word from Hypothesis about flaky
+tests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from ddpcheck import expect
+from ddpcheck.job import Barrier, Job
+from ddpcheck.trace import RankTrace, Trace
+from ddpcheck.verdict import Finding
+from ddpcheck_properties import drawing
+from ddpcheck_properties.drawing import Judge, for_all
+
+
+@dataclass
+class Hollow:
+    """A session whose Jobs come back done at once, or hung if their seed is at least `hangs_from`."""
+
+    effort: int = 50
+    random_seed: int | None = None
+    hangs_from: int = 10_000
+    run_jobs: list[Job] = field(default_factory=list)
+
+    def run(self, job: Job) -> Trace:
+        self.run_jobs.append(job)
+        return Trace((RankTrace(0, "hung" if job.seed >= self.hangs_from else "done", ()),), 1.0)
+
+
+@st.composite
+def jobs(draw: DrawFn) -> Job:
+    return Job(1, (Barrier(),) * draw(st.integers(1, 4)), seed=draw(st.integers(0, 1000)))
+
+
+def seed_is_small(job: Job, trace: Trace) -> None:
+    expect.that(job.seed <= 50, f"seed {job.seed}")
+
+
+def failure(session: Hollow, judge: Judge, **options: object) -> Finding:
+    with pytest.raises(Finding) as caught:
+        for_all(session, jobs(), judge, **options)  # type: ignore[arg-type]
+    return caught.value
+
+
+def test_quiet_judges_see_as_many_jobs_as_the_effort_says() -> None:
+    session = Hollow(effort=40)
+    for_all(session, jobs(), lambda job, trace: None, share=0.5)  # type: ignore[arg-type]
+    assert len(session.run_jobs) == 20
+
+
+def test_the_finding_is_that_of_the_smallest_job() -> None:
+    finding = failure(Hollow(), seed_is_small)
+    assert finding.job == Job(1, (Barrier(),), seed=51)
+    assert finding.diagnosis.headline == "seed 51"
+
+
+def test_drawing_is_the_same_each_time_and_another_with_a_random_seed() -> None:
+    seen = []
+    for random_seed in (None, None, 1, 2):
+        session = Hollow(random_seed=random_seed)
+        for_all(session, jobs(), lambda job, trace: None)  # type: ignore[arg-type]
+        seen.append([job.seed for job in session.run_jobs])
+    assert seen[0] == seen[1] != seen[2] != seen[3]
+
+
+def test_examples_come_first() -> None:
+    session = Hollow()
+    example = Job(1, (Barrier(),) * 3, seed=99)
+    assert failure(session, seed_is_small, examples=[example]).job == example
+    assert session.run_jobs == [example]
+
+
+def test_a_hang_is_seen_once() -> None:
+    session = Hollow(hangs_from=51)
+    finding = failure(session, lambda job, trace: expect.completed(trace))
+    assert finding.hung
+    assert sum(job.seed >= 51 for job in session.run_jobs) == 1
+
+
+def test_a_failure_that_does_not_come_again_is_reported_with_a_note() -> None:
+    calls = []
+
+    def seventh(job: Job, trace: Trace) -> None:
+        calls.append(job)
+        expect.that(len(calls) != 7, "the seventh")
+
+    finding = failure(Hollow(), seventh)
+    assert finding.job == calls[6]
+    assert "not reproduced when run again" in finding.diagnosis.text()
+
+
+def test_a_check_that_crashes_is_no_finding() -> None:
+    session = Hollow()
+    with pytest.raises(ZeroDivisionError):
+        for_all(session, jobs(), lambda job, trace: 1 // 0)  # type: ignore[arg-type]
+    assert len(session.run_jobs) == 1
+
+
+def test_shrinking_has_a_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drawing, "SHRINKING_SECONDS", -1.0)
+    session = Hollow()
+    finding = failure(session, seed_is_small)
+    assert finding.job is not None
+    failing = [job for job in session.run_jobs if job.seed > 50]
+    assert failing == [finding.job] * 2  # found, and confirmed
