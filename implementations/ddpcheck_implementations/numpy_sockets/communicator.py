@@ -51,7 +51,7 @@ class Communicator:
         self._peers = peers
         self._direct_bytes = direct_bytes
         self._world = Group(range(world_size), rank, peers)
-        self._groups: dict[tuple[int, ...], Group] = {}
+        self._groups = {self._world.ranks: self._world}
         self._sent: dict[int, int] = dict.fromkeys(peers, 0)
         self._received: dict[int, int] = dict.fromkeys(peers, 0)
         self._background = Background()

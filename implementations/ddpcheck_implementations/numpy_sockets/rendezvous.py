@@ -17,6 +17,7 @@ import secrets
 import socket
 import struct
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from .errors import RendezvousError
@@ -101,14 +102,8 @@ def _refusal(reason: str) -> bytes:
 def _join(meeting: Meeting, deadline: float) -> dict[int, socket.socket]:
     delay = 0.005
     while True:
-        error = "rank 0 closed the connection before it answered"
         try:
-            connection = _connect((meeting.address, meeting.port), deadline)
-            with _listen(connection.getsockname()[0], 0) as listener:
-                secret_and_table = _introduce(meeting, connection, listener.getsockname()[1])
-                if secret_and_table is not None:
-                    return {0: connection} | _mesh(meeting, listener, *secret_and_table, deadline)
-            connection.close()
+            return _try_to_join(meeting, deadline)
         except OSError as failure:
             error = str(failure)
         if time.monotonic() + delay > deadline:
@@ -121,45 +116,64 @@ def _join(meeting: Meeting, deadline: float) -> dict[int, socket.socket]:
         delay = min(2 * delay, 0.25)
 
 
-def _introduce(meeting: Meeting, connection: socket.socket, port: int) -> tuple[bytes, list[_Address]] | None:
-    """The secret and the table, once all ranks have come; None if whoever listens there hung up."""
+def _try_to_join(meeting: Meeting, deadline: float) -> dict[int, socket.socket]:
+    """OSError if rank 0 is not there, or hangs up: it may be worth another try."""
+    with ExitStack() as opened:
+        connection = opened.enter_context(_connect((meeting.address, meeting.port), deadline))
+        with _listen(connection.getsockname()[0], 0) as listener:
+            secret, table = _introduce(meeting, connection, listener.getsockname()[1])
+            found = {0: connection}
+            for lower in range(1, meeting.rank):
+                found[lower] = opened.enter_context(_greet(meeting, lower, table[lower], secret, deadline))
+            found |= _accept_higher(meeting, listener, secret, deadline)
+        opened.pop_all()  # all is well: keep them open
+    return found
+
+
+def _introduce(meeting: Meeting, connection: socket.socket, port: int) -> tuple[bytes, list[_Address]]:
+    """The secret and the table, once all ranks have come."""
     own = connection.getsockname()[0].encode()
     rank, size = meeting.rank, meeting.world_size
     connection.sendall(_HELLO.pack(_MAGIC, _VERSION, meeting.run_digest, rank, size, port, own))
-    head = _receive(connection, _REPLY.size)
-    if head is None:
-        return None
-    magic, welcome, length = _REPLY.unpack(head)
+    magic, welcome, length = _REPLY.unpack(_receive(connection, _REPLY.size))
     if magic != _MAGIC or length > _SECRET_BYTES + _ENTRY.size * size + 1000:
         raise RendezvousError(0, f"another program answers at {meeting}: choose another MASTER_PORT")
     body = _receive(connection, length)
-    if body is None:
-        return None
     if not welcome:
         raise RendezvousError(0, f"rank {rank} was turned away: {body.decode(errors='replace')}")
     entries = _ENTRY.iter_unpack(body[_SECRET_BYTES:])
     return body[:_SECRET_BYTES], [(address.rstrip(b"\0").decode(), port) for address, port in entries]
 
 
-def _mesh(
-    meeting: Meeting, listener: socket.socket, secret: bytes, table: list[_Address], deadline: float
+def _greet(meeting: Meeting, lower: int, place: _Address, secret: bytes, deadline: float) -> socket.socket:
+    try:
+        connection = _connect(place, deadline)
+        connection.sendall(_GREETING.pack(_MAGIC, _VERSION, secret, meeting.rank))
+    except OSError as error:
+        raise RendezvousError(
+            lower,
+            f"rank {meeting.rank} cannot reach rank {lower} at {place[0]}:{place[1]} ({error}): see the output of rank {lower}, "
+            "and check that its host lets ranks connect",
+        ) from error
+    return connection
+
+
+def _accept_higher(
+    meeting: Meeting, listener: socket.socket, secret: bytes, deadline: float
 ) -> dict[int, socket.socket]:
-    """Connections to the ranks other than 0. All listen already, so nobody waits for a rank that waits for it."""
+    """Connections from the ranks above. All ranks listen before they introduce themselves, so connecting waits for nobody."""
     rank = meeting.rank
-    found: dict[int, socket.socket] = {}
-    for lower in range(1, rank):
-        found[lower] = _connect(table[lower], deadline)
-        found[lower].sendall(_GREETING.pack(_MAGIC, _VERSION, secret, rank))
+    found: set[int] = set()
 
     def judge(greeting: bytes) -> int | None:
         _, _, shown, declared = _GREETING.unpack(greeting)
-        fits = rank < declared < meeting.world_size and declared not in found
-        return declared if fits and hmac.compare_digest(shown, secret) else None
+        if not rank < declared < meeting.world_size or declared in found or not hmac.compare_digest(shown, secret):
+            return None
+        found.add(declared)
+        return int(declared)
 
     expected = set(range(rank + 1, meeting.world_size))
-    return found | accept_declared(
-        listener, _GREETING.size, judge, _refusal, expected, deadline, f"rank {rank} at {table[rank][0]}"
-    )
+    return accept_declared(listener, _GREETING.size, judge, _refusal, expected, deadline, f"rank {rank}")
 
 
 # -------------------------------------------------------------------------------------------------------------- sockets
@@ -184,12 +198,12 @@ def _connect(place: _Address, deadline: float) -> socket.socket:
     return connection
 
 
-def _receive(connection: socket.socket, size: int) -> bytes | None:
-    """Exactly `size` bytes; None if the connection ends before."""
+def _receive(connection: socket.socket, size: int) -> bytes:
+    """Exactly `size` bytes."""
     got = bytearray()
     while len(got) < size:
         piece = connection.recv(size - len(got))
         if not piece:
-            return None
+            raise ConnectionResetError("rank 0 hung up before it answered")
         got += piece
     return bytes(got)

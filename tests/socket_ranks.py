@@ -1,0 +1,59 @@
+"""Ranks of numpy_sockets as threads of one process: for tests of the communicator itself."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from ddpcheck.environment import RankContext
+from ddpcheck.launchers.ports import reserve_port
+from ddpcheck_implementations.numpy_sockets.communicator import Communicator
+from ddpcheck_implementations.numpy_sockets.start import start
+
+LIMIT = 20.0
+
+
+def in_threads(functions: list[Callable[[], Any]]) -> list[Any]:
+    """What each function returned or raised, once all have ended."""
+    outcomes: list[Any] = [TimeoutError("it did not end")] * len(functions)
+
+    def run(place: int) -> None:
+        try:
+            outcomes[place] = functions[place]()
+        except Exception as error:
+            outcomes[place] = error
+
+    threads = [threading.Thread(target=run, args=(place,), daemon=True) for place in range(len(functions))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LIMIT)
+    return outcomes
+
+
+def outcomes_of(world_size: int, program: Callable[[Communicator], Any], **options: Any) -> list[Any]:
+    """What `program` returned or raised on every rank."""
+    port = reserve_port()
+
+    def rank(number: int) -> Any:
+        context = RankContext(number, world_size, number, world_size, "127.0.0.1", port.number)
+        communicator = start(context, start_timeout=LIMIT, **({"timeout": LIMIT} | options))
+        try:
+            return program(communicator)
+        finally:
+            communicator.close()
+
+    try:
+        return in_threads([lambda number=number: rank(number) for number in range(world_size)])  # type: ignore[misc]
+    finally:
+        port.release()
+
+
+def on_ranks(world_size: int, program: Callable[[Communicator], Any], **options: Any) -> list[Any]:
+    """As outcomes_of, but the first exception of any rank is raised here."""
+    outcomes = outcomes_of(world_size, program, **options)
+    for outcome in outcomes:
+        if isinstance(outcome, Exception):
+            raise outcome
+    return outcomes
