@@ -34,6 +34,7 @@ adapter = Adapter(
         unused_parameters="synchronised",
         clipping=True,
         checkpoint=True,
+        distinct_streams=True,
     ),
     launcher=Mpiexec(),
     requires=("mpi4py",),
