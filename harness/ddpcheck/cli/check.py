@@ -18,7 +18,8 @@ from ..references import known_adapters
 from ..results import Results, save_junit, write_failure
 from ..run import Item, Settings, installed_checks, plan, run_items
 from ..verdict import Verdict
-from .options import LAUNCHERS, WorldSizes, console, launcher_named, named_reasons, usage_errors
+from .options import LAUNCHERS, console, launcher_named, named_reasons, usage_errors
+from .options import world_sizes as sizes_option
 from .progress import Display
 from .show import oversubscribed, show_failure, show_reasons, show_table, summary
 
@@ -28,7 +29,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.command("check")
 @click.argument("adapters", nargs=-1)
 @click.option(
-    "-w", "--world-size", "world_sizes", type=WorldSizes(), help="As 1,2,4 or 1-4; else those of the profile."
+    "-w", "--world-size", "world_sizes", callback=sizes_option, help="As 1,2,4 or 1-4; else those of the profile."
 )
 @click.option("-c", "--check", "patterns", multiple=True, help="A family, a check, or a part of its name. Repeatable.")
 @click.option(

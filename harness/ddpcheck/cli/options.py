@@ -45,24 +45,20 @@ def console() -> Console:
     return made if made.is_terminal else Console(highlight=False, width=max(made.width, _WIDTH_OF_LOGS))
 
 
-class WorldSizes(click.ParamType):
-    """1,2,3 or 1-4."""
-
-    name = "sizes"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        if isinstance(value, tuple):
-            return value
-        sizes: list[int] = []
-        try:
-            for part in str(value).split(","):
-                first, _, last = part.partition("-")
-                sizes += range(int(first), int(last or first) + 1)
-        except ValueError:
-            self.fail(f"{value!r} should be world sizes such as 1,2,4 or 1-4", param, ctx)
-        if not sizes or min(sizes) < 1:
-            self.fail(f"{value!r} should be at least one world size, each 1 or more", param, ctx)
-        return tuple(dict.fromkeys(sizes))
+def world_sizes(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[int, ...] | None:
+    """The callback of an option such as 1,2,4 or 1-4."""
+    if text is None:
+        return None
+    sizes: list[int] = []
+    try:
+        for part in text.split(","):
+            first, _, last = part.partition("-")
+            sizes += range(int(first), int(last or first) + 1)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} should be world sizes such as 1,2,4 or 1-4", ctx, param) from None
+    if not sizes or min(sizes) < 1:
+        raise click.BadParameter(f"{text!r} should be at least one world size, each 1 or more", ctx, param)
+    return tuple(dict.fromkeys(sizes))
 
 
 def named_reasons(texts: tuple[str, ...]) -> dict[str, str]:

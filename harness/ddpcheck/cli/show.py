@@ -79,7 +79,16 @@ def _cell(found: dict[tuple[str, int, str], Status], adapter: str, sizes: list[i
 
 
 def show_reasons(console: Console, verdicts: Iterable[Verdict]) -> None:
-    """Each reason for a skip or an expected failure, once, with the checks that it holds for."""
+    """Each likely cause, and each reason for a skip or an expected failure, once, with the checks that it holds for."""
+    verdicts = list(verdicts)
+    causes: dict[str, dict[str, None]] = {}
+    for verdict in verdicts:
+        if not verdict.ok and verdict.diagnosis is not None and verdict.diagnosis.cause:
+            causes.setdefault(verdict.diagnosis.cause, {})[verdict.check] = None
+    if causes:
+        console.print("\n[bold]likely causes[/]")
+    for cause, names in sorted(causes.items(), key=lambda pair: -len(pair[1])):
+        console.print(f"  {escape(cause)}: {_some(list(names))}", style=_STYLES["failed"], soft_wrap=True)
     for status, title in (("skipped", "skipped"), ("expected_failure", "expected to fail")):
         checks: dict[str, dict[str, None]] = {}
         for verdict in verdicts:

@@ -1,0 +1,62 @@
+"""`ddpcheck tour`: the whole product in a minute or two, with what is installed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from ..expectations import Expectations
+from ..profiles import profile_named
+from ..references import UnusableAdapter, known_adapters
+from ..run import RANKS_START, Settings, installed_checks, plan
+from .check import exit_code, run_shown, show_all
+from .options import console
+from .options import world_sizes as sizes_option
+
+REFERENCES = ("numpy_sockets", "numpy_mpi", "torch_ddp")
+
+
+@click.command("tour")
+@click.option("-w", "--world-size", "world_sizes", callback=sizes_option, help="Else 1,2,3.")
+@click.option("--train/--no-train", default=True, show_default=True, help="Train each on 2 ranks after checking it.")
+def command(world_sizes: tuple[int, ...] | None, train: bool) -> None:
+    """Check the reference implementations that can run here, quickly, then train each on handwritten digits."""
+    out = console()
+    settings = Settings(profile_named("quick"))
+    every = installed_checks()
+    items, ready = [], []
+    for name in (name for name in REFERENCES if name in known_adapters()):
+        try:
+            found = plan(name, world_sizes or settings.profile.world_sizes, every)
+        except UnusableAdapter as error:
+            out.print(f"left out: {name}: {error}", markup=False, soft_wrap=True)
+            continue
+        reason = next((item.skip for item in found if item.check is RANKS_START and item.skip), "")
+        if reason:
+            out.print(f"left out: {name}: {reason}", markup=False, soft_wrap=True)
+            continue
+        ready.append(name)
+        items += found
+    if not ready:
+        raise click.ClickException("no reference implementation can run here; see: ddpcheck doctor")
+    out.print(f"checking {', '.join(ready)}", style="bold", markup=False)
+    began = time.monotonic()
+    verdicts = run_shown(out, items, settings, Expectations({}, every), Path("ddpcheck-failures"))
+    show_all(out, verdicts, time.monotonic() - began)
+    status = exit_code(out, verdicts)
+    if train:
+        status = max(status, *(_train(out, name) for name in ready))
+    out.print("\nYour own implementation: ddpcheck check my_module:adapter (the README shows one in five lines)")
+    sys.exit(status)
+
+
+def _train(out: Console, name: str) -> int:
+    """1 if training failed. A program of its own, as a user would start it."""
+    out.print(f"\ntraining {name} on handwritten digits, 2 ranks", style="bold", markup=False)
+    line = ["train", name, "--world-size", "2", "--epochs", "5"]
+    return int(subprocess.run([sys.executable, "-m", "ddpcheck", *line], check=False).returncode != 0)

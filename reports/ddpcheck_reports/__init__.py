@@ -1,0 +1,1 @@
+"""How results are shown: pages made from result files, which are all that they read."""

@@ -1,0 +1,117 @@
+"""The conformance report: what `ddpcheck check --json` found, as a page of markdown.
+
+python -m ddpcheck_reports.conformance results.json > conformance.md
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from ddpcheck.results import Results
+from ddpcheck.verdict import SYMBOLS, Status, Verdict
+
+_MEANING: dict[Status, str] = {
+    "passed": "passed",
+    "failed": "failed",
+    "hung": "a rank never came back",
+    "unknown": "the check itself crashed: says nothing",
+    "expected_failure": "failed, as was declared",
+    "skipped": "does not apply, or was not promised",
+}
+
+
+def markdown(results: Results) -> str:
+    """The whole page."""
+    verdicts = results.verdicts
+    adapters = list(dict.fromkeys(verdict.adapter for verdict in verdicts))
+    parts = ["# Conformance", _summary(adapters, verdicts), _legend(verdicts)]
+    for family in dict.fromkeys(verdict.family for verdict in verdicts):
+        parts += [
+            f"## {family}",
+            _family_table(adapters, [verdict for verdict in verdicts if verdict.family == family]),
+        ]
+    parts += _failures(verdicts)
+    parts += _reasons(verdicts)
+    parts += ["## How this was run", _environment(results)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _summary(adapters: Sequence[str], verdicts: Sequence[Verdict]) -> str:
+    rows = []
+    for adapter in adapters:
+        own = [verdict for verdict in verdicts if verdict.adapter == adapter]
+        counts = Counter(verdict.status for verdict in own)
+        sizes = ", ".join(str(size) for size in sorted({verdict.world_size for verdict in own}))
+        rows.append(
+            [adapter, sizes, *(str(counts[status]) for status in _MEANING), str(sum(verdict.jobs for verdict in own))]
+        )
+    return _table(
+        ["implementation", "world sizes", *(f"{SYMBOLS[status]} {status}" for status in _MEANING), "Jobs"], rows
+    )
+
+
+def _legend(verdicts: Iterable[Verdict]) -> str:
+    used = {verdict.status for verdict in verdicts}
+    marks = [f"{SYMBOLS[status]} {text}" for status, text in _MEANING.items() if status in used]
+    return f"In the tables below each symbol is one world size, in ascending order: {'; '.join(marks)}."
+
+
+def _family_table(adapters: Sequence[str], verdicts: Sequence[Verdict]) -> str:
+    rows = []
+    for check in dict.fromkeys(verdict.check for verdict in verdicts):
+        cells = []
+        for adapter in adapters:
+            own = [verdict for verdict in verdicts if (verdict.adapter, verdict.check) == (adapter, check)]
+            cells.append(" ".join(SYMBOLS[verdict.status] for verdict in sorted(own, key=lambda v: v.world_size)))
+        rows.append([f"`{check}`", *cells])
+    return _table(["check", *adapters], rows)
+
+
+def _failures(verdicts: Iterable[Verdict]) -> list[str]:
+    found = []
+    for verdict in verdicts:
+        if verdict.ok:
+            continue
+        text = verdict.diagnosis.text() if verdict.diagnosis else verdict.reason
+        found.append(
+            f"**{verdict.adapter}, world size {verdict.world_size}: `{verdict.check}`**\n\n```text\n{text}\n```"
+        )
+    return ["## Failures", *found] if found else []
+
+
+def _reasons(verdicts: Iterable[Verdict]) -> list[str]:
+    reasons: dict[tuple[str, str], dict[str, None]] = {}
+    for verdict in verdicts:
+        if verdict.status in ("skipped", "expected_failure"):
+            reasons.setdefault((verdict.adapter, verdict.reason), {})[f"`{verdict.check}`"] = None
+    rows = [[adapter, reason, ", ".join(checks)] for (adapter, reason), checks in reasons.items()]
+    return (
+        ["## Not judged, or failed as declared", _table(["implementation", "because", "checks"], rows)] if rows else []
+    )
+
+
+def _environment(results: Results) -> str:
+    here = results.environment
+    rows = [
+        ["Python", here.python],
+        ["platform", f"{here.platform}, {here.processor}, {here.cores} cores visible"],
+        ["packages", ", ".join(f"{name} {version}" for name, version in here.packages.items())],
+        *([name, str(value)] for name, value in results.settings.items()),
+    ]
+    return _table(["what", "value"], rows)
+
+
+def _table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [names, ["---"] * len(names), *rows]
+    return "\n".join(
+        "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line) + " |" for line in lines
+    )
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m ddpcheck_reports.conformance RESULTS.json")
+    print(markdown(Results.load(Path(sys.argv[1]))), end="")
