@@ -46,7 +46,7 @@ def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[s
         return
     if not np.isfinite(got[wrong]).all() and np.isfinite(expected).all():
         yield "the wrong elements are NaN or infinite: memory that was never written, or an overflow"
-    yield from _known_factor(got, expected, evidence)
+    yield from _likely_factor(got, expected, evidence)
     local = evidence.local
     if local is not None and local.shape == got.shape and not _close(local, expected).all():
         if _close(got, local).all():
@@ -56,7 +56,7 @@ def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[s
     for sentence, array in evidence.alternatives:
         if array.shape == got.shape and not _close(array, expected).all() and _close(got, array).all():
             yield sentence
-    yield from _other_factor(got, expected)
+    yield from _other_factor(got, expected, evidence)
     for sentence, array in evidence.alternatives:
         if array.shape == got.shape and _close(got[wrong], array[wrong]).all():
             yield f"{_region(wrong)}: {sentence}"
@@ -78,32 +78,26 @@ def _close(a: Array, b: Array, factor: float = 1.0) -> Array:
     )
 
 
-def _known_factor(got: Array, expected: Array, evidence: Evidence) -> Iterator[str]:
-    if got.dtype.kind not in "fi" or not expected.any():
-        return
+def _likely_factor(got: Array, expected: Array, evidence: Evidence) -> Iterator[str]:
     size = evidence.world_size
     known = [
         (float(size), f"exactly {size} x too large at world size {size}: summed, not averaged"),
         (1.0 / size, f"exactly {size} x too small at world size {size}: divided by the world size once too often"),
-        (
-            float(size) ** 2,
-            f"exactly {size}^2 x too large at world size {size}: scaled by the world size, and not averaged",
-        ),
-        (
-            1.0 / size**2,
-            f"exactly {size}^2 x too small at world size {size}: divided by the world size twice too often",
-        ),
     ] * (size > 1)
     for name, value in evidence.factors:
         known.append((value, f"exactly {value:g} x too large: {name}"))
         known += [(1 / value, f"exactly {value:g} x too small: {name}")] * (value != 0)
-    for value, sentence in known:
-        if value != 1 and _close(got, expected, value).all():
-            yield sentence
+    yield from _matching(got, expected, known)
 
 
-def _other_factor(got: Array, expected: Array) -> Iterator[str]:
-    """A factor that nobody knew of. Of one element anything is a factor."""
+def _other_factor(got: Array, expected: Array, evidence: Evidence) -> Iterator[str]:
+    """Rarer factors, and any that all elements share; of one element anything is a factor."""
+    size = evidence.world_size
+    twice = [
+        (float(size) ** 2, f"exactly {size}^2 x too large at world size {size}: multiplied by it, and not averaged"),
+        (1.0 / size**2, f"exactly {size}^2 x too small at world size {size}: divided by it twice too often"),
+    ] * (size > 1)
+    yield from _matching(got, expected, twice)
     nonzero = expected != 0
     if got.dtype.kind not in "fi" or nonzero.sum() < 2:
         return
@@ -113,6 +107,13 @@ def _other_factor(got: Array, expected: Array) -> Iterator[str]:
         yield "the sign is wrong"
     elif np.allclose(ratios, ratio, rtol=1e-5, atol=0) and ratio not in (0.0, 1.0):
         yield f"every element is {ratio:.6g} x what it should be: a wrong factor, the same everywhere"
+
+
+def _matching(got: Array, expected: Array, factors: list[tuple[float, str]]) -> Iterator[str]:
+    if got.dtype.kind in "fi" and expected.any():
+        for value, sentence in factors:
+            if value != 1 and _close(got, expected, value).all():
+                yield sentence
 
 
 def _region(wrong: Array) -> str:

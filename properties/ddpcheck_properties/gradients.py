@@ -67,8 +67,10 @@ def check_reduction_is_the_mean_of_local_gradients_to_the_last_bits(session: Ses
         world, promised, model=models(promised, exact=False, batch_norm=True), exact=False, rounds=(1,), observe=()
     ).map(_local_then_synchronised)
     layers = Linear("fc1", 3, 4), BatchNorm("norm", 4), Activation("tanh"), Linear("fc2", 4, 2)
-    with_norm = _local_then_synchronised(pitfalls.one_backward(world, *layers, batch=3, exact=False))
-    for_all(session, drawn, _reduction_is_tight(promised), examples=fitting(session, [with_norm]))
+    jobs = [pitfalls.one_backward(world, *layers, batch=3, exact=False)]
+    jobs += pitfalls.shapes(world, (1, 4, 28, 31, 33), exact=False)
+    examples = fitting(session, map(_local_then_synchronised, jobs))
+    for_all(session, drawn, _reduction_is_tight(promised), examples=examples)
 
 
 @law("gradients", "facet:replica", "world_size>=2", "same_bits_on_all_ranks")

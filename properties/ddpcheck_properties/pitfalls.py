@@ -40,16 +40,21 @@ def one_backward(world_size: int, *layers: Layer, rounds: int = 1, batch: int = 
     return training_job(world_size, ModelSpec(layers, loss="linear"), operations, exact=exact)
 
 
-def shapes(world_size: int) -> list[Job]:
-    """Every size of SIZES beside a scalar; tied, frozen, embedding and buffer layers; a second and third backward."""
-    sizes = [one_backward(world_size, Linear("fc1", 1, size), Scale("scale", 0)) for size in SIZES]
+def shapes(world_size: int, sizes: Sequence[int] = SIZES, *, exact: bool = True) -> list[Job]:
+    """A tensor of every size beside a scalar; tied, frozen, embedding and buffer layers; a second and third
+    backward.
+    """
+    chains: list[tuple[Layer, ...]] = [(Linear("fc1", 1, size), Scale("scale", 0)) for size in sizes]
+    chains += [
+        (Linear("fc1", 2, 2), Linear("fc2", 2, 2, uses="fc1")),
+        (Linear("fc1", 2, 3, frozen=True), Linear("fc2", 3, 1)),
+        (Embedding("embedding", 5, 2), Linear("fc1", 2, 2)),
+        (Scale("scale", 3, buffer=True), Linear("fc1", 3, 2)),
+    ]
+    several = Linear("fc1", 3, 7), Activation("relu"), Linear("fc2", 7, 5)
     return [
-        *sizes,
-        one_backward(world_size, Linear("fc1", 2, 2), Linear("fc2", 2, 2, uses="fc1")),
-        one_backward(world_size, Linear("fc1", 2, 3, frozen=True), Linear("fc2", 3, 1)),
-        one_backward(world_size, Embedding("embedding", 5, 2), Linear("fc1", 2, 2), batch=4),
-        one_backward(world_size, Scale("scale", 3, buffer=True), Linear("fc1", 3, 2)),
-        one_backward(world_size, Linear("fc1", 3, 7), Activation("relu"), Linear("fc2", 7, 5), rounds=3, batch=2),
+        *(one_backward(world_size, *layers, batch=2, exact=exact) for layers in chains),
+        one_backward(world_size, *several, rounds=3, batch=2, exact=exact),
     ]
 
 

@@ -18,15 +18,15 @@ import numpy as np
 
 from ..capabilities import Capabilities
 from ..job import Backward, Clip, Job, Observe, PerRank, Predict, Resume, Save, Step, ZeroGrad
-from ..model import BATCH_NORM_MOMENTUM, BatchNorm, Linear
-from ..numerics import gamma
+from ..model import BatchNorm, Linear
 from ..values import Array
 from . import bounds
 from .clipping import clipped, global_norm
 from .moments import Contributions, Entry, Moment, Presence
-from .network import Evaluation, Shards, evaluate, outputs, owner
+from .network import Shards, evaluate, outputs, owner
 from .optimizer import Optimizer
 from .rounding import Value, combine, from_rank_zero, over_ranks
+from .statistics import running_statistics
 
 _unbounded_is_no_error = np.errstate(over="ignore", invalid="ignore")
 """Bounds may grow past all numbers; they are infinite then."""
@@ -128,7 +128,10 @@ class Oracle:
                 self._synchronise(gradient, gradient.pending, shards.counts)
         self.backwards += 1
         self.shown = {name: self._sum(name).exact for name in found.gradients}
-        self._track(found, shards)
+        for layer in self.statistics:
+            self.tracked = self.tracked or len(self.everyone) > 1
+            first = layer is self.model.layers[0]
+            self.tensors.update(running_statistics(layer, self.tensors, found, shards, self.model.dtype, first=first))
         return Value(found.losses, losses)
 
     @_unbounded_is_no_error
@@ -207,24 +210,6 @@ class Oracle:
             # once more
             reduced = combine([(1, gradient.synced), (1, reduced)], size + 3, self.model.dtype)
         gradient.synced, gradient.pending = reduced, None
-
-    def _track(self, found: Evaluation, shards: Shards) -> None:
-        """Batch norm's running statistics after a forward pass in training mode."""
-        self.tracked = self.tracked or (bool(self.statistics) and len(self.everyone) > 1)
-        for layer in self.statistics:
-            rounding = gamma(2 * shards.inputs.shape[1] + 8, self.model.dtype) + gamma(
-                2 * shards.inputs.shape[1] + 8, "f8"
-            )
-            first = layer is self.model.layers[0]  # only there are its inputs exact, and a bound known
-            largest = abs(shards.inputs).max(axis=1) if first else np.full_like(found.moments[layer.name][0], np.inf)
-            sizes = largest, 8 * largest**2  # sum (|x| + |mean|)^2 / (n - 1) <= 4 max^2 n / (n - 1)
-            names = f"{layer.name}.running_mean", f"{layer.name}.running_var"
-            for name, measured, size in zip(names, found.moments[layer.name], sizes, strict=True):
-                new = Value(measured, rounding * size if self.bounded else None)
-                terms = [(1 - BATCH_NORM_MOMENTUM, self.tensors[name]), (BATCH_NORM_MOMENTUM, new)]
-                self.tensors[name] = combine(terms, 4, self.model.dtype)
-            counter = self.tensors[f"{layer.name}.num_batches_tracked"]
-            self.tensors[f"{layer.name}.num_batches_tracked"] = Value(counter.exact + 1, counter.error)
 
     def _observed(self, what: str) -> dict[str, Entry]:
         if what == "gradients":
