@@ -85,6 +85,9 @@ def torch_adapter(
             start(context)
         else:
             _start_process_group(context, backend)
+        if wrap is not None:
+            # The process's first optimizer imports torch's compiler, for a second or more: here, not in a timed Job.
+            torch.optim.SGD([torch.zeros(1)])
         connected = dist.is_initialized()
         return Facets(
             rank=dist.get_rank() if connected else 0,

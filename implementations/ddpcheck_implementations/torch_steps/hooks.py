@@ -7,6 +7,7 @@ same all-reduces in the same order, whatever order their gradients come in: a bu
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Iterator
 
 import torch
@@ -31,8 +32,16 @@ class HookDDP(nn.Module):
         }
         self._synchronising = True
         self._begin()
+        # A hook that held this object, which holds the parameter, which holds the hook, would keep all three for ever.
+        engine = weakref.ref(self)
+
+        def on_gradient(parameter: Tensor) -> None:
+            alive = engine()
+            if alive is not None:
+                alive._on_gradient(parameter)
+
         for parameter in self._learned:
-            parameter.register_post_accumulate_grad_hook(self._on_gradient)  # type: ignore[no-untyped-call]
+            parameter.register_post_accumulate_grad_hook(on_gradient)  # type: ignore[no-untyped-call]
 
     def forward(self, *args: object) -> Tensor:
         outputs: Tensor = self.module(*args)
