@@ -22,7 +22,7 @@ from ddpcheck.values import Array
 
 from .peer import Peer, as_bytes, wait_for
 
-BLOCK_BYTES = 128 * 1024
+BLOCK_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)

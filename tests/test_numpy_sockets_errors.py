@@ -1,0 +1,143 @@
+"""What is said when ranks disagree, die or fall silent, and that nobody is left waiting."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from socket_ranks import LIMIT, on_ranks, outcomes_of
+
+from ddpcheck.values import Array
+from ddpcheck_implementations.numpy_sockets.communicator import Communicator
+from ddpcheck_implementations.numpy_sockets.errors import CommunicationError, Mismatch, PeerLost
+
+
+def calls_one_thing_on_rank_1(comm: Communicator, first: str, second: str) -> None:
+    own = np.ones(4, np.float32)
+    calls = {
+        "all_reduce": lambda: comm.all_reduce(own),
+        "max": lambda: comm.all_reduce(own, "max"),
+        "float64": lambda: comm.all_reduce(own.astype(np.float64)),
+        "longer": lambda: comm.all_reduce(np.ones(5, np.float32)),
+        "large": lambda: comm.all_reduce(np.ones(50_000, np.float32)),
+        "broadcast": lambda: comm.broadcast(own, 0),
+        "root_1": lambda: comm.broadcast(own, 1),
+        "barrier": comm.barrier,
+        "send": lambda: comm.send(own, 1),
+    }
+    calls[second if comm.rank == 1 else first]()
+    comm.barrier()  # a root, or a sender, has nothing to receive before
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "both"),
+    [
+        ("all_reduce", "max", ["all_reduce(sum)", "all_reduce(max)"]),
+        ("all_reduce", "float64", ["4 x float32", "4 x float64"]),
+        ("all_reduce", "longer", ["4 x float32", "5 x float32"]),
+        ("all_reduce", "large", ["4 x float32", "50000 x float32"]),
+        ("all_reduce", "barrier", ["all_reduce(sum)", "barrier"]),
+        ("broadcast", "all_reduce", ["broadcast(root 0)", "all_reduce(sum)"]),
+        ("broadcast", "root_1", ["barrier", "broadcast(root 1)"]),
+        ("send", "all_reduce", ["send of 4", "all_reduce(sum)"]),
+    ],
+)
+def test_ranks_that_disagree_are_told_what_each_of_them_does(first: str, second: str, both: list[str]) -> None:
+    outcomes = outcomes_of(2, lambda comm: calls_one_thing_on_rank_1(comm, first, second))
+    assert all(isinstance(outcome, CommunicationError) for outcome in outcomes), outcomes
+    told = [str(outcome) for outcome in outcomes if isinstance(outcome, Mismatch)]
+    assert told
+    assert any(all(words in message for words in both) for message in told), told
+    assert all(words in message for words in ("rank 0", "rank 1", "same order") for message in told), told
+
+
+def test_a_rank_that_is_one_call_ahead_is_told_both_sequence_numbers() -> None:
+    def program(comm: Communicator) -> None:
+        if comm.rank == 1:
+            comm.broadcast(np.ones(2), 1)
+        comm.barrier()
+
+    told = [str(outcome) for outcome in outcomes_of(2, program) if isinstance(outcome, Mismatch)]
+    assert told
+    assert all("operation 0 of ranks 0, 1" in message for message in told)
+
+
+def test_each_group_counts_for_itself_and_all_ranks_are_the_default_group() -> None:
+    def program(comm: Communicator) -> None:
+        if comm.rank == 1:
+            comm.all_reduce(np.ones(2), group=(1,))
+        comm.all_reduce(np.ones(2), group=(0, 1) if comm.rank else None)
+        comm.all_reduce(np.ones(2), group=None if comm.rank else (0, 1))
+
+    on_ranks(2, program)
+
+
+@pytest.mark.parametrize("size", [4, 400_000])
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_a_rank_that_is_gone_is_named_by_all_others(lost: int, size: int) -> None:
+    def program(comm: Communicator) -> None:
+        comm.barrier()
+        if comm.rank != lost:
+            comm.all_reduce(np.ones(size))
+
+    for rank, outcome in enumerate(outcomes_of(3, program)):
+        if rank != lost:
+            assert isinstance(outcome, PeerLost)
+            assert f"rank {lost}" in str(outcome) + "".join(getattr(outcome, "__notes__", [])), outcome
+            assert "see" in str(outcome)
+
+
+def test_a_silent_rank_is_named_within_the_time_limit() -> None:
+    finished = threading.Event()
+
+    def program(comm: Communicator) -> None:
+        if comm.rank == 1:
+            finished.wait(LIMIT)
+            return
+        try:
+            comm.all_reduce(np.ones(4))
+        finally:
+            finished.set()
+
+    start = time.monotonic()
+    silent, _ = outcomes_of(2, program, timeout=0.1)
+    assert isinstance(silent, PeerLost)
+    assert "rank 1 has sent nothing for 0.1 s" in str(silent)
+    assert time.monotonic() - start < LIMIT / 2
+
+
+def test_after_an_error_the_communicator_says_so() -> None:
+    def program(comm: Communicator) -> None:
+        with pytest.raises(CommunicationError):
+            comm.all_reduce(np.ones(2 + comm.rank))
+        comm.barrier()
+
+    for outcome in outcomes_of(2, program):
+        assert "failed before" in str(outcome)
+        assert "start the ranks again" in str(outcome)
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "words"),
+    [
+        (lambda comm: comm.all_reduce(np.ones(2, np.complex64)), TypeError, "complex64"),
+        (lambda comm: comm.all_reduce(np.ones(2, np.int32), "mean"), TypeError, "mean of int32"),
+        (lambda comm: comm.all_reduce(np.ones(2), "median"), ValueError, "median"),
+        (lambda comm: comm.all_reduce_async(np.ones(2), "median"), ValueError, "median"),
+        (lambda comm: comm.all_reduce(np.ones(2), group=(1 - comm.rank,)), ValueError, "no group for rank"),
+        (lambda comm: comm.all_reduce(np.ones(2), group=(1, 0)), ValueError, "ascending"),
+        (lambda comm: comm.broadcast(np.ones(2), 2), ValueError, "root"),
+        (lambda comm: comm.reduce_scatter(np.ones(3)), ValueError, "rows"),
+        (lambda comm: comm.send(np.ones(2), comm.rank), ValueError, "exchange with rank"),
+    ],
+)
+def test_a_call_that_cannot_work_is_refused_and_harms_nothing(call: Any, kind: type[Exception], words: str) -> None:
+    def program(comm: Communicator) -> Array:
+        with pytest.raises(kind, match=words):
+            call(comm)
+        return comm.all_reduce(np.ones(2))
+
+    assert [result.tolist() for result in on_ranks(2, program)] == [[2, 2]] * 2

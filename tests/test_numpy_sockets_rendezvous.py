@@ -1,0 +1,141 @@
+"""How ranks meet: late ones, wrong ones, strangers, and who is named when somebody does not come."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from socket_ranks import LIMIT, in_threads
+
+from ddpcheck.launchers.ports import reserve_port
+from ddpcheck_implementations.numpy_sockets import rendezvous
+from ddpcheck_implementations.numpy_sockets.errors import RendezvousError
+from ddpcheck_implementations.numpy_sockets.rendezvous import Meeting, meet
+
+
+def meetings(count: int, port: int, **options: Any) -> list[Meeting]:
+    return [Meeting(rank, count, "127.0.0.1", port, **({"timeout": LIMIT} | options)) for rank in range(count)]
+
+
+def close(outcomes: list[Any]) -> None:
+    for outcome in outcomes:
+        for connection in outcome.values() if isinstance(outcome, dict) else ():
+            connection.close()
+
+
+def stranger(port: int, words: bytes) -> socket.socket:
+    """Someone who talks to rank 0 before the ranks do; it tries until rank 0 listens."""
+    deadline = time.monotonic() + LIMIT
+    while True:
+        try:
+            connection = socket.create_connection(("127.0.0.1", port), LIMIT)
+        except ConnectionRefusedError:
+            assert time.monotonic() < deadline
+            continue
+        connection.sendall(words)
+        return connection
+
+
+def hello(rank: int, world_size: int, run: str = "") -> bytes:
+    digest = Meeting(rank, world_size, "", 0, run).run_digest
+    return struct.pack("!4sH16sIIH46s", b"NPSR", 1, digest, rank, world_size, 1, b"127.0.0.1")
+
+
+def test_strangers_do_not_disturb_the_start() -> None:
+    port = reserve_port()
+    words = [
+        b"",
+        b"GET / HTTP/1.1\r\nHost: here\r\n" + b"\r\n" * 60,
+        hello(1, 3)[:-1],
+        hello(1, 3, run="another"),
+        hello(7, 3),
+    ]
+    came = threading.Event()
+
+    def visit() -> list[socket.socket]:
+        visitors = [stranger(port.number, said) for said in words]
+        visitors[2].close()  # in the middle of its first words
+        came.set()
+        return visitors
+
+    def late(meeting: Meeting) -> Any:
+        assert came.wait(LIMIT)
+        return meet(meeting)
+
+    first, *others = meetings(3, port.number)
+    visitors, *found = in_threads([visit, lambda: meet(first), *(lambda m=m: late(m) for m in others)])
+    assert [sorted(connections) for connections in found] == [[1, 2], [0, 2], [0, 1]]
+    for visitor, answer in zip(visitors[3:], [b"another run", b"check RANK"], strict=True):
+        assert answer in visitor.recv(1000)
+    close(found)
+    for visitor in visitors:
+        visitor.close()
+    port.release()
+
+
+def test_a_rank_twice_or_of_another_world_is_turned_away_with_the_reason() -> None:
+    port = reserve_port()
+    first, second = meetings(2, port.number)
+    refused = threading.Event()
+
+    def wrong() -> None:
+        try:
+            meet(Meeting(1, 4, "127.0.0.1", port.number, timeout=LIMIT))
+        finally:
+            refused.set()
+
+    def right() -> Any:
+        assert refused.wait(LIMIT)
+        return meet(second)
+
+    outcome, *found = in_threads([wrong, lambda: meet(first), right])
+    assert isinstance(outcome, RendezvousError)
+    assert "rank 1 of 4 does not fit a world of 2" in str(outcome)
+    assert [sorted(connections) for connections in found] == [[1], [0]]
+    close(found)
+
+    one, two, three = meetings(3, port.number, timeout=0.3)
+    outcomes = in_threads([lambda: meet(one), lambda: meet(two), lambda: meet(two)])
+    assert any("there is a rank 1 already" in str(outcome) for outcome in outcomes[1:])
+    assert "still waits for rank 2" in str(outcomes[0])
+    assert three.rank == 2
+    port.release()
+
+
+def test_rank_0_may_be_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = reserve_port()
+    refused = threading.Event()
+    patient = SimpleNamespace(monotonic=time.monotonic, sleep=lambda seconds: refused.set())
+    monkeypatch.setattr(rendezvous, "time", patient)
+    first, second = meetings(2, port.number)
+
+    def late() -> Any:
+        assert refused.wait(LIMIT)
+        return meet(first)
+
+    found = in_threads([late, lambda: meet(second)])
+    assert [sorted(connections) for connections in found] == [[1], [0]]
+    close(found)
+    port.release()
+
+
+def test_missing_ranks_are_named_by_both_sides() -> None:
+    port = reserve_port()
+    outcomes = in_threads([lambda: meet(meetings(4, port.number, timeout=0.1)[0])])
+    assert "still waits for ranks 1, 2, 3" in str(outcomes[0])
+    outcomes = in_threads([lambda: meet(meetings(4, port.number, timeout=0.1)[3])])
+    assert "rank 3 could not meet rank 0" in str(outcomes[0])
+    assert "MASTER_ADDR and MASTER_PORT" in str(outcomes[0])
+    port.release()
+
+
+def test_a_port_in_use_is_a_clear_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        number = taken.getsockname()[1]
+        with pytest.raises(RendezvousError, match="choose another MASTER_PORT"):
+            meet(meetings(2, number)[0])
