@@ -112,7 +112,8 @@ def run_check(session: Session, check: Check, expected: Expectations | Mapping[s
     try:
         check.function(session)
     except Finding as found:
-        status, finding = ("hung" if found.hung else "failed"), found
+        finding = found
+        status = "hung" if found.hung else "failed"
     except StartFailed:
         raise
     except Exception:

@@ -1,0 +1,101 @@
+"""The least that can be checked: an all-reduce over multiprocessing.connection, with no help from ddpcheck.
+
+Beside it stand a twin that is wrong, one that hangs, and one whose ranks do not start.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from multiprocessing.connection import Client, Connection, Listener
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ddpcheck import Adapter, Capabilities, Facets, RankContext
+
+Array = npt.NDArray[Any]
+
+
+class Star:
+    """Rank 0 adds up what the others send, in the order of ranks, and sends the sum back."""
+
+    def __init__(self, context: RankContext) -> None:
+        address = (context.master_addr, context.master_port)
+        self.rank, self.links = context.rank, {}
+        if context.rank:
+            self.links[0] = _dial(address)
+            self.links[0].send(context.rank)
+        elif context.world_size > 1:
+            with Listener(address, backlog=context.world_size) as listener:
+                for link in [listener.accept() for _ in range(1, context.world_size)]:
+                    self.links[link.recv()] = link
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Sequence[int] | None = None) -> Array:
+        if self.rank:
+            self.links[0].send(array)
+            return np.asarray(self.links[0].recv())
+        total = array.copy()
+        for rank in sorted(self.links):
+            total += self.links[rank].recv()
+        for link in self.links.values():
+            link.send(total)
+        return total
+
+
+def _dial(address: tuple[str, int]) -> Connection:
+    until = time.monotonic() + 30
+    while True:
+        try:
+            return Client(address)
+        except ConnectionRefusedError:  # rank 0 is late
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.01)
+
+
+def connect(context: RankContext) -> Facets:
+    return Facets(rank=context.rank, world_size=context.world_size, collectives=Star(context))
+
+
+promises = Capabilities(
+    facets=frozenset({"collectives"}), collectives=frozenset({"all_reduce"}), reductions=frozenset({"sum"})
+)
+adapter = Adapter("minimal", connect, promises)
+
+
+class Forgetful(Star):
+    """Rank 0 sends the sum, and goes on with its own array."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Sequence[int] | None = None) -> Array:
+        total = super().all_reduce(array, op, group=group)
+        return total if self.rank else array.copy()
+
+
+class Sleepy(Star):
+    """Never comes back."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Sequence[int] | None = None) -> Array:
+        time.sleep(3600)
+        return array
+
+
+def connect_forgetful(context: RankContext) -> Facets:
+    return Facets(rank=context.rank, world_size=context.world_size, collectives=Forgetful(context))
+
+
+def connect_sleepy(context: RankContext) -> Facets:
+    return Facets(rank=context.rank, world_size=context.world_size, collectives=Sleepy(context))
+
+
+def connect_not_at_all(context: RankContext) -> Facets:
+    raise OSError("no network today")
+
+
+forgetful = Adapter("forgetful", connect_forgetful, promises)
+sleepy = Adapter("sleepy", connect_sleepy, promises)
+unstartable = Adapter("unstartable", connect_not_at_all, promises)
+absent = Adapter("absent", connect, promises, requires=("surely_not_installed",))
+alone = Adapter("alone", connect, dataclasses.replace(promises, world_sizes=frozenset({1})))

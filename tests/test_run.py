@@ -1,0 +1,196 @@
+"""Every planned item gets its verdict, whatever becomes of the ranks; and the minimal outsider passes everything."""
+
+from __future__ import annotations
+
+import sys
+
+import minimal_adapter
+import pytest
+
+from ddpcheck import Diagnosis, Finding, Job, Session, Verdict, check_adapter, law, run_checks
+from ddpcheck.adapter import Adapter
+from ddpcheck.checks import Check
+from ddpcheck.expectations import Expectations
+from ddpcheck.job import AllReduce, TensorSpec
+from ddpcheck.profiles import profile_named
+from ddpcheck.run import RANKS_START, Ranks, Settings, installed_checks, plan, run_check, run_items
+
+QUICK = Settings(profile_named("quick"), deadline=1.0)
+
+
+@law("trial", "collective:all_reduce")
+def check_sum(session: Session) -> None:
+    """The sum is the sum."""
+    job = Job(session.world_size, (AllReduce(TensorSpec((1,))),))
+    trace = session.run(job)
+    if any(rank.outcome == "hung" for rank in trace.ranks):
+        raise Finding(Diagnosis("hung, but should not have"), hung=True)
+    results = trace.values(0, "result")
+    if results[0].tobytes() != results[-1].tobytes():
+        finding = Finding(Diagnosis("got two results, but should be one", "they differ"))
+        finding.job = job
+        raise finding
+
+
+@law("trial")
+def check_that_crashes(session: Session) -> None:
+    """Crashes."""
+    session.run(Job(session.world_size, ()))
+    raise ZeroDivisionError("a bug of the check")
+
+
+@law("trial")
+def check_of_nothing(session: Session) -> None:
+    """Runs no Job."""
+
+
+@law("trial", "no_sync", "facet:replica")
+def check_of_replicas(session: Session) -> None:
+    """Needs what the minimal adapter does not promise."""
+
+
+def own(function: object) -> Check:
+    found: Check = function.check  # type: ignore[attr-defined]  # the decorator `law` puts it there
+    return found
+
+
+OWN = tuple(own(check) for check in (check_sum, check_that_crashes, check_of_nothing, check_of_replicas))
+
+
+def run(adapter: Adapter, world_size: int = 2, expected: dict[str, str] | None = None) -> dict[str, Verdict]:
+    items = plan(adapter, [world_size], OWN)
+    verdicts = list(run_items(items, QUICK, Expectations(expected or {}, (RANKS_START, *OWN))))
+    assert [verdict.check for verdict in verdicts] == [item.check.name for item in items]
+    return {verdict.check: verdict for verdict in verdicts}
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3])
+def test_minimal_outsider_passes_everything_that_it_promises(world_size: int) -> None:
+    verdicts = check_adapter(minimal_adapter.adapter, [world_size], profile="quick")
+    assert [(v.check, v.diagnosis or v.reason) for v in verdicts if not v.ok] == []
+    assert sum(verdict.status == "passed" for verdict in verdicts) >= 2
+    assert {verdict.check for verdict in verdicts} == {check.name for check in installed_checks()}
+
+
+def test_statuses() -> None:
+    found = run(minimal_adapter.adapter)
+    assert {name: verdict.status for name, verdict in found.items()} == {
+        "check_ranks_start": "passed",
+        "check_sum": "passed",
+        "check_that_crashes": "unknown",
+        "check_of_nothing": "skipped",
+        "check_of_replicas": "skipped",
+    }
+    assert "ZeroDivisionError: a bug of the check" in found["check_that_crashes"].reason
+    assert not found["check_that_crashes"].ok
+    assert "ran no Job" in found["check_of_nothing"].reason
+    assert found["check_of_replicas"].reason == "facet replica is not promised"
+    assert found["check_sum"].jobs == 1
+    assert found["check_sum"].seconds > 0
+
+
+def test_failure_has_diagnosis_and_job() -> None:
+    verdict = run(minimal_adapter.forgetful)["check_sum"]
+    assert verdict.status == "failed"
+    assert verdict.diagnosis == Diagnosis("got two results, but should be one", "they differ")
+    assert verdict.job == Job(2, (AllReduce(TensorSpec((1,))),))
+
+
+def test_every_installed_check_that_looks_at_sums_sees_the_broken_twin() -> None:
+    verdicts = check_adapter(minimal_adapter.forgetful, [2], ["all_reduce"], profile="quick")
+    assert any(verdict.status == "failed" and verdict.job is not None for verdict in verdicts)
+
+
+def test_hang_is_a_verdict() -> None:
+    assert run(minimal_adapter.sleepy)["check_sum"].status == "hung"
+
+
+def test_ranks_that_do_not_start_are_one_failure_and_the_reason_of_all_skips() -> None:
+    found = run(minimal_adapter.unstartable)
+    start = found.pop("check_ranks_start")
+    assert start.status == "failed"
+    assert start.diagnosis is not None
+    assert "no network today" in start.diagnosis.headline
+    assert "rank 1: OSError" in start.diagnosis.text()
+    assert {verdict.status for verdict in found.values()} == {"skipped"}
+    assert "no network today" in found["check_sum"].reason
+
+
+@pytest.mark.parametrize(
+    ("adapter", "reason"),
+    [
+        (minimal_adapter.absent, "not installed: surely_not_installed; install with: pip install surely_not_installed"),
+        (minimal_adapter.alone, "runs at world size 1 only"),
+    ],
+)
+def test_what_cannot_run_is_skipped_with_the_reason(adapter: Adapter, reason: str) -> None:
+    assert {verdict.reason for verdict in run(adapter).values()} == {reason}
+    assert {verdict.status for verdict in run(adapter).values()} == {"skipped"}
+
+
+def test_expected_failure() -> None:
+    verdict = run(minimal_adapter.forgetful, expected={"check_sum": "ticket 7"})["check_sum"]
+    assert (verdict.status, verdict.reason, verdict.ok) == ("expected_failure", "ticket 7", True)
+    assert verdict.diagnosis is not None
+
+
+def test_expected_failure_is_strict() -> None:
+    verdict = run(minimal_adapter.adapter, expected={"check_sum": "ticket 7"})["check_sum"]
+    assert verdict.status == "failed"
+    assert verdict.diagnosis is not None
+    assert verdict.diagnosis.headline == "passed, but was expected to fail (ticket 7)"
+    assert "check_sum@2,3" in verdict.diagnosis.advice
+
+
+def test_expected_failure_at_some_world_sizes() -> None:
+    expected = {"check_sum@2,3": "ticket 7"}
+    assert run(minimal_adapter.forgetful, 1, expected)["check_sum"].status == "passed"
+    assert run(minimal_adapter.forgetful, 2, expected)["check_sum"].status == "expected_failure"
+
+
+def test_a_crash_is_never_an_expected_failure() -> None:
+    assert (
+        run(minimal_adapter.adapter, expected={"check_that_crashes": "why"})["check_that_crashes"].status == "unknown"
+    )
+
+
+@pytest.mark.parametrize(
+    ("expected", "words"),
+    [
+        ({"check_summ": "why"}, r"did you mean check_sum\?"),
+        ({"check_sum": "  "}, "needs a reason"),
+        ({"check_sum@x": "why"}, "name@2,3"),
+    ],
+)
+def test_wrong_expectations_are_errors(expected: dict[str, str], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        Expectations(expected, OWN)
+
+
+def test_run_check_knows_the_installed_checks_names() -> None:
+    session = Session(minimal_adapter.adapter, 1)
+    with session, pytest.raises(ValueError, match="did you mean check_ranks_start"):
+        run_check(session, own(check_sum), {"check_rank_start": "why"})
+
+
+def test_ranks_start_once() -> None:
+    items = plan(minimal_adapter.adapter, [2], OWN)
+    with Ranks(items[0].reference, 2, QUICK) as ranks:
+        for item in items[:3]:
+            ranks.verdict(item)
+        assert ranks.session.starts == 1
+
+
+def test_unknown_names_are_errors() -> None:
+    with pytest.raises(ValueError, match="no check matches 'nonsense'"):
+        list(run_checks(minimal_adapter.adapter, [1], ["nonsense"]))
+    with pytest.raises(ValueError, match="unknown profile 'thorouh'; did you mean thorough"):
+        check_adapter(minimal_adapter.adapter, [1], profile="thorouh")
+
+
+def test_import_is_cheap() -> None:
+    import subprocess
+
+    code = "import sys, ddpcheck, ddpcheck.pytest_plugin, ddpcheck.cli; print('numpy' in sys.modules, 'rich' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
