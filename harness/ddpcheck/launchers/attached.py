@@ -42,7 +42,15 @@ class Attached:
     def listener(self) -> Listener:
         return Listener(self.host, self.port, secret=os.environ.get("DDPCHECK_SECRET"))
 
-    def start(self, command: Sequence[str], world_size: int, variables: Mapping[str, str]) -> Launched:
+    def start(
+        self,
+        command: Sequence[str],
+        world_size: int,
+        variables: Mapping[str, str],
+        *,
+        inherit_output: bool = False,
+    ) -> Launched:
+        del inherit_output  # what they write goes where their own launcher sends it
         self._started = True
         names = ("DDPCHECK_CONTROL", "DDPCHECK_SECRET")
         exports = " ".join(f"{name}={shlex.quote(variables[name])}" for name in names)
@@ -58,6 +66,9 @@ class _Elsewhere:
 
     def poll(self) -> str | None:
         return None
+
+    def wait(self) -> int:
+        raise NotImplementedError("ranks that you start yourself are yours to wait for")
 
     def status_of(self, rank: int) -> str:
         return f"rank {rank} closed its connection (its own launcher knows how it ended)"

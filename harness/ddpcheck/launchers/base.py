@@ -18,6 +18,13 @@ class Launched(Protocol):
         """None while all runs well; else which process ended and how ("rank 2 was killed by SIGKILL")."""
         ...
 
+    def wait(self) -> int:
+        """Wait until all ranks have ended, or one has failed: 0 if all is well, else that one's exit status.
+
+        After a failure the others get a moment to say why they cannot go on; kill() ends those that do not.
+        """
+        ...
+
     def status_of(self, rank: int) -> str:
         """How this rank's process ended, as far as the engine tells; empty if it runs or nobody knows."""
         ...
@@ -41,8 +48,18 @@ class Launcher(Protocol):
         """Why it cannot start anything here, with what to do about it; None if it can."""
         ...
 
-    def start(self, command: Sequence[str], world_size: int, variables: Mapping[str, str]) -> Launched:
-        """Start `command` on `world_size` ranks, with these environment variables added on each."""
+    def start(
+        self,
+        command: Sequence[str],
+        world_size: int,
+        variables: Mapping[str, str],
+        *,
+        inherit_output: bool = False,
+    ) -> Launched:
+        """Start `command` on `world_size` ranks, with these environment variables added on each.
+
+        inherit_output: what the ranks write goes where this process writes, as it comes, and not into output().
+        """
         ...
 
 

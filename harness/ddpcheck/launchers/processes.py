@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .base import Launched, Output, clean_environment
 from .ports import Port, reserve_port
+
+_POLL = 0.02
+_SAY_WITHIN = 2.0
 
 
 @dataclass(frozen=True)
@@ -21,7 +25,14 @@ class Processes:
     def unavailable(self) -> str | None:
         return None
 
-    def start(self, command: Sequence[str], world_size: int, variables: Mapping[str, str]) -> Launched:
+    def start(
+        self,
+        command: Sequence[str],
+        world_size: int,
+        variables: Mapping[str, str],
+        *,
+        inherit_output: bool = False,
+    ) -> Launched:
         port = reserve_port()
         shared = {
             "WORLD_SIZE": str(world_size),
@@ -32,6 +43,7 @@ class Processes:
             **variables,
         }
         output = Output.open()
+        target = None if inherit_output else output.file
         children: list[subprocess.Popen[bytes]] = []
         launched = _Children(children, output, port)
         try:
@@ -41,8 +53,8 @@ class Processes:
                     list(command),
                     env=env,
                     stdin=subprocess.DEVNULL,
-                    stdout=output.file,
-                    stderr=output.file,
+                    stdout=target,
+                    stderr=target,
                     start_new_session=True,  # Ctrl-C is the driver's to handle
                 )
                 children.append(child)  # one by one: those that did start are killed if another cannot
@@ -60,6 +72,19 @@ class _Children:
 
     def poll(self) -> str | None:
         return next((status for rank in range(len(self.children)) if (status := self.status_of(rank))), None)
+
+    def wait(self) -> int:
+        limit = float("inf")
+        while time.monotonic() < limit:
+            codes = [child.poll() for child in self.children]
+            failed = [code for code in codes if code]
+            if None not in codes:
+                break
+            if failed:
+                limit = min(limit, time.monotonic() + _SAY_WITHIN)
+            time.sleep(_POLL)
+        # a signal's number is negative: a rank that was killed goes before those that failed because of it
+        return min(failed, default=0)
 
     def status_of(self, rank: int) -> str:
         code = self.children[rank].poll()

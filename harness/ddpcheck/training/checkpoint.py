@@ -33,7 +33,10 @@ class Checkpoint:
 
 
 def save(path: Path, checkpoint: Checkpoint) -> None:
-    """Write beside the place and move it there, so that at every moment the file is a whole one: the old or the new."""
+    """Write beside the place and move it there, so that at every moment the file is a whole one: the old or the new.
+
+    TrainingFailed if that cannot be done.
+    """
     about = {
         "format": _FORMAT,
         "plan": dataclasses.asdict(checkpoint.plan),
@@ -41,16 +44,18 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
         "epoch": checkpoint.epoch,
     }
     arrays: dict[str, Any] = {_STATE + name: array for name, array in checkpoint.state.items()}
-    path.parent.mkdir(parents=True, exist_ok=True)
     half = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with half.open("wb") as file:
             np.savez(file, about=np.array(json.dumps(about)), **arrays)
             file.flush()
             os.fsync(file.fileno())
         half.replace(path)
+    except OSError as error:
+        raise TrainingFailed(f"the checkpoint {path} cannot be saved ({error}); choose another place") from error
     finally:
-        with suppress(FileNotFoundError):
+        with suppress(OSError):
             half.unlink()
 
 

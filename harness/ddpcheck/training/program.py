@@ -38,7 +38,10 @@ def check_request(adapter: Adapter, plan: TrainingPlan, world_size: int) -> None
 
 
 def train(adapter: Adapter, plan: TrainingPlan, context: RankContext) -> int:
-    """Train on this rank and, on rank 0, compare and show. The exit status. Errors are the caller's to show."""
+    """Train on this rank and, on rank 0, compare and show. The exit status, the same on all ranks.
+
+    Errors are the caller's to show.
+    """
     check_request(adapter, plan, context.world_size)
     facets = adapter.connect(context)
     problems = problems_of_facets(facets, adapter.capabilities, context)
@@ -54,16 +57,19 @@ def train(adapter: Adapter, plan: TrainingPlan, context: RankContext) -> int:
         display.say(plan.in_words(context.world_size))
     watcher = display if context.rank == 0 else Unwatched()
     trained = Training(plan, adapter.capabilities, facets, data, watcher).run()
+    status = _ranks(facets).from_rank_zero(lambda: _judge(plan, data, trained, display, context.world_size))
     if facets.close is not None:
         facets.close()
-    # The other ranks have left: comparing may take longer than they are willing to wait for rank 0.
-    return _judge(plan, data, trained, display, context.world_size) if context.rank == 0 else DONE
+    return status
+
+
+def _ranks(facets: Facets) -> Ranks:
+    assert facets.aggregate_metrics is not None
+    return Ranks(facets.rank, facets.world_size, facets.aggregate_metrics)
 
 
 def _load(plan: TrainingPlan, facets: Facets) -> DataSet:
-    assert facets.aggregate_metrics is not None
-    ranks = Ranks(facets.rank, facets.world_size, facets.aggregate_metrics)
-    with ranks.together("loading the data"):
+    with _ranks(facets).together("loading the data"):
         return datasets.load(plan.data, Path(plan.data_dir) if plan.data_dir else None, plan.dtype)
 
 
@@ -109,8 +115,9 @@ def explain(error: Exception) -> tuple[int, str]:
     if isinstance(error, (TrainingFailed, DataError)):
         return FAILED, str(error)
     frames = traceback.extract_tb(error.__traceback__)
+    inner = next((i for i, frame in enumerate(frames) if frame.name == train.__name__), -1) + 1
     own = str(Path(__file__).resolve().parents[1])
-    first = next((i for i, frame in enumerate(frames) if not frame.filename.startswith(own)), 0)
+    first = next((i for i, frame in enumerate(frames) if i >= inner and not frame.filename.startswith(own)), inner)
     text = traceback.format_list(frames[first:]) + traceback.format_exception_only(error)
     return FAILED, "".join(text).rstrip()
 

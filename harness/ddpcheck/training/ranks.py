@@ -7,7 +7,8 @@ that can aggregate metrics can also say which samples each rank took, and that o
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -19,6 +20,8 @@ from ..values import Array
 
 _PIECE = 20
 """Bits of a fingerprint in one number: few enough for an implementation that aggregates in float32."""
+
+_BEAT = 0.5
 
 
 class TrainingFailed(Exception):
@@ -72,6 +75,24 @@ class Ranks:
             raise failure
         if failed:
             raise FailedElsewhere(f"rank {', '.join(map(str, failed))} failed while {doing}; see its own message")
+
+    def from_rank_zero(self, answer: Callable[[], int]) -> int:
+        """What rank 0 answers, on all ranks, however long it takes: they meet again and again meanwhile.
+
+        A communicator gives up on a rank that is silent for long, and MPICH's mpirun ends all ranks when the first has
+        left, so the others can neither just wait nor go ahead. FailedElsewhere if rank 0 cannot answer.
+        """
+        if self.size == 1:
+            return answer()
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(answer) if self.rank == 0 else None
+            done = False
+            while not done:
+                ready = asked is not None and bool(wait([asked], _BEAT).done)
+                done = bool(self.gather([ready])[0, 0])
+        with self.together("comparing the result"):
+            own = asked.result() if asked is not None else 0
+        return int(self.gather([own])[0, 0])
 
     def differing(self, arrays: Mapping[str, Array]) -> list[int]:
         """The ranks whose arrays are not rank 0's to the last bit."""

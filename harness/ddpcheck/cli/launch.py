@@ -1,0 +1,175 @@
+"""`ddpcheck launch`: the exact lines that start a program on several hosts, or the program itself on this one."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import click
+
+from ..adapter import Adapter
+from ..environment import DEFAULT_MASTER_PORT
+from ..references import missing_modules, resolve
+from .options import launcher_named, usage_errors
+from .running import run_ranks
+
+_LAUNCHER_OF = {"torchrun": "torchrun", "mpirun": "mpiexec", "environment": "processes"}
+_ENGINE_OF = {launcher: engine for engine, launcher in _LAUNCHER_OF.items()}
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """`hosts` with `each` ranks on every one; rank 0 is on the first and is met at its address and port."""
+
+    hosts: tuple[str, ...]
+    each: int
+    port: int
+
+    @property
+    def ranks(self) -> int:
+        return len(self.hosts) * self.each
+
+
+@click.command("launch", context_settings={"ignore_unknown_options": True})
+@click.argument("program")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.option(
+    "-n", "--nproc-per-node", type=click.IntRange(min=1), default=1, show_default=True, help="Ranks per host."
+)
+@click.option("--nnodes", type=click.IntRange(min=1), help="Hosts; by default as many as --hosts names, else 1.")
+@click.option(
+    "--master-addr", help="Where rank 0 is met: an address that all hosts can reach.  [default: the first host]"
+)
+@click.option("--master-port", type=click.IntRange(1, 65535), help=f"Rank 0's port.  [default: {DEFAULT_MASTER_PORT}]")
+@click.option("--hosts", help="Names of the hosts, with commas between.")
+@click.option(
+    "--engine", type=click.Choice(list(_LAUNCHER_OF)), help="What starts ranks.  [default: what fits PROGRAM]"
+)
+@click.option("--run", is_flag=True, help="Start the ranks here, on this host.")
+def command(
+    program: str,
+    arguments: tuple[str, ...],
+    nproc_per_node: int,
+    nnodes: int | None,
+    master_addr: str | None,
+    master_port: int | None,
+    hosts: str | None,
+    engine: str | None,
+    run: bool,
+) -> None:
+    r"""Print the line that starts PROGRAM on every host, or start it here with --run.
+
+    PROGRAM is an adapter, to train with, or a Python script of your own (path/to/script.py). Its own options follow.
+
+    \b
+    ddpcheck launch torch_ddp --nnodes 2 -n 4 --master-addr node0 --epochs 3
+    ddpcheck launch numpy_mpi --hosts node0,node1 -n 4
+    ddpcheck launch numpy_sockets -n 4 --run --epochs 3
+    ddpcheck launch my_training.py -n 2 --engine torchrun --run
+    """
+    adapter = None if program.endswith(".py") else _adapter(program)
+    chosen = engine or _fitting(adapter)
+    cluster = Cluster(_hosts(nnodes, hosts, master_addr), nproc_per_node, master_port or DEFAULT_MASTER_PORT)
+    if run:
+        if len(cluster.hosts) > 1:
+            raise click.UsageError("--run starts ranks on this host only; without it you get the line for each host")
+        sys.exit(_run(chosen, [*_program(program, adapter), *arguments], cluster.each, master_addr, master_port))
+    if cluster.hosts[0] == "localhost" and len(cluster.hosts) > 1:
+        raise click.UsageError(
+            "several hosts have to reach rank 0: give its host with --master-addr, or all with --hosts"
+        )
+    rest = shlex.join([*_program(program, adapter), *arguments])
+    for line in _LINES[chosen](cluster, rest, _reads_master(adapter)):
+        click.echo(line)
+
+
+def _adapter(program: str) -> Adapter:
+    with usage_errors():
+        adapter, _ = resolve(program)
+        missing = missing_modules(adapter)
+        if missing:
+            raise ValueError(f"{adapter.name} needs {', '.join(missing)}; pip install {' '.join(missing)}")
+        return adapter
+
+
+def _fitting(adapter: Adapter | None) -> str:
+    if adapter is not None and adapter.launcher.name == "processes" and "torch" in adapter.requires:
+        return "torchrun"
+    return _ENGINE_OF.get(adapter.launcher.name, "environment") if adapter is not None else "environment"
+
+
+def _hosts(nnodes: int | None, hosts: str | None, master_addr: str | None) -> tuple[str, ...]:
+    if hosts is None:
+        first = master_addr or "localhost"
+        return (first, *(f"host{number}" for number in range(1, nnodes or 1)))
+    names = tuple(name.strip() for name in hosts.split(",") if name.strip())
+    if not names or nnodes not in (None, len(names)):
+        raise click.UsageError(f"--hosts names {len(names)} hosts, --nnodes says {nnodes}; one of the two is enough")
+    return (master_addr or names[0], *names[1:])
+
+
+def _program(program: str, adapter: Adapter | None) -> list[str]:
+    """What comes after `python`."""
+    return [program] if adapter is None else ["-m", "ddpcheck.training", program]
+
+
+def _reads_master(adapter: Adapter | None) -> bool:
+    """MPI has a rendezvous of its own."""
+    return adapter is None or adapter.launcher.name != "mpiexec"
+
+
+def _run(engine: str, program: list[str], ranks: int, address: str | None, port: int | None) -> int:
+    variables = {}
+    if address is not None or port is not None:
+        if engine == "torchrun":
+            raise click.UsageError(
+                "torchrun chooses address and port itself on one host; leave them out, or use another --engine"
+            )
+        variables = {"MASTER_ADDR": address or "127.0.0.1", "MASTER_PORT": str(port or DEFAULT_MASTER_PORT)}
+    return run_ranks(launcher_named(_LAUNCHER_OF[engine]), [sys.executable, *program], ranks, variables)
+
+
+# ----------------------------------------------------------------------------------------------------------------- lines
+
+
+def _torchrun(cluster: Cluster, program: str, reads_master: bool) -> Iterator[str]:
+    del reads_master  # torchrun needs both itself
+    for node, host in enumerate(cluster.hosts):
+        yield from _heading(cluster, node, host)
+        yield (
+            f"torchrun --nnodes={len(cluster.hosts)} --node-rank={node} --nproc-per-node={cluster.each} "
+            f"--master-addr={cluster.hosts[0]} --master-port={cluster.port} {program}"
+        )
+
+
+def _mpirun(cluster: Cluster, program: str, reads_master: bool) -> Iterator[str]:
+    places = ",".join(f"{host}:{cluster.each}" for host in cluster.hosts)
+    master = {"MASTER_ADDR": cluster.hosts[0], "MASTER_PORT": str(cluster.port)} if reads_master else {}
+    mpich = "".join(f"-genv {name} {value} " for name, value in master.items())
+    openmpi = "".join(f"-x {name}={value} " for name, value in master.items())
+    yield f"# once, on {cluster.hosts[0]}, with MPICH or Intel MPI"
+    yield f"mpirun -n {cluster.ranks} -ppn {cluster.each} -hosts {places} {mpich}python {program}"
+    yield "# or with Open MPI"
+    yield f"mpirun -np {cluster.ranks} --host {places} {openmpi}python {program}"
+
+
+def _environment(cluster: Cluster, program: str, reads_master: bool) -> Iterator[str]:
+    del reads_master
+    for node, host in enumerate(cluster.hosts):
+        yield from _heading(cluster, node, host, f", {cluster.each} terminals" if cluster.each > 1 else "")
+        for local in range(cluster.each):
+            yield (
+                f"RANK={node * cluster.each + local} WORLD_SIZE={cluster.ranks} LOCAL_RANK={local} "
+                f"LOCAL_WORLD_SIZE={cluster.each} MASTER_ADDR={cluster.hosts[0]} MASTER_PORT={cluster.port} "
+                f"python {program}"
+            )
+
+
+def _heading(cluster: Cluster, node: int, host: str, more: str = "") -> Iterator[str]:
+    if len(cluster.hosts) > 1 or more:
+        yield f"# on {host} (node {node}){more}"
+
+
+_LINES = {"torchrun": _torchrun, "mpirun": _mpirun, "environment": _environment}

@@ -1,0 +1,39 @@
+"""Ranks of a program in this terminal: what they write is shown as it comes, and how they end is the command's status."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+import click
+from rich.console import Console
+
+from ..launchers.base import Launcher
+
+_PROGRAMS_OWN = (0, 1, 2)
+
+
+def run_ranks(launcher: Launcher, command: Sequence[str], ranks: int, variables: Mapping[str, str]) -> int:
+    """Run `command` on so many ranks until all have ended, or one fails. The exit status: 0, 1 or 2."""
+    reason = launcher.unavailable()
+    if reason is not None:
+        raise click.UsageError(f"{launcher.name} cannot start ranks here: {reason}")
+    # threads of several ranks on the same cores stand in each other's way
+    threads = {} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": "1"}
+    sys.stdout.flush()
+    launched = launcher.start(command, ranks, threads | dict(variables), inherit_output=True)
+    try:
+        status = launched.wait()
+        if status not in _PROGRAMS_OWN:
+            ended = [launched.status_of(rank) for rank in range(ranks)]
+            # those that failed because of it have said so themselves
+            died = [text for text in ended if text and "exited" not in text] or [launched.poll() or "the ranks failed"]
+            click.echo(f"{', '.join(dict.fromkeys(died))}; the other ranks were ended", err=True)
+    except KeyboardInterrupt:
+        status = 1
+        click.echo("interrupted: all ranks were ended", err=True)
+    finally:
+        launched.kill()
+        Console().show_cursor()  # which the progress bar of a killed rank leaves hidden
+    return status if status in _PROGRAMS_OWN else 1

@@ -1,0 +1,61 @@
+"""`ddpcheck train`: a training run on several ranks of this host, started by the adapter's own launcher."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from ..adapter import Adapter
+from ..environment import RankContext
+from ..launchers.ports import reserve_port
+from ..references import resolve
+from ..training.options import arguments_of, plan_of, plan_options
+from ..training.plan import TrainingPlan, UnusablePlan
+from ..training.program import check_request, explain, train
+from .options import usage_errors
+from .running import run_ranks
+
+
+@click.command("train")
+@click.argument("adapter")
+@click.option("-n", "--world-size", type=click.IntRange(min=1), default=2, show_default=True, help="Ranks to train on.")
+@plan_options
+def command(adapter: str, world_size: int, **values: Any) -> None:
+    r"""Train with ADAPTER, and compare the result with that of a single process.
+
+    ADAPTER is the name of an installed adapter (see `ddpcheck list adapters`), module:attribute, or
+    path/to/file.py:attribute. The same program runs under any launcher as `python -m ddpcheck.training ADAPTER`.
+
+    \b
+    ddpcheck train numpy_sockets --world-size 4
+    ddpcheck train torch_ddp --model resnet18 --data mnist --data-dir DIR --epochs 1
+    ddpcheck train my_ddp.py:adapter -n 3 --accumulation 2 --clip 1 --checkpoint run.npz
+
+    Exit status: 0 trained, with the result of a single process; 1 it differs, or training failed; 2 usage.
+    """
+    plan = plan_of(values)
+    with usage_errors():
+        found, full = resolve(adapter)
+        try:
+            check_request(found, plan, world_size)
+        except UnusablePlan as error:
+            raise click.UsageError(str(error)) from None
+    if world_size == 1:
+        sys.exit(_alone(found, plan))
+    program = [sys.executable, "-m", "ddpcheck.training", full, *arguments_of(plan)]
+    sys.exit(run_ranks(found.launcher, program, world_size, {}))
+
+
+def _alone(adapter: Adapter, plan: TrainingPlan) -> int:
+    """Without a launcher, in this process."""
+    port = reserve_port()
+    try:
+        return train(adapter, plan, RankContext(0, 1, 0, 1, "127.0.0.1", port.number))
+    except Exception as error:
+        status, text = explain(error)
+        click.echo(text, err=True)
+        return status
+    finally:
+        port.release()
