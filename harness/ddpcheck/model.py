@@ -144,8 +144,14 @@ class ModelSpec:
         """Initial parameters and buffers by name; another seed gives others, which is how ranks start out different."""
         made: dict[str, Array] = {}
         for position, tensor in enumerate(self.tensors()):
-            array = numbers(tensor.shape, tensor.dtype, values, key_of(seed, position), spread)
-            made[tensor.name] = abs(array) + array.dtype.type(1) if tensor.positive else array
+            key = key_of(seed, position)
+            if tensor.dtype == "int64":  # a counter too large for any float, so that a cast shows
+                made[tensor.name] = abs(numbers(tensor.shape, "int64", "lattice", key, 1 << 60))
+            elif tensor.positive:
+                array = numbers(tensor.shape, tensor.dtype, values, key, spread + 2)
+                made[tensor.name] = abs(array) + array.dtype.type(1)
+            else:
+                made[tensor.name] = numbers(tensor.shape, tensor.dtype, values, key, spread)
         return made
 
 
