@@ -15,10 +15,16 @@ from ddpcheck.torch_adapter import TORCH_PROMISES, torch_adapter, torch_collecti
 if TYPE_CHECKING:
     from torch import nn
 
-# Gloo's min and max keep a NaN or lose it, depending on which rank has it; on numbers they are right.
+# Not promised: min and max, as Gloo keeps a NaN or loses it depending on which rank has it;
+# that ranks notice a dead one, as only those do that talk to it in the collective under way, others wait for 30 s.
 # With a parameter unused, DDP's first backward leaves gradients local without a word; its second forward raises.
-# A dead rank is noticed at once by those that talk to it in the collective under way; others wait for the 30 s timeout.
-PROMISES = dataclasses.replace(TORCH_PROMISES, subgroups=True, asynchronous=True, unused_parameters="raises")
+PROMISES = dataclasses.replace(
+    TORCH_PROMISES,
+    reductions=frozenset({"sum", "mean", "prod"}),
+    subgroups=True,
+    asynchronous=True,
+    unused_parameters="raises",
+)
 
 
 def _resnet18() -> nn.Module:
