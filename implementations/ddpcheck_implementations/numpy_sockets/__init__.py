@@ -43,6 +43,8 @@ adapter = Adapter(
         unused_parameters="synchronised",
         clipping=True,
         checkpoint=True,
+        distinct_streams=True,
+        detects_dead_peer=True,
     ),
     description="NumPy network, gradients averaged by ring all-reduce over TCP sockets",
 )
