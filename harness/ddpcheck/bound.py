@@ -18,32 +18,34 @@ from .results import write_failure
 from .run import Item, Ranks, Settings, installed_checks, plan
 from .verdict import Verdict
 
+_PLACES = pytest.StashKey[dict[tuple[str, int], "Place"]]()
 
-@dataclass
+
+@dataclass(eq=False)
 class Place:
-    """Where checks run: one adapter at one world size. All checks of a place share one object, so pytest groups them."""
+    """Where checks run: one adapter at one world size. One object in a whole run, since pytest groups tests by it."""
 
     name: str
     reference: str
     world_size: int
     settings: Settings
-    expected: Expectations
     ranks: Ranks | None = field(default=None, init=False)
 
     def open(self) -> Ranks:
-        self.ranks = Ranks(self.reference, self.world_size, self.settings, self.expected)
+        self.ranks = Ranks(self.reference, self.world_size, self.settings)
         return self.ranks
 
     def __str__(self) -> str:
         return f"{self.name}-w{self.world_size}"
 
 
-@dataclass
+@dataclass(eq=False)
 class BoundCheck:
     """Call it: it passes, fails with the diagnosis, skips or is an expected failure, with its reason."""
 
     item: Item
     place: Place
+    expected: Expectations
     failures: Path
 
     @property
@@ -54,7 +56,7 @@ class BoundCheck:
         __tracebackhide__ = True
         if self.place.ranks is None:
             raise RuntimeError("a bound check runs inside its own test only")
-        verdict = self.place.ranks.verdict(self.item)
+        verdict = self.place.ranks.verdict(self.item, self.expected)
         if verdict.status == "skipped":
             pytest.skip(verdict.reason)
         if verdict.status == "expected_failure":
@@ -83,20 +85,18 @@ def bound_checks(
     expected = Expectations(expected_failures, every)
     failures = config.rootpath / str(config.getoption("--ddp-failures"))
     chosen = select(every, checks)
+    places = config.stash.setdefault(_PLACES, {})
     cases = []
     for adapter in adapters:
         try:
             items = plan(adapter, sizes, chosen)
         except UnusableAdapter as error:
             raise ValueError(str(error)) from error
-        places: dict[int, Place] = {}
         for item in items:
-            place = places.setdefault(
-                item.world_size,
-                Place(item.adapter.name, item.reference, item.world_size, Settings(profile), expected),
-            )
+            fresh = Place(item.adapter.name, item.reference, item.world_size, Settings(profile))
+            place = places.setdefault((item.reference, item.world_size), fresh)
             marks = [pytest.mark.skip(reason=item.skip)] if item.skip else []
-            cases.append(pytest.param(place, BoundCheck(item, place, failures), id=item.name, marks=marks))
+            cases.append(pytest.param(place, BoundCheck(item, place, expected, failures), id=item.name, marks=marks))
     return cases
 
 

@@ -54,3 +54,6 @@ def _sizes(key: str, text: str) -> list[int]:
         return [int(part) for part in text.split(",")]
     except ValueError:
         raise ValueError(f"in the expected failure {key!r} world sizes should follow the @, as in name@2,3") from None
+
+
+NOTHING_EXPECTED = Expectations({}, ())

@@ -19,7 +19,7 @@ from typing import Self
 
 from .adapter import Adapter
 from .checks import Check, missing, select
-from .expectations import Expectations
+from .expectations import NOTHING_EXPECTED, Expectations
 from .launchers.base import Launcher
 from .profiles import Profile, profile_named
 from .references import missing_modules, reference_of, resolve
@@ -154,13 +154,13 @@ class Ranks:
             launcher=settings.launcher,
         )
 
-    def verdict(self, item: Item) -> Verdict:
+    def verdict(self, item: Item, expected: Expectations = NOTHING_EXPECTED) -> Verdict:
         """Judge, or skip. Ranks that did not start are one failure, and the reason why all others are skipped."""
         if item.skip or self.lost:
             return skipped(item, item.skip or self.lost)
         began = time.monotonic()
         try:
-            return run_check(self.session, item.check, self.expected)
+            return run_check(self.session, item.check, expected)
         except StartFailed as error:
             self.lost = f"the ranks did not start: {error.problems[0]}"
             verdict = Verdict(
@@ -172,7 +172,7 @@ class Ranks:
                 round(time.monotonic() - began, 4),
                 diagnosis=_start_diagnosis(error, item.world_size, again=self.session.starts > 1),
             )
-            return self.expected.applied(verdict)
+            return expected.applied(verdict)
 
     def __enter__(self) -> Self:
         return self
@@ -212,10 +212,10 @@ def run_items(
             why = next((item.skip for item in group if item.skip), "")
             yield from (skipped(item, item.skip or why) for item in group)
             continue
-        with Ranks(reference, world_size, settings, expected) as ranks:
+        with Ranks(reference, world_size, settings) as ranks:
             for item in group:
                 begin(item)
-                yield ranks.verdict(item)
+                yield ranks.verdict(item, expected)
 
 
 def run_checks(

@@ -1,0 +1,141 @@
+"""What a user's own pytest run does with the checks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import ddpcheck_properties
+from ddpcheck import check_adapter
+
+# pytester takes out of sys.modules what a run inside this process brought there, and NumPy cannot be imported twice
+assert ddpcheck_properties.CHECKS
+
+MINIMAL = Path(__file__).parent / "minimal_adapter.py"
+
+USER_FILE = """
+from ddpcheck import parametrize_with_checks
+
+@parametrize_with_checks({arguments})
+def test_my_ddp(check):
+    check()
+"""
+
+
+@pytest.fixture(scope="module")
+def sums() -> str:
+    """An installed check that the broken twin fails, found by running them."""
+    verdicts = check_adapter(f"{MINIMAL}:forgetful", [2], ["all_reduce"], profile="quick")
+    return next(verdict.check for verdict in verdicts if verdict.status == "failed")
+
+
+def write(pytester: pytest.Pytester, arguments: str) -> None:
+    pytester.makepyfile(test_user=USER_FILE.format(arguments=arguments))
+
+
+def test_ids_skips_and_passes(pytester: pytest.Pytester) -> None:
+    write(pytester, f"['{MINIMAL}:adapter'], world_sizes=[1, 2], checks=['all_reduce', 'zero_grad']")
+    result = pytester.runpytest("-v", "-rs", "--ddp-profile=quick")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*test_my_ddp?minimal-w1-check_ranks_start? PASSED*"])
+    result.stdout.fnmatch_lines(["*test_my_ddp?minimal-w2-check_zero_grad_resets? SKIPPED*"])
+    result.stdout.fnmatch_lines(["SKIPPED*facet replica is not promised*"])
+
+
+def test_failure_shows_the_diagnosis_and_no_traceback(pytester: pytest.Pytester, sums: str) -> None:
+    write(pytester, f"['{MINIMAL}:forgetful'], world_sizes=[2], checks=['{sums}']")
+    result = pytester.runpytest("--ddp-profile=quick")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*rank 0: got *, but should be *", "*run again: ddpcheck replay *.json"])
+    result.stdout.no_fnmatch_line("*bound.py*")
+    assert len(list((pytester.path / "ddpcheck-failures").iterdir())) == 1
+
+
+def test_expected_failures_are_strict(pytester: pytest.Pytester, sums: str) -> None:
+    expected = f"expected_failures={{'{sums}': 'ticket 7'}}"
+    adapters = f"['{MINIMAL}:forgetful', '{MINIMAL}:adapter']"
+    write(pytester, f"{adapters}, world_sizes=[2], checks=['{sums}'], {expected}")
+    result = pytester.runpytest("--ddp-profile=quick", "-rx")
+    result.assert_outcomes(passed=2, xfailed=1, failed=1)
+    result.stdout.fnmatch_lines(["XFAIL*forgetful*ticket 7*"])
+    result.stdout.fnmatch_lines(["*passed, but was expected to fail (ticket 7)*"])
+
+
+def test_unknown_names_are_errors_without_traceback(pytester: pytest.Pytester) -> None:
+    write(pytester, f"['{MINIMAL}:adapter'], expected_failures={{'check_ranks_strat': 'why'}}")
+    result = pytester.runpytest()
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*did you mean check_ranks_start*"])
+    result.stdout.no_fnmatch_line("*Traceback*")
+
+
+def test_a_test_without_the_argument_is_told(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        f"from ddpcheck import parametrize_with_checks\n"
+        f"@parametrize_with_checks(['{MINIMAL}:adapter'])\ndef test_mine(): pass\n"
+    )
+    pytester.runpytest().stdout.fnmatch_lines(["*give it the argument `check`, and call it*"])
+
+
+STARTS = """
+import os, pathlib
+import minimal_adapter
+from ddpcheck import Adapter, parametrize_with_checks
+
+def connect(context):
+    pathlib.Path({folder!r}, f"start-{{context.world_size}}-{{context.rank}}-{{os.getpid()}}").touch()
+    return minimal_adapter.connect(context)
+
+adapter = Adapter("mine", connect, minimal_adapter.promises)
+
+@parametrize_with_checks([adapter], world_sizes=[1, 2], checks=["all_reduce"])
+def test_one(check):
+    check()
+
+@parametrize_with_checks([adapter], world_sizes=[1, 2], checks=["all_reduce"])
+def test_two(check):
+    check()
+"""
+
+
+@pytest.mark.parametrize("mode", ["prepend", "importlib"])
+def test_ranks_start_once_for_each_world_size(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    folder = pytester.mkdir("started")
+    pytester.makepyfile(test_user=STARTS.format(folder=str(folder)))
+    monkeypatch.setenv("PYTHONPATH", str(MINIMAL.parent))
+    result = pytester.runpytest_subprocess(f"--import-mode={mode}", "--ddp-profile=quick", "-W", "error")
+    assert result.ret == 0
+    started = sorted(path.name.rpartition("-")[0] for path in folder.iterdir())
+    assert started == ["start-1-0", "start-2-0", "start-2-1"]
+
+
+def test_conformance_without_an_adapter_is_a_usage_error(pytester: pytest.Pytester) -> None:
+    result = pytester.runpytest_subprocess("--pyargs", "ddpcheck_properties")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*has no adapter to check; name the implementation with --ddp-adapter*"])
+
+
+def test_conformance_of_an_adapter_by_option(pytester: pytest.Pytester) -> None:
+    result = pytester.runpytest_subprocess(
+        "--pyargs", "ddpcheck_properties", "--ddp-adapter", f"{MINIMAL}:adapter", "--ddp-world-sizes=2",
+        "--ddp-profile=quick", "--strict-markers", "-W", "error",
+    )  # fmt: skip
+    assert result.ret == 0
+    assert result.parseoutcomes()["passed"] >= 2
+
+
+def test_on_several_workers(pytester: pytest.Pytester) -> None:
+    pytest.importorskip("xdist")
+    write(pytester, f"['{MINIMAL}:adapter'], world_sizes=[1, 2], checks=['all_reduce']")
+    result = pytester.runpytest_subprocess("-n2", "--dist=loadgroup", "--ddp-profile=quick", "-W", "error")
+    assert result.ret == 0
+    assert result.parseoutcomes()["passed"] >= 4
+
+
+def test_nothing_is_imported_unless_used(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("import sys\ndef test_other(): assert 'numpy' not in sys.modules and 'rich' not in sys.modules")
+    result = pytester.runpytest_subprocess("-p", "no:hypothesispytest", "-W", "error")
+    assert result.ret == 0
