@@ -38,6 +38,7 @@ class Capabilities:
     )
     subgroups: bool = promise(False, "Collectives take a group of ranks, and only its members call them.")
     asynchronous: bool = promise(False, "all_reduce can return a handle at once; wait() on it gives the result.")
+    propagates_nan: bool = promise(True, "min and max give NaN wherever any rank has a NaN.")
     same_bits_on_all_ranks: bool = promise(True, "all_reduce gives every rank the same bits.")
     reproducible: bool = promise(True, "Equal inputs at an equal world size give equal bits from run to run.")
 

@@ -46,6 +46,12 @@ def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[s
         return
     if not np.isfinite(got[wrong]).all() and np.isfinite(expected).all():
         yield "the wrong elements are NaN or infinite: memory that was never written, or an overflow"
+    if np.isnan(expected[wrong]).all() and not np.isnan(got[wrong]).any():
+        yield f"a NaN is lost in {_region(wrong)}: a comparison drops it, depending on which rank has it"
+    if not np.isfinite(expected).all():  # then a factor says nothing, and the elements are of no one size
+        for sentence, array in evidence.alternatives:
+            if np.array_equal(got, array, equal_nan=True):
+                yield sentence
     yield from _likely_factor(got, expected, evidence)
     local = evidence.local
     if local is not None and local.shape == got.shape and not _close(local, expected).all():
@@ -105,7 +111,9 @@ def _other_factor(got: Array, expected: Array, evidence: Evidence) -> Iterator[s
     ratio = float(ratios.flat[0])
     if ratio == -1 and np.array_equal(got, -expected):
         yield "the sign is wrong"
-    elif np.allclose(ratios, ratio, rtol=1e-5, atol=0) and ratio not in (0.0, 1.0):
+    elif (
+        np.allclose(ratios, ratio, rtol=1e-5, atol=0) and ratio != 0 and abs(ratio - 1) > 2.0**-7
+    ):  # else see _lost_precision
         yield f"every element is {ratio:.6g} x what it should be: a wrong factor, the same everywhere"
 
 
@@ -142,6 +150,12 @@ def _tiny_differences(got: Array, expected: Array) -> Iterator[str]:
 
 
 def _lost_precision(got: Array, expected: Array) -> Iterator[str]:
+    if got.dtype.kind == "i":
+        wrong = np.abs(expected[got != expected].astype(np.float64))  # an integer's lowest value has no absolute one
+        for name, bits in (("float64", 53), ("float32", 24)):
+            if (wrong > 2.0**bits - 1).all():
+                yield f"only integers of more than {bits} bits are wrong: computed or sent as {name}"
+                return
     if got.dtype.kind != "f":
         return
     finite = np.isfinite(expected) & (expected != 0)

@@ -8,6 +8,7 @@ import numpy as np
 
 from ddpcheck import expect
 from ddpcheck.diagnosis import Evidence
+from ddpcheck.executor import poison_like
 from ddpcheck.job import AllReduce, Barrier, Broadcast, Job, ReduceScatter, SendRecv
 from ddpcheck.numerics import different_bits, same_bits
 from ddpcheck.trace import Trace
@@ -110,9 +111,8 @@ def _evidence(job: Job, collective: Collective, rank: int) -> Evidence:
 def _others(job: Job, collective: Collective, rank: int, members: tuple[int, ...]) -> Iterator[tuple[str, Array]]:
     tensor = collective.tensor
     if isinstance(collective, Broadcast):
-        for other in range(job.world_size):
-            if other != collective.root:
-                yield f"it is the array of rank {other}: the wrong root", tensor.on(other)
+        poison = poison_like(tensor.on(rank))
+        yield "it is what the ranks other than the root passed: the wrong root, or nothing was received", poison
     if isinstance(collective, AllReduce):
         yield from _other_reductions(collective, members, job.world_size)
     if isinstance(collective, ReduceScatter):

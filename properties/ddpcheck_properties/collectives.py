@@ -89,18 +89,15 @@ def check_all_reduce_keeps_the_precision_of_its_dtype(session: Session) -> None:
 @law("collectives", "collective:all_reduce", FLOATS)
 def check_all_reduce_of_real_values_is_within_rounding(session: Session) -> None:
     """For real values all-reduce is off by no more than rounding, |got - exact| <= gamma_m sum|terms|, in its dtype."""
-    for_all(session, jobs(session.world_size, _real(session)), results_hold, share=0.5)
+    examples = _long_sums(session)
+    for_all(session, jobs(session.world_size, _real(session)), results_hold, examples=examples, share=0.5)
 
 
 @law("collectives", "collective:all_reduce", "same_bits_on_all_ranks", "world_size>=2", FLOATS)
 def check_all_reduce_gives_all_ranks_the_same_bits(session: Session) -> None:
     """All-reduce of real values gives every rank the same bits: replicas that differ in the last bit drift apart."""
-    world = session.world_size
-    examples = [
-        Job(world, (AllReduce(TensorSpec((64,), dtype, "real")),))
-        for dtype in dtypes(session.capabilities, floats=True)
-    ]
-    for_all(session, jobs(world, _real(session)), same_bits_everywhere, examples=examples, share=0.5)
+    examples = _long_sums(session)
+    for_all(session, jobs(session.world_size, _real(session)), same_bits_everywhere, examples=examples, share=0.5)
 
 
 @law("collectives", "collective:all_reduce", "reproducible", FLOATS)
@@ -117,7 +114,8 @@ def check_all_reduce_is_reproducible(session: Session) -> None:
                 what = f"{named(collective, position)}, run again: result"
                 expect.same_array(after, before, what, rank)
 
-    for_all(session, jobs(session.world_size, _real(session)), judge, share=0.5)
+    examples = _long_sums(session)
+    for_all(session, jobs(session.world_size, _real(session)), judge, examples=examples, share=0.5)
 
 
 @law("collectives", "collective:all_reduce")
@@ -144,7 +142,7 @@ def check_nan_and_infinity_propagate_in_sums(session: Session) -> None:
     _not_finite(session, ("sum",))
 
 
-@law("collectives", "collective:all_reduce", "reduction:min", "reduction:max", FLOATS)
+@law("collectives", "collective:all_reduce", "reduction:min", "reduction:max", "propagates_nan", FLOATS)
 def check_nan_propagates_in_minimum_and_maximum(session: Session) -> None:
     """A NaN on any rank, first, last or between, makes minimum and maximum NaN: a comparison would lose it."""
     _not_finite(session, ("min", "max"))
@@ -197,6 +195,12 @@ def _real(session: Session) -> SearchStrategy[AllReduce]:
     offered = tuple(reduction for reduction in reductions(session.capabilities) if reduction not in ("min", "max"))
     tensor = tensors(session.world_size, dtypes(session.capabilities, floats=True), "real")
     return st.builds(AllReduce, tensor, choice(offered))
+
+
+def _long_sums(session: Session) -> list[Job]:
+    """Enough elements that another order of additions shows in some of them."""
+    offered, reduction = dtypes(session.capabilities, floats=True), reductions(session.capabilities)[0]
+    return [Job(session.world_size, (AllReduce(TensorSpec((64,), dtype, "real"), reduction),)) for dtype in offered]
 
 
 def _not_finite(session: Session, among: tuple[Reduction, ...]) -> None:

@@ -40,7 +40,12 @@ def len_is_right(job: Job, trace: Trace) -> None:
 
 
 def named(read: Sample) -> str:
-    return f"{read.length} samples" + " with drop_last" * read.drop_last + " unshuffled" * (not read.shuffle)
+    return (
+        f"{read.length} sample"
+        + "s" * (read.length != 1)
+        + " with drop_last" * read.drop_last
+        + " unshuffled" * (not read.shuffle)
+    )
 
 
 def shared_out(promised: Capabilities) -> Judge:
@@ -77,8 +82,8 @@ def _check_shares(ranks: list[list[int]], length: int, rule: str, what: str) -> 
                 f"{what}: sample {absent[-1]} went to no rank{twice}; {len(absent)} of {length} samples are missing, but "
                 f"should be {allowed}",
                 "the ranks do not agree on the order: each shuffles with a seed or a generator of its own"
-                if shared and world > 1
-                else "the samples at the end go to no rank",
+                if shared and world > 1 and absent != list(range(length))[-len(absent) :]
+                else "the samples at the end of the order go to no rank",
             )
         )
 
@@ -93,7 +98,9 @@ def _check_lengths(ranks: list[list[int]], length: int, rule: str, what: str) ->
         cause = ""
         if world > 1 and len(order) >= length > 0:
             cause = "the rank reads the whole data set: samples are not shared out"
-        elif world > 1 and len(order) in (low // world, -(-high // world)):
+        elif rule == "pad" and len(order) == low:
+            cause = "nothing is padded: ranks run out of samples at different times, or the tail is lost"
+        elif len(order) in (low // world, -(-low // world)):
             cause = "a rank's share was shared out once more"
         should = " or ".join(map(str, sorted(set(wanted))))
         raise Finding(

@@ -2,12 +2,13 @@
 
 `replica_faults()` lists those of replicas, each with the thread that it was seen in and the checks that must catch it.
 A decorated class is the adapter itself, so that `ddpcheck check ddpcheck_implementations.faulty.gradient:SumNotMean`
-runs it.
+runs it. `facet_faults()` lists those of collectives, samplers and metrics, and correct ones that are unusual.
 """
 
 from __future__ import annotations
 
 from .base import Fault, PlainReplica, fault
+from .facets import FacetFault
 
 
 def replica_faults() -> tuple[Fault, ...]:
@@ -18,4 +19,12 @@ def replica_faults() -> tuple[Fault, ...]:
     return tuple(found for module in modules for found in Fault.registered if found.module == module.__name__)
 
 
-__all__ = ["Fault", "PlainReplica", "fault", "replica_faults"]
+def facet_faults() -> tuple[FacetFault, ...]:
+    """Every fault of collectives, samplers and metrics; those caught by no check are correct, but unusual."""
+    from . import collectives, metrics, samplers, timing, unusual
+
+    modules = (collectives, timing, samplers, metrics, unusual)
+    return tuple(found for module in modules for found in FacetFault.registered if found.module == module.__name__)
+
+
+__all__ = ["FacetFault", "Fault", "PlainReplica", "facet_faults", "fault", "replica_faults"]

@@ -1,0 +1,169 @@
+"""Seams for faults of collectives, samplers and metrics, and the adapters made of them.
+
+The decorators register a class or function as a fault, or as unusual but correct (no `caught_by`), and make an adapter of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from ddpcheck.adapter import Adapter, Facets
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.environment import RankContext
+from ddpcheck.values import Array
+
+Group = Sequence[int] | None
+PROMISED = Capabilities(subgroups=True, asynchronous=True, detects_dead_peer=True, distinct_streams=True)
+
+
+@dataclass(frozen=True)
+class FacetFault:
+    """name: its id in the catalogue of faults, or a word of its own. source: threads where it was met, or "classic".
+    caught_by: every check that must fail, none if it is correct; `words` what the first of them must say. world_size:
+    the smallest at which it shows.
+    """
+
+    name: str
+    source: str
+    caught_by: tuple[str, ...]
+    words: str
+    adapter: Adapter
+    world_size: int
+    module: str
+
+    registered: ClassVar[list[FacetFault]] = []
+
+
+class PassThrough:
+    """The sockets reference's collectives as they are; a fault overrides one of them."""
+
+    def __init__(self, comm: Any, rank: int, world: int) -> None:
+        self.comm, self.rank, self.world = comm, rank, world
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.comm, name)
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        return np.asarray(self.comm.all_reduce(array, op, group=group))
+
+    def broadcast(self, array: Array, root: int = 0, *, group: Group = None) -> Array:
+        return np.asarray(self.comm.broadcast(array, root, group=group))
+
+    def size(self, group: Group) -> int:
+        return self.world if group is None else len(group)
+
+
+class PlainSampler:
+    """A correct sampler: one order for all ranks, of which rank r takes every W-th index from r on."""
+
+    def __init__(self, length: int, rank: int, world: int, *, shuffle: bool, seed: int, drop_last: bool) -> None:
+        self.length, self.rank, self.world = length, rank, world
+        self.shuffle, self.seed, self.drop_last = shuffle, seed, drop_last
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.share(self.padded(self.order())).tolist())
+
+    def __len__(self) -> int:
+        return self.length // self.world if self.drop_last else -(-self.length // self.world)
+
+    def order(self) -> Array:
+        return np.random.default_rng(self.stream()).permutation(self.length) if self.shuffle else np.arange(self.length)
+
+    def stream(self) -> Sequence[int]:
+        """What the generator is seeded with."""
+        return (self.seed, self.epoch)
+
+    def padded(self, order: Array) -> Array:
+        return np.resize(order, PlainSampler.__len__(self) * self.world)
+
+    def share(self, order: Array) -> Array:
+        return order[self.rank :: self.world]
+
+
+class Aggregate(Protocol):
+    """Global means of local means over `count` samples each."""
+
+    __name__: str
+    __module__: str
+
+    def __call__(self, comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]: ...
+
+
+@dataclass(frozen=True)
+class _Connect:
+    """An Adapter's connect(): the sockets reference with one facet of our own."""
+
+    facet: str
+    made: Any
+
+    def __call__(self, context: RankContext) -> Facets:
+        rank, world, made = context.rank, context.world_size, self.made
+        if self.facet == "sampler":
+
+            def make_sampler(length: int, *, shuffle: bool, seed: int, drop_last: bool) -> PlainSampler:
+                sampler: PlainSampler = made(length, rank, world, shuffle=shuffle, seed=seed, drop_last=drop_last)
+                return sampler
+
+            return Facets(rank=rank, world_size=world, make_sampler=make_sampler)
+        from ..numpy_sockets import adapter
+
+        reference = adapter.connect(context)
+        comm, close = reference.collectives, reference.close
+        if self.facet == "collectives":
+            return Facets(rank=rank, world_size=world, collectives=made(comm, rank, world), close=close)
+
+        def aggregate(metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
+            result: Mapping[str, float] = made(comm, rank, metrics, count)
+            return result
+
+        return Facets(rank=rank, world_size=world, aggregate_metrics=aggregate, close=close)
+
+
+def collectives(
+    name: str, source: str, *caught_by: str, words: str = "", world_size: int = 2, **promises: Any
+) -> Callable[[type[PassThrough]], Adapter]:
+    """Register collectives."""
+    return _register("collectives", name, source, caught_by, words, world_size, promises)
+
+
+def sampler(
+    name: str, source: str, *caught_by: str, words: str = "", world_size: int = 2, **promises: Any
+) -> Callable[[type[PlainSampler]], Adapter]:
+    """Register a sampler."""
+    return _register("sampler", name, source, caught_by, words, world_size, promises)
+
+
+def metrics(
+    name: str, source: str, *caught_by: str, words: str = "", world_size: int = 2, **promises: Any
+) -> Callable[[Aggregate], Adapter]:
+    """Register a function that aggregates metrics."""
+    return _register("metrics", name, source, caught_by, words, world_size, promises)
+
+
+def _register(
+    facet: str,
+    name: str,
+    source: str,
+    caught_by: tuple[str, ...],
+    words: str,
+    world_size: int,
+    promises: Mapping[str, Any],
+) -> Callable[[Any], Adapter]:
+    def make(made: Any) -> Adapter:
+        capabilities = replace(PROMISED, facets=frozenset({facet}), **promises)
+        description = (made.__doc__ or name).partition("\n")[0]
+        title = f"faulty {name}" if caught_by else f"unusual {name}"
+        adapter = Adapter(title, _Connect(facet, made), capabilities, description=description)
+        found = FacetFault(name, source, caught_by, words, adapter, world_size, made.__module__)
+        FacetFault.registered.append(found)
+        return adapter
+
+    return make

@@ -1,0 +1,89 @@
+"""Metrics that are not the mean over all samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from .facets import metrics
+
+WEIGHTED = "check_metrics_are_weighted_by_counts"
+NOTHING = "check_ranks_without_samples_take_no_part_in_metrics"
+NO_NUMBER = "check_metrics_over_no_samples_are_no_number"
+EQUAL = "check_metrics_are_equal_on_all_ranks"
+
+
+def _sum(comm: Any, value: float) -> float:
+    return float(comm.all_reduce(np.array(value, np.float64)))
+
+
+def _weighted(comm: Any, metrics: Mapping[str, float], count: int, total: float) -> dict[str, float]:
+    """The sums over all samples, divided by `total`."""
+    return {name: _sum(comm, value * count if count else 0.0) / total for name, value in metrics.items()}
+
+
+def _right(comm: Any, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    return _weighted(comm, metrics, count, _sum(comm, count) or math.nan)
+
+
+@metrics("metric-mean-of-means", "classic", WEIGHTED, NOTHING, NO_NUMBER, words="the mean of the ranks' means")
+def mean_of_means(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """The ranks' means weigh equally, however many samples they stand for."""
+    return {name: _sum(comm, value) / comm.world_size for name, value in metrics.items()}
+
+
+@metrics("metric-not-divided", "classic", WEIGHTED, NO_NUMBER, words="not divided by the total count")
+def not_divided(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """The sum over all samples instead of the mean."""
+    return _weighted(comm, metrics, count, 1.0)
+
+
+@metrics("metric-on-rank-0-only", "classic", WEIGHTED, EQUAL, words="this rank's own mean")
+def on_rank_0_only(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
+    """The means are reduced to rank 0; the others keep their own."""
+    found = _right(comm, metrics, count)
+    return found if rank == 0 else metrics
+
+
+@metrics("metric-nan-of-empty-rank", "classic", NOTHING, words="0 times NaN is NaN")
+def nan_of_empty_rank(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """A rank without samples multiplies its NaN by 0."""
+    total = _sum(comm, count) or math.nan
+    return {name: _sum(comm, value * count) / total for name, value in metrics.items()}
+
+
+@metrics("metric-division-by-zero", "classic", NO_NUMBER, words="ZeroDivisionError")
+def division_by_zero(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """Where no rank has samples the division fails."""
+    return _weighted(comm, metrics, count, _sum(comm, count))
+
+
+@metrics("metric-out-of-nothing", "classic", NO_NUMBER, words="a number out of nothing")
+def out_of_nothing(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """A guard against division by zero makes a perfect loss of no sample at all."""
+    return _weighted(comm, metrics, count, max(1.0, _sum(comm, count)))
+
+
+@metrics("metric-added-in-own-order", "classic", EQUAL, words="different orders", world_size=3)
+def added_in_own_order(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """Every rank begins the sum with its own value: real values differ in the last bits."""
+    counts = np.roll(comm.all_gather(np.array(count, np.float64)), -rank)
+    if not counts.any():
+        return {}
+    found = {}
+    for name, value in metrics.items():
+        values = np.roll(comm.all_gather(np.array(value, np.float64)), -rank)
+        total = 0.0
+        for one, number in zip(values.tolist(), counts.tolist(), strict=True):
+            total += one * number if number else 0.0
+        found[name] = total / float(counts.sum())
+    return found
+
+
+@metrics("metric-nan-for-nothing", "classic")
+def correct(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """Correct, with NaN instead of an empty mapping where there are no samples."""
+    return _right(comm, metrics, count)

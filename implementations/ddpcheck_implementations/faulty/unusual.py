@@ -1,0 +1,62 @@
+"""Collectives that are correct, and work otherwise than most: no check may mind them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from .facets import Group, PassThrough, collectives
+
+
+@collectives("gather-and-reduce", "classic")
+class GatherAndReduce(PassThrough):
+    """Every rank gathers everything and reduces it by itself, from the last rank to the first."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        result, *others = self.comm.all_gather(array, group=group)[::-1]
+        for other in others:
+            result = _pair(result, other, op)
+        return _finished(result, op, self.size(group), array)
+
+
+@collectives("tree", "classic", world_size=3)
+class Tree(PassThrough):
+    """Neighbours first, then pairs of pairs: another order of additions, the same on every rank."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        rows = list(self.comm.all_gather(array, group=group))
+        while len(rows) > 1:
+            pairs = [_pair(a, b, op) for a, b in zip(rows[::2], rows[1::2], strict=False)]
+            rows = pairs + rows[len(rows) // 2 * 2 :]
+        return _finished(rows[0], op, self.size(group), array)
+
+
+@collectives("wide-accumulator", "classic", world_size=3)
+class WideAccumulator(PassThrough):
+    """Floating-point sums and products are computed in float64 and rounded once."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        if array.dtype.kind != "f":
+            return super().all_reduce(array, op, group=group)
+        return super().all_reduce(array.astype(np.float64), op, group=group).astype(array.dtype)
+
+
+@collectives("divides-first", "classic", world_size=3)
+class DividesFirst(PassThrough):
+    """Every rank divides its values, by a product with the rounded inverse, before the sum."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        if op != "mean":
+            return super().all_reduce(array, op, group=group)
+        inverse = array.dtype.type(1 / self.size(group))
+        return super().all_reduce(np.asarray(array * inverse), group=group)
+
+
+def _pair(a: Array, b: Array, op: str) -> Array:
+    functions = {"min": np.minimum, "max": np.maximum, "prod": np.multiply}
+    return np.asarray(functions.get(op, np.add)(a, b))
+
+
+def _finished(result: Array, op: str, size: int, like: Array) -> Array:
+    return np.array(result / size if op == "mean" else result, like.dtype)
