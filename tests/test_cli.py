@@ -1,0 +1,136 @@
+"""The command line, as a user types it: what it prints, what it writes, how it exits."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import ddpcheck_properties
+from ddpcheck.cli import COMMANDS, main
+from ddpcheck.profiles import PROFILES
+from ddpcheck.results import Results
+
+MINIMAL = Path(__file__).parent / "minimal_adapter.py"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def ddpcheck(*words: str) -> Result:
+    return CliRunner().invoke(main, words)
+
+
+def check(*words: str) -> Result:
+    return ddpcheck("check", *words, "--profile", "quick", "-c", "all_reduce")
+
+
+def test_help_names_every_command() -> None:
+    shown = ddpcheck("--help")
+    assert shown.exit_code == 0
+    assert all(re.search(rf"^  {name} ", shown.output, re.MULTILINE) for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(name: str) -> None:
+    shown = ddpcheck(name, "--help")
+    assert shown.exit_code == 0, shown.output
+    assert "Usage:" in shown.output
+
+
+@pytest.mark.usefixtures("here")
+def test_all_well() -> None:
+    result = check(f"{MINIMAL}:adapter", "-w", "1-2")
+    assert result.exit_code == 0, result.output
+    assert re.search(r"minimal, 2 ranks: \d+ passed", result.output)
+    assert "✓ passed" in result.output
+    assert re.search(r"check_ranks_start +✓ ✓", result.output)
+    assert "skipped, because\n" in result.output
+    assert re.search(r"\d+ passed, .*; \d+ Jobs in ", result.output.splitlines()[-1])
+
+
+def test_failure_is_shown_written_and_replayed(here: Path) -> None:
+    result = check(
+        f"{MINIMAL}:forgetful", "-w", "2", "--json", "r.json", "--junit", "r.xml", "--markdown", "r.md", "--failures", "bad"
+    )  # fmt: skip
+    assert result.exit_code == 1, result.output
+    assert "✗ forgetful, 2 ranks: check_" in result.output
+    assert "but should be" in result.output
+    command = re.search(r"run again: ddpcheck replay (bad/.*\.json)", result.output)
+    assert command is not None
+    assert not all(verdict.ok for verdict in Results.load(here / "r.json").verdicts)
+    assert "<failure" in (here / "r.xml").read_text()
+    assert "## Failures" in (here / "r.md").read_text()
+    again = ddpcheck("replay", command[1])
+    assert again.exit_code == 1, again.output
+    assert "all_reduce" in again.output
+    assert "rank 0: done" in again.output
+    right = ddpcheck("replay", command[1], "--adapter", f"{MINIMAL}:adapter")
+    assert right.exit_code == 0, right.output
+    assert "holds of this Job now" in right.output
+
+
+@pytest.mark.usefixtures("here")
+def test_expected_failure_is_no_failure() -> None:
+    first = check(f"{MINIMAL}:forgetful", "-w", "2")
+    names = set(re.findall(r"2 ranks: (check_\w+) ", first.output))
+    assert names
+    expected = [word for name in sorted(names) for word in ("--expect-failure", f"{name}=ticket 7")]
+    result = check(f"{MINIMAL}:forgetful", "-w", "2", *expected)
+    assert result.exit_code == 0, result.output
+    assert "x failed as expected" in result.output
+    assert re.search(r"expected to fail, because\n  ticket 7: ", result.output)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["check"], "name an adapter to check: .*numpy_sockets"),
+        (["check", "nonsense"], "'nonsense' is no known adapter"),
+        (["check", f"{MINIMAL}:adaptor"], "has no attribute 'adaptor'"),
+        (["check", f"{MINIMAL}:adapter", "-c", "nonsense"], "no check matches 'nonsense'"),
+        (["check", f"{MINIMAL}:adapter", "-w", "0"], "each 1 or more"),
+        (["check", f"{MINIMAL}:adapter", "-w", "two"], "should be world sizes such as"),
+        (["check", f"{MINIMAL}:adapter", "--expect-failure", "check_x"], "should be NAME=REASON"),
+        (
+            ["check", f"{MINIMAL}:adapter", "--expect-failure", "check_ranks_strat=why"],
+            "did you mean check_ranks_start",
+        ),
+        (["check", f"{MINIMAL}:adapter", "--attach", "localhost:0"], "needs one adapter and one --world-size"),
+        (["check", f"{MINIMAL}:adapter", "-w", "1", "--attach", "localhost"], "should be HOST:PORT"),
+        (["check", f"{MINIMAL}:absent", "-w", "1"], "nothing was checked of absent: not installed"),
+        (["replay", __file__], "cannot be read"),
+        (["list", "checks", "nonsense"], "no family 'nonsense'"),
+        (["lits"], "did you mean list"),
+    ],
+)
+def test_usage_errors(here: Path, words: list[str], message: str) -> None:
+    result = ddpcheck(*words)
+    assert result.exit_code == 2, result.output
+    assert re.search(message, result.output)
+    assert "Traceback" not in result.output
+    assert list(here.iterdir()) == []
+
+
+def test_lists() -> None:
+    assert "numpy_sockets" in ddpcheck("list", "adapters").output
+    checks = ddpcheck("list", "checks").output
+    assert all(check.name in checks for check in ddpcheck_properties.CHECKS)
+    assert "unused_parameters" in ddpcheck("list", "capabilities").output
+    assert re.search(r"reductions +sum ", ddpcheck("list", "capabilities", f"{MINIMAL}:adapter").output)
+    assert "mpiexec" in ddpcheck("list", "launchers").output
+    assert all(profile.sentence in ddpcheck("list", "profiles").output for profile in PROFILES.values())
+
+
+def test_doctor_says_what_is_missing() -> None:
+    result = ddpcheck("doctor", f"{MINIMAL}:adapter", f"{MINIMAL}:absent")
+    assert result.exit_code == 0, result.output
+    assert "pip install surely_not_installed" in result.output
+    assert "what to do next" in result.output
+    assert "facet replica is not promised: check_" in result.output
+    assert ddpcheck("doctor", f"{MINIMAL}:absent").exit_code == 1

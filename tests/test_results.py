@@ -1,0 +1,118 @@
+"""Result files come back as they went, and CI servers can read what is made for them."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ddpcheck import Diagnosis, Job, RankTrace, Trace, Verdict
+from ddpcheck.job import AllReduce, Backward, DataSpec, TensorSpec
+from ddpcheck.model import mlp
+from ddpcheck.replay import described, summarised
+from ddpcheck.results import Environment, Failure, Results, UnreadableFile, save_junit, write_failure
+from ddpcheck.trace import Record
+from ddpcheck_reports.conformance import markdown
+
+JOB = Job(2, (AllReduce(TensorSpec((3,))), Backward(((0,), (1,)))), mlp((2, 1)), data=DataSpec(2))
+WRONG = Diagnosis("got 2, but should be 1", "twice too large", "the division", ("rank 1: \x1b[31mred\x00", "more"))
+VERDICTS = (
+    Verdict("mine", 1, "check_a", "sums", "passed", 0.5, 8),
+    Verdict("mine", 2, "check_a", "sums", "failed", 1.25, 3, diagnosis=WRONG, job=JOB),
+    Verdict("mine", 2, "check_b", "sums", "hung", diagnosis=Diagnosis("rank 1 hung")),
+    Verdict("mine", 2, "check_c", "groups", "skipped", reason="subgroups is not promised"),
+    Verdict("mine", 2, "check_d", "groups", "expected_failure", reason="ticket 7", diagnosis=WRONG),
+    Verdict("mine", 2, "check_e", "groups", "unknown", reason="Traceback: ZeroDivisionError"),
+)
+
+
+def test_json_round_trip(tmp_path: Path) -> None:
+    results = Results(VERDICTS, {"profile": "quick", "seed": None})
+    results.save(tmp_path / "new" / "results.json")
+    again = Results.load(tmp_path / "new" / "results.json")
+    assert again == results
+    assert again.verdicts[1].job == JOB
+    assert again.environment == Environment.here()
+    assert again.environment.packages["numpy"] == np.__version__
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("not json", "cannot be read"),
+        ("[]", "has schema None"),
+        ('{"schema": "ddpcheck.results/99"}', "'ddpcheck.results/99', but should have 'ddpcheck.results/1'"),
+        ('{"schema": "ddpcheck.results/1"}', "is damaged: 'verdicts'"),
+    ],
+)
+def test_other_files_are_told_apart(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "results.json"
+    path.write_text(text)
+    with pytest.raises(UnreadableFile, match=words):
+        Results.load(path)
+
+
+def test_failure_round_trip(tmp_path: Path) -> None:
+    path = write_failure(tmp_path / "failures", "my_ddp:adapter", VERDICTS[1])
+    assert path is not None
+    assert path.name == "mine-w2-check_a.json"
+    assert Failure.load(path) == Failure("my_ddp:adapter", 2, "check_a", JOB)
+    data = json.loads(path.read_text())
+    data["job"]["operations"][0]["kind"] = "all_confuse"
+    path.write_text(json.dumps(data))
+    with pytest.raises(UnreadableFile, match="unknown kind 'all_confuse'"):
+        Failure.load(path)
+
+
+def test_only_failures_leave_a_file(tmp_path: Path) -> None:
+    assert [write_failure(tmp_path, "x:y", verdict) for verdict in VERDICTS if verdict is not VERDICTS[1]] == [None] * 5
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_junit(tmp_path: Path) -> None:
+    save_junit(VERDICTS, tmp_path / "junit.xml")
+    root = ET.parse(tmp_path / "junit.xml").getroot()
+    one, two = root.findall("testsuite")
+    assert (one.get("name"), one.get("tests"), one.get("failures"), one.get("time")) == ("mine-w1", "1", "0", "0.500")
+    assert [two.get(name) for name in ("tests", "failures", "errors", "skipped")] == ["5", "2", "1", "2"]
+    failed, hung, skipped, expected, unknown = two.findall("testcase")
+    assert (failed.get("classname"), failed.get("name")) == ("mine.sums", "check_a[w2]")
+    failure = failed.find("failure")
+    assert failure is not None
+    assert failure.get("message") == "got 2, but should be 1"
+    assert "likely cause: twice too large" in (failure.text or "")
+    assert "rank 1: ?[31mred?" in (failure.text or "")  # what XML cannot hold is replaced
+    assert hung.find("failure[@type='hung']") is not None
+    assert skipped.find("skipped[@message='subgroups is not promised']") is not None
+    assert expected.find("skipped[@message='expected failure: ticket 7']") is not None
+    error = unknown.find("error")
+    assert error is not None
+    assert "ZeroDivisionError" in (error.text or "")
+
+
+def test_report_shows_every_verdict_once() -> None:
+    page = markdown(Results(VERDICTS, {"profile": "quick"}))
+    assert "| mine | 1, 2 | 1 | 1 | 1 | 1 | 1 | 1 | 11 |" in page
+    assert "| `check_a` | ✓ ✗ |" in page
+    assert "**mine, world size 2: `check_a`**" in page
+    assert "likely cause: twice too large" in page
+    assert "| mine | subgroups is not promised | `check_c` |" in page
+    assert "| profile | quick |" in page
+
+
+def test_replay_describes_what_each_rank_saw() -> None:
+    same = Record(0, "all_reduce", 0.0, 1.0, {"result": np.array([1.5, 2.0, -3.0], np.float32), "argument": None})
+    stuck = Record(1, "backward", 1.0, None, {})
+    ranks = (
+        RankTrace(0, "done", (same, Record(1, "backward", 1.0, 2.0, {"loss": 0.5}))),
+        RankTrace(1, "hung", (same, stuck), stack="in recv"),
+    )
+    text = "\n".join(described(JOB, Trace(ranks, 1.0)))
+    assert "  0 all_reduce tensor=tensor(shape=[3])" in text
+    assert "all ranks:\n          result = float32[3] 1.5 2 -3" in text
+    assert "rank 0: loss = 0.5\n      rank 1: hung here" in text
+    assert text.endswith("rank 0: done\nrank 1: hung\n      in recv")
+    assert summarised(np.arange(20)) == "int64[20] 0 1 2 3 4 5 6 7 ..."
