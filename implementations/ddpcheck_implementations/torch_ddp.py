@@ -15,14 +15,14 @@ from ddpcheck.torch_adapter import TORCH_PROMISES, torch_adapter, torch_collecti
 if TYPE_CHECKING:
     from torch import nn
 
-# Not promised: min and max, as Gloo keeps a NaN or loses it depending on which rank has it;
-# that ranks notice a dead one, as only those do that talk to it in the collective under way, others wait for 30 s.
+# Not promised: NaN in min and max, as Gloo keeps it or loses it depending on which rank has it; and that ranks notice a
+# dead one, as only those do at once that talk to it in the collective under way, the others after 30 s.
 # With a parameter unused, DDP's first backward leaves gradients local without a word; its second forward raises.
 PROMISES = dataclasses.replace(
     TORCH_PROMISES,
-    reductions=frozenset({"sum", "mean", "prod"}),
     subgroups=True,
     asynchronous=True,
+    propagates_nan=False,
     unused_parameters="raises",
 )
 
