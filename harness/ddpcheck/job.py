@@ -59,16 +59,18 @@ class DataSpec:
 
     def arrays(self, model: ModelSpec) -> tuple[Array, Array]:
         """Inputs (samples, features) or ids (samples,); targets (samples, outputs) or labels (samples,)."""
-        words = numbers((self.samples,), "int64", "lattice", key_of(self.seed, 2), 1 << 20)
         if model.vocabulary is not None:
-            inputs = words % model.vocabulary
+            inputs = self._words(2) % model.vocabulary
         else:
             shape = (self.samples, model.input_features)
             inputs = numbers(shape, model.dtype, self.values, key_of(self.seed, 0), 2)
         if model.loss == "cross_entropy":
-            return inputs, (words >> 3) % model.output_features
+            return inputs, self._words(3) % model.output_features
         shape = (self.samples, model.output_features)
         return inputs, numbers(shape, model.dtype, self.values, key_of(self.seed, 1), 2)
+
+    def _words(self, stream: int) -> Array:
+        return numbers((self.samples,), "int64", "lattice", key_of(self.seed, stream), 1 << 40)
 
 
 @plain
@@ -156,7 +158,7 @@ class Save:
 @plain
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Build a new replica (from other initial values) and load rank 0's saved state into it on every rank."""
+    """Build a new replica (from other initial values) and load into it what this rank saved."""
 
     kind: ClassVar[str] = "resume"
     name: str = "checkpoint"

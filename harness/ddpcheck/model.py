@@ -22,6 +22,7 @@ Parameters are named "<layer>.weight" and "<layer>.bias", a scale "<layer>.scale
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -142,8 +143,13 @@ class ModelSpec:
 
     def initial(self, seed: int, values: Kind, spread: int = 1) -> dict[str, Array]:
         """Initial parameters and buffers by name; another seed gives others, which is how ranks start out different."""
+        tensors = self.tensors()
+        sizes = [math.prod(tensor.shape) for tensor in tensors]
+        flat = numbers((sum(sizes),), self.dtype, values, key_of(seed), spread)
         made: dict[str, Array] = {}
-        for position, tensor in enumerate(self.tensors()):
+        end = 0
+        for position, (tensor, size) in enumerate(zip(tensors, sizes, strict=True)):
+            end += size
             key = key_of(seed, position)
             if tensor.dtype == "int64":  # a counter too large for any float, so that a cast shows
                 made[tensor.name] = abs(numbers(tensor.shape, "int64", "lattice", key, 1 << 60))
@@ -151,7 +157,7 @@ class ModelSpec:
                 array = numbers(tensor.shape, tensor.dtype, values, key, spread + 2)
                 made[tensor.name] = abs(array) + array.dtype.type(1)
             else:
-                made[tensor.name] = numbers(tensor.shape, tensor.dtype, values, key, spread)
+                made[tensor.name] = flat[end - size : end].reshape(tensor.shape).copy()
         return made
 
 
