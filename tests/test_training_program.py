@@ -1,0 +1,216 @@
+"""Training as a user starts it: by one command, by hand, with lines for several hosts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from training_data import write_idx
+
+from ddpcheck.cli import main as ddpcheck
+from ddpcheck.launchers.ports import reserve_port
+
+# ------------------------------------------------------------------------------------------------- program, in processes
+
+FAULTY = """
+import dataclasses
+from ddpcheck_implementations import numpy_sockets
+
+def connect(context):
+    facets = numpy_sockets.connect(context)
+    reduce = facets.collectives.all_reduce
+    def all_reduce(array, op="sum", *, group=None):
+        {body}
+        return reduce(array, op, group=group) * 2
+    facets.collectives.all_reduce = all_reduce
+    return facets
+
+adapter = dataclasses.replace(numpy_sockets.adapter, name="faulty", connect=connect)
+"""
+SMALL = ("--model=64-16-10", "--epochs=1", "--batch-size=64")
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-c", "from ddpcheck.cli import main; main()", *arguments]
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_one_command_trains_on_several_ranks_and_rank_0_alone_speaks(tmp_path: Path) -> None:
+    done = run("train", "numpy_sockets", "-n", "2", *SMALL, f"--checkpoint={tmp_path / 'a.npz'}")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("numpy_sockets, 2 ranks: mlp 64-16-10 on digits")
+    assert lines[1].startswith("batch 64 per rank = 128 in all")
+    assert lines[2].startswith("epoch 1/1   loss ")
+    assert lines[3] == "the replicas of all 2 ranks are equal to the last bit"
+    assert lines[4].startswith("equals the single-process run: largest parameter difference")
+    assert done.stderr == ""
+
+
+def test_summed_gradients_end_with_status_1_and_the_cause(tmp_path: Path) -> None:
+    file = tmp_path / "faulty.py"
+    file.write_text(FAULTY.format(body="pass"))
+    done = run("train", f"{file}:adapter", "-n", "2", *SMALL)
+    assert done.returncode == 1
+    assert "DIFFERS from the single-process run" in done.stdout
+    assert "likely cause: gradients are summed over the 2 ranks, not averaged" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("if context.rank == 1: raise ArithmeticError('rank 1 had enough')", "ArithmeticError: rank 1 had enough"),
+        ("if context.rank == 1: import os; os.kill(os.getpid(), 9)", "rank 1 was killed by SIGKILL"),
+    ],
+)
+def test_a_rank_that_dies_ends_the_run_with_its_error(tmp_path: Path, body: str, message: str) -> None:
+    file = tmp_path / "faulty.py"
+    file.write_text(FAULTY.format(body=body))
+    done = run("train", f"{file}:adapter", "-n", "3", *SMALL)
+    assert done.returncode == 1
+    assert message in done.stderr
+
+
+def test_processes_started_by_hand_train_together() -> None:
+    port = reserve_port()
+    program = [sys.executable, "-m", "ddpcheck.training", "numpy_sockets", *SMALL]
+    here = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port.number)}
+    started = [
+        subprocess.Popen(program, env=os.environ | here | {"RANK": str(rank)}, stdout=subprocess.PIPE, text=True)
+        for rank in (1, 0)
+    ]
+    try:
+        (second, _), (first, _) = (process.communicate(timeout=60) for process in started)
+    finally:
+        for process in started:
+            process.kill()
+        port.release()
+    assert [process.returncode for process in started] == [0, 0]
+    assert "equals the single-process run" in first
+    assert second == ""
+
+
+def test_without_a_launcher_it_is_one_rank() -> None:
+    program = [sys.executable, "-m", "ddpcheck.training", "numpy_sockets", *SMALL]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("numpy_sockets, 1 rank:")
+    assert "equals the single-process run" in done.stdout
+
+
+def test_torch_ddp_trains_a_resnet_by_name_whose_replicas_are_equal(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    words = np.arange(64 * 40) * 37 % 251
+    for part in ("train", "t10k"):
+        write_idx(tmp_path / f"{part}-images-idx3-ubyte.gz", words.reshape(40, 8, 8))
+        write_idx(tmp_path / f"{part}-labels-idx1-ubyte", np.arange(40) % 10)
+    where = ("--data=mnist", f"--data-dir={tmp_path}", "--model=resnet18_narrow")
+    done = run("train", "torch_ddp", "-n", "2", *where, "--epochs=1", "--option=bucket_cap_mb=0.5")
+    assert done.returncode == 0, done.stderr
+    assert "2 ranks: resnet18_narrow on mnist, 40 training and 40 test samples" in done.stdout
+    assert "the replicas of all 2 ranks are equal to the last bit" in done.stdout
+    assert "resnet18_narrow has batch norm, and each rank normalises by its own batch" in done.stdout
+
+
+def test_one_rank_needs_no_launcher() -> None:
+    done = CliRunner().invoke(ddpcheck, ["train", "numpy_sockets", "-n", "1", *SMALL])
+    assert done.exit_code == 0, done.output
+    assert done.output.startswith("numpy_sockets, 1 rank:")
+    done = CliRunner().invoke(ddpcheck, ["train", "numpy_sockets", "-n", "1", "--model=64-3"])
+    assert done.exit_code == 2
+    assert "make it 64-...-10" in done.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("numpy_sockets", "--epochs", "0"), "epochs is 0"),
+        (("numpy_sockets", "--model", "resnet18"), "no model 'resnet18'"),
+        (("numpy_sockets", "--option", "x"), "is not NAME=VALUE"),
+        (("no_such_adapter",), "no known adapter"),
+    ],
+)
+def test_what_cannot_be_trained_is_a_usage_error(arguments: tuple[str, ...], message: str) -> None:
+    done = CliRunner().invoke(ddpcheck, ["train", *arguments])
+    assert done.exit_code == 2
+    assert message in done.output
+
+
+# --------------------------------------------------------------------------------------------------------------- launch
+
+
+def launch(*arguments: str) -> list[str]:
+    done = CliRunner().invoke(ddpcheck, ["launch", *arguments])
+    assert done.exit_code == 0, done.output
+    return done.output.splitlines()
+
+
+def test_torchrun_gets_a_line_for_each_node() -> None:
+    lines = launch("torch_ddp", "--nnodes", "2", "-n", "4", "--master-addr", "node0", "--epochs", "3")
+    line = (
+        "torchrun --nnodes=2 --node-rank={} --nproc-per-node=4 --master-addr=node0 --master-port=29500 "
+        "-m ddpcheck.training torch_ddp --epochs 3"
+    )
+    assert lines == ["# on node0 (node 0)", line.format(0), "# on host1 (node 1)", line.format(1)]
+
+
+def test_mpirun_gets_one_line_in_the_words_of_each_mpi() -> None:
+    lines = launch("numpy_mpi", "--hosts", "a,b", "-n", "2")
+    assert lines[1] == "mpirun -n 4 -ppn 2 -hosts a:2,b:2 python -m ddpcheck.training numpy_mpi"
+    assert lines[3] == "mpirun -np 4 --host a:2,b:2 python -m ddpcheck.training numpy_mpi"
+    lines = launch("numpy_sockets", "--hosts", "a,b", "--engine", "mpirun", "--master-port", "4000")
+    assert "-genv MASTER_ADDR a -genv MASTER_PORT 4000 python" in lines[1]
+    assert "-x MASTER_ADDR=a -x MASTER_PORT=4000 python" in lines[3]
+
+
+def test_terminals_get_a_line_for_each_process() -> None:
+    lines = launch("numpy_sockets", "--nnodes", "2", "-n", "2", "--master-addr", "10.0.0.1", "--master-port", "4000")
+    lines = [line for line in lines if not line.startswith("#")]
+    for rank, line in enumerate(lines):
+        assert line == (
+            f"RANK={rank} WORLD_SIZE=4 LOCAL_RANK={rank % 2} LOCAL_WORLD_SIZE=2 MASTER_ADDR=10.0.0.1 MASTER_PORT=4000 "
+            "python -m ddpcheck.training numpy_sockets"
+        )
+    assert len(lines) == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("numpy_sockets", "--nnodes", "2"), "give its host with --master-addr"),
+        (("numpy_sockets", "--nnodes", "3", "--hosts", "a,b"), "one of the two is enough"),
+        (("numpy_sockets", "--hosts", "a,b", "--run"), "on this host only"),
+        (("torch_ddp", "--run", "--master-port", "4000"), "another --engine"),
+        (("no_such_adapter",), "no known adapter"),
+    ],
+)
+def test_what_cannot_be_launched_is_a_usage_error(arguments: tuple[str, ...], message: str) -> None:
+    done = CliRunner().invoke(ddpcheck, ["launch", *arguments])
+    assert done.exit_code == 2
+    assert message in " ".join(done.output.replace("│", " ").split())
+
+
+def test_any_script_can_be_started_here_with_a_chosen_port(tmp_path: Path) -> None:
+    script = tmp_path / "mine.py"
+    script.write_text(
+        "import os, sys\n"
+        "names = ('RANK', 'WORLD_SIZE', 'MASTER_ADDR', 'MASTER_PORT')\n"
+        "os.write(1, (' '.join([*map(os.environ.get, names), *sys.argv[1:]]) + '\\n').encode())\n"
+    )
+    done = run("launch", str(script), "-n", "2", "--run", "--master-port", "4321", "--mine", "x")
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == [f"{rank} 2 127.0.0.1 4321 --mine x" for rank in (0, 1)]
+
+
+def test_importing_ddpcheck_loads_nothing_heavy() -> None:
+    text = "import sys, ddpcheck; print([m for m in ('sklearn', 'torch', 'rich', 'click') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"
