@@ -95,7 +95,8 @@ def check_wait_gives_the_result_of_all_ranks_though_one_is_late(session: Session
 @st.composite
 def under_way(draw: DrawFn, world_size: int, capabilities: Capabilities) -> Job:
     """Two to five asynchronous all-reduces, all started before the first is waited for; some with a rank late."""
-    count, order = draw(choice((2, 3, 5))), draw(choice(ORDERS))
+    count = draw(choice((2, 3, 5)))
+    order: Order = draw(st.sampled_from(ORDERS))
     started = [draw(all_reduces(world_size, capabilities, wait=False)) for _ in range(count)]
     late = draw(choice((None, None, None, *range(world_size))))
     return _under_way(world_size, started, order, late)

@@ -119,7 +119,7 @@ def reduce_scatters(
     draw: DrawFn, world_size: int, capabilities: Capabilities, groups: tuple[Group, ...]
 ) -> ReduceScatter:
     """An exact reduce-scatter; the first dimension is 0, 1, 2 or 3 times the size of the group."""
-    offered = [
+    offered: list[tuple[Reduction, str]] = [
         (reduction, dtype)
         for reduction in reductions(capabilities)
         for dtype in dtypes(capabilities, floats=reduction == "mean")
