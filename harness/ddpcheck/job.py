@@ -77,7 +77,7 @@ class DataSpec:
 @dataclass(frozen=True, slots=True)
 class OptimizerSpec:
     """SGD: v <- momentum v + g + weight_decay p; p <- p - lr v. Adam: with bias correction, betas, eps outside the
-    root.
+    root, weight_decay p added to the gradient.
     """
 
     kind: ClassVar[str] = "optimizer"

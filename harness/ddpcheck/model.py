@@ -28,6 +28,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar, Literal
 
+import numpy as np
+
 from .plain import plain
 from .values import Array, Kind, key_of, numbers
 
@@ -152,7 +154,7 @@ class ModelSpec:
             end += size
             key = key_of(seed, position)
             if tensor.dtype == "int64":  # a counter too large for any float, so that a cast shows
-                made[tensor.name] = abs(numbers(tensor.shape, "int64", "lattice", key, 1 << 60))
+                made[tensor.name] = np.asarray(abs(numbers(tensor.shape, "int64", "lattice", key, 1 << 60)))
             elif tensor.positive:
                 array = numbers(tensor.shape, tensor.dtype, values, key, spread + 2)
                 made[tensor.name] = abs(array) + array.dtype.type(1)
