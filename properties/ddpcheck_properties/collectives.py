@@ -125,7 +125,8 @@ def check_all_reduce_of_large_tensors(session: Session) -> None:
     among, offered = reductions(promised), dtypes(promised, floats=True) or dtypes(promised)
     small = AllReduce(exact_tensor((1,), offered[0], among[0], world, 9), among[0])
     cases: list[tuple[tuple[int, ...], Layout]] = [(PAST_1_MIB, "C"), ((PAST_1_MIB[0] * PAST_1_MIB[1],), "reversed")]
-    cases += [(PAST_64_KIB, layout) for layout in LAYOUTS]
+    for layout in LAYOUTS:
+        cases.append((PAST_64_KIB, layout))  # noqa: PERF401  # a comprehension here loses the literal's type in pyright
     drawn = []
     for number, (shape, layout) in enumerate(cases):
         reduction, dtype = among[number % len(among)], offered[number % len(offered)]
