@@ -59,7 +59,7 @@ def command(
     engine: str | None,
     run: bool,
 ) -> None:
-    r"""Print the line that starts PROGRAM on every host, or start it here with --run.
+    """Print the line that starts PROGRAM on every host, or start it here with --run.
 
     PROGRAM is an adapter, to train with, or a Python script of your own (path/to/script.py). Its own options follow.
 
@@ -68,7 +68,7 @@ def command(
     ddpcheck launch numpy_mpi --hosts node0,node1 -n 4
     ddpcheck launch numpy_sockets -n 4 --run --epochs 3
     ddpcheck launch my_training.py -n 2 --engine torchrun --run
-    """
+    """  # noqa: D301  # click wants the character, not the two that stand for it
     adapter = None if program.endswith(".py") else _adapter(program)
     chosen = engine or _fitting(adapter)
     cluster = Cluster(_hosts(nnodes, hosts, master_addr), nproc_per_node, master_port or DEFAULT_MASTER_PORT)

@@ -23,7 +23,7 @@ from .running import run_ranks
 @click.option("-n", "--world-size", type=click.IntRange(min=1), default=2, show_default=True, help="Ranks to train on.")
 @plan_options
 def command(adapter: str, world_size: int, **values: Any) -> None:
-    r"""Train with ADAPTER, and compare the result with that of a single process.
+    """Train with ADAPTER, and compare the result with that of a single process.
 
     ADAPTER is the name of an installed adapter (see `ddpcheck list adapters`), module:attribute, or
     path/to/file.py:attribute. The same program runs under any launcher as `python -m ddpcheck.training ADAPTER`.
@@ -34,7 +34,7 @@ def command(adapter: str, world_size: int, **values: Any) -> None:
     ddpcheck train my_ddp.py:adapter -n 3 --accumulation 2 --clip 1 --checkpoint run.npz
 
     Exit status: 0 trained, with the result of a single process; 1 it differs, or training failed; 2 usage.
-    """
+    """  # noqa: D301  # click wants the character, not the two that stand for it
     plan = plan_of(values)
     with usage_errors():
         found, full = resolve(adapter)

@@ -75,16 +75,12 @@ class _Children:
 
     def wait(self) -> int:
         limit = float("inf")
-        while time.monotonic() < limit:
-            codes = [child.poll() for child in self.children]
-            failed = [code for code in codes if code]
-            if None not in codes:
-                break
-            if failed:
+        while None in (codes := [child.poll() for child in self.children]) and time.monotonic() < limit:
+            if any(codes):
                 limit = min(limit, time.monotonic() + _SAY_WITHIN)
             time.sleep(_POLL)
         # a signal's number is negative: a rank that was killed goes before those that failed because of it
-        return min(failed, default=0)
+        return min((code for code in codes if code), default=0)
 
     def status_of(self, rank: int) -> str:
         code = self.children[rank].poll()
