@@ -5,7 +5,7 @@
         '''All-reduce gives the exact sum of the ranks' arrays.'''
 
 It runs Jobs on the session, judges their Traces, and raises Finding if what must hold does not. It knows capabilities,
-never an implementation's name. The first line of its docstring is the law in one sentence.
+never an implementation's name. The first paragraph of its docstring is the law in one sentence.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def law(family: str, *needs: str) -> Callable[[F], F]:
         name = function.__name__
         if not name.startswith("check_"):
             raise ValueError(f"a check's name must begin with check_, got {name}")
-        sentence = (inspect.getdoc(function) or "").partition("\n")[0]
+        sentence = " ".join((inspect.getdoc(function) or "").partition("\n\n")[0].split())
         if not sentence:
-            raise ValueError(f"{name} needs a docstring: its first line is the law that it checks")
+            raise ValueError(f"{name} needs a docstring: its first paragraph is the law that it checks")
         function.check = Check(name, family, needs, sentence, function)  # type: ignore[attr-defined]
         return function
 
