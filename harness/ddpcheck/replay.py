@@ -33,7 +33,9 @@ def described(job: Job, trace: Trace) -> Iterator[str]:
         for line in _outcomes(position, trace):
             yield f"      {line}"
     for rank in trace.ranks:
-        yield f"rank {rank.rank}: {rank.outcome}" + (f"\n{_indented(rank.error or rank.stack)}" if not _done(rank) else "")
+        yield f"rank {rank.rank}: {rank.outcome}" + (
+            f"\n{_indented(rank.error or rank.stack)}" if not _done(rank) else ""
+        )
 
 
 def _outcomes(position: int, trace: Trace) -> Iterator[str]:
