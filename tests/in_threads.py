@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -91,6 +91,9 @@ class ThreadedSession:
     effort: int = 10
     random_seed: int | None = None
     jobs: int = 0
+
+    def run_many(self, jobs: Iterable[Job]) -> Generator[Trace, None, None]:
+        return (self.run(job) for job in jobs)
 
     def run(self, job: Job) -> Trace:
         self.jobs += 1

@@ -4,6 +4,7 @@ tests.
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 
 import pytest
@@ -26,6 +27,9 @@ class Hollow:
     random_seed: int | None = None
     hangs_from: int = 10_000
     run_jobs: list[Job] = field(default_factory=list)
+
+    def run_many(self, jobs: Iterable[Job]) -> Generator[Trace, None, None]:
+        return (self.run(job) for job in jobs)
 
     def run(self, job: Job) -> Trace:
         self.run_jobs.append(job)

@@ -107,7 +107,7 @@ class EachItsOwnWorld:
 
 
 def test_a_world_of_one_is_noticed() -> None:
-    with pytest.raises(StartFailed, match="launched as 2 ranks, but a process sees a world of 1 .*do not fit together"):
+    with pytest.raises(StartFailed, match=r"launched as 2 ranks, but a process sees a world of 1 .*do not fit together"):
         Session(MISBEHAVING, 2, launcher=EachItsOwnWorld()).start()
 
 

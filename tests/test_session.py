@@ -114,6 +114,14 @@ def test_after_a_failure_fresh_ranks_run_the_next_job(session: Session) -> None:
     assert session.starts == 3
 
 
+def test_jobs_that_nobody_waits_for_do_not_disturb_the_next(session: Session) -> None:
+    traces = session.run_many([reduce_by("sum")] * 20)
+    next(traces)
+    traces.close()
+    job = Job(2, (AllReduce(TensorSpec((1,), seed=5)),))
+    assert session.run(job).values(0, "result")[0] == job.operations[0].tensor.on(0)
+
+
 @pytest.mark.parametrize(
     ("attribute", "says"),
     [

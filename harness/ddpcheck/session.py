@@ -15,7 +15,8 @@ import select
 import socket
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -77,6 +78,7 @@ class Session:
         self._launcher = launcher or self.adapter.launcher
         self._launched: Launched | None = None
         self._links: list[RankLink] = []
+        self._busy = False
 
     @property
     def capabilities(self) -> Capabilities:
@@ -94,37 +96,46 @@ class Session:
 
     def run(self, job: Job) -> Trace:
         """Run one Job on all ranks. StartFailed if the ranks cannot be started."""
-        return next(self.run_many((job,)))
+        (trace,) = self.run_many((job,))
+        return trace
 
-    def run_many(self, jobs: Iterable[Job]) -> Iterator[Trace]:
-        """Run Jobs in order, several of them under way at once; one Trace each, in order."""
-        waiting: list[Job] = []
-        source = iter(jobs)
-        exhausted = False
-        while waiting or not exhausted:
-            while not exhausted and len(waiting) < _IN_FLIGHT:
-                job = next(source, None)
-                if job is None:
-                    exhausted = True
-                    break
+    def run_many(self, jobs: Iterable[Job]) -> Generator[Trace, None, None]:
+        """Run Jobs in order, several of them under way at once; one Trace each, in order.
+
+        No other Job may be run until this generator has ended, or was closed.
+        """
+        if self._busy:
+            raise RuntimeError("a run_many() of this Session is still under way: exhaust or close it first")
+        self._busy = True
+        waiting: deque[Job] = deque()
+        try:
+            for job in jobs:
                 if job.world_size != self.world_size:
                     raise ValueError(f"a Job for {job.world_size} ranks cannot run on a Session of {self.world_size}")
                 frame = _frame(job)
-                waiting.append(job)
+                # a large frame waits until the ranks read: two full socket buffers facing each other block both sides
+                room = _IN_FLIGHT if len(frame) <= _SMALL else 1
+                while len(waiting) >= room:
+                    yield self._next(waiting)
                 self._submit(frame)
-                if len(frame) > _SMALL:  # two full socket buffers facing each other would block both sides
-                    break
-            if not waiting:
-                return
-            trace = self._collect(waiting[0])
-            self.jobs_run += 1
-            waiting.pop(0)
-            if not trace.completed:
-                # what the ranks hold after a failure is anybody's guess: the other Jobs get fresh ones
-                self._stop()
-                for job in waiting:
-                    self._submit(_frame(job))
-            yield trace
+                waiting.append(job)
+            while waiting:
+                yield self._next(waiting)
+        finally:
+            while waiting:  # answers that nobody wants must not be taken for those of the next Job
+                self._next(waiting)
+            self._busy = False
+
+    def _next(self, waiting: deque[Job]) -> Trace:
+        """The Trace of the Job that was submitted first."""
+        trace = self._collect(waiting.popleft())
+        self.jobs_run += 1
+        if not trace.completed:
+            # what the ranks hold after a failure is anybody's guess: the other Jobs get fresh ones
+            self._stop()
+            for job in waiting:
+                self._submit(_frame(job))
+        return trace
 
     def _submit(self, frame: bytes) -> None:
         if self._launched is None:

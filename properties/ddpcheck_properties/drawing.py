@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -77,10 +78,25 @@ def for_each(session: Session, jobs: Iterable[Job], judge: Judge) -> None:
     """Raise the Finding of the first failing Job, with `job` set."""
     search = _Search(session, judge)
     replayed = _replayed(session)
-    for job in jobs if replayed is None else (replayed,):
-        finding = search.failure(job)
-        if finding is not None:
-            raise finding
+    pending = list(jobs) if replayed is None else [replayed]
+    while pending:
+        traces = _until_one_fails(session, pending)
+        for job, trace in zip(pending, traces, strict=False):
+            finding = search.verdict(job, trace)
+            if finding is not None:
+                raise finding
+        del pending[: len(traces)]
+
+
+def _until_one_fails(session: Session, jobs: Iterable[Job]) -> list[Trace]:
+    """Traces of the first Jobs, run together; none beyond one that did not complete, which may have cost a deadline."""
+    traces: list[Trace] = []
+    with closing(session.run_many(jobs)) as running:
+        for trace in running:
+            traces.append(trace)
+            if not trace.completed:
+                break
+    return traces
 
 
 def _replayed(session: Session) -> Job | None:
@@ -115,7 +131,10 @@ class _Search:
 
     def failure(self, job: Job) -> Finding | None:
         """What the judge says of one run of this Job."""
-        trace = self.session.run(job)
+        return self.verdict(job, self.session.run(job))
+
+    def verdict(self, job: Job, trace: Trace) -> Finding | None:
+        """What the judge says of this Trace of the Job."""
         try:
             self.judge(job, trace)
         except Finding as finding:

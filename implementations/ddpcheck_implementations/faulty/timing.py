@@ -44,7 +44,7 @@ class NoGroupBarrier(PassThrough):
             self.comm.barrier()
 
 
-@collectives("barrier-off-by-one", "pytorch/pytorch#138322", BARRIER, words="hung", world_size=3)
+@collectives("barrier-off-by-one", "pytorch/pytorch#138322", BARRIER, words="barrier", world_size=3)
 class BarrierOffByOne(PassThrough):
     """Rank 1 calls the barrier once more than the others: it is paired with their next."""
 
