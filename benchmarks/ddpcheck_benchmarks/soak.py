@@ -1,6 +1,6 @@
 """Thousands of Jobs in one Session: how many a second, and does anything grow on any rank?
 
-    python -m ddpcheck_benchmarks.soak numpy_sockets --jobs 10000
+python -m ddpcheck_benchmarks.soak numpy_sockets --jobs 10000
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def bound_checks(
     expected_failures: Mapping[str, str],
 ) -> list[Any]:
     """The parameter sets (place, bound check) of a test. ValueError if something is named wrongly."""
-    profile = profile_named(config.getoption("--ddp-profile"))
+    profile = profile_named(str(config.getoption("--ddp-profile")))
     sizes = list(world_sizes or _sizes(config.getoption("--ddp-world-sizes")) or profile.world_sizes)
     every = installed_checks()
     expected = Expectations(expected_failures, every)

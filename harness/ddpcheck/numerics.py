@@ -17,7 +17,7 @@ from .values import Array
 
 def unit_roundoff(dtype: npt.DTypeLike) -> float:
     """Half the distance from 1 to the next larger number of a floating dtype; 0 for integers."""
-    kind = np.dtype(dtype)
+    kind: np.dtype[Any] = np.dtype(dtype)
     return float(np.finfo(kind).eps) / 2 if kind.kind == "f" else 0.0
 
 

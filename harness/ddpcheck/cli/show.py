@@ -11,9 +11,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..results import visible_cores
-from ..verdict import SYMBOLS, Status, Verdict
+from ..verdict import SYMBOLS, Verdict
 
-WORDS: dict[Status, str] = {
+WORDS: dict[str, str] = {
     "passed": "passed",
     "failed": "failed",
     "hung": "hung",
@@ -57,7 +57,7 @@ def show_table(console: Console, verdicts: Sequence[Verdict]) -> None:
     """Checks by family as rows, adapters as columns, one symbol for each world size."""
     adapters = list(dict.fromkeys(verdict.adapter for verdict in verdicts))
     sizes = {name: sorted({v.world_size for v in verdicts if v.adapter == name}) for name in adapters}
-    found = {(v.adapter, v.world_size, v.check): v.status for v in verdicts}
+    found: dict[tuple[str, int, str], str] = {(v.adapter, v.world_size, v.check): v.status for v in verdicts}
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("check \\ ranks", no_wrap=True, overflow="fold")
     for name in adapters:
@@ -73,7 +73,7 @@ def show_table(console: Console, verdicts: Sequence[Verdict]) -> None:
     console.print("   ".join(f"{symbol(status)} {WORDS[status]}" for status in used), soft_wrap=True)
 
 
-def _cell(found: dict[tuple[str, int, str], Status], adapter: str, sizes: list[int], check: str) -> str:
+def _cell(found: dict[tuple[str, int, str], str], adapter: str, sizes: list[int], check: str) -> str:
     statuses = [found.get((adapter, size, check)) for size in sizes]
     return " ".join(f"{symbol(s)}{' ' * (len(str(n)) - 1)}" if s else " " for s, n in zip(statuses, sizes, strict=True))
 
@@ -109,8 +109,8 @@ def _some(names: list[str]) -> str:
 def summary(verdicts: Iterable[Verdict], seconds: float) -> str:
     """Counts, seconds and Jobs in one line."""
     every = list(verdicts)
-    counts = Counter(verdict.status for verdict in every)
-    parts = [f"{counts[status]} {WORDS[status].partition(' (')[0]}" for status in WORDS if counts[status]]
+    counts = Counter[str](verdict.status for verdict in every)
+    parts = [f"{counts[status]} {words.partition(' (')[0]}" for status, words in WORDS.items() if counts[status]]
     jobs = sum(verdict.jobs for verdict in every)
     return f"{', '.join(parts) or 'nothing ran'}; {jobs} Jobs in {seconds:.1f} s"
 

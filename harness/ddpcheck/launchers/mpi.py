@@ -61,8 +61,8 @@ def find_mpi() -> Mpi | None:
     except (OSError, subprocess.TimeoutExpired):
         return Mpi(path, "unknown", "does not answer to --version")
     text = done.stdout + done.stderr
-    flavour: Flavour = next((flavour for sign, flavour in _SIGNS if sign in text), "unknown")
-    return Mpi(path, flavour, _version(text))
+    found: list[Flavour] = [flavour for sign, flavour in _SIGNS if sign in text]
+    return Mpi(path, found[0] if found else "unknown", _version(text))
 
 
 def _version(text: str) -> str:

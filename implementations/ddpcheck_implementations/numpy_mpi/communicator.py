@@ -21,8 +21,7 @@ def _propagating(function: np.ufunc) -> MPI.Op:
     """An MPI operation out of a NumPy one."""
 
     def combine(a: Any, b: Any, datatype: MPI.Datatype) -> None:
-        dtype = MPI.Datatype.tonumpy(datatype) if hasattr(MPI.Datatype, "tonumpy") else datatype.typestr
-        mine, theirs = np.frombuffer(a, dtype), np.frombuffer(b, dtype)
+        mine, theirs = np.frombuffer(a, datatype.typestr), np.frombuffer(b, datatype.typestr)
         function(mine, theirs, out=theirs)
 
     return MPI.Op.Create(combine, commute=True)
