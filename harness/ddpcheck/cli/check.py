@@ -85,6 +85,7 @@ def command(
         expectations = Expectations(named_reasons(expected), every)
         chosen = select(every, patterns)
         items = [item for name in adapters for item in plan(name, sizes, chosen, launcher)]
+        _told_apart(items, len(adapters))
     began = time.monotonic()
     verdicts = run_shown(out, items, settings, expectations, failures)
     show_all(out, verdicts, time.monotonic() - began)
@@ -142,6 +143,15 @@ def exit_code(out: Console, verdicts: list[Verdict]) -> int:
             f"Error: nothing was checked of {name}: {reason or 'no check applies'}; see ddpcheck doctor", soft_wrap=True
         )
     return 2 if idle else 0
+
+
+def _told_apart(items: list[Item], adapters: int) -> None:
+    """Verdicts, tables and files name adapters: no two may have one name."""
+    names = dict.fromkeys(item.adapter.name for item in items)
+    if len(names) < adapters:
+        raise ValueError(
+            f"several of the adapters have one name; those named are {', '.join(names)}: check them one by one"
+        )
 
 
 def _launcher(
