@@ -107,7 +107,9 @@ class EachItsOwnWorld:
 
 
 def test_a_world_of_one_is_noticed() -> None:
-    with pytest.raises(StartFailed, match=r"launched as 2 ranks, but a process sees a world of 1 .*do not fit together"):
+    with pytest.raises(
+        StartFailed, match=r"launched as 2 ranks, but a process sees a world of 1 .*do not fit together"
+    ):
         Session(MISBEHAVING, 2, launcher=EachItsOwnWorld()).start()
 
 
@@ -122,6 +124,8 @@ def test_reserved_ports_differ_and_lie_outside_the_ephemeral_range() -> None:
     assert len({port.number for port in ports}) == 3
     assert all(20000 <= port.number < 32768 for port in ports)
     with socket.socket() as rank_0:
+        # what an earlier run on this port left to the kernel is in no one's way
+        rank_0.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         rank_0.bind(("127.0.0.1", ports[0].number))
     for port in ports:
         port.release()

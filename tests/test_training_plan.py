@@ -25,6 +25,7 @@ PLAN = TrainingPlan(model="64-16-10", epochs=2, batch_size=40, dtype="float64")
 @pytest.fixture(scope="module")
 def data() -> DataSet:
     """A fifth of digits."""
+    pytest.importorskip("sklearn", reason="digits come with scikit-learn")
     found = digits("float64")
     return DataSet("digits", Samples(found.train.inputs[:301], found.train.labels[:301]), found.test)
 
@@ -43,6 +44,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_digits_are_split_always_in_the_same_way_into_features_from_0_to_1() -> None:
+    pytest.importorskip("sklearn", reason="digits come with scikit-learn")
     found, again = digits(), digits("float64")
     assert (len(found.train), len(found.test), found.features, found.classes) == (1437, 360, 64, 10)
     assert found.train.inputs.dtype == np.float32

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,8 @@ from training_data import write_idx
 
 from ddpcheck.cli import main as ddpcheck
 from ddpcheck.launchers.ports import reserve_port
+
+digits = pytest.mark.skipif(find_spec("sklearn") is None, reason="digits come with scikit-learn")
 
 # ------------------------------------------------------------------------------------------------- program, in processes
 
@@ -43,6 +46,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=60, check=False)
 
 
+@digits
 def test_one_command_trains_on_several_ranks_and_rank_0_alone_speaks(tmp_path: Path) -> None:
     done = run("train", "numpy_sockets", "-n", "2", *SMALL, f"--checkpoint={tmp_path / 'a.npz'}")
     assert done.returncode == 0, done.stderr
@@ -55,6 +59,7 @@ def test_one_command_trains_on_several_ranks_and_rank_0_alone_speaks(tmp_path: P
     assert done.stderr == ""
 
 
+@digits
 def test_summed_gradients_end_with_status_1_and_the_cause(tmp_path: Path) -> None:
     file = tmp_path / "faulty.py"
     file.write_text(FAULTY.format(body="pass"))
@@ -71,6 +76,7 @@ def test_summed_gradients_end_with_status_1_and_the_cause(tmp_path: Path) -> Non
         ("if context.rank == 1: import os; os.kill(os.getpid(), 9)", "rank 1 was killed by SIGKILL"),
     ],
 )
+@digits
 def test_a_rank_that_dies_ends_the_run_with_its_error(tmp_path: Path, body: str, message: str) -> None:
     file = tmp_path / "faulty.py"
     file.write_text(FAULTY.format(body=body))
@@ -79,6 +85,7 @@ def test_a_rank_that_dies_ends_the_run_with_its_error(tmp_path: Path, body: str,
     assert message in done.stderr
 
 
+@digits
 def test_processes_started_by_hand_train_together() -> None:
     port = reserve_port()
     program = [sys.executable, "-m", "ddpcheck.training", "numpy_sockets", *SMALL]
@@ -98,6 +105,7 @@ def test_processes_started_by_hand_train_together() -> None:
     assert second == ""
 
 
+@digits
 def test_without_a_launcher_it_is_one_rank() -> None:
     program = [sys.executable, "-m", "ddpcheck.training", "numpy_sockets", *SMALL]
     done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
@@ -120,6 +128,7 @@ def test_torch_ddp_trains_a_resnet_by_name_whose_replicas_are_equal(tmp_path: Pa
     assert "resnet18_narrow has batch norm, and each rank normalises by its own batch" in done.stdout
 
 
+@digits
 def test_one_rank_needs_no_launcher() -> None:
     done = CliRunner().invoke(ddpcheck, ["train", "numpy_sockets", "-n", "1", *SMALL])
     assert done.exit_code == 0, done.output
@@ -188,7 +197,7 @@ def test_terminals_get_a_line_for_each_process() -> None:
         (("numpy_sockets", "--nnodes", "2"), "give its host with --master-addr"),
         (("numpy_sockets", "--nnodes", "3", "--hosts", "a,b"), "one of the two is enough"),
         (("numpy_sockets", "--hosts", "a,b", "--run"), "on this host only"),
-        (("torch_ddp", "--run", "--master-port", "4000"), "another --engine"),
+        (("numpy_sockets", "--engine", "torchrun", "--run", "--master-port", "4000"), "another --engine"),
         (("no_such_adapter",), "no known adapter"),
     ],
 )

@@ -75,6 +75,7 @@ def command(
     if run:
         if len(cluster.hosts) > 1:
             raise click.UsageError("--run starts ranks on this host only; without it you get the line for each host")
+        _complete(adapter)
         sys.exit(_run(chosen, [*_program(program, adapter), *arguments], cluster.each, master_addr, master_port))
     if cluster.hosts[0] == "localhost" and len(cluster.hosts) > 1:
         raise click.UsageError(
@@ -87,11 +88,14 @@ def command(
 
 def _adapter(program: str) -> Adapter:
     with usage_errors():
-        adapter, _ = resolve(program)
-        missing = missing_modules(adapter)
-        if missing:
-            raise ValueError(f"{adapter.name} needs {', '.join(missing)}; pip install {' '.join(missing)}")
-        return adapter
+        return resolve(program)[0]
+
+
+def _complete(adapter: Adapter | None) -> None:
+    """What runs here has to be installed here; lines for other hosts can be printed on any."""
+    missing = missing_modules(adapter) if adapter is not None else []
+    if adapter is not None and missing:
+        raise click.UsageError(f"{adapter.name} needs {', '.join(missing)}; pip install {' '.join(missing)}")
 
 
 def _fitting(adapter: Adapter | None) -> str:
