@@ -7,6 +7,7 @@ yields goes into the Trace under the operation's position.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -359,40 +360,61 @@ class Job:
         return job
 
 
-_NEEDS_MODEL = (Backward, ZeroGrad, Clip, Step, Observe, Predict, Save, Resume)
-
-
 def _misfits(job: Job, operation: Operation) -> list[str]:
-    world = range(job.world_size)
+    kind = type(operation)
+    found = ["the Job has no model"] if kind in _ON_REPLICA and job.model is None else []
+    judge = _JUDGES.get(kind)
+    return found + judge(job, operation) if judge else found
+
+
+def _of_samples(job: Job, operation: Any) -> list[str]:
     found = []
-    if isinstance(operation, _NEEDS_MODEL) and job.model is None:
-        found.append("the Job has no model")
-    if isinstance(operation, (Backward, Predict)):
-        if len(operation.samples) != job.world_size:
-            found.append(f"has samples for {len(operation.samples)} ranks, not {job.world_size}")
-        if job.data is None:
-            found.append("the Job has no data")
-        elif any(not 0 <= index < job.data.samples for rank in operation.samples for index in rank):
-            found.append(f"a sample index is outside the {job.data.samples} samples")
-        if operation.branches and len(operation.branches) != job.world_size:
-            found.append(f"has branches for {len(operation.branches)} ranks, not {job.world_size}")
-    if isinstance(operation, Aggregate) and not len(operation.values) == len(operation.counts) == job.world_size:
-        found.append(f"needs one value and one count for each of {job.world_size} ranks")
-    group = getattr(operation, "group", None)
+    if len(operation.samples) != job.world_size:
+        found.append(f"has samples for {len(operation.samples)} ranks, not {job.world_size}")
+    if job.data is None:
+        found.append("the Job has no data")
+    elif any(rank and not 0 <= min(rank) <= max(rank) < job.data.samples for rank in operation.samples):
+        found.append(f"a sample index is outside the {job.data.samples} samples")
+    if operation.branches and len(operation.branches) != job.world_size:
+        found.append(f"has branches for {len(operation.branches)} ranks, not {job.world_size}")
+    return found
+
+
+def _of_group(job: Job, operation: Any) -> list[str]:
+    world, group = range(job.world_size), operation.group
+    found = []
     if group is not None and (sorted(set(group)) != list(group) or not set(group) <= set(world) or not group):
         found.append(f"group {group} is not an ascending choice of ranks below {job.world_size}")
-    for name in ("rank", "root"):
-        rank = getattr(operation, name, None)
-        if rank is not None and rank not in (group or world):
-            found.append(f"{name} {rank} is not in {group or f'range({job.world_size})'}")
-    if isinstance(operation, SendRecv):
-        found += [
-            f"pair {pair} is not two ranks"
-            for pair in operation.pairs
-            if not set(pair) <= set(world) or pair[0] == pair[1]
-        ]
+    root = getattr(operation, "root", None)
+    if root is not None and root not in (group or world):
+        found.append(f"root {root} is not in {group or f'range({job.world_size})'}")
     if isinstance(operation, ReduceScatter):
-        size = len(operation.group or world)
-        if not operation.tensor.shape or operation.tensor.shape[0] % size:
-            found.append(f"the first dimension of {operation.tensor.shape} is no multiple of the group's {size}")
+        size, shape = len(group or world), operation.tensor.shape
+        if not shape or shape[0] % size:
+            found.append(f"the first dimension of {shape} is no multiple of the group's {size}")
     return found
+
+
+def _of_rank(job: Job, operation: Any) -> list[str]:
+    inside = 0 <= operation.rank < job.world_size
+    return [] if inside else [f"rank {operation.rank} is not in range({job.world_size})"]
+
+
+def _of_pairs(job: Job, operation: Any) -> list[str]:
+    world = set(range(job.world_size))
+    return [f"pair {pair} is not two ranks" for pair in operation.pairs if len(set(pair) & world) != 2]
+
+
+def _of_metrics(job: Job, operation: Any) -> list[str]:
+    fits = len(operation.values) == len(operation.counts) == job.world_size
+    return [] if fits else [f"needs one value and one count for each of {job.world_size} ranks"]
+
+
+_ON_REPLICA = frozenset({Backward, ZeroGrad, Clip, Step, Observe, Predict, Save, Resume})
+_JUDGES: dict[type, Callable[[Job, Any], list[str]]] = {
+    **dict.fromkeys((Backward, Predict), _of_samples),
+    **dict.fromkeys((AllReduce, Broadcast, AllGather, ReduceScatter, Barrier), _of_group),
+    **dict.fromkeys((Sleep, Raise, Kill), _of_rank),
+    SendRecv: _of_pairs,
+    Aggregate: _of_metrics,
+}

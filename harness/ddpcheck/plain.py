@@ -43,13 +43,16 @@ def to_plain(value: Any) -> Any:
 def from_plain(data: Any) -> Any:
     """Inverse of to_plain. ValueError on an unknown kind or field."""
     if isinstance(data, list):
-        return tuple(from_plain(item) if type(item) in _COMPOSITE else item for item in data)
+        if not data or type(data[0]) not in _COMPOSITE:  # lists hold one kind of thing
+            return tuple(data)
+        return tuple(map(from_plain, data))
     if not isinstance(data, dict) or "kind" not in data:
         return data
     cls = _CLASSES.get(data["kind"])
     if cls is None:
         raise ValueError(f"unknown kind {data['kind']!r}; known are {', '.join(sorted(_CLASSES))}")
-    values = {name: from_plain(v) if type(v) in _COMPOSITE else v for name, v in data.items() if name != "kind"}
+    values = {name: from_plain(v) if type(v) in _COMPOSITE else v for name, v in data.items()}
+    del values["kind"]
     try:
         return cls(**values)
     except TypeError as error:

@@ -16,15 +16,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from . import codec
 
 Outcome = Literal["done", "raised", "invalid", "hung", "died"]
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """One operation on one rank: position in the Job, kind, times, and what it yielded.
 
     entered and left are seconds of the host's monotonic clock (comparable between ranks of one host); left is None if the
@@ -108,8 +107,7 @@ class Trace:
 
 
 def rank_to_plain(rank: RankTrace) -> list[Any]:
-    records = [[r.operation, r.kind, r.entered, r.left, r.values] for r in rank.records]
-    return [rank.rank, rank.outcome, records, rank.error, rank.stack, rank.failed_at]
+    return [rank.rank, rank.outcome, rank.records, rank.error, rank.stack, rank.failed_at]
 
 
 def rank_from_plain(data: list[Any]) -> RankTrace:

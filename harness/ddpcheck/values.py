@@ -34,16 +34,20 @@ def key_of(*parts: int) -> int:
     return key
 
 
+_STRIDE, _FIRST, _SECOND = (np.uint64(word) for word in (_GOLDEN, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+_27, _30, _31 = (np.uint64(bits) for bits in (27, 30, 31))
+
+
 def hashed(count: int, key: int) -> npt.NDArray[np.uint64]:
     """`count` 64-bit words, uniform, the same for the same key."""
     x = np.arange(1, count + 1, dtype=np.uint64)
-    x *= np.uint64(_GOLDEN)
+    x *= _STRIDE
     x += np.uint64(key)
-    x ^= x >> np.uint64(30)
-    x *= np.uint64(0xBF58476D1CE4E5B9)
-    x ^= x >> np.uint64(27)
-    x *= np.uint64(0x94D049BB133111EB)
-    x ^= x >> np.uint64(31)
+    x ^= x >> _30
+    x *= _FIRST
+    x ^= x >> _27
+    x *= _SECOND
+    x ^= x >> _31
     return x
 
 

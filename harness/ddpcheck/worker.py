@@ -8,6 +8,7 @@ connection breaks, the driver is gone and the rank ends itself, so that nothing 
 from __future__ import annotations
 
 import faulthandler
+import gc
 import json
 import mmap
 import os
@@ -73,6 +74,7 @@ class Worker:
         except BaseException as error:
             jobs.send(codec.encode({"problems": [_short(error)], "error": _readable(error)}))
             return
+        gc.freeze()  # what start-up made stays: the collector need not walk it again for every few Jobs
         jobs.send(codec.encode({"problems": problems, "error": ""}))
         while True:
             message = jobs.receive()
