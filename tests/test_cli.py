@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -135,3 +138,19 @@ def test_doctor_says_what_is_missing() -> None:
     assert "what to do next" in result.output
     assert "facet replica is not promised: check_" in result.output
     assert ddpcheck("doctor", f"{MINIMAL}:absent").exit_code == 1
+
+
+def test_what_ran_before_an_interrupt_is_shown_and_kept(tmp_path: Path) -> None:
+    results = tmp_path / "results.json"
+    words = ["check", f"{MINIMAL}:adapter", "--world-size", "1,2", "--json", str(results)]
+    command = [sys.executable, "-u", "-c", "from ddpcheck.cli import main; main()", *words]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path)
+    assert running.stdout is not None
+    with running.stdout:
+        first = running.stdout.readline()  # the line of world size 1: world size 2 is under way
+        running.send_signal(signal.SIGINT)
+        rest = running.stdout.read()
+    assert running.wait(20) == 130, rest
+    assert "1 rank" in first
+    assert "interrupted:" in rest
+    assert results.is_file()

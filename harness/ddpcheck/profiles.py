@@ -26,7 +26,7 @@ PROFILES = {
             "thorough",
             300,
             (1, 2, 3, 4, 5),
-            "Three hundred drawn Jobs per check, more than a thousand per family: over night, and before a release.",
+            "Three hundred drawn Jobs per check: over night, and before a release.",
         ),
     )
 }

@@ -23,6 +23,8 @@ from .options import world_sizes as sizes_option
 from .progress import Display
 from .show import oversubscribed, show_failure, show_reasons, show_table, summary
 
+INTERRUPTED = 130  # as shells say it of SIGINT
+
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -87,7 +89,12 @@ def command(
         items = [item for name in adapters for item in plan(name, sizes, chosen, launcher)]
         _told_apart(items, len(adapters))
     began = time.monotonic()
-    verdicts = run_shown(out, items, settings, expectations, failures)
+    verdicts: list[Verdict] = []
+    interrupted = False
+    try:
+        run_shown(out, items, settings, expectations, failures, verdicts)
+    except KeyboardInterrupt:
+        interrupted = True  # what ran until here is kept, shown and saved all the same
     show_all(out, verdicts, time.monotonic() - began)
     described = {
         "profile": how.name,
@@ -103,23 +110,29 @@ def command(
         save_junit(verdicts, junit_file)
     if markdown_file is not None:
         _write_markdown(results, markdown_file)
+    if interrupted:
+        out.print(f"\ninterrupted: {len(items) - len(verdicts)} of {len(items)} did not run", style="bold red")
+        sys.exit(INTERRUPTED)
     sys.exit(exit_code(out, verdicts))
 
 
 def run_shown(
-    out: Console, items: Iterable[Item], settings: Settings, expectations: Expectations, failures: Path
-) -> list[Verdict]:
-    """Run the items; show how far it is, and each failure as it comes."""
+    out: Console,
+    items: Iterable[Item],
+    settings: Settings,
+    expectations: Expectations,
+    failures: Path,
+    verdicts: list[Verdict],
+) -> None:
+    """Run the items; show how far it is, and each failure as it comes. Verdicts are appended as they come."""
     every = list(items)
     references = {item.adapter.name: item.reference for item in every}
-    verdicts = []
     with Display(out, len(every)) as display:
         for verdict in run_items(every, settings, expectations, display.begin):
             display.add(verdict)
             verdicts.append(verdict)
             if not verdict.ok:
                 show_failure(out, verdict, write_failure(failures, references[verdict.adapter], verdict))
-    return verdicts
 
 
 def show_all(out: Console, verdicts: list[Verdict], seconds: float) -> None:

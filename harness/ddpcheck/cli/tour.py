@@ -14,6 +14,7 @@ from ..expectations import Expectations
 from ..profiles import profile_named
 from ..references import UnusableAdapter, known_adapters
 from ..run import RANKS_START, Settings, installed_checks, plan
+from ..verdict import Verdict
 from .check import exit_code, run_shown, show_all
 from .options import console
 from .options import world_sizes as sizes_option
@@ -46,7 +47,8 @@ def command(world_sizes: tuple[int, ...] | None, train: bool) -> None:
         raise click.ClickException("no reference implementation can run here; see: ddpcheck doctor")
     out.print(f"checking {', '.join(ready)}", style="bold", markup=False)
     began = time.monotonic()
-    verdicts = run_shown(out, items, settings, Expectations({}, every), Path("ddpcheck-failures"))
+    verdicts: list[Verdict] = []
+    run_shown(out, items, settings, Expectations({}, every), Path("ddpcheck-failures"), verdicts)
     show_all(out, verdicts, time.monotonic() - began)
     status = exit_code(out, verdicts)
     if train:
