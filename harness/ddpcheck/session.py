@@ -117,25 +117,30 @@ class Session:
                 room = _IN_FLIGHT if len(frame) <= _SMALL else 1
                 while len(waiting) >= room:
                     yield self._next(waiting)
+                self._submit_again(waiting)
                 self._submit(frame)
                 waiting.append(job)
             while waiting:
                 yield self._next(waiting)
         finally:
-            while waiting:  # answers that nobody wants must not be taken for those of the next Job
-                self._next(waiting)
+            while waiting and self._launched is not None:
+                self._next(waiting)  # answers that nobody wants must not be taken for those of the next Job
             self._busy = False
 
     def _next(self, waiting: deque[Job]) -> Trace:
         """The Trace of the Job that was submitted first."""
+        self._submit_again(waiting)
         trace = self._collect(waiting.popleft())
         self.jobs_run += 1
         if not trace.completed:
-            # what the ranks hold after a failure is anybody's guess: the other Jobs get fresh ones
-            self._stop()
+            self._stop()  # what the ranks hold after a failure is anybody's guess
+        return trace
+
+    def _submit_again(self, waiting: Iterable[Job]) -> None:
+        """Jobs that went to ranks which are gone go to fresh ones."""
+        if self._launched is None:
             for job in waiting:
                 self._submit(_frame(job))
-        return trace
 
     def _submit(self, frame: bytes) -> None:
         if self._launched is None:
