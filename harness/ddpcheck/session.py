@@ -16,7 +16,7 @@ import socket
 import sys
 import time
 from collections import deque
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -94,9 +94,18 @@ class Session:
 
     # ------------------------------------------------------------------------------------------------------- running
 
-    def run(self, job: Job) -> Trace:
-        """Run one Job on all ranks. StartFailed if the ranks cannot be started."""
-        (trace,) = self.run_many((job,))
+    def run(self, job: Job, meanwhile: Callable[[Job], object] | None = None) -> Trace:
+        """Run one Job on all ranks. StartFailed if the ranks cannot be started.
+
+        meanwhile: called with the Job while the ranks are at work.
+        """
+        self._not_busy()
+        self._send(self._frame(job))
+        try:
+            if meanwhile is not None:
+                meanwhile(job)
+        finally:
+            trace = self._next(deque((job,)))  # the answer must not be taken for that of the next Job
         return trace
 
     def run_many(self, jobs: Iterable[Job]) -> Generator[Trace, None, None]:
@@ -104,21 +113,18 @@ class Session:
 
         No other Job may be run until this generator has ended, or was closed.
         """
-        if self._busy:
-            raise RuntimeError("a run_many() of this Session is still under way: exhaust or close it first")
+        self._not_busy()
         self._busy = True
         waiting: deque[Job] = deque()
         try:
             for job in jobs:
-                if job.world_size != self.world_size:
-                    raise ValueError(f"a Job for {job.world_size} ranks cannot run on a Session of {self.world_size}")
-                frame = _frame(job)
+                frame = self._frame(job)
                 # a large frame waits until the ranks read: two full socket buffers facing each other block both sides
                 room = _IN_FLIGHT if len(frame) <= _SMALL else 1
                 while len(waiting) >= room:
                     yield self._next(waiting)
                 self._submit_again(waiting)
-                self._submit(frame)
+                self._send(frame)
                 waiting.append(job)
             while waiting:
                 yield self._next(waiting)
@@ -126,6 +132,10 @@ class Session:
             while waiting and self._launched is not None:
                 self._next(waiting)  # answers that nobody wants must not be taken for those of the next Job
             self._busy = False
+
+    def _not_busy(self) -> None:
+        if self._busy:
+            raise RuntimeError("a run_many() of this Session is still under way: exhaust or close it first")
 
     def _next(self, waiting: deque[Job]) -> Trace:
         """The Trace of the Job that was submitted first."""
@@ -140,9 +150,14 @@ class Session:
         """Jobs that went to ranks which are gone go to fresh ones."""
         if self._launched is None:
             for job in waiting:
-                self._submit(_frame(job))
+                self._send(self._frame(job))
 
-    def _submit(self, frame: bytes) -> None:
+    def _frame(self, job: Job) -> bytes:
+        if job.world_size != self.world_size:
+            raise ValueError(f"a Job for {job.world_size} ranks cannot run on a Session of {self.world_size}")
+        return json.dumps(job.to_plain(), separators=(",", ":")).encode()
+
+    def _send(self, frame: bytes) -> None:
         if self._launched is None:
             self.start()
         for link in self._links:
@@ -348,10 +363,6 @@ class Session:
         """Process ids of the ranks on this host."""
         here = socket.gethostname()
         return [link.pid for link in self._links if link.host == here]
-
-
-def _frame(job: Job) -> bytes:
-    return json.dumps(job.to_plain(), separators=(",", ":")).encode()
 
 
 def _path_for_ranks() -> str:
