@@ -4,16 +4,20 @@ none.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
-from in_threads import ThreadedSession
+from in_threads import ThreadCollectives, ThreadedSession
 
+from ddpcheck.adapter import Batch
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import Check, missing
-from ddpcheck.model import Linear, Scale
+from ddpcheck.job import OptimizerSpec
+from ddpcheck.model import Linear, ModelSpec, Scale
 from ddpcheck.values import Array
 from ddpcheck.verdict import Finding
 from ddpcheck_implementations.faulty import Fault, PlainReplica, replica_faults
@@ -95,6 +99,80 @@ def test_correct_but_different_replicas_pass_as_promised(
     capabilities = replace(PROMISED, **promises)
     session = session_of(replica, 3, capabilities, effort=8)
     for check in applicable(3, capabilities):
+        check.function(session)
+
+
+def strict(promised: Capabilities) -> type[PlainReplica]:
+    """A correct replica that does what was promised, and raises on whatever else it is asked for."""
+
+    class Strict(PlainReplica):
+        def __init__(
+            self,
+            model: ModelSpec,
+            initial: Mapping[str, Array],
+            optimizer: OptimizerSpec,
+            comm: ThreadCollectives,
+            rank: int,
+            world: int,
+        ) -> None:
+            assert model.dtype in promised.replica_dtypes
+            assert model.features() <= promised.model_features
+            assert optimizer.name in promised.optimizers
+            super().__init__(model, initial, optimizer, comm, rank, world)
+
+        def start(self, model: ModelSpec) -> None:
+            shared = dict(self.network.parameters) if promised.broadcasts_parameters else {}
+            shared |= self.network.buffers if promised.broadcasts_buffers else {}
+            for array in shared.values():
+                array[...] = self.comm.broadcast(array)
+
+        def before_forward(self) -> None:
+            if promised.broadcasts_buffers:
+                super().before_forward()
+
+        def backward(self, batch: Batch) -> float:
+            if promised.uneven_batches == "refused":
+                sizes = np.zeros(self.world)
+                sizes[self.rank] = len(batch.inputs)
+                if len(set(self.comm.all_reduce(sizes))) > 1:
+                    raise ValueError("batches of different sizes")
+            return super().backward(batch)
+
+        def no_sync(self) -> AbstractContextManager[None]:
+            assert promised.no_sync
+            return super().no_sync()
+
+        def clip(self, max_norm: float) -> float:
+            assert promised.clipping
+            return super().clip(max_norm)
+
+        def state(self) -> dict[str, Array]:
+            assert promised.checkpoint
+            return super().state()
+
+    return Strict
+
+
+@pytest.mark.parametrize(
+    "promises",
+    [
+        {"replica_dtypes": frozenset({"float32"})},
+        {"replica_dtypes": frozenset({"float64"})},
+        {"optimizers": frozenset({"sgd"})},
+        {"optimizers": frozenset({"adam"})},
+        {"broadcasts_parameters": False},
+        {"broadcasts_buffers": False},
+        {"uneven_batches": "refused"},
+        {"no_sync": False, "clipping": False, "checkpoint": False},
+        {"model_features": frozenset({"branch"})},
+        {"model_features": frozenset()},
+    ],
+    ids=lambda promises: "-".join(promises),
+)
+def test_nothing_is_asked_that_was_not_promised(promises: dict[str, object]) -> None:
+    capabilities = replace(PROMISED, **promises)
+    session = session_of(strict(capabilities), 2, capabilities, effort=6)
+    for check in applicable(2, capabilities):
         check.function(session)
 
 

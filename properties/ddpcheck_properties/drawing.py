@@ -18,7 +18,8 @@ from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis.errors import UnsatisfiedAssumption
 from hypothesis.strategies import SearchStrategy
 
-from ddpcheck.job import Job
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.job import Job, OptimizerSpec, Step
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
@@ -57,7 +58,7 @@ def for_all(
         report_multiple_bugs=False,
         verbosity=Verbosity.quiet,
     )
-    @given(strategy)
+    @given(strategy.map(lambda job: within_promises(job, session.capabilities)))
     def run(job: Job) -> None:
         search.try_one(job)
 
@@ -78,7 +79,8 @@ def for_each(session: Session, jobs: Iterable[Job], judge: Judge) -> None:
     """Raise the Finding of the first failing Job, with `job` set."""
     search = _Search(session, judge)
     replayed = _replayed(session)
-    pending = list(jobs) if replayed is None else [replayed]
+    promised = session.capabilities
+    pending = [within_promises(job, promised) for job in jobs] if replayed is None else [replayed]
     while pending:
         traces = _until_one_fails(session, pending)
         for job, trace in zip(pending, traces, strict=False):
@@ -86,6 +88,19 @@ def for_each(session: Session, jobs: Iterable[Job], judge: Judge) -> None:
             if finding is not None:
                 raise finding
         del pending[: len(traces)]
+
+
+def within_promises(job: Job, promised: Capabilities) -> Job:
+    """The Job in a dtype that replicas can compute in and, if it takes no step, with an optimizer that they can build.
+
+    A Job whose sums are exact in float64 only is judged by bounds where float32 is all that there is.
+    """
+    if job.model is not None and promised.replica_dtypes and job.model.dtype not in promised.replica_dtypes:
+        job = replace(job, model=replace(job.model, dtype=max(promised.replica_dtypes)))
+    steps = any(isinstance(operation, Step) for operation in job.operations)
+    if job.model is not None and not steps and promised.optimizers and job.optimizer.name not in promised.optimizers:
+        job = replace(job, optimizer=OptimizerSpec("adam" if "adam" in promised.optimizers else "sgd"))
+    return job
 
 
 def _until_one_fails(session: Session, jobs: Iterable[Job]) -> list[Trace]:

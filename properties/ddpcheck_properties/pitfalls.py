@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ddpcheck.job import Backward, Job, Observe, Operation, OptimizerSpec, Step, ZeroGrad
 from ddpcheck.model import Activation, BatchNorm, Embedding, Layer, Linear, ModelSpec, Scale, mlp
 
+from .drawing import within_promises
 from .strategies import GRADIENTS, PARAMETERS, branching, shards, training_job
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def fitting(session: Session, jobs: Iterable[Job]) -> list[Job]:
     promised = session.capabilities
     return [
         job
-        for job in jobs
+        for job in (within_promises(job, promised) for job in jobs)
         if job.model is not None
         and job.model.features() <= promised.model_features
         and job.model.dtype in promised.replica_dtypes

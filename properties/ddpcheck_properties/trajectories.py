@@ -70,7 +70,7 @@ def check_replicas_stay_equal_to_the_last_bit(session: Session) -> None:
     for_all(session, drawn, same_bits_in("parameters"), examples=examples)
 
 
-@law("trajectories", "facet:replica", "clipping")
+@law("trajectories", "facet:replica", "clipping", "optimizer:sgd")
 def check_clipping_uses_the_norm_of_the_synchronised_gradients(session: Session) -> None:
     """Clipping scales the synchronised gradients by min(1, max_norm / norm), with the norm that one process would
     find.

@@ -31,6 +31,10 @@ class Optimizer:
     state: dict[str, Value] = field(default_factory=dict)
     steps: dict[str, int] = field(default_factory=dict)
 
+    def copy(self) -> Optimizer:
+        """A copy that goes its own way."""
+        return Optimizer(self.spec, self.dtype, dict(self.state), dict(self.steps))
+
     def of_rank_zero(self) -> Optimizer:
         """A copy in which every rank holds what rank 0 has."""
         state = {name: value.of_rank_zero() for name, value in self.state.items()}

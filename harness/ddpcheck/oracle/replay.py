@@ -88,7 +88,7 @@ class Oracle:
                 promised = (0,) if self.statistics and self.tracked else self.everyone
                 moment = replace(moment, outputs=self._predict(operation), promised=promised)
             elif isinstance(operation, Save):
-                self.saved[operation.name] = dict(self.tensors), self.optimizer.of_rank_zero()
+                self.saved[operation.name] = dict(self.tensors), self.optimizer.copy()
             elif isinstance(operation, Resume):
                 self._resume(operation.name)
             yield moment
@@ -100,8 +100,7 @@ class Oracle:
         made = {}
         for name, tensor in self.described.items():
             array = np.stack([rank[name] for rank in ranks]).astype(np.float64)
-            alike = self.promised.broadcasts_buffers if tensor.role == "buffer" else self.promised.broadcasts_parameters
-            array = from_rank_zero(array) if alike else array
+            array = from_rank_zero(array) if self._alike(tensor.role) else array
             made[name] = Value(array, np.zeros_like(array) if self.bounded else None)
         return made
 
@@ -162,12 +161,20 @@ class Oracle:
 
     def _resume(self, name: str) -> None:
         tensors, optimizer = self.saved[name]
-        self.tensors = {key: value.of_rank_zero() for key, value in tensors.items()}
-        self.optimizer = optimizer.of_rank_zero()
+        """Every rank goes on with what it saved itself, which differs where construction leaves ranks different."""
+        self.tensors = {
+            key: value.of_rank_zero() if self._alike(self.described[key].role) else value
+            for key, value in tensors.items()
+        }
+        self.optimizer = optimizer.of_rank_zero() if self.promised.broadcasts_parameters else optimizer.copy()
         self.tracked = False
         self._zero_grad()
 
     # ----------------------------------------------------------------------------------------------------------- parts
+
+    def _alike(self, role: str) -> bool:
+        """Whether construction gives every rank what rank 0 has."""
+        return self.promised.broadcasts_buffers if role == "buffer" else self.promised.broadcasts_parameters
 
     def _shards(self, samples: PerRank, branches: tuple[tuple[str, ...], ...]) -> Shards:
         longest = max(map(len, samples))
@@ -220,8 +227,8 @@ class Oracle:
             if (tensor.role == "buffer") == (what == "buffers"):
                 moving = self.tracked and ".running_" in name
                 ranks = (0,) if moving else self.everyone
-                alike = self.promised.broadcasts_buffers if what == "buffers" else self.promised.broadcasts_parameters
-                made[name] = Entry(self.tensors[name], tensor.dtype, there, ranks, alike=alike and not moving)
+                alike = self._alike(tensor.role) and not moving
+                made[name] = Entry(self.tensors[name], tensor.dtype, there, ranks, alike=alike)
         return made
 
     def _gradient(self, name: str) -> Entry:
