@@ -5,15 +5,14 @@ none.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
 from in_threads import ThreadCollectives, ThreadedSession
 
-from ddpcheck.adapter import Batch
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import Check, missing
 from ddpcheck.job import OptimizerSpec
@@ -130,15 +129,7 @@ def strict(promised: Capabilities) -> type[PlainReplica]:
             if promised.broadcasts_buffers:
                 super().before_forward()
 
-        def backward(self, batch: Batch) -> float:
-            if promised.uneven_batches == "refused":
-                sizes = np.zeros(self.world)
-                sizes[self.rank] = len(batch.inputs)
-                if len(set(self.comm.all_reduce(sizes))) > 1:
-                    raise ValueError("batches of different sizes")
-            return super().backward(batch)
-
-        def no_sync(self) -> AbstractContextManager[None]:
+        def no_sync(self) -> Any:
             assert promised.no_sync
             return super().no_sync()
 
@@ -162,7 +153,6 @@ def strict(promised: Capabilities) -> type[PlainReplica]:
         {"optimizers": frozenset({"adam"})},
         {"broadcasts_parameters": False},
         {"broadcasts_buffers": False},
-        {"uneven_batches": "refused"},
         {"no_sync": False, "clipping": False, "checkpoint": False},
         {"model_features": frozenset({"branch"})},
         {"model_features": frozenset()},
