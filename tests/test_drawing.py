@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from ddpcheck import expect
+from ddpcheck.capabilities import Capabilities
 from ddpcheck.job import Barrier, Job
 from ddpcheck.trace import RankTrace, Trace
 from ddpcheck.verdict import Finding
@@ -23,6 +24,7 @@ from ddpcheck_properties.drawing import Judge, for_all
 class Hollow:
     """A session whose Jobs come back done at once, or hung if their seed is at least `hangs_from`."""
 
+    capabilities: Capabilities = field(default_factory=Capabilities)
     effort: int = 50
     random_seed: int | None = None
     hangs_from: int = 10_000
@@ -31,7 +33,7 @@ class Hollow:
     def run_many(self, jobs: Iterable[Job]) -> Generator[Trace, None, None]:
         return (self.run(job) for job in jobs)
 
-    def run(self, job: Job) -> Trace:
+    def run(self, job: Job, meanwhile: object = None) -> Trace:
         self.run_jobs.append(job)
         return Trace((RankTrace(0, "hung" if job.seed >= self.hangs_from else "done", ()),), 1.0)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,20 +16,30 @@ from ddpcheck.oracle import Entry, Moment, Oracle, is_exact
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
-from .drawing import Judge
-
 _NOUNS = {"gradients": "gradient of", "parameters": "parameter", "buffers": "buffer"}
 
 
-def as_one_process(capabilities: Capabilities) -> Judge:
-    """The judge of most replica checks: every rank saw what one process would have computed."""
+@dataclass
+class as_one_process:  # noqa: N801  # reads as the judge that it makes: for_all(session, jobs, as_one_process(promised))
+    """The judge of most replica checks: every rank saw what one process would have computed.
 
-    def judge(job: Job, trace: Trace) -> None:
+    `prepare` may be called while the ranks are at work; else the judge does that work when it has the Trace.
+    """
+
+    capabilities: Capabilities
+    _job: Job | None = field(default=None, init=False)
+    _moments: tuple[Moment, ...] = field(default=(), init=False)
+
+    def prepare(self, job: Job) -> None:
+        exact = is_exact(job, self.capabilities)
+        self._job, self._moments = job, tuple(Oracle(job, self.capabilities, bounds=not exact).walk())
+
+    def __call__(self, job: Job, trace: Trace) -> None:
         expect.completed(trace)
-        for moment in Oracle(job, capabilities, bounds=not is_exact(job, capabilities)).walk():
-            compare(moment, job, trace, bits=capabilities.same_bits_on_all_ranks)
-
-    return judge
+        if job is not self._job:
+            self.prepare(job)
+        for moment in self._moments:
+            compare(moment, job, trace, bits=self.capabilities.same_bits_on_all_ranks)
 
 
 def compare(moment: Moment, job: Job, trace: Trace, *, bits: bool = True) -> None:

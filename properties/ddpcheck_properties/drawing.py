@@ -146,7 +146,8 @@ class _Search:
 
     def failure(self, job: Job) -> Finding | None:
         """What the judge says of one run of this Job."""
-        return self.verdict(job, self.session.run(job))
+        prepare = getattr(self.judge, "prepare", None)  # what a judge can work out while the ranks are at work
+        return self.verdict(job, self.session.run(job, prepare))
 
     def verdict(self, job: Job, trace: Trace) -> Finding | None:
         """What the judge says of this Trace of the Job."""
