@@ -151,9 +151,11 @@ def _tiny_differences(got: Array, expected: Array) -> Iterator[str]:
 
 def _lost_precision(got: Array, expected: Array) -> Iterator[str]:
     if got.dtype.kind == "i":
-        wrong = np.abs(expected[got != expected].astype(np.float64))  # an integer's lowest value has no absolute one
+        differ = got != expected
+        wrong = np.abs(expected[differ].astype(np.float64))  # an integer's lowest value has no absolute one
+        error = np.abs(got[differ].astype(np.float64) - expected[differ].astype(np.float64))
         for name, bits in (("float64", 53), ("float32", 24)):
-            if (wrong > 2.0**bits - 1).all():
+            if (wrong > 2.0**bits - 1).all() and (error <= wrong * 2.0 ** (2 - bits)).all():
                 yield f"only integers of more than {bits} bits are wrong: computed or sent as {name}"
                 return
     if got.dtype.kind != "f":
