@@ -154,8 +154,9 @@ def _lost_precision(got: Array, expected: Array) -> Iterator[str]:
         differ = got != expected
         wrong = np.abs(expected[differ].astype(np.float64))  # an integer's lowest value has no absolute one
         error = np.abs(got[differ].astype(np.float64) - expected[differ].astype(np.float64))
+        overflow = wrong >= 2.0**62  # the largest integers round up to a float that is no integer of this dtype
         for name, bits in (("float64", 53), ("float32", 24)):
-            if (wrong > 2.0**bits - 1).all() and (error <= wrong * 2.0 ** (2 - bits)).all():
+            if (wrong > 2.0**bits - 1).all() and (overflow | (error <= wrong * 2.0 ** (2 - bits))).all():
                 yield f"only integers of more than {bits} bits are wrong: computed or sent as {name}"
                 return
     if got.dtype.kind != "f":
