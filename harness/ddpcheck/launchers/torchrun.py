@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import secrets
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -31,6 +32,7 @@ class Torchrun:
         *,
         inherit_output: bool = False,
     ) -> Launched:
+        scratch = tempfile.TemporaryDirectory(prefix="ddpcheck-torchrun-")  # the agent leaves its folder of logs behind
         agent = [
             sys.executable,
             "-m",
@@ -40,6 +42,7 @@ class Torchrun:
             "--rdzv-endpoint=127.0.0.1:0",
             f"--rdzv-id={secrets.token_hex(8)}",
             "--max-restarts=0",
+            f"--log-dir={scratch.name}",
             "--no-python",
         ]
-        return Agent.start("torchrun", [*agent, *command], variables, inherit_output=inherit_output)
+        return Agent.start("torchrun", [*agent, *command], variables, scratch=scratch, inherit_output=inherit_output)
