@@ -73,6 +73,9 @@ class ThreadCollectives:
         found: Array = self.table.exchange(self.rank, array.copy())[root].copy()
         return found
 
+    def all_gather(self, array: Array, *, group: Sequence[int] | None = None) -> Array:
+        return np.stack(self.table.exchange(self.rank, array.copy()))
+
     def barrier(self, *, group: Sequence[int] | None = None) -> None:
         self.table.exchange(self.rank, None)
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from in_threads import ThreadCollectives
 from training_in_threads import (
     PLAN,
     PROMISES,
-    Gathering,
     Wire,
     judged,
     small_digits,
@@ -80,7 +80,7 @@ def test_an_engine_that_sums_and_says_so_trains_like_one_that_averages(data: Dat
     assert found.verdict == "equal", found.in_words()
 
 
-class Summing(Gathering):
+class Summing(ThreadCollectives):
     """The mean that the replica makes of a sum comes out as the sum."""
 
     def all_reduce(self, array: Any, op: str = "sum", *, group: Any = None) -> Any:
@@ -91,7 +91,7 @@ def summing(collectives: Any, rank: int, world_size: int) -> Facets:
     return numpy_facets(Summing(collectives.table, rank), rank, world_size)
 
 
-class Deaf(Gathering):
+class Deaf(ThreadCollectives):
     """Gradients stay as they are on each rank."""
 
     def all_reduce(self, array: Any, op: str = "sum", *, group: Any = None) -> Any:

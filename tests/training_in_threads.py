@@ -32,11 +32,6 @@ def small_digits() -> DataSet:
 Wire = Callable[[Any, int, int], Facets]
 
 
-class Gathering(ThreadCollectives):
-    def all_gather(self, array: Any, *, group: Any = None) -> Any:
-        return np.stack(self.table.exchange(self.rank, array.copy()))
-
-
 def on_ranks(world_size: int, body: Callable[[ThreadCollectives, int], Any]) -> list[Any]:
     """What `body` returns, or raises, on every rank."""
     table = Table(world_size)
@@ -44,7 +39,7 @@ def on_ranks(world_size: int, body: Callable[[ThreadCollectives, int], Any]) -> 
 
     def one(rank: int) -> None:
         try:
-            results[rank] = body(Gathering(table, rank), rank)
+            results[rank] = body(ThreadCollectives(table, rank), rank)
         except Exception as error:
             results[rank] = error  # the others must not depend on it: they are told, or their patience ends
 

@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .adapter import Adapter, Batch, Collectives, Facets, Handle, Replica, Sampler
+    from .adapter import Adapter, Batch, Collectives, Facets, Handle, Replica, Sampler, TrainingRun, TrainingTask
     from .capabilities import Capabilities
     from .checks import Check, law
     from .environment import RankContext, rank_context
@@ -42,6 +42,8 @@ __all__ = [
     "Session",
     "StartFailed",
     "Trace",
+    "TrainingRun",
+    "TrainingTask",
     "Verdict",
     "check_adapter",
     "law",
@@ -52,7 +54,17 @@ __all__ = [
 ]
 
 _HOMES = {
-    "adapter": ("Adapter", "Batch", "Collectives", "Facets", "Handle", "Replica", "Sampler"),
+    "adapter": (
+        "Adapter",
+        "Batch",
+        "Collectives",
+        "Facets",
+        "Handle",
+        "Replica",
+        "Sampler",
+        "TrainingRun",
+        "TrainingTask",
+    ),
     "capabilities": ("Capabilities",),
     "checks": ("Check", "law"),
     "environment": ("RankContext", "rank_context"),

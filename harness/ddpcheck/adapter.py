@@ -185,6 +185,44 @@ class AggregateMetrics(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class TrainingTask:
+    """A whole training run, for implementations that own the loop.
+
+    Every rank gets the whole data set (inputs and targets as in Batch) and initial values of its own; it trains on its
+    share in batches of `batch_size`, the last of an epoch perhaps shorter, one optimizer step each. `max_norm` clips the
+    synchronised gradients by their global norm.
+    """
+
+    model: ModelSpec
+    initial: Mapping[str, Array]
+    optimizer: OptimizerSpec
+    inputs: Array
+    targets: Array
+    epochs: int
+    batch_size: int
+    shuffle: bool
+    seed: int
+    max_norm: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRun:
+    """What a training run tells on one rank.
+
+    parameters: at the end, frozen ones included. losses: of each epoch, the mean over the samples of all ranks, equal on
+    all. indices: which samples this rank used, epoch by epoch, in the order of their use.
+    """
+
+    parameters: Mapping[str, Array]
+    losses: Sequence[float]
+    indices: Sequence[Sequence[int]]
+
+
+class Train(Protocol):
+    def __call__(self, task: TrainingTask) -> TrainingRun: ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Facets:
     """What an implementation offers on one rank, and its own idea of rank and world size (the harness compares)."""
@@ -195,6 +233,7 @@ class Facets:
     make_sampler: MakeSampler | None = None
     make_replica: MakeReplica | None = None
     aggregate_metrics: AggregateMetrics | None = None
+    train: Train | None = None
     close: Callable[[], None] | None = None
 
 
@@ -218,6 +257,7 @@ _FACET_FIELDS = {
     "sampler": "make_sampler",
     "replica": "make_replica",
     "metrics": "aggregate_metrics",
+    "trainer": "train",
 }
 _COLLECTIVE_METHODS = {"send_recv": ("send", "recv")}
 

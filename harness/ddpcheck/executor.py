@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
 from . import job as ops
-from .adapter import Batch, Facets, Replica
+from .adapter import Batch, Facets, Replica, TrainingRun, TrainingTask
 from .job import Job, Layout, OptimizerSpec
 from .trace import Record
 from .values import Array, key_of
@@ -257,11 +257,7 @@ class Execution:
         for epoch in op.epochs:
             if epoch is not None:
                 sampler.set_epoch(epoch)
-            indices = list(sampler)
-            strange = [i for i in indices if not isinstance(i, (int, np.integer)) or not 0 <= i < op.length]
-            if strange:
-                raise ContractBroken(f"the sampler gave {strange[:5]!r}, which are no indices below {op.length}")
-            epochs.append(np.array(indices, np.int64))
+            epochs.append(_indices(sampler, op.length, "the sampler"))
         return {"epochs": epochs, "length": len(sampler)}
 
     def aggregate(self, op: ops.Aggregate) -> dict[str, Any]:
@@ -272,6 +268,30 @@ class Execution:
                 f"aggregate_metrics() must return a mapping of names to numbers, got {type(got).__name__}"
             )
         return {"metrics": {str(name): _number(value, "aggregate_metrics()") for name, value in got.items()}}
+
+    # ------------------------------------------------------------------------------------------------------- trainer
+
+    def train(self, op: ops.Train) -> dict[str, Any]:
+        job = self._job
+        assert job.model is not None
+        assert job.data is not None
+        inputs, targets = job.data.arrays(job.model)
+        plan = (op.epochs, op.batch_size, op.shuffle, op.seed, op.max_norm)
+        task = TrainingTask(job.model, job.initial(self._rank), job.optimizer, inputs, targets, *plan)
+        run = _offered(self._facets.train, "train")(task)
+        if not isinstance(run, TrainingRun):
+            raise ContractBroken(f"train() must return a ddpcheck.TrainingRun, got {type(run).__name__}")
+        if not len(run.losses) == len(run.indices) == op.epochs:
+            raise ContractBroken(
+                f"train() returned {len(run.losses)} losses and {len(run.indices)} lists of indices for {op.epochs} epochs"
+            )
+        return {
+            "parameters": self._mapping(
+                run.parameters, "train().parameters", self._shapes.keys() - self._buffers, optional=False
+            ),
+            "losses": [_number(loss, "train().losses") for loss in run.losses],
+            "indices": [_indices(epoch, job.data.samples, "train()") for epoch in run.indices],
+        }
 
     # ------------------------------------------------------------------------------------------------------- mishaps
 
@@ -343,6 +363,14 @@ def _array(got: Any, shape: tuple[int, ...], dtype: Any, what: str) -> Array:
             f"{what} returned {got.dtype}{list(got.shape)}, but must return {np.dtype(dtype)}{list(shape)}"
         )
     return np.array(got)
+
+
+def _indices(got: Iterable[Any], length: int, what: str) -> Array:
+    indices = list(got)
+    strange = [i for i in indices if not isinstance(i, (int, np.integer)) or not 0 <= i < length]
+    if strange:
+        raise ContractBroken(f"{what} gave {strange[:5]!r}, which are no indices below {length}")
+    return np.array(indices, np.int64)
 
 
 def _number(got: Any, what: str) -> float:

@@ -278,6 +278,25 @@ class Aggregate:
     counts: tuple[int, ...]
 
 
+# -------------------------------------------------------------------------------------------------------------- trainer
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class Train:
+    """A whole training run by the implementation's own loop (adapter.TrainingTask) on the Job's model and data.
+
+    Yields parameters: a mapping; losses: one for each epoch; indices: one int64 array for each epoch.
+    """
+
+    kind: ClassVar[str] = "train"
+    epochs: int = 2
+    batch_size: int = 2
+    shuffle: bool = True
+    seed: int = 0
+    max_norm: float | None = None
+
+
 # -------------------------------------------------------------------------------------------------------------- mishaps
 
 
@@ -313,7 +332,7 @@ class Kill:
 Operation = (
     Backward | ZeroGrad | Clip | Step | Observe | Predict | Save | Resume
     | AllReduce | Wait | Broadcast | AllGather | ReduceScatter | Barrier | SendRecv
-    | Sample | Aggregate | Sleep | Raise | Kill
+    | Sample | Aggregate | Train | Sleep | Raise | Kill
 )  # fmt: skip
 
 
@@ -410,11 +429,18 @@ def _of_metrics(job: Job, operation: Any) -> list[str]:
     return [] if fits else [f"needs one value and one count for each of {job.world_size} ranks"]
 
 
-_ON_REPLICA = frozenset({Backward, ZeroGrad, Clip, Step, Observe, Predict, Save, Resume})
+def _of_training(job: Job, operation: Any) -> list[str]:
+    found = [] if job.data else ["the Job has no data"]
+    sizes = (operation.epochs, operation.batch_size)
+    return found if min(sizes) > 0 else [*found, f"epochs and batch size must be positive, got {sizes}"]
+
+
+_ON_REPLICA = frozenset({Backward, ZeroGrad, Clip, Step, Observe, Predict, Save, Resume, Train})
 _JUDGES: dict[type, Callable[[Job, Any], list[str]]] = {
     **dict.fromkeys((Backward, Predict), _of_samples),
     **dict.fromkeys((AllReduce, Broadcast, AllGather, ReduceScatter, Barrier), _of_group),
     **dict.fromkeys((Sleep, Raise, Kill), _of_rank),
     SendRecv: _of_pairs,
     Aggregate: _of_metrics,
+    Train: _of_training,
 }

@@ -13,6 +13,7 @@ from . import (
     metrics,
     replica_sync,
     sampler,
+    trainer,
     trajectories,
     transfers,
     unused,
@@ -29,6 +30,7 @@ CHECKS: tuple[Check, ...] = checks_of(
     groups,
     sampler,
     metrics,
+    trainer,
     failures,
 )
 

@@ -15,6 +15,7 @@ from ..numpy_network import Network, make_optimizer
 from .metrics import aggregate_metrics
 from .replica import DataParallel
 from .sampler import DistributedSampler
+from .trainer import train
 
 
 def numpy_facets(
@@ -35,12 +36,14 @@ def numpy_facets(
         network = Network(model, initial)
         return DataParallel(network, make_optimizer(optimizer, network.parameters), collectives, world_size)
 
+    aggregate = partial(aggregate_metrics, collectives)
     return Facets(
         rank=rank,
         world_size=world_size,
         collectives=collectives,
         make_sampler=make_sampler,
         make_replica=make_replica,
-        aggregate_metrics=partial(aggregate_metrics, collectives),
+        aggregate_metrics=aggregate,
+        train=partial(train, make_replica, make_sampler, aggregate),
         close=close,
     )

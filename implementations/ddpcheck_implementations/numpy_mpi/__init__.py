@@ -28,7 +28,7 @@ adapter = Adapter(
     "numpy_mpi",
     connect,
     Capabilities(
-        facets=frozenset({"collectives", "sampler", "replica", "metrics"}),
+        facets=frozenset({"collectives", "sampler", "replica", "metrics", "trainer"}),
         subgroups=True,
         asynchronous=True,
         unused_parameters="synchronised",

@@ -36,7 +36,7 @@ adapter = Adapter(
     "numpy_sockets",
     connect,
     Capabilities(
-        facets=frozenset({"collectives", "sampler", "replica", "metrics"}),
+        facets=frozenset({"collectives", "sampler", "replica", "metrics", "trainer"}),
         collective_dtypes=frozenset({"float16", "float32", "float64", "int32", "int64"}),
         subgroups=True,
         asynchronous=True,

@@ -1,0 +1,85 @@
+"""Who checks the checks of training runs: four faults, each caught in words that help, and no alarm without one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from in_threads import ThreadedSession
+
+from ddpcheck.adapter import Facets, TrainingRun, TrainingTask
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.verdict import Finding
+from ddpcheck_implementations.data_parallel import numpy_facets
+from ddpcheck_properties import trainer
+
+PROMISED = Capabilities(facets=frozenset({"trainer"}), clipping=True, unused_parameters="synchronised")
+CHECKS = (
+    trainer.check_training_run_uses_every_sample,
+    trainer.check_training_run_ends_where_one_process_ends,
+    trainer.check_training_run_tells_the_loss_of_all_samples,
+)
+Change = Callable[[Facets, TrainingTask], TrainingRun]
+
+
+def session(change: Change | None = None, world_size: int = 2) -> ThreadedSession:
+    def wire(collectives: Any, rank: int, size: int) -> Facets:
+        facets = numpy_facets(collectives, rank, size)
+        return facets if change is None else replace(facets, train=lambda task: change(facets, task))
+
+    return ThreadedSession(wire, world_size, PROMISED, effort=8)
+
+
+def run(facets: Facets, task: TrainingTask) -> TrainingRun:
+    assert facets.train is not None
+    return facets.train(task)
+
+
+def local_loss(facets: Facets, task: TrainingTask) -> TrainingRun:
+    found = run(facets, task)
+    return replace(found, losses=[loss + 0.25 * facets.rank for loss in found.losses])
+
+
+def never_shuffles(facets: Facets, task: TrainingTask) -> TrainingRun:
+    return run(facets, replace(task, shuffle=False))
+
+
+def trains_on_its_first_half_only(facets: Facets, task: TrainingTask) -> TrainingRun:
+    half = len(task.inputs) // 2
+    return run(facets, replace(task, inputs=task.inputs[:half], targets=task.targets[:half]))
+
+
+def learns_too_fast(facets: Facets, task: TrainingTask) -> TrainingRun:
+    rate = task.optimizer.lr * facets.world_size
+    return run(facets, replace(task, optimizer=replace(task.optimizer, lr=rate)))
+
+
+def drifts(facets: Facets, task: TrainingTask) -> TrainingRun:
+    found = run(facets, task)
+    nudged = {name: np.nextafter(array, facets.rank) for name, array in found.parameters.items()}
+    return replace(found, parameters=nudged)
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3])
+@pytest.mark.parametrize("check", CHECKS)
+def test_a_right_run_raises_no_alarm(check: Callable[[Any], None], world_size: int) -> None:
+    check(session(world_size=world_size))
+
+
+@pytest.mark.parametrize(
+    ("change", "check", "says"),
+    [
+        (local_loss, CHECKS[2], "loss of epoch 0 on rank 1"),
+        (never_shuffles, CHECKS[0], "set_epoch"),
+        (trains_on_its_first_half_only, CHECKS[0], "samples that no rank used"),
+        (learns_too_fast, CHECKS[1], "after the training run"),
+        (drifts, CHECKS[1], "last bits"),
+    ],
+)
+def test_a_wrong_run_is_caught(change: Change, check: Callable[[Any], None], says: str) -> None:
+    with pytest.raises(Finding) as caught:
+        check(session(change))
+    assert says in str(caught.value)
