@@ -66,10 +66,14 @@ def same_array(got: Any, expected: Array, what: str, rank: int, evidence: Eviden
 
 
 def within(got: Any, expected: Array, bound: Array, what: str, rank: int, evidence: Evidence = NO_EVIDENCE) -> None:
-    """|got - expected| <= bound, element by element; `expected` in float64, `bound` derived by the check."""
+    """|got - expected| <= bound, element by element; `expected` in float64, `bound` derived by the check.
+
+    Where the bound is infinite or NaN, as in a training that diverges, rounding may have made anything: no judgement.
+    """
     array = _same_form(got, expected, what, rank, dtype=False)
-    error = np.abs(array.astype(np.float64) - expected)
-    wrong = ~(error <= bound)
+    with np.errstate(invalid="ignore", over="ignore"):
+        error = np.abs(array.astype(np.float64) - expected)
+    wrong = ~(error <= bound) & np.isfinite(bound)
     if wrong.any():
         where = np.unravel_index(int(np.argmax(np.where(wrong, error - bound, -np.inf))), error.shape)
         note = f" (off by {error[where]:.2g}, rounding allows {np.broadcast_to(bound, error.shape)[where]:.2g})"
