@@ -16,6 +16,6 @@ def test_no_judgement_where_rounding_may_have_made_anything(got: float, expected
 
 @pytest.mark.parametrize(("got", "expected", "bound"), [(np.nan, 1.0, 0.5), (np.inf, 1.0, 0.5), (1.0, 1.1, 0.05)])
 def test_beyond_the_bound_is_told_with_both_numbers(got: float, expected: float, bound: float) -> None:
+    values = np.array([2.0, expected])
     with pytest.raises(Finding, match=r"parameter\[1\] on rank 2: got .*, but should be .*rounding allows"):
-        values = np.array([2.0, expected])
         expect.within(np.array([2.0, got]), values, np.array([bound, bound]), "parameter", 2)
