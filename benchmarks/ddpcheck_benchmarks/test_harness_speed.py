@@ -1,4 +1,7 @@
-"""Jobs per second of a warm Session, by pytest-benchmark: `pytest benchmarks --ddp-adapter numpy_sockets`."""
+"""Jobs per second of a warm Session, by pytest-benchmark: `pytest benchmarks --ddp-adapter numpy_sockets`.
+
+Three-step trainings that are made beforehand, and checks that draw their Jobs, run them and judge every Trace.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,22 @@ from typing import Any
 
 import pytest
 
+from ddpcheck.run import run_check
 from ddpcheck.session import Session
+from ddpcheck_properties import gradients, trajectories
 
 from .workloads import three_steps
 
 JOBS = 100
+
+JUDGED = {
+    check.__name__.removeprefix("check_"): check.check  # type: ignore[attr-defined]
+    for check in (
+        gradients.check_gradients_equal_the_large_batch_exactly,
+        trajectories.check_parameters_after_steps_are_exact,
+        trajectories.check_sgd_goes_where_one_process_goes,
+    )
+}
 
 
 @pytest.fixture(params=[1, 2, 4], ids=lambda size: f"w{size}")
@@ -28,3 +42,13 @@ def test_three_step_jobs(session: Session, benchmark: Any) -> None:
     traces = benchmark(lambda: list(session.run_many(jobs)))
     assert all(trace.completed for trace in traces)
     benchmark.extra_info["jobs_per_round"] = JOBS
+
+
+@pytest.mark.parametrize("name", JUDGED)
+def test_drawing_and_judging(session: Session, benchmark: Any, name: str) -> None:
+    """One round is a whole check with as many Jobs as its `jobs_per_round` says, one after the other."""
+    session.effort = JOBS
+    before = session.jobs_run
+    verdict = benchmark.pedantic(run_check, args=(session, JUDGED[name]), rounds=5, warmup_rounds=1)
+    assert verdict.ok, verdict
+    benchmark.extra_info["jobs_per_round"] = (session.jobs_run - before) // 6

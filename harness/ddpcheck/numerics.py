@@ -7,6 +7,7 @@ A sum of terms, each of which goes through at most m roundings, is off by at mos
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,12 @@ from .values import Array
 
 def unit_roundoff(dtype: npt.DTypeLike) -> float:
     """Half the distance from 1 to the next larger number of a floating dtype; 0 for integers."""
-    kind: np.dtype[Any] = np.dtype(dtype)
-    return float(np.finfo(kind).eps) / 2 if kind.kind == "f" else 0.0
+    return _unit_roundoff(np.dtype(dtype))
+
+
+@cache
+def _unit_roundoff(dtype: np.dtype[Any]) -> float:
+    return float(np.finfo(dtype).eps) / 2 if dtype.kind == "f" else 0.0
 
 
 def gamma(roundings: int, dtype: npt.DTypeLike) -> float:

@@ -40,9 +40,12 @@ def of_training(
         return np.full(len(shards.counts), np.inf), {
             name: np.full(learned[name].exact.shape, np.inf) for name in found.gradients
         }
-    moved = _moved(learned)
-    low = evaluate(model, exact_parts(learned), fixed, shards, majorant=True)
-    high = low if moved is None else evaluate(model, moved, fixed, shards, majorant=True)
+    exact, moved = exact_parts(learned), _moved(learned)
+    if moved is None:
+        low = high = evaluate(model, exact, fixed, shards, majorant=True)
+    else:  # ranks are an axis: both evaluations go through the network at once
+        both = evaluate(model, _twice(exact, moved), _twice(fixed, fixed), shards.twice(), majorant=True)
+        low, high = both.halves()
     rounding = share(model, shards.inputs.shape[1])
     errors = {name: rounding * top + (top - low.gradients[name]) for name, top in high.gradients.items()}
     doubtful = np.zeros(len(shards.counts), bool)
@@ -66,6 +69,10 @@ def of_outputs(model: ModelSpec, tensors: Values, shards: Shards) -> Array:
 
 def _lost(values: Values) -> bool:
     return any(value.error is not None and not np.isfinite(value.error).all() for value in values.values())
+
+
+def _twice(first: Mapping[str, Array], second: Mapping[str, Array]) -> dict[str, Array]:
+    return {name: np.concatenate([array, second[name]]) for name, array in first.items()}
 
 
 def _moved(values: Values) -> dict[str, Array] | None:

@@ -56,6 +56,12 @@ class Shards:
         """1.0 where a row is in use, else 0.0: shape (ranks, rows)."""
         return (numpy.arange(self.inputs.shape[1]) < self.counts[:, None]).astype(numpy.float64)
 
+    def twice(self) -> Shards:
+        """The same batch on the same ranks and once more on as many others."""
+        active = {name: numpy.tile(taken, 2) for name, taken in self.active.items()}
+        inputs, targets = (numpy.concatenate([array, array]) for array in (self.inputs, self.targets))
+        return Shards(inputs, targets, numpy.tile(self.counts, 2), active)
+
 
 @dataclass
 class Evaluation:
@@ -68,6 +74,19 @@ class Evaluation:
     gradients: dict[str, Array]
     kinks: list[Array] = field(default_factory=list)
     moments: dict[str, tuple[Array, Array]] = field(default_factory=dict)
+
+    def halves(self) -> tuple[Evaluation, Evaluation]:
+        """What the first half of the ranks found, and what the second did, without moments."""
+        half = len(self.losses) // 2
+        first, second = (
+            Evaluation(
+                self.losses[ranks],
+                {name: gradient[ranks] for name, gradient in self.gradients.items()},
+                [entered[ranks] for entered in self.kinks],
+            )
+            for ranks in (slice(half), slice(half, None))
+        )
+        return first, second
 
 
 def has_majorant(model: ModelSpec) -> bool:
