@@ -15,22 +15,22 @@ from ddpcheck.job import AllReduce, TensorSpec
 from ddpcheck.numerics import same_bits
 from ddpcheck.session import Session
 from ddpcheck.verdict import Finding
-from ddpcheck_implementations.faulty import FacetFault, facet_faults
+from ddpcheck_implementations.faulty import Fault, faults, unusual
 from ddpcheck_properties import CHECKS
 from ddpcheck_properties.collective_results import wants
 from ddpcheck_properties.strategies_collectives import exact_tensor
 
 FAMILIES = ("collectives", "sampler", "metrics", "failures")
 MINE = {check.name: check for check in CHECKS if check.family in FAMILIES}
-FAULTS = [found for found in facet_faults() if found.caught_by]
-UNUSUAL = [found for found in facet_faults() if not found.caught_by]
+FAULTS = [found for found in faults() if found.adapter.capabilities.facets <= {"collectives", "sampler", "metrics"}]
+UNUSUAL = unusual()
 
 
-def name_of(found: FacetFault) -> str:
+def name_of(found: Fault) -> str:
     return found.name
 
 
-def session_of(found: FacetFault, effort: int = 2) -> Session:
+def session_of(found: Fault, effort: int = 2) -> Session:
     return Session(found.adapter, found.world_size, deadline=1.5, grace=0.3, effort=effort)
 
 
@@ -40,7 +40,7 @@ def applicable(session: Session) -> list[Check]:
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=name_of)
-def test_each_fault_is_caught_by_every_check_that_it_names(fault: FacetFault) -> None:
+def test_each_fault_is_caught_by_every_check_that_it_names(fault: Fault) -> None:
     with session_of(fault) as session:
         for position, name in enumerate(fault.caught_by):
             assert MINE[name] in applicable(session)
@@ -55,7 +55,7 @@ def test_each_fault_is_caught_by_every_check_that_it_names(fault: FacetFault) ->
 
 
 @pytest.mark.parametrize("found", UNUSUAL, ids=name_of)
-def test_what_is_correct_but_unusual_passes_every_check(found: FacetFault) -> None:
+def test_what_is_correct_but_unusual_passes_every_check(found: Fault) -> None:
     with session_of(found, effort=3) as session:
         for check in applicable(session):
             check.function(session)

@@ -19,13 +19,13 @@ from ddpcheck.job import OptimizerSpec
 from ddpcheck.model import Linear, ModelSpec, Scale
 from ddpcheck.values import Array
 from ddpcheck.verdict import Finding
-from ddpcheck_implementations.faulty import Fault, PlainReplica, replica_faults
+from ddpcheck_implementations.faulty import Fault, PlainReplica, faults
 from ddpcheck_implementations.faulty.base import PROMISED, facets
 from ddpcheck_properties import CHECKS, pitfalls
 
 FAMILIES = ("gradients", "trajectories", "accumulation", "unused", "replica_sync")
 MINE = {check.name: check for check in CHECKS if check.family in FAMILIES}
-FAULTS = replica_faults()
+FAULTS = [found for found in faults() if isinstance(found.made, type) and issubclass(found.made, PlainReplica)]
 
 
 def session_of(
@@ -38,13 +38,13 @@ def applicable(world_size: int, capabilities: Capabilities) -> list[Check]:
     return [check for check in MINE.values() if not missing(check, lambda need: capabilities.lacks(need, world_size))]
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.replica.__name__)
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.made.__name__)
 def test_each_fault_is_caught_by_every_check_that_it_names(fault: Fault) -> None:
     for position, name in enumerate(fault.caught_by):
         check = MINE[name]
-        assert missing(check, lambda need: fault.capabilities.lacks(need, fault.world_size)) is None
+        assert missing(check, lambda need: fault.adapter.capabilities.lacks(need, fault.world_size)) is None
         with pytest.raises(Finding) as caught:
-            check.function(session_of(fault.replica, fault.world_size, fault.capabilities, effort=25))
+            check.function(session_of(fault.made, fault.world_size, fault.adapter.capabilities, effort=25))
         assert caught.value.job is not None
         if position == 0:
             assert fault.words in caught.value.diagnosis.text()

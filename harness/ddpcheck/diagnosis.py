@@ -76,7 +76,7 @@ def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[s
 def _close(a: Array, b: Array, factor: float = 1.0) -> Array:
     """Equal, or equal but for the rounding of `a`'s dtype: a and factor * b."""
     if a.dtype.kind != "f":
-        return np.asarray(a == b * factor)
+        return np.asarray(a == (b if factor == 1 else b * factor))  # a product is a float: it has 53 bits
     u = float(np.finfo(a.dtype).eps)
     a, b = a.astype(np.float64), b.astype(np.float64) * factor
     return np.asarray(

@@ -43,7 +43,7 @@ class Execution:
         self._buffers: frozenset[str] = frozenset()
         self._saved: dict[str, Mapping[str, Array]] = {}
         self._handles: dict[int, Any] = {}
-        self._handed_out: list[tuple[dict[str, Any], Any]] = []
+        self._handed_out: list[tuple[dict[str, Any], str, Array, Any]] = []
 
     def run(self) -> None:
         """All operations in order; an exception of the implementation goes through."""
@@ -56,8 +56,9 @@ class Execution:
             self.records.append(Record(position, operation.kind, entered, None, {}))
             values = _RUNNERS[operation.kind](self, operation)
             self.records[-1] = Record(position, operation.kind, entered, clock(), values)
-        for values, result in self._handed_out:
-            values["overwritten_later"] = values["result"].tobytes() != np.asarray(result).tobytes()
+        for values, name, copy, handed_out in self._handed_out:
+            if copy.tobytes() != np.asarray(handed_out).tobytes():
+                values.setdefault("overwritten_later", []).append(name)
 
     # ------------------------------------------------------------------------------------------------------- replica
 
@@ -98,7 +99,11 @@ class Execution:
         else:
             with replica.no_sync():
                 loss = replica.backward(batch)
-        return {"loss": _number(loss, "backward()")}
+        given = self._batch(op.samples[self._rank], ())
+        changed = [
+            name for name in ("inputs", "targets") if getattr(batch, name).tobytes() != getattr(given, name).tobytes()
+        ]
+        return {"loss": _number(loss, "backward()")} | ({"batch_changed": changed} if changed else {})
 
     def zero_grad(self, op: ops.ZeroGrad) -> dict[str, Any]:
         self._model().zero_grad()
@@ -118,8 +123,16 @@ class Execution:
             names = {"gradients": self._learned, "buffers": self._buffers}.get(what) or (
                 self._shapes.keys() - self._buffers if what == "parameters" else self._buffers
             )
-            seen[what] = self._mapping(getattr(replica, what)(), f"{what}()", names, optional=what == "gradients")
+            got = getattr(replica, what)()
+            seen[what] = self._mapping(got, f"{what}()", names, optional=what == "gradients")
+            self._watch(seen, seen[what], got, f"{what}(): ")
         return seen
+
+    def _watch(self, values: dict[str, Any], copies: Mapping[str, Array | None], got: Any, prefix: str) -> None:
+        """Look at the end whether what was handed out is still what it was."""
+        for name, copy in copies.items():
+            if copy is not None:
+                self._handed_out.append((values, prefix + name, copy, got[name]))
 
     def _mapping(self, got: Any, what: str, names: Any, *, optional: bool) -> dict[str, Array | None]:
         if not isinstance(got, Mapping):
@@ -144,19 +157,23 @@ class Execution:
         branches = op.branches[self._rank] if op.branches else ()
         batch = self._batch(op.samples[self._rank], branches)
         assert self._job.model is not None
-        outputs = self._model().predict(batch)
-        return {
-            "outputs": _array(
-                outputs, (len(batch.inputs), self._job.model.output_features), self._job.model.dtype, "predict()"
-            )
-        }
+        shape, dtype = (len(batch.inputs), self._job.model.output_features), self._job.model.dtype
+        if not op.samples[self._rank]:
+            return {"outputs": np.empty(shape, dtype)}
+        got = self._model().predict(batch)
+        values = {"outputs": _array(got, shape, dtype, "predict()")}
+        self._watch(values, values, {"outputs": got}, "predict(): ")
+        return values
 
     def save(self, op: ops.Save) -> dict[str, Any]:
         state = self._model().state()
         if not isinstance(state, Mapping) or not all(isinstance(v, np.ndarray) for v in state.values()):
             raise ContractBroken("state() must return a mapping of names to NumPy arrays")
-        self._saved[op.name] = {name: np.array(value) for name, value in state.items()}
-        return {"names": sorted(state)}
+        saved = {name: np.array(value) for name, value in state.items()}
+        values: dict[str, Any] = {"names": sorted(state)}
+        self._watch(values, saved, state, "state(): ")
+        self._saved[op.name] = saved
+        return values
 
     def resume(self, op: ops.Resume) -> dict[str, Any]:
         assert self._job.model is not None
@@ -223,7 +240,7 @@ class Execution:
             "argument_changed": argument.tobytes() != given.tobytes(),
             "aliases_argument": isinstance(result, np.ndarray) and np.may_share_memory(result, argument),
         }
-        self._handed_out.append((values, result))
+        self._handed_out.append((values, "result", made, result))
         return values
 
     def barrier(self, op: ops.Barrier) -> dict[str, Any]:
@@ -234,13 +251,17 @@ class Execution:
     def send_recv(self, op: ops.SendRecv) -> dict[str, Any]:
         tensor = op.tensor.on(self._rank)
         received: dict[str, Array] = {}
+        values: dict[str, Any] = {"received": received}
         for source, dest in op.pairs:
             if self._rank == source:
-                self._comm().send(laid_out(tensor, op.tensor.layout), dest)
+                argument = laid_out(tensor, op.tensor.layout)
+                self._comm().send(argument, dest)
+                argument[...] = poison_like(tensor)  # the sender may use its array again, received or not
             elif self._rank == dest:
                 got = self._comm().recv(laid_out(poison_like(tensor), op.tensor.layout), source)
-                received[f"{source}>{dest}"] = _array(got, tensor.shape, tensor.dtype, "recv()")
-        return {"received": received}
+                made = received[f"{source}>{dest}"] = _array(got, tensor.shape, tensor.dtype, "recv()")
+                self._handed_out.append((values, f"received from rank {source}", made, got))
+        return values
 
     def _comm(self) -> Any:
         return _offered(self._facets.collectives, "collectives")

@@ -140,7 +140,9 @@ class Observe:
 @plain
 @dataclass(frozen=True, slots=True)
 class Predict:
-    """Forward in evaluation mode on the rank's samples. Yields outputs (batch, outputs)."""
+    """Forward in evaluation mode on the rank's samples; a rank without any is not asked. Yields outputs (batch,
+    outputs).
+    """
 
     kind: ClassVar[str] = "predict"
     samples: PerRank

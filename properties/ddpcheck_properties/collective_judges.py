@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
 from ddpcheck import expect
 from ddpcheck.diagnosis import Evidence
 from ddpcheck.executor import poison_like
-from ddpcheck.job import AllReduce, Barrier, Broadcast, Job, ReduceScatter, SendRecv
+from ddpcheck.job import AllReduce, Barrier, Broadcast, Job, ReduceScatter, SendRecv, Wait
 from ddpcheck.numerics import different_bits, same_bits
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array
@@ -49,10 +50,15 @@ def same_bits_everywhere(job: Job, trace: Trace) -> None:
 def arguments_are_left_alone(job: Job, trace: Trace) -> None:
     """A judge: no collective changed its argument, and every result is an array of its own."""
     expect.completed(trace)
+    for position, operation in enumerate(job.operations):
+        if isinstance(operation, SendRecv):
+            for rank in sorted({dest for _, dest in operation.pairs}):
+                _kept(trace.ranks[rank].values(position), f"{named(operation, position)} on rank {rank}")
     for position, collective, members in finished(job):
         for rank in members:
             seen = trace.ranks[rank].values(position)
-            what = f"{named(collective, position)} on rank {rank}"
+            waited = isinstance(job.operations[position], Wait)
+            what = f"{named(collective, position)}{', waited for,' * waited} on rank {rank}"
             expect.that(
                 not seen["argument_changed"],
                 f"{what}: its argument was changed, but should stay as it was",
@@ -63,11 +69,15 @@ def arguments_are_left_alone(job: Job, trace: Trace) -> None:
                 f"{what}: the result shares memory with the argument, but should be a new array",
                 "what the caller does to its own array would change the result, and the other way round",
             )
-            expect.that(
-                not seen["overwritten_later"],
-                f"{what}: the result was overwritten by a later operation, but should be a new array",
-                "the result is a view of an internal buffer that is used again",
-            )
+            _kept(seen, what)
+
+
+def _kept(seen: Mapping[str, Any], what: str) -> None:
+    expect.that(
+        not seen.get("overwritten_later"),
+        f"{what}: the result was overwritten by a later operation, but should be a new array",
+        "the result is a view of an internal buffer that is used again",
+    )
 
 
 def _compare(got: Array, want: Want, what: str, rank: int, evidence: Callable[[], Evidence]) -> None:

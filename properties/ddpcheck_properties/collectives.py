@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from ddpcheck import expect
+from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
-from ddpcheck.job import AllReduce, Job, Layout, TensorSpec
+from ddpcheck.job import (
+    AllGather,
+    AllReduce,
+    Broadcast,
+    Job,
+    Layout,
+    Operation,
+    ReduceScatter,
+    SendRecv,
+    TensorSpec,
+)
 from ddpcheck.trace import Trace
 
 from .collective_judges import arguments_are_left_alone, results_hold, same_bits_everywhere
@@ -127,7 +138,12 @@ def check_all_reduce_of_large_tensors(session: Session) -> None:
     cases: list[tuple[tuple[int, ...], Layout]] = [(PAST_1_MIB, "C"), ((PAST_1_MIB[0] * PAST_1_MIB[1],), "reversed")]
     for layout in LAYOUTS:
         cases.append((PAST_64_KIB, layout))  # noqa: PERF401  # a comprehension here loses the literal's type in pyright
-    drawn = []
+    integers = [dtype for dtype in dtypes(promised) if not floating(dtype)]
+    exact = [each for each in among if each != "mean"]
+    drawn = [
+        Job(world, (AllReduce(exact_tensor(PAST_64_KIB, dtype, each, world, 8), each),))
+        for dtype, each in zip(integers, exact * len(integers), strict=False)
+    ]
     for number, (shape, layout) in enumerate(cases):
         reduction, dtype = among[number % len(among)], offered[number % len(offered)]
         tensor = exact_tensor(shape, dtype, reduction, world, number, layout)
@@ -137,8 +153,8 @@ def check_all_reduce_of_large_tensors(session: Session) -> None:
 
 @law("collectives", "collective:all_reduce", "reduction:sum", FLOATS)
 def check_nan_and_infinity_propagate_in_sums(session: Session) -> None:
-    """A NaN on any rank makes the sum NaN; infinities stay, and opposite ones give NaN."""
-    _not_finite(session, ("sum",))
+    """A NaN on any rank makes sum and mean NaN; infinities stay, and opposite ones give NaN."""
+    _not_finite(session, tuple(each for each in reductions(session.capabilities) if each in ("sum", "mean")))
 
 
 @law("collectives", "collective:all_reduce", "reduction:min", "reduction:max", "propagates_nan", FLOATS)
@@ -149,15 +165,39 @@ def check_nan_propagates_in_minimum_and_maximum(session: Session) -> None:
 
 @law("collectives", "facet:collectives")
 def check_collectives_leave_their_arguments_alone(session: Session) -> None:
-    """No collective changes its argument; every result is a new array, which no later collective overwrites."""
+    """No collective changes its argument; every result is a new array, which no later collective overwrites.
+
+    The same with arrays past 64 KiB, and in groups of one rank, where there is nothing to send.
+    """
     world, promised = session.world_size, session.capabilities
+    dtype, reduction = dtypes(promised)[0], reductions(promised)[0]
     examples: list[Job] = []
-    if "all_reduce" in promised.collectives:
-        dtype = dtypes(promised)[0]
-        twice = tuple(AllReduce(exact_tensor((4,), dtype, "sum", world, seed)) for seed in (0, 1))
-        examples = [Job(world, twice)]
+    for shape in ((2 * world,), (PAST_64_KIB[0] * world, PAST_64_KIB[1])):
+        first, second = (exact_tensor(shape, dtype, reduction, world, seed) for seed in (0, 1))
+        made: dict[str, Callable[[TensorSpec], Operation]] = {
+            "all_reduce": lambda tensor: AllReduce(tensor, reduction),
+            "broadcast": Broadcast,
+            "all_gather": AllGather,
+            "reduce_scatter": lambda tensor: ReduceScatter(tensor, reduction),
+        }
+        if world > 1:
+            made["send_recv"] = lambda tensor: SendRecv(tensor, ((0, 1),))
+        examples += [
+            Job(world, (one(first), one(second))) for name, one in made.items() if name in promised.collectives
+        ]
+    if promised.subgroups:
+        examples += _alone(world, promised)
     drawn = jobs(world, collectives(world, promised), 2, 3)
     for_all(session, drawn, arguments_are_left_alone, examples=examples, share=0.5)
+
+
+def _alone(world_size: int, promised: Capabilities) -> list[Job]:
+    """Every collective in a group of one rank, where some return what they were given."""
+    dtype, reduction = dtypes(promised)[0], reductions(promised)[0]
+    tensor = exact_tensor((4,), dtype, reduction, 1)
+    made = (AllReduce(tensor, reduction, (0,)), Broadcast(tensor, 0, (0,)), AllGather(tensor, (0,)))
+    scattered = ReduceScatter(tensor, reduction, (0,))
+    return [Job(world_size, (one,)) for one in (*made, scattered) if one.kind in promised.collectives]
 
 
 def _exact(session: Session, reduction: Reduction) -> None:
@@ -180,8 +220,19 @@ def _exact(session: Session, reduction: Reduction) -> None:
             ),
         ),
     ]
+    examples.append(_whole_chunks(world, offered[0], reduction))
+    if reduction == "prod" and (integers := [dtype for dtype in offered if not floating(dtype)]):
+        zeros = (TensorSpec((40,), dtype, "real", 5) for dtype in integers)  # truncated: there are zeros among them
+        examples.append(Job(world, tuple(AllReduce(tensor, reduction) for tensor in zeros)))
     drawn = jobs(world, all_reduces(world, promised, among=(reduction,)))
     for_all(session, drawn, results_hold, examples=[*_one_by_one(examples[0]), *examples], share=0.5)
+
+
+def _whole_chunks(world_size: int, dtype: str, reduction: Reduction) -> Job:
+    """What fills chunks of 4 KiB and of 64 KiB to the last byte, and one element less and more."""
+    sizes = [size + more for size in (1024, 16384) for more in (-1, 0, 1)]
+    made = (exact_tensor((size,), dtype, reduction, world_size, size) for size in sizes)
+    return Job(world_size, tuple(AllReduce(tensor, reduction) for tensor in made))
 
 
 def _one_by_one(job: Job) -> Iterable[Job]:
@@ -207,7 +258,7 @@ def _not_finite(session: Session, among: tuple[Reduction, ...]) -> None:
     offered = dtypes(session.capabilities, floats=True)
     # 96 elements: at world sizes 1 to 5 every rank is the only one with a NaN somewhere
     examples = [
-        Job(world, tuple(AllReduce(TensorSpec((96,), dtype, "nonfinite"), reduction) for dtype in offered))
+        Job(world, tuple(AllReduce(TensorSpec((96,), dtype, "nonfinite", step=world), reduction) for dtype in offered))
         for reduction in among
     ]
     for_each(session, examples, results_hold)

@@ -69,6 +69,7 @@ def check_reduction_is_the_mean_of_local_gradients_to_the_last_bits(session: Ses
     layers = Linear("fc1", 3, 4), BatchNorm("norm", 4), Activation("tanh"), Linear("fc2", 4, 2)
     jobs = [pitfalls.one_backward(world, *layers, batch=3, exact=False)]
     jobs += pitfalls.shapes(world, (1, 4, 28, 31, 33), exact=False)
+    jobs.append(pitfalls.large_and_small(world, min(promised.replica_dtypes), exact=False))
     examples = fitting(session, map(_local_then_synchronised, jobs))
     for_all(session, drawn, _reduction_is_tight(promised), examples=examples)
 
@@ -83,7 +84,10 @@ def check_gradients_have_the_same_bits_on_all_ranks(session: Session) -> None:
 
 @law("gradients", "facet:replica", "world_size>=2", "uneven_batches=equal_weight")
 def check_uneven_batches_weigh_equally(session: Session) -> None:
-    """Ranks with batches of different sizes: the gradient is the mean of their local means, each with equal weight."""
+    """Ranks with batches of different sizes: the gradient is the mean of their local means, each with equal weight.
+
+    A rank without samples has loss 0, and counts with a gradient of zeros.
+    """
     _uneven(session)
 
 
@@ -135,7 +139,10 @@ def _refused(job: Job, trace: Trace) -> None:
 def _uneven(session: Session) -> None:
     world, promised = session.world_size, session.capabilities
     judge = as_one_process(promised)
-    for_all(session, training_jobs(world, promised, uneven=True), judge, examples=[pitfalls.uneven(world)], share=0.5)
+    nobody = [[2 * (rank != empty) for rank in range(world)] for empty in (world - 1, 0)]
+    exact = promised.uneven_batches != "weighted"  # the sizes' sum is no power of two
+    examples = [pitfalls.uneven(world, exact=exact, batches=batches) for batches in ((), *nobody)]
+    for_all(session, training_jobs(world, promised, uneven=True), judge, examples=examples, share=0.5)
     for_all(session, training_jobs(world, promised, exact=False, uneven=True), judge, share=0.5)
 
 

@@ -10,12 +10,23 @@ from hypothesis.strategies import DrawFn
 
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
-from ddpcheck.job import AllReduce, Barrier, Job, Operation, Sleep, Wait
+from ddpcheck.job import AllReduce, Barrier, Job, Operation, ReduceScatter, Sleep, Wait
+from ddpcheck.trace import Trace
 
-from .collective_judges import results_hold
+from .collective_judges import arguments_are_left_alone, results_hold
 from .drawing import for_all, for_each
 from .strategies import choice
-from .strategies_collectives import Reduction, all_reduces, collectives, dtypes, exact_tensor, jobs, reductions, subsets
+from .strategies_collectives import (
+    Reduction,
+    all_reduces,
+    collectives,
+    dtypes,
+    exact_tensor,
+    floating,
+    jobs,
+    reductions,
+    subsets,
+)
 from .transfers import LATE
 
 if TYPE_CHECKING:
@@ -52,6 +63,19 @@ def check_groups_at_work_together_do_not_disturb_each_other(session: Session) ->
             _reduction(promised, among[seed % len(among)], group, world, seed) for seed, group in enumerate(order)
         )
         examples = [Job(world, reduced)]
+    if "reduce_scatter" in promised.collectives:
+        dtype = dtypes(promised)[0]
+        examples += [
+            Job(
+                world,
+                tuple(
+                    ReduceScatter(exact_tensor((2 * len(group), 3), dtype, reduction, len(group), 4), reduction, group)
+                    for group in subsets(world)
+                ),
+            )
+            for reduction in reductions(promised)
+            if reduction != "mean" or floating(dtype)
+        ]
     drawn = jobs(world, collectives(world, promised, groups=(*subsets(world), None)), 2, 6)
     for_all(session, drawn, results_hold, examples=examples)
 
@@ -69,7 +93,10 @@ def check_barrier_of_a_group_waits_for_its_members(session: Session) -> None:
 
 @law("collectives", "collective:all_reduce", "asynchronous")
 def check_all_reduces_under_way_together_keep_their_results(session: Session) -> None:
-    """Several all-reduces started before any is waited for, in whatever order, each give their own result."""
+    """Several all-reduces started before any is waited for, in whatever order, each give their own result.
+
+    So do those of groups, and others in between that are not asynchronous; no result is another's memory.
+    """
     world, promised = session.world_size, session.capabilities
     reduction = reductions(promised)[0]
     examples = [
@@ -81,7 +108,23 @@ def check_all_reduces_under_way_together_keep_their_results(session: Session) ->
         for sizes in ((4, 4, 4), (70_000, 1, 300))
         for order in ORDERS
     ]
-    for_all(session, under_way(world, promised), results_hold, examples=examples, share=0.5)
+    same = [_reduction(promised, each, None, world, 7, wait=False) for each in reductions(promised)]
+    between = _reduction(promised, reduction, None, world, 8)
+    examples.append(Job(world, (*same, between, *map(Wait, range(len(same))), between)))
+    if promised.subgroups:
+        members = [group for group in subsets(world) if len(group) < world]
+        started = [
+            _reduction(promised, each, group, world, 9, wait=False)
+            for each in reductions(promised)
+            for group in members
+        ]
+        examples.append(_under_way(world, started, "forwards"))
+
+    def judge(job: Job, trace: Trace) -> None:
+        results_hold(job, trace)
+        arguments_are_left_alone(job, trace)
+
+    for_all(session, under_way(world, promised), judge, examples=examples, share=0.5)
 
 
 @law("collectives", "collective:all_reduce", "asynchronous", "world_size>=2")

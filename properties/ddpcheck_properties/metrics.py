@@ -27,7 +27,10 @@ def check_metrics_are_weighted_by_counts(session: Session) -> None:
     world = session.world_size
     values = tuple(float(3 * rank + 1) for rank in range(world))
     uneven = (*(1,) * (world - 1), 64 - (world - 1))
-    examples = [Job(world, (Aggregate(values, counts),)) for counts in (uneven, uneven[::-1])]
+    many = (*(1,) * (world - 1), (1 << 17) - (world - 1))  # sums that float32 still holds
+    long = tuple(4097.0 + rank for rank in range(world))  # more digits than half precision has
+    examples = [Job(world, (Aggregate(values, counts),)) for counts in (uneven, uneven[::-1], many, many[::-1])]
+    examples.append(Job(world, (Aggregate(long, uneven),)))
     for_all(session, aggregates(world).map(lambda made: Job(world, (made,))), _weighted, examples=examples)
 
 
@@ -52,6 +55,18 @@ def check_metrics_over_no_samples_are_no_number(session: Session) -> None:
     for_each(
         session, [Job(world, (one, Aggregate((1.5,) * world, (2,) * world))) for one in made], _nothing_or_weighted
     )
+
+
+@law("metrics", "facet:metrics")
+def check_a_metric_that_is_no_number_stays_one(session: Session) -> None:
+    """A NaN or infinity of any rank that has samples is that of all ranks: a run that diverged must not look healthy."""
+    world = session.world_size
+    jobs = []
+    for strange in (math.nan, math.inf, -math.inf):
+        for where in range(world):
+            values = tuple(strange if rank == where else 1.0 + rank for rank in range(world))
+            jobs.append(Job(world, (Aggregate(values, (2,) * world),)))
+    for_each(session, jobs, _strange)
 
 
 @law("metrics", "facet:metrics", "world_size>=2")
@@ -85,6 +100,20 @@ def _nothing_or_weighted(job: Job, trace: Trace) -> None:
     made = job.operations[1]
     assert isinstance(made, Aggregate)
     _compare(made, 1, trace)
+
+
+def _strange(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    (made,) = job.operations
+    assert isinstance(made, Aggregate)
+    wanted = next(value for value in made.values if not math.isfinite(value))
+    for rank, metrics in enumerate(trace.values(0, "metrics")):
+        got = metrics.get("metric", 0.0)
+        expect.that(
+            got == wanted or (math.isnan(got) and math.isnan(wanted)),
+            f"{_named(made)}: metrics on rank {rank}: got {metrics}, but should be {wanted}",
+            f"the rank whose value is {wanted} is left out, or its value is replaced",
+        )
 
 
 def _equal(job: Job, trace: Trace) -> None:

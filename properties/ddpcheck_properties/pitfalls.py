@@ -59,18 +59,18 @@ def shapes(world_size: int, sizes: Sequence[int] = SIZES, *, exact: bool = True)
     ]
 
 
-def large_and_small(world_size: int, dtype: str) -> Job:
+def large_and_small(world_size: int, dtype: str, *, exact: bool = True) -> Job:
     """270,400 elements (past 1 MiB in float32) between tensors of 1 and of 520 elements."""
     layers = (Linear("small", 1, 520), Linear("large", 520, 520), Scale("scalar", 0))
     operations: list[Operation] = []
     for number in range(2):
         operations += [ZeroGrad(), Backward(shards([1] * world_size, number * world_size)), *GRADIENTS]
-    return training_job(world_size, ModelSpec(layers, loss="linear", dtype=dtype), operations)
+    return training_job(world_size, ModelSpec(layers, loss="linear", dtype=dtype), operations, exact=exact)
 
 
-def uneven(world_size: int, *, exact: bool = True) -> Job:
-    """Rank 0 has four samples, the others one, and no two ranks have alike gradients."""
-    batches = [4] + [1] * (world_size - 1)
+def uneven(world_size: int, *, exact: bool = True, batches: Sequence[int] = ()) -> Job:
+    """Rank 0 has four samples, the others one (or as in `batches`), and no two ranks have alike gradients."""
+    batches = batches or [4] + [1] * (world_size - 1)
     operations: list[Operation] = [ZeroGrad(), Backward(shards(batches)), *GRADIENTS]
     return training_job(world_size, mlp((2, 3, 1)), operations, exact=exact)
 

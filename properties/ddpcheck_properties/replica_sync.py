@@ -112,8 +112,19 @@ def check_resumed_training_goes_where_one_process_goes(session: Session) -> None
     ends.
     """
     world, promised = session.world_size, session.capabilities
-    examples = fitting(session, [interrupt(pitfalls.steps(world, spec), 1) for spec in (MOMENTUM, ADAM)])
+    jobs = [interrupt(pitfalls.steps(world, spec), 1) for spec in (MOMENTUM, ADAM)]
+    jobs += [_resumed_twice(pitfalls.steps(world, spec)) for spec in (MOMENTUM, ADAM)]
+    examples = fitting(session, jobs)
     for_all(session, interrupted(world, promised), as_one_process(promised), examples=examples)
+
+
+@law("replica_sync", "facet:replica", "checkpoint", "feature:batch_norm")
+def check_a_checkpoint_holds_running_statistics(session: Session) -> None:
+    """A new replica that loads a saved state holds its running statistics and counter of batches, bit for bit."""
+    layers = Linear("fc1", 3, 4), BatchNorm("norm", 4), Linear("fc2", 4, 2)
+    job = pitfalls.construction(session.world_size, *layers)
+    jobs = [replace(job, operations=(Save(), Resume(), LOOK))]
+    for_each(session, fitting(session, jobs), as_one_process(session.capabilities))
 
 
 @law("replica_sync", "facet:replica", "checkpoint", "optimizer:sgd")
@@ -157,6 +168,14 @@ def interrupt(job: Job, after: int) -> Job:
             steps += 1
             operations += [Save(), Resume(), LOOK] if steps == after else []
     return replace(job, operations=tuple(operations))
+
+
+def _resumed_twice(job: Job) -> Job:
+    """Saved after one step, resumed at the end, trained on, and resumed from the same state once more."""
+    first, *rest = (position + 1 for position, operation in enumerate(job.operations) if isinstance(operation, Step))
+    again = (Resume(), LOOK, *job.operations[first : rest[0]], LOOK)
+    operations = (*job.operations[:first], Save(), *job.operations[first:], *again, *again)
+    return replace(job, operations=operations)
 
 
 def _from_rank_0(what: Literal["parameters", "buffers"]) -> Judge:

@@ -2,11 +2,13 @@
 
 A shuffle that is right may by chance give the order that a check takes for a fault. Orders of SHUFFLED(W) = 40 W samples are
 compared: two random ones are equal with probability 1/(40 W)! < 1e-47, the samples of one rank are the same set with
-1/C(40 W, 40), below 1e-23 for W >= 2, and all ranks' lists ascend with 1/(40!)^W. Thousands of draws stay far below 1e-9.
+1/C(40 W, 40), below 1e-23 for W >= 2, and all ranks' lists turn once at most with less than (2^42/40!)^W < 1e-35. Thousands
+of draws stay far below 1e-9.
 """
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,7 +25,10 @@ from .strategies_collectives import sample_lengths, samples
 if TYPE_CHECKING:
     from ddpcheck.session import Session
 
+PAST_16_BITS = 70_001
 SEED = 42
+EPOCHS = (2, 0, 1, 3, 258)
+"""First forwards, then back, and equal to an earlier one in their lowest eight bits."""
 
 
 def shuffled(world_size: int) -> int:
@@ -64,18 +69,22 @@ def check_reading_again_without_set_epoch_still_shares_out_all_samples(session: 
 
 @law("sampler", "facet:sampler", "shuffles")
 def check_set_epoch_changes_the_order(session: Session) -> None:
-    """Every epoch has an order of its own."""
+    """Every epoch has an order of its own, in whatever sequence epochs are asked for."""
 
     def judge(job: Job, trace: Trace) -> None:
         found = orders(trace, 0)
-        for epoch in range(1, len(found)):
-            expect.that(
-                found[epoch] != found[0],
-                f"epoch {epoch}: got the order of epoch 0 on every rank, but should be another one",
-                "set_epoch() has no effect: it is not forwarded to what shuffles, or not used there",
-            )
+        everywhere = all(order == found[0] for order in found)
+        cause = (
+            "set_epoch() has no effect: it is not forwarded to what shuffles, or not used there"
+            if everywhere
+            else "set_epoch() does not take every number: epochs are counted round, in pairs, or forwards only, or 0 is "
+            "taken for none"
+        )
+        for (first, order), (second, other) in combinations(zip(EPOCHS, found, strict=True), 2):
+            headline = f"epoch {second}: got the order of epoch {first} on every rank, but should be another one"
+            expect.that(order != other, headline, cause)
 
-    _read(session, [_reads(session.world_size, epochs=(0, 1, 2))], judge)
+    _read(session, [_reads(session.world_size, epochs=EPOCHS)], judge)
 
 
 @law("sampler", "facet:sampler", "shuffles", "world_size>=2")
@@ -121,6 +130,36 @@ def check_the_same_epoch_has_the_same_order_again(session: Session) -> None:
     )
 
 
+@law("sampler", "facet:sampler")
+def check_before_set_epoch_it_is_epoch_0(session: Session) -> None:
+    """A new sampler that nobody told an epoch has the order of epoch 0, whatever other samplers were told before."""
+
+    def judge(job: Job, trace: Trace) -> None:
+        for rank in range(job.world_size):
+            (told,), (untold,), (zero,) = (reading(trace, position)[rank] for position in range(3))
+            stale = len(told) > 1 and np.array_equal(untold, told) and not np.array_equal(told, zero)
+            expect.that(
+                bool(np.array_equal(untold, zero)),
+                f"a new sampler, before set_epoch, on rank {rank}: got {some(untold)}, but should be {some(zero)}, the "
+                "order of epoch 0",
+                "it is the epoch that another sampler was told: samplers share their state"
+                if stale
+                else "epochs are counted from another number than 0, or there is another generator before set_epoch",
+            )
+
+    world = session.world_size
+    lengths = (world + 1, shuffled(world))
+    _read(
+        session,
+        [
+            Job(world, tuple(Sample(length, (epoch,), shuffle, SEED) for epoch in (5, None, 0)))
+            for length in lengths
+            for shuffle in (True, False)
+        ],
+        judge,
+    )
+
+
 @law("sampler", "facet:sampler", "shuffles")
 def check_the_seed_changes_the_order(session: Session) -> None:
     """Samplers with different seeds have different orders in the same epoch."""
@@ -135,7 +174,11 @@ def check_the_seed_changes_the_order(session: Session) -> None:
             "the seed is ignored",
         )
 
-    _read(session, [_reads(session.world_size, seeds=seeds) for seeds in ((SEED, SEED + 1), (0, 1))], judge)
+    _read(
+        session,
+        [_reads(session.world_size, seeds=seeds) for seeds in ((SEED, SEED + 1), (0, 1), (7, 7 + (1 << 16)))],
+        judge,
+    )
 
 
 @law("sampler", "facet:sampler", "shuffles", "distinct_streams")
@@ -178,7 +221,7 @@ def check_without_shuffle_the_order_is_natural(session: Session) -> None:
 
 @law("sampler", "facet:sampler", "shuffles")
 def check_shuffle_really_shuffles(session: Session) -> None:
-    """With shuffle=True the order is not the natural one."""
+    """With shuffle=True the order is a random one: not the natural one, nor that reversed, or begun elsewhere."""
 
     def judge(job: Job, trace: Trace) -> None:
         ascending = [bool(np.all(np.diff(order) > 0)) for (order,) in reading(trace, 0)]
@@ -187,6 +230,13 @@ def check_shuffle_really_shuffles(session: Session) -> None:
             f"shuffle=True: got ascending samples on every rank ({some(reading(trace, 0)[0][0])} on rank 0), but should "
             "be a random order",
             "shuffle=True is lost on the way",
+        )
+        steps = [np.diff(order) for (order,) in reading(trace, 0)]
+        expect.that(
+            not all(min((step > 0).sum(), (step < 0).sum()) <= 1 for step in steps),
+            f"shuffle=True: got samples that turn once at most on every rank ({some(reading(trace, 0)[0][0])} on rank 0), "
+            "but should be a random order",
+            "the natural order is only reversed, or begun at a random sample",
         )
 
     _read(session, [_reads(session.world_size)], judge)
@@ -199,6 +249,7 @@ def _shares(session: Session, *, drop_last: bool) -> None:
         for length in sample_lengths(world)
         for shuffle in (False, True)
     ]
+    examples.append(_reads(world, PAST_16_BITS, drop_last=drop_last))
     drawn = samples(world, drop_last=drop_last).map(lambda read: Job(world, (read,)))
     for_all(session, drawn, shared_out(promised), examples=examples)
 

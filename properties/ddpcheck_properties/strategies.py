@@ -197,5 +197,6 @@ def adam() -> SearchStrategy[OptimizerSpec]:
         (
             OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.01),
             OptimizerSpec("adam", lr=0.01, betas=(0.875, 0.984375), eps=0.1),
+            OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.05, weight_decay=0.25),
         )
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import permutations
+from dataclasses import replace
+from itertools import permutations, product
 from typing import TYPE_CHECKING
 
 from ddpcheck.checks import law
@@ -56,7 +57,8 @@ def check_broadcast_gives_the_array_of_the_root(session: Session) -> None:
             TensorSpec((), dtype, "special"),
         )
     ]
-    examples.append(Job(world, tuple(Broadcast(_large(session), root) for root in range(world))))
+    examples += [Job(world, tuple(Broadcast(large, root) for root in range(world))) for large in _large(session)]
+    examples.append(Job(world, tuple(Broadcast(tensor, world - 1) for tensor in _laid_out(session))))
     for_all(session, jobs(world, broadcasts(world, promised, (None,))), results_hold, examples=examples, share=0.5)
 
 
@@ -69,7 +71,8 @@ def check_all_gather_stacks_in_rank_order(session: Session) -> None:
         Job(world, tuple(AllGather(TensorSpec(shape, dtype, "special", 1)) for shape in shapes))
         for dtype in dtypes(promised)
     ]
-    examples.append(Job(world, (AllGather(_large(session)),)))
+    examples += [Job(world, (AllGather(large),)) for large in _large(session)]
+    examples.append(Job(world, tuple(map(AllGather, _laid_out(session)))))
     for_all(session, jobs(world, all_gathers(world, promised, (None,))), results_hold, examples=examples, share=0.5)
 
 
@@ -88,6 +91,15 @@ def check_reduce_scatter_gives_each_rank_its_block(session: Session) -> None:
         for reduction in reductions(promised)
         for dtype in dtypes(promised, floats=reduction == "mean")[:2]
     ]
+    offered = dtypes(promised)[0]
+    reduction = next((each for each in reductions(promised) if each != "mean" or floating(offered)), None)
+    if reduction:
+        large = ReduceScatter(exact_tensor((131 * world, 127), offered, reduction, world, 6), reduction)
+        laid_out = [
+            ReduceScatter(exact_tensor((2 * world, 3), offered, reduction, world, 7, layout), reduction)
+            for layout in LAYOUTS
+        ]
+        examples.append(Job(world, (large, *laid_out)))
     for_all(session, jobs(world, reduce_scatters(world, promised, (None,))), results_hold, examples=examples, share=0.5)
 
 
@@ -114,7 +126,13 @@ def check_messages_reach_their_receiver(session: Session) -> None:
         for dtype, shape, layout in zip(dtypes(promised) * 3, ((5,), (), (0,), (3, 2), (40,)), LAYOUTS, strict=False)
         for order in (pairs, ring, back)
     ]
-    examples.append(Job(world, (SendRecv(_large(session), ring), SendRecv(TensorSpec((3,)), ring))))
+    small = TensorSpec((3,), dtypes(promised)[0])
+    examples += [Job(world, (SendRecv(large, ring), SendRecv(small, ring))) for large in _large(session)]
+    examples.append(Job(world, tuple(SendRecv(replace(small, seed=seed), ring) for seed in range(4))))
+    examples.append(Job(world, tuple(SendRecv(tensor, ring) for tensor in _laid_out(session))))
+    # rank 1 is the first that rank 0 receives from, and the last to send
+    others = tuple((rank, 0) for rank in range(1, world))
+    examples.append(Job(world, (Sleep(1, LATE), SendRecv(small, others), SendRecv(replace(small, seed=1), others))))
     for_all(session, jobs(world, send_recvs(world, promised), 1, 4), results_hold, examples=examples, share=0.5)
 
 
@@ -135,7 +153,17 @@ def check_collectives_in_a_row_do_not_disturb_each_other(session: Session) -> No
     for_all(session, jobs(world, collectives(world, promised), 2, 8), results_hold, examples=examples)
 
 
-def _large(session: Session) -> TensorSpec:
-    """Past 64 KiB."""
+def _large(session: Session) -> list[TensorSpec]:
+    """Past 64 KiB, once in floats and once in integers."""
     offered = dtypes(session.capabilities)
-    return TensorSpec(PAST_64_KIB, next(filter(floating, offered), offered[0]), "special")
+    floats, integers = dtypes(session.capabilities, floats=True), [each for each in offered if not floating(each)]
+    return [TensorSpec(PAST_64_KIB, among[-1], "special") for among in (floats, integers) if among]
+
+
+def _laid_out(session: Session) -> list[TensorSpec]:
+    """In every memory layout, in one dimension and in two."""
+    offered = dtypes(session.capabilities)
+    return [
+        TensorSpec(shape, offered[number % len(offered)], "special", 8, layout)
+        for number, (layout, shape) in enumerate(product(LAYOUTS, ((5,), (3, 2))))
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
@@ -9,7 +10,7 @@ from hypothesis.strategies import DrawFn
 
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
-from ddpcheck.job import Backward, Job, Operation, OptimizerSpec, Step, ZeroGrad
+from ddpcheck.job import Backward, Clip, Job, Operation, OptimizerSpec, Step, ZeroGrad
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 MOVING = OptimizerSpec(lr=0.05, momentum=0.9, weight_decay=0.1)
+ADAM = OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.01)
 SYNCHRONISED = "unused_parameters=synchronised"
 
 
@@ -55,8 +57,20 @@ def check_parameter_unused_on_all_ranks_does_not_move(session: Session) -> None:
     """A parameter that no rank used stays where it is in the step, whatever momentum and weight decay would do."""
     world, promised = session.world_size, session.capabilities
     jobs = [pitfalls.branches(world, "a", ("a",), ("",), ("a",), optimizer=MOVING)]
+    jobs.append(pitfalls.branches(world, "a", ("a",), ("",), ("",), optimizer=ADAM))
     drawn = branched(world, promised, optimizer=MOVING)
     for_all(session, drawn, as_one_process(promised), examples=fitting(session, jobs))
+
+
+@law("unused", "facet:replica", "feature:branch", SYNCHRONISED, "clipping", "optimizer:sgd")
+def check_clipping_passes_over_parameters_without_gradient(session: Session) -> None:
+    """A parameter that no rank used adds nothing to the norm, and keeps no other from being clipped."""
+    world = session.world_size
+    plain = OptimizerSpec(lr=0.05)
+    job = pitfalls.branches(world, "ab", ("a",), ("",), ("b",), optimizer=plain)
+    operations = [each for op in job.operations for each in ((Clip(0.1), op) if isinstance(op, Step) else (op,))]
+    jobs = [replace(job, operations=tuple(operations))]
+    for_each(session, fitting(session, jobs), as_one_process(session.capabilities))
 
 
 @law("unused", "facet:replica", "feature:branch", SYNCHRONISED, "no_sync")

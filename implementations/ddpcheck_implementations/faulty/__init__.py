@@ -1,30 +1,34 @@
 """Adapters that are wrong on purpose: one for each fault that real data-parallel code has had, each a few lines.
 
-`replica_faults()` lists those of replicas, each with the thread that it was seen in and the checks that must catch it.
-A decorated class is the adapter itself, so that `ddpcheck check ddpcheck_implementations.faulty.gradient:SumNotMean`
-runs it. `facet_faults()` lists those of collectives, samplers and metrics, and correct ones that are unusual.
+`faults()` lists them, each with the threads that it was seen in and the checks that must catch it; `unusual()` lists
+adapters that are correct, and work otherwise than most, which no check may mind. What a decorator makes is the adapter
+itself: `ddpcheck check ddpcheck_implementations.faulty.gradient:SumNotMean` runs it.
 """
 
 from __future__ import annotations
 
-from .base import Fault, PlainReplica, fault
-from .facets import FacetFault
+import importlib
+import pkgutil
+
+from .base import PlainReplica, fault
+from .registry import REGISTERED, Fault
 
 
-def replica_faults() -> tuple[Fault, ...]:
-    """Every fault of the modules about replicas."""
-    from . import accumulation, broadcast, gradient, unused  # importing them registers their faults
-
-    modules = (gradient, accumulation, unused, broadcast)
-    return tuple(found for module in modules for found in Fault.registered if found.module == module.__name__)
+def faults() -> tuple[Fault, ...]:
+    """Every fault of every module here, module by module."""
+    return tuple(found for found in _registered() if found.caught_by)
 
 
-def facet_faults() -> tuple[FacetFault, ...]:
-    """Every fault of collectives, samplers and metrics; those caught by no check are correct, but unusual."""
-    from . import collectives, metrics, samplers, timing, unusual
-
-    modules = (collectives, timing, samplers, metrics, unusual)
-    return tuple(found for module in modules for found in FacetFault.registered if found.module == module.__name__)
+def unusual() -> tuple[Fault, ...]:
+    """Every adapter here that is correct."""
+    return tuple(found for found in _registered() if not found.caught_by)
 
 
-__all__ = ["FacetFault", "Fault", "PlainReplica", "facet_faults", "fault", "replica_faults"]
+def _registered() -> list[Fault]:
+    """Importing a module registers what is in it."""
+    for module in pkgutil.iter_modules(__path__, f"{__name__}."):
+        importlib.import_module(module.name)
+    return sorted(REGISTERED, key=lambda found: found.module)
+
+
+__all__ = ["Fault", "PlainReplica", "fault", "faults", "unusual"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from ddpcheck.model import ModelSpec
 from ddpcheck.values import Array
 
 from ..numpy_network import Network, make_optimizer
+from .registry import Fault, register
 
 PROMISED = Capabilities(unused_parameters="synchronised", clipping=True, checkpoint=True)
 
@@ -140,24 +141,6 @@ def _keep(found: dict[str, Array]) -> Callable[[str, Array | None], None]:
     return keep
 
 
-@dataclass(frozen=True)
-class Fault:
-    """name: its id in the catalogue of faults, or "classic". source: threads where it was met. caught_by: every check
-    that must fail, and `words` what the first of them must say. world_size: the smallest at which it shows.
-    """
-
-    name: str
-    source: str
-    caught_by: tuple[str, ...]
-    words: str
-    replica: type[PlainReplica]
-    capabilities: Capabilities
-    world_size: int
-    module: str
-
-    registered: ClassVar[list[Fault]] = []
-
-
 def fault(
     name: str, source: str, *caught_by: str, words: str = "", world_size: int = 2, **promises: Any
 ) -> Callable[[type[PlainReplica]], Adapter]:
@@ -165,10 +148,10 @@ def fault(
 
     def make(replica: type[PlainReplica]) -> Adapter:
         capabilities = replace(PROMISED, **promises)
-        found = Fault(name, source, caught_by, words, replica, capabilities, world_size, replica.__module__)
-        Fault.registered.append(found)
         description = (replica.__doc__ or name).partition("\n")[0]
-        return Adapter(f"faulty {name}", _Connect(replica), capabilities, description=description)
+        title = f"faulty {name}" if caught_by else f"unusual {name}"
+        adapter = Adapter(title, _Connect(replica), capabilities, description=description)
+        return register(Fault(name, source, caught_by, words, adapter, world_size, replica))
 
     return make
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -16,26 +16,10 @@ from ddpcheck.capabilities import Capabilities
 from ddpcheck.environment import RankContext
 from ddpcheck.values import Array
 
+from .registry import Fault, register
+
 Group = Sequence[int] | None
 PROMISED = Capabilities(subgroups=True, asynchronous=True, detects_dead_peer=True, distinct_streams=True)
-
-
-@dataclass(frozen=True)
-class FacetFault:
-    """name: its id in the catalogue of faults, or a word of its own. source: threads where it was met, or "classic".
-    caught_by: every check that must fail, none if it is correct; `words` what the first of them must say. world_size:
-    the smallest at which it shows.
-    """
-
-    name: str
-    source: str
-    caught_by: tuple[str, ...]
-    words: str
-    adapter: Adapter
-    world_size: int
-    module: str
-
-    registered: ClassVar[list[FacetFault]] = []
 
 
 class PassThrough:
@@ -162,8 +146,6 @@ def _register(
         description = (made.__doc__ or name).partition("\n")[0]
         title = f"faulty {name}" if caught_by else f"unusual {name}"
         adapter = Adapter(title, _Connect(facet, made), capabilities, description=description)
-        found = FacetFault(name, source, caught_by, words, adapter, world_size, made.__module__)
-        FacetFault.registered.append(found)
-        return adapter
+        return register(Fault(name, source, caught_by, words, adapter, world_size, made))
 
     return make

@@ -14,6 +14,7 @@ WEIGHTED = "check_metrics_are_weighted_by_counts"
 NOTHING = "check_ranks_without_samples_take_no_part_in_metrics"
 NO_NUMBER = "check_metrics_over_no_samples_are_no_number"
 EQUAL = "check_metrics_are_equal_on_all_ranks"
+STRANGE = "check_a_metric_that_is_no_number_stays_one"
 
 
 def _sum(comm: Any, value: float) -> float:
@@ -81,6 +82,24 @@ def added_in_own_order(comm: Any, rank: int, metrics: Mapping[str, float], count
             total += one * number if number else 0.0
         found[name] = total / float(counts.sum())
     return found
+
+
+@metrics("metric-nan-left-out", "classic", STRANGE, words="is left out")
+def nan_left_out(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """A rank whose loss is NaN takes no part: a run that diverged on one rank looks healthy."""
+    return _right(comm, metrics, 0 if any(map(math.isnan, metrics.values())) else count)
+
+
+@metrics("metric-in-half-precision", "classic", WEIGHTED)
+def in_half_precision(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """Means are sent in half precision."""
+    return _right(comm, {name: float(np.float16(value)) for name, value in metrics.items()}, count)
+
+
+@metrics("metric-count-in-a-byte", "classic", WEIGHTED)
+def count_in_a_byte(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """Counts of 256 samples and more begin again at 0."""
+    return _right(comm, metrics, count % 256)
 
 
 @metrics("metric-nan-for-nothing", "classic")

@@ -1,0 +1,88 @@
+"""Samplers that are wrong about epochs and seeds, or about what they share with each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from .facets import PlainSampler, sampler
+
+EPOCH = "check_set_epoch_changes_the_order"
+ZERO = "check_before_set_epoch_it_is_epoch_0"
+
+
+@sampler("epochs-in-pairs", "classic", EPOCH, words="does not take every number")
+class EpochsInPairs(PlainSampler):
+    """Epochs 1 and 2 have one order, and 3 and 4: epoch 0's is not among them."""
+
+    def stream(self) -> Sequence[int]:
+        return (self.seed, (self.epoch + 1) // 2)
+
+
+@sampler("epoch-in-eight-bits", "classic", EPOCH, words="does not take every number")
+class EpochInEightBits(PlainSampler):
+    """After 256 epochs the orders come again."""
+
+    def stream(self) -> Sequence[int]:
+        return (self.seed, self.epoch % 256)
+
+
+@sampler("epoch-zero-is-none", "classic", EPOCH, words="0 is taken for none")
+class EpochZeroIgnored(PlainSampler):
+    """set_epoch(0) is taken for no epoch at all: going back to the start does not work."""
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch or self.epoch
+
+
+@sampler("epochs-from-one", "classic", ZERO, words="counted from another number than 0")
+class EpochsFromOne(PlainSampler):
+    """A new sampler is in epoch 1."""
+
+    def __init__(self, length: int, rank: int, world: int, *, shuffle: bool, seed: int, drop_last: bool) -> None:
+        super().__init__(length, rank, world, shuffle=shuffle, seed=seed, drop_last=drop_last)
+        self.epoch = 1
+
+
+@sampler("epoch-shared-by-samplers", "classic", ZERO, words="samplers share their state")
+class EpochShared(PlainSampler):
+    """The epoch is an attribute of the class: that of the training sampler is that of the one for evaluation."""
+
+    told: ClassVar[dict[int, int]] = {}
+
+    def set_epoch(self, epoch: int) -> None:
+        self.told[self.rank] = epoch
+
+    def stream(self) -> Sequence[int]:
+        return (self.seed, self.told.get(self.rank, 0))
+
+
+@sampler(
+    "begun-elsewhere", "classic", "check_shuffle_really_shuffles", words="only reversed, or begun at a random sample"
+)
+class BegunElsewhere(PlainSampler):
+    """The natural order, begun at a random sample, passes for a shuffle."""
+
+    def order(self) -> Array:
+        start = int(np.random.default_rng(self.stream()).integers(max(1, self.length))) if self.shuffle else 0
+        return np.roll(np.arange(self.length), start)
+
+
+@sampler("seed-in-eight-bits", "classic", "check_the_seed_changes_the_order", words="the seed is ignored")
+class SeedInEightBits(PlainSampler):
+    """Seeds are cut to a byte."""
+
+    def stream(self) -> Sequence[int]:
+        return (self.seed % 256, self.epoch)
+
+
+@sampler("indices-in-16-bits", "classic", "check_every_sample_goes_to_one_rank")
+class IndicesIn16Bits(PlainSampler):
+    """Indices past 65,535 begin again at 0."""
+
+    def order(self) -> Array:
+        return super().order() % (1 << 16)

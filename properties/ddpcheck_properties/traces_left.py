@@ -1,0 +1,153 @@
+"""What must leave no trace in training: evaluating, on one rank or on all, saving, and what a replica has handed out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ddpcheck import expect
+from ddpcheck.checks import law
+from ddpcheck.job import Backward, Clip, Job, Observe, Operation, OptimizerSpec, PerRank, Predict, Save, Step, ZeroGrad
+from ddpcheck.model import BATCH_NORM_EPS, BatchNorm, Linear, ModelSpec
+from ddpcheck.numerics import gamma
+from ddpcheck.trace import Trace
+from ddpcheck.values import Array
+
+from . import pitfalls
+from .comparison import as_one_process, when
+from .drawing import for_all, for_each
+from .pitfalls import fitting
+from .strategies import models, sgd, shards, training_job, training_jobs
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+MOMENTUM = OptimizerSpec(lr=0.05, momentum=0.9, weight_decay=0.1)
+EVERYTHING = Observe(("parameters", "gradients", "buffers"))
+
+
+@law("replica_sync", "facet:replica", "optimizer:sgd")
+def check_evaluation_leaves_training_alone(session: Session) -> None:
+    """predict() before, between and after the operations of training changes nothing of it, and one rank may call it
+    alone.
+    """
+    world, promised = session.world_size, session.capabilities
+    everyone = ((0,),) * world
+    alone = [tuple((0,) if rank == only else () for rank in range(world)) for only in sorted({0, world - 1})]
+    steps = pitfalls.steps(world, MOMENTUM)
+    examples = [_between(steps, Predict(samples)) for samples in (everyone, *alone)]
+    drawn = training_jobs(
+        world, promised, model=models(promised, exact=False, depths=(1, 2)), exact=False, optimizer=sgd()
+    )
+    evaluated = drawn.map(lambda job: _between(job, Predict(everyone)))
+    for_all(session, evaluated, as_one_process(promised), examples=fitting(session, examples), share=0.3)
+
+
+@law("replica_sync", "facet:replica", "feature:batch_norm")
+def check_evaluation_uses_the_running_statistics(session: Session) -> None:
+    """predict() normalises by the running statistics, not by those of its batch, and does not move them.
+
+    For one batch norm and one linear layer the outputs are at most 12 roundings away from the exact ones, of terms
+    whose absolute values add up to `size` in _normalised.
+    """
+    world = session.world_size
+    look, evaluate = Observe(("parameters", "buffers")), Predict(((2, 0, 1),) * world)
+    operations: list[Operation] = [
+        look,
+        evaluate,
+        look,
+        ZeroGrad(),
+        Backward(shards([3] * world)),
+        look,
+        evaluate,
+        look,
+    ]
+    model = ModelSpec((BatchNorm("norm", 3), Linear("fc1", 3, 2)))
+    for_each(session, fitting(session, [training_job(world, model, operations, exact=False)]), _normalises)
+
+
+@law("replica_sync", "facet:replica", "checkpoint", "optimizer:sgd")
+def check_saving_leaves_training_alone(session: Session) -> None:
+    """state() may be asked for anywhere, between backward and step too, and changes nothing of training."""
+    world, promised = session.world_size, session.capabilities
+    adam = OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.01)
+    examples = [_between(pitfalls.steps(world, spec), Save()) for spec in (MOMENTUM, adam)]
+    for_each(session, fitting(session, examples), as_one_process(promised))
+
+
+@law("replica_sync", "facet:replica", "optimizer:sgd")
+def check_what_a_replica_hands_out_and_is_given_stays_as_it_is(session: Session) -> None:
+    """Gradients, parameters, buffers, predictions and states are copies, which later training does not change; backward
+    leaves its batch alone.
+    """
+    world, promised = session.world_size, session.capabilities
+    steps = pitfalls.steps(world, MOMENTUM)
+    looks: list[Operation] = [EVERYTHING, Predict(((0, 1),) * world)]
+    looks += [Save()] if promised.checkpoint else []
+    jobs = [_between(steps, *looks)]
+    if promised.clipping:
+        clipped = [each for op in steps.operations for each in ((Clip(0.01), op) if isinstance(op, Step) else (op,))]
+        jobs.append(_between(replace(steps, operations=tuple(clipped)), *looks))
+    for_each(session, fitting(session, jobs), _nothing_was_changed)
+
+
+def _between(job: Job, *inserted: Operation) -> Job:
+    """The Job with these operations before the first of its own, and after each."""
+    operations = [*inserted, *(each for operation in job.operations for each in (operation, *inserted))]
+    return replace(job, operations=tuple(operations))
+
+
+def _nothing_was_changed(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    for rank in trace.ranks:
+        for record in rank.records:
+            place = f"{when(job, record.operation)}, rank {rank.rank}"
+            changed: Sequence[str] = record.values.get("overwritten_later", ())
+            expect.that(
+                not changed,
+                f"{', '.join(changed[:3])} ({place}): got an array that later operations changed, but should be a copy",
+                "it is a view of the replica's own memory: what was logged, compared or saved changes afterwards",
+            )
+            written: Sequence[str] = record.values.get("batch_changed", ())
+            expect.that(
+                not written,
+                f"backward ({place}): the batch's {', '.join(written)} were changed, but should stay as they were",
+                "backward works in place on the caller's arrays; it needs a copy",
+            )
+
+
+def _normalises(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    assert job.data is not None
+    assert job.model is not None
+    inputs = job.data.arrays(job.model)[0]
+    for position, operation in enumerate(job.operations):
+        if not isinstance(operation, Predict):
+            continue
+        before, after = ([rank.values(place) for rank in trace.ranks] for place in (position - 1, position + 1))
+        for rank, outputs in enumerate(trace.values(position, "outputs")):
+            for name, buffer in before[rank]["buffers"].items():
+                text = f"buffer {name} after an evaluation ({when(job, position)})"
+                expect.same_array(after[rank]["buffers"][name], buffer, text, rank)
+            rows = _rows(inputs, operation.samples, rank)
+            exact, size = _normalised(rows, before[rank]["parameters"], before[rank]["buffers"])
+            what = f"prediction by the running statistics ({when(job, position)})"
+            expect.within(outputs, exact, gamma(12, outputs.dtype) * size, what, rank)
+
+
+def _rows(inputs: Array, samples: PerRank, rank: int) -> Array:
+    chosen: Array = inputs[list(samples[rank])].astype(np.float64)
+    return chosen
+
+
+def _normalised(rows: Array, parameters: Any, buffers: Any) -> tuple[Array, Array]:
+    """Outputs of the batch norm and the linear layer in evaluation mode, and the sum of their terms' absolute values."""
+    wide = {name: array.astype(np.float64) for name, array in {**parameters, **buffers}.items()}
+    scale = wide["norm.weight"] / np.sqrt(wide["norm.running_var"] + BATCH_NORM_EPS)
+    weight = wide["fc1.weight"]
+    hidden = (rows - wide["norm.running_mean"]) * scale + wide["norm.bias"]
+    terms = (abs(rows) + abs(wide["norm.running_mean"])) * abs(scale) + abs(wide["norm.bias"])
+    return hidden @ weight.T + wide["fc1.bias"], terms @ abs(weight).T + abs(wide["fc1.bias"])
