@@ -23,7 +23,7 @@ from ddpcheck_implementations.faulty import Fault, PlainReplica, faults
 from ddpcheck_implementations.faulty.base import PROMISED, facets
 from ddpcheck_properties import CHECKS, pitfalls
 
-FAMILIES = ("gradients", "trajectories", "accumulation", "unused", "replica_sync")
+FAMILIES = ("gradients", "trajectories", "accumulation", "unused", "replica_sync", "programs")
 MINE = {check.name: check for check in CHECKS if check.family in FAMILIES}
 FAULTS = [found for found in faults() if isinstance(found.made, type) and issubclass(found.made, PlainReplica)]
 

@@ -23,12 +23,14 @@ class Evidence:
     local: what the array would be if nothing had been communicated (this rank's own contribution).
     alternatives: (sentence, array): "it is the gradient of the step before" and that gradient.
     factors: further factors that would tell something: ("the number of accumulation steps", 4).
+    precision: whether a difference of 1e-2 or 1e-3 may come from fewer bits.
     """
 
     world_size: int = 1
     local: Array | None = None
     alternatives: tuple[tuple[str, Array], ...] = ()
     factors: tuple[tuple[str, float], ...] = ()
+    precision: bool = True
 
 
 def likely_cause(got: Array, expected: Array, evidence: Evidence) -> str:
@@ -70,7 +72,7 @@ def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[s
         yield "all values are there, but in other places: a transposed or permuted layout, or blocks in a wrong order"
     if not got[wrong].any():
         yield f"{_region(wrong)} are zero: never written"
-    yield from _lost_precision(got, expected)
+    yield from _lost_precision(got, expected, small=evidence.precision)
 
 
 def _close(a: Array, b: Array, factor: float = 1.0) -> Array:
@@ -149,7 +151,7 @@ def _tiny_differences(got: Array, expected: Array) -> Iterator[str]:
         )
 
 
-def _lost_precision(got: Array, expected: Array) -> Iterator[str]:
+def _lost_precision(got: Array, expected: Array, *, small: bool) -> Iterator[str]:
     if got.dtype.kind == "i":
         differ = got != expected
         wrong = np.abs(expected[differ].astype(np.float64))  # an integer's lowest value has no absolute one
@@ -165,7 +167,7 @@ def _lost_precision(got: Array, expected: Array) -> Iterator[str]:
     if not finite.any() or not np.isfinite(got).all():
         return
     error = float(np.max(np.abs(got[finite] - expected[finite]) / np.max(np.abs(expected[finite]))))
-    for name, bits, dtypes in (("float32", 24, "d"), ("float16", 11, "df"), ("bfloat16", 8, "df")):
+    for name, bits, dtypes in (("float32", 24, "d"), ("float16", 11, "df" * small), ("bfloat16", 8, "df" * small)):
         if got.dtype.char in dtypes and error < 2.0 ** (2 - bits):
             yield f"the relative error is {error:.1e}, as in {name}: computed or sent with fewer bits than {got.dtype}"
             return

@@ -18,7 +18,7 @@ from . import job as ops
 from .adapter import Batch, Facets, Replica, TrainingRun, TrainingTask
 from .job import Job, Layout, OptimizerSpec
 from .trace import Record
-from .values import Array, key_of
+from .values import Array
 
 S = TypeVar("S")
 
@@ -177,7 +177,7 @@ class Execution:
 
     def resume(self, op: ops.Resume) -> dict[str, Any]:
         assert self._job.model is not None
-        self._replica = self._build(self._job.model.initial(key_of(self._job.seed, self._rank, 1), "real"))
+        self._replica = self._build(self._job.initial_of_resumed(self._rank))
         self._replica.load_state(self._saved[op.name])
         return {}
 

@@ -5,7 +5,7 @@ Headlines read "got X, but should be Y" with the rank and the thing named, one l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,9 @@ from .values import Array
 from .verdict import Diagnosis, Finding
 
 NO_EVIDENCE = Evidence()
+
+Known = Evidence | Callable[[], Evidence]
+"""Evidence, or how to get it: asked for only if something is wrong."""
 
 
 def completed(trace: Trace) -> None:
@@ -53,7 +56,7 @@ def completed(trace: Trace) -> None:
     )
 
 
-def same_array(got: Any, expected: Array, what: str, rank: int, evidence: Evidence = NO_EVIDENCE) -> None:
+def same_array(got: Any, expected: Array, what: str, rank: int, evidence: Known = NO_EVIDENCE) -> None:
     """Same shape, dtype and bits. `what` names the thing ("gradient of fc1.weight, step 2")."""
     array = _same_form(got, expected, what, rank)
     expected = _contiguous(expected)
@@ -65,7 +68,7 @@ def same_array(got: Any, expected: Array, what: str, rank: int, evidence: Eviden
         raise _wrong(array, expected, wrong, what, rank, evidence, "")
 
 
-def within(got: Any, expected: Array, bound: Array, what: str, rank: int, evidence: Evidence = NO_EVIDENCE) -> None:
+def within(got: Any, expected: Array, bound: Array, what: str, rank: int, evidence: Known = NO_EVIDENCE) -> None:
     """|got - expected| <= bound, element by element; `expected` in float64, `bound` derived by the check.
 
     Where the bound is infinite or NaN, as in a training that diverges, rounding may have made anything: no judgement.
@@ -141,14 +144,14 @@ def _contiguous(value: Any) -> Array:
     return made
 
 
-def _wrong(got: Array, expected: Array, wrong: Array, what: str, rank: int, evidence: Evidence, note: str) -> Finding:
+def _wrong(got: Array, expected: Array, wrong: Array, what: str, rank: int, evidence: Known, note: str) -> Finding:
     index = _index(wrong)
     count = f"{int(wrong.sum())} of {wrong.size} elements are wrong"
     return Finding(
         Diagnosis(
             f"{what}{_at(index)} on rank {rank}: got {_number(got[index])}, but should be {_number(expected[index])}"
             f"{note}; {count}",
-            likely_cause(got, expected, evidence),
+            likely_cause(got, expected, evidence if isinstance(evidence, Evidence) else evidence()),
         )
     )
 

@@ -368,6 +368,11 @@ class Job:
         kind: Kind = self.data.values if self.data else "lattice"
         return self.model.initial(key_of(self.seed, rank), kind)
 
+    def initial_of_resumed(self, rank: int) -> dict[str, Array]:
+        """The parameters and buffers with which `rank` builds the new replica that a Resume loads a state into."""
+        assert self.model is not None
+        return self.model.initial(key_of(self.seed, rank, 1), "real")
+
     def to_plain(self) -> dict[str, Any]:
         made: dict[str, Any] = to_plain(self)
         return made

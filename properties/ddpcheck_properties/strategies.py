@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from ddpcheck.capabilities import Capabilities
-from ddpcheck.job import Backward, DataSpec, Job, Observe, Operation, OptimizerSpec, PerRank, Step, ZeroGrad
+from ddpcheck.job import Backward, DataSpec, Job, Observe, Operation, OptimizerSpec, PerRank, Predict, Step, ZeroGrad
 from ddpcheck.model import Activation, BatchNorm, Embedding, Layer, Linear, ModelSpec, Scale
 from ddpcheck.oracle import is_exact, loss_scale_for
 
@@ -163,7 +163,9 @@ def training_job(
 
     exact: with the loss scale that makes its sums exact; in float64 if they do not fit float32.
     """
-    batches = [rank for operation in operations if isinstance(operation, Backward) for rank in operation.samples]
+    batches = [
+        rank for operation in operations if isinstance(operation, (Backward, Predict)) for rank in operation.samples
+    ]
     data = DataSpec(1 + max((index for batch in batches for index in batch), default=0), kind(exact), seed + 1)
     scale = float(loss_scale_for(world_size, operations)) if exact else 1.0
     model = replace(model, loss_scale=scale)

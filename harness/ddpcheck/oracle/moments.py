@@ -12,6 +12,7 @@ from ..diagnosis import Evidence
 from ..job import Operation
 from ..values import Array
 from .rounding import Value
+from .updates import Loading, Update
 
 Presence = Literal["there", "none", "either"]
 
@@ -35,7 +36,10 @@ class Contributions:
     inside: bool
     weighted: bool
 
-    def alternatives(self, expected: Array, rank: int) -> Iterator[tuple[str, Array]]:
+    def evidence(self, expected: Array, rank: int) -> Evidence:
+        return Evidence(len(self.own), self.own[rank], tuple(self._alternatives(expected, rank)))
+
+    def _alternatives(self, expected: Array, rank: int) -> Iterator[tuple[str, Array]]:
         """What the gradient would be if something specific had gone wrong."""
         if self.before is not None:
             before = self.before[rank]
@@ -74,27 +78,28 @@ class Entry:
     presence: tuple[Presence, ...]
     ranks: tuple[int, ...]
     alike: bool = True
-    made_of: Contributions | None = None
+    made_of: Contributions | Update | Loading | None = None
 
     def evidence(self, rank: int) -> Evidence:
         """What else it might be, for a diagnosis."""
         if self.made_of is None:
             return Evidence(len(self.presence))
-        known = tuple(self.made_of.alternatives(self.value.exact[rank], rank))
-        return Evidence(len(self.presence), self.made_of.own[rank], known)
+        return self.made_of.evidence(self.value.exact[rank], rank)
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
     """What one operation must have yielded.
 
-    numbers: by name (loss, norm), a value for every rank. arrays: by what (gradients, parameters, buffers), then by
+    numbers: by name (loss, norm), a value for every rank; known: what such a number would be on every rank if something
+    specific had gone wrong. arrays: by what (gradients, parameters, buffers), then by
     name. outputs: of a prediction, an array for every rank; `promised` are the ranks on which it is.
     """
 
     position: int
     operation: Operation
     numbers: Mapping[str, Value] = field(default_factory=dict)
+    known: tuple[tuple[str, Array], ...] = ()
     arrays: Mapping[str, Mapping[str, Entry]] = field(default_factory=dict)
     outputs: tuple[Value, ...] = ()
     promised: tuple[int, ...] = ()

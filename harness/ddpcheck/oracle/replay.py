@@ -27,6 +27,7 @@ from .network import Shards, evaluate, outputs, owner
 from .optimizer import Optimizer
 from .rounding import Value, combine, from_rank_zero, over_ranks
 from .statistics import running_statistics
+from .updates import Loading, Update, losses_gone_wrong, norms_gone_wrong
 
 _unbounded_is_no_error = np.errstate(over="ignore", invalid="ignore")
 """Bounds may grow past all numbers; they are infinite then."""
@@ -64,6 +65,7 @@ class Oracle:
         self.tensors = self._start()
         self.optimizer = Optimizer(job.optimizer, job.model.dtype)
         self.saved: dict[str, tuple[dict[str, Value], Optimizer]] = {}
+        self.changed: dict[str, Update | Loading] = {}  # what happened last to each tensor
         self.shown: dict[str, Array] = {}  # gradients after the last backward
         self.before: dict[str, Array] = {}
         self.counts = np.zeros(job.world_size)
@@ -75,7 +77,8 @@ class Oracle:
         for position, operation in enumerate(self.job.operations):
             moment = Moment(position, operation)
             if isinstance(operation, Backward):
-                moment = replace(moment, numbers={"loss": self._backward(operation)})
+                loss = self._backward(operation)
+                moment = replace(moment, numbers={"loss": loss}, known=losses_gone_wrong(loss.exact, self.counts))
             elif isinstance(operation, Observe):
                 moment = replace(moment, arrays={what: self._observed(what) for what in operation.what})
             elif isinstance(operation, ZeroGrad):
@@ -83,7 +86,8 @@ class Oracle:
             elif isinstance(operation, Step):
                 self._step()
             elif isinstance(operation, Clip):
-                moment = replace(moment, numbers={"norm": self._clip(operation.max_norm)})
+                known = norms_gone_wrong([gradient.own for gradient in self.gradients.values()], operation.max_norm)
+                moment = replace(moment, numbers={"norm": self._clip(operation.max_norm)}, known=known)
             elif isinstance(operation, Predict):
                 promised = (0,) if self.statistics and self.tracked else self.everyone
                 moment = replace(moment, outputs=self._predict(operation), promised=promised)
@@ -135,8 +139,12 @@ class Oracle:
 
     @_unbounded_is_no_error
     def _step(self) -> None:
+        before = self.optimizer.copy()
         for name, gradient in self._observed("gradients").items():
             if set(gradient.presence) == {"there"}:
+                self.changed[name] = Update(
+                    name, self.tensors[name].exact, gradient.value.exact, self.gradients[name].own, before
+                )
                 self.tensors[name] = self.optimizer.step(name, self.tensors[name], gradient.value)
 
     @_unbounded_is_no_error
@@ -160,8 +168,11 @@ class Oracle:
         )
 
     def _resume(self, name: str) -> None:
-        tensors, optimizer = self.saved[name]
         """Every rank goes on with what it saved itself, which differs where construction leaves ranks different."""
+        tensors, optimizer = self.saved[name]
+        initial = [self.job.initial_of_resumed(rank) for rank in self.everyone]
+        for key, value in self.tensors.items():
+            self.changed[key] = Loading(np.stack([rank[key] for rank in initial]).astype(np.float64), value.exact)
         self.tensors = {
             key: value.of_rank_zero() if self._alike(self.described[key].role) else value
             for key, value in tensors.items()
@@ -228,7 +239,7 @@ class Oracle:
                 moving = self.tracked and ".running_" in name
                 ranks = (0,) if moving else self.everyone
                 alike = self._alike(tensor.role) and not moving
-                made[name] = Entry(self.tensors[name], tensor.dtype, there, ranks, alike=alike)
+                made[name] = Entry(self.tensors[name], tensor.dtype, there, ranks, alike, self.changed.get(name))
         return made
 
     def _gradient(self, name: str) -> Entry:

@@ -25,7 +25,7 @@ class EvaluationClearsGradients(PlainReplica):
         return super().predict(batch)
 
 
-@fault("rank0-only-wrapped-forward", "pytorch/pytorch#54059", EVALUATED, words="hung")
+@fault("rank0-only-wrapped-forward", "pytorch/pytorch#54059", EVALUATED)
 class EvaluatesTogether(PlainReplica):
     """The forward of an evaluation broadcasts: a rank that evaluates alone waits for the others."""
 

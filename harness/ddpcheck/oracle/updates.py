@@ -1,0 +1,147 @@
+"""What a parameter would be if its last update, or the loading of its state, had gone wrong in a known way; and losses and
+norms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..diagnosis import Evidence
+from ..job import OptimizerSpec
+from ..values import Array
+from .optimizer import Optimizer
+from .rounding import Value
+
+_FOR_EVER = 1 << 20
+"""Steps after which Adam's bias corrections are 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """One update of one parameter; arrays have the ranks as first axis.
+
+    before: the parameter, and `optimizer` its state, in front of the update. gradient: what was to be applied. own: the
+    ranks' own local gradients, if there are any.
+    """
+
+    name: str
+    before: Array
+    gradient: Array
+    own: Array | None
+    optimizer: Optimizer
+
+    def evidence(self, expected: Array, rank: int) -> Evidence:
+        """Small differences are no sign of lost precision: what an update does wrong is small beside the parameter."""
+        made = tuple((sentence, array[rank]) for sentence, array in self._alternatives(expected, rank))
+        return Evidence(len(self.before), alternatives=made, precision=False)
+
+    def _alternatives(self, expected: Array, rank: int) -> Iterator[tuple[str, Array]]:
+        size, spec, before = len(self.before), self.optimizer.spec, self.before
+        yield "it was not updated: the step passed it over, or worked on a copy", before
+        if self.own is not None and size > 1:
+            yield "it was updated by this rank's own gradient: not reduced", self._stepped(gradient=self.own)
+        for factor, words in ((size, f"{size} x too large"), (1 / size, f"{size} x too small")) if size > 1 else ():
+            yield f"the gradient of its update was exactly {words}", self._stepped(gradient=self.gradient * factor)
+            yield f"its update is exactly {words}: a scaled learning rate", before + (expected - before[rank]) * factor
+        yield "it was updated twice", self._stepped(times=2)
+        if self.optimizer.state:
+            yield "its optimizer state was lost: momentum began anew", self._stepped(Optimizer(spec, "float64"))
+        if spec.weight_decay:
+            plain, twice = replace(spec, weight_decay=0.0), replace(spec, weight_decay=2 * spec.weight_decay)
+            yield "weight decay is missing", self._stepped(self._like(plain))
+            yield "weight decay counts twice", self._stepped(self._like(twice))
+            decayed = before * (1 - spec.lr * spec.weight_decay)
+            yield (
+                "weight decay is decoupled: it does not go through the gradient",
+                self._stepped(self._like(plain), decayed),
+            )
+        if spec.momentum:
+            damped = self._stepped(
+                gradient=self._decayed() * (1 - spec.momentum), optimizer=self._like(replace(spec, weight_decay=0.0))
+            )
+            yield "momentum is dampened: the gradient is multiplied by 1 - momentum", damped
+            velocity = (before - self._stepped()) / spec.lr
+            ahead = before - spec.lr * (self._decayed() + spec.momentum * velocity)
+            yield "it is Nesterov's momentum", ahead
+        if spec.name == "adam":
+            settled = self._like(spec)
+            settled.steps[self.name] = _FOR_EVER
+            yield "Adam's bias correction is missing", self._stepped(settled)
+            anew = self._like(spec)
+            anew.steps[self.name] = 0
+            yield "Adam's bias correction counts steps from 1 again", self._stepped(anew)
+        yield "it is held in float16", np.broadcast_to(expected.astype(np.float16).astype(np.float64), before.shape)
+
+    def _like(self, spec: OptimizerSpec) -> Optimizer:
+        made = self.optimizer.copy()
+        made.spec = spec
+        return made
+
+    def _decayed(self) -> Array:
+        return self.gradient + self.optimizer.spec.weight_decay * self.before
+
+    def _stepped(
+        self,
+        optimizer: Optimizer | None = None,
+        before: Array | None = None,
+        gradient: Array | None = None,
+        times: int = 1,
+    ) -> Array:
+        """The parameter after the update, with something else than was promised."""
+        used = (optimizer or self.optimizer).copy()
+        parameter = Value(self.before if before is None else before)
+        for _ in range(times):
+            parameter = used.step(self.name, parameter, Value(self.gradient if gradient is None else gradient))
+        return parameter.exact
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """A parameter or buffer after load_state on a new replica. initial: what the new replica was built from, on each
+    rank. before: what the old one held last.
+    """
+
+    initial: Array
+    before: Array
+
+    def evidence(self, expected: Array, rank: int) -> Evidence:
+        known = [("it is what the old replica held last, not what was saved: the state is no copy", self.before[rank])]
+        for other in dict.fromkeys((rank, 0)):
+            sentence = f"it is rank {other}'s initial value of the new replica: load_state did not load it"
+            known.append((sentence, self.initial[other]))
+        return Evidence(len(self.initial), alternatives=tuple(known))
+
+
+def losses_gone_wrong(losses: Array, counts: Array) -> tuple[tuple[str, Array], ...]:
+    """losses: every rank's own, shape (ranks,)."""
+    everybody = np.full_like(losses, losses.mean())
+    summed = np.full_like(losses, losses.sum())
+    return (
+        ("it is the mean over all ranks, but should be this rank's own, before reduction", everybody),
+        ("it is the sum over all ranks, but should be this rank's own, before reduction", summed),
+        ("it is the sum over the rank's samples, but should be their mean", losses * counts),
+    )
+
+
+def norms_gone_wrong(own: Sequence[Array | None], max_norm: float) -> tuple[tuple[str, Array], ...]:
+    """own: every rank's own gradients, by parameter, with the ranks as first axis."""
+    flat = [gradient.reshape(len(gradient), -1) for gradient in own if gradient is not None]
+    if not flat:
+        return ()
+    each = np.concatenate(flat, axis=1)
+    local = np.sqrt((each**2).sum(axis=1))
+    norm = np.sqrt((each.mean(axis=0) ** 2).sum())
+    largest = max(np.sqrt((gradient.mean(axis=0) ** 2).sum()) for gradient in flat)
+    return (
+        ("it is the norm of this rank's own gradients: taken before the reduction", local),
+        ("it is the largest of the ranks' own norms", np.full_like(local, local.max())),
+        ("it is the norm after clipping, but should be that before", np.full_like(local, min(norm, max_norm))),
+        ("it is the norm's square", np.full_like(local, norm**2)),
+        (
+            "it is the norm of one parameter only, but should be that of all gradients together",
+            np.full_like(local, largest),
+        ),
+    )
