@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +15,11 @@ from click.testing import CliRunner, Result
 
 import ddpcheck_properties
 from ddpcheck.cli import COMMANDS, main
-from ddpcheck.profiles import PROFILES
+from ddpcheck.kill import judged
+from ddpcheck.profiles import PROFILES, profile_named
 from ddpcheck.results import Results
+from ddpcheck.run import Settings
+from ddpcheck_implementations.faulty import unusual
 
 MINIMAL = Path(__file__).parent / "minimal_adapter.py"
 
@@ -154,3 +159,34 @@ def test_what_ran_before_an_interrupt_is_shown_and_kept(tmp_path: Path) -> None:
     assert "1 rank" in first
     assert "interrupted:" in rest
     assert results.is_file()
+
+
+def test_faults_are_caught_and_told(here: Path) -> None:
+    result = ddpcheck("faults", "avg-div", "--profile", "quick", "--json", "kills.json", "--markdown", "kills.md")
+    assert result.exit_code == 0, result.output
+    assert re.search(r"✓ avg-divides-by-numel \(\w+, 2 ranks\): check_\w+ after", result.output)
+    assert "divided by the number of elements" in result.output
+    assert re.search(r"(\d+) of \1 faults caught", result.output)
+    kills = json.loads((here / "kills.json").read_text())["kills"]
+    assert all(kill["first"]["diagnosis"]["cause"] and not kill["missed"] for kill in kills)
+    assert "https://github.com/meta-pytorch/torchcomms/issues/287" in (here / "kills.md").read_text()
+
+
+def test_correct_adapters_are_not_flagged() -> None:
+    result = ddpcheck("faults", "--unusual", "divides-first", "--profile", "quick", "--deadline", "30")
+    assert result.exit_code == 0, result.output
+    assert "no check minds it" in result.output
+
+
+def test_an_unknown_fault_is_a_usage_error() -> None:
+    result = ddpcheck("faults", "no-such-fault")
+    assert result.exit_code == 2
+    assert "no fault matches no-such-fault; families are" in result.output
+
+
+def test_a_fault_that_survives_is_a_failure() -> None:
+    correct = next(found for found in unusual() if found.name == "divides-first")
+    named = replace(correct, caught_by=("check_all_reduce_gives_the_exact_mean",))
+    kill = judged(named, Settings(profile_named("quick")))
+    assert not kill.caught
+    assert kill.missed == named.caught_by

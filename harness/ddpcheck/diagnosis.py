@@ -24,6 +24,7 @@ class Evidence:
     alternatives: (sentence, array): "it is the gradient of the step before" and that gradient.
     factors: further factors that would tell something: ("the number of accumulation steps", 4).
     precision: whether a difference of 1e-2 or 1e-3 may come from fewer bits.
+    otherwise: what is sure even if nothing else fits.
     """
 
     world_size: int = 1
@@ -31,14 +32,15 @@ class Evidence:
     alternatives: tuple[tuple[str, Array], ...] = ()
     factors: tuple[tuple[str, float], ...] = ()
     precision: bool = True
+    otherwise: str = ""
 
 
 def likely_cause(got: Array, expected: Array, evidence: Evidence) -> str:
-    """The first explanation that fits all elements, or that fits the wrong ones; empty if none does."""
+    """The first explanation that fits all elements, or that fits the wrong ones; else what is sure in any case."""
     if got.shape != expected.shape or not expected.size:
-        return ""
+        return evidence.otherwise
     with np.errstate(all="ignore"):
-        return next(_explanations(np.asarray(got), np.asarray(expected), evidence), "")
+        return next(_explanations(np.asarray(got), np.asarray(expected), evidence), evidence.otherwise)
 
 
 def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[str]:
@@ -92,6 +94,8 @@ def _likely_factor(got: Array, expected: Array, evidence: Evidence) -> Iterator[
         (float(size), f"exactly {size} x too large at world size {size}: summed, not averaged"),
         (1.0 / size, f"exactly {size} x too small at world size {size}: divided by the world size once too often"),
     ] * (size > 1)
+    if got.size not in (1, size):
+        known.append((size / got.size, f"divided by the number of elements, {got.size}, instead of the {size} ranks"))
     for name, value in evidence.factors:
         known.append((value, f"exactly {value:g} x too large: {name}"))
         known += [(1 / value, f"exactly {value:g} x too small: {name}")] * (value != 0)

@@ -59,7 +59,8 @@ def compare(moment: Moment, job: Job, trace: Trace, *, bits: bool = True) -> Non
         outputs = moment.outputs[rank]
         got = trace.values(moment.position, "outputs")[rank]
         error = np.zeros(()) if outputs.error is None else outputs.error
-        expect.within(got, outputs.exact, error, f"prediction ({when(job, moment.position)})", rank)
+        what, evidence = f"prediction ({when(job, moment.position)})", Evidence(otherwise=_BEFORE["predict"])
+        expect.within(got, outputs.exact, error, what, rank, evidence)
 
 
 def _known(moment: Moment, rank: int, got: float) -> Evidence:
@@ -68,7 +69,14 @@ def _known(moment: Moment, rank: int, got: float) -> Evidence:
         (sentence, np.asarray(got if math.isclose(got, numbers[rank], rel_tol=1e-5) else numbers[rank]))
         for sentence, numbers in moment.known
     )
-    return Evidence(alternatives=alternatives, precision=False)
+    return Evidence(alternatives=alternatives, precision=False, otherwise=_BEFORE.get(moment.operation.kind, ""))
+
+
+_BEFORE = {
+    "backward": "a loss comes before any reduction: the parameters or buffers that this rank computed it with are wrong",
+    "predict": "the parameters or buffers that this rank predicted with are wrong, or it did not evaluate its own batch",
+}
+"""Where the fault lies in any case."""
 
 
 def compare_arrays(

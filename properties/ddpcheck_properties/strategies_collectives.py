@@ -62,8 +62,10 @@ def reductions(capabilities: Capabilities) -> tuple[Reduction, ...]:
 
 @cache
 def shapes(world_size: int) -> tuple[Shape, ...]:
-    """1 to W + 2 elements, no dimension, no element, several dimensions, and sizes that W and chunks do not divide."""
-    few = [(size,) for size in range(1, world_size + 3)]
+    """1 to W + 2 elements, no dimension, no element, several dimensions, and sizes that W and chunks do not divide; first
+    one of those, for the clearest message.
+    """
+    few = [(size,) for size in (2 * world_size + 1, *range(1, world_size + 3))]
     several: list[Shape] = [(1, 7), (2, 1, 3), (3, 2), (world_size, 3), (world_size + 1, 2)]
     return (*few, (), (0,), (0, 3), (3, 0), *several, (17,), (31,), (64,), (4 * world_size + 1,), (129,))
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from ddpcheck.results import Results
 from ddpcheck.verdict import SYMBOLS, Status, Verdict
 
+from .markdown import table
+
 _MEANING: dict[Status, str] = {
     "passed": "passed",
     "failed": "failed",
@@ -48,7 +50,7 @@ def _summary(adapters: Sequence[str], verdicts: Sequence[Verdict]) -> str:
         rows.append(
             [adapter, sizes, *(str(counts[status]) for status in _MEANING), str(sum(verdict.jobs for verdict in own))]
         )
-    return _table(
+    return table(
         ["implementation", "world sizes", *(f"{SYMBOLS[status]} {status}" for status in _MEANING), "Jobs"], rows
     )
 
@@ -67,7 +69,7 @@ def _family_table(adapters: Sequence[str], verdicts: Sequence[Verdict]) -> str:
             own = [verdict for verdict in verdicts if (verdict.adapter, verdict.check) == (adapter, check)]
             cells.append(" ".join(SYMBOLS[verdict.status] for verdict in sorted(own, key=lambda v: v.world_size)))
         rows.append([f"`{check}`", *cells])
-    return _table(["check", *adapters], rows)
+    return table(["check", *adapters], rows)
 
 
 def _failures(verdicts: Iterable[Verdict]) -> list[str]:
@@ -89,7 +91,7 @@ def _reasons(verdicts: Iterable[Verdict]) -> list[str]:
             reasons.setdefault((verdict.adapter, verdict.reason), {})[f"`{verdict.check}`"] = None
     rows = [[adapter, reason, ", ".join(checks)] for (adapter, reason), checks in reasons.items()]
     return (
-        ["## Not judged, or failed as declared", _table(["implementation", "because", "checks"], rows)] if rows else []
+        ["## Not judged, or failed as declared", table(["implementation", "because", "checks"], rows)] if rows else []
     )
 
 
@@ -101,14 +103,7 @@ def _environment(results: Results) -> str:
         ["packages", ", ".join(f"{name} {version}" for name, version in here.packages.items())],
         *([name, str(value)] for name, value in results.settings.items()),
     ]
-    return _table(["what", "value"], rows)
-
-
-def _table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [names, ["---"] * len(names), *rows]
-    return "\n".join(
-        "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line) + " |" for line in lines
-    )
+    return table(["what", "value"], rows)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ COMMANDS = {
     "tour": "Check and train the reference implementations that are installed here: see what ddpcheck shows.",
     "check": "Check implementations against every law that they promise to keep.",
     "list": "List adapters, checks, capabilities, launchers or profiles, with a sentence each.",
+    "faults": "Check adapters that are wrong on purpose: which check catches each, how soon, and what it says.",
     "replay": "Run a failing Job again, and show what every rank saw.",
     "doctor": "Look at this machine: what is ready, what is missing, and how to get it.",
     "train": "Train a model with an implementation, on as many ranks as you like.",

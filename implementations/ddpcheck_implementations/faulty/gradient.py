@@ -45,7 +45,7 @@ class SmallOnesTwice(PlainReplica):
         return np.asarray(mean / self.world, mean.dtype) if gradient.size in {28, 29, 30, 31, 33} else mean
 
 
-@fault("avg-divides-by-numel", "meta-pytorch/torchcomms#287", EXACT, TIGHT, words="")
+@fault("avg-divides-by-numel", "meta-pytorch/torchcomms#287", EXACT, TIGHT, words="number of elements")
 class DividesByElements(PlainReplica):
     """The mean divides by the number of elements instead of the number of ranks."""
 

@@ -1,0 +1,107 @@
+"""`ddpcheck faults`: proof that the checks can fail."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from ..kill import Kill, chosen, installed_faults, judged
+from ..profiles import PROFILES, profile_named
+from ..results import Environment
+from ..run import Settings
+from .options import console, usage_errors
+from .show import ranks, symbol
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command("faults")
+@click.argument("patterns", nargs=-1)
+@click.option(
+    "--profile", default="default", show_default=True, type=click.Choice(list(PROFILES)), help="How hard to look."
+)
+@click.option("--every", is_flag=True, help="Run all checks on each fault, not only until one fails.")
+@click.option("--seed", type=int, help="Draw other Jobs than last time.")
+@click.option("--deadline", default=3.0, show_default=True, help="Seconds for one Job; then its ranks hang.")
+@click.option("--unusual", is_flag=True, help="Correct adapters that work otherwise than most: none may be flagged.")
+@click.option("--json", "json_file", type=_FILE, help="Write what became of each.")
+@click.option("--markdown", "markdown_file", type=_FILE, help="Write the kill matrix.")
+def command(
+    patterns: tuple[str, ...],
+    profile: str,
+    every: bool,
+    seed: int | None,
+    deadline: float,
+    unusual: bool,
+    json_file: Path | None,
+    markdown_file: Path | None,
+) -> None:
+    """Check adapters that are wrong on purpose, and show which check catches each, how soon, and what it says.
+
+    PATTERNS choose by family or by part of a name; all without.
+    """
+    out = console()
+    with usage_errors():
+        settings = Settings(profile_named(profile), deadline, seed)
+        found = chosen(installed_faults("unusual" if unusual else "faults"), patterns)
+    as_wished: Callable[[Kill], bool] = (lambda kill: kill.first is None) if unusual else (lambda kill: kill.caught)
+    began = time.monotonic()
+    kills: list[Kill] = []
+    with _bar(out) as bar:
+        task = bar.add_task("", total=len(found))
+        for fault in found:
+            bar.update(task, description=escape(fault.name))
+            kills.append(judged(fault, settings, every=every or unusual))
+            _show(out, kills[-1], as_wished(kills[-1]), unusual=unusual)
+            bar.advance(task)
+    out.print(f"\n[bold]{_summary(kills, time.monotonic() - began, unusual=unusual)}[/]", soft_wrap=True)
+    record = {"profile": profile, "seed": seed, "deadline": deadline, "environment": asdict(Environment.here())}
+    plain = {**record, "kills": [kill.to_plain() for kill in kills]}
+    if json_file is not None:
+        json_file.write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
+    if markdown_file is not None:
+        (entry,) = entry_points(group="ddpcheck.reports", name="kill_matrix")
+        markdown_file.write_text(entry.load()(plain), encoding="utf-8")
+    sys.exit(0 if all(map(as_wished, kills)) else 1)
+
+
+def _bar(out: Console) -> Progress:
+    columns = (BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    return Progress(*columns, console=out, transient=True, disable=not out.is_terminal)
+
+
+def _show(out: Console, kill: Kill, well: bool, *, unusual: bool) -> None:
+    title = f"{symbol('passed' if well else 'failed')} [bold]{escape(kill.name)}[/] ({kill.family}, {ranks(kill.world_size)})"
+    if kill.first is None:
+        out.print(f"{title}: {'no check minds it' if unusual else 'SURVIVES: no check fails'}", soft_wrap=True)
+        return
+    out.print(f"{title}: {kill.first.check} after {kill.seconds:.1f} s", soft_wrap=True)
+    if kill.first.diagnosis is not None:
+        said = kill.first.diagnosis.cause or kill.first.diagnosis.headline
+        out.print(f"    {escape(said)}", style="dim", soft_wrap=True)
+    if kill.missed:
+        out.print(f"    should have failed, too: {', '.join(kill.missed)}", style="bold red", soft_wrap=True)
+
+
+def _summary(kills: Sequence[Kill], seconds: float, *, unusual: bool) -> str:
+    if unusual:
+        flagged = sum(kill.first is not None for kill in kills)
+        return f"{len(kills)} correct adapters, {flagged} flagged; {seconds:.0f} s"
+    caught = [kill.seconds for kill in kills if kill.caught]
+    times = (
+        f"; seconds to the first failure: median {statistics.median(caught):.1f}, slowest {max(caught):.1f}"
+        if caught
+        else ""
+    )
+    return f"{len(caught)} of {len(kills)} faults caught{times}; {seconds:.0f} s"

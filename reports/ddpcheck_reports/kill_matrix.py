@@ -1,0 +1,79 @@
+"""The kill matrix: what `ddpcheck faults --json` found, as a page of markdown.
+
+python -m ddpcheck_reports.kill_matrix kills.json > kill-matrix.md
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .markdown import table
+
+_THREAD = re.compile(r"\b([\w.-]+/[\w.-]+)#(\d+)")
+
+
+def markdown(record: Mapping[str, Any]) -> str:
+    """The whole page."""
+    kills: Sequence[Mapping[str, Any]] = record["kills"]
+    parts = ["# Kill matrix", _summary(kills)]
+    for family in dict.fromkeys(kill["family"] for kill in kills):
+        parts += [f"## {family}", _table([kill for kill in kills if kill["family"] == family])]
+    here = record["environment"]
+    parts += [
+        "## How this was run",
+        f"`ddpcheck faults --profile {record['profile']} --deadline {record['deadline']:g}`, Python {here['python']}, "
+        f"{here['cores']} cores visible. Seconds include the start of the ranks.",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _summary(kills: Sequence[Mapping[str, Any]]) -> str:
+    seconds = [kill["seconds"] for kill in kills if _caught(kill)]
+    slowest = max((kill for kill in kills if _caught(kill)), key=lambda kill: float(kill["seconds"]), default=None)
+    text = f"**{len(seconds)} of {len(kills)}** adapters that are wrong on purpose are caught by every check that names them"
+    if slowest is not None:
+        text += (
+            f"; the first failure comes after {statistics.median(seconds):.1f} s in the median, and after "
+            f"{slowest['seconds']:.1f} s at the slowest ({slowest['name']})"
+        )
+    named = sum(bool(kill["first"] and _said(kill["first"])) for kill in kills)
+    return f"{text}. {named} of the first failures name a cause."
+
+
+def _table(kills: Sequence[Mapping[str, Any]]) -> str:
+    rows = []
+    for kill in kills:
+        first = kill["first"] or {"check": "**survives**"}
+        said = _said(first) or f"*{first.get('diagnosis', {}).get('headline', '')}*"
+        mark = "✓" if _caught(kill) else "✗"
+        rows.append(
+            [
+                f"{mark} {kill['name']}",
+                str(kill["world_size"]),
+                f"`{first['check']}`",
+                f"{kill['seconds']:.1f}",
+                said,
+                _THREAD.sub(r"[\1#\2](https://github.com/\1/issues/\2)", kill["source"]),
+            ]
+        )
+    return table(["fault", "ranks", "first caught by", "after s", "likely cause, as a user reads it", "seen in"], rows)
+
+
+def _caught(kill: Mapping[str, Any]) -> bool:
+    return bool(kill["first"]) and not kill["missed"]
+
+
+def _said(verdict: Mapping[str, Any]) -> str:
+    return str(verdict.get("diagnosis", {}).get("cause", ""))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m ddpcheck_reports.kill_matrix KILLS.json")
+    print(markdown(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))), end="")
