@@ -16,6 +16,7 @@ from ddpcheck.diagnosis import Evidence
 from ddpcheck.job import Backward, Job, Step
 from ddpcheck.oracle import Entry, Moment, Oracle, is_exact
 from ddpcheck.trace import Trace
+from ddpcheck.values import Array
 from ddpcheck.verdict import Diagnosis, Finding
 
 _NOUNS = {"gradients": "gradient of", "parameters": "parameter", "buffers": "buffer"}
@@ -52,7 +53,9 @@ def compare(moment: Moment, job: Job, trace: Trace, *, bits: bool = True) -> Non
         for rank, got in enumerate(trace.values(moment.position, name)):
             bound = np.zeros(()) if value.error is None else value.error[rank]
             what = f"{name} of {moment.operation.kind} ({when(job, moment.position)})"
-            expect.within(np.float64(got), value.exact[rank], bound, what, rank, partial(_known, moment, rank, got))
+            expect.within(
+                np.float64(got), value.exact[rank], bound, what, rank, partial(_known, moment, value.exact, rank, got)
+            )
     for what, entries in moment.arrays.items():
         compare_arrays(trace.values(moment.position, what), entries, what, when(job, moment.position), bits=bits)
     for rank in moment.promised:
@@ -63,11 +66,15 @@ def compare(moment: Moment, job: Job, trace: Trace, *, bits: bool = True) -> Non
         expect.within(got, outputs.exact, error, what, rank, evidence)
 
 
-def _known(moment: Moment, rank: int, got: float) -> Evidence:
+def _known(moment: Moment, expected: Array, rank: int, got: float) -> Evidence:
     """Numbers come as Python floats, and were computed in the model's dtype: 1e-5 is near enough."""
+    size = len(expected)
+    known = [*moment.known]
+    if size > 1:
+        known.append((f"exactly {size} x too large at world size {size}: summed, not averaged", expected * size))
     alternatives = tuple(
         (sentence, np.asarray(got if math.isclose(got, numbers[rank], rel_tol=1e-5) else numbers[rank]))
-        for sentence, numbers in moment.known
+        for sentence, numbers in known
     )
     return Evidence(alternatives=alternatives, precision=False, otherwise=_BEFORE.get(moment.operation.kind, ""))
 

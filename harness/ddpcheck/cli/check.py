@@ -21,7 +21,7 @@ from ..verdict import Verdict
 from .options import LAUNCHERS, console, launcher_named, named_reasons, usage_errors
 from .options import world_sizes as sizes_option
 from .progress import Display
-from .show import oversubscribed, show_failure, show_reasons, show_table, summary
+from .show import oversubscribed, show_failure, show_reasons, show_same, show_table, summary
 
 INTERRUPTED = 130  # as shells say it of SIGINT
 
@@ -124,15 +124,26 @@ def run_shown(
     failures: Path,
     verdicts: list[Verdict],
 ) -> None:
-    """Run the items; show how far it is, and each failure as it comes. Verdicts are appended as they come."""
+    """Run the items; show how far it is, and each failure as it comes, in full unless its cause was shown already.
+
+    Verdicts are appended as they come.
+    """
     every = list(items)
+    shown: set[tuple[str, str]] = set()
     references = {item.adapter.name: item.reference for item in every}
     with Display(out, len(every)) as display:
         for verdict in run_items(every, settings, expectations, display.begin):
             display.add(verdict)
             verdicts.append(verdict)
-            if not verdict.ok:
-                show_failure(out, verdict, write_failure(failures, references[verdict.adapter], verdict))
+            if verdict.ok:
+                continue
+            file = write_failure(failures, references[verdict.adapter], verdict)
+            cause = verdict.adapter, verdict.diagnosis.cause if verdict.diagnosis else ""
+            if cause in shown:
+                show_same(out, verdict)
+            else:
+                show_failure(out, verdict, file)
+            shown.update([cause] if cause[1] else [])
 
 
 def show_all(out: Console, verdicts: list[Verdict], seconds: float) -> None:

@@ -53,6 +53,12 @@ def show_failure(console: Console, verdict: Verdict, file: Path | None) -> None:
     console.print()
 
 
+def show_same(console: Console, verdict: Verdict) -> None:
+    """One line for a failure whose cause was shown already."""
+    title = f"{verdict.adapter}, {ranks(verdict.world_size)}: {verdict.check} ({verdict.family})"
+    console.print(f"{symbol(verdict.status)} {escape(title)}: the same cause", soft_wrap=True)
+
+
 def show_table(console: Console, verdicts: Sequence[Verdict]) -> None:
     """Checks by family as rows, adapters as columns, one symbol for each world size."""
     adapters = list(dict.fromkeys(verdict.adapter for verdict in verdicts))

@@ -172,7 +172,8 @@ class Oracle:
         tensors, optimizer = self.saved[name]
         initial = [self.job.initial_of_resumed(rank) for rank in self.everyone]
         for key, value in self.tensors.items():
-            self.changed[key] = Loading(np.stack([rank[key] for rank in initial]).astype(np.float64), value.exact)
+            of_ranks = np.stack([rank[key] for rank in initial]).astype(np.float64)
+            self.changed[key] = Loading(of_ranks, value.exact, self.changed.get(key))
         self.tensors = {
             key: value.of_rank_zero() if self._alike(self.described[key].role) else value
             for key, value in tensors.items()

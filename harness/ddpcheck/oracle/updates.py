@@ -43,8 +43,11 @@ class Update:
         yield "it was not updated: the step passed it over, or worked on a copy", before
         if self.own is not None and size > 1:
             yield "it was updated by this rank's own gradient: not reduced", self._stepped(gradient=self.own)
-        for factor, words in ((size, f"{size} x too large"), (1 / size, f"{size} x too small")) if size > 1 else ():
-            yield f"the gradient of its update was exactly {words}", self._stepped(gradient=self.gradient * factor)
+        for factor, words, cause in _factors(size):
+            yield (
+                f"the gradient of its update was exactly {words}: {cause}",
+                self._stepped(gradient=self.gradient * factor),
+            )
             yield f"its update is exactly {words}: a scaled learning rate", before + (expected - before[rank]) * factor
         yield "it was updated twice", self._stepped(times=2)
         if self.optimizer.state:
@@ -98,20 +101,31 @@ class Update:
         return parameter.exact
 
 
+def _factors(size: int) -> list[tuple[float, str, str]]:
+    """What a sum over ranks in place of a mean does, and the opposite."""
+    if size == 1:
+        return []
+    large = f"{size} x too large at world size {size}", "summed, not averaged"
+    small = f"{size} x too small at world size {size}", "divided by the world size once too often"
+    return [(size, *large), (1 / size, *small)]
+
+
 @dataclass(frozen=True, slots=True)
 class Loading:
     """A parameter or buffer after load_state on a new replica. initial: what the new replica was built from, on each
-    rank. before: what the old one held last.
+    rank. before: what the old one held last. earlier: what happened to it before it was saved.
     """
 
     initial: Array
     before: Array
+    earlier: Update | Loading | None
 
     def evidence(self, expected: Array, rank: int) -> Evidence:
         known = [("it is what the old replica held last, not what was saved: the state is no copy", self.before[rank])]
         for other in dict.fromkeys((rank, 0)):
             sentence = f"it is rank {other}'s initial value of the new replica: load_state did not load it"
             known.append((sentence, self.initial[other]))
+        known += self.earlier.evidence(expected, rank).alternatives if self.earlier else ()
         return Evidence(len(self.initial), alternatives=tuple(known))
 
 
