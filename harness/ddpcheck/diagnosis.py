@@ -94,8 +94,6 @@ def _likely_factor(got: Array, expected: Array, evidence: Evidence) -> Iterator[
         (float(size), f"exactly {size} x too large at world size {size}: summed, not averaged"),
         (1.0 / size, f"exactly {size} x too small at world size {size}: divided by the world size once too often"),
     ] * (size > 1)
-    if got.size not in (1, size):
-        known.append((size / got.size, f"divided by the number of elements, {got.size}, instead of the {size} ranks"))
     for name, value in evidence.factors:
         known.append((value, f"exactly {value:g} x too large: {name}"))
         known += [(1 / value, f"exactly {value:g} x too small: {name}")] * (value != 0)
@@ -105,11 +103,13 @@ def _likely_factor(got: Array, expected: Array, evidence: Evidence) -> Iterator[
 def _other_factor(got: Array, expected: Array, evidence: Evidence) -> Iterator[str]:
     """Rarer factors, and any that all elements share; of one element anything is a factor."""
     size = evidence.world_size
-    twice = [
+    rarer = [
         (float(size) ** 2, f"exactly {size}^2 x too large at world size {size}: multiplied by it, and not averaged"),
-        (1.0 / size**2, f"exactly {size}^2 x too small at world size {size}: divided by it twice too often"),
+        (1.0 / size**2, f"exactly {size}^2 x too small at world size {size}: divided by it rarer too often"),
     ] * (size > 1)
-    yield from _matching(got, expected, twice)
+    if got.size not in (1, size):
+        rarer.append((size / got.size, f"divided by the number of elements, {got.size}, instead of the {size} ranks"))
+    yield from _matching(got, expected, rarer)
     nonzero = expected != 0
     if got.dtype.kind not in "fi" or nonzero.sum() < 2:
         return
