@@ -119,7 +119,8 @@ class Batch:
 class Replica(Protocol):
     """This rank's copy of the model, wrapped for data-parallel training.
 
-    Names and shapes are those of ModelSpec.tensors(). What is returned are copies: later training must not change them.
+    Names and shapes are those of ModelSpec.tensors(). What is returned is read at once, and may be a view; a state() is kept,
+    and must be a copy.
     """
 
     def backward(self, batch: Batch) -> float:

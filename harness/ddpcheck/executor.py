@@ -123,16 +123,8 @@ class Execution:
             names = {"gradients": self._learned, "buffers": self._buffers}.get(what) or (
                 self._shapes.keys() - self._buffers if what == "parameters" else self._buffers
             )
-            got = getattr(replica, what)()
-            seen[what] = self._mapping(got, f"{what}()", names, optional=what == "gradients")
-            self._watch(seen, seen[what], got, f"{what}(): ")
+            seen[what] = self._mapping(getattr(replica, what)(), f"{what}()", names, optional=what == "gradients")
         return seen
-
-    def _watch(self, values: dict[str, Any], copies: Mapping[str, Array | None], got: Any, prefix: str) -> None:
-        """Look at the end whether what was handed out is still what it was."""
-        for name, copy in copies.items():
-            if copy is not None:
-                self._handed_out.append((values, prefix + name, copy, got[name]))
 
     def _mapping(self, got: Any, what: str, names: Any, *, optional: bool) -> dict[str, Array | None]:
         if not isinstance(got, Mapping):
@@ -161,9 +153,7 @@ class Execution:
         if not op.samples[self._rank]:
             return {"outputs": np.empty(shape, dtype)}
         got = self._model().predict(batch)
-        values = {"outputs": _array(got, shape, dtype, "predict()")}
-        self._watch(values, values, {"outputs": got}, "predict(): ")
-        return values
+        return {"outputs": _array(got, shape, dtype, "predict()")}
 
     def save(self, op: ops.Save) -> dict[str, Any]:
         state = self._model().state()
@@ -171,7 +161,7 @@ class Execution:
             raise ContractBroken("state() must return a mapping of names to NumPy arrays")
         saved = {name: np.array(value) for name, value in state.items()}
         values: dict[str, Any] = {"names": sorted(state)}
-        self._watch(values, saved, state, "state(): ")
+        self._handed_out += [(values, name, copy, state[name]) for name, copy in saved.items()]
         self._saved[op.name] = saved
         return values
 

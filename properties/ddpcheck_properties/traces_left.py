@@ -1,4 +1,4 @@
-"""What must leave no trace in training: evaluating, on one rank or on all, saving, and what a replica has handed out."""
+"""What must leave no trace in training: evaluating, on one rank or on all, and saving; and what training must leave alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from ddpcheck import expect
 from ddpcheck.checks import law
-from ddpcheck.job import Backward, Clip, Job, Observe, Operation, OptimizerSpec, PerRank, Predict, Save, Step, ZeroGrad
+from ddpcheck.job import Backward, Job, Observe, Operation, OptimizerSpec, PerRank, Predict, Save, ZeroGrad
 from ddpcheck.model import BATCH_NORM_EPS, BatchNorm, Linear, ModelSpec
 from ddpcheck.numerics import gamma
 from ddpcheck.trace import Trace
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 MOMENTUM = OptimizerSpec(lr=0.05, momentum=0.9, weight_decay=0.1)
-EVERYTHING = Observe(("parameters", "gradients", "buffers"))
 
 
 @law("replica_sync", "facet:replica", "optimizer:sgd")
@@ -78,19 +77,17 @@ def check_saving_leaves_training_alone(session: Session) -> None:
     for_each(session, fitting(session, examples), as_one_process(promised))
 
 
+@law("replica_sync", "facet:replica", "checkpoint", "optimizer:sgd")
+def check_a_saved_state_stays_as_it_is(session: Session) -> None:
+    """A state is a copy: later training does not change what was saved."""
+    jobs = [_between(pitfalls.steps(session.world_size, MOMENTUM), Save())]
+    for_each(session, fitting(session, jobs), _nothing_was_changed)
+
+
 @law("replica_sync", "facet:replica", "optimizer:sgd")
-def check_what_a_replica_hands_out_and_is_given_stays_as_it_is(session: Session) -> None:
-    """Gradients, parameters, buffers, predictions and states are copies, which later training does not change; backward
-    leaves its batch alone.
-    """
-    world, promised = session.world_size, session.capabilities
-    steps = pitfalls.steps(world, MOMENTUM)
-    looks: list[Operation] = [EVERYTHING, Predict(((0, 1),) * world)]
-    looks += [Save()] if promised.checkpoint else []
-    jobs = [_between(steps, *looks)]
-    if promised.clipping:
-        clipped = [each for op in steps.operations for each in ((Clip(0.01), op) if isinstance(op, Step) else (op,))]
-        jobs.append(_between(replace(steps, operations=tuple(clipped)), *looks))
+def check_backward_leaves_its_batch_alone(session: Session) -> None:
+    """Backward changes neither the inputs nor the targets that it is given, which other epochs use again."""
+    jobs = [pitfalls.steps(session.world_size, MOMENTUM)]
     for_each(session, fitting(session, jobs), _nothing_was_changed)
 
 
@@ -108,8 +105,8 @@ def _nothing_was_changed(job: Job, trace: Trace) -> None:
             changed: Sequence[str] = record.values.get("overwritten_later", ())
             expect.that(
                 not changed,
-                f"{', '.join(changed[:3])} ({place}): got an array that later operations changed, but should be a copy",
-                "it is a view of the replica's own memory: what was logged, compared or saved changes afterwards",
+                f"state(): {', '.join(changed[:3])} ({place}): later operations changed them, but they should be copies",
+                "they are views of the replica's own memory: a checkpoint that is written later holds another state",
             )
             written: Sequence[str] = record.values.get("batch_changed", ())
             expect.that(

@@ -13,7 +13,6 @@ from .base import PlainReplica, fault
 
 EVALUATED = "check_evaluation_leaves_training_alone"
 SAVED = "check_saving_leaves_training_alone"
-HANDED_OUT = "check_what_a_replica_hands_out_and_is_given_stays_as_it_is"
 
 
 @fault("evaluation-clears-gradients", "classic", EVALUATED)
@@ -67,22 +66,39 @@ class ForgetsStatistics(PlainReplica):
             self.network.buffers[name][...] = buffer
 
 
-@fault("gradients-are-views", "classic", HANDED_OUT, words="view of the replica's own memory")
+@fault("gradients-are-views", "pytorch/pytorch#47163")
 class GradientsAreViews(PlainReplica):
-    """gradients() hands out the buffers that the next backward fills again."""
+    """Correct: gradients() hands out the buffers that the next backward fills again, and they are read at once."""
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
-        self.buffers_of_gradients = {
-            name: np.zeros_like(self.network.parameters[name]) for name in self.network.learned
-        }
+        self.filled = {name: np.zeros_like(self.network.parameters[name]) for name in self.network.learned}
 
     def gradients(self) -> dict[str, Array | None]:
         shown = super().gradients()
         for name, gradient in shown.items():
             if gradient is not None:
-                self.buffers_of_gradients[name][...] = gradient
-        return {name: None if shown[name] is None else self.buffers_of_gradients[name] for name in shown}
+                self.filled[name][...] = gradient
+        return {name: None if shown[name] is None else self.filled[name] for name in shown}
+
+
+@fault("state-is-views", "classic", "check_a_saved_state_stays_as_it_is", words="views of the replica's own memory")
+class StateIsViews(PlainReplica):
+    """state() hands out the parameters themselves, which training goes on to change."""
+
+    def state(self) -> dict[str, Array]:
+        return super().state() | self.network.parameters
+
+
+@fault("batch-normalised-in-place", "classic", "check_backward_leaves_its_batch_alone", words="works in place")
+class ChangesBatch(PlainReplica):
+    """Backward centres its inputs in place, and puts them back but for rounding."""
+
+    def backward(self, batch: Batch) -> float:
+        loss = super().backward(batch)
+        if batch.inputs.dtype.kind == "f":
+            batch.inputs[...] = (batch.inputs + 1) * 1.0000001 - 1
+        return loss
 
 
 @fault("clipping-needs-every-gradient", "classic", "check_clipping_passes_over_parameters_without_gradient")
