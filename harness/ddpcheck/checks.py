@@ -66,19 +66,21 @@ def missing(check: Check, lacks: Callable[[str], str | None]) -> str | None:
 
 
 def select(checks: Iterable[Check], patterns: Iterable[str]) -> tuple[Check, ...]:
-    """The checks whose name or family matches a pattern (a family, a name, or a part of a name). ValueError on no
-    match.
+    """The checks that match a pattern: a family's name chooses that family, anything else every check whose name holds it.
+    ValueError on no match.
     """
     every = tuple(checks)
     wanted = tuple(patterns)
     if not wanted:
         return every
+    families = {check.family for check in every}
+    found: set[Check] = set()
     for pattern in wanted:
-        if not any(_matches(check, pattern) for check in every):
-            families = ", ".join(sorted({check.family for check in every}))
-            raise ValueError(f"no check matches {pattern!r}; families are {families}; `ddpcheck list checks` shows all")
-    return tuple(check for check in every if any(_matches(check, pattern) for pattern in wanted))
-
-
-def _matches(check: Check, pattern: str) -> bool:
-    return pattern == check.family or pattern in check.name
+        matching = {
+            check for check in every if (check.family == pattern if pattern in families else pattern in check.name)
+        }
+        if not matching:
+            known = ", ".join(sorted(families))
+            raise ValueError(f"no check matches {pattern!r}; families are {known}; `ddpcheck list checks` shows all")
+        found |= matching
+    return tuple(check for check in every if check in found)
