@@ -161,6 +161,16 @@ def test_what_ran_before_an_interrupt_is_shown_and_kept(tmp_path: Path) -> None:
     assert results.is_file()
 
 
+@pytest.mark.usefixtures("here")
+def test_stops_at_the_first_failure() -> None:
+    result = ddpcheck(
+        "check", "ddpcheck_implementations.faulty.gradient:SumNotMean", "-w", "2,3", "-x", "--profile", "quick"
+    )
+    assert result.exit_code == 1
+    assert len(re.findall(r"^✗ faulty", result.output, re.MULTILINE)) == 1
+    assert re.search(r"stopped at the first failure: \d+ of \d+ did not run", result.output)
+
+
 def test_faults_are_caught_and_told(here: Path) -> None:
     result = ddpcheck("faults", "avg-div", "--profile", "quick", "--json", "kills.json", "--markdown", "kills.md")
     assert result.exit_code == 0, result.output

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from types import TracebackType
@@ -202,7 +202,7 @@ def run_items(
     settings: Settings,
     expected: Expectations,
     begin: Callable[[Item], None] = lambda item: None,
-) -> Iterator[Verdict]:
+) -> Generator[Verdict, None, None]:
     """A Verdict for each item, as it comes; `begin` is told what runs next. Ranks start only where something will run."""
     groups: dict[tuple[str, int], list[Item]] = {}
     for item in items:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -38,6 +39,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     "--profile", default="default", show_default=True, type=click.Choice(list(PROFILES)), help="How hard to look."
 )
 @click.option("--seed", type=int, help="Draw other Jobs than last time. Without it every run draws the same.")
+@click.option("-x", "--exitfirst", is_flag=True, help="Stop at the first failure.")
 @click.option("--deadline", default=10.0, show_default=True, help="Seconds for one Job; then its ranks hang.")
 @click.option(
     "--expect-failure", "expected", multiple=True, metavar="NAME=REASON", help="Strict. NAME@2,3 for world sizes."
@@ -60,6 +62,7 @@ def command(
     patterns: tuple[str, ...],
     profile: str,
     seed: int | None,
+    exitfirst: bool,
     deadline: float,
     expected: tuple[str, ...],
     json_file: Path | None,
@@ -92,7 +95,7 @@ def command(
     verdicts: list[Verdict] = []
     interrupted = False
     try:
-        run_shown(out, items, settings, expectations, failures, verdicts)
+        run_shown(out, items, settings, expectations, failures, verdicts, exitfirst=exitfirst)
     except KeyboardInterrupt:
         interrupted = True  # what ran until here is kept, shown and saved all the same
     show_all(out, verdicts, time.monotonic() - began)
@@ -110,6 +113,8 @@ def command(
         save_junit(verdicts, junit_file)
     if markdown_file is not None:
         _write_markdown(results, markdown_file)
+    if exitfirst and len(verdicts) < len(items):
+        out.print(f"\nstopped at the first failure: {len(items) - len(verdicts)} of {len(items)} did not run")
     if interrupted:
         out.print(f"\ninterrupted: {len(items) - len(verdicts)} of {len(items)} did not run", style="bold red")
         sys.exit(INTERRUPTED)
@@ -123,6 +128,8 @@ def run_shown(
     expectations: Expectations,
     failures: Path,
     verdicts: list[Verdict],
+    *,
+    exitfirst: bool = False,
 ) -> None:
     """Run the items; show how far it is, and each failure as it comes, in full unless its cause was shown already.
 
@@ -131,8 +138,11 @@ def run_shown(
     every = list(items)
     shown: set[tuple[str, str]] = set()
     references = {item.adapter.name: item.reference for item in every}
-    with Display(out, len(every)) as display:
-        for verdict in run_items(every, settings, expectations, display.begin):
+    with (
+        Display(out, len(every)) as display,
+        closing(run_items(every, settings, expectations, display.begin)) as running,
+    ):
+        for verdict in running:
             display.add(verdict)
             verdicts.append(verdict)
             if verdict.ok:
@@ -144,6 +154,8 @@ def run_shown(
             else:
                 show_failure(out, verdict, file)
             shown.update([cause] if cause[1] else [])
+            if exitfirst:
+                break
 
 
 def show_all(out: Console, verdicts: list[Verdict], seconds: float) -> None:
