@@ -20,9 +20,9 @@ from ddpcheck_properties import CHECKS
 from ddpcheck_properties.collective_results import wants
 from ddpcheck_properties.strategies_collectives import exact_tensor
 
-FAMILIES = ("collectives", "sampler", "metrics", "failures")
+FAMILIES = ("collectives", "sampler", "metrics", "failures", "wire")
 MINE = {check.name: check for check in CHECKS if check.family in FAMILIES}
-FAULTS = [found for found in faults() if found.adapter.capabilities.facets <= {"collectives", "sampler", "metrics"}]
+FAULTS = [found for found in faults() if set(found.caught_by) <= MINE.keys()]
 UNUSUAL = unusual()
 
 

@@ -38,6 +38,11 @@ class Capabilities:
     )
     subgroups: bool = promise(False, "Collectives take a group of ranks, and only its members call them.")
     asynchronous: bool = promise(False, "all_reduce can return a handle at once; wait() on it gives the result.")
+    sends_least: bool = promise(
+        False,
+        "Of N bytes per rank a large all_reduce sends no more than 2 (W - 1) / W N from any of W ranks, reduce_scatter half "
+        "of that, all_gather (W - 1) N, and a replica's backward as much as an all_reduce of its gradients.",
+    )
     propagates_nan: bool = promise(True, "min and max give NaN wherever any rank has a NaN.")
     same_bits_on_all_ranks: bool = promise(True, "all_reduce gives every rank the same bits.")
     reproducible: bool = promise(True, "Equal inputs at an equal world size give equal bits from run to run.")
@@ -79,6 +84,15 @@ class Capabilities:
 
     detects_dead_peer: bool = promise(
         False, "When a rank's process dies, every other rank raises an error instead of waiting for ever."
+    )
+    detects_failed_peer: bool = promise(
+        False,
+        "When a rank's program ends by an exception, closed or not, its process ends and every other rank raises.",
+    )
+    detects_mismatch: bool = promise(
+        False,
+        "When ranks call different collectives, or one with different dtypes, sizes, reductions or roots, all of them "
+        "raise an error there or in the next calls, and one says what it called and what came.",
     )
 
     def lacks(self, need: str, world_size: int) -> str | None:

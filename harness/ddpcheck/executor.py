@@ -15,8 +15,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from . import job as ops
+from . import probes
 from .adapter import Batch, Facets, Replica, TrainingRun, TrainingTask
 from .job import Job, Layout, OptimizerSpec
+from .sockets import sent_by_connection
 from .trace import Record
 from .values import Array
 
@@ -25,6 +27,10 @@ S = TypeVar("S")
 
 class ContractBroken(Exception):
     """The implementation returned something that the contract does not allow."""
+
+
+class ProgramEnded(BaseException):
+    """Nobody in the rank's program catches this."""
 
 
 class Execution:
@@ -320,6 +326,22 @@ class Execution:
         if op.rank == self._rank:
             os.kill(os.getpid(), signal.SIGKILL)
         return {}
+
+    def leave(self, op: probes.Leave) -> dict[str, Any]:
+        if op.rank != self._rank:
+            return {}
+        if op.close and self._facets.close is not None:
+            self._facets.close()
+        raise ProgramEnded("this rank's program ends, as the Job says")
+
+    # -------------------------------------------------------------------------------------------------------- probes
+
+    def on_ranks(self, op: probes.OnRanks) -> dict[str, Any]:
+        return _RUNNERS[op.operation.kind](self, op.operation) if self._rank in op.ranks else {}
+
+    def sent(self, op: probes.Sent) -> dict[str, Any]:
+        del op
+        return {"sent": sent_by_connection()}
 
 
 _RUNNERS: dict[str, Callable[[Execution, Any], dict[str, Any]]] = {

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 
 from .model import ModelSpec
 from .plain import from_plain, plain, to_plain
+from .probes import Leave, OnRanks, Sent
 from .values import Array, Kind, key_of, numbers
 
 PerRank = tuple[tuple[int, ...], ...]
@@ -335,6 +336,7 @@ Operation = (
     Backward | ZeroGrad | Clip | Step | Observe | Predict | Save | Resume
     | AllReduce | Wait | Broadcast | AllGather | ReduceScatter | Barrier | SendRecv
     | Sample | Aggregate | Train | Sleep | Raise | Kill
+    | OnRanks | Leave | Sent
 )  # fmt: skip
 
 
@@ -426,6 +428,12 @@ def _of_rank(job: Job, operation: Any) -> list[str]:
     return [] if inside else [f"rank {operation.rank} is not in range({job.world_size})"]
 
 
+def _of_ranks(job: Job, operation: Any) -> list[str]:
+    strange = set(operation.ranks) - set(range(job.world_size))
+    found = [f"ranks {sorted(strange)} are not in range({job.world_size})"] if strange else []
+    return found + _misfits(job, operation.operation)
+
+
 def _of_pairs(job: Job, operation: Any) -> list[str]:
     world = set(range(job.world_size))
     return [f"pair {pair} is not two ranks" for pair in operation.pairs if len(set(pair) & world) != 2]
@@ -446,7 +454,8 @@ _ON_REPLICA = frozenset({Backward, ZeroGrad, Clip, Step, Observe, Predict, Save,
 _JUDGES: dict[type, Callable[[Job, Any], list[str]]] = {
     **dict.fromkeys((Backward, Predict), _of_samples),
     **dict.fromkeys((AllReduce, Broadcast, AllGather, ReduceScatter, Barrier), _of_group),
-    **dict.fromkeys((Sleep, Raise, Kill), _of_rank),
+    **dict.fromkeys((Sleep, Raise, Kill, Leave), _of_rank),
+    OnRanks: _of_ranks,
     SendRecv: _of_pairs,
     Aggregate: _of_metrics,
     Train: _of_training,

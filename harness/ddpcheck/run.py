@@ -24,7 +24,7 @@ from .launchers.base import Launcher
 from .profiles import Profile, profile_named
 from .references import missing_modules, reference_of, resolve
 from .session import Session, StartFailed
-from .verdict import Diagnosis, Finding, Status, Verdict
+from .verdict import CannotTell, Diagnosis, Finding, Status, Verdict
 
 GROUP = "ddpcheck.checks"
 
@@ -116,6 +116,8 @@ def run_check(session: Session, check: Check, expected: Expectations | Mapping[s
         status = "hung" if found.hung else "failed"
     except StartFailed:
         raise
+    except CannotTell as why:
+        status, reason = "skipped", str(why)
     except Exception:
         status, reason = "unknown", traceback.format_exc()
     jobs = session.jobs_run - jobs

@@ -58,6 +58,10 @@ class Finding(AssertionError):
         self.job: Job | None = None
 
 
+class CannotTell(Exception):
+    """A check cannot see here what it would have to judge; its words say why. The verdict is a skip, never a pass."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The outcome of one check on one adapter at one world size.

@@ -11,6 +11,7 @@ from . import (
     gradients,
     groups,
     metrics,
+    mismatches,
     programs,
     replica_sync,
     sampler,
@@ -19,6 +20,7 @@ from . import (
     trajectories,
     transfers,
     unused,
+    wire,
 )
 
 CHECKS: tuple[Check, ...] = checks_of(
@@ -36,6 +38,8 @@ CHECKS: tuple[Check, ...] = checks_of(
     metrics,
     trainer,
     failures,
+    mismatches,
+    wire,
 )
 
 __all__ = ["CHECKS"]

@@ -1,0 +1,70 @@
+"""Collectives whose ranks do not do the same, or do not learn that one of them has failed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from .facets import Group, PassThrough, collectives
+
+ARRAYS = "check_arrays_that_do_not_fit_are_an_error_on_every_rank"
+CALLS = "check_calls_that_do_not_fit_are_an_error_on_every_rank"
+EXCEPTION = "check_exception_of_a_rank_is_an_error_on_every_other_rank"
+FOR_EVER = 3600.0
+
+
+@collectives(
+    "dtype-mismatch-accepted",
+    "pytorch/pytorch#58224",
+    ARRAYS,
+    words="messages do not say what they belong to",
+    detects_mismatch=True,
+)
+class BytesOnly(PassThrough):
+    """Bytes are sent, and taken for whatever the receiver has: float64 is added to float32."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        if array.nbytes % 4 or op != "sum":
+            return super().all_reduce(array, op, group=group)
+        rows = self.comm.all_gather(array.ravel().view(np.int32), group=group)
+        return np.asarray(sum(row.view(array.dtype) for row in rows)).astype(array.dtype).reshape(array.shape)
+
+
+@collectives(
+    "collective-kind-mismatch",
+    "pytorch/pytorch#72843, pytorch/pytorch#79901",
+    CALLS,
+    words="messages do not say what they belong to",
+    detects_mismatch=True,
+)
+class KindsAlike(PassThrough):
+    """All-reduce and broadcast send the same message, and messages are paired as they come."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        if op != "sum":
+            return super().all_reduce(array, op, group=group)
+        return np.asarray(sum(self.comm.all_gather(array, group=group))).astype(array.dtype)
+
+    def broadcast(self, array: Array, root: int = 0, *, group: Group = None) -> Array:
+        place = root if group is None else list(group).index(root)
+        return np.asarray(self.comm.all_gather(array, group=group)[place])
+
+
+@collectives(
+    "exception-leaves-others-hanging",
+    "pytorch/pytorch#17113, dmlc/xgboost#11217",
+    EXCEPTION,
+    words="something keeps it: a thread that is no daemon",
+    detects_failed_peer=True,
+)
+class StaysAfterException(PassThrough):
+    """A heartbeat thread keeps the process of a program that has failed, and with it its connections."""
+
+    def __init__(self, comm: Any, rank: int, world: int) -> None:
+        super().__init__(comm, rank, world)
+        threading.Thread(target=time.sleep, args=(FOR_EVER,), daemon=False).start()

@@ -1,0 +1,109 @@
+"""Right values, and too many bytes on the way to them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ddpcheck.adapter import Batch
+from ddpcheck.values import Array
+
+from .base import PlainReplica, fault
+from .facets import Group, PassThrough, collectives
+
+LEAST = "check_large_collectives_send_the_least_bytes"
+ONCE = "check_backward_sends_its_gradients_once"
+SILENT = "check_nothing_is_sent_inside_no_sync"
+
+
+@collectives(
+    "full-tensor-ring",
+    "callummcdougall/ARENA_3.0#407",
+    LEAST,
+    words="every step of the ring sends the whole array",
+    sends_least=True,
+)
+class WholeArrayRing(PassThrough):
+    """Each of the 2 (W - 1) steps of the ring sends the whole array, and not 1 / W of it."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        if op != "sum" or self.size(group) == 1:
+            return super().all_reduce(array, op, group=group)
+        ranks = list(range(self.world) if group is None else group)
+        place, size = ranks.index(self.rank), len(ranks)
+        after, before = ranks[(place + 1) % size], ranks[place - 1]
+        rows, passing = {self.rank: array}, array
+        for step in range(2 * (size - 1)):
+            if place:
+                self.comm.send(passing, after)
+            got = self.comm.recv(passing, before)
+            if not place:
+                self.comm.send(passing, after)
+            passing = got
+            rows.setdefault(ranks[(place - step - 1) % size], got)
+        return np.asarray(sum(rows[rank] for rank in ranks)).astype(array.dtype)
+
+
+@collectives(
+    "gather-then-broadcast", "classic", LEAST, words="everything goes through one rank", world_size=3, sends_least=True
+)
+class ThroughOneRank(PassThrough):
+    """The first rank receives the arrays of all others, and sends each the result."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        first, *others = range(self.world) if group is None else group
+        if op != "sum" or not others:
+            return super().all_reduce(array, op, group=group)
+        if self.rank != first:
+            self.comm.send(array, first)
+            return np.asarray(self.comm.recv(array, first))
+        result = np.asarray(sum((self.comm.recv(array, rank) for rank in others), array)).astype(array.dtype)
+        for rank in others:
+            self.comm.send(result, rank)
+        return result
+
+
+@collectives("sent-twice-as-wide", "classic", LEAST, words="in a dtype twice as wide", sends_least=True)
+class TwiceAsWide(PassThrough):
+    """float32 travels as float64."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        given = array.astype(np.float64) if array.dtype == np.float32 else array
+        return super().all_reduce(given, op, group=group).astype(array.dtype)
+
+
+@fault("no-sync-reduces-all-the-same", "classic", SILENT, words="reduced inside no_sync as well")
+class ReducesInside(PlainReplica):
+    """Inside no_sync gradients are reduced as ever, and what comes back is thrown away."""
+
+    def backward(self, batch: Batch) -> float:
+        loss = super().backward(batch)
+        if not self.syncing:
+            for name in self.used_somewhere():
+                self.reduce(name, self.mine(name))
+        return loss
+
+
+@fault("window-sent-once-per-micro-batch", "classic", ONCE, words="a window of no_sync", sends_least=True)
+class OncePerMicroBatch(PlainReplica):
+    """The micro-batches of a window are kept, and reduced one by one when it ends."""
+
+    def __init__(self, *args: object) -> None:
+        self.inside = 0
+        super().__init__(*args)  # type: ignore[arg-type]  # handed on as they came
+
+    def before_forward(self) -> None:
+        super().before_forward()
+        self.inside = 0 if self.syncing and not self.inside else self.inside + 1
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        for _ in range(self.inside):
+            super().reduce(name, np.zeros_like(gradient))
+        return super().reduce(name, gradient)
+
+
+@fault("gradients-sent-as-float64", "classic", ONCE, words="in a dtype twice as wide", sends_least=True)
+class WideGradients(PlainReplica):
+    """Gradients of float32 travel as float64."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        return super().reduce(name, gradient.astype(np.float64)).astype(gradient.dtype)

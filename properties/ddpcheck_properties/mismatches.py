@@ -1,0 +1,181 @@
+"""What becomes of ranks that do not call the same: none goes on with nonsense, and every one is told."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ddpcheck.checks import law
+from ddpcheck.job import (
+    AllGather,
+    AllReduce,
+    Barrier,
+    Broadcast,
+    Job,
+    Operation,
+    ReduceScatter,
+    SendRecv,
+    TensorSpec,
+)
+from ddpcheck.probes import OnRanks
+from ddpcheck.trace import RankTrace, Trace
+from ddpcheck.verdict import Diagnosis, Finding
+
+from .collective_results import named
+from .collectives import PAST_64_KIB
+from .drawing import for_each
+from .strategies_collectives import dtypes, floating, reductions
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+Pair = tuple[Operation, Operation]
+"""What most ranks call, and what one rank calls instead."""
+APART = 1
+"""Position of the operation in a Job of _jobs at which the ranks part."""
+
+
+@law("failures", "collective:all_reduce", "detects_mismatch", "world_size>=2")
+def check_arrays_that_do_not_fit_are_an_error_on_every_rank(session: Session) -> None:
+    """Where one rank's array is of another dtype or size every rank raises, also if both have the same number of bytes."""
+    promised = session.capabilities
+    reduction, offered = reductions(promised)[0], dtypes(promised)
+    first, *others = sorted(offered, key=lambda dtype: (not floating(dtype), dtype != "float32"))
+    usual = AllReduce(TensorSpec((40,), first, "powers"), reduction)
+    pairs: list[Pair] = [(usual, AllReduce(TensorSpec((39,), first, "powers"), reduction))]
+    for dtype in others:
+        size = 40 * TensorSpec((1,), first).on(0).nbytes // TensorSpec((1,), dtype).on(0).nbytes
+        pairs.insert(0, (usual, AllReduce(TensorSpec((size,), dtype, "powers"), "sum" if size > 40 else reduction)))
+    large = AllReduce(TensorSpec(PAST_64_KIB, first, "powers"), reduction)
+    pairs += [(large, AllReduce(TensorSpec((PAST_64_KIB[0], PAST_64_KIB[1] + 1), first, "powers"), reduction))]
+    pairs += [(large, AllReduce(TensorSpec(PAST_64_KIB, dtype, "powers"), reduction)) for dtype in others[:1]]
+    if "all_gather" in promised.collectives:
+        pairs.append((AllGather(TensorSpec((3,), first)), AllGather(TensorSpec((4,), first))))
+    if "send_recv" in promised.collectives and others:
+        pairs.append((_message(session, TensorSpec((4,), first)), _message(session, TensorSpec((4,), others[0]))))
+    for_each(session, _jobs(session, pairs), _told_everywhere)
+
+
+@law("failures", "collective:all_reduce", "detects_mismatch", "world_size>=2")
+def check_calls_that_do_not_fit_are_an_error_on_every_rank(session: Session) -> None:
+    """Where one rank calls another collective, reduction or root, or calls once more, every rank raises."""
+    promised, last = session.capabilities, session.world_size - 1
+    among = reductions(promised)
+    tensor = TensorSpec((2 * session.world_size,), dtypes(promised)[0], "powers")
+    usual = AllReduce(tensor, among[0])
+    pairs: list[Pair] = []
+    if "broadcast" in promised.collectives:
+        pairs += [(usual, Broadcast(tensor)), (Broadcast(tensor, 0), Broadcast(tensor, last))]
+    pairs += [(usual, AllReduce(tensor, other)) for other in among[-2:-1]]
+    if "barrier" in promised.collectives:
+        pairs += [(usual, Barrier()), (Barrier(), usual)]
+    if "all_gather" in promised.collectives:
+        pairs.append((AllGather(tensor), usual))
+    if "reduce_scatter" in promised.collectives:
+        pairs.append((usual, ReduceScatter(tensor, among[0])))
+    for_each(session, _jobs(session, pairs), _told_everywhere)
+
+
+def _message(session: Session, tensor: TensorSpec) -> SendRecv:
+    return SendRecv(tensor, ((0, session.world_size - 1),))
+
+
+def _jobs(session: Session, pairs: list[Pair]) -> list[Job]:
+    """Some of the pairs, the first in any case and others at other world sizes, as every Job costs a start of the ranks."""
+    world = session.world_size
+    count = max(2, session.effort // 8)
+    turn = (world - 2) * (count - 1) % max(1, len(pairs) - 1)
+    chosen = [pairs[0], *(pairs[1 + turn :] + pairs[1 : 1 + turn])[: count - 1]]
+    # a root, or who sends first, cannot know before the next call, and at worst gets what fits there, too
+    before, *after = (
+        AllReduce(
+            TensorSpec((3,), dtypes(session.capabilities)[0], "powers", seed), reductions(session.capabilities)[0]
+        )
+        for seed in range(4)
+    )
+    made = []
+    for number, (usual, odd) in enumerate(chosen):
+        other = 0 if number % 2 else world - 1
+        rest = tuple(rank for rank in range(world) if rank != other)
+        if isinstance(usual, Broadcast) and isinstance(odd, Broadcast):
+            # each takes itself for the root: two that wait for each other send nothing that could be noticed
+            usual, odd = replace(usual, root=rest[-1]), replace(odd, root=other)
+        made.append(Job(world, (before, OnRanks(rest, usual), OnRanks((other,), odd), *after)))
+    return made
+
+
+def _told_everywhere(job: Job, trace: Trace) -> None:
+    usual, odd = job.operations[APART], job.operations[APART + 1]
+    assert isinstance(usual, OnRanks)
+    assert isinstance(odd, OnRanks)
+    what = f"while rank {odd.ranks[0]} called {_call(odd.operation)} and the others {_call(usual.operation)}"
+    for rank in trace.ranks:
+        if rank.outcome == "raised":
+            continue
+        hung = rank.outcome == "hung"
+        raised = [str(other.rank) for other in trace.ranks if other.outcome == "raised"]
+        ended = {"done": "came through to the end", "hung": "hung", "died": "died"}.get(rank.outcome, "went on")
+        stack = (f"stack of rank {rank.rank}:\n{rank.stack}",) if rank.stack else (rank.error,) * bool(rank.error)
+        raise Finding(
+            Diagnosis(
+                f"rank {rank.rank} {ended} {what}; it should have raised an error",
+                f"only rank {', '.join(raised)} noticed, and told nobody"
+                if raised
+                else "messages do not say what they belong to: what comes is taken for what was expected",
+                "what a message carries beside its data: operation, number of the call, dtype, count, reduction, root",
+                stack,
+            ),
+            hung=hung,
+        )
+    _in_words(usual.operation, odd.operation, trace, what)
+
+
+def _in_words(usual: Operation, odd: Operation, trace: Trace, what: str) -> None:
+    """One error at least names both sides."""
+    said = [_message_of(rank) for rank in trace.ranks]
+    for pattern, name in (*_signs(usual, odd), *_signs(odd, usual)):
+        if not any(re.search(pattern, text) for text in said):
+            raise Finding(
+                Diagnosis(
+                    f"the error on no rank names {name} {what}; one should say what it called and what came instead",
+                    details=tuple(f"rank {rank.rank}: {rank.error}" for rank in trace.ranks),
+                )
+            )
+
+
+def _signs(one: Operation, other: Operation) -> list[tuple[str, str]]:
+    """(pattern, name) of what tells one operation from the other."""
+    if one.kind != other.kind:
+        name = "send" if isinstance(one, SendRecv) else one.kind
+        return [(name.replace("_", "[ _-]?"), name)]
+    mine, theirs = getattr(one, "tensor", None), getattr(other, "tensor", None)
+    assert isinstance(mine, TensorSpec)
+    assert isinstance(theirs, TensorSpec)
+    if mine.dtype != theirs.dtype:
+        return [(f"{mine.dtype}|{_ALIASES.get(mine.dtype, mine.dtype)}", mine.dtype)]
+    if mine.shape != theirs.shape:
+        count = mine.on(0).size
+        return [(rf"\b({count}|{count * mine.on(0).itemsize})\b|{re.escape(str(list(mine.shape))[1:-1])}", f"{count}")]
+    if isinstance(one, AllReduce):
+        return [(one.reduction, one.reduction)]
+    root = str(getattr(one, "root", ""))
+    return [(rf"\b{root}\b", f"root {root}")]
+
+
+_ALIASES = {
+    "float16": r"\bf2\b|half",
+    "float32": r"\bf4\b|single|\bfloat\b",
+    "float64": r"\bf8\b|double",
+    "int32": r"\bi4\b|\bint\b",
+    "int64": r"\bi8\b|\blong\b",
+}
+
+
+def _message_of(rank: RankTrace) -> str:
+    """The error without the lines of its traceback."""
+    return "\n".join(line for line in rank.error.splitlines() if not line.startswith("  ")).lower()
+
+
+def _call(operation: Operation) -> str:
+    return named(operation, 0).partition(", ")[2]
