@@ -43,6 +43,12 @@ class Capabilities:
         "Of N bytes per rank a large all_reduce sends no more than 2 (W - 1) / W N from any of W ranks, reduce_scatter half "
         "of that, all_gather (W - 1) N, and a replica's backward as much as an all_reduce of its gradients.",
     )
+    rounds_float16_once: bool = promise(
+        False, "Sums and means of float16 are kept in float32 or wider on the way, and rounded once."
+    )
+    keeps_tiny_values: bool = promise(
+        False, "A mean divides the sum, not what is summed: values next to the smallest of their dtype do not vanish."
+    )
     propagates_nan: bool = promise(True, "min and max give NaN wherever any rank has a NaN.")
     same_bits_on_all_ranks: bool = promise(True, "all_reduce gives every rank the same bits.")
     reproducible: bool = promise(True, "Equal inputs at an equal world size give equal bits from run to run.")

@@ -143,6 +143,13 @@ def _region(wrong: Array) -> str:
     return f"{len(flat)} of {size} elements (first {first}, last {last})"
 
 
+def _remainder(wrong: Array, world_size: int) -> Iterator[str]:
+    tail = int(wrong.sum())
+    parts = [parts for parts in range(2, world_size + 1) if wrong.size % parts == tail]
+    if parts and wrong.reshape(-1)[-tail:].all():
+        yield f"only {_region(wrong)} are wrong: the remainder of a division into {parts[0]} parts"
+
+
 def _tiny_differences(got: Array, expected: Array) -> Iterator[str]:
     if got.dtype != expected.dtype or got.dtype.kind != "f":
         return

@@ -237,6 +237,8 @@ class Execution:
             "aliases_argument": isinstance(result, np.ndarray) and np.may_share_memory(result, argument),
         }
         self._handed_out.append((values, "result", made, result))
+        if not values["aliases_argument"]:
+            argument[...] = poison_like(argument)  # it is the caller's again, whoever still has to read it
         return values
 
     def barrier(self, op: ops.Barrier) -> dict[str, Any]:

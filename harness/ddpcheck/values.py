@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
-Kind = Literal["lattice", "real", "powers", "nonfinite", "special"]
+Kind = Literal["lattice", "real", "powers", "nonfinite", "special", "tiny"]
 
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -93,6 +93,7 @@ _MAKERS: dict[str, Callable[[npt.NDArray[np.uint64], int], Array]] = {
     "real": _real,
     "powers": _powers,
     "nonfinite": _nonfinite,
+    "tiny": _lattice,
 }
 
 
@@ -103,7 +104,10 @@ def numbers(shape: tuple[int, ...], dtype: str, kind: Kind, key: int, spread: in
     they stay below 2**24 (float32) or 2**53 (float64). `real`: uniform floats of (-spread, spread); in an integer dtype
     they are truncated. `powers`: ±1 or ±2, whose products are exact. `nonfinite`: lattice values mixed with NaN and
     infinities, for floating dtypes. `special`: the extremes of the dtype, for what is moved and not computed with.
+    `tiny`: lattice values times the smallest positive number of the dtype, a floating one.
     """
     words = hashed(math.prod(shape), key)
     made = _special(words, np.dtype(dtype)) if kind == "special" else _MAKERS[kind](words, spread)
+    if kind == "tiny":
+        made = made * np.finfo(dtype).smallest_subnormal
     return made.astype(np.dtype(dtype)).reshape(shape)

@@ -25,6 +25,7 @@ from .collectives import PAST_64_KIB
 from .drawing import for_all, for_each
 from .strategies_collectives import (
     LAYOUTS,
+    Reduction,
     all_gathers,
     broadcasts,
     collectives,
@@ -151,6 +152,29 @@ def check_collectives_in_a_row_do_not_disturb_each_other(session: Session) -> No
                 mixed.append(Broadcast(TensorSpec((size + 1,), dtype, seed=seed), seed % world))
         examples = [Job(world, tuple(mixed))]
     for_all(session, jobs(world, collectives(world, promised), 2, 8), results_hold, examples=examples)
+
+
+@law("collectives", "facet:collectives", "world_size>=2")
+def check_a_late_rank_changes_no_result(session: Session) -> None:
+    """A rank that comes late is waited for: no time limit, no second try makes another result of it, then or later."""
+    world, promised = session.world_size, session.capabilities
+    dtype = dtypes(promised)[0]
+    reduction: Reduction = next((each for each in reductions(promised) if each != "mean" or floating(dtype)), "sum")
+    made: list[Operation] = []
+    for seed in range(world):
+        tensor = exact_tensor((world,), dtype, reduction, world, seed)
+        every: tuple[Operation, ...] = (
+            AllReduce(tensor, reduction),
+            Broadcast(tensor, seed),
+            AllGather(tensor),
+            ReduceScatter(tensor, reduction),
+            SendRecv(tensor, ((seed, (seed + 1) % world), ((seed + 1) % world, seed))),
+        )
+        made += [operation for operation in every if operation.kind in promised.collectives]
+    # the ranks take turns, so that each is late for some, and each kind has a first rank and a last one that is
+    late = [Sleep(number % world, LATE / 2) for number in range(len(made))]
+    row = tuple(one for pair in zip(late, made, strict=True) for one in pair)
+    for_each(session, [Job(world, (*row, *made))], results_hold)
 
 
 def _large(session: Session) -> list[TensorSpec]:

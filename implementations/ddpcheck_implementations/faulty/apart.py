@@ -14,6 +14,7 @@ from .facets import Group, PassThrough, collectives
 
 ARRAYS = "check_arrays_that_do_not_fit_are_an_error_on_every_rank"
 CALLS = "check_calls_that_do_not_fit_are_an_error_on_every_rank"
+LATE = "check_a_late_rank_changes_no_result"
 EXCEPTION = "check_exception_of_a_rank_is_an_error_on_every_other_rank"
 FOR_EVER = 3600.0
 
@@ -68,3 +69,15 @@ class StaysAfterException(PassThrough):
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)
         threading.Thread(target=time.sleep, args=(FOR_EVER,), daemon=False).start()
+
+
+@collectives("local-retry-decision", "InternLM/xtuner#1852", LATE, words="the same operations in the same order")
+class TriesAgainAlone(PassThrough):
+    """A rank that has waited for 10 ms takes the all-reduce for lost and begins it again, all by itself."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        handle = self.comm.all_reduce_async(array, op, group=group)
+        waiting = threading.Thread(target=handle.wait, daemon=True)
+        waiting.start()
+        waiting.join(0.01)
+        return super().all_reduce(array, op, group=group) if waiting.is_alive() else handle.wait()

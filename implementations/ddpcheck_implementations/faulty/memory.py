@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from threading import Timer
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -95,6 +97,35 @@ class SendsLater(PassThrough):
 
     def send(self, array: Array, dest: int) -> None:
         Timer(0.01, self.comm.send, (array, dest)).start()
+
+
+@collectives("send-buffer-reused", "hpc/libcircle#45", LARGE)
+class SendBufferReused(PassThrough):
+    """A large array leaves in pieces through one buffer, which holds the next piece before a slow sender comes to it."""
+
+    def __init__(self, comm: Any, rank: int, world: int) -> None:
+        super().__init__(comm, rank, world)
+        self.sender = ThreadPoolExecutor(1)
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        others = [rank for rank in group or range(self.world) if rank != self.rank]
+        if op != "sum" or array.nbytes <= 1 << 16:
+            return super().all_reduce(array, op, group=group)
+        result = array.flatten()
+        pieces = np.array_split(result, 4)
+        buffer = np.empty_like(pieces[0])
+        for piece in pieces:
+            buffer[: len(piece)] = piece
+            self.sender.submit(self.send_late, buffer[: len(piece)], others)
+        for piece in pieces:
+            for other in others:
+                piece += self.comm.recv(piece, other)
+        return result.reshape(array.shape)
+
+    def send_late(self, piece: Array, others: list[int]) -> None:
+        sleep(0.001)
+        for other in others:
+            self.comm.send(piece, other)
 
 
 @collectives("large-integers-through-float", "classic", LARGE, words="as float64")

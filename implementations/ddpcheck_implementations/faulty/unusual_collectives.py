@@ -8,6 +8,8 @@ from ddpcheck.values import Array
 
 from .facets import Group, PassThrough, collectives
 
+WITH_FLOAT16 = frozenset({"float16", "float32", "float64", "int32", "int64"})
+
 
 @collectives("gather-and-reduce", "classic")
 class GatherAndReduce(PassThrough):
@@ -32,7 +34,7 @@ class Tree(PassThrough):
         return _finished(rows[0], op, self.size(group), array)
 
 
-@collectives("wide-accumulator", "classic", world_size=3)
+@collectives("wide-accumulator", "classic", world_size=3, rounds_float16_once=True, collective_dtypes=WITH_FLOAT16)
 class WideAccumulator(PassThrough):
     """Floating-point sums and products are computed in float64 and rounded once."""
 

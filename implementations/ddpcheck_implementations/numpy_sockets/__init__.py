@@ -40,6 +40,7 @@ adapter = Adapter(
         collective_dtypes=frozenset({"float16", "float32", "float64", "int32", "int64"}),
         subgroups=True,
         asynchronous=True,
+        keeps_tiny_values=True,
         sends_least=True,
         unused_parameters="synchronised",
         clipping=True,

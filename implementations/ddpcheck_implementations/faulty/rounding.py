@@ -1,0 +1,43 @@
+"""Means and sums that lose at the edges of a dtype."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from .facets import Group, PassThrough, collectives
+
+ONCE = "check_float16_is_rounded_once"
+TINY = "check_means_of_tiny_values_do_not_vanish"
+NARROW = frozenset({"float16", "float32", "float64"})
+
+
+@collectives(
+    "per-hop-rounding",
+    "NVIDIA/Megatron-LM#6199, ROCm/rocm-systems#11661",
+    ONCE,
+    words="rounding allows",
+    world_size=3,
+    collective_dtypes=NARROW,
+    rounds_float16_once=True,
+)
+class RoundsAtEveryHop(PassThrough):
+    """Partial sums go round the ring in float16, and every addition rounds (NumPy has no bfloat16)."""
+
+
+@collectives(
+    "fp16-predivide-underflow",
+    "horovod/horovod#278, pytorch/pytorch#78774",
+    TINY,
+    words="divides before the sum",
+    collective_dtypes=NARROW,
+    keeps_tiny_values=True,
+)
+class DividesBefore(PassThrough):
+    """Every rank divides before the sum, which keeps that from overflowing: tiny values become zero."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        if op != "mean":
+            return super().all_reduce(array, op, group=group)
+        return super().all_reduce(np.asarray(array / self.size(group), array.dtype), group=group)
