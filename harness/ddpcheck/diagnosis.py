@@ -75,6 +75,7 @@ def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[s
     if not got[wrong].any():
         yield f"{_region(wrong)} are zero: never written"
     yield from _lost_precision(got, expected, small=evidence.precision)
+    yield from _remainder(wrong, evidence.world_size)
 
 
 def _close(a: Array, b: Array, factor: float = 1.0) -> Array:
