@@ -21,6 +21,7 @@ _ENGINES: tuple[tuple[str, str, tuple[str, str, str, str]], ...] = (
     ("srun", "SLURM_PROCID", ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE")),
 )
 ENGINE_VARIABLES = frozenset(name for _, marker, names in _ENGINES for name in (marker, *names))
+RANK_VARIABLES = tuple(names[0] for _, _, names in _ENGINES)
 DEFAULT_MASTER_PORT = 29500
 
 

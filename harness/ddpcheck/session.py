@@ -28,9 +28,11 @@ from .capabilities import Capabilities
 from .channel import Channel, ChannelClosed, Listener
 from .job import Job
 from .launchers.base import Launched, Launcher
+from .launchers.trial import Trial, run_trial
 from .rank_link import RankLink
 from .references import reference_of, resolve
 from .trace import RankTrace, Trace, rank_from_plain
+from .verdict import CannotTell
 
 _IN_FLIGHT = 8
 _SMALL = 1 << 14
@@ -210,6 +212,14 @@ class Session:
             return link.obituary(job, self._launched)
         frame = link.jobs.pop()
         return None if frame is None else rank_from_plain(codec.decode(frame))
+
+    def trial(self, failing: int) -> Trial:
+        """Let the launcher start another program, of which one rank fails (launchers/trial.py). CannotTell if it cannot."""
+        reason = self._launcher.unavailable()
+        if reason is not None:
+            raise CannotTell(reason)
+        self.jobs_run += 1
+        return run_trial(self._launcher, self.world_size, failing, self.deadline)
 
     # ------------------------------------------------------------------------------------------------ start and stop
 

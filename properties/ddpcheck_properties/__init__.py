@@ -10,6 +10,7 @@ from . import (
     failures,
     gradients,
     groups,
+    launching,
     metrics,
     mismatches,
     precision,
@@ -40,6 +41,7 @@ CHECKS: tuple[Check, ...] = checks_of(
     metrics,
     trainer,
     failures,
+    launching,
     mismatches,
     wire,
 )

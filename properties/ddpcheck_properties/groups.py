@@ -63,6 +63,13 @@ def check_groups_at_work_together_do_not_disturb_each_other(session: Session) ->
             _reduction(promised, among[seed % len(among)], group, world, seed) for seed, group in enumerate(order)
         )
         examples = [Job(world, reduced)]
+        # ranks meet these groups in another order each: pairs that cross, side by side, and of the same sum
+        pairs = [(a, b) for a, b in ((0, world - 1), (1, 2), (0, 1), (world - 2, world - 1), (0, 2)) if a < b < world]
+        crossing = (
+            _reduction(promised, among[0], group, world, seed, 5 + seed % 3)
+            for seed, group in enumerate([*pairs, *pairs[::-1], *pairs])
+        )
+        examples.append(Job(world, tuple(crossing)))
     if "reduce_scatter" in promised.collectives:
         dtype = dtypes(promised)[0]
         examples += [

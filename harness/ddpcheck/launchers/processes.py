@@ -69,18 +69,31 @@ class _Children:
     children: list[subprocess.Popen[bytes]]
     written: Output
     port: Port
+    failed: int | None = None  # the first rank that was seen to have failed
 
     def poll(self) -> str | None:
-        return next((status for rank in range(len(self.children)) if (status := self.status_of(rank))), None)
+        codes = self._look()
+        ended = next((rank for rank, code in enumerate(codes) if code is not None), None)
+        first = ended if self.failed is None else self.failed
+        return None if first is None else self.status_of(first)
 
     def wait(self) -> int:
         limit = float("inf")
-        while None in (codes := [child.poll() for child in self.children]) and time.monotonic() < limit:
-            if any(codes):
+        while None in (codes := self._look()) and time.monotonic() < limit:
+            if self.failed is not None:
                 limit = min(limit, time.monotonic() + _SAY_WITHIN)
             time.sleep(_POLL)
-        # a signal's number is negative: a rank that was killed goes before those that failed because of it
-        return min((code for code in codes if code), default=0)
+        return 0 if self.failed is None else codes[self.failed] or 0
+
+    def _look(self) -> list[int | None]:
+        """All exit statuses. Of ranks that failed since the last look, one that was killed goes before those that failed
+        because of it: a signal's number is negative.
+        """
+        codes = [child.poll() for child in self.children]
+        if self.failed is None:
+            failed = [(code > 0, rank) for rank, code in enumerate(codes) if code]
+            self.failed = min(failed)[1] if failed else None
+        return codes
 
     def status_of(self, rank: int) -> str:
         code = self.children[rank].poll()

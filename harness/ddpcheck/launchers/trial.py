@@ -1,0 +1,70 @@
+"""A run in which one rank fails and the others fail because of it a little later: what a launcher makes of it.
+
+The program needs no package. The rank that fails says why, leaves a mark and ends with status 3; the others wait for the
+mark, and a moment more, say that they have lost it, and end with status 1.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..environment import RANK_VARIABLES
+from .base import Launched, Launcher
+
+ROOT_CAUSE, CONSEQUENCE = "the root of it all", "it lost another rank"
+ROOT_STATUS = 3
+_LATER = 0.15
+
+_PROGRAM = f"""
+import os, sys, time
+failing, mark = int(sys.argv[1]), sys.argv[2]
+rank = next(int(os.environ[name]) for name in {RANK_VARIABLES!r} if name in os.environ)
+if rank == failing:
+    print(f"rank {{rank}}: {ROOT_CAUSE}", file=sys.stderr, flush=True)
+    open(mark, "w").close()
+    os._exit({ROOT_STATUS})
+until = time.monotonic() + 60
+while not os.path.exists(mark) and time.monotonic() < until:
+    time.sleep(0.01)
+time.sleep({_LATER})
+print(f"rank {{rank}}: {CONSEQUENCE}", file=sys.stderr, flush=True)
+os._exit(1)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What came of it. status: what wait() said, None if it did not come back in time. ended: poll()'s words.
+
+    known: what is said of the rank that failed. output: the last lines that the ranks wrote.
+    """
+
+    failing: int
+    status: int | None
+    ended: str
+    known: str
+    output: str
+
+
+def run_trial(launcher: Launcher, world_size: int, failing: int, within: float) -> Trial:
+    """Start the program on all ranks, and wait at most `within` seconds for its end."""
+    with tempfile.TemporaryDirectory(prefix="ddpcheck-trial-") as folder:
+        command = [sys.executable, "-S", "-E", "-c", _PROGRAM, str(failing), str(Path(folder) / "failed")]
+        launched = launcher.start(command, world_size, {})
+        try:
+            status = _status(launched, within)
+            return Trial(failing, status, launched.poll() or "", launched.status_of(failing), launched.output())
+        finally:
+            launched.kill()
+
+
+def _status(launched: Launched, within: float) -> int | None:
+    found: list[int] = []
+    waiting = threading.Thread(target=lambda: found.append(launched.wait()), daemon=True)
+    waiting.start()
+    waiting.join(within)
+    return found[0] if found else None

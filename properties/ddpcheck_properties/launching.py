@@ -1,0 +1,50 @@
+"""What a launcher says when one rank fails and the others fail because of it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ddpcheck.checks import law
+from ddpcheck.job import Job, Raise
+from ddpcheck.launchers.trial import CONSEQUENCE, ROOT_CAUSE, ROOT_STATUS, Trial
+from ddpcheck.verdict import Diagnosis, Finding
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+
+@law("failures", "world_size>=2")
+def check_the_first_rank_that_fails_is_the_one_reported(session: Session) -> None:
+    """When one rank fails and the others because of it, the launcher ends the run soon and reports the first, with its words."""
+    # the last rank, which who waits in order comes to last, and the one before it, which is rank 0 of two
+    for failing in (session.world_size - 1, session.world_size - 2):
+        finding = _wrong(session.trial(failing), session.deadline)
+        if finding is not None:
+            finding.job = Job(session.world_size, (Raise(failing, ROOT_CAUSE),))  # in the words of a Job
+            raise finding
+
+
+def _wrong(trial: Trial, deadline: float) -> Finding | None:
+    first = f"rank {trial.failing} failed first"
+    blamed = [int(rank) for rank in re.findall(r"\brank (\d+)", trial.ended)]
+    wrote = tuple(trial.output.splitlines())
+    if trial.status is None:
+        headline = f"{first}, but the launcher still waited after {deadline:g} s, and should have ended the run"
+        return Finding(Diagnosis(headline, "it waits for the ranks in order, and for one that never ends", "", wrote))
+    if trial.status == 0:
+        return Finding(Diagnosis(f"{first}, but the launcher says that all went well", "a status is lost", "", wrote))
+    if blamed and trial.failing not in blamed:
+        headline = f'{first}, with status {ROOT_STATUS}, but the launcher says "{trial.ended}"'
+    elif f"status {ROOT_STATUS}" in trial.known and trial.status != ROOT_STATUS:
+        headline = f"{first}, with status {ROOT_STATUS}, but the launcher's own status is {trial.status}"
+    elif ROOT_CAUSE not in trial.output:
+        headline = f'{first}, but its last words, "{ROOT_CAUSE}", are not in what the launcher hands on'
+    else:
+        return None
+    cause = "the ranks are waited for in order: one that failed later is seen first"
+    if "killed" in trial.ended or trial.status < 0:
+        cause = "it ends the others, and takes their end for the failure"
+    elif CONSEQUENCE not in trial.output:
+        cause = "the rank's last words are lost when the others are ended"
+    return Finding(Diagnosis(headline, cause, "the order in which the launcher looks at its ranks", wrote))
