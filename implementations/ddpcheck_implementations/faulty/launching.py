@@ -75,7 +75,7 @@ class KillsAtOnce(WatchedWrongly):
             sleep(0.01)
         for child in children:
             child.kill()
-        return min(child.wait() for child in children)
+        return min(int(child.wait()) for child in children)
 
     def poll(self) -> str | None:
         ended = [self.launched.status_of(rank) for rank in range(len(self.launched.children))]
