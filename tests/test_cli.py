@@ -148,7 +148,13 @@ def test_doctor_says_what_is_missing() -> None:
 def test_what_ran_before_an_interrupt_is_shown_and_kept(tmp_path: Path) -> None:
     results = tmp_path / "results.json"
     words = ["check", f"{MINIMAL}:adapter", "--world-size", "1,2", "--json", str(results)]
-    command = [sys.executable, "-u", "-c", "from ddpcheck.cli import main; main()", *words]
+    program = """
+import signal
+from ddpcheck.cli import main
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+main()
+"""
+    command = [sys.executable, "-u", "-c", program, *words]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path)
     assert running.stdout is not None
     with running.stdout:

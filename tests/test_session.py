@@ -181,9 +181,10 @@ def test_a_bad_control_address_is_told() -> None:
 
 
 DRIVER = """
-import sys
+import signal, sys
 from ddpcheck import Job, Session
 from ddpcheck.job import AllReduce, TensorSpec
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 session = Session({reference!r}, 2, deadline=60)
 session.start()
 print(*session.pids, flush=True)
