@@ -213,13 +213,15 @@ class Session:
         frame = link.jobs.pop()
         return None if frame is None else rank_from_plain(codec.decode(frame))
 
-    def trial(self, failing: int) -> Trial:
-        """Let the launcher start another program, of which one rank fails (launchers/trial.py). CannotTell if it cannot."""
+    def trial(self, failing: int, later: float) -> Trial:
+        """Let the launcher start another program, of which one rank fails, and the others `later` seconds after
+        (launchers/trial.py). CannotTell if it cannot.
+        """
         reason = self._launcher.unavailable()
         if reason is not None:
             raise CannotTell(reason)
         self.jobs_run += 1
-        return run_trial(self._launcher, self.world_size, failing, self.deadline)
+        return run_trial(self._launcher, self.world_size, failing, self.deadline, later)
 
     # ------------------------------------------------------------------------------------------------ start and stop
 

@@ -17,11 +17,10 @@ from .base import Launched, Launcher
 
 ROOT_CAUSE, CONSEQUENCE = "the root of it all", "it lost another rank"
 ROOT_STATUS = 3
-_LATER = 0.15
 
 _PROGRAM = f"""
 import os, sys, time
-failing, mark = int(sys.argv[1]), sys.argv[2]
+failing, mark, later = int(sys.argv[1]), sys.argv[2], float(sys.argv[3])
 rank = next(int(os.environ[name]) for name in {RANK_VARIABLES!r} if name in os.environ)
 if rank == failing:
     print(f"rank {{rank}}: {ROOT_CAUSE}", file=sys.stderr, flush=True)
@@ -30,7 +29,7 @@ if rank == failing:
 until = time.monotonic() + 60
 while not os.path.exists(mark) and time.monotonic() < until:
     time.sleep(0.01)
-time.sleep({_LATER})
+time.sleep(later)
 print(f"rank {{rank}}: {CONSEQUENCE}", file=sys.stderr, flush=True)
 os._exit(1)
 """
@@ -50,10 +49,11 @@ class Trial:
     output: str
 
 
-def run_trial(launcher: Launcher, world_size: int, failing: int, within: float) -> Trial:
-    """Start the program on all ranks, and wait at most `within` seconds for its end."""
+def run_trial(launcher: Launcher, world_size: int, failing: int, within: float, later: float) -> Trial:
+    """Start the program on all ranks, and wait at most `within` seconds for its end. The others fail `later` seconds after."""
     with tempfile.TemporaryDirectory(prefix="ddpcheck-trial-") as folder:
-        command = [sys.executable, "-S", "-E", "-c", _PROGRAM, str(failing), str(Path(folder) / "failed")]
+        arguments = [str(failing), str(Path(folder) / "failed"), str(later)]
+        command = [sys.executable, "-S", "-E", "-c", _PROGRAM, *arguments]
         launched = launcher.start(command, world_size, {})
         try:
             status = _status(launched, within)

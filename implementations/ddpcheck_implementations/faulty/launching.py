@@ -62,7 +62,7 @@ class WaitsInOrder(WatchedWrongly):
     """Rank 0 is joined first: that rank 1 has failed is not seen before rank 0 ends."""
 
     def wait(self) -> int:
-        return next((code for child in self.launched.children if (code := child.wait())), 0)
+        return next((int(code) for child in self.launched.children if (code := child.wait())), 0)
 
 
 @launcher("killer-hides-root-cause", "Lightning-AI/pytorch-lightning#9388", "takes their end for the failure")
