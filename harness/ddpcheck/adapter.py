@@ -48,7 +48,8 @@ class Collectives(Protocol):
     """Communication between ranks; a method that Capabilities.collectives does not name may be missing.
 
     Arrays may have any shape (0-d and zero elements included) and any strides. `group=None` means all ranks. Results are
-    new arrays of the argument's shape and dtype, unless said otherwise; arguments stay as they were. A mean of integers
+    new arrays of the argument's shape and dtype, unless said otherwise; arguments stay as they were. When a call returns,
+    or wait() does, both are the caller's to overwrite. A mean of integers
     is not asked for.
     """
 

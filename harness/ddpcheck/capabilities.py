@@ -47,7 +47,8 @@ class Capabilities:
         False, "Sums and means of float16 are kept in float32 or wider on the way, and rounded once."
     )
     keeps_tiny_values: bool = promise(
-        False, "A mean divides the sum, not what is summed: values next to the smallest of their dtype do not vanish."
+        False,
+        "Values next to the smallest of their dtype do not vanish: sums of them are exact, and a mean divides the sum.",
     )
     propagates_nan: bool = promise(True, "min and max give NaN wherever any rank has a NaN.")
     same_bits_on_all_ranks: bool = promise(True, "all_reduce gives every rank the same bits.")

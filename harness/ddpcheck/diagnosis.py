@@ -70,7 +70,7 @@ def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[s
     for sentence, array in evidence.alternatives:
         if array.shape == got.shape and _close(got[wrong], array[wrong]).all():
             yield f"{_region(wrong)}: {sentence}"
-    if got.size > 1 and np.array_equal(np.sort(got, axis=None), np.sort(expected, axis=None)):
+    if got.size > 1 and np.array_equal(np.sort(got, axis=None), np.sort(expected, axis=None), equal_nan=True):
         yield "all values are there, but in other places: a transposed or permuted layout, or blocks in a wrong order"
     if not got[wrong].any():
         yield f"{_region(wrong)} are zero: never written"

@@ -236,9 +236,13 @@ class Execution:
             "argument_changed": argument.tobytes() != given.tobytes(),
             "aliases_argument": isinstance(result, np.ndarray) and np.may_share_memory(result, argument),
         }
-        self._handed_out.append((values, "result", made, result))
+        left = made
         if not values["aliases_argument"]:
-            argument[...] = poison_like(argument)  # it is the caller's again, whoever still has to read it
+            # both are the caller's now, whoever still has to read or write them
+            argument[...] = poison_like(argument)
+            if isinstance(result, np.ndarray) and result.flags.writeable:
+                result[...] = left = poison_like(made)
+        self._handed_out.append((values, "result", left, result))
         return values
 
     def barrier(self, op: ops.Barrier) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from . import (
     trajectories,
     transfers,
     unused,
+    ways,
     wire,
 )
 
@@ -37,6 +38,7 @@ CHECKS: tuple[Check, ...] = checks_of(
     transfers,
     precision,
     groups,
+    ways,
     sampler,
     metrics,
     trainer,

@@ -41,6 +41,7 @@ from .strategies_collectives import (
     shapes,
     tensors,
 )
+from .ways import other_ways
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -221,6 +222,9 @@ def _exact(session: Session, reduction: Reduction) -> None:
         ),
     ]
     examples.append(_whole_chunks(world, offered[0], reduction))
+    if reduction in ("min", "max"):  # the lowest integer has no counterpart
+        extremes = (TensorSpec((40,), dtype, "special", 6) for dtype in offered if not floating(dtype))
+        examples.append(Job(world, tuple(AllReduce(tensor, reduction) for tensor in extremes)))
     if reduction == "prod" and (integers := [dtype for dtype in offered if not floating(dtype)]):
         zeros = (TensorSpec((40,), dtype, "real", 5) for dtype in integers)  # truncated: there are zeros among them
         examples.append(Job(world, tuple(AllReduce(tensor, reduction) for tensor in zeros)))
@@ -248,9 +252,12 @@ def _real(session: Session) -> SearchStrategy[AllReduce]:
 
 
 def _long_sums(session: Session) -> list[Job]:
-    """Enough elements that another order of additions shows in some of them."""
-    offered, reduction = dtypes(session.capabilities, floats=True), reductions(session.capabilities)[0]
-    return [Job(session.world_size, (AllReduce(TensorSpec((64,), dtype, "real"), reduction),)) for dtype in offered]
+    """Enough elements that another order of additions shows in some of them; large ones, and other ways to reduce them."""
+    world, promised = session.world_size, session.capabilities
+    offered, reduction = dtypes(promised, floats=True), reductions(promised)[0]
+    shapes_of = [((64,), dtype) for dtype in offered] + [(PAST_64_KIB, "float32")]
+    made = [Job(world, (AllReduce(TensorSpec(shape, dtype, "real"), reduction),)) for shape, dtype in shapes_of]
+    return made + other_ways(world, promised, TensorSpec((120,), "float32", "real"), reduction)
 
 
 def _not_finite(session: Session, among: tuple[Reduction, ...]) -> None:
@@ -261,4 +268,6 @@ def _not_finite(session: Session, among: tuple[Reduction, ...]) -> None:
         Job(world, tuple(AllReduce(TensorSpec((96,), dtype, "nonfinite", step=world), reduction) for dtype in offered))
         for reduction in among
     ]
+    tensor = TensorSpec((120,), "float32", "nonfinite", step=world * max(1, world - 1))
+    examples += [job for each in among for job in other_ways(world, session.capabilities, tensor, each)]
     for_each(session, examples, results_hold)

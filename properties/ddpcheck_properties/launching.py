@@ -36,7 +36,7 @@ def _wrong(trial: Trial, deadline: float) -> Finding | None:
     wrote = tuple(trial.output.splitlines())
     if trial.status is None:
         headline = f"{first}, but the launcher still waited after {deadline:g} s, and should have ended the run"
-        return Finding(Diagnosis(headline, "it waits for the ranks in order, and for one that never ends", "", wrote))
+        return Finding(Diagnosis(headline, "the ranks are waited for in order, and one of them never ends", "", wrote))
     if trial.status == 0:
         return Finding(Diagnosis(f"{first}, but the launcher says that all went well", "a status is lost", "", wrote))
     if blamed and trial.failing not in blamed:

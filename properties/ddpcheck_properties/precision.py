@@ -33,15 +33,17 @@ def check_float16_is_rounded_once(session: Session) -> None:
     for_each(session, [Job(session.world_size, (one,)) for one in made], _rounded_once)
 
 
-@law("collectives", "collective:all_reduce", "reduction:mean", "keeps_tiny_values", "world_size>=2")
-def check_means_of_tiny_values_do_not_vanish(session: Session) -> None:
-    """A mean of values next to the smallest of their dtype is off by half of the smallest: only the sum is divided."""
+@law("collectives", "collective:all_reduce", "keeps_tiny_values", "world_size>=2")
+def check_tiny_values_do_not_vanish(session: Session) -> None:
+    """Next to the smallest values of a dtype a sum is exact, and a mean off by half of the smallest: the sum is divided."""
     made = [
-        AllReduce(TensorSpec((size,), dtype, "tiny", 4), "mean")
+        AllReduce(TensorSpec((size,), dtype, "tiny", 4), each)
         for dtype in dtypes(session.capabilities, floats=True)
         for size in LENGTHS
+        for each in _ADDED[::-1]
+        if each in session.capabilities.reductions
     ]
-    for_each(session, [Job(session.world_size, (one,)) for one in made], _tiny_means)
+    for_each(session, [Job(session.world_size, (one,)) for one in made], _tiny_kept)
 
 
 def _rounded_once(job: Job, trace: Trace) -> None:
@@ -58,17 +60,18 @@ def _rounded_once(job: Job, trace: Trace) -> None:
             expect.within(got, value, bound, f"{named(collective, position)}: result", rank)
 
 
-def _tiny_means(job: Job, trace: Trace) -> None:
+def _tiny_kept(job: Job, trace: Trace) -> None:
     expect.completed(trace)
     for position, collective, members in finished(job):
         smallest = np.finfo(collective.tensor.dtype).smallest_subnormal.astype(np.float64)
         stack = np.stack([collective.tensor.on(rank) / smallest for rank in members])
-        value = stack.sum(axis=0) / len(members)
-        first = np.rint(stack / len(members)).sum(axis=0)
-        evidence = Evidence(
-            len(members), alternatives=(("every rank divides before the sum: what is tiny is rounded to zero", first),)
-        )
+        divisor = len(members) if isinstance(collective, AllReduce) and collective.reduction == "mean" else 1
+        value = stack.sum(axis=0) / divisor
+        first = np.rint(stack / divisor).sum(axis=0)
+        causes = (("every rank divides before the sum: what is tiny is rounded to zero", first),) * (divisor > 1)
+        zero = ("what is smaller than the smallest normal number is taken for zero", np.zeros_like(value))
+        evidence = Evidence(divisor, alternatives=(*causes, zero))
         what = f"{named(collective, position)}: result, in units of the smallest {collective.tensor.dtype},"
         for rank in members:
             got = trace.ranks[rank].values(position)["result"] / smallest
-            expect.within(got, value, np.full(value.shape, 0.5 + 2.0**-8), what, rank, evidence)
+            expect.within(got, value, np.full(value.shape, 0.5 + 2.0**-8 if divisor > 1 else 0.0), what, rank, evidence)

@@ -4,7 +4,7 @@ Values are chosen so that results are exact, and bits can be compared, wherever 
 
     sum, min, max   lattice values, small integers times a `step` that needs more bits than the next narrower dtype has
     mean            lattice values times a multiple of the group's size: the sum, and each term, divides without rounding
-    prod            plus or minus 1 or 2
+    prod            plus or minus 1 or 2; in int64 times a power of three
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def shapes(world_size: int) -> tuple[Shape, ...]:
     one of those, for the clearest message.
     """
     few = [(size,) for size in (2 * world_size + 1, *range(1, world_size + 3))]
-    several: list[Shape] = [(1, 7), (2, 1, 3), (3, 2), (world_size, 3), (world_size + 1, 2)]
+    several: list[Shape] = [(1, 7), (2, 1, 3), (2, 3, 2), (1, 2, 1, 3, 2), (3, 2), (world_size, 3), (world_size + 1, 2)]
     return (*few, (), (0,), (0, 3), (3, 0), *several, (17,), (31,), (64,), (4 * world_size + 1,), (129,))
 
 
@@ -81,7 +81,9 @@ def exact_tensor(
 ) -> TensorSpec:
     """A tensor whose reduction over `size` ranks is exact in its dtype."""
     if reduction == "prod":
-        return TensorSpec(shape, dtype, "powers", seed, layout)
+        # odd factors of more than 53 bits in all, and of less than 63 with the powers of two
+        step = 3 ** (int((61 - size) / 1.585) // size) if wide and dtype == "int64" else 1
+        return TensorSpec(shape, dtype, "powers", seed, layout, step=step)
     step = WIDE.get(dtype, 1) if wide else 1
     return TensorSpec(shape, dtype, "lattice", seed, layout, step=step * size if reduction == "mean" else step)
 

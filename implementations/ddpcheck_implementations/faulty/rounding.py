@@ -9,7 +9,7 @@ from ddpcheck.values import Array
 from .facets import Group, PassThrough, collectives
 
 ONCE = "check_float16_is_rounded_once"
-TINY = "check_means_of_tiny_values_do_not_vanish"
+TINY = "check_tiny_values_do_not_vanish"
 NARROW = frozenset({"float16", "float32", "float64"})
 
 
@@ -41,3 +41,14 @@ class DividesBefore(PassThrough):
         if op != "mean":
             return super().all_reduce(array, op, group=group)
         return super().all_reduce(np.asarray(array / self.size(group), array.dtype), group=group)
+
+
+@collectives("subnormals-flushed", "classic", TINY, words="is taken for zero", keeps_tiny_values=True)
+class FlushesSubnormals(PassThrough):
+    """Results smaller than the smallest normal number become zero, as on a processor in a fast mode."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        result = super().all_reduce(array, op, group=group)
+        if array.dtype.kind == "f":
+            result[np.abs(result) < np.finfo(array.dtype).tiny] = 0
+        return result

@@ -1,0 +1,79 @@
+"""The ways that few tests go: asynchronous, in a group, shared out, and every size in between."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.checks import law
+from ddpcheck.job import AllGather, AllReduce, Broadcast, Job, Operation, ReduceScatter, TensorSpec, Wait
+
+from .collective_judges import results_hold
+from .drawing import for_each
+from .strategies_collectives import Reduction, dtypes, exact_tensor, floating, reductions, subsets
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+SIZES = tuple(dict.fromkeys(int(2 ** (half / 2)) for half in range(33)))
+"""1 to 65536 elements, each some 1.4 times the one before: whatever has a way of its own is as wide as that."""
+LARGE_ROWS = (60, 300)
+"""Past 64 KiB in float32; the rows are shared out evenly among 1 to 6 ranks."""
+
+
+def other_ways(world_size: int, promised: Capabilities, tensor: TensorSpec, reduction: Reduction) -> list[Job]:
+    """The reduction of this tensor asynchronously, in the group without rank 0, and shared out among the ranks."""
+    found: list[tuple[Operation, ...]] = []
+    if promised.asynchronous:
+        found.append((AllReduce(tensor, reduction, wait=False), Wait(0)))
+    if promised.subgroups and world_size > 1:
+        found.append((AllReduce(tensor, reduction, tuple(range(1, world_size))),))
+    if "reduce_scatter" in promised.collectives and tensor.shape[0] % world_size == 0:
+        found.append((ReduceScatter(tensor, reduction),))
+    return [Job(world_size, operations) for operations in found]
+
+
+@law("collectives", "facet:collectives")
+def check_collectives_of_every_size_are_right(session: Session) -> None:
+    """From one element to some hundred KiB, each size half as large again as the last: no size goes a wrong way."""
+    world, promised = session.world_size, session.capabilities
+    dtype, reduction = _usual(promised)
+    kinds: dict[str, list[Operation]] = {"all_reduce": [], "broadcast": [], "all_gather": [], "reduce_scatter": []}
+    for seed, size in enumerate(SIZES):
+        moved = TensorSpec((size,), dtype, "special", seed)
+        kinds["all_reduce"].append(AllReduce(exact_tensor((size,), dtype, reduction, world, seed), reduction))
+        kinds["broadcast"].append(Broadcast(moved, seed % world))
+        kinds["all_gather"].append(AllGather(moved))
+        rows = exact_tensor((-(-size // world) * world,), dtype, reduction, world, seed)
+        kinds["reduce_scatter"].append(ReduceScatter(rows, reduction))
+    for_each(session, [Job(world, tuple(kinds[kind])) for kind in kinds if kind in promised.collectives], results_hold)
+
+
+@law("collectives", "facet:collectives", "subgroups", "world_size>=2")
+def check_groups_move_and_reduce_arrays_of_any_size(session: Session) -> None:
+    """In every group a broadcast comes from each of its roots, gathered arrays are in order, and large ones are right too."""
+    world, promised = session.world_size, session.capabilities
+    dtype, reduction = _usual(promised)
+    small, large = (TensorSpec(shape, dtype, "special", 5) for shape in ((3,), LARGE_ROWS))
+    groups = subsets(world)
+    rest = tuple(range(1, world))
+    rows = exact_tensor((60 * len(rest), 300), dtype, reduction, len(rest), 6)
+    kinds: dict[str, list[Operation]] = {
+        "broadcast": [Broadcast(small, root, group) for group in groups for root in group],
+        "all_gather": [AllGather(small, group) for group in groups],
+        "reduce_scatter": [ReduceScatter(rows, reduction, rest)],
+        "all_reduce": [
+            AllReduce(exact_tensor(LARGE_ROWS, dtype, each, len(rest), 7), each, rest)
+            for each in reductions(promised)
+            if floating(dtype) or each != "mean"
+        ],
+    }
+    kinds["broadcast"].append(Broadcast(large, world - 1, rest))
+    kinds["all_gather"].append(AllGather(large, rest))
+    for_each(session, [Job(world, tuple(kinds[kind])) for kind in kinds if kind in promised.collectives], results_hold)
+
+
+def _usual(promised: Capabilities) -> tuple[str, Reduction]:
+    """float32 if it is promised, and a reduction that it has."""
+    dtype = "float32" if "float32" in promised.collective_dtypes else dtypes(promised)[0]
+    return dtype, next((each for each in reductions(promised) if each != "mean" or floating(dtype)), "sum")
