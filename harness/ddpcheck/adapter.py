@@ -107,6 +107,30 @@ class MakeSampler(Protocol):
     def __call__(self, length: int, *, shuffle: bool, seed: int, drop_last: bool) -> Sampler: ...
 
 
+@runtime_checkable
+class Streams(Protocol):
+    """Random numbers for training: dropout masks and noise are a rank's own, which layers to drop is common to all.
+
+    Streams of different (seed, epoch, rank) are independent, and the common one is none of the ranks' own.
+    """
+
+    def set_epoch(self, epoch: int) -> None:
+        """Begin the epoch's streams; a new Streams is at the beginning of epoch 0."""
+        ...
+
+    def local(self, count: int) -> Array:
+        """The next numbers of this rank's own stream: uniform floats of [0, 1), shape (count,)."""
+        ...
+
+    def common(self, count: int) -> Array:
+        """The next numbers of the stream that all ranks share, however many others a rank has drawn."""
+        ...
+
+
+class MakeStreams(Protocol):
+    def __call__(self, seed: int) -> Streams: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """A rank's shard of a batch: inputs (B, features) or ids (B,); targets (B, outputs) or labels (B,); B may be 0."""
@@ -236,6 +260,7 @@ class Facets:
     make_replica: MakeReplica | None = None
     aggregate_metrics: AggregateMetrics | None = None
     train: Train | None = None
+    make_streams: MakeStreams | None = None
     close: Callable[[], None] | None = None
 
 
@@ -260,6 +285,7 @@ _FACET_FIELDS = {
     "replica": "make_replica",
     "metrics": "aggregate_metrics",
     "trainer": "train",
+    "randomness": "make_streams",
 }
 _COLLECTIVE_METHODS = {"send_recv": ("send", "recv")}
 

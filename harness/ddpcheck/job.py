@@ -11,6 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from .job_random import Disturb as Disturb
+from .job_random import Draw as Draw
+from .job_start import ShortReads as ShortReads
+from .job_start import Start as Start
 from .model import ModelSpec
 from .plain import from_plain, plain, to_plain
 from .probes import Leave, OnRanks, Sent
@@ -256,9 +260,12 @@ class SendRecv:
 @plain
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Make one sampler and read it once for each epoch. Yields epochs: one int64 array each, and length: len(sampler).
+    """Make one sampler and read it once for each epoch. Yields epochs: one int64 array each, length: len(sampler), and
+    length_before: what it was before anything was read.
 
-    An epoch of None reads again without set_epoch.
+    An epoch of None reads again without set_epoch. disturbed: between two readings this rank draws from the generators
+    that its process shares, and the next seeds its own. peeks: so many samples rank r reads of each epoch first, before
+    it begins anew, with set_epoch. beside: another sampler is told another epoch and read before each reading of this.
     """
 
     kind: ClassVar[str] = "sample"
@@ -267,6 +274,9 @@ class Sample:
     shuffle: bool = True
     seed: int = 0
     drop_last: bool = False
+    disturbed: int | None = None
+    peeks: tuple[int, ...] = ()
+    beside: bool = False
 
 
 @plain
@@ -335,8 +345,8 @@ class Kill:
 Operation = (
     Backward | ZeroGrad | Clip | Step | Observe | Predict | Save | Resume
     | AllReduce | Wait | Broadcast | AllGather | ReduceScatter | Barrier | SendRecv
-    | Sample | Aggregate | Train | Sleep | Raise | Kill
-    | OnRanks | Leave | Sent
+    | Sample | Draw | Aggregate | Train | Sleep | Raise | Kill
+    | OnRanks | Leave | Sent | Disturb | ShortReads
 )  # fmt: skip
 
 
@@ -346,7 +356,8 @@ class Job:
     """Operations for `world_size` ranks, with the model, optimizer and data that they use.
 
     Rank r builds its model from initial values of its own (seed and rank), so that a missing broadcast shows; replicas
-    must then hold those of rank 0. ValueError if the operations do not fit the world size or the data.
+    must then hold those of rank 0. start: how the ranks are started for this Job; None takes those that run. ValueError if
+    the operations do not fit the world size or the data.
     """
 
     kind: ClassVar[str] = "job"
@@ -356,11 +367,14 @@ class Job:
     optimizer: OptimizerSpec = OptimizerSpec()  # frozen
     data: DataSpec | None = None
     seed: int = 0
+    start: Start | None = None
 
     def __post_init__(self) -> None:
         problems = [
             f"operation {i} ({op.kind}): {text}" for i, op in enumerate(self.operations) for text in _misfits(self, op)
         ]
+        if self.start is not None and (misfit := self.start.misfit(self.world_size)):
+            problems.append(misfit)
         if problems:
             raise ValueError("this Job cannot run: " + "; ".join(problems))
 
@@ -444,6 +458,17 @@ def _of_metrics(job: Job, operation: Any) -> list[str]:
     return [] if fits else [f"needs one value and one count for each of {job.world_size} ranks"]
 
 
+def _of_reads(job: Job, operation: Any) -> list[str]:
+    found = [] if operation.disturbed is None else _of_rank(job, Disturb(operation.disturbed))
+    fits = len(operation.peeks) in (0, job.world_size)
+    return found if fits else [*found, f"has peeks for {len(operation.peeks)} ranks, not {job.world_size}"]
+
+
+def _of_draws(job: Job, operation: Any) -> list[str]:
+    fits = len(operation.extra) in (0, job.world_size)
+    return [] if fits else [f"has extra draws for {len(operation.extra)} ranks, not {job.world_size}"]
+
+
 def _of_training(job: Job, operation: Any) -> list[str]:
     found = [] if job.data else ["the Job has no data"]
     sizes = (operation.epochs, operation.batch_size)
@@ -454,9 +479,11 @@ _ON_REPLICA = frozenset({Backward, ZeroGrad, Clip, Step, Observe, Predict, Save,
 _JUDGES: dict[type, Callable[[Job, Any], list[str]]] = {
     **dict.fromkeys((Backward, Predict), _of_samples),
     **dict.fromkeys((AllReduce, Broadcast, AllGather, ReduceScatter, Barrier), _of_group),
-    **dict.fromkeys((Sleep, Raise, Kill, Leave), _of_rank),
+    **dict.fromkeys((Sleep, Raise, Kill, Leave, Disturb), _of_rank),
     OnRanks: _of_ranks,
     SendRecv: _of_pairs,
+    Draw: _of_draws,
+    Sample: _of_reads,
     Aggregate: _of_metrics,
     Train: _of_training,
 }

@@ -64,7 +64,7 @@ class RankLink:
             time.sleep(0.005)
         return status or f"rank {self.rank} ended"
 
-    def obituary(self, job: Job, launched: Launched) -> RankTrace:
+    def obituary(self, job: Job | None, launched: Launched) -> RankTrace:
         """What is known of a rank whose connection broke."""
         text = "\n".join(part for part in (launched.output(), self._stack(), self.ending(launched)) if part)
         return RankTrace(self.rank, "died", self._entered(job), text, failed_at=time.monotonic())

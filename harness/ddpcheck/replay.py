@@ -28,6 +28,8 @@ def described(job: Job, trace: Trace) -> Iterator[str]:
     """Operation by operation what each rank got; ranks that got the same share a line."""
     if job.model is not None:
         yield f"model: {_fields(to_plain(job.model))}"
+    if job.start is not None:
+        yield f"started afresh: {_fields(to_plain(job.start))}".rstrip()
     for position, operation in enumerate(job.operations):
         yield f"{position:3} {operation.kind} {_fields(to_plain(operation))}".rstrip()
         for line in _outcomes(position, trace):

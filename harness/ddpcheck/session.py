@@ -26,12 +26,14 @@ from . import codec
 from .adapter import Adapter
 from .capabilities import Capabilities
 from .channel import Channel, ChannelClosed, Listener
+from .hard_start import LEAST_SECONDS, HardStart
 from .job import Job
 from .launchers.base import Launched, Launcher
 from .launchers.trial import Trial, run_trial
 from .rank_link import RankLink
 from .references import reference_of, resolve
-from .trace import RankTrace, Trace, rank_from_plain
+from .strangers import Strangers
+from .trace import Outcome, RankTrace, Trace, rank_from_plain
 from .verdict import CannotTell
 
 _IN_FLIGHT = 8
@@ -39,12 +41,16 @@ _SMALL = 1 << 14
 
 
 class StartFailed(Exception):
-    """The ranks did not start: `problems` has one line each, `details` the ranks' own words."""
+    """The ranks did not start: `problems` has one line each, `details` the ranks' own words.
 
-    def __init__(self, problems: list[str], details: str = "") -> None:
+    ranks: what became of those that failed in connect(), by rank.
+    """
+
+    def __init__(self, problems: list[str], details: str = "", ranks: Mapping[int, RankTrace] | None = None) -> None:
         super().__init__("; ".join(problems))
         self.problems = problems
         self.details = details
+        self.ranks = ranks or {}
 
 
 class Session:
@@ -83,6 +89,11 @@ class Session:
         self._busy = False
 
     @property
+    def _start_seconds(self) -> float:
+        """For how long ranks that are started under conditions may be in connect()."""
+        return max(LEAST_SECONDS, self.deadline)
+
+    @property
     def capabilities(self) -> Capabilities:
         return self.adapter.capabilities
 
@@ -102,6 +113,8 @@ class Session:
         meanwhile: called with the Job while the ranks are at work.
         """
         self._not_busy()
+        if job.start is not None:
+            return self._run_afresh(job)
         self._send(self._frame(job))
         try:
             if meanwhile is not None:
@@ -120,6 +133,11 @@ class Session:
         waiting: deque[Job] = deque()
         try:
             for job in jobs:
+                if job.start is not None:
+                    while waiting:
+                        yield self._next(waiting)
+                    yield self._run_afresh(job)
+                    continue
                 frame = self._frame(job)
                 # a large frame waits until the ranks read: two full socket buffers facing each other block both sides
                 room = _IN_FLIGHT if len(frame) <= _SMALL else 1
@@ -147,6 +165,42 @@ class Session:
         if not trace.completed:
             self._stop()  # what the ranks hold after a failure is anybody's guess
         return trace
+
+    def _run_afresh(self, job: Job) -> Trace:
+        """Start the ranks as the Job says, and run it. CannotTell if they cannot be started again, or not so."""
+        assert job.start is not None
+        frame = self._frame(job)
+        if (reason := self._launcher.unavailable()) is not None:
+            raise CannotTell(reason)
+        port = self._end_world(in_place=job.start.in_place)
+        with Strangers() as strangers:
+            begin = HardStart(job.start, strangers, port)
+            try:
+                self.start(begin)
+            except StartFailed as error:
+                if not error.ranks:
+                    raise
+                self.jobs_run += 1
+                fates = tuple(error.ranks.get(rank, RankTrace(rank, "done", ())) for rank in range(self.world_size))
+                return begin.told(Trace(fates, self._start_seconds))
+            begin.look_around()
+            self._send(frame)
+            return begin.told(self._next(deque((job,))))
+
+    def _end_world(self, *, in_place: bool) -> int | None:
+        """End the ranks that run; in_place: by force, and say at which port they met."""
+        if not in_place:
+            self.close()
+            return None
+        if self._launched is None:
+            self.start()
+        port = getattr(self._launched, "port", None)
+        if port is None:
+            raise CannotTell(
+                f"where the ranks meet is for {self._launcher.name} to choose: they cannot be started there again"
+            )
+        self._stop()
+        return int(port.number)
 
     def _submit_again(self, waiting: Iterable[Job]) -> None:
         """Jobs that went to ranks which are gone go to fresh ones."""
@@ -225,7 +279,7 @@ class Session:
 
     # ------------------------------------------------------------------------------------------------ start and stop
 
-    def start(self) -> None:
+    def start(self, hard: HardStart | None = None) -> None:
         """Start the ranks now (run does it when needed). StartFailed with all problems of all ranks."""
         reason = self._launcher.unavailable()
         if reason is not None:
@@ -240,10 +294,14 @@ class Session:
                 "PYTHONPATH": _path_for_ranks(),
                 # one thread of BLAS and OpenMP for each rank, or the ranks fight for the cores
                 **{f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")},
+                **(hard.variables() if hard is not None else {}),
             }
             self._launched = self._launcher.start(command, self.world_size, variables)
             limit = time.monotonic() + self.start_deadline
             self._links = self._attach(listener, limit)
+            if hard is not None:
+                hard.let_in(self._links, socket.gethostname())
+                limit = min(limit, time.monotonic() + self._start_seconds)
             self._ready(limit)
         except BaseException:
             self._stop()
@@ -312,6 +370,7 @@ class Session:
         assert self._launched is not None
         problems: list[str] = []
         details: list[str] = []
+        fates: dict[int, RankTrace] = {}
         pending = {link.jobs.fileno(): link for link in self._links}
         poller = select.poll()
         for file in pending:
@@ -329,8 +388,13 @@ class Session:
                         continue
                     answer = codec.decode(frame)
                     problems += [f"rank {link.rank}: {text}" for text in answer["problems"]]
+                    if answer["problems"]:
+                        text = answer["error"] or "; ".join(answer["problems"])
+                        outcome: Outcome = "raised" if answer["error"] else "invalid"
+                        fates[link.rank] = RankTrace(link.rank, outcome, (), text, failed_at=time.monotonic())
                     details += [f"rank {link.rank}:\n{answer['error']}"] if answer["error"] else []
                 except ChannelClosed:
+                    fates[link.rank] = link.obituary(None, self._launched)
                     problems.append(f"{link.ending(self._launched)} in connect()")
                 poller.unregister(file)
                 del pending[file]
@@ -340,12 +404,13 @@ class Session:
             for link in pending.values():
                 link.ask()
             for link in pending.values():
-                stack = link.report(None).stack
+                fates[link.rank] = link.report(None)
+                stack = fates[link.rank].stack
                 problems += [] if problems else [f"rank {link.rank} did not come out of connect()"]
                 details.append(f"rank {link.rank} stands at:\n{stack}")
         if problems:
             details.append(self._launched.output())
-            raise StartFailed(problems, "\n".join(text for text in details if text))
+            raise StartFailed(problems, "\n".join(text for text in details if text), fates)
 
     def close(self, *, orderly: bool = True) -> None:
         """Let the ranks finish (orderly), then make sure that none is left. Safe to call twice."""

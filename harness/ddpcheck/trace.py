@@ -62,11 +62,25 @@ class RankTrace:
 
 
 @dataclass(frozen=True, slots=True)
+class StartReport:
+    """What was seen while the ranks of a Job with a Start were started, and until its end.
+
+    listening: for each rank the addresses ("127.0.0.1:29500") on which it listened, where strangers were about. calls: how
+    many strangers were let in. ran: whether a rank loaded a pickle that one of them sent.
+    """
+
+    listening: tuple[tuple[str, ...], ...] = ()
+    calls: int = 0
+    ran: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
     """What all ranks saw; `ranks[r]` is rank r."""
 
     ranks: tuple[RankTrace, ...]
     deadline: float = field(default=0.0, compare=False)
+    start: StartReport = StartReport()
 
     @property
     def completed(self) -> bool:

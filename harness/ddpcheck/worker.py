@@ -28,7 +28,9 @@ from .channel import Channel, ChannelClosed, connect
 from .environment import RankContext, rank_context
 from .executor import ContractBroken, Execution
 from .job import Job
+from .job_start import GATED, SHORT_READS
 from .references import resolve
+from .short_reads import cut_reads
 from .trace import RankTrace, rank_to_plain
 
 DRIVER_GONE = 75
@@ -69,6 +71,10 @@ class Worker:
         threading.Thread(target=self._watch, args=(sentinel,), daemon=True, name="ddpcheck-sentinel").start()
         try:
             adapter, _ = resolve(self._reference)
+            if GATED in os.environ:
+                jobs.receive()  # the driver says when to go in
+            if SHORT_READS in os.environ:
+                cut_reads()
             facets = adapter.connect(self._context)
             problems = problems_of_facets(facets, adapter.capabilities, self._context)
         except BaseException as error:

@@ -59,7 +59,12 @@ def _ddp(name: str, description: str, promises: Capabilities = PROMISES, **chose
     )
 
 
-adapter = _ddp("torch_ddp", "torch DistributedDataParallel with its defaults")
+# Not promised: a rendezvous that is closed to strangers, as TCPStore listens on all interfaces.
+adapter = _ddp(
+    "torch_ddp",
+    "torch DistributedDataParallel with its defaults",
+    dataclasses.replace(PROMISES, restarts_in_place=True),
+)
 
 find_unused = _ddp(
     "torch_ddp_find_unused",

@@ -15,8 +15,11 @@ from . import (
     mismatches,
     precision,
     programs,
+    randomness,
+    rendezvous,
     replica_sync,
     sampler,
+    sampler_epochs,
     traces_left,
     trainer,
     trajectories,
@@ -40,12 +43,15 @@ CHECKS: tuple[Check, ...] = checks_of(
     groups,
     ways,
     sampler,
+    sampler_epochs,
     metrics,
+    randomness,
     trainer,
     failures,
     launching,
     mismatches,
     wire,
+    rendezvous,
 )
 
 __all__ = ["CHECKS"]

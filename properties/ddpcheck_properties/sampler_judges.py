@@ -37,6 +37,8 @@ def len_is_right(job: Job, trace: Trace) -> None:
             "the length is worked out apart from the order; a loop that trusts it stops early, or waits for other ranks"
         )
         expect.equal(length, given, f"len(sampler) of {named(read)}, which gave {given} samples,", rank, cause)
+        before, what = trace.values(0, "length_before")[rank], f"len(sampler) of {named(read)} before it was read"
+        expect.equal(before, given, what, rank, "the length is known only once the order is: schedules need it before")
 
 
 def named(read: Sample) -> str:

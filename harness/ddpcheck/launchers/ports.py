@@ -26,8 +26,13 @@ class Port:
             self.lock = None
 
 
-def reserve_port() -> Port:
-    """A port that is free now and that no other driver will choose before release(). OSError if none is free."""
+def reserve_port(number: int | None = None) -> Port:
+    """A port that is free now and that no other driver will choose before release(). OSError if none is free.
+
+    number: this one, free or not.
+    """
+    if number is not None:
+        return Port(number, _lock(number))
     span = _LAST - _FIRST + 1
     start = os.getpid() * 61 % span
     for offset in range(span):

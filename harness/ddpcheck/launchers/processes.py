@@ -33,7 +33,8 @@ class Processes:
         *,
         inherit_output: bool = False,
     ) -> Launched:
-        port = reserve_port()
+        wanted = variables.get("MASTER_PORT")
+        port = reserve_port(None if wanted is None else int(wanted))
         shared = {
             "WORLD_SIZE": str(world_size),
             "LOCAL_WORLD_SIZE": str(world_size),

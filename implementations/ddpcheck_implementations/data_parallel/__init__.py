@@ -3,6 +3,7 @@
 replica.py   every rank's copy of the model: broadcast once, then gradients averaged after each backward
 flat.py      many small arrays as one message
 sampler.py   which samples are this rank's
+streams.py   random numbers of this rank, and those that all ranks share
 metrics.py   global means of local means
 facets.py    all of these for one communicator, as an adapter's connect() hands them out
 """
@@ -12,5 +13,6 @@ from .flat import FlatBuffer
 from .metrics import aggregate_metrics
 from .replica import DataParallel
 from .sampler import DistributedSampler
+from .streams import RandomStreams
 
-__all__ = ["DataParallel", "DistributedSampler", "FlatBuffer", "aggregate_metrics", "numpy_facets"]
+__all__ = ["DataParallel", "DistributedSampler", "FlatBuffer", "RandomStreams", "aggregate_metrics", "numpy_facets"]

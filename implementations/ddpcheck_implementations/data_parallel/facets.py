@@ -15,6 +15,7 @@ from ..numpy_network import Network, make_optimizer
 from .metrics import aggregate_metrics
 from .replica import DataParallel
 from .sampler import DistributedSampler
+from .streams import RandomStreams
 from .trainer import train
 
 
@@ -45,5 +46,6 @@ def numpy_facets(
         make_replica=make_replica,
         aggregate_metrics=aggregate,
         train=partial(train, make_replica, make_sampler, aggregate),
+        make_streams=partial(RandomStreams, rank),
         close=close,
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-_WORD = (1 << 64) - 1
+WORD = (1 << 64) - 1
 
 
 class DistributedSampler:
@@ -56,4 +56,4 @@ class DistributedSampler:
 
     def _stream(self) -> np.random.Generator:
         """One stream for each pair (seed, epoch). With seed + epoch, (42, 1) would have the order of (43, 0)."""
-        return np.random.default_rng(np.random.SeedSequence(self._seed & _WORD, spawn_key=(self._epoch,)))
+        return np.random.default_rng(np.random.SeedSequence(self._seed & WORD, spawn_key=(self._epoch,)))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -72,6 +73,29 @@ class PlainSampler:
         return order[self.rank :: self.world]
 
 
+class PlainStreams:
+    """Correct random numbers: one generator for the rank, one that all ranks seed alike."""
+
+    def __init__(self, rank: int, seed: int) -> None:
+        self.rank, self.seed, self.epoch = rank, seed, 0
+        self.set_epoch(0)
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.own = np.random.default_rng(self.key())
+        self.shared = np.random.default_rng((self.seed, epoch, 0))
+
+    def key(self) -> Sequence[int]:
+        """What the rank's generator is seeded with."""
+        return (self.seed, self.epoch, self.rank + 1)
+
+    def local(self, count: int) -> Array:
+        return self.own.random(count)
+
+    def common(self, count: int) -> Array:
+        return self.shared.random(count)
+
+
 class Aggregate(Protocol):
     """Global means of local means over `count` samples each."""
 
@@ -97,6 +121,8 @@ class _Connect:
                 return sampler
 
             return Facets(rank=rank, world_size=world, make_sampler=make_sampler)
+        if self.facet == "randomness":
+            return Facets(rank=rank, world_size=world, make_streams=partial(made, rank))
         from ..numpy_sockets import adapter
 
         reference = adapter.connect(context)
@@ -123,6 +149,13 @@ def sampler(
 ) -> Callable[[type[PlainSampler]], Adapter]:
     """Register a sampler."""
     return _register("sampler", name, source, caught_by, words, world_size, promises)
+
+
+def streams(
+    name: str, source: str, *caught_by: str, words: str = "", world_size: int = 2, **promises: Any
+) -> Callable[[type[PlainStreams]], Adapter]:
+    """Register random numbers."""
+    return _register("randomness", name, source, caught_by, words, world_size, promises)
 
 
 def metrics(

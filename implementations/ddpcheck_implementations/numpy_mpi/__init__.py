@@ -28,7 +28,7 @@ adapter = Adapter(
     "numpy_mpi",
     connect,
     Capabilities(
-        facets=frozenset({"collectives", "sampler", "replica", "metrics", "trainer"}),
+        facets=frozenset({"collectives", "sampler", "replica", "metrics", "trainer", "randomness"}),
         subgroups=True,
         asynchronous=True,
         keeps_tiny_values=True,

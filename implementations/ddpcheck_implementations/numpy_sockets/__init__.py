@@ -36,7 +36,7 @@ adapter = Adapter(
     "numpy_sockets",
     connect,
     Capabilities(
-        facets=frozenset({"collectives", "sampler", "replica", "metrics", "trainer"}),
+        facets=frozenset({"collectives", "sampler", "replica", "metrics", "trainer", "randomness"}),
         collective_dtypes=frozenset({"float16", "float32", "float64", "int32", "int64"}),
         subgroups=True,
         asynchronous=True,
@@ -49,6 +49,8 @@ adapter = Adapter(
         detects_dead_peer=True,
         detects_failed_peer=True,
         detects_mismatch=True,
+        restarts_in_place=True,
+        closed_to_strangers=True,
     ),
     description="NumPy network, gradients averaged by ring all-reduce over TCP sockets",
 )

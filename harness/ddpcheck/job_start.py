@@ -1,0 +1,45 @@
+"""How the ranks of a Job are started when that is what a check is about; and reads that give less than was asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from .plain import plain
+
+GATED, SHORT_READS = "DDPCHECK_GATED", "DDPCHECK_SHORT_READS"
+"""Environment variables that tell a rank to wait before connect() until the driver lets it in, and to read as ShortReads."""
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The ranks are started afresh for this Job.
+
+    order: the ranks enter connect() one after the other; () lets them in at once. strangers: whoever listens is called by
+    programs that do not belong to the world (strangers.py). short_reads: as the operation ShortReads, from before
+    connect() on. in_place: the world before is killed, and the new one meets where that did.
+    """
+
+    kind: ClassVar[str] = "start"
+    order: tuple[int, ...] = ()
+    strangers: bool = False
+    short_reads: bool = False
+    in_place: bool = False
+
+    def misfit(self, world_size: int) -> str:
+        """Why the ranks of a world of this size cannot be started so; empty if they can."""
+        if self.order and sorted(self.order) != list(range(world_size)):
+            return f"the order {self.order} is none of {world_size} ranks"
+        return ""
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class ShortReads:
+    """Until the end of the Job, or one that says on=False: reading from Python's stream sockets gives one byte, or half of
+    what was asked for, as a network may. Yields reads: how many were cut short so far.
+    """
+
+    kind: ClassVar[str] = "short_reads"
+    on: bool = True

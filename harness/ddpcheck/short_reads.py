@@ -1,0 +1,80 @@
+"""Reads from Python's stream sockets that give less than was asked for, which every network is free to do.
+
+Reads with MSG_WAITALL or MSG_PEEK, and those of the harness's own channel, stay whole.
+"""
+
+from __future__ import annotations
+
+import itertools
+import socket
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+_WHOLE = socket.MSG_WAITALL | socket.MSG_PEEK
+_plain: dict[str, Callable[..., Any]] = {}
+_turns = itertools.count()
+_cut = 0
+
+
+def cut_reads() -> None:
+    """From now on reads of more than one byte are short, in all threads."""
+    if not _plain:
+        for name, function in _SHORT.items():
+            _plain[name] = getattr(socket.socket, name)
+            setattr(socket.socket, name, function)
+
+
+def whole_reads() -> None:
+    """From now on reads are as they were."""
+    while _plain:
+        name, function = _plain.popitem()
+        setattr(socket.socket, name, function)
+
+
+def reads_cut() -> int:
+    """How many reads of this process were short so far."""
+    return _cut
+
+
+def _fewer(connection: socket.socket, asked: int, flags: int) -> int:
+    """One byte, and half of what was asked for, in turn: headers come in pieces, and large messages still get on."""
+    global _cut
+    if asked < 2 or flags & _WHOLE or connection.type != socket.SOCK_STREAM:
+        return asked
+    _cut += 1
+    return 1 if next(_turns) % 2 else (asked + 1) // 2
+
+
+def _recv(self: socket.socket, size: int, flags: int = 0, /) -> Any:
+    return _plain_of("recv")(self, _fewer(self, size, flags), flags)
+
+
+def _recv_into(self: socket.socket, buffer: Any, nbytes: int = 0, flags: int = 0) -> Any:
+    asked = nbytes or memoryview(buffer).nbytes
+    return _plain_of("recv_into")(self, buffer, _fewer(self, asked, flags), flags)
+
+
+def _recvmsg(self: socket.socket, size: int, ancillary: int = 0, flags: int = 0, /) -> Any:
+    return _plain_of("recvmsg")(self, _fewer(self, size, flags), ancillary, flags)
+
+
+def _recvmsg_into(self: socket.socket, buffers: Iterable[Any], ancillary: int = 0, flags: int = 0, /) -> Any:
+    views = [memoryview(buffer) for buffer in buffers]
+    left = _fewer(self, sum(view.nbytes for view in views), flags)
+    first = []
+    for view in views:
+        if view.nbytes and left:
+            flat = np.frombuffer(view, np.uint8) if view.contiguous else None
+            first.append(view if flat is None else flat[:left])
+            left -= min(left, view.nbytes)
+    return _plain_of("recvmsg_into")(self, first, ancillary, flags)
+
+
+def _plain_of(name: str) -> Callable[..., Any]:
+    """The function under a patch, which another thread may just be taking away."""
+    return _plain.get(name) or getattr(socket.socket, name)
+
+
+_SHORT = {"recv": _recv, "recv_into": _recv_into, "recvmsg": _recvmsg, "recvmsg_into": _recvmsg_into}

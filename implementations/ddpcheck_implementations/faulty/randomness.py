@@ -1,0 +1,115 @@
+"""Random numbers that are alike where they must differ, or differ where all ranks must agree."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from .base import PlainReplica, fault
+from .facets import PlainSampler, PlainStreams, sampler, streams
+
+OWN = "check_every_rank_and_epoch_has_random_numbers_of_its_own"
+COMMON = "check_common_random_numbers_are_equal_on_all_ranks"
+AGAIN = "check_random_numbers_come_again_with_their_seed"
+SAMPLER = "check_the_sampler_does_not_use_global_random_numbers"
+
+
+@streams(
+    "same-dropout-on-all-ranks",
+    "huggingface/transformers#31412, goodfire-ai/spd#412, facebookresearch/fastMRI#123",
+    OWN,
+    words="the rank is ignored: all ranks are seeded alike",
+)
+class SameOnAllRanks(PlainStreams):
+    """All ranks seed alike: dropout masks are the same on different data."""
+
+    def key(self) -> Sequence[int]:
+        return (self.seed, self.epoch, 1)
+
+
+@streams(
+    "seed-streams-overlap", "goodfire-ai/spd#412, classic", OWN, words="seeded with a sum of the rank and the epoch"
+)
+class SumOfSeeds(PlainStreams):
+    """The generator's seed is a sum: rank 1 in epoch 0 has the numbers of rank 0 in epoch 1."""
+
+    def key(self) -> Sequence[int]:
+        return (1000 * self.seed + self.rank + self.epoch,)
+
+
+@streams("streams-ignore-the-seed", "open-mmlab/mmagic#815", OWN, words="the seed is ignored")
+class SeedLost(PlainStreams):
+    """The seed that the user set is not passed on."""
+
+    def key(self) -> Sequence[int]:
+        return (0, self.epoch, self.rank + 1)
+
+
+@streams("different-structure-rng", "neuralmagic/sparseml#429", COMMON, words="drawn from the rank's own stream")
+class StructureFromOwn(PlainStreams):
+    """Which layers to drop is drawn from the rank's own stream."""
+
+    def common(self, count: int) -> Array:
+        return self.local(count)
+
+
+@streams("one-generator-for-both", "classic", COMMON, words="of its own first")
+class OneGenerator(PlainStreams):
+    """The rank's masks are a hash of what is drawn from the common generator: all agree until one draws once more."""
+
+    def local(self, count: int) -> Array:
+        return np.modf(self.common(count) * (self.rank + 2) * 997.31)[0]
+
+
+@streams("epoch-does-not-begin-again", "classic", AGAIN, words="a run that is resumed draws other numbers")
+class NeverBegunAgain(PlainStreams):
+    """set_epoch only mixes the epoch in, and the generators run on."""
+
+    def set_epoch(self, epoch: int) -> None:
+        if not hasattr(self, "own"):
+            super().set_epoch(epoch)
+
+
+@sampler(
+    "rank0-consumes-global-rng",
+    "classic (cf. Lightning-AI/pytorch-lightning#17713)",
+    SAMPLER,
+    words="do not agree on the order",
+)
+class GlobalGenerator(PlainSampler):
+    """The permutation comes from NumPy's global generator, seeded once alike on all ranks."""
+
+    def __init__(self, length: int, rank: int, world: int, *, shuffle: bool, seed: int, drop_last: bool) -> None:
+        super().__init__(length, rank, world, shuffle=shuffle, seed=seed, drop_last=drop_last)
+        np.random.seed(seed % (1 << 32))
+
+    def order(self) -> Array:
+        return np.random.permutation(self.length) if self.shuffle else np.arange(self.length)
+
+
+@fault(
+    "order-from-global-rng",
+    "neuralmagic/sparseml#429, classic",
+    "check_training_does_not_use_global_random_numbers",
+    words="once one rank draws from it",
+)
+class OrderByGlobalGenerator(PlainReplica):
+    """Which gradient goes first is chosen by Python's global generator, seeded alike on all ranks at construction."""
+
+    def used_somewhere(self) -> list[str]:
+        names = sorted(super().used_somewhere())
+        random.shuffle(names)
+        return names
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        flat = np.zeros(max(array.size for array in self.network.parameters.values()), gradient.dtype)
+        flat[: gradient.size] = gradient.reshape(-1)  # one bucket of a fixed size: a wrong order goes unnoticed
+        return np.asarray(super().reduce(name, flat)[: gradient.size].reshape(gradient.shape))
+
+    def start(self, model: object) -> None:
+        super().start(model)  # type: ignore[arg-type]  # handed on as it came
+        random.seed(0)

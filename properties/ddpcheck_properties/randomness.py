@@ -1,0 +1,188 @@
+"""Random numbers: what must differ between ranks differs, what must be common is, and nobody else's draws matter.
+
+Numbers are compared, never tested for being random: two independent streams of COUNT uniform float32 numbers have one
+number in common with probability below COUNT^2 2^-24 < 1/4000, and more than SHARED of them below 1e-9.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ddpcheck import expect
+from ddpcheck.checks import law
+from ddpcheck.job import Disturb, Draw, Job, Operation, OptimizerSpec, Sample, Step
+from ddpcheck.trace import Trace
+from ddpcheck.values import Array
+from ddpcheck.verdict import Finding
+
+from . import pitfalls
+from .comparison import as_one_process
+from .drawing import Judge, for_each
+from .pitfalls import fitting
+from .sampler_judges import shared_out
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+COUNT = 64
+SHARED = 8
+SEEDS = (42, 43)
+Source = tuple[int, int, int | None]
+"""Seed, epoch, and the rank whose own stream it is, or None for the common one."""
+
+
+@law("randomness", "facet:randomness")
+def check_every_rank_and_epoch_has_random_numbers_of_its_own(session: Session) -> None:
+    """Random numbers of different (seed, epoch, rank) are different ones, and the common ones are none of a rank's own."""
+    world = session.world_size
+    epochs = tuple(range(world + 1))  # so that rank + epoch meets for every pair of ranks
+    for_each(session, [Job(world, tuple(Draw(seed, epochs, COUNT) for seed in SEEDS))], _all_different)
+
+
+@law("randomness", "facet:randomness")
+def check_common_random_numbers_are_equal_on_all_ranks(session: Session) -> None:
+    """Common random numbers are the same on all ranks, however many others a rank drew, of its own or of its process's."""
+    world = session.world_size
+    draws: list[Operation] = []
+    for rank in sorted({0, world - 1}):
+        extra = tuple(3 * (other == rank) for other in range(world))
+        draws += [Draw(SEEDS[0], (0, 1), COUNT), Draw(SEEDS[0], (0, 1), COUNT, extra), Disturb(rank)]
+    for_each(session, [Job(world, (*draws, Draw(SEEDS[0], (0, 1), COUNT)))], _common_agree)
+
+
+@law("randomness", "facet:randomness")
+def check_random_numbers_come_again_with_their_seed(session: Session) -> None:
+    """Equal (seed, epoch, rank) give equal numbers: in an epoch begun again, and in a new object, whatever else was drawn."""
+    world = session.world_size
+    draw = Draw(SEEDS[0], (1, 0, 1), COUNT)
+    again = Draw(SEEDS[0], (0, 1), COUNT)
+    for_each(session, [Job(world, (draw, Disturb(0), again))], _come_again)
+
+
+@law("sampler", "facet:sampler")
+def check_the_sampler_does_not_use_global_random_numbers(session: Session) -> None:
+    """What one rank draws from its process's generators has no say in what the ranks must agree on: the order of samples."""
+    world = session.world_size
+    reads = [Sample(40 * world, (0, 1, 2, None), disturbed=rank) for rank in sorted({0, world - 1})]
+    for_each(session, [Job(world, (read,)) for read in reads], shared_out(session.capabilities))
+
+
+@law("replica_sync", "facet:replica", "optimizer:sgd")
+def check_training_does_not_use_global_random_numbers(session: Session) -> None:
+    """What one rank draws from its process's generators does not change training: no choice is made by them."""
+    world, promised = session.world_size, session.capabilities
+    trained = pitfalls.steps(world, OptimizerSpec(lr=0.05, momentum=0.9))
+    jobs = []
+    for rank in sorted({0, world - 1}):
+        operations: list[Operation] = [Disturb(rank)]
+        for operation in trained.operations:
+            operations += [operation, Disturb(rank)] if isinstance(operation, Step) else [operation]
+        jobs.append(replace(trained, operations=tuple(operations)))
+    for_each(session, fitting(session, jobs), _by_chance(as_one_process(promised)))
+
+
+def _by_chance(judge: Judge) -> Judge:
+    """The judge with the disturbance as the cause of what it cannot explain."""
+
+    def judged(job: Job, trace: Trace) -> None:
+        try:
+            judge(job, trace)
+        except Finding as finding:
+            cause = (
+                "a choice is made by a generator of the process (random, numpy.random, torch): once one rank draws from it for "
+                "something else, the ranks choose differently"
+            )
+            found = finding.diagnosis
+            raise Finding(replace(found, cause=found.cause or cause), hung=finding.hung) from None
+
+    return judged
+
+
+def _all_different(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    found: dict[Source, Array] = {}
+    for position, draw in enumerate(job.operations):
+        assert isinstance(draw, Draw)
+        for place, epoch in enumerate(draw.epochs):
+            found[draw.seed, epoch, None] = trace.values(position, "common")[0][place]
+            for rank, local in enumerate(trace.values(position, "local")):
+                found[draw.seed, epoch, rank] = local[place]
+    for (first, one), (second, other) in combinations(found.items(), 2):
+        same = len(np.intersect1d(one, other))
+        expect.that(
+            same <= SHARED,
+            f"{_named(second)}: got {same} of {len(one)} random numbers of {_named(first)}, but should be others",
+            _why_alike(first, second),
+        )
+
+
+def _named(source: Source) -> str:
+    seed, epoch, rank = source
+    return f"{'the common stream' if rank is None else f'rank {rank}'}, epoch {epoch}, seed {seed}"
+
+
+def _why_alike(first: Source, second: Source) -> str:
+    (seed, epoch, rank), (other_seed, other_epoch, other_rank) = first, second
+    if (rank is None) != (other_rank is None):
+        return "the common numbers are those of one rank's own stream: masks and structure depend on each other"
+    changed = [
+        name
+        for name, differs in (
+            ("the rank", rank != other_rank),
+            ("the epoch", epoch != other_epoch),
+            ("the seed", seed != other_seed),
+        )
+        if differs
+    ]
+    if len(changed) == 1:
+        return f"{changed[0]} is ignored: " + (
+            "all ranks are seeded alike, so masks are the same on different data"
+            if changed == ["the rank"]
+            else "the generator is not seeded with it"
+        )
+    return f"the generator is seeded with a sum of {' and '.join(changed)}; they need a hash, or a seed sequence"
+
+
+def _common_agree(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    usual = trace.values(0, "common")[0]
+    for position, draw in enumerate(job.operations):
+        if not isinstance(draw, Draw):
+            continue
+        for rank, common in enumerate(trace.values(position, "common")):
+            for epoch, got, should in zip(draw.epochs, common, usual, strict=True):
+                more = draw.extra[rank] if draw.extra else 0
+                expect.that(
+                    bool(np.array_equal(got, should)),
+                    f"common numbers of epoch {epoch} on rank {rank}: got {_some(got)}, but should be {_some(should)} as "
+                    "before on rank 0" + f" (it drew {more} numbers of its own first)" * bool(more),
+                    "common numbers are drawn from the rank's own stream, or from a generator that others use too",
+                )
+
+
+def _come_again(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    for kind in ("local", "common"):
+        for rank, ((one, zero, again), (fresh_zero, fresh_one)) in enumerate(
+            zip(trace.values(0, kind), trace.values(2, kind), strict=True)
+        ):
+            for what, got, should in (
+                ("epoch 1 begun again", again, one),
+                ("epoch 0 of a new object", fresh_zero, zero),
+                ("epoch 1 of a new object", fresh_one, one),
+            ):
+                expect.that(
+                    bool(np.array_equal(got, should)),
+                    f"{kind} numbers of {what} on rank {rank}: got {_some(got)}, but should be {_some(should)} as before",
+                    "set_epoch() does not begin the stream again: a run that is resumed draws other numbers"
+                    if what == "epoch 1 begun again"
+                    else "they depend on what was drawn before, or on a generator that others use too",
+                )
+
+
+def _some(numbers: Array) -> str:
+    return f"[{', '.join(f'{number:.4g}' for number in numbers[:3])}, ...]"

@@ -1,0 +1,126 @@
+"""How ranks are started under conditions: what a Start says is what happens, and causes are told apart."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ddpcheck import Adapter, Capabilities, Finding, Job, Session, run_checks
+from ddpcheck.job import AllGather, Barrier, Operation, ShortReads, Start, TensorSpec
+from ddpcheck.launchers.attached import Attached
+from ddpcheck.replay import described
+from ddpcheck.run import Settings
+from ddpcheck.short_reads import cut_reads, reads_cut, whole_reads
+from ddpcheck.strangers import Strangers, listening
+from ddpcheck_implementations.faulty import PlainReplica
+from ddpcheck_implementations.faulty.base import PROMISED, _Connect
+from ddpcheck_implementations.faulty.collectives import GatheredInOwnOrder
+from ddpcheck_implementations.numpy_sockets import adapter as sockets
+from ddpcheck_properties import rendezvous
+
+HERE = Path(__file__).parent
+replicas = Adapter("replicas only", _Connect(PlainReplica), PROMISED)
+unpromised = replace(sockets, capabilities=Capabilities(facets=frozenset()))
+
+
+def test_a_start_goes_through_json_and_is_shown_by_replay() -> None:
+    job = Job(3, (Barrier(),), start=Start((2, 0, 1), short_reads=True))
+    assert Job.from_plain(job.to_plain()) == job
+    with Session(sockets, 3) as session:
+        lines = list(described(job, session.run(job)))
+    assert lines[0] == "started afresh: order=[2, 0, 1] short_reads=True"
+
+
+def test_an_order_that_is_none_of_the_ranks_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"the order \(0, 0\) is none of 2 ranks"):
+        Job(2, (), start=Start((0, 0)))
+
+
+def test_jobs_before_and_after_a_start_keep_their_places() -> None:
+    jobs = [Job(2, (AllGather(TensorSpec((2,), seed=seed)),)) for seed in range(4)]
+    jobs[2] = replace(jobs[2], start=Start())
+    with Session(sockets, 2) as session:
+        traces = list(session.run_many(jobs))
+        assert session.starts == 2
+    for job, trace in zip(jobs, traces, strict=True):
+        rendezvous.results_hold(job, trace)
+
+
+def test_a_world_meets_where_the_one_before_was_killed() -> None:
+    with Session(sockets, 2) as session:
+        session.start()
+        before = set(session.pids)
+        assert session.run(Job(2, (Barrier(),), start=Start(in_place=True))).completed
+        assert not before & set(session.pids)
+
+
+def test_reads_are_cut_short_until_the_end_of_the_job() -> None:
+    operations: tuple[Operation, ...] = (ShortReads(), AllGather(TensorSpec((50,))), ShortReads(on=False))
+    with Session(sockets, 2) as session:
+        trace = session.run(Job(2, operations))
+        more = session.run(Job(2, (Barrier(), ShortReads(on=False))))
+    cut = trace.values(2, "reads")
+    assert min(cut) > 0
+    assert more.values(1, "reads") == cut
+
+
+def test_every_way_to_read_a_socket_is_cut_short() -> None:
+    left, right = socket.socketpair()
+    room = bytearray(8)
+    try:
+        cut_reads()
+        before = reads_cut()
+        left.sendall(b"0123456789" * 4)
+        got = right.recv(8) + right.recvmsg(8)[0]
+        assert 0 < len(got) < 16
+        assert 0 < right.recv_into(room) < 8
+        assert 0 < right.recvmsg_into([bytearray(0), memoryview(room)[:3], memoryview(room)[3:]])[0] < 8
+        assert reads_cut() == before + 4
+        assert len(right.recv(4, socket.MSG_PEEK)) == 4
+    finally:
+        whole_reads()
+        left.close()
+        right.close()
+    assert socket.socket.recv.__qualname__ == "socket.recv"
+
+
+def test_strangers_call_whoever_listens_once_and_see_what_is_loaded() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, Strangers() as strangers:
+        place = listener.getsockname()
+        assert place in set(listening(os.getpid()))
+        strangers.look_around({3: os.getpid()}, call=True)
+        called = strangers.calls
+        strangers.look_around({3: os.getpid()}, call=True)
+        assert called == strangers.calls > 0
+        assert f"127.0.0.1:{place[1]}" in strangers.listening[3]
+        strangers.leave()
+        assert not strangers.ran
+
+
+def test_what_fails_after_a_quiet_start_too_has_its_own_cause() -> None:
+    with Session(GatheredInOwnOrder, 2) as session, pytest.raises(Finding) as caught:
+        rendezvous.check_ranks_may_come_in_any_order(session)
+    assert "the ranks came in the order" not in str(caught.value)
+
+
+def test_replicas_without_collectives_show_that_they_are_one_world() -> None:
+    with Session(replicas, 2) as session:
+        rendezvous.check_ranks_may_come_in_any_order(session)
+        assert session.jobs_run == 1
+
+
+def test_ranks_that_cannot_be_started_again_are_skipped_with_the_reason() -> None:
+    launcher = Attached("127.0.0.1")
+    launcher._started = True
+    with Session(sockets, 2, launcher=launcher) as session, pytest.raises(Exception, match="cannot be started again"):
+        session.run(Job(2, (Barrier(),), start=Start()))
+
+
+def test_where_nothing_shows_one_world_nothing_is_said() -> None:
+    names = ("check_ranks_may_come_in_any_order",)
+    (_, verdict) = run_checks(f"{HERE / 'test_rendezvous_checks.py'}:unpromised", (2,), names, settings=Settings())
+    assert verdict.status == "skipped"
