@@ -87,11 +87,12 @@ class Session:
         self._launched: Launched | None = None
         self._links: list[RankLink] = []
         self._busy = False
+        self._connecting = 0.0  # seconds that connect() took at most
 
     @property
     def _start_seconds(self) -> float:
-        """For how long ranks that are started under conditions may be in connect()."""
-        return max(LEAST_SECONDS, self.deadline)
+        """For how long ranks that are started under conditions may be in connect(): longer than they usually are."""
+        return max(LEAST_SECONDS, self.deadline, 4 * self._connecting)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -302,7 +303,9 @@ class Session:
             if hard is not None:
                 hard.let_in(self._links, socket.gethostname())
                 limit = min(limit, time.monotonic() + self._start_seconds)
+            attached = time.monotonic()
             self._ready(limit)
+            self._connecting = max(self._connecting, time.monotonic() - attached)
         except BaseException:
             self._stop()
             raise

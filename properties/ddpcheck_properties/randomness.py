@@ -1,11 +1,13 @@
 """Random numbers: what must differ between ranks differs, what must be common is, and nobody else's draws matter.
 
-Numbers are compared, never tested for being random: two independent streams of COUNT uniform float32 numbers have one
-number in common with probability below COUNT^2 2^-24 < 1/4000, and more than SHARED of them below 1e-9.
+Two independent streams of COUNT uniform float32 numbers have 2 COUNT^2 2^-24 = 1/8 numbers in common on average, x and
+1 - x counted as one, and more than SHARED of them with probability below 1e-13. One of BINS equal parts of [0, 1) stays
+empty with probability below BINS (1 - 1/BINS)^COUNT < 1e-27.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -28,9 +30,11 @@ from .sampler_judges import shared_out
 if TYPE_CHECKING:
     from ddpcheck.session import Session
 
-COUNT = 64
+COUNT = 1024
 SHARED = 8
-SEEDS = (42, 43)
+BINS = 16
+SEEDS = (42, 43, 1042, 42 + (1 << 16), 1 << 24, (1 << 24) + 1)
+"""Neighbours, and such as are alike in 16 bits, in float32, or when an epoch or a rank counts for a thousand."""
 Source = tuple[int, int, int | None]
 """Seed, epoch, and the rank whose own stream it is, or None for the common one."""
 
@@ -41,6 +45,12 @@ def check_every_rank_and_epoch_has_random_numbers_of_its_own(session: Session) -
     world = session.world_size
     epochs = tuple(range(world + 1))  # so that rank + epoch meets for every pair of ranks
     for_each(session, [Job(world, tuple(Draw(seed, epochs, COUNT) for seed in SEEDS))], _all_different)
+
+
+@law("randomness", "facet:randomness")
+def check_random_numbers_fill_the_unit_interval(session: Session) -> None:
+    """Own and common random numbers are spread over the whole of [0, 1), on every rank."""
+    for_each(session, [Job(session.world_size, (Draw(SEEDS[0], (0, 1), COUNT),))], _spread)
 
 
 @law("randomness", "facet:randomness")
@@ -111,13 +121,39 @@ def _all_different(job: Job, trace: Trace) -> None:
             found[draw.seed, epoch, None] = trace.values(position, "common")[0][place]
             for rank, local in enumerate(trace.values(position, "local")):
                 found[draw.seed, epoch, rank] = local[place]
-    for (first, one), (second, other) in combinations(found.items(), 2):
-        same = len(np.intersect1d(one, other))
+    for (first, second), same in _shared(found).items():
         expect.that(
             same <= SHARED,
-            f"{_named(second)}: got {same} of {len(one)} random numbers of {_named(first)}, but should be others",
+            f"{_named(second)}: got {same} of {COUNT} random numbers x of {_named(first)}, or 1 - x, but should be others",
             _why_alike(first, second),
         )
+
+
+def _shared(found: dict[Source, Array]) -> dict[tuple[Source, Source], int]:
+    """How many numbers two sources have in common, x and 1 - x counted as one; by pairs that have any, first pairs first."""
+    holders: dict[float, list[int]] = {}
+    folded = np.concatenate([np.minimum(numbers, 1 - numbers) for numbers in found.values()])
+    values, counts = np.unique(folded, return_counts=True)
+    several = np.flatnonzero(np.isin(folded, values[counts > 1]))  # nearly always none
+    for place in several.tolist():
+        holders.setdefault(float(folded[place]), []).append(place // COUNT)
+    pairs = Counter(pair for places in holders.values() for pair in combinations(sorted(set(places)), 2))
+    sources = list(found)
+    return {(sources[first], sources[second]): pairs[first, second] for first, second in sorted(pairs)}
+
+
+def _spread(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    for kind in ("local", "common"):
+        for rank, epochs in enumerate(trace.values(0, kind)):
+            for epoch, numbers in enumerate(epochs):
+                filled = np.histogram(numbers, BINS, (0, 1))[0] > 0
+                expect.that(
+                    bool(filled.all()),
+                    f"{kind} numbers of epoch {epoch} on rank {rank}: got {int(filled.sum())} of {BINS} parts of [0, 1), but "
+                    f"should be all of them ({len(numbers)} numbers from {numbers.min():.3g} to {numbers.max():.3g})",
+                    "the numbers are scaled or cut on the way: a probability that is compared with them is another one",
+                )
 
 
 def _named(source: Source) -> str:

@@ -49,6 +49,38 @@ class SeedLost(PlainStreams):
         return (0, self.epoch, self.rank + 1)
 
 
+@streams("streams-overlap-further-on", "classic", OWN, words="the rank is ignored")
+class OverlapFurtherOn(PlainStreams):
+    """All ranks have one stream, each from a hundred numbers further on."""
+
+    def key(self) -> Sequence[int]:
+        return (self.seed, self.epoch, 1)
+
+    def set_epoch(self, epoch: int) -> None:
+        super().set_epoch(epoch)
+        self.own.random(100 * self.rank)
+
+
+@streams("antithetic-ranks", "classic", OWN, words="the rank is ignored")
+class Antithetic(PlainStreams):
+    """Every second rank has 1 - x where the one before has x: masks are each other's complement."""
+
+    def key(self) -> Sequence[int]:
+        return (self.seed, self.epoch, self.rank // 2 + 1)
+
+    def local(self, count: int) -> Array:
+        numbers = super().local(count)
+        return np.clip(1 - numbers, 0, 1 - 2.0**-53) if self.rank % 2 else numbers
+
+
+@streams("half-the-interval", "classic", "check_random_numbers_fill_the_unit_interval", words="scaled or cut")
+class HalfTheInterval(PlainStreams):
+    """31 random bits are divided by 2 ** 32."""
+
+    def common(self, count: int) -> Array:
+        return super().common(count) / 2
+
+
 @streams("different-structure-rng", "neuralmagic/sparseml#429", COMMON, words="drawn from the rank's own stream")
 class StructureFromOwn(PlainStreams):
     """Which layers to drop is drawn from the rank's own stream."""
