@@ -19,7 +19,7 @@ from . import job as ops
 from . import probes
 from .adapter import Batch, Facets, Replica, TrainingRun, TrainingTask
 from .job import Job, Layout, OptimizerSpec
-from .job_random import disturb, drawn
+from .job_random import NoNumbers, disturb, drawn
 from .short_reads import cut_reads, reads_cut, whole_reads
 from .sockets import sent_by_connection
 from .trace import Record
@@ -305,7 +305,10 @@ class Execution:
 
     def draw(self, op: ops.Draw) -> dict[str, Any]:
         make = _offered(self._facets.make_streams, "make_streams")
-        return dict(drawn(make(op.seed), op, self._rank))
+        try:
+            return dict(drawn(make(op.seed), op, self._rank))
+        except NoNumbers as error:
+            raise ContractBroken(str(error)) from None
 
     def aggregate(self, op: ops.Aggregate) -> dict[str, Any]:
         aggregate = _offered(self._facets.aggregate_metrics, "aggregate_metrics")

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from .values import Array
 
 
+class NoNumbers(Exception):
+    """What came back is not what Streams must give."""
+
+
 @plain
 @dataclass(frozen=True, slots=True)
 class Draw:
@@ -43,7 +47,7 @@ class Disturb:
 
 
 def drawn(streams: Streams, operation: Draw, rank: int) -> dict[str, list[Array]]:
-    """What a Draw yields on this rank. ValueError if the numbers are none of [0, 1)."""
+    """What a Draw yields on this rank. NoNumbers if something else than `count` numbers of [0, 1) comes back."""
     found: dict[str, list[Array]] = {"local": [], "common": []}
     for epoch in operation.epochs:
         streams.set_epoch(epoch)
@@ -57,9 +61,9 @@ def drawn(streams: Streams, operation: Draw, rank: int) -> dict[str, list[Array]
 def _numbers(got: Any, count: int, what: str) -> Array:
     if not isinstance(got, np.ndarray) or got.dtype.kind != "f" or got.shape != (count,):
         form = f"{got.dtype}{list(got.shape)}" if isinstance(got, np.ndarray) else type(got).__name__
-        raise ValueError(f"{what} must return {count} floats in an array of one dimension, got {form}")
+        raise NoNumbers(f"{what} must return {count} floats in an array of one dimension, got {form}")
     if not np.all((got >= 0) & (got < 1)):
-        raise ValueError(f"{what} must return numbers of [0, 1), got {got[~((got >= 0) & (got < 1))][0]!r}")
+        raise NoNumbers(f"{what} must return numbers of [0, 1), got {got[~((got >= 0) & (got < 1))][0]!r}")
     return got.astype(np.float64)
 
 
