@@ -23,7 +23,7 @@ from ddpcheck_properties.strategies_collectives import exact_tensor
 FAMILIES = ("collectives", "sampler", "metrics", "randomness", "failures", "rendezvous", "wire")
 MINE = {check.name: check for check in CHECKS if check.family in FAMILIES}
 FAULTS = [found for found in faults() if set(found.caught_by) <= MINE.keys()]
-UNUSUAL = unusual()
+UNUSUAL = [found for found in unusual() if found.adapter.capabilities.facets != {"replica"}]
 
 
 def name_of(found: Fault) -> str:

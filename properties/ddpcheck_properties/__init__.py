@@ -6,6 +6,7 @@ from ddpcheck.checks import Check, checks_of
 
 from . import (
     accumulation,
+    buckets,
     collectives,
     failures,
     gradients,
@@ -34,6 +35,7 @@ CHECKS: tuple[Check, ...] = checks_of(
     trajectories,
     accumulation,
     unused,
+    buckets,
     replica_sync,
     traces_left,
     programs,

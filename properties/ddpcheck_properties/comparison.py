@@ -19,6 +19,7 @@ from ddpcheck.trace import Trace
 from ddpcheck.values import Array
 from ddpcheck.verdict import Diagnosis, Finding
 
+_LISTED = 12
 _NOUNS = {"gradients": "gradient of", "parameters": "parameter", "buffers": "buffer"}
 
 
@@ -89,8 +90,11 @@ _BEFORE = {
 def compare_arrays(
     got: list[Mapping[str, Any]], entries: Mapping[str, Entry], what: str, time: str, *, bits: bool = True
 ) -> None:
-    """What every rank shows by name. The Finding is that of the first wrong array; its details name all of them."""
+    """What every rank shows by name. The Finding is that of the first wrong array, one that is not zero if there is one,
+    as zeros tell little; its details name all that are wrong.
+    """
     first: Finding | None = None
+    zero = True
     wrong: dict[str, list[int]] = {}
     for name, entry in entries.items():
         text = f"{_NOUNS.get(what, what)} {name} ({time})"
@@ -98,12 +102,14 @@ def compare_arrays(
             try:
                 _compare_one(got[rank].get(name), entry, text, rank)
             except Finding as finding:
-                first = first or finding
+                if first is None or (zero and np.any(got[rank].get(name))):
+                    first, zero = finding, not np.any(got[rank].get(name))
                 wrong.setdefault(name, []).append(rank)
         if first is None and bits and entry.alike and entry.ranks and len(set(entry.presence)) == 1:
             expect.same_on_all_ranks([got[rank].get(name) for rank in entry.ranks], text)
     if first is not None:
-        listed = ", ".join(f"{name} (rank {', '.join(map(str, ranks))})" for name, ranks in wrong.items())
+        named = [f"{name} (rank {', '.join(map(str, ranks))})" for name, ranks in wrong.items()]
+        listed = ", ".join(named[:_LISTED] + ["..."] * (len(named) > _LISTED))
         note = f"wrong are {len(wrong)} of {len(entries)} {what}: {listed}"
         raise Finding(replace(first.diagnosis, details=(*first.diagnosis.details, note)))
 

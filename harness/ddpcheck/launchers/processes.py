@@ -1,4 +1,9 @@
-"""Plain processes with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT."""
+"""Plain processes with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
+
+Every rank hashes strings by a seed of its own, PYTHONHASHSEED=1 + rank, unless that variable is set already: what goes
+through a set comes out in different orders on different ranks, and in the same in every run. (mpiexec and torchrun leave
+the seed to each interpreter, which draws one.)
+"""
 
 from __future__ import annotations
 
@@ -49,7 +54,8 @@ class Processes:
         launched = _Children(children, output, port)
         try:
             for rank in range(world_size):
-                env = clean_environment(shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)})
+                own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+                env = {"PYTHONHASHSEED": str(1 + rank)} | clean_environment(shared | own)
                 child = subprocess.Popen(
                     list(command),
                     env=env,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -35,9 +35,45 @@ class Contributions:
     counts: Array
     inside: bool
     weighted: bool
+    others: Mapping[str, Array | None] = field(default_factory=dict)
+    shares: Callable[[], Mapping[str, Array]] | None = None
 
     def evidence(self, expected: Array, rank: int) -> Evidence:
-        return Evidence(len(self.own), self.own[rank], tuple(self._alternatives(expected, rank)))
+        known = (*self._alternatives(expected, rank), *self._shares(rank), *self._mixtures())
+        if not self.inside:
+            return Evidence(len(self.own), self.own[rank], known)
+        size = len(self.own)
+        scaled = (
+            (
+                f"the loss was multiplied by the world size: {size} x too large before anything is reduced",
+                size * expected,
+            ),
+            (f"the loss was divided by the world size: {size} x too small before anything is reduced", expected / size),
+        )
+        return Evidence(1, self.own[rank], (*known, *scaled))
+
+    def _shares(self, rank: int) -> Iterator[tuple[str, Array]]:
+        """What came of it if one of the layers that share the parameter was forgotten, or all but one."""
+        shares = self.shares() if self.shares else {}
+        for name, array in shares.items():
+            part = array[rank] if self.inside else array.mean(axis=0)
+            own = self.own[rank] if self.inside else self.own.mean(axis=0)
+            layers = ", ".join(shares)
+            yield f"it is the part of {name} alone, but is shared by {layers}: the last one's part replaced it", part
+            yield f"it is shared by {layers}, and the part of {name} is missing", own - part
+
+    def _mixtures(self) -> Iterator[tuple[str, Array]]:
+        """What came of it if a rank's part is another parameter's gradient."""
+        why = "gradients of different parameters are taken for one another, by orders or layouts that differ"
+        for name, other in self.others.items():
+            if other is None or other is self.own or other.size != self.own.size or self.inside:
+                continue
+            other = other.reshape(self.own.shape)
+            yield f"it is the gradient of {name}: {why}", other.mean(axis=0)
+            for rank in range(len(other)):
+                mixed = self.own.copy()
+                mixed[rank] = other[rank]
+                yield f"rank {rank}'s part of it is that of {name}: {why}", mixed.mean(axis=0)
 
     def _alternatives(self, expected: Array, rank: int) -> Iterator[tuple[str, Array]]:
         """What the gradient would be if something specific had gone wrong."""

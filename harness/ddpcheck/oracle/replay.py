@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from .moments import Contributions, Entry, Moment, Presence
 from .network import Shards, evaluate, outputs, owner
 from .optimizer import Optimizer
 from .rounding import Value, combine, from_rank_zero, over_ranks
+from .shares import Pass
 from .statistics import running_statistics
 from .updates import Loading, Update, losses_gone_wrong, norms_gone_wrong
 
@@ -69,6 +71,7 @@ class Oracle:
         self.shown: dict[str, Array] = {}  # gradients after the last backward
         self.before: dict[str, Array] = {}
         self.counts = np.zeros(job.world_size)
+        self.latest: Pass | None = None
         self.tracked = False  # whether running statistics have moved since the ranks last held the same
         self._zero_grad()
 
@@ -117,7 +120,8 @@ class Oracle:
         shards = self._shards(operation.samples, operation.branches)
         learned = {name: self.tensors[name] for name in self.learned}
         fixed = {name: value.exact for name, value in self.tensors.items() if name not in learned}
-        found = evaluate(self.model, bounds.exact_parts(learned), fixed, shards)
+        self.latest = Pass(self.model, bounds.exact_parts(learned), fixed, shards)
+        found = evaluate(self.model, self.latest.learned, fixed, shards)
         losses, errors = None, None
         if self.bounded:
             losses, errors = bounds.of_training(self.model, learned, fixed, shards, found)
@@ -232,7 +236,8 @@ class Oracle:
 
     def _observed(self, what: str) -> dict[str, Entry]:
         if what == "gradients":
-            return {name: self._gradient(name) for name in self.learned}
+            owned = {name: gradient.own for name, gradient in self.gradients.items()}
+            return {name: self._gradient(name, owned) for name in self.learned}
         there: tuple[Presence, ...] = tuple("there" for _ in self.everyone)
         made = {}
         for name, tensor in self.described.items():
@@ -243,7 +248,7 @@ class Oracle:
                 made[name] = Entry(self.tensors[name], tensor.dtype, there, ranks, alike, self.changed.get(name))
         return made
 
-    def _gradient(self, name: str) -> Entry:
+    def _gradient(self, name: str, owned: dict[str, Array | None]) -> Entry:
         gradient = self.gradients[name]
         presence: list[Presence] = ["there" if used else "either" for used in gradient.used]
         if gradient.synced is not None:
@@ -253,8 +258,10 @@ class Oracle:
         made_of, inside = None, gradient.pending is not None
         weighted = self.promised.uneven_batches == "weighted"
         if gradient.own is not None and gradient.first is not None and gradient.last is not None:
+            shared = self.latest if len(self.users[name]) > 1 and self.backwards == 1 else None
+            shares = partial(shared.shares, name) if shared else None
             parts, before = (gradient.own, gradient.first, gradient.last), self.before.get(name)
-            made_of = Contributions(*parts, before, self.backwards, self.counts, inside, weighted)
+            made_of = Contributions(*parts, before, self.backwards, self.counts, inside, weighted, owned, shares)
         elif name in self.shown:  # zero_grad came after
             zero = np.zeros_like(self.shown[name])
             made_of = Contributions(zero, zero, zero, self.shown[name], 0, self.counts, inside, weighted)

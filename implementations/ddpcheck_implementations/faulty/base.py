@@ -23,7 +23,12 @@ PROMISED = Capabilities(unused_parameters="synchronised", clipping=True, checkpo
 
 
 class PlainReplica:
-    """`synced`: gradients equal on all ranks. `local`: what this rank gathered since. Neither has a name for none."""
+    """`synced`: gradients equal on all ranks. `local`: what this rank gathered since. Neither has a name for none.
+
+    between_processes: what is wrong with it shows only where every rank is a process.
+    """
+
+    between_processes = False
 
     def __init__(
         self, model: ModelSpec, initial: Mapping[str, Array], optimizer: OptimizerSpec, comm: Any, rank: int, world: int

@@ -1,0 +1,43 @@
+"""What each of several layers that share a parameter adds to its gradient, for a diagnosis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from ..model import Linear, ModelSpec
+from ..values import Array
+from .network import Shards, evaluate
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One forward and backward of all ranks: the model, its values with the ranks as first axis, and the batch."""
+
+    model: ModelSpec
+    learned: Mapping[str, Array]
+    fixed: Mapping[str, Array]
+    shards: Shards
+
+    def shares(self, name: str) -> dict[str, Array]:
+        """By layer that uses the parameter `name`: that layer's part of the ranks' local gradients."""
+        owner, _, part = name.rpartition(".")
+        tied = [layer.name for layer in self.model.layers if isinstance(layer, Linear) and layer.uses]
+        users = [owner, *(user for user in tied if self._owner(user) == owner)]
+        layers = tuple(replace(layer, uses=None) if isinstance(layer, Linear) else layer for layer in self.model.layers)
+        values = {**self.fixed, **self.learned}
+        apart = {
+            f"{user}.{each}": values[f"{self._owner(user)}.{each}"]
+            for user in tied
+            for each in ("weight", "bias")
+            if f"{self._owner(user)}.{each}" in values
+        }
+        learned = {**self.learned, **apart}
+        found = evaluate(replace(self.model, layers=layers), learned, self.fixed, self.shards).gradients
+        return {user: found[f"{user}.{part}"] for user in users if f"{user}.{part}" in found}
+
+    def _owner(self, name: str) -> str:
+        uses = {layer.name: layer.uses for layer in self.model.layers if isinstance(layer, Linear) and layer.uses}
+        while name in uses:
+            name = uses[name]
+        return name

@@ -1,0 +1,106 @@
+"""What holds however an implementation packs gradients, and whatever order they arrive in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ddpcheck.checks import law
+from ddpcheck.job import Backward, Job, Operation, OptimizerSpec, Step, ZeroGrad
+from ddpcheck.model import Activation, Layer, Linear, ModelSpec, Scale
+
+from .comparison import as_one_process
+from .drawing import for_each
+from .pitfalls import fitting
+from .strategies import GRADIENTS, PARAMETERS, shards, training_job
+from .unused import SYNCHRONISED
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+LADDER = (64, 512, 4096, 32768)
+"""Elements of tensors of which five fill buckets of 256 bytes to 1 MiB, counted in bytes or taken for elements."""
+
+
+@law("buckets", "facet:replica")
+def check_buckets_of_every_size_are_filled_to_the_brim(session: Session) -> None:
+    """Gradients are exact for tensors of one size that together fill buckets of any size, and go past them a little."""
+    world, promised = session.world_size, session.capabilities
+    dtypes = sorted(promised.replica_dtypes)
+    jobs = [filled(world, size, dtypes[number % len(dtypes)]) for number, size in enumerate(LADDER)]
+    for_each(session, fitting(session, jobs), as_one_process(promised))
+
+
+@law("buckets", "facet:replica", "feature:scale")
+def check_many_tensors_are_reduced_like_few(session: Session) -> None:
+    """A model of a hundred small tensors has exact gradients at every step."""
+    world, promised = session.world_size, session.capabilities
+    layers: list[Layer] = [Linear("fc1", 1, 3), *(Scale(f"scale{number}", 3) for number in range(98))]
+    operations: list[Operation] = []
+    for number in range(2):
+        operations += [ZeroGrad(), Backward(shards([1] * world, number * world)), *GRADIENTS]
+    job = training_job(world, ModelSpec(tuple(layers), loss="linear"), operations)
+    for_each(session, fitting(session, [job]), as_one_process(promised))
+
+
+@law("buckets", "facet:replica")
+def check_later_backwards_are_like_the_first(session: Session) -> None:
+    """The fortieth backward's gradients are as exact as the first one's: no counter runs out, no state is left over."""
+    world, promised = session.world_size, session.capabilities
+    operations: list[Operation] = []
+    for number in range(40):
+        operations += [ZeroGrad(), Backward(shards([1] * world, number * world)), *GRADIENTS]
+    layers = (Linear("fc1", 2, 3), Activation("relu"), Linear("fc2", 3, 2))
+    job = training_job(world, ModelSpec(layers, loss="linear"), operations)
+    for_each(session, fitting(session, [job]), as_one_process(promised))
+
+
+@law("buckets", "facet:replica", "feature:branch", SYNCHRONISED, "world_size>=2")
+def check_every_step_may_use_other_parameters_on_every_rank(session: Session) -> None:
+    """Whatever each rank uses, and so whatever order gradients arrive in, from the first step on and from step to step
+    differently, every gradient is the exact mean, a parameter counting as zero where it is not used.
+    """
+    world, promised = session.world_size, session.capabilities
+    jobs = [changing(world, 0, 2), *(changing(world, start) for start in range(3))]
+    if "sgd" in promised.optimizers:
+        jobs += [_stepping(jobs[1])]
+    for_each(session, fitting(session, jobs), as_one_process(promised))
+
+
+def filled(world_size: int, size: int, dtype: str) -> Job:
+    """Five tensors of `size` elements and two of one, backward twice."""
+    layers = Linear("fc1", 1, size), Scale("scale1", size), Scale("scale2", size), Linear("fc2", size, 1)
+    operations: list[Operation] = []
+    for number in range(2):
+        operations += [ZeroGrad(), Backward(shards([1] * world_size, number * world_size)), *GRADIENTS]
+    model = ModelSpec((*layers, Scale("scalar", 0)), loss="linear", dtype=dtype)
+    return training_job(world_size, model, operations)
+
+
+PATTERNS = (("ad", "bd"), ("abcde", "abcde"), ("b", "a"), ("e", "ac"), ("", "abcde"), ("cd", "dc"), ("ace", ""))
+"""Branches that even and odd ranks take in one step: orders of arrival that differ by rank and by step."""
+
+
+def changing(world_size: int, start: int, count: int = len(PATTERNS)) -> Job:
+    """Three branches of one shape, then two of another, taken in turn as PATTERNS say from `start` on."""
+    operations: list[Operation] = []
+    for number in range(count):
+        pattern = PATTERNS[(start + number) % len(PATTERNS)]
+        active = tuple(tuple(pattern[rank % 2]) for rank in range(world_size))
+        samples = shards([1] * world_size, number * world_size)
+        operations += [ZeroGrad(), Backward(samples, branches=active), *GRADIENTS]
+    first = [Linear(f"branch_{name}", 2, 2, branch=name) for name in "abc"]
+    second = [Linear(f"branch_{name}", 3, 3, branch=name) for name in "de"]
+    layers = (*first, Linear("fc1", 2, 3), *second, Linear("fc2", 3, 1))
+    return training_job(world_size, ModelSpec(layers, loss="linear"), operations)
+
+
+def _stepping(job: Job) -> Job:
+    """The Job with a step after each backward, of real values."""
+    operations: list[Operation] = []
+    for operation in job.operations:
+        operations += [operation, Step(), *PARAMETERS] if isinstance(operation, Backward) else [operation]
+    assert job.model is not None
+    return training_job(
+        job.world_size, replace(job.model, loss_scale=1.0), operations, OptimizerSpec(lr=0.05), exact=False
+    )
