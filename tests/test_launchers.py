@@ -156,3 +156,20 @@ def test_a_rank_that_dies_under_mpiexec_is_told() -> None:
         with pytest.raises(Finding, match="died in operation 0"):
             expect.completed(trace)
         assert session.run(Job(2, (Barrier(),))).completed
+
+
+def test_every_rank_hashes_strings_by_a_seed_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    say = [sys.executable, "-c", "import os; print(os.environ['RANK'], os.environ['PYTHONHASHSEED'])"]
+
+    def said() -> list[str]:
+        launched = Processes().start(say, 3, {})
+        try:
+            assert launched.wait() == 0
+            return sorted(launched.output().splitlines())
+        finally:
+            launched.kill()
+
+    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+    assert said() == ["0 1", "1 2", "2 3"]
+    monkeypatch.setenv("PYTHONHASHSEED", "7")
+    assert said() == ["0 7", "1 7", "2 7"]
