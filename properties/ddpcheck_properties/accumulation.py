@@ -35,7 +35,8 @@ def check_gradients_inside_no_sync_are_local(session: Session) -> None:
 def check_accumulated_window_counts_every_micro_batch_once(session: Session) -> None:
     """The gradient after a window of micro-batches is the sum of the large micro-batches' gradients, each counted once.
 
-    Windows have one to four micro-batches, of equal or different sizes; the first window and later ones are judged.
+    Windows have one to four micro-batches, of equal or different sizes, and one has seventeen; the first window and later
+    ones are judged.
     """
     world, promised = session.world_size, session.capabilities
     jobs = [
@@ -43,6 +44,7 @@ def check_accumulated_window_counts_every_micro_batch_once(session: Session) -> 
         pitfalls.accumulation(world, (1, 1, 1), (2, 2, 2)),
         pitfalls.accumulation(world, (4, 1)),
         pitfalls.accumulation(world, (2,), (1, 1, 1, 1), (2,)),
+        pitfalls.accumulation(world, (1,) * 17, (1,) * 9),
     ]
     for_all(session, windows(world, promised), as_one_process(promised), examples=fitting(session, jobs))
 

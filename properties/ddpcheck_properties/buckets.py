@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ddpcheck.checks import law
@@ -18,8 +20,10 @@ from .unused import SYNCHRONISED
 if TYPE_CHECKING:
     from ddpcheck.session import Session
 
-LADDER = (64, 512, 4096, 32768)
-"""Elements of tensors of which five fill buckets of 256 bytes to 1 MiB, counted in bytes or taken for elements."""
+LADDER = (64, 128, 1024, 2048, 8192, 32768)
+"""Elements of tensors, of float32 and float64 in turn as long as float32 is exact: two or four of them make exactly 2^9,
+2^10, 2^11 ... 2^20 bytes.
+"""
 
 
 @law("buckets", "facet:replica")
@@ -31,11 +35,23 @@ def check_buckets_of_every_size_are_filled_to_the_brim(session: Session) -> None
     for_each(session, fitting(session, jobs), as_one_process(promised))
 
 
+@law("buckets", "facet:replica")
+def check_every_number_of_elements_is_reduced_whole(session: Session) -> None:
+    """Gradients are exact for tensors of every size up to 66 elements, and of odd sizes in every octave beyond."""
+    world, promised = session.world_size, session.capabilities
+    dtypes = sorted(promised.replica_dtypes)
+    jobs = [one_size_after_another(world, range(first, 67, 11)) for first in range(1, 12)]
+    between = "scale" in promised.model_features
+    octaves = [(3 << octave | 1, dtypes[octave % len(dtypes)]) for octave in range(7, 16)]
+    jobs += [one_size(world, size, dtype, between=between) for size, dtype in octaves]
+    for_each(session, fitting(session, jobs), as_one_process(promised))
+
+
 @law("buckets", "facet:replica", "feature:scale")
 def check_many_tensors_are_reduced_like_few(session: Session) -> None:
-    """A model of a hundred small tensors has exact gradients at every step."""
+    """A model of three hundred small tensors has exact gradients at every step."""
     world, promised = session.world_size, session.capabilities
-    layers: list[Layer] = [Linear("fc1", 1, 3), *(Scale(f"scale{number}", 3) for number in range(98))]
+    layers: list[Layer] = [Linear("fc1", 1, 3), *(Scale(f"scale{number}", 3) for number in range(298))]
     operations: list[Operation] = []
     for number in range(2):
         operations += [ZeroGrad(), Backward(shards([1] * world, number * world)), *GRADIENTS]
@@ -75,6 +91,22 @@ def filled(world_size: int, size: int, dtype: str) -> Job:
         operations += [ZeroGrad(), Backward(shards([1] * world_size, number * world_size)), *GRADIENTS]
     model = ModelSpec((*layers, Scale("scalar", 0)), loss="linear", dtype=dtype)
     return training_job(world_size, model, operations)
+
+
+def one_size_after_another(world_size: int, sizes: Iterable[int]) -> Job:
+    """A chain of layers of these widths: biases of these sizes, and weights of the products of neighbours."""
+    widths = [1, *sizes]
+    layers = tuple(Linear(f"fc{number}", *pair) for number, pair in enumerate(pairwise(widths)))
+    operations = [ZeroGrad(), Backward(shards([1] * world_size)), *GRADIENTS]
+    return training_job(world_size, ModelSpec(layers, loss="linear"), operations)
+
+
+def one_size(world_size: int, size: int, dtype: str, *, between: bool = True) -> Job:
+    """The first and the last tensor have `size` elements; `between` them is a scalar."""
+    operations = [ZeroGrad(), Backward(shards([1] * world_size)), *GRADIENTS]
+    scalar = [Scale("scalar", 0)] * between
+    layers = (Linear("fc1", 1, size, bias=False), *scalar, Linear("fc2", size, 1, bias=False))
+    return training_job(world_size, ModelSpec(layers, loss="linear", dtype=dtype), operations)
 
 
 PATTERNS = (("ad", "bd"), ("abcde", "abcde"), ("b", "a"), ("e", "ac"), ("", "abcde"), ("cd", "dc"), ("ace", ""))
