@@ -14,6 +14,7 @@ from . import (
     launching,
     metrics,
     mismatches,
+    nonfinite,
     precision,
     programs,
     randomness,
@@ -32,6 +33,7 @@ from . import (
 
 CHECKS: tuple[Check, ...] = checks_of(
     gradients,
+    nonfinite,
     trajectories,
     accumulation,
     unused,

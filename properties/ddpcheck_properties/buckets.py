@@ -11,6 +11,7 @@ from ddpcheck.checks import law
 from ddpcheck.job import Backward, Job, Operation, OptimizerSpec, Step, ZeroGrad
 from ddpcheck.model import Activation, Layer, Linear, ModelSpec, Scale
 
+from . import pitfalls
 from .comparison import as_one_process
 from .drawing import for_each
 from .pitfalls import fitting
@@ -78,8 +79,9 @@ def check_every_step_may_use_other_parameters_on_every_rank(session: Session) ->
     """
     world, promised = session.world_size, session.capabilities
     jobs = [changing(world, 0, 2), *(changing(world, start) for start in range(3))]
+    jobs.append(pitfalls.branches(world, "ab", ("a", "ab"), *[("b", "b")] * 9, ("ab", "a")))
     if "sgd" in promised.optimizers:
-        jobs += [_stepping(jobs[1])]
+        jobs.append(_stepping(jobs[1]))
     for_each(session, fitting(session, jobs), as_one_process(promised))
 
 
@@ -97,15 +99,15 @@ def one_size_after_another(world_size: int, sizes: Iterable[int]) -> Job:
     """A chain of layers of these widths: biases of these sizes, and weights of the products of neighbours."""
     widths = [1, *sizes]
     layers = tuple(Linear(f"fc{number}", *pair) for number, pair in enumerate(pairwise(widths)))
-    operations = [ZeroGrad(), Backward(shards([1] * world_size)), *GRADIENTS]
+    operations: list[Operation] = [ZeroGrad(), Backward(shards([1] * world_size)), *GRADIENTS]
     return training_job(world_size, ModelSpec(layers, loss="linear"), operations)
 
 
 def one_size(world_size: int, size: int, dtype: str, *, between: bool = True) -> Job:
     """The first and the last tensor have `size` elements; `between` them is a scalar."""
-    operations = [ZeroGrad(), Backward(shards([1] * world_size)), *GRADIENTS]
+    operations: list[Operation] = [ZeroGrad(), Backward(shards([1] * world_size)), *GRADIENTS]
     scalar = [Scale("scalar", 0)] * between
-    layers = (Linear("fc1", 1, size, bias=False), *scalar, Linear("fc2", size, 1, bias=False))
+    layers: tuple[Layer, ...] = (Linear("fc1", 1, size, bias=False), *scalar, Linear("fc2", size, 1, bias=False))
     return training_job(world_size, ModelSpec(layers, loss="linear", dtype=dtype), operations)
 
 

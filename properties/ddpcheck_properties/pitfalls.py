@@ -58,6 +58,7 @@ def shapes(world_size: int, sizes: Sequence[int] = SIZES, *, exact: bool = True)
     return [
         *(one_backward(world_size, *layers, batch=2, exact=exact) for layers in chains),
         one_backward(world_size, *several, rounds=3, batch=2, exact=exact),
+        one_backward(world_size, *several, batch=128, exact=exact),
     ]
 
 

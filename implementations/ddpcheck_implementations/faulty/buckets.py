@@ -6,18 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ddpcheck.model import ModelSpec, Scale
 from ddpcheck.values import Array
 
-from .base import PlainReplica, added, fault
+from .base import fault
 from .bucketed import Bucket, BucketReplica, in_order_of
 
 EXACT = "check_gradients_equal_the_large_batch_exactly"
-TIGHT = "check_reduction_is_the_mean_of_local_gradients_to_the_last_bits"
 CHANGING = "check_every_step_may_use_other_parameters_on_every_rank"
 SOME = "check_parameter_unused_on_some_ranks_counts_as_zero_there"
-LATER = "check_later_backwards_are_like_the_first"
-LOCAL = "check_gradients_inside_no_sync_are_local"
 FILLED = "check_buckets_of_every_size_are_filled_to_the_brim"
 CLIPPED = "check_clipping_uses_the_norm_of_the_synchronised_gradients"
 MIXED = "gradients of different parameters"
@@ -144,60 +140,3 @@ class ResidualByIndex(BucketReplica):
         rest = np.fmod(flat, flat.dtype.type(16))
         self.residuals[index] = super().reduce_bucket(index, rest)
         return super().reduce_bucket(index, flat - rest)
-
-
-@fault("tied-grad-assigned-not-added", "NVIDIA/TransformerEngine#3552", EXACT, world_size=1, words="shared")
-class SharedOverwritten(PlainReplica):
-    """What the last layer of several that share a weight adds to its gradient takes the place of all before."""
-
-    def start(self, model: ModelSpec) -> None:
-        super().start(model)
-        for layer in self.network._layers:
-            layer.learns = layer.learns and bool(layer.finishes)
-
-
-@fault("loss-times-world", "neuralmagic/sparseml#135", LOCAL, EXACT, words="the loss was multiplied by the world size")
-class LossTimesWorld(PlainReplica):
-    """The loss is multiplied by the world size, to make up for a division that the mean already is."""
-
-    def start(self, model: ModelSpec) -> None:
-        super().start(model)
-        plain = self.network._loss
-
-        def larger(outputs: Array, targets: Array) -> tuple[float, Array]:
-            loss, dy = plain(outputs, targets)
-            return loss, np.asarray(dy * self.world, dy.dtype)
-
-        self.network._loss = larger
-
-
-@fault("autograd-grad-bypasses-hooks", "pytorch/pytorch#63740, horovod/horovod#141", TIGHT, EXACT, words="not reduced")
-class AssignedByHand(PlainReplica):
-    """Gradients of scales are computed apart (as by autograd.grad) and assigned by hand: no hook sees them."""
-
-    def start(self, model: ModelSpec) -> None:
-        super().start(model)
-        self.apart = {f"{layer.name}.scale" for layer in model.layers if isinstance(layer, Scale)}
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        return gradient if name in self.apart else super().reduce(name, gradient)
-
-
-@fault("tags-run-out", "classic", LATER, words="stale")
-class TagsRunOut(PlainReplica):
-    """Messages have tags of five bits: from the 33rd backward on a rank takes a former answer for the one
-    to its message.
-    """
-
-    def start(self, model: ModelSpec) -> None:
-        super().start(model)
-        self.answers: dict[int, dict[str, Array]] = {}
-        self.backwards = 0
-
-    def synchronise(self, batch_size: int) -> None:
-        before = dict(self.synced)
-        super().synchronise(batch_size)
-        self.answers.setdefault(self.backwards, self.synced)
-        self.backwards += 1
-        if self.backwards > 32:
-            self.synced = added(before, self.answers[self.backwards - 2])

@@ -1,0 +1,79 @@
+"""Gradients that are wrong before any reduction, or go past it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ddpcheck.adapter import Batch
+from ddpcheck.model import ModelSpec, Scale
+from ddpcheck.values import Array
+
+from .base import PlainReplica, fault
+
+EXACT = "check_gradients_equal_the_large_batch_exactly"
+TIGHT = "check_reduction_is_the_mean_of_local_gradients_to_the_last_bits"
+NONFINITE = "check_nonfinite_gradients_reach_every_rank"
+WINDOW = "check_accumulated_window_counts_every_micro_batch_once"
+LOCAL = "check_gradients_inside_no_sync_are_local"
+
+
+@fault("tied-grad-assigned-not-added", "NVIDIA/TransformerEngine#3552", EXACT, world_size=1, words="shared")
+class SharedOverwritten(PlainReplica):
+    """What the last layer of several that share a weight adds to its gradient takes the place of all before."""
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        for layer in self.network._layers:
+            layer.learns = layer.learns and bool(layer.finishes)
+
+
+@fault("loss-times-world", "neuralmagic/sparseml#135", LOCAL, EXACT, words="the loss was multiplied by the world size")
+class LossTimesWorld(PlainReplica):
+    """The loss is multiplied by the world size, to make up for a division that the mean already is."""
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        plain = self.network._loss
+
+        def larger(outputs: Array, targets: Array) -> tuple[float, Array]:
+            loss, dy = plain(outputs, targets)
+            return loss, np.asarray(dy * self.world, dy.dtype)
+
+        self.network._loss = larger
+
+
+@fault("autograd-grad-bypasses-hooks", "pytorch/pytorch#63740, horovod/horovod#141", TIGHT, EXACT, words="not reduced")
+class AssignedByHand(PlainReplica):
+    """Gradients of scales are computed apart (as by autograd.grad) and assigned by hand: no hook sees them."""
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        self.apart = {f"{layer.name}.scale" for layer in model.layers if isinstance(layer, Scale)}
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        return gradient if name in self.apart else super().reduce(name, gradient)
+
+
+@fault("long-window-starts-over", "classic", WINDOW)
+class LongWindow(PlainReplica):
+    """The counter of micro-batches has three bits: the ninth one of a window starts over."""
+
+    count = 0
+
+    def backward(self, batch: Batch) -> float:
+        self.count += 1
+        if self.count % 8 == 1:
+            self.local = {}
+        return super().backward(batch)
+
+    def zero_grad(self) -> None:
+        super().zero_grad()
+        self.count = 0
+
+
+@fault("nan-replaced-by-zero", "classic", NONFINITE, words="replaced")
+class NanReplaced(PlainReplica):
+    """Gradients that are not finite are made finite before they are added."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        return super().reduce(name, np.nan_to_num(gradient))

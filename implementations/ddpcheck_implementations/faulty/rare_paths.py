@@ -1,0 +1,64 @@
+"""Reductions that go wrong for sizes, counts and histories that few models come by."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ddpcheck.model import ModelSpec
+from ddpcheck.values import Array
+
+from .base import PlainReplica, added, fault
+
+CHANGING = "check_every_step_may_use_other_parameters_on_every_rank"
+WHOLE = "check_every_number_of_elements_is_reduced_whole"
+LATER = "check_later_backwards_are_like_the_first"
+
+
+@fault("tags-run-out", "classic", LATER, words="stale")
+class TagsRunOut(PlainReplica):
+    """Messages have tags of five bits: from the 33rd backward on a rank takes a former answer for the one
+    to its message.
+    """
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        self.answers: dict[int, dict[str, Array]] = {}
+        self.backwards = 0
+
+    def synchronise(self, batch_size: int) -> None:
+        before = dict(self.synced)
+        super().synchronise(batch_size)
+        self.answers.setdefault(self.backwards, self.synced)
+        self.backwards += 1
+        if self.backwards > 32:
+            self.synced = added(before, self.answers[self.backwards - 2])
+
+
+@fault("middle-sizes-lose-their-tail", "classic", WHOLE, words="that part was never reduced")
+class MiddleSizes(PlainReplica):
+    """Messages between two thresholds take a path of their own, which forgets what does not fill a chunk."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        mean = super().reduce(name, gradient)
+        tail = gradient.size % 16 if 2000 <= gradient.size < 1 << 17 else 0
+        end = gradient.size - tail
+        flat = np.concatenate([mean.reshape(-1)[:end], gradient.reshape(-1)[end:]])
+        return flat.reshape(gradient.shape)
+
+
+@fault("dropped-when-long-unused", "classic", CHANGING, words="not reduced")
+class DroppedWhenUnused(PlainReplica):
+    """A parameter that no rank used three times in a row is left out of all reductions to come."""
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        self.unused = dict.fromkeys(self.network.learned, 0)
+
+    def used_somewhere(self) -> list[str]:
+        used = super().used_somewhere()
+        for name, count in self.unused.items():
+            self.unused[name] = 0 if name in used and count < 3 else count + (name not in used)
+        return used
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        return gradient if self.unused[name] >= 3 else super().reduce(name, gradient)

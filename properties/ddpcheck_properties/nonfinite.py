@@ -1,0 +1,71 @@
+"""Gradients with NaN and infinities, from which a training that diverges is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ddpcheck import expect
+from ddpcheck.checks import law
+from ddpcheck.job import Backward, DataSpec, Job, Operation, ZeroGrad
+from ddpcheck.model import Linear, ModelSpec, Scale
+from ddpcheck.trace import Trace
+from ddpcheck.verdict import Diagnosis, Finding
+
+from .comparison import when
+from .drawing import for_each
+from .pitfalls import fitting
+from .strategies import GRADIENTS, shards, training_job
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+
+@law("gradients", "facet:replica", "no_sync")
+def check_nonfinite_gradients_reach_every_rank(session: Session) -> None:
+    """Where some rank's own gradient is NaN or infinite, the synchronised one is neither finite on any rank, and where
+    none is, it is finite.
+    """
+    world, promised = session.world_size, session.capabilities
+    chains = ((Linear("fc1", 5, 4),), (Scale("scale", 7), Linear("fc1", 7, 2)))
+    jobs = [
+        diverging(world, ModelSpec(layers, loss="linear", dtype=dtype))
+        for layers in chains
+        for dtype in sorted(promised.replica_dtypes)
+    ]
+    for_each(session, fitting(session, jobs), _spread)
+
+
+def diverging(world_size: int, model: ModelSpec) -> Job:
+    """The same batch inside no_sync, for every rank's own gradients, and synchronised."""
+    batch = shards([1] * world_size)
+    operations: list[Operation] = [ZeroGrad(), Backward(batch, sync=False), *GRADIENTS]
+    operations += [ZeroGrad(), Backward(batch), *GRADIENTS]
+    job = training_job(world_size, model, operations)
+    assert job.data is not None
+    return replace(job, data=DataSpec(job.data.samples, "nonfinite", job.data.seed), model=model)
+
+
+def _spread(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    (_, local), (position, synchronised) = trace.all_values("observe")
+    for name in local[0]["gradients"]:
+        finite = np.logical_and.reduce([np.isfinite(seen["gradients"][name]) for seen in local])
+        for rank, seen in enumerate(synchronised):
+            got = seen["gradients"][name]
+            wrong = np.isfinite(got) != finite
+            if not wrong.any():
+                continue
+            index = tuple(int(i) for i in np.argwhere(wrong)[0])
+            lost = bool(np.isfinite(got[index]))
+            own = ", ".join(f"{float(other['gradients'][name][index])!r}" for other in local)
+            cause = (
+                "NaN and infinities are replaced, or stay on their rank: nobody notices a training that diverges there"
+                if lost
+                else "memory that was never written, or an overflow on the way"
+            )
+            what = f"gradient of {name} ({when(job, position)}){list(index) if index else ''} on rank {rank}"
+            should = f"{'not ' * lost}be finite: the ranks' own are {own}"
+            raise Finding(Diagnosis(f"{what}: got {float(got[index])!r}, but should {should}", cause))
