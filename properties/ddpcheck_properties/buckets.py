@@ -27,9 +27,9 @@ LADDER = (64, 128, 1024, 2048, 8192, 32768)
 """
 
 
-@law("buckets", "facet:replica")
+@law("buckets", "facet:replica", "feature:scale")
 def check_buckets_of_every_size_are_filled_to_the_brim(session: Session) -> None:
-    """Gradients are exact for tensors of one size that together fill buckets of any size, and go past them a little."""
+    """Gradients are exact for tensors of one size that together fill buckets of any size exactly, or go past them."""
     world, promised = session.world_size, session.capabilities
     dtypes = sorted(promised.replica_dtypes)
     jobs = [filled(world, size, dtypes[number % len(dtypes)]) for number, size in enumerate(LADDER)]
@@ -86,13 +86,12 @@ def check_every_step_may_use_other_parameters_on_every_rank(session: Session) ->
 
 
 def filled(world_size: int, size: int, dtype: str) -> Job:
-    """Five tensors of `size` elements and two of one, backward twice."""
-    layers = Linear("fc1", 1, size), Scale("scale1", size), Scale("scale2", size), Linear("fc2", size, 1)
+    """Five tensors of `size` elements and nothing else, backward twice."""
+    layers = Linear("fc1", 1, size), Scale("scale1", size), Scale("scale2", size), Linear("fc2", size, 1, bias=False)
     operations: list[Operation] = []
     for number in range(2):
         operations += [ZeroGrad(), Backward(shards([1] * world_size, number * world_size)), *GRADIENTS]
-    model = ModelSpec((*layers, Scale("scalar", 0)), loss="linear", dtype=dtype)
-    return training_job(world_size, model, operations)
+    return training_job(world_size, ModelSpec(layers, loss="linear", dtype=dtype), operations)
 
 
 def one_size_after_another(world_size: int, sizes: Iterable[int]) -> Job:
