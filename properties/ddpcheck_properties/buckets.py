@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ddpcheck.checks import law
-from ddpcheck.job import Backward, Job, Operation, OptimizerSpec, Step, ZeroGrad
+from ddpcheck.job import Backward, Job, Observe, Operation, OptimizerSpec, Step, ZeroGrad
 from ddpcheck.model import Activation, Layer, Linear, ModelSpec, Scale
 
 from . import pitfalls
@@ -25,6 +25,9 @@ LADDER = (64, 128, 1024, 2048, 8192, 32768)
 """Elements of tensors, of float32 and float64 in turn as long as float32 is exact: two or four of them make exactly 2^9,
 2^10, 2^11 ... 2^20 bytes.
 """
+
+LONG = "a_layer_" * 9
+"""72 letters, more than some keep of a name."""
 
 
 @law("buckets", "facet:replica", "feature:scale")
@@ -50,14 +53,18 @@ def check_every_number_of_elements_is_reduced_whole(session: Session) -> None:
 
 @law("buckets", "facet:replica", "feature:scale")
 def check_many_tensors_are_reduced_like_few(session: Session) -> None:
-    """A model of three hundred small tensors has exact gradients at every step."""
+    """A model of three hundred small tensors has exact gradients at every step, and so have tensors whose names differ
+    in the last letters only.
+    """
     world, promised = session.world_size, session.capabilities
-    layers: list[Layer] = [Linear("fc1", 1, 3), *(Scale(f"scale{number}", 3) for number in range(298))]
     operations: list[Operation] = []
     for number in range(2):
         operations += [ZeroGrad(), Backward(shards([1] * world, number * world)), *GRADIENTS]
-    job = training_job(world, ModelSpec(tuple(layers), loss="linear"), operations)
-    for_each(session, fitting(session, [job]), as_one_process(promised))
+    jobs = []
+    for count, name in ((298, "scale"), (12, LONG)):
+        layers: list[Layer] = [Linear("fc1", 1, 3), *(Scale(f"{name}{number}", 3) for number in range(count))]
+        jobs.append(training_job(world, ModelSpec(tuple(layers), loss="linear"), operations))
+    for_each(session, fitting(session, jobs), as_one_process(promised))
 
 
 @law("buckets", "facet:replica")
@@ -132,7 +139,7 @@ def _stepping(job: Job) -> Job:
     """The Job with a step after each backward, of real values."""
     operations: list[Operation] = []
     for operation in job.operations:
-        operations += [operation, Step(), *PARAMETERS] if isinstance(operation, Backward) else [operation]
+        operations += [operation, Step(), *PARAMETERS] if isinstance(operation, Observe) else [operation]
     assert job.model is not None
     return training_job(
         job.world_size, replace(job.model, loss_scale=1.0), operations, OptimizerSpec(lr=0.05), exact=False

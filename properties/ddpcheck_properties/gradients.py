@@ -69,6 +69,11 @@ def check_reduction_is_the_mean_of_local_gradients_to_the_last_bits(session: Ses
     layers = Linear("fc1", 3, 4), BatchNorm("norm", 4), Activation("tanh"), Linear("fc2", 4, 2)
     jobs = [pitfalls.one_backward(world, *layers, batch=3, exact=False)]
     jobs += pitfalls.shapes(world, (1, 4, 28, 31, 33), exact=False)
+    jobs += [
+        pitfalls.one_backward(world, Linear("fc1", 1, size), exact=False, dtype=dtype)
+        for size in (1537, 12289)
+        for dtype in sorted(promised.replica_dtypes)
+    ]
     jobs.append(pitfalls.large_and_small(world, min(promised.replica_dtypes), exact=False))
     examples = fitting(session, map(_local_then_synchronised, jobs))
     for_all(session, drawn, _reduction_is_tight(promised), examples=examples)

@@ -33,14 +33,16 @@ def fitting(session: Session, jobs: Iterable[Job]) -> list[Job]:
     ]
 
 
-def one_backward(world_size: int, *layers: Layer, rounds: int = 1, batch: int = 1, exact: bool = True) -> Job:
+def one_backward(
+    world_size: int, *layers: Layer, rounds: int = 1, batch: int = 1, exact: bool = True, dtype: str = "float32"
+) -> Job:
     """A model of these layers under the linear loss: a few rounds of zero_grad, backward and a look at the
     gradients.
     """
     operations: list[Operation] = []
     for number in range(rounds):
         operations += [ZeroGrad(), Backward(shards([batch] * world_size, number * batch * world_size)), *GRADIENTS]
-    return training_job(world_size, ModelSpec(layers, loss="linear"), operations, exact=exact)
+    return training_job(world_size, ModelSpec(layers, loss="linear", dtype=dtype), operations, exact=exact)
 
 
 def shapes(world_size: int, sizes: Sequence[int] = SIZES, *, exact: bool = True) -> list[Job]:

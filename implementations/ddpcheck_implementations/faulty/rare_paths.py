@@ -11,6 +11,8 @@ from .base import PlainReplica, added, fault
 
 CHANGING = "check_every_step_may_use_other_parameters_on_every_rank"
 WHOLE = "check_every_number_of_elements_is_reduced_whole"
+MANY = "check_many_tensors_are_reduced_like_few"
+TIGHT = "check_reduction_is_the_mean_of_local_gradients_to_the_last_bits"
 LATER = "check_later_backwards_are_like_the_first"
 
 
@@ -62,3 +64,22 @@ class DroppedWhenUnused(PlainReplica):
 
     def reduce(self, name: str, gradient: Array) -> Array:
         return gradient if self.unused[name] >= 3 else super().reduce(name, gradient)
+
+
+@fault("names-cut-short", "classic", MANY, words="gradients of different parameters")
+class NamesCutShort(PlainReplica):
+    """Results are kept by the first 64 letters of a name: the last of several that begin alike stands for all."""
+
+    def synchronise(self, batch_size: int) -> None:
+        super().synchronise(batch_size)
+        kept = {(name[:64], gradient.shape): gradient for name, gradient in self.synced.items() if len(name) > 64}
+        self.synced = {name: kept.get((name[:64], gradient.shape), gradient) for name, gradient in self.synced.items()}
+
+
+@fault("large-ones-as-float32", "hpcaitech/ColossalAI#675", TIGHT, words="as in float32")
+class LargeOnesAsFloat32(PlainReplica):
+    """Float64 tensors of more than a thousand elements travel in float32, to save time."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        wire = np.float32 if gradient.size > 1000 else gradient.dtype
+        return super().reduce(name, gradient.astype(wire)).astype(gradient.dtype)
