@@ -16,6 +16,7 @@ from .profiles import profile_named
 from .references import UnusableAdapter
 from .results import write_failure
 from .run import Item, Ranks, Settings, installed_checks, plan
+from .standalone import write_beside
 from .verdict import Verdict
 
 _PLACES = pytest.StashKey[dict[tuple[str, int], "Place"]]()
@@ -68,7 +69,10 @@ class BoundCheck:
     def _text(self, verdict: Verdict) -> str:
         text = verdict.diagnosis.text() if verdict.diagnosis else f"the check itself crashed:\n{verdict.reason}"
         file = write_failure(self.failures, self.item.reference, verdict)
-        return f"{text}\n  run again: ddpcheck replay {file}" if file else text
+        if file is None:
+            return text
+        script = write_beside(file, self.item.reference, verdict)
+        return f"{text}\n  run again: ddpcheck replay {file}" + (f"\n  stand-alone: python {script}" if script else "")
 
 
 def bound_checks(

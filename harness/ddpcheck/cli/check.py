@@ -18,6 +18,7 @@ from ..profiles import PROFILES, profile_named
 from ..references import known_adapters
 from ..results import Results, save_junit, write_failure
 from ..run import Item, Settings, installed_checks, plan, run_items
+from ..standalone import write_beside
 from ..verdict import Verdict
 from .options import LAUNCHERS, console, launcher_named, named_reasons, usage_errors
 from .options import world_sizes as sizes_option
@@ -148,11 +149,12 @@ def run_shown(
             if verdict.ok:
                 continue
             file = write_failure(failures, references[verdict.adapter], verdict)
+            script = write_beside(file, references[verdict.adapter], verdict) if file else None
             cause = verdict.adapter, verdict.diagnosis.cause if verdict.diagnosis else ""
             if cause in shown:
                 show_same(out, verdict)
             else:
-                show_failure(out, verdict, file)
+                show_failure(out, verdict, file, script)
             shown.update([cause] if cause[1] else [])
             if exitfirst:
                 break

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import click
 
+from ..job import Job
 from ..references import resolve
 from ..replay import ReplaySession, described
 from ..results import Failure
 from ..run import installed_checks, run_check
 from ..session import StartFailed
+from ..standalone import NoScript, Told, write_script
 from ..suggest import one_of
 from .options import console, usage_errors
 from .show import ranks, show_failure, symbol
@@ -21,7 +23,13 @@ from .show import ranks, show_failure, symbol
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option("--adapter", help="Run the Job on another implementation.")
 @click.option("--deadline", default=10.0, show_default=True, help="Seconds for the Job.")
-def command(file: Path, adapter: str | None, deadline: float) -> None:
+@click.option(
+    "--script",
+    "script_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write a Python script that shows it without ddpcheck's harness.",
+)
+def command(file: Path, adapter: str | None, deadline: float, script_file: Path | None) -> None:
     """Run the Job in FILE again; show what every rank saw, and what the check says of it.
 
     `ddpcheck check` writes a FILE for each failing Job. Exit status 1 if the check fails again.
@@ -47,4 +55,14 @@ def command(file: Path, adapter: str | None, deadline: float) -> None:
         out.print(f"{symbol(verdict.status)} {check.name} holds of this Job now: {check.sentence}", soft_wrap=True)
     else:
         show_failure(out, verdict, None)
+    if script_file is not None:
+        _write_script(script_file, reference, failure.job, Told(check.name, check.sentence, verdict.diagnosis))
+        out.print(f"stand-alone: python {script_file}", markup=False, soft_wrap=True)
     sys.exit(0 if verdict.ok else 1)
+
+
+def _write_script(path: Path, reference: str, job: Job, told: Told) -> None:
+    try:
+        write_script(path, reference, job, told)
+    except NoScript as error:
+        raise click.ClickException(f"there is no stand-alone script for this Job: {error}") from error

@@ -37,7 +37,7 @@ def symbol(status: str) -> str:
     return f"[{_STYLES[status]}]{SYMBOLS[status]}[/]"
 
 
-def show_failure(console: Console, verdict: Verdict, file: Path | None) -> None:
+def show_failure(console: Console, verdict: Verdict, file: Path | None, script: Path | None = None) -> None:
     """What went wrong, short enough to be read in ten seconds, and how to see it again."""
     title = f"{verdict.adapter}, {ranks(verdict.world_size)}: {verdict.check} ({verdict.family})"
     console.print(f"{symbol(verdict.status)} [bold]{escape(title)}[/]", soft_wrap=True)
@@ -50,6 +50,8 @@ def show_failure(console: Console, verdict: Verdict, file: Path | None) -> None:
         console.print(f"    ... {len(lines) - len(shown)} more lines; --json and --junit keep them all", style="dim")
     if file is not None:
         console.print(f"    run again: ddpcheck replay {escape(str(file))}", style="cyan", soft_wrap=True)
+    if script is not None:
+        console.print(f"    stand-alone: python {escape(str(script))}", style="cyan", soft_wrap=True)
     console.print()
 
 

@@ -1,0 +1,175 @@
+"""A counterexample that travels: a failing Job as a short script that needs no harness to show the fault.
+
+    path = write_script(Path("shows_it.py"), "my_ddp.adapter:adapter", job, Told("check_...", "the law", diagnosis))
+
+The script runs as `python shows_it.py`, under mpirun, and under torchrun. It calls the adapter's facets one after the
+other and says of each result what it should be: computed in the script for collectives, samplers and metrics, written
+out by the oracle for replicas.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..adapter import Adapter
+from ..job import Job, Sample
+from ..references import UnusableAdapter, resolve
+from ..run import installed_checks
+from ..verdict import Diagnosis, Verdict
+from . import collectives, others
+from .replicas import Replicas
+from .text import NoScript, Text
+
+__all__ = ["NoScript", "Told", "script", "write_beside", "write_script"]
+
+_CUT = "# ------------------------------ the rest"
+_WRITERS: dict[str, Callable[[Text, int, Any], None]] = {
+    "all_reduce": collectives.all_reduce,
+    "wait": collectives.wait,
+    "broadcast": collectives.broadcast,
+    "all_gather": collectives.all_gather,
+    "reduce_scatter": collectives.reduce_scatter,
+    "barrier": collectives.barrier,
+    "send_recv": collectives.send_recv,
+    "sample": others.sample,
+    "aggregate": others.aggregate,
+    "train": others.train,
+    "sleep": others.sleep,
+}
+_OF_REPLICA = ("backward", "zero_grad", "clip", "step", "observe", "predict", "save", "resume")
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the check said: its name, its law in a sentence, and the diagnosis, if there is one."""
+
+    check: str
+    sentence: str = ""
+    diagnosis: Diagnosis | None = None
+
+
+def write_script(path: Path, reference: str, job: Job, told: Told) -> Path:
+    """NoScript if the Job has an operation that cannot be shown this way."""
+    text = script(reference, job, told, path.name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def write_beside(file: Path, reference: str, verdict: Verdict) -> Path | None:
+    """Write the script of a failure beside the file of its Job; where it lies, or None if there can be none."""
+    if verdict.job is None:
+        return None
+    sentences = {check.name: check.sentence for check in installed_checks()}
+    told = Told(verdict.check, sentences.get(verdict.check, ""), verdict.diagnosis)
+    try:
+        return write_script(file.with_suffix(".py"), reference, verdict.job, told)
+    except Exception:  # a by-product: nothing that goes wrong here may hide the failure itself
+        return None
+
+
+def script(reference: str, job: Job, told: Told, name: str = "script.py") -> str:
+    """The source of the script for a Job that failed. NoScript if there is none."""
+    try:
+        adapter, full = resolve(reference)
+    except UnusableAdapter as error:
+        raise NoScript(str(error)) from error
+    text = Text(job, adapter.capabilities)
+    _fill(text)
+    head = [_docstring(adapter, job, told, name, text), _imports(text), _constants(adapter, full, job)]
+    inputs = "\n".join(text.inputs)
+    parts = [*head, *([f"# the inputs\n\n{inputs}"] if inputs else []), "\n" + _program(text)]
+    return "\n\n".join(part.rstrip() for part in parts) + "\n\n\n" + _runtime()
+
+
+def _fill(text: Text) -> None:
+    job = text.job
+    replicas = Replicas(text) if job.model is not None else None
+    begun = False
+    for position, operation in enumerate(job.operations):
+        if operation.kind in _WRITERS:
+            _WRITERS[operation.kind](text, position, operation)
+        elif replicas is not None and operation.kind in _OF_REPLICA:
+            if not begun and operation.kind != "resume":
+                replicas.first()
+                begun = True
+            getattr(replicas, operation.kind)(position, operation)
+        else:
+            raise NoScript(f"operation {position} ({operation.kind}) has no plain form")
+    if any(isinstance(operation, Sample) for operation in job.operations):
+        others.compare_orders(text)
+
+
+def _docstring(adapter: Adapter, job: Job, told: Told, name: str, text: Text) -> str:
+    size = job.world_size
+    ranks = f"{size} rank" + "s" * (size != 1)
+    found = told.diagnosis or Diagnosis("")
+    paragraphs = [f"{adapter.name}, {ranks}: {found.headline or told.check}"]
+    paragraphs += [f"Likely cause: {found.cause}."] if found.cause else []
+    law = f"What must hold: {told.sentence.rstrip('.')}. " if told.sentence else ""
+    paragraphs.append(f"{law}(Found by ddpcheck, {told.check}; the case is the smallest that was found.)")
+    if text.data_classes:
+        paragraphs.append(
+            "It needs NumPy, the implementation, and ddpcheck's plain data classes, in which the model is declared; "
+            "what must come out was computed by one process, in float64."
+        )
+    else:
+        paragraphs.append("It needs NumPy and the implementation only; ddpcheck need not be installed.")
+    if not text.judges:
+        paragraphs.append("It compares nothing: it shows what comes out, and where it stops.")
+    shown = [textwrap.fill(paragraph, 112, break_long_words=False) for paragraph in paragraphs]
+    ways = [f"python {name}", f"mpirun -n {size} python {name}", f"torchrun --nproc-per-node {size} {name}"]
+    notes = ["# starts the ranks itself", "", ""]
+    width = max(map(len, ways))
+    lines = [f"    {way:{width}}   {note}".rstrip() for way, note in zip(ways, notes, strict=True)]
+    run = "Run it in any of these ways; the exit status is 1 if anything is WRONG:\n\n" + "\n".join(lines)
+    body = "\n\n".join([*shown, run]).replace("\\", "\\\\").replace('"""', "'''")
+    return f'"""{body}\n"""'
+
+
+def _imports(text: Text) -> str:
+    modules = sorted(text.data_classes.items())
+    own = [f"from ddpcheck.{module} import {', '.join(sorted(names))}" for module, names in modules]
+    return "\n".join(["from __future__ import annotations", "", "import numpy as np", *[""] * bool(own), *own])
+
+
+def _constants(adapter: Adapter, reference: str, job: Job) -> str:
+    start = ["mpiexec", "-n", str(job.world_size)] if adapter.launcher.name == "mpiexec" else []
+    return "\n".join(
+        [
+            f'ADAPTER = "{reference}"  # or another one, named on the command line',
+            f"WORLD_SIZE = {job.world_size}",
+            f"START = {start}".replace("'", '"')
+            + "  # what starts the ranks under plain python; []: this script itself",
+            "DEADLINE = 10.0  # seconds; a rank that takes longer hangs",
+        ]
+    )
+
+
+def _program(text: Text) -> str:
+    """The function that does it, one operation after the other."""
+    taken = [f"{facet} = facets.{facet}" for facet in text.facets]
+    lines = [*taken, *text.lines]
+    body = "\n".join(f"    {line}" if line else "" for part in lines for line in part.split("\n"))
+    return f"def program(rank, facets):\n{body}"
+
+
+def _runtime() -> str:
+    """What every script ends with. Its imports come with it, so that a reader meets the case first."""
+    above, _, below = _source().partition(_CUT)
+    imports = [line for line in above.splitlines() if line.startswith(("import ", "from "))]
+    imports = [line for line in imports if "__future__" not in line and "numpy" not in line]
+    title, _, rest = below.partition("\n")
+    return "\n".join([_CUT + title, "", *imports, rest])
+
+
+def _source() -> str:
+    spec = importlib.util.find_spec(f"{__name__}.runtime")
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).read_text(encoding="utf-8")

@@ -1,0 +1,168 @@
+"""Collectives as plain calls; what they must give is computed in the script itself, from every rank's inputs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..job import AllGather, AllReduce, Barrier, Broadcast, ReduceScatter, SendRecv, TensorSpec, Wait
+from ..numerics import gamma
+from .literals import bound
+from .text import Text, laid_out, poison
+
+
+def all_reduce(text: Text, position: int, op: AllReduce) -> None:
+    text.comment(position, described("all_reduce" + "_async" * (not op.wait), op.tensor, op.reduction, op.group))
+    method = "all_reduce" if op.wait else "all_reduce_async"
+    inside = [*_argument(text, op.tensor, position if not op.wait else None)]
+    name = _name("argument", position if not op.wait else None)
+    call = f'collectives.{method}({name}, "{op.reduction}"{_group(op.group)})'
+    if op.wait:
+        _members(text, op.group, [*inside, f"got = {call}", *_compared(text, op, f"all_reduce {op.reduction}")])
+    else:
+        _members(text, op.group, [*inside, f"handle_{position} = {call}"])
+
+
+def wait(text: Text, position: int, op: Wait) -> None:
+    begun = text.job.operations[op.operation]
+    assert isinstance(begun, AllReduce)
+    what = f"wait() of operation {op.operation}, all_reduce {begun.reduction}"
+    text.comment(position, f"wait for operation {op.operation}")
+    lines = [f"got = handle_{op.operation}.wait()", *_compared(text, begun, what, f"argument_{op.operation}")]
+    _members(text, begun.group, lines)
+
+
+def broadcast(text: Text, position: int, op: Broadcast) -> None:
+    name = text.tensor(op.tensor)
+    text.comment(position, described("broadcast", op.tensor, f"from rank {op.root}", op.group))
+    given = f"{name}[rank] if rank == {op.root} else np.full_like({name}[rank], {poison(op.tensor.on(0))})"
+    array, remark = laid_out("given", op.tensor.layout, op.tensor.shape, op.tensor.dtype)
+    lines = [
+        f"given = {given}  # what the others give does not matter",
+        f"argument = {array}{_remark(remark)}",
+        f"got = collectives.broadcast(argument, {op.root}{_group(op.group)})",
+        *_moved("broadcast", f"{name}[{op.root}]"),
+        'expect_untouched("broadcast", got, argument, given)',
+    ]
+    _members(text, op.group, lines)
+
+
+def all_gather(text: Text, position: int, op: AllGather) -> None:
+    text.comment(position, described("all_gather", op.tensor, "", op.group))
+    name = text.tensor(op.tensor)
+    of = name if op.group is None else f"[{name}[member] for member in {op.group}]"
+    lines = [
+        *_argument(text, op.tensor),
+        f"got = collectives.all_gather(argument{_group(op.group)})",
+        *_moved("all_gather", f"np.stack({of})"),
+        f'expect_untouched("all_gather", got, argument, {name}[rank])',
+    ]
+    _members(text, op.group, lines)
+
+
+def reduce_scatter(text: Text, position: int, op: ReduceScatter) -> None:
+    text.comment(position, described("reduce_scatter", op.tensor, op.reduction, op.group))
+    call = f'got = collectives.reduce_scatter(argument, "{op.reduction}"{_group(op.group)})'
+    lines = [*_argument(text, op.tensor), call, *_compared(text, op, f"reduce_scatter {op.reduction}")]
+    _members(text, op.group, lines)
+
+
+def barrier(text: Text, position: int, op: Barrier) -> None:
+    text.judges = True
+    who = "every rank" if op.group is None else f"every rank of {list(op.group)}"
+    text.comment(position, f"barrier: nobody may leave before {who} has entered")
+    text.add("entered, left = time.monotonic(), float('inf')")
+    _members(text, op.group, [f"collectives.barrier({_group(op.group)[2:]})", "left = time.monotonic()"])
+    members = list(op.group or range(text.job.world_size))
+    text.add(
+        "times = from_all_ranks(entered)  # one clock on one machine",
+        f'expect("barrier left after all had entered", left >= max(times[member] for member in {members}), True)',
+    )
+
+
+def send_recv(text: Text, position: int, op: SendRecv) -> None:
+    text.judges = True
+    name, first = text.tensor(op.tensor), op.tensor
+    text.comment(position, described("send and recv", first, f"by pairs {list(op.pairs)}", None))
+    array, remark = laid_out(f"{name}[rank]", first.layout, first.shape, first.dtype)
+    blank, _ = laid_out("blank", first.layout, first.shape, first.dtype)
+    value = poison(first.on(0))
+    text.add(
+        f"for source, dest in {list(op.pairs)}:",
+        "    if rank == source:",
+        f"        argument = {array}{_remark(remark)}",
+        "        collectives.send(argument, dest)",
+        f"        argument[...] = {value}  # the sender may use its array again, received or not",
+        "    elif rank == dest:",
+        f"        blank = np.full_like({name}[rank], {value})",
+        f"        got = collectives.recv({blank}, source)",
+        f'        expect(f"message of rank {{source}}", got, {name}[source])',
+        '        handed_out.append((f"recv from rank {source}", got, np.array(got)))',
+    )
+
+
+def described(what: str, tensor: TensorSpec, how: str, group: tuple[int, ...] | None) -> str:
+    among = f", among ranks {list(group)} only" if group is not None else ""
+    return f"{what} {how} of {tensor.dtype}{list(tensor.shape)}{among}".replace("  ", " ")
+
+
+def _argument(text: Text, tensor: TensorSpec, number: int | None = None) -> list[str]:
+    array, remark = laid_out(f"{text.tensor(tensor)}[rank]", tensor.layout, tensor.shape, tensor.dtype)
+    return [f"{_name('argument', number)} = {array}{_remark(remark)}"]
+
+
+def _compared(text: Text, op: AllReduce | ReduceScatter, what: str, argument: str = "argument") -> list[str]:
+    text.judges = True
+    name = text.tensor(op.tensor)
+    members = op.group or tuple(range(text.job.world_size))
+    of = name if op.group is None else f"[{name}[member] for member in {op.group}]"
+    want, within, remark = _reduced(op.tensor, op.reduction, of, len(members))
+    if isinstance(op, ReduceScatter):
+        index = "rank" if op.group is None else f"{op.group}.index(rank)"
+        want, within = (f"np.split({one}, {len(members)})[{index}]" if one else "" for one in (want, within))
+    lines = [f"want = {want}"] + ([f"within = {within}  # {remark}"] if within else [])
+    lines.append(f'expect("{what}", got, want{", within" * bool(within)})')
+    return [*lines, f'expect_untouched("{what}", got, {argument}, {name}[rank])']
+
+
+def _reduced(tensor: TensorSpec, reduction: str, of: str, size: int) -> tuple[str, str, str]:
+    """The reduction in NumPy, what rounding may do to it ("" if it is exact in any order), and why."""
+    dtype = np.dtype(tensor.dtype)
+    if reduction in ("min", "max"):
+        return f"np.{reduction}({of}, axis=0)", "", ""
+    exact = dtype.kind != "f" or tensor.values == "powers" if reduction == "prod" else (
+        dtype.kind != "f" or (tensor.values != "real" and tensor.step % (size if reduction == "mean" else 1) == 0)
+    )  # fmt: skip
+    if exact:
+        wide = f'dtype="{dtype.name}"' if dtype.kind != "f" else 'dtype="float64"'
+        back = "" if dtype.kind != "f" else f'.astype("{dtype.name}")'
+        return f"np.{reduction}({of}, axis=0, {wide}){back}", "", ""
+    roundings = 2 * size - 2 if reduction == "prod" else size - 1 + (1 if reduction == "sum" else 3)
+    factor = bound(np.array(gamma(roundings, dtype)))
+    size_of = f'np.{reduction}(np.abs({of}), axis=0, dtype="float64")'
+    return f'np.{reduction}({of}, axis=0, dtype="float64")', f"{factor} * {size_of}", f"{roundings} roundings at most"
+
+
+def _moved(what: str, want: str) -> list[str]:
+    """Nothing is computed: even the sign of zero stays."""
+    return [f'expect("{what}", got, {want}, bits=True)']
+
+
+def _members(text: Text, group: tuple[int, ...] | None, lines: list[str]) -> None:
+    text.use("collectives")
+    text.judges = True
+    if group is None:
+        text.add(*lines)
+    else:
+        text.add(f"if rank in {group}:", *(f"    {line}" for line in lines))
+
+
+def _group(group: tuple[int, ...] | None) -> str:
+    return "" if group is None else f", group={list(group)}"
+
+
+def _name(name: str, number: int | None) -> str:
+    return name if number is None else f"{name}_{number}"
+
+
+def _remark(remark: str) -> str:
+    return f"  # {remark}" if remark else ""

@@ -1,0 +1,99 @@
+"""Arrays and declarations as source text, such that evaluating the text gives the same bits back."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..model import ModelSpec
+from ..numerics import same_bits
+from ..values import Array
+
+_WIDTH = 100
+
+
+def literal(array: Array) -> str:
+    """`np.array(..., dtype)` of any shape; every bit that matters comes back (NaN payloads do not)."""
+    dtype = f'"{array.dtype.name}"'
+    if not array.size:
+        return f"np.zeros({array.shape}, {dtype})"
+    text = f"np.array({_nested(array)}, {dtype})"
+    made = eval(text, {"np": np, "nan": math.nan, "inf": math.inf})  # our own text
+    nan = np.isnan(array) if array.dtype.kind == "f" else np.zeros(array.shape, bool)
+    if not same_bits(np.where(nan, array, made), array):
+        raise ValueError(f"{array.dtype.name} values have no decimal literal")
+    return text
+
+
+def bound(error: Array) -> str:
+    """A bound, rounded up; one number if it is the same everywhere. Where nothing is known, inf."""
+    known = np.where(np.isfinite(error), error, np.inf)
+    rounded = [_rounded_up(float(value)) for value in known.reshape(-1)]
+    if len(set(rounded)) == 1:
+        return _number(rounded[0])
+    return f"np.array({_nested(np.array(rounded).reshape(error.shape))})"
+
+
+def _rounded_up(value: float) -> float:
+    return value if value in (0.0, math.inf) else float(f"{value * 1.006:.2e}")
+
+
+def _nested(array: Array) -> str:
+    if array.ndim == 0:
+        return _number(array[()])
+    return f"[{', '.join(_nested(part) for part in array)}]"
+
+
+def _number(value: Any) -> str:
+    """The shortest decimal that is this number in its dtype."""
+    if np.asarray(value).dtype.kind != "f":
+        return str(value)
+    if math.isfinite(value) and value == int(value) and abs(value) < 1e6 and not math.copysign(1, value) < 0 == value:
+        return "-0.0" if value == 0 and math.copysign(1, value) < 0 else str(int(value))
+    return str(value)
+
+
+def declaration(value: Any, used: set[str]) -> str:
+    """A dataclass as a call, fields at their default left out; the names of the classes go into `used`."""
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, tuple):
+        inside = [declaration(item, used) for item in value]
+        return f"({', '.join(inside)}{',' * (len(inside) == 1)})"
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return repr(value)
+    used.add(type(value).__name__)
+    words = []
+    for number, field in enumerate(dataclasses.fields(value)):
+        item = getattr(value, field.name)
+        if field.default is dataclasses.MISSING or item != field.default:
+            name = "" if number == 0 else f"{field.name}="
+            words.append(name + declaration(item, used))
+    return f"{type(value).__name__}({', '.join(words)})"
+
+
+def model(spec: ModelSpec, used: set[str]) -> str:
+    """A ModelSpec, one layer a line."""
+    layers = "".join(f"        {declaration(layer, used)},\n" for layer in spec.layers)
+    used.add("ModelSpec")
+    rest = [f"    {name}={declaration(getattr(spec, name), used)},\n" for name in ("loss", "loss_scale", "dtype")]
+    return f"ModelSpec(\n    (\n{layers}    ),\n{''.join(rest)})"
+
+
+def mapping(arrays: Mapping[str, Array]) -> str:
+    """Arrays by name, one a line; an element of a list."""
+    return "{\n" + "".join(f'        "{name}": {literal(array)},\n' for name, array in arrays.items()) + "    }"
+
+
+def listed(parts: list[str], name: str) -> str:
+    """`name = [...]`, one part a line if it gets long."""
+    text = f"{name} = [{', '.join(parts)}]"
+    return (
+        text
+        if len(text) <= _WIDTH and "\n" not in text
+        else f"{name} = [\n" + "".join(f"    {part},\n" for part in parts) + "]"
+    )

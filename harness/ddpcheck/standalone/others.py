@@ -1,0 +1,148 @@
+"""Samplers, metrics, whole training runs and mishaps as plain calls."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+from ..job import Aggregate, Kill, Raise, Sample, Sleep, Train
+from .literals import declaration
+from .text import Text
+
+_TELLING = 8
+"""Of so many samples two random orders are hardly ever the same."""
+
+
+def sample(text: Text, position: int, op: Sample) -> None:
+    text.use("make_sampler")
+    text.judges = True
+    words = f"{op.length}, shuffle={op.shuffle}, seed={op.seed}, drop_last={op.drop_last}"
+    text.comment(position, f"a sampler of {op.length} samples")
+    text.add(f"sampler = make_sampler({words})")
+    for number, epoch in enumerate(op.epochs):
+        name = f"shares_{position}_{number}"
+        text.add(f"sampler.set_epoch({epoch})" if epoch is not None else "# once more, without set_epoch")
+        text.add("mine = [int(index) for index in sampler]", 'expect("len(sampler)", len(sampler), len(mine))')
+        text.add(f"{name} = from_all_ranks(mine)")
+        if not op.shuffle:
+            text.add('expect("without shuffle the samples ascend", mine, sorted(mine))')
+        text.add("if rank == 0:", *(f"    {line}" for line in _shared_out(text, op, name)))
+
+
+def _shared_out(text: Text, op: Sample, shares: str) -> list[str]:
+    world = text.job.world_size
+    rule = "drop" if op.drop_last else text.capabilities.remainder
+    low, high = op.length // world, -(-op.length // world)
+    lines = [f'say(f"samples of all ranks: {{{shares}}}")'] if op.length <= 100 else []
+    lines.append(f"together = sum({shares}, [])")
+    if rule == "uneven":
+        sizes = f"sorted(map(len, {shares})) == {[low] * (world - op.length % world) + [high] * (op.length % world)}"
+        lines.append(f'expect("lengths differ by one at most", {sizes}, True)')
+    else:
+        size = low if rule == "drop" else high
+        lines.append(f'expect("samples on each rank", [len(share) for share in {shares}], {[size] * world})')
+    if rule == "pad":
+        if op.length:
+            lines.append(f'expect("every sample is there", sorted(set(together)), list(range({op.length})))')
+    else:
+        lines.append('expect("no sample is there twice", len(set(together)), len(together))')
+        lines.append(
+            f'expect("so many samples are there", len(together), {low * world if rule == "drop" else op.length})'
+        )
+    return lines
+
+
+def compare_orders(text: Text) -> None:
+    """Equal seed and epoch: the same order again. Another seed or epoch: another order."""
+    reads: list[tuple[str, Sample, int]] = []
+    for position, op in enumerate(text.job.operations):
+        if isinstance(op, Sample):
+            current = 0
+            for number, epoch in enumerate(op.epochs):
+                current = current if epoch is None else epoch
+                reads.append((f"shares_{position}_{number}", op, current))
+    lines = []
+    for (first, a, epoch_a), (second, b, epoch_b) in itertools.combinations(reads, 2):
+        if (a.length, a.shuffle, a.drop_last) != (b.length, b.shuffle, b.drop_last):
+            continue
+        between = f"seed {a.seed} epoch {epoch_a}, and seed {b.seed} epoch {epoch_b}"
+        if (a.seed, epoch_a) == (b.seed, epoch_b) or not a.shuffle:
+            lines.append(f'expect("the same order: {between}", {first} == {second}, True)')
+        elif not text.capabilities.shuffles or a.length < _TELLING:
+            continue
+        elif a.seed + epoch_a != b.seed + epoch_b or text.capabilities.distinct_streams:
+            lines.append(f'expect("another order: {between}", {first} != {second}, True)')
+            if text.job.world_size > 1 and a.seed == b.seed:
+                sets = " != ".join(f"[set(share) for share in {shares}]" for shares in (first, second))
+                lines.append(f'expect("samples change ranks: {between}", {sets}, True)')
+    shuffled = [(name, op) for name, op, _ in reads if op.shuffle and op.length >= 4 * _TELLING]
+    if shuffled and text.capabilities.shuffles:
+        name = shuffled[0][0]
+        lines.append(f'expect("shuffled at all", any(share != sorted(share) for share in {name}), True)')
+    if lines:
+        text.add("", "if rank == 0:", *(f"    {line}" for line in lines))
+
+
+def aggregate(text: Text, position: int, op: Aggregate) -> None:
+    text.use("aggregate_metrics")
+    text.judges = True
+    text.comment(position, "rank r holds means[r] as the mean over counts[r] samples")
+    text.add(f"means, counts = {_numbers(op.values)}, {list(op.counts)}")
+    text.add('got = aggregate_metrics({"metric": means[rank]}, counts[rank])')
+    if not any(op.counts):
+        text.add(
+            'expect("no samples, no number", all(np.isnan(value) for value in got.values()), True)',
+            *_same(position, "dict(got)"),
+        )
+        return
+    text.add("there = [r for r, count in enumerate(counts) if count]  # who has no samples takes no part")
+    text.add("want = float(np.average([means[r] for r in there], weights=[counts[r] for r in there]))")
+    used = [value for value, count in zip(op.values, op.counts, strict=True) if count]
+    exact = all(value == int(value) if math.isfinite(value) else True for value in used)
+    whole = exact and math.log2(sum(op.counts)).is_integer()
+    within = "" if whole or not all(map(math.isfinite, used)) else ", within=1e-6 * max(map(abs, means))"
+    text.add(f'expect("the mean over all samples", float(got["metric"]), want{within})')
+    text.add(*_same(position, 'float(got["metric"])'))
+
+
+def _same(position: int, value: str) -> list[str]:
+    return [
+        f"everyone = from_all_ranks({value})",
+        'expect("equal on all ranks", all(str(other) == str(everyone[0]) for other in everyone), True)',
+    ]
+
+
+def _numbers(values: tuple[float, ...]) -> str:
+    return repr(list(values)).replace("nan", "np.nan").replace("inf", "np.inf")
+
+
+def train(text: Text, position: int, op: Train) -> None:
+    text.use("train")
+    text.needs("adapter", "TrainingTask")
+    text.comment(position, "a whole training run by the implementation's own loop")
+    plan = (
+        f"epochs={op.epochs}, batch_size={op.batch_size}, shuffle={op.shuffle}, seed={op.seed}, max_norm={op.max_norm}"
+    )
+    text.add(
+        f"task = TrainingTask(MODEL, INITIAL[rank], OPTIMIZER, INPUTS, TARGETS, {plan})",
+        "run = train(task)",
+        'say(f"losses of each epoch: {list(run.losses)}")',
+        'say(f"samples of each epoch: {[list(map(int, epoch)) for epoch in run.indices]}")',
+        "for name, array in run.parameters.items():",
+        '    say(f"{name} at the end: {array}")',
+    )
+
+
+def sleep(text: Text, position: int, op: Sleep) -> None:
+    text.comment(position, f"rank {op.rank} is late")
+    text.add(f"if rank == {op.rank}:", f"    time.sleep({op.seconds})")
+
+
+def raise_(text: Text, position: int, op: Raise) -> None:
+    text.comment(position, f"rank {op.rank} raises an error")
+    text.add(f"if rank == {op.rank}:", f"    raise RuntimeError({declaration(op.message, set())})")
+
+
+def kill(text: Text, position: int, op: Kill) -> None:
+    text.comment(position, f"rank {op.rank} dies: no other may come out of what follows with a result")
+    text.add(f"if rank == {op.rank}:", "    os.kill(os.getpid(), signal.SIGKILL)")

@@ -1,0 +1,197 @@
+"""A replica's operations as plain calls; what they must give is the oracle's, written out with its bounds."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..job import Backward, Clip, Observe, Predict, Resume, Save
+from ..oracle import Entry, Moment, Oracle, is_exact
+from ..values import Array
+from .literals import bound, declaration, listed, literal, mapping, model
+from .text import NoScript, Text
+
+_WRITTEN = 256
+"""Elements of one expected array that are written out; of larger ones a part of them."""
+_INPUT_ELEMENTS = 20_000
+
+
+class Replicas:
+    """The oracle's walk beside the program, for Jobs with a model."""
+
+    def __init__(self, text: Text) -> None:
+        self.text, job = text, text.job
+        self.exact = is_exact(job, text.capabilities)
+        operated = any(isinstance(op, (Backward, Observe, Predict)) for op in job.operations)
+        self.moments: dict[int, Moment] = {}
+        if operated:
+            oracle = Oracle(job, text.capabilities, bounds=not self.exact)
+            self.moments = {moment.position: moment for moment in oracle.walk()}
+        self._declare()
+
+    def _declare(self) -> None:
+        text, job = self.text, self.text.job
+        assert job.model is not None
+        world, used = range(job.world_size), set[str]()
+        text.inputs.append(f"MODEL = {model(job.model, used)}")
+        text.needs("model", *used)
+        text.needs("job", "OptimizerSpec")
+        text.inputs.append(f"OPTIMIZER = {declaration(job.optimizer, set())}")
+        initial = [job.initial(rank) for rank in world]
+        if sum(array.size for array in initial[0].values()) > _INPUT_ELEMENTS:
+            raise NoScript("the model is too large to be written out")
+        remark = (
+            "# each rank starts from other values: rank 0's are to be taken over by all\n" if len(world) > 1 else ""
+        )
+        text.inputs.append(remark + listed([mapping(one) for one in initial], "INITIAL"))
+        if job.data is not None:
+            inputs, targets = job.data.arrays(job.model)
+            text.inputs.append(f"INPUTS = {literal(inputs)}\nTARGETS = {literal(targets)}")
+
+    def first(self) -> None:
+        self.text.use("make_replica")
+        self.text.add("", "replica = make_replica(MODEL, INITIAL[rank], OPTIMIZER, {})")
+
+    def backward(self, position: int, op: Backward) -> None:
+        self.text.comment(position, "forward and backward" + " without synchronisation" * (not op.sync))
+        self._batch(op)
+        if op.sync:
+            self.text.add("loss = replica.backward(batch)")
+        else:
+            self.text.add("with replica.no_sync():", "    loss = replica.backward(batch)")
+        self._number(position, "loss", "local loss, before any reduction")
+
+    def zero_grad(self, position: int, op: object) -> None:
+        self.text.comment(position, "zero_grad")
+        self.text.add("replica.zero_grad()")
+
+    def clip(self, position: int, op: Clip) -> None:
+        self.text.comment(position, "clip by the global norm")
+        self.text.add(f"norm = replica.clip({op.max_norm})")
+        self._number(position, "norm", "norm before clipping")
+
+    def step(self, position: int, op: object) -> None:
+        self.text.comment(position, "a step of the optimizer")
+        self.text.add("replica.step()")
+
+    def observe(self, position: int, op: Observe) -> None:
+        self.text.comment(position, f"look at {', '.join(op.what)}")
+        for what in op.what:
+            entries = self.moments[position].arrays[what]
+            if not entries:
+                continue
+            self.text.judges = True
+            self.text.add(f"{what} = replica.{what}()")
+            for name, entry in entries.items():
+                self._entry(what, name, entry)
+            alike = [name for name, entry in entries.items() if entry.alike and len(set(entry.presence)) == 1]
+            if (
+                alike
+                and self.text.job.world_size > 1
+                and not self.exact
+                and self.text.capabilities.same_bits_on_all_ranks
+            ):
+                self.text.add(f"expect_same_bits_on_all_ranks({what}, {alike})")
+
+    def predict(self, position: int, op: Predict) -> None:
+        self.text.comment(position, "outputs in evaluation mode")
+        moment = self.moments[position]
+        self._batch(op)
+        ranks = [rank for rank in moment.promised if op.samples[rank]]
+        asked = [rank for rank, samples in enumerate(op.samples) if samples]
+        if not asked:
+            return
+        self.text.add(f"if rank in {asked}:", "    outputs = replica.predict(batch)")
+        for rank in ranks:
+            value = moment.outputs[rank]
+            within = "" if value.error is None else f", within={bound(value.error)}"
+            want = _written(value.exact, self._dtype(), bits=not within)
+            self.text.add(f"if rank == {rank}:", f'    expect("outputs", outputs, {want}{within})')
+            self.text.judges = True
+
+    def save(self, position: int, op: Save) -> None:
+        self.text.comment(position, "save a checkpoint")
+        kept = _state(op.name)
+        self.text.add(
+            "state = replica.state()",
+            f"{kept} = {{name: np.array(array) for name, array in state.items()}}",
+            f"handed_out.extend((name, state[name], {kept}[name]) for name in state)  # looked at again at the end",
+        )
+
+    def resume(self, position: int, op: Resume) -> None:
+        job = self.text.job
+        if not any(line.startswith("INITIAL_OF_RESUMED") for line in self.text.inputs):
+            made = [mapping(job.initial_of_resumed(rank)) for rank in range(job.world_size)]
+            self.text.inputs.append(listed(made, "INITIAL_OF_RESUMED"))
+        self.text.comment(position, "a new replica, of other initial values, goes on from the checkpoint")
+        self.text.add("replica = make_replica(MODEL, INITIAL_OF_RESUMED[rank], OPTIMIZER, {})")
+        self.text.add(f"replica.load_state({_state(op.name)})")
+
+    # ----------------------------------------------------------------------------------------------------------- parts
+
+    def _dtype(self) -> str:
+        assert self.text.job.model is not None
+        return self.text.job.model.dtype
+
+    def _batch(self, op: Backward | Predict) -> None:
+        self.text.needs("adapter", "Batch")
+        samples = [list(rank) for rank in op.samples]
+        branches = f", {[tuple(rank) for rank in op.branches]}[rank]" if any(op.branches) else ""
+        self.text.add(f"samples = {samples}[rank]", f"batch = Batch(INPUTS[samples], TARGETS[samples]{branches})")
+        if any(not rank for rank in samples):
+            self.text.lines[-2] = f"samples = np.array({samples}[rank], int)"
+
+    def _number(self, position: int, name: str, what: str) -> None:
+        value = self.moments[position].numbers[name]
+        self.text.judges = True
+        world = range(self.text.job.world_size)
+        wants = _per_rank([_float(value.exact[rank]) for rank in world])
+        within = ""
+        if value.error is not None:
+            within = f", within={_per_rank([bound(np.asarray(value.error[rank])) for rank in world])}"
+        self.text.add(f'expect("{what}", float({name}), {wants}{within})')
+
+    def _entry(self, what: str, name: str, entry: Entry) -> None:
+        noun = {"gradients": "gradient of", "parameters": "parameter", "buffers": "buffer"}[what]
+        world = range(self.text.job.world_size)
+        value, got, indent = entry.value, f'{what}["{name}"]', ""
+        part, of = "", value.exact[0].size
+        if of > _WRITTEN:
+            stride = -(-of // _WRITTEN)
+            part, noun = f".reshape(-1)[::{stride}]", f"every {stride}th element of {noun}"
+        if len(entry.ranks) < len(world):
+            self.text.add(f"if rank in {list(entry.ranks)}:")
+            indent = "    "
+        wants = [
+            "None" if entry.presence[rank] == "none"
+            else _written(_part(value.exact[rank], of), entry.dtype, bits=value.error is None)
+            for rank in world
+        ]  # fmt: skip
+        there = [rank for rank in entry.ranks if entry.presence[rank] != "none"]
+        call = f'expect("{noun} {name}", {got}{part}, {_per_rank([wants[rank] for rank in world])}'
+        if value.error is not None and there:
+            call += f", within={_per_rank([bound(_part(value.error[rank], of)) for rank in world])}"
+        if "either" in entry.presence:
+            self.text.add(f"{indent}if {got} is not None:  # none is as good as zero here")
+            indent += "    "
+        self.text.add(f"{indent}{call})")
+
+
+def _part(array: Array, size: int) -> Array:
+    return array if size <= _WRITTEN else array.reshape(-1)[:: -(-size // _WRITTEN)]
+
+
+def _written(exact: Array, dtype: str, *, bits: bool) -> str:
+    """In the tensor's own dtype if bits are compared, else in float64."""
+    return literal(np.asarray(exact.astype(dtype) if bits else exact))
+
+
+def _float(value: float) -> str:
+    return repr(float(value)).replace("nan", "np.nan").replace("inf", "np.inf")
+
+
+def _per_rank(texts: list[str]) -> str:
+    return texts[0] if len(set(texts)) == 1 else f"[{', '.join(texts)}][rank]"
+
+
+def _state(name: str) -> str:
+    return f"saved_{name}" if name.isidentifier() else "saved"

@@ -1,0 +1,128 @@
+"""What a script is put together from: its imports, its inputs, and the lines of its program."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ..capabilities import Capabilities
+from ..executor import poison_like
+from ..job import Job, Layout, TensorSpec
+from ..values import Array, key_of
+from .literals import listed, literal
+
+LITERAL_SIZE = 64
+"""Elements of an array, over all ranks, that are written out; a larger one comes from a formula."""
+
+
+class NoScript(Exception):
+    """This Job has no stand-alone script; the message says why."""
+
+
+@dataclass
+class Text:
+    """A script under way. `data_classes`: the names of ddpcheck's that it needs, by module."""
+
+    job: Job
+    capabilities: Capabilities
+    inputs: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    data_classes: dict[str, set[str]] = field(default_factory=dict)
+    facets: list[str] = field(default_factory=list)
+    judges: bool = False  # whether anything is compared
+    _tensors: dict[tuple[object, ...], str] = field(default_factory=dict)
+    _formulas: set[str] = field(default_factory=set)
+
+    def add(self, *lines: str) -> None:
+        self.lines += lines
+
+    def comment(self, position: int, text: str) -> None:
+        self.add("", f"# operation {position}: {text}")
+
+    def use(self, facet: str) -> None:
+        """The program calls this facet."""
+        if facet not in self.facets:
+            self.facets.append(facet)
+
+    def needs(self, module: str, *names: str) -> None:
+        self.data_classes.setdefault(module, set()).update(names)
+
+    def tensor(self, spec: TensorSpec) -> str:
+        """The name of the list of every rank's array; the same values have one name."""
+        key = (spec.shape, spec.dtype, spec.values, spec.seed, spec.spread, spec.step)
+        if key not in self._tensors:
+            count = len(self._tensors)
+            name = self._tensors[key] = f"DATA_{count}" if count or self._many() else "DATA"
+            self.inputs.append(self._arrays(name, spec))
+        return self._tensors[key]
+
+    def _many(self) -> bool:
+        found = [getattr(op, "tensor", None) for op in self.job.operations]
+        return sum(isinstance(tensor, TensorSpec) for tensor in found) > 1
+
+    def _arrays(self, name: str, spec: TensorSpec) -> str:
+        world = range(self.job.world_size)
+        if math.prod(spec.shape) * len(world) <= LITERAL_SIZE or spec.values not in FORMULAS:
+            if math.prod(spec.shape) > 50 * LITERAL_SIZE:
+                raise NoScript(f"there is no formula for large arrays of {spec.values} values")
+            return listed([literal(spec.on(rank)) for rank in world], name)
+        for needed in ("words", spec.values):
+            if needed not in self._formulas:
+                self._formulas.add(needed)
+                self.inputs.append(FORMULAS[needed])
+        keys = ", ".join(f"0x{key_of(spec.seed, rank):016X}" for rank in world)
+        times = f" * np.{spec.dtype}({spec.step})" if spec.step != 1 else ""
+        size, limit = math.prod(spec.shape), f", {spec.spread}" if spec.values != "powers" else ""
+        made = f'{spec.values}({size}, key{limit}).astype("{spec.dtype}").reshape({spec.shape}){times}'
+        return f"{name} = [{made} for key in ({keys},)]"
+
+
+def laid_out(array: str, layout: Layout, shape: Sequence[int], dtype: str) -> tuple[str, str]:
+    """An expression for a copy of `array` with this place in memory, and a remark on it."""
+    if layout == "F" and len(shape) > 1:
+        return f'np.array({array}, order="F")', "in Fortran order"
+    if layout == "strided" and shape:
+        return f"np.repeat({array}, 2, axis=-1)[..., ::2]", "every other element of a larger array"
+    if layout == "reversed" and shape:
+        return f"np.array({array}[::-1])[::-1]", "with a negative stride"
+    if layout == "offset":
+        return (
+            f'np.append(np.zeros(1, "{dtype}"), {array})[1:].reshape({tuple(shape)})',
+            "begins inside a larger buffer",
+        )
+    return f"{array}.copy()", ""
+
+
+def poison(array: Array) -> str:
+    """What the ranks that receive pass: a value that nobody would send."""
+    return "np.nan" if poison_like(array).dtype.kind in "fc" else "113"
+
+
+FORMULAS = {
+    "words": '''\
+def words(count, key):
+    """Random 64-bit words (SplitMix64), the same for the same key; rank r has a key of its own."""
+    x = np.arange(1, count + 1, dtype="uint64") * np.uint64(0x9E3779B97F4A7C15) + np.uint64(key)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
+    return x ^ (x >> np.uint64(31))
+''',
+    "lattice": '''\
+def lattice(count, key, limit):
+    """Integers of [-limit, limit] without 0."""
+    x = (words(count, key) >> np.uint64(33)).astype("int64") % (2 * limit) - limit
+    return x + (x >= 0)
+''',
+    "real": '''\
+def real(count, key, limit):
+    """Uniform numbers of (-limit, limit)."""
+    return ((words(count, key) >> np.uint64(11)) * 2.0**-53 - 0.5) * (2.0 * limit)
+''',
+    "powers": '''\
+def powers(count, key):
+    """Plus or minus 1 or 2."""
+    return np.array([1, -1, 2, -2])[(words(count, key) >> np.uint64(40)) % np.uint64(4)]
+''',
+}
+"""The makers of values.py, in a reader's words."""
