@@ -78,9 +78,13 @@ def test_failure_is_shown_written_and_replayed(here: Path) -> None:
     assert again.exit_code == 1, again.output
     assert "all_reduce" in again.output
     assert "rank 0: done" in again.output
-    right = ddpcheck("replay", command[1], "--adapter", f"{MINIMAL}:adapter")
+    assert f"stand-alone: python {command[1].removesuffix('.json')}.py\n" in result.output
+    assert "collectives.all_reduce(argument" in (here / command[1]).with_suffix(".py").read_text()
+    right = ddpcheck("replay", command[1], "--adapter", f"{MINIMAL}:adapter", "--script", "made.py")
     assert right.exit_code == 0, right.output
     assert "holds of this Job now" in right.output
+    assert "stand-alone: python made.py\n" in right.output
+    assert f"{MINIMAL}:adapter" in (here / "made.py").read_text()
 
 
 @pytest.mark.usefixtures("here")

@@ -9,7 +9,6 @@ out by the oracle for replicas.
 
 from __future__ import annotations
 
-import importlib.util
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -161,15 +160,13 @@ def _program(text: Text) -> str:
 
 def _runtime() -> str:
     """What every script ends with. Its imports come with it, so that a reader meets the case first."""
-    above, _, below = _source().partition(_CUT)
-    imports = [line for line in above.splitlines() if line.startswith(("import ", "from "))]
-    imports = [line for line in imports if "__future__" not in line and "numpy" not in line]
-    title, _, rest = below.partition("\n")
-    return "\n".join([_CUT + title, "", *imports, rest])
-
-
-def _source() -> str:
-    spec = importlib.util.find_spec(f"{__name__}.runtime")
-    assert spec is not None
-    assert spec.origin is not None
-    return Path(spec.origin).read_text(encoding="utf-8")
+    sources = [(Path(__file__).parent / name).read_text(encoding="utf-8") for name in ("comparing.py", "starting.py")]
+    above, below = zip(*(source.split(_CUT) for source in sources), strict=True)
+    found = {line for text in above for line in text.splitlines() if line.startswith(("import ", "from "))}
+    imports = sorted(
+        line for line in found if "numpy" not in line and "__future__" not in line and "from ." not in line
+    )
+    imports.sort(key=lambda line: line.startswith("from "))
+    title, _, first = below[0].partition("\n")
+    second = below[1].partition("\n")[2]
+    return "\n".join([_CUT + title, "", *imports, "", first.strip(), "", "", second.strip()]) + "\n"

@@ -18,6 +18,7 @@ def all_reduce(text: Text, position: int, op: AllReduce) -> None:
     call = f'collectives.{method}({name}, "{op.reduction}"{_group(op.group)})'
     if op.wait:
         _members(text, op.group, [*inside, f"got = {call}", *_compared(text, op, f"all_reduce {op.reduction}")])
+        _bits(text, op, position)
     else:
         _members(text, op.group, [*inside, f"handle_{position} = {call}"])
 
@@ -81,6 +82,7 @@ def barrier(text: Text, position: int, op: Barrier) -> None:
 
 def send_recv(text: Text, position: int, op: SendRecv) -> None:
     text.judges = True
+    text.use("collectives")
     name, first = text.tensor(op.tensor), op.tensor
     text.comment(position, described("send and recv", first, f"by pairs {list(op.pairs)}", None))
     array, remark = laid_out(f"{name}[rank]", first.layout, first.shape, first.dtype)
@@ -140,6 +142,21 @@ def _reduced(tensor: TensorSpec, reduction: str, of: str, size: int) -> tuple[st
     factor = bound(np.array(gamma(roundings, dtype)))
     size_of = f'np.{reduction}(np.abs({of}), axis=0, dtype="float64")'
     return f'np.{reduction}({of}, axis=0, dtype="float64")', f"{factor} * {size_of}", f"{roundings} roundings at most"
+
+
+def _bits(text: Text, op: AllReduce, position: int) -> None:
+    """Rounded sums: the same bits on all ranks, and the same from call to call."""
+    *_, remark = _reduced(op.tensor, op.reduction, "", len(op.group or range(text.job.world_size)))
+    if not remark or op.group is not None:
+        return
+    if text.capabilities.same_bits_on_all_ranks and text.job.world_size > 1:
+        text.add('expect_same_bits_on_all_ranks({"all_reduce": got}, ["all_reduce"])')
+    twins = [other for other, made in enumerate(text.job.operations) if made == op]
+    if len(twins) > 1 and text.capabilities.reproducible:
+        if position == twins[0]:
+            text.add(f"result_{position} = got.copy()")
+        else:
+            text.add(f'expect("the same as from operation {twins[0]}", got, result_{twins[0]}, bits=True)')
 
 
 def _moved(what: str, want: str) -> list[str]:

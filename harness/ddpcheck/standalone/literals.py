@@ -22,7 +22,7 @@ def literal(array: Array) -> str:
     if not array.size:
         return f"np.zeros({array.shape}, {dtype})"
     text = f"np.array({_nested(array)}, {dtype})"
-    made = eval(text, {"np": np, "nan": math.nan, "inf": math.inf})  # our own text
+    made = eval(text, {"np": np})  # our own text
     nan = np.isnan(array) if array.dtype.kind == "f" else np.zeros(array.shape, bool)
     if not same_bits(np.where(nan, array, made), array):
         raise ValueError(f"{array.dtype.name} values have no decimal literal")
@@ -52,9 +52,10 @@ def _number(value: Any) -> str:
     """The shortest decimal that is this number in its dtype."""
     if np.asarray(value).dtype.kind != "f":
         return str(value)
-    if math.isfinite(value) and value == int(value) and abs(value) < 1e6 and not math.copysign(1, value) < 0 == value:
-        return "-0.0" if value == 0 and math.copysign(1, value) < 0 else str(int(value))
-    return str(value)
+    if not math.isfinite(value):
+        return str(float(value)).replace("inf", "np.inf").replace("nan", "np.nan")
+    whole = float(value).is_integer() and abs(float(value)) < 1e6
+    return str(int(value)) if whole and (value != 0 or not np.signbit(value)) else str(value)
 
 
 def declaration(value: Any, used: set[str]) -> str:

@@ -1,0 +1,127 @@
+"""How a script compares and tells, and how its ranks share what they see. Below the line it is copied into every script."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+WORLD_SIZE = 1  # a script has its own
+
+# ------------------------------ the rest starts the ranks and compares; it is the same in every script of this kind
+
+seen = {"compared": 0, "wrong": 0, "exchanges": 0}
+handed_out: list[tuple[str, Any, Any]] = []
+
+
+def expect(what: str, got: Any, want: Any, within: Any = None, *, bits: bool = False) -> None:
+    """Print whether `got` is `want`, or, if `within` is given, off by no more than that. NaN is NaN; bits: 0 is not -0."""
+    if got is None or want is None:
+        tell(what, got is want, f"      got       {got}\n      should be {want}")
+        return
+    got, want = np.asarray(got), np.asarray(want)
+    if got.shape != want.shape or (within is None and got.dtype != want.dtype):
+        forms = [f"{in_a_line(array)}, {array.dtype}{list(array.shape)}" for array in (got, want)]
+        tell(what, False, f"      got       {forms[0]}\n      should be {forms[1]}")
+        return
+    if within is None:
+        right = (got == want) & (not bits or np.signbit(got) == np.signbit(want)) | ((got != got) & (want != want))
+    else:
+        right = (abs(got.astype("float64") - want) <= within) | (np.asarray(within) == np.inf)
+    tell(what, right.all(), shown(got, want, ~right, within))
+
+
+def shown(got: Any, want: Any, wrong: Any, within: Any) -> str:
+    """Small arrays as a whole, large ones at the first few wrong elements."""
+    text = f"      {np.sum(wrong)} of {wrong.size} elements are wrong" if wrong.size > 1 else ""
+    if got.size > 16:
+        places = np.flatnonzero(wrong)[:6]
+        text += f", the first at {', '.join(map(str, places))} of the flat array"
+        got, want, within = (
+            None if x is None else np.broadcast_to(x, wrong.shape).flat[places] for x in (got, want, within)
+        )
+    rows = [text] * bool(text) + [f"      got       {in_a_line(got)}", f"      should be {in_a_line(want)}"]
+    return "\n".join(rows + ([] if within is None else [f"      within    {in_a_line(within)}"]))
+
+
+def in_a_line(array: Any) -> str:
+    """All digits that tell a number from its neighbours, without line breaks."""
+    return " ".join(np.array2string(np.asarray(array), separator=", ", floatmode="unique", threshold=20).split())
+
+
+def tell(what: str, right: bool, otherwise: str = "") -> None:
+    """One line if it is right, more if it is not."""
+    seen["compared"] += 1
+    seen["wrong"] += not right
+    say(f"{what}: ok" if right else f"{what}: WRONG\n{otherwise}".rstrip())
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"rank {place()[0]}: {text}\n")
+    sys.stdout.flush()
+
+
+def expect_unchanged(what: str, now: Any, before: Any) -> None:
+    """Says nothing if so."""
+    if now.tobytes() != before.tobytes():
+        tell(
+            f"{what}, afterwards",
+            False,
+            f"      is        {in_a_line(now)}\n      should be {in_a_line(before)}, as before",
+        )
+
+
+def expect_untouched(what: str, got: Any, argument: Any, given: Any) -> None:
+    """A collective leaves its argument alone, and hands out an array of its own, now and later. Says nothing if so."""
+    expect_unchanged(f"the argument of {what}", argument, given)
+    if np.may_share_memory(got, argument):
+        tell(f"the result of {what}", False, "      it shares memory with the argument, but should be a new array")
+    else:
+        argument[...] = np.nan if argument.dtype.kind in "fc" else 113  # it is the caller's again
+    handed_out.append((what, got, np.array(got)))
+
+
+def expect_same_bits_on_all_ranks(arrays: Any, names: list[str]) -> None:
+    """Rank 0 says so."""
+    mine = {name: None if arrays[name] is None else np.asarray(arrays[name]).tobytes() for name in names}
+    everyone = from_all_ranks(mine)
+    for name in names if place()[0] == 0 else []:
+        differ = [rank for rank, other in enumerate(everyone) if other[name] != mine[name]]
+        tell(f"{name} has the same bits on all ranks", not differ, f"      rank 0 and rank {differ} differ")
+
+
+def from_all_ranks(value: Any) -> list[Any]:
+    """Every rank's value, by files: nothing of the implementation is used. All ranks must be on one machine."""
+    share(value)
+    files = [folder() / f"{seen['exchanges']}-{rank}" for rank in range(WORLD_SIZE)]
+    while not all(file.exists() for file in files):
+        time.sleep(0.005)  # not for ever: end_if_stuck() looks after that
+    return [pickle.loads(file.read_bytes()) for file in files]
+
+
+def share(value: Any) -> None:
+    seen["exchanges"] += 1
+    folder().mkdir(exist_ok=True)
+    file = folder() / f"{seen['exchanges']}-{place()[0]}"
+    file.with_suffix(".part").write_bytes(pickle.dumps(value))
+    file.with_suffix(".part").replace(file)
+
+
+def folder() -> Path:
+    """The ranks know each other by their parent: this script, mpirun or torchrun."""
+    return Path(tempfile.gettempdir(), f"{Path(__file__).stem}-{os.getppid()}")
+
+
+def place() -> tuple[int, int]:
+    """Rank and world size, as torchrun, Open MPI, MPICH or start_all() says; -1 if nobody does."""
+    names = [("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"), ("RANK", "WORLD_SIZE")]
+    for rank, size in names[::-1] if "TORCHELASTIC_RUN_ID" in os.environ else names:
+        if rank in os.environ:
+            return int(os.environ[rank]), int(os.environ.get(size, "1"))
+    return -1, 0

@@ -1,0 +1,228 @@
+"""A failing Job as a script: it shows the fault wherever it is run, and nothing where there is none."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ddpcheck import Diagnosis, Job, Verdict, mlp
+from ddpcheck import job as ops
+from ddpcheck.job import (
+    Aggregate,
+    AllGather,
+    AllReduce,
+    Backward,
+    Barrier,
+    Broadcast,
+    Clip,
+    DataSpec,
+    Kill,
+    Observe,
+    OptimizerSpec,
+    Predict,
+    ReduceScatter,
+    Resume,
+    Sample,
+    Save,
+    SendRecv,
+    Sleep,
+    Step,
+    TensorSpec,
+    Train,
+    Wait,
+    ZeroGrad,
+)
+from ddpcheck.numerics import same_bits
+from ddpcheck.references import reference_of
+from ddpcheck.standalone import _OF_REPLICA, _WRITERS, NoScript, Told, script, write_beside, write_script
+from ddpcheck.standalone.literals import bound, literal
+from ddpcheck.standalone.text import FORMULAS, Text
+from ddpcheck_implementations.faulty import faults
+
+ROOTS = [str(Path(__file__).parents[1] / name) for name in ("harness", "implementations", "properties")]
+README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+RIGHT = "ddpcheck_implementations.numpy_sockets:adapter"
+TOLD = Told("check_it", "What must be, is.", Diagnosis('got """2""", but should be 1', "a back\\slash"))
+TRAINED = (ZeroGrad(), Backward(((0, 1), (2, 3))), Step()) * 2
+FLOAT64 = mlp((2, 3, 1), activation="tanh", dtype="float64")
+JOBS = {
+    "ring-tail-dropped": (Job(2, (AllReduce(TensorSpec((5,))),)), "all_reduce sum: WRONG"),
+    "permutation-per-rank": (Job(2, (Sample(32),)), "every sample is there: WRONG"),
+    "metric-mean-of-means": (Job(2, (Aggregate((1.0, 4.0), (1, 63)),)), "should be 3.953125"),
+    "grad-sum-not-mean": (
+        Job(2, (Backward(((0, 1), (2, 3))), Observe(("gradients",))), mlp((2, 1)), data=DataSpec(4)),
+        "gradient of fc1.weight: WRONG",
+    ),
+    "optimizer-in-float32": (
+        Job(2, (*TRAINED, Observe(("parameters",))), FLOAT64, OptimizerSpec(momentum=0.9), DataSpec(4, "real")),
+        "parameter fc1.weight: WRONG",
+    ),
+}
+EVERYTHING = Job(
+    2,
+    (
+        *(
+            AllReduce(TensorSpec((2, 3), layout=layout, seed=1), "max")
+            for layout in ("F", "strided", "reversed", "offset")
+        ),
+        AllReduce(TensorSpec((4,), "float64", "real"), "mean"),
+        AllReduce(TensorSpec((), "int64"), "prod", wait=False),
+        Barrier(),
+        Wait(5),
+        Broadcast(TensorSpec((3,), values="special"), 1),
+        AllGather(TensorSpec((0, 2)), (0, 1)),
+        ReduceScatter(TensorSpec((400,), values="real")),
+        AllReduce(TensorSpec((2,)), group=(1,)),
+        SendRecv(TensorSpec((3,), "int32"), ((0, 1), (1, 0))),
+        Sleep(0, 0.01),
+        Sample(20, (0, 1, None), seed=3),
+        Sample(20, (0,), seed=4, drop_last=True),
+        Sample(5, (0, 1), shuffle=False),
+        Aggregate((0.1, 0.7), (3, 4)),
+        Aggregate((1.0, 2.0), (0, 0)),
+        Backward(((0,), (1, 2)), sync=False),
+        Backward(((3,), (1,))),
+        Clip(0.5),
+        Observe(),
+        Step(),
+        Save(),
+        Step(),
+        Resume(),
+        Predict(((), (1,))),
+        ZeroGrad(),
+        Observe(),
+        Train(epochs=1),
+    ),
+    FLOAT64,
+    OptimizerSpec("adam"),
+    DataSpec(4, "real"),
+)
+
+
+def fault(name: str) -> str:
+    return reference_of(next(found for found in faults() if found.name == name).adapter)
+
+
+def run(*command: str, python_path: list[str] = ROOTS, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run, with a port for engines that do not choose one."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(python_path), "MASTER_PORT": port}
+    env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), env["PATH"]])
+    return subprocess.run(command, env=env, cwd=cwd, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_the_fault_shows_and_a_right_one_passes(tmp_path: Path, name: str) -> None:
+    job, words = JOBS[name]
+    path = write_script(tmp_path / "shows.py", fault(name), job, TOLD)
+    wrong = run(sys.executable, str(path))
+    assert wrong.returncode == 1, wrong.stdout + wrong.stderr
+    assert words in wrong.stdout
+    assert "\nWRONG: " in wrong.stdout
+    right = run(sys.executable, str(path), RIGHT)
+    assert right.returncode == 0, right.stdout + right.stderr
+    assert "\nok: 0 of " in right.stdout
+
+
+def test_every_operation_passes_on_a_right_one(tmp_path: Path) -> None:
+    path = write_script(tmp_path / "shows.py", RIGHT, EVERYTHING, TOLD)
+    done = run(sys.executable, str(path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "WRONG" not in done.stdout
+    assert {op.kind for op in EVERYTHING.operations} == {*_WRITERS, *_OF_REPLICA}
+
+
+@pytest.mark.parametrize(
+    "engine", [("mpirun", "-n", "2", sys.executable), ("torchrun", "--nproc-per-node", "2")], ids=["mpirun", "torchrun"]
+)
+def test_it_runs_under_the_engines_that_people_use(tmp_path: Path, engine: tuple[str, ...]) -> None:
+    here = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    if shutil.which(engine[0], path=here) is None:
+        pytest.skip(f"{engine[0]} is not installed")
+    job, words = JOBS["ring-tail-dropped"]
+    path = write_script(tmp_path / "shows.py", fault("ring-tail-dropped"), job, TOLD)
+    done = run(*engine, str(path))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert done.stdout.count(words) == 2, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("broken", [True, False])
+def test_ddpcheck_need_not_be_installed(tmp_path: Path, broken: bool) -> None:
+    text = README.partition("<!-- example: plain -->\n```python\n")[2].partition("```")[0]
+    assert "total += link.recv()" in text
+    adapter = tmp_path / "star.py"
+    adapter.write_text(text.replace("total += link.recv()", "link.recv()") if broken else text, encoding="utf-8")
+    path = write_script(tmp_path / "shows.py", f"{adapter}:adapter", Job(3, (AllReduce(TensorSpec((2,))),)), TOLD)
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    (hidden / "ddpcheck.py").write_text("raise ImportError('not installed here')", encoding="utf-8")
+    done = run(sys.executable, str(path), python_path=[str(hidden)], cwd=tmp_path)
+    assert done.returncode == int(broken), done.stdout + done.stderr
+    assert done.stdout.count("all_reduce sum: WRONG" if broken else "all_reduce sum: ok") == 3
+
+
+def test_a_rank_that_hangs_is_named_and_ended(tmp_path: Path) -> None:
+    path = write_script(tmp_path / "shows.py", fault("hangs"), Job(2, (AllReduce(TensorSpec(())),) * 2), TOLD)
+    path.write_text(path.read_text().replace("DEADLINE = 10.0", "DEADLINE = 0.5"))
+    done = run(sys.executable, str(path))
+    assert done.returncode == 1
+    assert "rank 0: WRONG, it hangs in program(); ended after 0.5 s" in done.stdout
+    assert "collectives.all_reduce(argument" in done.stdout
+
+
+def test_another_number_of_ranks_is_refused(tmp_path: Path) -> None:
+    path = write_script(tmp_path / "shows.py", RIGHT, JOBS["ring-tail-dropped"][0], TOLD)
+    done = run("env", "RANK=0", "WORLD_SIZE=3", sys.executable, str(path))
+    assert "this script is for 2 ranks, but was started as 3" in done.stderr
+
+
+def test_what_cannot_be_shown_has_no_script(tmp_path: Path) -> None:
+    job = Job(2, (Kill(1),))
+    with pytest.raises(NoScript, match=r"operation 0 \(kill\) has no plain form"):
+        script(RIGHT, job, TOLD)
+    verdict = Verdict("x", 2, "check_a", "sums", "failed", diagnosis=Diagnosis("wrong"), job=job)
+    assert write_beside(tmp_path / "x.json", RIGHT, verdict) is None
+    kinds = {operation.kind for operation in ops.Operation.__args__}
+    assert kinds - {*_WRITERS, *_OF_REPLICA} == {"kill", "raise", "on_ranks", "leave", "sent"}
+
+
+@pytest.mark.parametrize("kind", ["lattice", "real", "powers"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32", "int64"])
+def test_formulas_give_the_numbers_of_the_harness(kind: str, dtype: str) -> None:
+    spec = TensorSpec((40, 5), dtype, kind, seed=7, spread=4, step=3)  # type: ignore[arg-type]  # one of the literals
+    job = Job(3, (AllReduce(spec),))
+    text = Text(job, next(iter(faults())).adapter.capabilities)
+    name = text.tensor(spec)
+    assert any(FORMULAS[kind] == made for made in text.inputs)
+    found: dict[str, list[object]] = {}
+    exec("\n".join(["import numpy as np", *text.inputs]), found)
+    assert all(same_bits(np.asarray(found[name][rank]), spec.on(rank)) for rank in range(3))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32", "int64"])
+def test_literals_come_back_as_they_were(dtype: str) -> None:
+    for kind in ("special", "real"):
+        array = TensorSpec((5, 7), dtype, kind).on(0)  # type: ignore[arg-type]  # one of the literals
+        made = eval(literal(array), {"np": np})
+        assert same_bits(made, array) or np.isnan(array).any()
+        np.testing.assert_array_equal(np.signbit(made), np.signbit(array))
+        np.testing.assert_array_equal(made, array)
+    assert literal(np.zeros((0, 3), dtype)) == f'np.zeros((0, 3), "{dtype}")'
+
+
+def test_bounds_are_rounded_up() -> None:
+    values = np.array([1.23456e-7, 3.0, 0.0])
+    made = eval(bound(values), {"np": np})
+    assert (made >= values).all()
+    assert (made <= values * 1.02).all()
+    assert bound(np.array([2.0, 2.0])) == "2.01"
+    assert bound(np.array([np.nan, 1.0])).startswith("np.array([np.inf, ")
