@@ -202,7 +202,7 @@ def test_formulas_give_the_numbers_of_the_harness(kind: str, dtype: str) -> None
     job = Job(3, (AllReduce(spec),))
     text = Text(job, next(iter(faults())).adapter.capabilities)
     name = text.tensor(spec)
-    assert any(FORMULAS[kind] == made for made in text.inputs)
+    assert any(FORMULAS[kind].strip() == made.strip() for made in text.inputs)
     found: dict[str, list[object]] = {}
     exec("\n".join(["import numpy as np", *text.inputs]), found)
     assert all(same_bits(np.asarray(found[name][rank]), spec.on(rank)) for rank in range(3))

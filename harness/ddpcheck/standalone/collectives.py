@@ -71,7 +71,7 @@ def barrier(text: Text, position: int, op: Barrier) -> None:
     text.judges = True
     who = "every rank" if op.group is None else f"every rank of {list(op.group)}"
     text.comment(position, f"barrier: nobody may leave before {who} has entered")
-    text.add("entered, left = time.monotonic(), float('inf')")
+    text.add('entered, left = time.monotonic(), float("inf")')
     _members(text, op.group, [f"collectives.barrier({_group(op.group)[2:]})", "left = time.monotonic()"])
     members = list(op.group or range(text.job.world_size))
     text.add(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 
 from ..job import Backward, Clip, Observe, Predict, Resume, Save
@@ -91,7 +93,7 @@ class Replicas:
                 and not self.exact
                 and self.text.capabilities.same_bits_on_all_ranks
             ):
-                self.text.add(f"expect_same_bits_on_all_ranks({what}, {alike})")
+                self.text.add(f"expect_same_bits_on_all_ranks({what}, {json.dumps(alike)})")
 
     def predict(self, position: int, op: Predict) -> None:
         self.text.comment(position, "outputs in evaluation mode")
@@ -174,13 +176,14 @@ class Replicas:
             for rank in world
         ]  # fmt: skip
         there = [rank for rank in entry.ranks if entry.presence[rank] != "none"]
-        call = f'expect("{noun} {name}", {got}{part}, {_per_rank([wants[rank] for rank in world])}'
+        lines = [f"want = {_per_rank(wants)}"]
         if value.error is not None and there:
-            call += f", within={_per_rank([bound(_part(value.error[rank], of)) for rank in world])}"
+            lines.append(f"within = {_per_rank([bound(_part(value.error[rank], of)) for rank in world])}")
+        lines.append(f'expect("{noun} {name}", {got}{part}, want{", within" * (len(lines) > 1)})')
         if "either" in entry.presence:
             self.text.add(f"{indent}if {got} is not None:  # none is as good as zero here")
             indent += "    "
-        self.text.add(f"{indent}{call})")
+        self.text.add(*(indent + line for line in lines))
 
 
 def _part(array: Array, size: int) -> Array:

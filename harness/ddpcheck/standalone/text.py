@@ -70,7 +70,7 @@ class Text:
         for needed in ("words", spec.values):
             if needed not in self._formulas:
                 self._formulas.add(needed)
-                self.inputs.append(FORMULAS[needed])
+                self.inputs.append("\n\n" + FORMULAS[needed].rstrip() + "\n\n")
         keys = ", ".join(f"0x{key_of(spec.seed, rank):016X}" for rank in world)
         times = f" * np.{spec.dtype}({spec.step})" if spec.step != 1 else ""
         size, limit = math.prod(spec.shape), f", {spec.spread}" if spec.values != "powers" else ""
