@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -183,6 +184,16 @@ def test_another_number_of_ranks_is_refused(tmp_path: Path) -> None:
     path = write_script(tmp_path / "shows.py", RIGHT, JOBS["ring-tail-dropped"][0], TOLD)
     done = run("env", "RANK=0", "WORLD_SIZE=3", sys.executable, str(path))
     assert "this script is for 2 ranks, but was started as 3" in done.stderr
+
+
+def test_large_models_and_data_are_declared() -> None:
+    job = Job(2, (Backward(((0, 1), (2, 3))), Observe(("gradients",))), mlp((700, 3, 1)), data=DataSpec(4))
+    text = script(RIGHT, job, TOLD)
+    found: dict[str, Any] = {"__name__": "read"}
+    exec(text, found)
+    assert len(text) < 40_000
+    assert same_bits(found["INITIAL"][1]["fc1.weight"], job.initial(1)["fc1.weight"])
+    assert found["INPUTS"].shape == (4, 700)
 
 
 def test_what_cannot_be_shown_has_no_script(tmp_path: Path) -> None:

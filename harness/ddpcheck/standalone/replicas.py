@@ -10,11 +10,12 @@ from ..job import Backward, Clip, Observe, Predict, Resume, Save
 from ..oracle import Entry, Moment, Oracle, is_exact
 from ..values import Array
 from .literals import bound, declaration, listed, literal, mapping, model
-from .text import NoScript, Text
+from .text import Text
 
 _WRITTEN = 256
 """Elements of one expected array that are written out; of larger ones a part of them."""
-_INPUT_ELEMENTS = 20_000
+_INPUT_ELEMENTS = 1000
+"""Elements of one rank's model, or of the data, that are written out; larger ones are made by ddpcheck's declarations."""
 
 
 class Replicas:
@@ -38,16 +39,29 @@ class Replicas:
         text.needs("model", *used)
         text.needs("job", "OptimizerSpec")
         text.inputs.append(f"OPTIMIZER = {declaration(job.optimizer, set())}")
-        initial = [job.initial(rank) for rank in world]
-        if sum(array.size for array in initial[0].values()) > _INPUT_ELEMENTS:
-            raise NoScript("the model is too large to be written out")
         remark = (
             "# each rank starts from other values: rank 0's are to be taken over by all\n" if len(world) > 1 else ""
         )
-        text.inputs.append(remark + listed([mapping(one) for one in initial], "INITIAL"))
+        text.inputs.append(remark + self._initial("INITIAL", "initial"))
         if job.data is not None:
             inputs, targets = job.data.arrays(job.model)
-            text.inputs.append(f"INPUTS = {literal(inputs)}\nTARGETS = {literal(targets)}")
+            if inputs.size + targets.size <= _INPUT_ELEMENTS:
+                text.inputs.append(f"INPUTS = {literal(inputs)}\nTARGETS = {literal(targets)}")
+            else:
+                text.needs("job", "DataSpec")
+                text.inputs.append(f"INPUTS, TARGETS = {declaration(job.data, set())}.arrays(MODEL)")
+
+    def _initial(self, name: str, method: str) -> str:
+        """Every rank's initial values."""
+        job = self.text.job
+        assert job.model is not None
+        ranks = [getattr(job, method)(rank) for rank in range(job.world_size)]
+        if sum(array.size for array in ranks[0].values()) <= _INPUT_ELEMENTS:
+            return listed([mapping(one) for one in ranks], name)
+        self.text.needs("job", "Job")
+        made = f"Job({job.world_size}, (), MODEL, data={declaration(job.data, set())}, seed={job.seed})"
+        self.text.needs("job", *(["DataSpec"] if job.data else []))
+        return f"{name} = [{made}.{method}(rank) for rank in range({job.world_size})]"
 
     def first(self) -> None:
         self.text.use("make_replica")
@@ -123,10 +137,8 @@ class Replicas:
         )
 
     def resume(self, position: int, op: Resume) -> None:
-        job = self.text.job
         if not any(line.startswith("INITIAL_OF_RESUMED") for line in self.text.inputs):
-            made = [mapping(job.initial_of_resumed(rank)) for rank in range(job.world_size)]
-            self.text.inputs.append(listed(made, "INITIAL_OF_RESUMED"))
+            self.text.inputs.append(self._initial("INITIAL_OF_RESUMED", "initial_of_resumed"))
         self.text.comment(position, "a new replica, of other initial values, goes on from the checkpoint")
         self.text.add("replica = make_replica(MODEL, INITIAL_OF_RESUMED[rank], OPTIMIZER, {})")
         self.text.add(f"replica.load_state({_state(op.name)})")
