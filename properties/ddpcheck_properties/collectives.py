@@ -270,4 +270,6 @@ def _not_finite(session: Session, among: tuple[Reduction, ...]) -> None:
     ]
     tensor = TensorSpec((120,), "float32", "nonfinite", step=world * max(1, world - 1))
     examples += [job for each in among for job in other_ways(world, session.capabilities, tensor, each)]
+    few = [TensorSpec((2,), "float32", "nonfinite", seed, step=world) for seed in range(12)]  # some without a NaN
+    examples += [Job(world, tuple(AllReduce(tensor, each) for tensor in few)) for each in among]
     for_each(session, examples, results_hold)

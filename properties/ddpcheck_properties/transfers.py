@@ -144,13 +144,14 @@ def check_collectives_in_a_row_do_not_disturb_each_other(session: Session) -> No
     examples: list[Job] = []
     if "all_reduce" in promised.collectives:
         dtype, reduction = dtypes(promised)[0], reductions(promised)[0]
-        sizes = (1, 1000, 2, 0, 5000, 3, 1000, 1)
+        sizes = (1, 1000, 2, 0, 1, 5000, 3, 0, 0, 2, 1000, 1)
         mixed: list[Operation] = []
+        alone = [AllReduce(exact_tensor((size,), dtype, reduction, world, size), reduction) for size in sizes]
         for seed, size in enumerate(sizes):
             mixed.append(AllReduce(exact_tensor((size,), dtype, reduction, world, seed), reduction))
             if "broadcast" in promised.collectives:
                 mixed.append(Broadcast(TensorSpec((size + 1,), dtype, seed=seed), seed % world))
-        examples = [Job(world, tuple(mixed))]
+        examples = [Job(world, tuple(mixed)), Job(world, tuple(alone))]
     for_all(session, jobs(world, collectives(world, promised), 2, 8), results_hold, examples=examples)
 
 

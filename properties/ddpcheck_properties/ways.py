@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING
 
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
-from ddpcheck.job import AllGather, AllReduce, Broadcast, Job, Operation, ReduceScatter, TensorSpec, Wait
+from ddpcheck.job import (
+    AllGather,
+    AllReduce,
+    Broadcast,
+    Job,
+    Operation,
+    ReduceScatter,
+    SendRecv,
+    TensorSpec,
+    Wait,
+)
 
 from .collective_judges import results_hold
 from .drawing import for_each
@@ -17,6 +27,8 @@ if TYPE_CHECKING:
 
 SIZES = tuple(dict.fromkeys(int(2 ** (half / 2)) for half in range(33)))
 """1 to 65536 elements, each some 1.4 times the one before: whatever has a way of its own is as wide as that."""
+CALLS = 258
+"""More than a byte counts."""
 LARGE_ROWS = (60, 300)
 """Past 64 KiB in float32; the rows are shared out evenly among 1 to 6 ranks."""
 
@@ -49,6 +61,33 @@ def check_collectives_of_every_size_are_right(session: Session) -> None:
     for_each(session, [Job(world, tuple(kinds[kind])) for kind in kinds if kind in promised.collectives], results_hold)
 
 
+@law("collectives", "facet:collectives")
+def check_the_257th_call_is_as_the_first(session: Session) -> None:
+    """More calls of one kind in a row than a byte counts are all right: no counter of calls or handles runs out.
+
+    One kind at each world size, or each where the effort is large, and forty asynchronous calls at once.
+    """
+    world, promised = session.world_size, session.capabilities
+    dtype, reduction = _usual(promised)
+    reduced = [exact_tensor((2 * world,), dtype, reduction, world, seed) for seed in range(3)]
+    moved = [TensorSpec((3,), dtype, "lattice", seed) for seed in range(3)]
+    kinds: dict[str, tuple[Operation, ...]] = {
+        "all_reduce": tuple(AllReduce(tensor, reduction) for tensor in reduced),
+        "all_gather": tuple(AllGather(tensor) for tensor in moved),
+        "broadcast": tuple(Broadcast(tensor) for tensor in moved),
+        "reduce_scatter": tuple(ReduceScatter(tensor, reduction) for tensor in reduced),
+    }
+    if world > 1:
+        kinds["send_recv"] = tuple(SendRecv(tensor, ((0, world - 1),)) for tensor in moved)
+    offered = [operations for kind, operations in kinds.items() if kind in promised.collectives]
+    chosen = offered if session.effort > 100 else offered[(world - 1) % max(1, len(offered)) :][:1]
+    drawn = [Job(world, operations * (CALLS // 3)) for operations in chosen]
+    if promised.asynchronous:
+        started = tuple(AllReduce(reduced[number % 3], reduction, wait=False) for number in range(40))
+        drawn.append(Job(world, (*started, *map(Wait, range(39, -1, -1)))))
+    for_each(session, drawn, results_hold)
+
+
 @law("collectives", "facet:collectives", "subgroups", "world_size>=2")
 def check_groups_move_and_reduce_arrays_of_any_size(session: Session) -> None:
     """In every group a broadcast comes from each of its roots, gathered arrays are in order, and large ones are right too."""
@@ -61,13 +100,19 @@ def check_groups_move_and_reduce_arrays_of_any_size(session: Session) -> None:
     kinds: dict[str, list[Operation]] = {
         "broadcast": [Broadcast(small, root, group) for group in groups for root in group],
         "all_gather": [AllGather(small, group) for group in groups],
-        "reduce_scatter": [ReduceScatter(rows, reduction, rest)],
+        "reduce_scatter": [
+            ReduceScatter(exact_tensor((2 * len(group),), dtype, each, len(group), 8), each, group)
+            for group in groups
+            for each in reductions(promised)
+            if floating(dtype) or each != "mean"
+        ],
         "all_reduce": [
             AllReduce(exact_tensor(LARGE_ROWS, dtype, each, len(rest), 7), each, rest)
             for each in reductions(promised)
             if floating(dtype) or each != "mean"
         ],
     }
+    kinds["reduce_scatter"].append(ReduceScatter(rows, reduction, rest))
     kinds["broadcast"].append(Broadcast(large, world - 1, rest))
     kinds["all_gather"].append(AllGather(large, rest))
     for_each(session, [Job(world, tuple(kinds[kind])) for kind in kinds if kind in promised.collectives], results_hold)

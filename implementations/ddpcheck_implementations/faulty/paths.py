@@ -15,6 +15,7 @@ from .facets import Group, PassThrough, collectives
 from .memory import Later
 
 EVERY_SIZE = "check_collectives_of_every_size_are_right"
+CALLS = "check_the_257th_call_is_as_the_first"
 IN_GROUPS = "check_groups_move_and_reduce_arrays_of_any_size"
 LARGE = 1 << 16
 
@@ -26,6 +27,22 @@ class MediumForgotten(PassThrough):
     def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
         result = super().all_reduce(array, op, group=group)
         return array.copy() if 40 * 1024 < array.nbytes < 60 * 1024 else result
+
+
+@collectives("call-counter-of-one-byte", "classic", CALLS)
+class CountsInOneByte(PassThrough):
+    """Gathered arrays are kept by the number of the call, in one byte: the 257th call finds the first one's."""
+
+    def __init__(self, comm: Any, rank: int, world: int) -> None:
+        super().__init__(comm, rank, world)
+        self.kept: dict[tuple[int, str], Array] = {}
+        self.calls = 0
+
+    def all_gather(self, array: Array, *, group: Group = None) -> Array:
+        self.calls = (self.calls + 1) % 256
+        result = self.comm.all_gather(array, group=group)
+        kept = self.kept.setdefault((self.calls, str((result.shape, result.dtype))), result)
+        return kept.copy()
 
 
 @collectives("group-root-is-an-index", "classic", IN_GROUPS, world_size=3)
