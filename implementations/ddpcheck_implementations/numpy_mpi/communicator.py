@@ -121,7 +121,8 @@ class MpiHandle:
 
     def wait(self) -> Array:
         self._request.Wait()
-        return self._result if self._divisor is None else _mean(self._result, self._divisor)
+        divisor, self._divisor = self._divisor, None  # once, however often it is waited for
+        return self._result if divisor is None else _mean(self._result, divisor)
 
 
 def _mean(total: Array, size: int) -> Array:
