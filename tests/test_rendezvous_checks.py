@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from ddpcheck import Adapter, Capabilities, Finding, Job, Session, run_checks
+from ddpcheck import Adapter, Capabilities, Finding, Job, RankTrace, Session, Trace, run_checks
 from ddpcheck.job import AllGather, Barrier, Operation, ShortReads, Start, TensorSpec
 from ddpcheck.launchers.attached import Attached
 from ddpcheck.replay import described
 from ddpcheck.run import Settings
 from ddpcheck.short_reads import cut_reads, reads_cut, whole_reads
 from ddpcheck.strangers import Strangers, listening
+from ddpcheck.trace import StartReport
 from ddpcheck_implementations.faulty import PlainReplica
 from ddpcheck_implementations.faulty.base import PROMISED, _Connect
 from ddpcheck_implementations.faulty.collectives import GatheredInOwnOrder
@@ -99,6 +100,13 @@ def test_strangers_call_whoever_listens_once_and_see_what_is_loaded() -> None:
         assert f"127.0.0.1:{place[1]}" in strangers.listening[3]
         strangers.leave()
         assert not strangers.ran
+
+
+def test_a_trace_keeps_what_was_seen_at_the_start(tmp_path: Path) -> None:
+    report = StartReport((("127.0.0.1:5",), ()), 7, ran=True)
+    trace = Trace((RankTrace(0, "done", ()), RankTrace(1, "done", ())), 1.0, report)
+    trace.save(tmp_path / "trace")
+    assert Trace.load(tmp_path / "trace") == trace
 
 
 def test_what_fails_after_a_quiet_start_too_has_its_own_cause() -> None:

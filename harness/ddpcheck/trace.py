@@ -106,11 +106,14 @@ class Trace:
 
     def to_plain(self) -> dict[str, Any]:
         """Dicts, lists, scalars and arrays; codec.encode makes bytes of it."""
-        return {"deadline": self.deadline, "ranks": [rank_to_plain(rank) for rank in self.ranks]}
+        start = [self.start.listening, self.start.calls, self.start.ran]
+        return {"deadline": self.deadline, "ranks": [rank_to_plain(rank) for rank in self.ranks], "start": start}
 
     @staticmethod
     def from_plain(data: Any) -> Trace:
-        return Trace(tuple(rank_from_plain(rank) for rank in data["ranks"]), data["deadline"])
+        listening, calls, ran = data["start"]
+        start = StartReport(tuple(tuple(addresses) for addresses in listening), calls, ran)
+        return Trace(tuple(rank_from_plain(rank) for rank in data["ranks"]), data["deadline"], start)
 
     def save(self, path: Path) -> None:
         path.write_bytes(codec.encode(self.to_plain()))

@@ -129,14 +129,6 @@ class SeedInFloat32(PlainSampler):
         return (int(np.float32(self.seed)), self.epoch)
 
 
-@sampler("epoch-in-16-bits", "classic", "check_set_epoch_changes_the_order", words="does not take every number")
-class EpochIn16Bits(PlainSampler):
-    """After 65,536 epochs the orders come again."""
-
-    def stream(self) -> Sequence[int]:
-        return (self.seed, self.epoch % (1 << 16))
-
-
 # ------------------------------------------------------------------------------------------------- correct, but unusual
 
 
