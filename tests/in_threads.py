@@ -9,10 +9,12 @@ barrier, which counts as hung.
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -109,7 +111,7 @@ class ThreadedSession:
             execution = None
             try:
                 facets = self.wire(ThreadCollectives(table, rank), rank, self.world_size)
-                execution = Execution(facets, job, rank, lambda position: None)
+                execution = Execution(facets, job, rank, lambda position: None, scratch)
                 with np.errstate(all="ignore"):  # processes would only say so
                     execution.run()
             except LostError:
@@ -121,10 +123,12 @@ class ThreadedSession:
             ranks[rank] = RankTrace(rank, outcome, records, error, failed_at=None if outcome == "done" else 1.0)
 
         threads = [threading.Thread(target=one, args=(rank,)) for rank in range(self.world_size)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with tempfile.TemporaryDirectory() as folder:
+            scratch = Path(folder) / "scratch"
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
         return Trace(tuple(rank for rank in ranks if rank is not None), PATIENCE)
 
 

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 from in_threads import ThreadedSession
 
-from ddpcheck.adapter import Facets, TrainingRun, TrainingTask
+from ddpcheck.adapter import Adapter, Facets, TrainingRun, TrainingTask, problems_of_adapter
 from ddpcheck.capabilities import Capabilities
+from ddpcheck.job import Job, Train
 from ddpcheck.verdict import Finding
 from ddpcheck_implementations.data_parallel import numpy_facets
 from ddpcheck_properties import trainer
+from ddpcheck_properties.training_runs import run_job
 
 PROMISED = Capabilities(facets=frozenset({"trainer"}), clipping=True, unused_parameters="synchronised")
 CHECKS = (
@@ -83,3 +85,49 @@ def test_a_wrong_run_is_caught(change: Change, check: Callable[[Any], None], say
     with pytest.raises(Finding) as caught:
         check(session(change))
     assert says in str(caught.value)
+
+
+def without_best(facets: Facets, task: TrainingTask) -> TrainingRun:
+    return replace(run(facets, task), best=None)
+
+
+def with_an_epoch_too_few(facets: Facets, task: TrainingTask) -> TrainingRun:
+    found = run(facets, task)
+    return replace(found, losses=found.losses[1:], indices=found.indices[1:])
+
+
+@pytest.mark.parametrize(
+    ("change", "says"), [(without_best, "no best weights"), (with_an_epoch_too_few, "for 2 epochs")]
+)
+def test_what_a_run_must_tell_is_asked_for(change: Change, says: str) -> None:
+    job = run_job(2, PROMISED, 8, Train(epochs=2, keep_best=True))
+    trace = session(change).run(job)
+    assert trace.first_failure is not None
+    assert says in trace.first_failure.error
+
+
+@pytest.mark.parametrize(
+    ("plan", "says"),
+    [
+        ({"micro_batches": 0}, "must be positive"),
+        ({"epochs": 2, "stop_after": 3}, "stop_after 3 is not in 1 to 2"),
+        ({"resume": True}, "need a folder"),
+        ({"slow_disk": True}, "need a folder"),
+    ],
+)
+def test_a_training_run_that_cannot_be_is_refused(plan: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        run_job(2, PROMISED, 8, Train(**plan))
+
+
+def test_a_run_with_all_features_is_a_file_that_can_be_replayed() -> None:
+    plan = Train(
+        micro_batches=2, schedule="linear", keep_best=True, folder="a", resume=True, stop_after=1, slow_disk=True
+    )
+    job = run_job(2, PROMISED, 8, plan)
+    assert Job.from_plain(job.to_plain()) == job
+
+
+def test_features_that_do_not_exist_are_told_before_anything_starts() -> None:
+    strange = Adapter("strange", lambda context: None, Capabilities(trainer_features=frozenset({"warp"})))
+    assert any("'warp', which is none" in problem for problem in problems_of_adapter(strange))

@@ -20,9 +20,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
-from .capabilities import Capabilities
+from .capabilities import TRAINER_FEATURES, Capabilities
 from .environment import RankContext
 from .job import OptimizerSpec
 from .launchers.base import Launcher
@@ -218,6 +218,18 @@ class TrainingTask:
     Every rank gets the whole data set (inputs and targets as in Batch) and initial values of its own; it trains on its
     share in batches of `batch_size`, the last of an epoch perhaps shorter, one optimizer step each. `max_norm` clips the
     synchronised gradients by their global norm.
+
+    The rest has values other than these defaults only where Capabilities.trainer_features promises it:
+
+    micro_batches   accumulation: so many batches to each optimizer step. Its gradient is that of one large batch with all of
+                    the window's samples. The last window of an epoch takes what is left; no window goes over its end.
+    schedule        linear: the step i (from 0) of the n steps that all epochs have takes lr (n - i) / n.
+    keep_best       best: tell the parameters at the end of the epoch with the lowest loss, the first of equal ones.
+    folder          checkpoint: where to save at the end of every epoch all that it takes to go on; nothing is there at
+                    first. The same place for all ranks or, if checkpoint_on_rank_0 is promised, perhaps empty for all others.
+    resume          checkpoint: go on after the last epoch that was saved in `folder`; with nothing there begin. With
+                    exact_resume the run then ends with the bits of one that was not interrupted.
+    stop_after      checkpoint: end after so many of the `epochs`, as a run whose time is up.
     """
 
     model: ModelSpec
@@ -230,19 +242,28 @@ class TrainingTask:
     shuffle: bool
     seed: int
     max_norm: float | None = None
+    micro_batches: int = 1
+    schedule: Literal["constant", "linear"] = "constant"
+    keep_best: bool = False
+    folder: str | None = None
+    resume: bool = False
+    stop_after: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingRun:
-    """What a training run tells on one rank.
+    """What a training run tells on one rank, of the epochs from where it began or went on.
 
     parameters: at the end, frozen ones included. losses: of each epoch, the mean over the samples of all ranks, equal on
-    all. indices: which samples this rank used, epoch by epoch, in the order of their use.
+    all. indices: which samples this rank used, epoch by epoch, in the order of their use. learning_rates: of each
+    optimizer step; may be left out. best: if the task has keep_best, those of earlier runs that it goes on from included.
     """
 
     parameters: Mapping[str, Array]
     losses: Sequence[float]
     indices: Sequence[Sequence[int]]
+    learning_rates: Sequence[float] | None = None
+    best: Mapping[str, Array] | None = None
 
 
 class Train(Protocol):
@@ -303,6 +324,8 @@ def problems_of_adapter(adapter: Any) -> list[str]:
     if not found:
         unknown = adapter.capabilities.facets - {"collectives", *_FACET_FIELDS}
         found += [f"Capabilities.facets names {facet!r}, which is no facet" for facet in sorted(unknown)]
+        strange = sorted(adapter.capabilities.trainer_features - TRAINER_FEATURES)
+        found += [f"Capabilities.trainer_features names {feature!r}, which is none" for feature in strange]
     return found
 
 

@@ -15,6 +15,7 @@ T = TypeVar("T")
 
 REDUCTIONS = frozenset({"sum", "mean", "min", "max", "prod"})
 COLLECTIVES = frozenset({"all_reduce", "broadcast", "all_gather", "reduce_scatter", "barrier", "send_recv"})
+TRAINER_FEATURES = frozenset({"accumulation", "schedule", "best", "checkpoint", "checkpoint_on_rank_0", "exact_resume"})
 MODEL_FEATURES = frozenset({"tied", "frozen", "branch", "batch_norm", "embedding", "scale", "buffer"})
 
 
@@ -89,6 +90,12 @@ class Capabilities:
         False, "Different pairs of seed and epoch give different orders, those with equal seed + epoch included."
     )
 
+    trainer_features: frozenset[str] = promise(
+        frozenset(),
+        "What training runs offer beyond plain ones (TrainingTask): accumulation of micro-batches, a schedule of the learning "
+        "rate, the best weights, a checkpoint to resume from, that only rank 0 needs to see it, that resuming changes no bit.",
+    )
+
     detects_dead_peer: bool = promise(
         False, "When a rank's process dies, every other rank raises an error instead of waiting for ever."
     )
@@ -114,9 +121,10 @@ class Capabilities:
     def lacks(self, need: str, world_size: int) -> str | None:
         """Why `need` is not met, or None if it is.
 
-        A need is `facet:NAME`, `collective:NAME`, `reduction:NAME`, `feature:NAME`, `optimizer:NAME`, `dtype:NAME`
-        (of replicas), `collective_dtype:NAME`, `world_size>=N`, `world_size<=N`, `FIELD` (a promise that must be true) or
-        `FIELD=VALUE`. An unknown need is a ValueError, so that a misspelt one cannot hide a check.
+        A need is `facet:NAME`, `collective:NAME`, `reduction:NAME`, `feature:NAME`, `trainer_feature:NAME`,
+        `optimizer:NAME`, `dtype:NAME` (of replicas), `collective_dtype:NAME`, `world_size>=N`, `world_size<=N`, `FIELD`
+        (a promise that must be true) or `FIELD=VALUE`. An unknown need is a ValueError, so that a misspelt one cannot hide
+        a check.
         """
         kind, separator, name = need.partition(":")
         if separator:
@@ -125,6 +133,7 @@ class Capabilities:
                 "collective": self.collectives if "collectives" in self.facets else frozenset(),
                 "reduction": self.reductions,
                 "feature": self.model_features,
+                "trainer_feature": self.trainer_features if "trainer" in self.facets else frozenset(),
                 "optimizer": self.optimizers,
                 "dtype": self.replica_dtypes,
                 "collective_dtype": self.collective_dtypes,

@@ -11,6 +11,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,6 +19,7 @@ import numpy as np
 from . import job as ops
 from . import probes
 from .adapter import Batch, Facets, Replica, TrainingRun, TrainingTask
+from .files import watched
 from .job import Job, Layout, OptimizerSpec
 from .job_random import NoNumbers, disturb, drawn
 from .short_reads import cut_reads, reads_cut, whole_reads
@@ -37,9 +39,15 @@ class ProgramEnded(BaseException):
 
 
 class Execution:
-    """One Job on one rank. `records` grows as operations are entered, so that it tells where a rank is stuck."""
+    """One Job on one rank. `records` grows as operations are entered, so that it tells where a rank is stuck.
 
-    def __init__(self, facets: Facets, job: Job, rank: int, progress: Callable[[int], None]) -> None:
+    scratch: where the Job's files go, the same on all ranks, and used by no other Job; it need not exist.
+    """
+
+    def __init__(
+        self, facets: Facets, job: Job, rank: int, progress: Callable[[int], None], scratch: Path | None = None
+    ) -> None:
+        self._scratch = scratch
         self.records: list[Record] = []
         self._facets = facets
         self._job = job
@@ -328,22 +336,54 @@ class Execution:
         assert job.model is not None
         assert job.data is not None
         inputs, targets = job.data.arrays(job.model)
-        plan = (op.epochs, op.batch_size, op.shuffle, op.seed, op.max_norm)
-        task = TrainingTask(job.model, job.initial(self._rank), job.optimizer, inputs, targets, *plan)
-        run = _offered(self._facets.train, "train")(task)
+        earlier = [o for o in job.operations[: len(self.records) - 1] if isinstance(o, ops.Train)]
+        goes_on = op.resume and any(other.folder == op.folder for other in earlier)
+        initial = job.initial_of_resumed(self._rank) if goes_on else job.initial(self._rank)
+        task = TrainingTask(
+            job.model, initial, job.optimizer, inputs, targets,
+            op.epochs, op.batch_size, op.shuffle, op.seed, op.max_norm,
+            op.micro_batches, op.schedule, op.keep_best, self._folder(op), op.resume, op.stop_after,
+        )  # fmt: skip
+        train = _offered(self._facets.train, "train")
+        if task.folder is None:
+            return self._trained(op, train(task))
+        with watched(task.folder, slow=op.slow_disk and self._rank == 0) as written:
+            run = train(task)
+        return self._trained(op, run) | {"written": written}
+
+    def _folder(self, op: ops.Train) -> str | None:
+        if op.folder is None:
+            return None
+        if self._scratch is None:
+            raise RuntimeError("this Job needs a folder for its files: give Execution a scratch")
+        self._scratch.mkdir(parents=True, exist_ok=True)
+        name = f"{op.folder}-of-rank-{self._rank}" if op.rank_0_only and self._rank else op.folder
+        return str(self._scratch / name)
+
+    def _trained(self, op: ops.Train, run: Any) -> dict[str, Any]:
         if not isinstance(run, TrainingRun):
             raise ContractBroken(f"train() must return a ddpcheck.TrainingRun, got {type(run).__name__}")
-        if not len(run.losses) == len(run.indices) == op.epochs:
+        epochs = op.stop_after or op.epochs
+        told = (len(run.losses), len(run.indices))
+        if told[0] != told[1] or told[0] > epochs or (told[0] != epochs and not op.resume):
             raise ContractBroken(
-                f"train() returned {len(run.losses)} losses and {len(run.indices)} lists of indices for {op.epochs} epochs"
+                f"train() returned {told[0]} losses and {told[1]} lists of indices for {epochs} epochs"
             )
-        return {
-            "parameters": self._mapping(
-                run.parameters, "train().parameters", self._shapes.keys() - self._buffers, optional=False
-            ),
+        if op.keep_best and run.best is None:
+            raise ContractBroken("train() returned no best weights, though the task has keep_best")
+        names = self._shapes.keys() - self._buffers
+        assert self._job.data is not None
+        values: dict[str, Any] = {
+            "parameters": self._mapping(run.parameters, "train().parameters", names, optional=False),
             "losses": [_number(loss, "train().losses") for loss in run.losses],
-            "indices": [_indices(epoch, job.data.samples, "train()") for epoch in run.indices],
+            "indices": [_indices(epoch, self._job.data.samples, "train()") for epoch in run.indices],
         }
+        best, rates = run.best, run.learning_rates
+        values["best"] = None if best is None else self._mapping(best, "train().best", names, optional=False)
+        values["learning_rates"] = (
+            None if rates is None else [_number(rate, "train().learning_rates") for rate in rates]
+        )
+        return values
 
     # ------------------------------------------------------------------------------------------------------- mishaps
 

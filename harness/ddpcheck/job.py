@@ -299,7 +299,12 @@ class Aggregate:
 class Train:
     """A whole training run by the implementation's own loop (adapter.TrainingTask) on the Job's model and data.
 
-    Yields parameters: a mapping; losses: one for each epoch; indices: one int64 array for each epoch.
+    Yields parameters: a mapping; losses: one for each epoch; indices: one int64 array for each epoch; learning_rates and
+    best, None if the run does not tell them; written, with a folder: what this rank opened for writing there
+    (files.watched).
+
+    folder: its name within this Job. rank_0_only: every other rank has a folder of its own under that name. slow_disk:
+    rank 0's file system takes its time (files.py).
     """
 
     kind: ClassVar[str] = "train"
@@ -308,6 +313,14 @@ class Train:
     shuffle: bool = True
     seed: int = 0
     max_norm: float | None = None
+    micro_batches: int = 1
+    schedule: Literal["constant", "linear"] = "constant"
+    keep_best: bool = False
+    folder: str | None = None
+    resume: bool = False
+    stop_after: int | None = None
+    rank_0_only: bool = False
+    slow_disk: bool = False
 
 
 # -------------------------------------------------------------------------------------------------------------- mishaps
@@ -471,8 +484,14 @@ def _of_draws(job: Job, operation: Any) -> list[str]:
 
 def _of_training(job: Job, operation: Any) -> list[str]:
     found = [] if job.data else ["the Job has no data"]
-    sizes = (operation.epochs, operation.batch_size)
-    return found if min(sizes) > 0 else [*found, f"epochs and batch size must be positive, got {sizes}"]
+    sizes = (operation.epochs, operation.batch_size, operation.micro_batches)
+    if min(sizes) <= 0:
+        found.append(f"epochs, batch size and micro-batches must be positive, got {sizes}")
+    if operation.stop_after is not None and not 0 < operation.stop_after <= operation.epochs:
+        found.append(f"stop_after {operation.stop_after} is not in 1 to {operation.epochs}")
+    if operation.folder is None and (operation.resume or operation.rank_0_only or operation.slow_disk):
+        found.append("resume, rank_0_only and slow_disk need a folder")
+    return found
 
 
 _ON_REPLICA = frozenset({Backward, ZeroGrad, Clip, Step, Observe, Predict, Save, Resume, Train})

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import select
+import shutil
 import socket
 import sys
 import time
@@ -26,6 +27,7 @@ from . import codec
 from .adapter import Adapter
 from .capabilities import Capabilities
 from .channel import Channel, ChannelClosed, Listener
+from .files import scratch_of
 from .hard_start import LEAST_SECONDS, HardStart
 from .job import Job
 from .launchers.base import Launched, Launcher
@@ -88,6 +90,7 @@ class Session:
         self._links: list[RankLink] = []
         self._busy = False
         self._connecting = 0.0  # seconds that connect() took at most
+        self._files: Path | None = None
 
     @property
     def _start_seconds(self) -> float:
@@ -287,6 +290,7 @@ class Session:
             raise StartFailed([reason])
         self.starts += 1
         listener = self._launcher_listener()
+        self._files = scratch_of(listener.secret)
         try:
             command = [sys.executable, "-m", "ddpcheck.worker", self.reference]
             variables = {
@@ -437,6 +441,8 @@ class Session:
             link.close()
         if launched is not None:
             launched.kill()
+        if self._files is not None:
+            shutil.rmtree(self._files, ignore_errors=True)
 
     @property
     def pids(self) -> list[int]:

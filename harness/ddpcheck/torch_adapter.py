@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from .adapter import Adapter, AggregateMetrics, Collectives, Facets, MakeReplica, MakeSampler, Replica, Sampler
+from .adapter import Adapter, AggregateMetrics, Collectives, Facets, MakeReplica, MakeSampler, Replica, Sampler, Train
 from .capabilities import Capabilities
 from .environment import RankContext
 from .job import OptimizerSpec
@@ -47,6 +47,7 @@ def torch_adapter(
     collectives: Callable[[], Collectives] | None = None,
     sampler: MakeSampler | None = None,
     metrics: AggregateMetrics | None = None,
+    trainer: Train | None = None,
     backend: str = "gloo",
     start: Callable[[RankContext], object] | None = None,
     launcher: Launcher | None = None,
@@ -61,12 +62,12 @@ def torch_adapter(
     no_sync         the context in which backward does not communicate; by default the wrapper's own no_sync().
     after_backward  called after each backward outside no_sync, for engines with an explicit call to synchronise.
     models          models of your own by name; they take (batch, features) and return logits.
-    collectives, sampler, metrics
+    collectives, sampler, metrics, trainer
                     the other facets; torch_collectives, torch_sampler and torch_metrics below are torch's own.
     backend         of the default process group: "gloo", "nccl", or "auto" (nccl if each rank has a GPU).
     start           brings up the engine's own communication instead; RANK, WORLD_SIZE, MASTER_ADDR and so on are set.
     """
-    given = {"replica": wrap, "collectives": collectives, "sampler": sampler, "metrics": metrics}
+    given = {"replica": wrap, "collectives": collectives, "sampler": sampler, "metrics": metrics, "trainer": trainer}
     promises = dataclasses.replace(
         capabilities,
         facets=frozenset(facet for facet, value in given.items() if value is not None),
@@ -85,7 +86,7 @@ def torch_adapter(
             start(context)
         else:
             _start_process_group(context, backend)
-        if wrap is not None:
+        if wrap is not None or trainer is not None:
             # The process's first optimizer imports torch's compiler, for a second or more: here, not in a timed Job.
             torch.optim.SGD([torch.zeros(1)])
         connected = dist.is_initialized()
@@ -96,6 +97,7 @@ def torch_adapter(
             make_sampler=sampler,
             make_replica=_replica_maker(context.rank, wrap, models or {}, no_sync, after_backward) if wrap else None,
             aggregate_metrics=metrics,
+            train=trainer,
             close=_stop_process_group,
         )
 

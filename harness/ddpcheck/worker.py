@@ -12,6 +12,7 @@ import gc
 import json
 import mmap
 import os
+import shutil
 import signal
 import socket
 import struct
@@ -27,6 +28,7 @@ from .adapter import problems_of_facets
 from .channel import Channel, ChannelClosed, connect
 from .environment import RankContext, rank_context
 from .executor import ContractBroken, Execution
+from .files import scratch_of
 from .job import Job
 from .job_start import GATED, SHORT_READS
 from .references import resolve
@@ -63,11 +65,14 @@ class Worker:
         self._reference = reference
         self._context: RankContext = rank_context()
         self._execution: Execution | None = None
+        self._files = scratch_of(os.environ["DDPCHECK_SECRET"])
+        self._jobs = 0  # counted alike on all ranks, as all get all Jobs
         self._scratch = _Scratch() if hasattr(os, "memfd_create") else None
 
     def serve(self, address: str, secret: str) -> None:
         jobs = self._attach(address, secret, "jobs")
         sentinel = self._attach(address, secret, "sentinel")
+        self._remove_files()  # of an earlier session with the same secret, if a user has chosen it
         threading.Thread(target=self._watch, args=(sentinel,), daemon=True, name="ddpcheck-sentinel").start()
         try:
             adapter, _ = resolve(self._reference)
@@ -87,8 +92,12 @@ class Worker:
             if not message:
                 break
             jobs.send(codec.encode(rank_to_plain(self._run(facets, Job.from_plain(json.loads(message))))))
+        self._remove_files()  # on this host, which may be another than the driver's
         if facets.close is not None:
             facets.close()
+
+    def _remove_files(self) -> None:
+        shutil.rmtree(self._files, ignore_errors=True)
 
     def _attach(self, address: str, secret: str, purpose: str) -> Channel:
         channel = connect(address, secret)
@@ -111,7 +120,8 @@ class Worker:
     def _run(self, facets: Any, job: Job) -> RankTrace:
         rank = self._context.rank
         enter = self._scratch.enter if self._scratch else (lambda operation: None)
-        execution = self._execution = Execution(facets, job, rank, enter)
+        self._jobs += 1
+        execution = self._execution = Execution(facets, job, rank, enter, self._files / str(self._jobs))
         try:
             execution.run()
         except ContractBroken as error:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from ddpcheck.adapter import Adapter
-from ddpcheck.capabilities import Capabilities
+from ddpcheck.adapter import Adapter, Train, TrainingRun, TrainingTask
+from ddpcheck.capabilities import TRAINER_FEATURES, Capabilities
 from ddpcheck.torch_adapter import TORCH_PROMISES, torch_adapter, torch_collectives, torch_metrics, torch_sampler
 
 if TYPE_CHECKING:
@@ -39,7 +39,9 @@ def _resnet18_narrow() -> nn.Module:
     return ResNet18(width=8)
 
 
-def _ddp(name: str, description: str, promises: Capabilities = PROMISES, **chosen: Any) -> Adapter:
+def _ddp(
+    name: str, description: str, promises: Capabilities = PROMISES, trainer: Train | None = None, **chosen: Any
+) -> Adapter:
     def wrap(module: nn.Module, bucket_cap_mb: float | None = None) -> nn.Module:
         from torch.nn.parallel import DistributedDataParallel
 
@@ -54,16 +56,25 @@ def _ddp(name: str, description: str, promises: Capabilities = PROMISES, **chose
         collectives=torch_collectives,
         sampler=torch_sampler,
         metrics=torch_metrics,
+        trainer=trainer,
         backend="auto",
         description=description,
     )
 
 
-# Not promised: a rendezvous that is closed to strangers, as TCPStore listens on all interfaces.
+def _train(task: TrainingTask) -> TrainingRun:
+    from .torch_training import train
+
+    return train(task)
+
+
+# Not promised: a rendezvous that is closed to strangers, as TCPStore listens on all interfaces; and exact_resume, as DDP
+# orders its buckets anew after a model's first step, and with them the additions of three ranks.
 adapter = _ddp(
     "torch_ddp",
     "torch DistributedDataParallel with its defaults",
-    dataclasses.replace(PROMISES, restarts_in_place=True),
+    dataclasses.replace(PROMISES, restarts_in_place=True, trainer_features=TRAINER_FEATURES - {"exact_resume"}),
+    _train,
 )
 
 find_unused = _ddp(

@@ -7,6 +7,7 @@ from ddpcheck.checks import Check, checks_of
 from . import (
     accumulation,
     buckets,
+    checkpoints,
     collectives,
     failures,
     gradients,
@@ -51,6 +52,7 @@ CHECKS: tuple[Check, ...] = checks_of(
     metrics,
     randomness,
     trainer,
+    checkpoints,
     failures,
     launching,
     mismatches,

@@ -1,30 +1,24 @@
-"""A whole training run by the implementation's own loop: where does it end, and what did it see on the way?
-
-The run tells which samples each rank used, in their order. That makes it a Job of ordinary steps, which the oracle can
-walk: the same batches, one after the other, in one process.
-"""
+"""A whole training run by the implementation's own loop: where does it end, and what did it see on the way?"""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from itertools import zip_longest
+from collections.abc import Callable
 
 import numpy as np
 from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn, SearchStrategy
 
 from ddpcheck import expect
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
-from ddpcheck.job import Backward, Clip, DataSpec, Job, Observe, Operation, OptimizerSpec, Step, Train, ZeroGrad
-from ddpcheck.model import Activation, Linear, ModelSpec
-from ddpcheck.numerics import gamma
-from ddpcheck.oracle import Oracle
+from ddpcheck.job import Job, Train
 from ddpcheck.session import Session
 from ddpcheck.trace import Trace
 
-from .comparison import compare_arrays
-from .drawing import Judge, for_all
+from .drawing import Judge, for_all, for_each
+from .training_judges import ends_where_one_process_ends, holds_the_best, of_run, rates_follow, tells_the_loss
+from .training_runs import Run, run_job, runs
+
+ACCUMULATION = "trainer_feature:accumulation"
 
 
 @law("trainer", "facet:trainer", "optimizer:sgd")
@@ -34,7 +28,7 @@ def check_training_run_uses_every_sample(session: Session) -> None:
     promised = session.capabilities
     # 2 epochs of 24 samples and more in the same order by chance: less than 1 in 24!, far below 1e-9
     long = st.builds(
-        lambda n, seed: _job(world, promised, n, Train(seed=seed)), st.integers(24, 30), st.integers(0, 99)
+        lambda n, seed: run_job(world, promised, n, Train(seed=seed)), st.integers(24, 30), st.integers(0, 99)
     )
     for_all(session, long, _uses_every_sample(promised), share=0.3)
 
@@ -43,41 +37,78 @@ def check_training_run_uses_every_sample(session: Session) -> None:
 def check_training_run_ends_where_one_process_ends(session: Session) -> None:
     """Parameters after a training run are those of one process on the same batches, with the same bits on all ranks."""
     promised = session.capabilities
-    for_all(session, runs(session.world_size, promised), _ends_where_one_process_ends(promised))
+    for_all(session, runs(session.world_size, promised), of_run(promised, ends_where_one_process_ends))
 
 
 @law("trainer", "facet:trainer", "optimizer:sgd")
 def check_training_run_tells_the_loss_of_all_samples(session: Session) -> None:
     """The loss of each epoch is the mean over the samples of all ranks, weighted by their numbers, on all ranks."""
     promised = session.capabilities
-    for_all(session, runs(session.world_size, promised), _tells_the_loss(promised), share=0.5)
+    for_all(session, runs(session.world_size, promised), of_run(promised, tells_the_loss), share=0.5)
 
 
-@st.composite
-def _runs(draw: DrawFn, world_size: int, promised: Capabilities) -> Job:
-    samples = draw(st.integers(2 * world_size, 5 * world_size))
-    plan = Train(
-        epochs=draw(st.integers(1, 3)),
-        batch_size=draw(st.sampled_from((2, 1, 3))),
-        shuffle=draw(st.booleans()),
-        seed=draw(st.integers(0, 99)),
-        max_norm=draw(st.sampled_from((None, 0.5))) if promised.clipping else None,
+@law("trainer", "facet:trainer", "optimizer:sgd", ACCUMULATION)
+def check_run_with_accumulation_ends_where_one_process_ends(session: Session) -> None:
+    """Every optimizer step of a run takes the gradient of one large batch with all samples of its window, and no others.
+
+    Also where micro-batches have different sizes, where an epoch's last window is short, and where gradients are clipped.
+    """
+    _with_windows(session, ends_where_one_process_ends)
+
+
+@law("trainer", "facet:trainer", "optimizer:sgd", ACCUMULATION)
+def check_run_with_accumulation_tells_the_loss_of_all_samples(session: Session) -> None:
+    """With accumulation too, the loss of each epoch is the mean over all samples of all micro-batches of all ranks."""
+    _with_windows(session, tells_the_loss, share=0.5)
+
+
+@law("trainer", "facet:trainer", "optimizer:sgd", "trainer_feature:schedule")
+def check_run_with_a_schedule_ends_where_one_process_ends(session: Session) -> None:
+    """Step i of n takes the learning rate of i/n, whatever the number of ranks, and the same on all of them."""
+    promised = session.capabilities
+    features = promised.trainer_features & {"schedule", "accumulation"}
+    drawn = runs(session.world_size, promised, features=features)
+    for_all(session, drawn, of_run(promised, ends_where_one_process_ends), examples=_scheduled(session), share=0.5)
+
+
+@law("trainer", "facet:trainer", "optimizer:sgd", "trainer_feature:schedule")
+def check_run_tells_the_learning_rates_of_its_schedule(session: Session) -> None:
+    """The learning rates that a run tells are those that its schedule has for its steps, the same on all ranks."""
+    for_each(session, _scheduled(session), of_run(session.capabilities, rates_follow))
+
+
+@law("trainer", "facet:trainer", "optimizer:sgd", "trainer_feature:best")
+def check_best_weights_are_those_of_the_lowest_loss_of_all_samples(session: Session) -> None:
+    """The best weights are the same on all ranks: those at the end of the epoch whose loss over all ranks is lowest."""
+    promised, world = session.capabilities, session.world_size
+    many = [
+        run_job(world, promised, 3 * world, Train(epochs=5, batch_size=2, seed=seed, keep_best=True), seed=seed, lr=1.0)
+        for seed in range(3)
+    ]
+    features = frozenset({"best"})
+    for_all(
+        session, runs(world, promised, features=features), of_run(promised, holds_the_best), examples=many, share=0.3
     )
-    momentum = draw(st.sampled_from((0.0, 0.5)))
-    job = _job(world_size, promised, samples, plan, seed=draw(st.integers(0, 99)))
-    return replace(job, optimizer=OptimizerSpec("sgd", 0.125, momentum))
 
 
-def runs(world_size: int, promised: Capabilities) -> SearchStrategy[Job]:
-    """Jobs of one short training run each."""
-    return _runs(world_size, promised)
+def _with_windows(session: Session, judge: Callable[[Run], None], share: float = 1.0) -> None:
+    world, promised = session.world_size, session.capabilities
+    norm = 0.25 if promised.clipping else None
+    examples = [
+        run_job(world, promised, 5 * world, Train(batch_size=1, micro_batches=2, epochs=2)),
+        run_job(world, promised, 4 * world, Train(batch_size=3, micro_batches=2, epochs=1)),
+        run_job(world, promised, 8 * world, Train(batch_size=2, micro_batches=2, epochs=1, max_norm=norm)),
+    ]
+    drawn = runs(world, promised, features=frozenset({"accumulation"}))
+    for_all(session, drawn, of_run(promised, judge), examples=examples, share=share)
 
 
-def _job(world_size: int, promised: Capabilities, samples: int, plan: Train, seed: int = 0) -> Job:
-    dtype = "float64" if "float64" in promised.replica_dtypes else "float32"
-    layers = (Linear("fc1", 3, 2), Activation("tanh"), Linear("fc2", 2, 2))
-    model = ModelSpec(layers, "squared_error", dtype=dtype)
-    return Job(world_size, (plan,), model, OptimizerSpec("sgd", 0.125), DataSpec(samples, "real", seed), seed)
+def _scheduled(session: Session) -> list[Job]:
+    """Ranks whose shards differ in length, where that is promised."""
+    world, promised = session.world_size, session.capabilities
+    counts = (1, 2) if "accumulation" in promised.trainer_features else (1,)
+    plans = [Train(batch_size=1, schedule="linear", micro_batches=count) for count in counts]
+    return [run_job(world, promised, 4 * world + 1, plan) for plan in plans]
 
 
 def _uses_every_sample(promised: Capabilities) -> Judge:
@@ -108,60 +139,3 @@ def _uses_every_sample(promised: Capabilities) -> Judge:
         )
 
     return judge
-
-
-def _ends_where_one_process_ends(promised: Capabilities) -> Judge:
-    def judge(job: Job, trace: Trace) -> None:
-        expect.completed(trace)
-        *_, last = Oracle(_step_by_step(job, trace), promised, bounds=True).walk()
-        entries = last.arrays["parameters"]
-        bits = promised.same_bits_on_all_ranks
-        compare_arrays(trace.values(0, "parameters"), entries, "parameters", "after the training run", bits=bits)
-
-    return judge
-
-
-def _tells_the_loss(promised: Capabilities) -> Judge:
-    def judge(job: Job, trace: Trace) -> None:
-        expect.completed(trace)
-        plan = _plan(job)
-        steps = _step_by_step(job, trace)
-        moments = [m for m in Oracle(steps, promised, bounds=True).walk() if isinstance(m.operation, Backward)]
-        told = trace.values(0, "losses")
-        each = len(moments) // plan.epochs
-        assert job.model is not None
-        for epoch in range(plan.epochs):
-            total = allowed = count = 0.0
-            for moment in moments[epoch * each : (epoch + 1) * each]:
-                assert isinstance(moment.operation, Backward)
-                counts = np.array([len(rank) for rank in moment.operation.samples])
-                loss = moment.numbers["loss"]
-                total += float(loss.exact @ counts)
-                allowed += float((np.zeros(job.world_size) if loss.error is None else loss.error) @ counts)
-                count += float(counts.sum())
-            mean = np.asarray(total / count)
-            bound = np.asarray(allowed / count + abs(mean) * gamma(2 * each * job.world_size + 8, job.model.dtype))
-            for rank, losses in enumerate(told):
-                expect.within(np.float64(losses[epoch]), mean, bound, f"loss of epoch {epoch}", rank)
-
-    return judge
-
-
-def _plan(job: Job) -> Train:
-    (plan,) = job.operations
-    assert isinstance(plan, Train)
-    return plan
-
-
-def _step_by_step(job: Job, trace: Trace) -> Job:
-    """The same run as a Job of single steps, on the samples that each rank said it used."""
-    plan = _plan(job)
-    operations: list[Operation] = []
-    for ranks in zip(*trace.values(0, "indices"), strict=True):
-        size = plan.batch_size
-        cut = [[tuple(r[i : i + size].tolist()) for i in range(0, len(r), size)] for r in ranks]
-        for shards in zip_longest(*cut, fillvalue=()):
-            operations += [ZeroGrad(), Backward(shards)]
-            operations += [Clip(plan.max_norm)] if plan.max_norm is not None else []
-            operations.append(Step())
-    return replace(job, operations=(*operations, Observe(("parameters",))))

@@ -24,21 +24,25 @@ from .rounding import Value, combine
 
 @dataclass
 class Optimizer:
-    """The state of one run: what each parameter has gathered, and how often it was updated."""
+    """The state of one run: what each parameter has gathered, and how often it was updated.
+
+    roundings: of p - lr u, those in a scheduled learning rate included.
+    """
 
     spec: OptimizerSpec
     dtype: str
     state: dict[str, Value] = field(default_factory=dict)
     steps: dict[str, int] = field(default_factory=dict)
+    roundings: int = 3
 
     def copy(self) -> Optimizer:
         """A copy that goes its own way."""
-        return Optimizer(self.spec, self.dtype, dict(self.state), dict(self.steps))
+        return Optimizer(self.spec, self.dtype, dict(self.state), dict(self.steps), self.roundings)
 
     def of_rank_zero(self) -> Optimizer:
         """A copy in which every rank holds what rank 0 has."""
         state = {name: value.of_rank_zero() for name, value in self.state.items()}
-        return Optimizer(self.spec, self.dtype, state, dict(self.steps))
+        return Optimizer(self.spec, self.dtype, state, dict(self.steps), self.roundings)
 
     def step(self, name: str, parameter: Value, gradient: Value) -> Value:
         """The parameter after one update. Do not call it for a parameter without gradient: it stays as it is."""
@@ -51,7 +55,7 @@ class Optimizer:
             if name in self.state:
                 gradient = combine([(self.spec.momentum, self.state[name]), (1.0, gradient)], 3, self.dtype)
             self.state[name] = gradient
-        return combine([(1.0, parameter), (-self.spec.lr, gradient)], 3, self.dtype)
+        return combine([(1.0, parameter), (-self.spec.lr, gradient)], self.roundings, self.dtype)
 
     def _adam(self, name: str, parameter: Value, gradient: Value) -> Value:
         first, second = self.spec.betas
@@ -64,7 +68,8 @@ class Optimizer:
         self.state[f"{name}.m"], self.state[f"{name}.s"] = m, s
         unbiased_m = combine([(1.0, m)], 2, self.dtype, divisor=1 - first**step)
         unbiased_s = combine([(1.0, s)], 2, self.dtype, divisor=1 - second**step)
-        return combine([(1.0, parameter), (-self.spec.lr, self._ratio(unbiased_m, unbiased_s))], 3, self.dtype)
+        update = self._ratio(unbiased_m, unbiased_s)
+        return combine([(1.0, parameter), (-self.spec.lr, update)], self.roundings, self.dtype)
 
     def _ratio(self, m: Value, s: Value) -> Value:
         root = np.sqrt(s.exact)

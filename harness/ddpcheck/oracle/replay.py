@@ -11,7 +11,7 @@ batches on rank 0; whether the others take them over before each forward is left
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -51,9 +51,14 @@ class _Gradient:
 
 
 class Oracle:
-    """The walk through one Job; without `bounds` nothing is said of rounding, for Jobs whose sums are exact."""
+    """The walk through one Job; without `bounds` nothing is said of rounding, for Jobs whose sums are exact.
 
-    def __init__(self, job: Job, capabilities: Capabilities, *, bounds: bool = False) -> None:
+    rates: the learning rate of each Step, if a schedule changes it. It may come out by a few roundings for each step.
+    """
+
+    def __init__(
+        self, job: Job, capabilities: Capabilities, *, bounds: bool = False, rates: Sequence[float] = ()
+    ) -> None:
         assert job.model is not None
         self.job, self.model, self.promised, self.bounded = job, job.model, capabilities, bounds
         self.everyone = tuple(range(job.world_size))
@@ -65,7 +70,8 @@ class Oracle:
             inputs, targets = job.data.arrays(job.model)
             self.data = (inputs.astype(np.float64) if inputs.dtype.kind == "f" else inputs), targets
         self.tensors = self._start()
-        self.optimizer = Optimizer(job.optimizer, job.model.dtype)
+        self.optimizer = Optimizer(job.optimizer, job.model.dtype, roundings=3 + 4 * len(rates))
+        self.rates = list(rates)
         self.saved: dict[str, tuple[dict[str, Value], Optimizer]] = {}
         self.changed: dict[str, Update | Loading] = {}  # what happened last to each tensor
         self.shown: dict[str, Array] = {}  # gradients after the last backward
@@ -143,6 +149,8 @@ class Oracle:
 
     @_unbounded_is_no_error
     def _step(self) -> None:
+        if self.rates:
+            self.optimizer.spec = replace(self.optimizer.spec, lr=self.rates.pop(0))
         before = self.optimizer.copy()
         for name, gradient in self._observed("gradients").items():
             if set(gradient.presence) == {"there"}:

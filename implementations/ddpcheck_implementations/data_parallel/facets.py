@@ -16,11 +16,15 @@ from .metrics import aggregate_metrics
 from .replica import DataParallel
 from .sampler import DistributedSampler
 from .streams import RandomStreams
-from .trainer import train
+from .trainer import Engine, Trainer
 
 
 def numpy_facets(
-    collectives: Collectives, rank: int, world_size: int, close: Callable[[], None] | None = None
+    collectives: Collectives,
+    rank: int,
+    world_size: int,
+    close: Callable[[], None] | None = None,
+    trainer: type[Trainer] = Trainer,
 ) -> Facets:
     """What an adapter's connect() returns for a communicator with NumPy arrays in and out."""
 
@@ -38,6 +42,7 @@ def numpy_facets(
         return DataParallel(network, make_optimizer(optimizer, network.parameters), collectives, world_size)
 
     aggregate = partial(aggregate_metrics, collectives)
+    engine = Engine(rank, world_size, collectives, make_replica, make_sampler, aggregate)
     return Facets(
         rank=rank,
         world_size=world_size,
@@ -45,7 +50,7 @@ def numpy_facets(
         make_sampler=make_sampler,
         make_replica=make_replica,
         aggregate_metrics=aggregate,
-        train=partial(train, make_replica, make_sampler, aggregate),
+        train=lambda task: trainer(engine, task).run(),
         make_streams=partial(RandomStreams, rank),
         close=close,
     )

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 
@@ -45,12 +46,15 @@ class DataParallel:
 
     # ------------------------------------------------------------------------------------------------------ training
 
-    def backward(self, batch: Batch) -> float:
-        """Forward and backward on the local batch, then synchronise() unless inside no_sync()."""
+    def backward(self, batch: Batch, weight: float = 1.0) -> float:
+        """Forward and backward on the local batch, then synchronise() unless inside no_sync().
+
+        Its gradients count `weight` times; the loss that is returned is that of the batch all the same.
+        """
         synchronised = not self._no_sync_depth
         if synchronised and self._network.buffers:
             self._broadcast(self._flat_buffers, self._network.buffers)
-        loss = self._network.backward(batch.inputs, batch.targets, batch.branches, self._accumulate)
+        loss = self._network.backward(batch.inputs, batch.targets, batch.branches, partial(self._accumulate, weight))
         if synchronised:
             self.synchronise()
         return loss
@@ -101,12 +105,22 @@ class DataParallel:
                     )
         return norm
 
+    @property
+    def learning_rate(self) -> float:
+        """That of the next step; a schedule sets it anew before each."""
+        return self._optimizer.lr
+
+    @learning_rate.setter
+    def learning_rate(self, rate: float) -> None:
+        self._optimizer.lr = rate
+
     def step(self) -> None:
         self._optimizer.step(self._gradients())
 
-    def _accumulate(self, name: str, gradient: Array | None) -> None:
+    def _accumulate(self, weight: float, name: str, gradient: Array | None) -> None:
         before = self._local[name]
         if gradient is not None:
+            gradient = gradient if weight == 1 else np.multiply(gradient, weight, dtype=gradient.dtype)
             self._local[name] = gradient if before is None else before + gradient
 
     def _gradients(self) -> dict[str, Array | None]:

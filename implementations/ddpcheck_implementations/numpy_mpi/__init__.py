@@ -7,7 +7,7 @@ python -m ddpcheck.training numpy_mpi                    the same program as a s
 from __future__ import annotations
 
 from ddpcheck.adapter import Adapter, Facets
-from ddpcheck.capabilities import Capabilities
+from ddpcheck.capabilities import TRAINER_FEATURES, Capabilities
 from ddpcheck.environment import RankContext
 from ddpcheck.launchers.mpi import Mpiexec
 
@@ -35,6 +35,7 @@ adapter = Adapter(
         unused_parameters="synchronised",
         clipping=True,
         checkpoint=True,
+        trainer_features=TRAINER_FEATURES,
         distinct_streams=True,
     ),
     launcher=Mpiexec(),

@@ -12,7 +12,9 @@ from ddpcheck.values import Array
 
 
 class Optimizer(Protocol):
-    """It changes the parameters that it was made with in place."""
+    """It changes the parameters that it was made with in place, by `lr`, which a schedule may set anew."""
+
+    lr: float
 
     def step(self, gradients: Mapping[str, Array | None]) -> None: ...
 
@@ -29,11 +31,11 @@ class Sgd:
     """v <- momentum v + g + weight_decay p, the first v is g + weight_decay p; p <- p - lr v."""
 
     def __init__(self, spec: OptimizerSpec, parameters: Mapping[str, Array]) -> None:
-        self._spec, self._parameters = spec, parameters
+        self._spec, self._parameters, self.lr = spec, parameters, spec.lr
         self._velocity: dict[str, Array] = {}
 
     def step(self, gradients: Mapping[str, Array | None]) -> None:
-        lr, momentum, decay = self._spec.lr, self._spec.momentum, self._spec.weight_decay
+        lr, momentum, decay = self.lr, self._spec.momentum, self._spec.weight_decay
         for name, gradient in gradients.items():
             if gradient is None:
                 continue
@@ -64,7 +66,7 @@ class Adam:
     """
 
     def __init__(self, spec: OptimizerSpec, parameters: Mapping[str, Array]) -> None:
-        self._spec, self._parameters = spec, parameters
+        self._spec, self._parameters, self.lr = spec, parameters, spec.lr
         self._first: dict[str, Array] = {}
         self._second: dict[str, Array] = {}
         self._steps: dict[str, Array] = {}
@@ -90,7 +92,7 @@ class Adam:
             second += (1 - b2) * (gradient * gradient)
             t = int(steps)
             root = np.sqrt(second / (1 - b2**t))
-            parameter -= spec.lr * (first / (1 - b1**t)) / (root + spec.eps)
+            parameter -= self.lr * (first / (1 - b1**t)) / (root + spec.eps)
 
     def state(self) -> dict[str, Array]:
         parts = {"first": self._first, "second": self._second, "steps": self._steps}

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 
 from ddpcheck.adapter import Adapter, Facets
-from ddpcheck.capabilities import Capabilities
+from ddpcheck.capabilities import TRAINER_FEATURES, Capabilities
 from ddpcheck.environment import RankContext
 
 
@@ -45,6 +45,7 @@ adapter = Adapter(
         unused_parameters="synchronised",
         clipping=True,
         checkpoint=True,
+        trainer_features=TRAINER_FEATURES,
         distinct_streams=True,
         detects_dead_peer=True,
         detects_failed_peer=True,

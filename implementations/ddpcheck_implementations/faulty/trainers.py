@@ -1,0 +1,53 @@
+"""The seam for faults of training runs: the trainer of the NumPy references, of which a fault overrides a method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ddpcheck.adapter import Adapter, Facets
+from ddpcheck.capabilities import TRAINER_FEATURES, Capabilities
+from ddpcheck.environment import RankContext
+
+from ..data_parallel import numpy_facets
+from ..data_parallel.trainer import Trainer
+from .registry import Fault, register
+
+PROMISED = Capabilities(
+    facets=frozenset({"trainer"}), unused_parameters="synchronised", clipping=True, trainer_features=TRAINER_FEATURES
+)
+
+
+def facets(made: type[Trainer], comm: Any, rank: int, world: int, close: Callable[[], None] | None = None) -> Facets:
+    """One rank's facets, for any collectives."""
+    reference = numpy_facets(comm, rank, world, trainer=made)
+    return Facets(rank=rank, world_size=world, train=reference.train, close=close)
+
+
+@dataclass(frozen=True)
+class _Connect:
+    """An Adapter's connect(): the sockets reference with another trainer."""
+
+    made: type[Trainer]
+
+    def __call__(self, context: RankContext) -> Facets:
+        from ..numpy_sockets import adapter
+
+        reference = adapter.connect(context)
+        return facets(self.made, reference.collectives, context.rank, context.world_size, reference.close)
+
+
+def trainer(
+    name: str, source: str, *caught_by: str, words: str = "", world_size: int = 2, **promises: Any
+) -> Callable[[type[Trainer]], Adapter]:
+    """Register a trainer as a fault, or as unusual but correct (no `caught_by`), and make an adapter of it."""
+
+    def make(made: type[Trainer]) -> Adapter:
+        capabilities = replace(PROMISED, **promises)
+        description = (made.__doc__ or name).partition("\n")[0]
+        title = f"faulty {name}" if caught_by else f"unusual {name}"
+        adapter = Adapter(title, _Connect(made), capabilities, description=description)
+        return register(Fault(name, source, caught_by, words, adapter, world_size, made))
+
+    return make

@@ -1,0 +1,183 @@
+"""Checkpoints of training runs: who writes them, who reads them, and where a run goes on that was cut."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from ddpcheck import expect
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.checks import law
+from ddpcheck.job import Job, Train
+from ddpcheck.trace import Trace
+from ddpcheck.verdict import Diagnosis, Finding
+
+from .drawing import Judge, for_all, for_each
+from .training_judges import ends_where_one_process_ends, explained, holds_the_best, rates_follow, tells_the_loss
+from .training_runs import Run, plan_of, run_job, runs
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+WHOLE, CUT, RESUMED = 0, 1, 2
+"""Positions in a Job of _cut_and_resumed."""
+CHECKPOINT = "trainer_feature:checkpoint"
+
+
+@law("trainer", "facet:trainer", "optimizer:sgd", CHECKPOINT)
+def check_resumed_run_ends_where_the_uninterrupted_one_ends(session: Session) -> None:
+    """A run that was cut after an epoch, and goes on from its checkpoint, ends where one process ends that was not cut.
+
+    That is: parameters, losses, the order of samples, learning rates and best weights, on every rank.
+    """
+    world, promised = session.world_size, session.capabilities
+    for_all(session, cut_runs(world, promised), _resumed(promised), examples=_cuts(session), share=0.2)
+
+
+@law("trainer", "facet:trainer", "optimizer:sgd", CHECKPOINT, "trainer_feature:exact_resume")
+def check_resumed_run_has_the_bits_of_the_uninterrupted_one(session: Session) -> None:
+    """A run that was cut and goes on from its checkpoint ends with the same bits as one that was not cut."""
+    world, promised = session.world_size, session.capabilities
+    judge = _resumed(promised, bits=True)
+    for_all(session, cut_runs(world, promised), judge, examples=[_cut(session)], share=0.2)
+
+
+@law("trainer", "facet:trainer", "optimizer:sgd", CHECKPOINT, "trainer_feature:checkpoint_on_rank_0")
+def check_what_rank_0_finds_decides_for_all_where_to_go_on(session: Session) -> None:
+    """If only rank 0 sees the checkpoint, all ranks go on from it; if there is none, all ranks begin."""
+    jobs = [_cut(session), _cut(session, rank_0_only=True), _cut(session, begins=True)]
+    for_each(session, jobs, _resumed(session.capabilities))
+
+
+@law("trainer", "facet:trainer", "optimizer:sgd", CHECKPOINT)
+def check_no_rank_needs_the_folder_before_it_is_there(session: Session) -> None:
+    """Where rank 0's disk is slow, a run with a checkpoint ends as it does elsewhere, and so does one that resumes."""
+    for_each(session, [_cut(session), _cut(session, slow_disk=True)], _resumed(session.capabilities))
+
+
+@law("trainer", "facet:trainer", "optimizer:sgd", CHECKPOINT, "world_size>=2")
+def check_no_two_ranks_write_the_same_file(session: Session) -> None:
+    """Of the files in the folder of a checkpoint none is opened for writing by two ranks, but for those that stay empty."""
+    plan = Train(epochs=2, folder="checkpoint", keep_best="best" in session.capabilities.trainer_features)
+    job = run_job(session.world_size, session.capabilities, 4 * session.world_size, plan)
+    for_each(session, [job], _each_file_has_one_writer)
+
+
+@st.composite
+def cut_runs(draw: DrawFn, world_size: int, promised: Capabilities) -> Job:
+    """One run of two or three epochs, and the same once more, cut and resumed; with all other features promised."""
+    features = promised.trainer_features & set(draw(st.sampled_from((("schedule", "best"), ("accumulation",), ()))))
+    job = draw(runs(world_size, promised, features=features))
+    epochs = draw(st.integers(2, 3))
+    plan = replace(plan_of(job), epochs=epochs)
+    return replace(job, operations=_operations(plan, draw(st.integers(1, epochs - 1))))
+
+
+def _cuts(session: Session) -> list[Job]:
+    """One with all features, and some of which an early epoch may be the best."""
+    if "best" not in session.capabilities.trainer_features:
+        return [_cut(session)]
+    plan = Train(epochs=4, keep_best=True)
+    job = run_job(session.world_size, session.capabilities, 4 * session.world_size, plan, lr=1.0)
+    wild = [replace(job, seed=seed, operations=_operations(plan, 3)) for seed in range(3)]
+    return [_cut(session), *wild]
+
+
+def _cut(session: Session, *, rank_0_only: bool = False, slow_disk: bool = False, begins: bool = False) -> Job:
+    """begins: there is nothing to resume from."""
+    features = session.capabilities.trainer_features
+    linear, best = "schedule" in features, "best" in features
+    plan = Train(epochs=3, schedule="linear" if linear else "constant", keep_best=best)
+    world = session.world_size
+    job = run_job(world, session.capabilities, 4 * world, plan, momentum=0.5)
+    operations = _operations(plan, 1, rank_0_only=rank_0_only, slow_disk=slow_disk)
+    if begins:
+        operations = (plan, replace(plan, folder="elsewhere", stop_after=1), replace(plan, folder="empty", resume=True))
+    return replace(job, operations=operations)
+
+
+def _operations(
+    plan: Train, stop_after: int, *, rank_0_only: bool = False, slow_disk: bool = False
+) -> tuple[Train, Train, Train]:
+    saving = replace(plan, folder="checkpoint", rank_0_only=rank_0_only, slow_disk=slow_disk)
+    return plan, replace(saving, stop_after=stop_after), replace(saving, resume=True)
+
+
+def _resumed(promised: Capabilities, *, bits: bool = False) -> Judge:
+    """bits: what it ends with is also, to the bit, what the whole run has."""
+
+    def judge(job: Job, trace: Trace) -> None:
+        with explained(lambda: _cause_of(plan_of(job, RESUMED), trace)):
+            judged(job, trace)
+
+    def judged(job: Job, trace: Trace) -> None:
+        expect.completed(trace)
+        whole, cut, resumed = (plan_of(job, position) for position in (WHOLE, CUT, RESUMED))
+        first = (cut.stop_after or 0) if cut.folder == resumed.folder else 0
+        for rank in range(job.world_size):
+            _same_epochs(trace, rank, first, whole.epochs)
+        run = Run.told(job, trace, promised, RESUMED, first, before=trace.values(CUT, "losses")[0][:first])
+        if bits:
+            _same_bits(trace, run)
+            return
+        ends_where_one_process_ends(run)
+        tells_the_loss(run)
+        rates_follow(run)
+        if whole.keep_best:
+            holds_the_best(run)
+
+    return judge
+
+
+def _cause_of(plan: Train, trace: Trace) -> str:
+    """Why a run fails that does well on one rank, or without these special conditions."""
+    culprit = trace.first_failure
+    missing = culprit is not None and culprit.rank > 0 and "FileNotFoundError" in culprit.error
+    if plan.rank_0_only:
+        return "rank 0 finds the checkpoint, and the others have none: each rank decides by itself whether to go on from it"
+    if plan.slow_disk or missing:
+        return "a rank uses the folder, or a file in it, before rank 0 has made it: nobody waits for rank 0"
+    return ""
+
+
+def _same_epochs(trace: Trace, rank: int, first: int, epochs: int) -> None:
+    whole, resumed = (trace.values(position, "indices")[rank] for position in (WHOLE, RESUMED))
+    if len(resumed) != epochs - first:
+        where = f"gone on with epoch {first}" if first else "begun, as there was nothing to go on from"
+        raise Finding(
+            Diagnosis(
+                f"rank {rank} trained {len(resumed)} of {epochs} epochs after resuming, but should have {where}: "
+                f"{epochs - first} epochs",
+                "the number of the epoch is not restored" if first else "",
+            )
+        )
+    for epoch, indices in enumerate(resumed, start=first):
+        cause = "the order of samples does not depend on seed and epoch alone, or the epoch's number is not restored"
+        what = f"samples of epoch {epoch} after resuming"
+        expect.equal(indices.tolist(), whole[epoch].tolist(), what, rank, cause)
+
+
+def _same_bits(trace: Trace, run: Run) -> None:
+    for rank in range(run.job.world_size):
+        for what, name in (("parameters", "parameter"), ("best", "best")):
+            whole, resumed = (trace.values(position, what)[rank] for position in (WHOLE, RESUMED))
+            for key, expected in (whole or {}).items():
+                expect.same_array(resumed[key], expected, f"{name} {key} after resuming", rank)
+        whole, resumed = (trace.values(position, "losses")[rank] for position in (WHOLE, RESUMED))
+        expect.equal(resumed, whole[run.first :], "losses after resuming", rank)
+
+
+def _each_file_has_one_writer(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    told = trace.values(0, "written")
+    for name in sorted({name for files in told for name, content in files.items() if content}):
+        ranks = [rank for rank, files in enumerate(told) if name in files]
+        expect.that(
+            len(ranks) == 1,
+            f"the file {name} of the checkpoint was opened for writing by rank {' and '.join(map(str, ranks))}, but should "
+            "be by one rank only",
+            "every rank saves, where only rank 0 should, or each should have a file of its own: writes at the same time mix",
+        )

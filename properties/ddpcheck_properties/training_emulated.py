@@ -1,0 +1,161 @@
+"""Where a training run would have ended, had something specific gone wrong: to tell the cause of one that ended elsewhere.
+
+An emulation in float64 of the whole run, by rules that are not those of the law. It only explains: whether a run is wrong
+is judged by the oracle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+
+from ddpcheck.job import PerRank
+from ddpcheck.oracle.network import Shards, evaluate
+from ddpcheck.values import Array
+
+from .training_gone_wrong import Rules, law_factor
+from .training_runs import Run, batches
+
+Arrays = dict[str, Array]
+LAW = Rules()
+
+
+@dataclass
+class Emulation:
+    """Parameters at the end of each epoch; losses and counts of each rank, by epoch, window and micro-batch. Ranks first."""
+
+    ends: list[Arrays] = field(default_factory=list)
+    losses: list[list[list[tuple[Array, Array]]]] = field(default_factory=list)
+
+
+def emulate(run: Run, rules: Rules = LAW) -> Emulation:
+    """The whole run once more, by these rules."""
+    return _Emulator(run, rules).run()
+
+
+class _Emulator:
+    def __init__(self, run: Run, rules: Rules) -> None:
+        job, self.rules, self.plan, self.promised, self.indices = run.job, rules, run.plan, run.promised, run.indices
+        assert job.model is not None
+        assert job.data is not None
+        self.job, self.model = job, job.model
+        self.data = job.data.arrays(job.model)
+        self.learned = [tensor.name for tensor in job.model.tensors()]
+        self.parameters = self._built([job.initial(rank) for rank in range(job.world_size)])
+        self.velocity: Arrays = {}
+        self.pending: Arrays = {}
+        self.cut = [self._windows(ranks) for ranks in self.indices]
+        self.steps = sum(map(len, self.cut))
+        self.step = np.zeros(job.world_size)
+        self.seen = np.zeros(job.world_size)
+
+    def run(self) -> Emulation:
+        made = Emulation()
+        for epoch, windows in enumerate(self.cut):
+            if epoch and epoch == self.rules.resumed:
+                self._lose()
+            made.losses.append([self._window(window) for window in windows])
+            made.ends.append({name: array.copy() for name, array in self.parameters.items()})
+        return made
+
+    def _built(self, initial: Sequence[Mapping[str, Array]]) -> Arrays:
+        source = [initial[0]] * len(initial) if self.promised.broadcasts_parameters else initial
+        return {name: np.stack([rank[name] for rank in source]).astype(np.float64) for name in self.learned}
+
+    def _windows(self, ranks: Sequence[Array]) -> list[list[PerRank]]:
+        micro = batches(ranks, self.plan.batch_size)
+        size = self.plan.micro_batches
+        return [micro[start : start + size] for start in range(0, len(micro), size)]
+
+    def _lose(self) -> None:
+        ranks = range(self.job.world_size)
+        here = np.array([self.rules.lost_on == "all" or rank > 0 for rank in ranks])
+        if "schedule" in self.rules.lost:
+            self.step = np.where(here, 0.0, self.step)
+        if "momentum" in self.rules.lost:
+            self.velocity = {name: np.where(_by_rank(here, v), 0.0, v) for name, v in self.velocity.items()}
+        if "parameters" in self.rules.lost:
+            anew = self._built([self.job.initial_of_resumed(rank) for rank in ranks])
+            self.parameters = {
+                name: np.where(_by_rank(here, now), anew[name], now) for name, now in self.parameters.items()
+            }
+
+    def _window(self, window: list[PerRank]) -> list[tuple[Array, Array]]:
+        rules, full = self.rules, self.plan.micro_batches
+        local, self.pending = self.pending, {}
+        counts = [np.array([len(rank) for rank in micro], np.float64) for micro in window]
+        total = np.maximum(sum(counts), 1.0)
+        losses = []
+        for micro, count in zip(window, counts, strict=True):
+            found = evaluate(self.model, self.parameters, {}, self._shards(micro))
+            losses.append((found.losses, count))
+            weight = {
+                "samples": count / total,
+                "equal": np.full_like(total, 1 / len(window)),
+                "sum": np.ones_like(total),
+                "full": count / total * len(window) / full,
+            }[rules.weights]
+            for name, gradient in found.gradients.items():
+                local[name] = local.get(name, 0.0) + gradient * _by_rank(weight, gradient)
+            if rules.clip_each and micro is not window[-1]:  # with the last one it is synchronised
+                local = self._clipped(local)
+        if len(window) == full or rules.tail == "step":
+            self._update(self._clipped(self._reduced(local, total)))
+        elif rules.tail == "leaks":
+            self.pending = local
+        self.seen += sum(counts)
+        return losses
+
+    def _update(self, gradients: Arrays) -> None:
+        factor = self.rules.factor or partial(law_factor, self.plan)
+        at, steps = self.step, np.full(len(self.step), self.steps)
+        if self.rules.by_samples:
+            at, steps = self.seen, np.array([max(1, sum(map(len, rank))) for rank in zip(*self.indices, strict=True)])
+        for name, gradient in gradients.items():
+            v = self.velocity[name] = self.job.optimizer.momentum * self.velocity.get(name, 0.0) + gradient
+            rate = self.job.optimizer.lr * np.array([factor(i, n) for i, n in zip(at, steps, strict=True)])
+            self.parameters[name] = self.parameters[name] - _by_rank(rate, v) * v
+        self.step = self.step + 1
+
+    def _reduced(self, local: Arrays, counts: Array) -> Arrays:
+        """The mean over ranks, or what is promised instead."""
+        weights = np.ones_like(counts)
+        if self.promised.uneven_batches == "weighted":
+            weights = counts * len(counts) / counts.sum()
+        reduce = np.sum if self.promised.gradient == "sum" else np.mean
+        return {
+            name: np.broadcast_to(reduce(array * _by_rank(weights, array), axis=0), array.shape)
+            for name, array in local.items()
+        }
+
+    def _clipped(self, gradients: Arrays) -> Arrays:
+        """Each rank by the norm of what it holds."""
+        if self.plan.max_norm is None:
+            return gradients
+        norm = np.sqrt(sum((array.reshape(len(array), -1) ** 2).sum(axis=1) for array in gradients.values()))
+        factor = np.minimum(1.0, self.plan.max_norm / np.maximum(norm, 1e-300))
+        return {name: array * _by_rank(factor, array) for name, array in gradients.items()}
+
+    def _shards(self, samples: PerRank) -> Shards:
+        longest = max(map(len, samples))
+        index = np.array([(*rank, *(0,) * (longest - len(rank))) for rank in samples], np.int64)
+        inputs, targets = (array.astype(np.float64) for array in self.data)
+        return Shards(inputs[index], targets[index], np.array([len(rank) for rank in samples]), {})
+
+
+def _by_rank(values: Array, like: Array) -> Array:
+    return values.reshape(-1, *(1,) * (like.ndim - 1))
+
+
+def nearest(got: Arrays, law: Arrays, candidates: Sequence[tuple[str, Arrays]]) -> str:
+    """The sentence of the candidate that is where the run ended; empty if none is much nearer than the law."""
+    found = [(_distance(got, ends), sentence) for sentence, ends in candidates]
+    best, sentence = min(found, default=(np.inf, ""))
+    return sentence if best <= 0.01 * _distance(got, law) else ""
+
+
+def _distance(got: Arrays, other: Arrays) -> float:
+    return max(float(np.max(abs(got[name] - other[name]), initial=0.0)) for name in other)

@@ -1,0 +1,119 @@
+"""What can go wrong with a training run, as rules by which it then goes (training_emulated.py), and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+from ddpcheck.job import Train
+
+Factor = Callable[[float, float], float]
+Lost = Literal["parameters", "momentum", "schedule"]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How a run goes; the defaults are the law.
+
+    weights: of micro-batches in a window: by their samples; equal; equal, and not divided by their number; or by samples
+    in a full window, though the window is short. tail: whether a short last window is a step, is dropped, or leaks into
+    the next epoch's first. clip_each: each rank clips what it has after every micro-batch. factor: of the learning rate at
+    step i of n; None: the plan's. by_samples: the rank's own samples count as steps. lost: what a run lacks that goes on
+    after epoch `resumed`; lost_on: on all ranks, or on all but rank 0.
+    """
+
+    weights: Literal["samples", "equal", "sum", "full"] = "samples"
+    tail: Literal["step", "dropped", "leaks"] = "step"
+    clip_each: bool = False
+    factor: Factor | None = None
+    by_samples: bool = False
+    lost: frozenset[Lost] = frozenset()
+    lost_on: Literal["all", "others"] = "all"
+    resumed: int = 0
+
+
+def law_factor(plan: Train, step: float, steps: float) -> float:
+    """What the learning rate is multiplied by at a step of all steps."""
+    return (steps - step) / steps if plan.schedule == "linear" else 1.0
+
+
+def wrong_factors(plan: Train, world_size: int) -> list[tuple[str, Factor]]:
+    """Learning rates that are not the plan's, as factors."""
+    many, k, _law = world_size, plan.micro_batches, partial(law_factor, plan)
+    made: list[tuple[str, Factor]] = []
+    if many > 1:
+        made += [
+            (f"the learning rate is {many} x too large: multiplied by the world size", lambda i, n: many * _law(i, n)),
+            (f"the learning rate is {many} x too small: divided by the world size", lambda i, n: _law(i, n) / many),
+        ]
+    if plan.schedule == "linear":
+        made.append(("the learning rate stays what it was: the schedule has no effect", lambda i, n: 1.0))
+        if many > 1:
+            made += [
+                (
+                    f"the schedule goes {many} steps further with each optimizer step: stepped once for each rank",
+                    lambda i, n: max(0.0, _law(many * i, n)),
+                ),
+                (
+                    f"the schedule is {many} x too long: its length was counted before the data were shared out",
+                    lambda i, n: _law(i, many * n),
+                ),
+            ]
+        if k > 1:
+            made.append(
+                ("the schedule goes on with every micro-batch, not every step", lambda i, n: max(0.0, _law(k * i, n)))
+            )
+            made.append(
+                ("the schedule's length is counted in micro-batches, not in steps", lambda i, n: _law(i, k * n))
+            )
+    return made
+
+
+def wrong_rules(plan: Train, world_size: int) -> list[tuple[str, Rules]]:
+    """What can go wrong with such a run, in words."""
+    made = [(sentence, Rules(factor=factor)) for sentence, factor in wrong_factors(plan, world_size)]
+    if plan.schedule == "linear" and world_size > 1:
+        made.append(
+            ("each rank's learning rate depends on the samples that it has used itself: ranks differ", _BY_SAMPLES)
+        )
+    if plan.micro_batches > 1:
+        made += _WRONG_WINDOWS
+    return made
+
+
+_BY_SAMPLES = Rules(by_samples=True)
+_WRONG_WINDOWS = [
+    (
+        "the micro-batches of a window weigh equally, whatever their sizes: a mean of means is not the mean over its samples",
+        Rules(weights="equal"),
+    ),
+    ("the gradients of the micro-batches are added up, and not averaged over the window", Rules(weights="sum")),
+    ("the short last window of an epoch is divided by the micro-batches of a full one", Rules(weights="full")),
+    ("the short last window of an epoch is dropped: its samples have no effect", Rules(tail="dropped")),
+    ("the short last window of an epoch leaks into the first window of the next", Rules(tail="leaks")),
+    (
+        "gradients are clipped after every micro-batch, when they are partial and not yet reduced",
+        Rules(clip_each=True),
+    ),
+]
+
+
+def wrong_resumes(epoch: int, world_size: int) -> list[tuple[str, Rules]]:
+    """What a run can lack that goes on after so many epochs."""
+    made = []
+    what: list[tuple[str, frozenset[Lost]]] = [
+        ("the learning rate's schedule begins anew", frozenset({"schedule"})),
+        ("the optimizer's state is lost: momentum begins anew", frozenset({"momentum"})),
+        ("the optimizer's state and the schedule are lost", frozenset({"momentum", "schedule"})),
+        ("nothing was loaded but the number of the epoch", frozenset({"parameters", "momentum", "schedule"})),
+        ("the parameters were not loaded", frozenset({"parameters"})),
+        ("nothing but the schedule was loaded", frozenset({"parameters", "momentum"})),
+    ]
+    for sentence, lost in what:
+        made.append((f"after resuming {sentence}, on all ranks", Rules(lost=lost, resumed=epoch)))
+        if world_size > 1:
+            only = f"after resuming {sentence}, on all ranks but rank 0: what it has loaded does not reach them"
+            made.append((only, Rules(lost=lost, resumed=epoch, lost_on="others")))
+    return made

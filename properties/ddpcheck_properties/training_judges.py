@@ -1,0 +1,200 @@
+"""Judges of one training run, in words that tell the likeliest cause."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from ddpcheck import expect
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.diagnosis import Evidence
+from ddpcheck.job import Backward, Job
+from ddpcheck.numerics import gamma
+from ddpcheck.oracle import Moment
+from ddpcheck.trace import Trace
+from ddpcheck.values import Array
+from ddpcheck.verdict import Finding
+
+from .comparison import compare_arrays
+from .drawing import Judge
+from .training_emulated import emulate, nearest
+from .training_gone_wrong import Rules, wrong_factors, wrong_resumes, wrong_rules
+from .training_runs import Run, stacked
+
+
+def of_run(promised: Capabilities, *judges: Callable[[Run], None]) -> Judge:
+    """The judge of a Job with one training run."""
+
+    def judge(job: Job, trace: Trace) -> None:
+        expect.completed(trace)
+        run = Run.told(job, trace, promised)
+        for one in judges:
+            one(run)
+
+    return judge
+
+
+def ends_where_one_process_ends(run: Run) -> None:
+    """The parameters at the end, within rounding, and with the same bits on all ranks."""
+    what = f"after the training run{', which was resumed' if run.first else ''}"
+    size = run.job.world_size
+    candidates = wrong_resumes(run.first, size) if run.first else wrong_rules(run.plan, size)
+    with explained(lambda: whence(run, candidates)):
+        entries = run.moments[-1][-1].arrays["parameters"]
+        compare_arrays(run.parameters, entries, "parameters", what, bits=run.promised.same_bits_on_all_ranks)
+
+
+@contextmanager
+def explained(cause: Callable[[], str]) -> Iterator[None]:
+    """A Finding from within gets this cause, if there is one."""
+    try:
+        yield
+    except Finding as finding:
+        sentence = cause()
+        if not sentence:
+            raise
+        raise Finding(replace(finding.diagnosis, cause=sentence), hung=finding.hung) from None
+
+
+def whence(run: Run, candidates: Sequence[tuple[str, Rules]]) -> str:
+    """By which rules a run ends where this one did, in words; empty if by none of these."""
+    others = [(words, emulate(run, rules).ends[-1]) for words, rules in candidates]
+    return nearest(stacked(run.parameters), emulate(run).ends[-1], others)
+
+
+def rates_follow(run: Run) -> None:
+    """Learning rates that a run tells are those of the schedule, with the same bits on all ranks."""
+    every = np.array(run.schedule)
+    told = [None if values is None else np.array(values) for values in run.rates]
+    before = len(every) // run.plan.epochs * run.first
+    for rank, got in enumerate(told):
+        if got is not None:
+            bound = np.full(len(every) - before, run.job.optimizer.lr * gamma(4 * len(every) + 4, "float32"))
+            known = partial(_rates_gone_wrong, run, rank, every, before)
+            expect.within(got, every[before:], bound, "learning rates of the steps", rank, known)
+    expect.same_on_all_ranks(told, "learning rates of the steps")
+
+
+def _rates_gone_wrong(run: Run, rank: int, every: Array, before: int) -> Evidence:
+    """What a rank's learning rates would be; every: those of all steps; before: how many come before what is told."""
+    steps, lr, plan = len(every), run.job.optimizer.lr, run.plan
+    known = [
+        (sentence, np.array([lr * factor(step, steps) for step in range(steps)]))
+        for sentence, factor in wrong_factors(plan, run.job.world_size)
+    ]
+    late = np.append(every[1:], every[-1] - lr / steps)
+    known.append(("each is that of the step after: read when the schedule had gone on", late))
+    size, each = plan.batch_size * plan.micro_batches, steps // plan.epochs
+    used = np.array([len(epoch[rank][start * size :][:size]) for epoch in run.indices for start in range(each)])
+    share = (np.cumsum(used) - used) / max(1, used.sum())
+    known.append(("it follows the samples that this rank has used itself: ranks differ", lr * (1 - share)))
+    told = [(sentence, array[before:]) for sentence, array in known]
+    told.append(("the schedule begins anew after resuming", every[: steps - before]))
+    return Evidence(alternatives=tuple(told), precision=False)
+
+
+def tells_the_loss(run: Run) -> None:
+    """The mean over the samples of all ranks, of each epoch, on every rank."""
+    for epoch, moments in enumerate(run.moments[run.first :], start=run.first):
+        mean, bound = _loss(run, moments)
+        for rank, losses in enumerate(run.losses):
+            got = losses[epoch - run.first]
+            known = partial(_losses_gone_wrong, run, epoch, rank, got)
+            expect.within(np.float64(got), mean, bound, f"loss of epoch {epoch}", rank, known)
+
+
+def _loss(run: Run, moments: Sequence[Moment]) -> tuple[Array, Array]:
+    """The mean loss over an epoch's samples, and its bound."""
+    job = run.job
+    assert job.model is not None
+    total = allowed = count = 0.0
+    steps = [moment for moment in moments if isinstance(moment.operation, Backward)]
+    for moment in steps:
+        assert isinstance(moment.operation, Backward)
+        counts = np.array([len(rank) for rank in moment.operation.samples])
+        loss = moment.numbers["loss"]
+        total += float(loss.exact @ counts)
+        allowed += float((np.zeros(job.world_size) if loss.error is None else loss.error) @ counts)
+        count += float(counts.sum())
+    mean = np.asarray(total / count)
+    roundings = 2 * len(steps) * run.plan.micro_batches * job.world_size + 8
+    return mean, np.asarray(allowed / count + abs(mean) * gamma(roundings, job.model.dtype))
+
+
+def _losses_gone_wrong(run: Run, epoch: int, rank: int, got: float) -> Evidence:
+    """What the loss of an epoch would be on a rank.
+
+    Numbers come as Python floats, and were computed in the model's dtype: 1e-5 is near enough.
+    """
+    windows = emulate(run).losses[epoch]  # of micro-batches, of each the losses and counts of the ranks
+    micro = [one for window in windows for one in window]
+    counts = np.sum([count for _, count in micro], axis=0)
+    own = _own_losses(windows)
+    sizes = [np.sum([count for _, count in window], axis=0) for window in windows]
+    mean = float(own @ counts / counts.sum())
+
+    def over(values: Sequence[Array]) -> float:
+        """The mean of one number for each window and rank."""
+        return float(sum(value @ size for value, size in zip(values, sizes, strict=True)) / counts.sum())
+
+    added = over([np.sum([loss for loss, _ in window], axis=0) for window in windows])
+    last = over([window[-1][0] for window in windows])
+    known = [
+        ("the losses of the micro-batches are added up, and not averaged over the window", added),
+        ("the loss of each window is that of its last micro-batch only", last),
+        ("it is this rank's own mean, not that of all ranks", float(own[rank])),
+        ("it is the mean over batches, whatever their sizes", float(np.mean([loss.mean() for loss, _ in micro]))),
+        (
+            f"it is {len(counts)} x too large: losses are summed over the ranks, perhaps in place by what logs them",
+            mean * len(counts),
+        ),
+    ]
+    alternatives = tuple(
+        (sentence, np.asarray(got if math.isclose(got, value, rel_tol=1e-5) else value))
+        for sentence, value in known
+        if not math.isclose(value, mean, rel_tol=1e-5)
+    )
+    return Evidence(alternatives=alternatives, precision=False)
+
+
+def holds_the_best(run: Run) -> None:
+    """The parameters at the end of the epoch whose told loss is the lowest, on every rank."""
+    best = int(np.argmin([*run.before, *run.losses[0]]))
+    entries = run.moments[best][-1].arrays["parameters"]
+    with explained(lambda: _other_epoch(run, best)):
+        time = f"of the best weights: epoch {best} has the lowest loss"
+        compare_arrays(run.best, entries, "parameters", time, bits=run.promised.same_bits_on_all_ranks)
+
+
+def _other_epoch(run: Run, best: int) -> str:
+    """Which epoch's parameters each rank holds, where that is not the best one's on all."""
+    emulation = emulate(run)
+    ends, held = emulation.ends, []
+    for rank, arrays in enumerate(run.best):
+        mine = {name: array[None] for name, array in arrays.items()}
+        own = [{name: array[rank : rank + 1] for name, array in end.items()} for end in ends]
+        text = nearest(mine, own[best], [(str(epoch), end) for epoch, end in enumerate(own) if epoch != best])
+        held.append(int(text) if text else best)
+    if set(held) == {best}:
+        return ""
+    if len(set(held)) == 1:
+        forgotten = best < run.first <= held[0]
+        why = ": what was the best before the run was resumed is forgotten" * forgotten
+        return f"all ranks hold the parameters of epoch {held[0]}{why}"
+    listed = ", ".join(f"rank {rank} those of epoch {epoch}" for rank, epoch in enumerate(held))
+    own_best = np.argmin([_own_losses(windows) for windows in emulation.losses], axis=0)
+    if own_best.tolist() == held:
+        return f"each rank goes by a loss of its own, and keeps other parameters: {listed}"
+    return f"the ranks do not keep the same parameters: {listed}"
+
+
+def _own_losses(windows: Sequence[Sequence[tuple[Array, Array]]]) -> Array:
+    """Each rank's mean loss over its own samples in an epoch."""
+    counts = np.sum([count for window in windows for _, count in window], axis=0)
+    sums = np.sum([loss * count for window in windows for loss, count in window], axis=0)
+    return np.asarray(sums / np.maximum(counts, 1))

@@ -1,0 +1,150 @@
+"""Training runs as Jobs: how they are drawn, and what one amounts to as a Job of single steps, which the oracle can walk.
+
+A run tells which samples each rank used, in their order. So the same batches can go, one after the other, through one
+process; a window of micro-batches is one large batch there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import zip_longest
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.job import (
+    Backward,
+    Clip,
+    DataSpec,
+    Job,
+    Observe,
+    Operation,
+    OptimizerSpec,
+    PerRank,
+    Step,
+    Train,
+    ZeroGrad,
+)
+from ddpcheck.model import Activation, Linear, ModelSpec
+from ddpcheck.oracle import Moment, Oracle
+from ddpcheck.trace import Trace
+from ddpcheck.values import Array
+
+Indices = Sequence[Sequence[Array]]
+"""The samples used: for each epoch, those of each rank in their order."""
+
+
+@st.composite
+def runs(draw: DrawFn, world_size: int, promised: Capabilities, *, features: frozenset[str] = frozenset()) -> Job:
+    """A Job of one short training run, with these of Capabilities.trainer_features."""
+    plan = Train(
+        epochs=draw(st.integers(1, 3)),
+        batch_size=draw(st.sampled_from((2, 1, 3))),
+        shuffle=draw(st.booleans()),
+        seed=draw(st.integers(0, 99)),
+        max_norm=draw(st.sampled_from((None, 0.25))) if promised.clipping else None,
+        micro_batches=draw(st.integers(2, 3)) if "accumulation" in features else 1,
+        schedule="linear" if "schedule" in features else "constant",
+        keep_best="best" in features,
+    )
+    samples = draw(st.integers(2 * world_size, 5 * world_size))
+    return run_job(
+        world_size, promised, samples, plan, seed=draw(st.integers(0, 99)), momentum=draw(st.sampled_from((0.0, 0.5)))
+    )
+
+
+def run_job(
+    world_size: int,
+    promised: Capabilities,
+    samples: int,
+    *plans: Train,
+    seed: int = 0,
+    momentum: float = 0.0,
+    lr: float = 0.125,
+) -> Job:
+    """A Job of these runs, of a small network on real numbers."""
+    dtype = "float64" if "float64" in promised.replica_dtypes else "float32"
+    layers = (Linear("fc1", 3, 2), Activation("tanh"), Linear("fc2", 2, 2))
+    model = ModelSpec(layers, "squared_error", dtype=dtype)
+    return Job(world_size, plans, model, OptimizerSpec("sgd", lr, momentum), DataSpec(samples, "real", seed), seed)
+
+
+def plan_of(job: Job, position: int = 0) -> Train:
+    plan = job.operations[position]
+    assert isinstance(plan, Train)
+    return plan
+
+
+def indices_of(trace: Trace, position: int = 0) -> Indices:
+    return list(zip(*trace.values(position, "indices"), strict=True))
+
+
+def batches(ranks: Sequence[Array], size: int) -> list[PerRank]:
+    """An epoch's samples cut into batches of `size` on each rank; a rank that has no more has empty ones."""
+    cut = [[tuple(rank[i : i + size].tolist()) for i in range(0, len(rank), size)] for rank in ranks]
+    return list(zip_longest(*cut, fillvalue=()))
+
+
+@dataclass(frozen=True)
+class Run:
+    """A training run that has ended, or gone on from a checkpoint and ended; lists of what is told have the ranks first.
+
+    indices: of all epochs of the plan. first: the epoch with which it began, or went on; what it tells begins there.
+    before: the losses of the epochs before.
+    """
+
+    job: Job
+    plan: Train
+    promised: Capabilities
+    indices: Indices
+    parameters: list[Mapping[str, Array]]
+    losses: list[list[float]]
+    rates: list[list[float] | None]
+    best: list[Mapping[str, Array]]
+    first: int = 0
+    before: Sequence[float] = ()
+
+    @staticmethod
+    def told(
+        job: Job, trace: Trace, promised: Capabilities, position: int = 0, first: int = 0, before: Sequence[float] = ()
+    ) -> Run:
+        """That of the operation at `position`; that at 0 has used the same samples, in all epochs."""
+        parameters, losses, rates, best = (
+            trace.values(position, name) for name in ("parameters", "losses", "learning_rates", "best")
+        )
+        return Run(
+            job, plan_of(job), promised, indices_of(trace), parameters, losses, rates, best, first=first, before=before
+        )
+
+    @property
+    def schedule(self) -> list[float]:
+        """The learning rate of every step of all epochs."""
+        steps = sum(len(batches(ranks, self.plan.batch_size * self.plan.micro_batches)) for ranks in self.indices)
+        linear = self.plan.schedule == "linear"
+        return [self.job.optimizer.lr * ((steps - step) / steps if linear else 1.0) for step in range(steps)]
+
+    @cached_property
+    def moments(self) -> list[list[Moment]]:
+        """The same run in one process: for each epoch those of its steps; its last one shows the parameters."""
+        operations: list[Operation] = []
+        ends = []
+        for ranks in self.indices:
+            for samples in batches(ranks, self.plan.batch_size * self.plan.micro_batches):
+                operations += [ZeroGrad(), Backward(samples)]
+                operations += [Clip(self.plan.max_norm)] if self.plan.max_norm is not None else []
+                operations.append(Step())
+            operations.append(Observe(("parameters",)))
+            ends.append(len(operations))
+        rates = self.schedule if self.plan.schedule != "constant" else ()
+        steps = replace(self.job, operations=tuple(operations))
+        moments = list(Oracle(steps, self.promised, bounds=True, rates=rates).walk())
+        return [moments[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def stacked(values: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+    """Arrays by name of all ranks, with the ranks as first axis."""
+    return {name: np.stack([rank[name] for rank in values]).astype(np.float64) for name in values[0]}

@@ -1,0 +1,80 @@
+"""What ranks do to the files of a Job is seen, and only that."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from ddpcheck.files import SLOW_FILE, SLOW_FOLDER, scratch_of, watched
+from ddpcheck.session import Session
+from ddpcheck_implementations.numpy_sockets import adapter
+from ddpcheck_properties.checkpoints import check_no_two_ranks_write_the_same_file
+
+
+def test_what_is_opened_for_writing_is_seen_by_its_path_in_the_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    with watched(str(folder)) as written:
+        (folder / "deep").mkdir(parents=True)
+        (folder / "deep" / "a").write_text("a")
+        os.close(os.open(folder / "b", os.O_RDWR | os.O_CREAT))
+        (folder / "b").write_text("b")
+        (folder / "b").read_text()
+        (tmp_path / "elsewhere").write_text("c")
+    assert written == {"deep/a": True, "b": True}
+
+
+def test_reading_is_not_writing_and_nothing_is_seen_afterwards(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a")
+    with watched(str(tmp_path)) as written:
+        (tmp_path / "a").read_bytes()
+    (tmp_path / "a").write_text("b")
+    assert written == {}
+
+
+def test_files_that_stay_empty_are_told_from_those_with_something_in_them(tmp_path: Path) -> None:
+    with watched(str(tmp_path)) as written:
+        (tmp_path / "lock").touch()
+        (tmp_path / "half").write_text("a")
+        (tmp_path / "half").rename(tmp_path / "whole")
+    assert written == {"lock": False, "half": True}
+
+
+def test_threads_of_a_rank_are_seen_too(tmp_path: Path) -> None:
+    def write() -> None:
+        (tmp_path / "a").write_text("a")
+
+    with watched(str(tmp_path)) as written:
+        thread = threading.Thread(target=write)
+        thread.start()
+        thread.join()
+    assert written == {"a": True}
+
+
+def test_a_slow_disk_takes_its_time_before_it_does_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    with watched(str(tmp_path / "folder"), slow=True):
+        (tmp_path / "folder").mkdir()
+        (tmp_path / "folder").mkdir(exist_ok=True)
+        (tmp_path / "folder" / "a").write_text("a")
+        (tmp_path / "elsewhere").write_text("a")
+    assert slept == [SLOW_FOLDER, SLOW_FILE]
+
+
+def test_a_session_leaves_no_files_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    places: list[Path] = []
+
+    def remembered(secret: str) -> Path:
+        places.append(scratch_of(secret))
+        return places[-1]
+
+    monkeypatch.setattr("ddpcheck.session.scratch_of", remembered)
+    with Session(adapter, 2) as session:
+        check_no_two_ranks_write_the_same_file(session)
+        assert all(place.exists() for place in places)
+    assert len(places) == 1
+    assert not places[0].exists()

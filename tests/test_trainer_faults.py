@@ -1,0 +1,73 @@
+"""Who checks the checks of training runs: each fault is caught by the checks that it names, in words that tell the cause, and
+what is correct by none.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+from in_threads import ThreadedSession
+
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.checks import Check, missing
+from ddpcheck.session import Session
+from ddpcheck.verdict import Finding
+from ddpcheck_implementations.data_parallel.trainer import Trainer
+from ddpcheck_implementations.faulty import Fault, faults, unusual
+from ddpcheck_implementations.faulty.trainers import PROMISED, facets
+from ddpcheck_properties import CHECKS
+
+MINE = {check.name: check for check in CHECKS if check.family == "trainer"}
+FAULTS = [found for found in faults() if "trainer" in found.adapter.capabilities.facets]
+CORRECT = [found for found in unusual() if "trainer" in found.adapter.capabilities.facets]
+
+
+def session_of(made: type[Trainer], world_size: int, promised: Capabilities) -> ThreadedSession:
+    return ThreadedSession(partial(facets, made), world_size, promised, effort=8)
+
+
+def applicable(world_size: int, promised: Capabilities) -> list[Check]:
+    return [check for check in MINE.values() if not missing(check, lambda need: promised.lacks(need, world_size))]
+
+
+def name_of(found: Fault) -> str:
+    return found.name
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=name_of)
+def test_each_fault_is_caught_by_every_check_that_it_names(fault: Fault) -> None:
+    promised = fault.adapter.capabilities
+    for position, name in enumerate(fault.caught_by):
+        assert MINE[name] in applicable(fault.world_size, promised)
+        with pytest.raises(Finding) as caught:
+            MINE[name].function(session_of(fault.made, fault.world_size, promised))
+        assert caught.value.job is not None
+        if position == 0:
+            assert fault.words in caught.value.diagnosis.text()
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3])
+@pytest.mark.parametrize("found", CORRECT, ids=name_of)
+def test_what_is_correct_but_unusual_passes_every_check(found: Fault, world_size: int) -> None:
+    promised = found.adapter.capabilities
+    for check in applicable(world_size, promised):
+        check.function(session_of(found.made, world_size, promised))
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 4])
+def test_a_right_run_raises_no_alarm(world_size: int) -> None:
+    for check in applicable(world_size, PROMISED):
+        check.function(session_of(Trainer, world_size, PROMISED))
+
+
+def test_every_check_has_a_fault_that_it_must_catch() -> None:
+    assert {name for fault in FAULTS for name in fault.caught_by} == set(MINE)
+
+
+@pytest.mark.parametrize("name", ["mkdir-race", "every-rank-writes-same-file"])
+def test_what_real_ranks_do_to_files_is_seen(name: str) -> None:
+    (fault,) = (found for found in FAULTS if found.name == name)
+    with Session(fault.adapter, 2, effort=2) as session, pytest.raises(Finding) as caught:
+        MINE[fault.caught_by[0]].function(session)
+    assert fault.words in caught.value.diagnosis.text()
