@@ -72,11 +72,31 @@ class Capabilities:
     )
     broadcasts_parameters: bool = promise(True, "Construction gives every rank the parameters of rank 0.")
     broadcasts_buffers: bool = promise(True, "Construction gives every rank the buffers of rank 0.")
+    batch_norm: Literal["local", "synchronised"] = promise(
+        "local", "In training batch norm measures each rank's own batch, or all ranks' samples as one batch."
+    )
+    remeasures_statistics: bool = promise(
+        False, "remeasure() replaces batch norm's running statistics by those of all ranks' samples, equally weighted."
+    )
     model_features: frozenset[str] = promise(MODEL_FEATURES, "The features of a ModelSpec that replicas can hold.")
     replica_dtypes: frozenset[str] = promise(frozenset({"float32", "float64"}), "The dtypes that replicas compute in.")
     optimizers: frozenset[str] = promise(frozenset({"sgd", "adam"}), "The optimizers that step() can use.")
     clipping: bool = promise(False, "clip() clips by the global norm of the synchronised gradients.")
     checkpoint: bool = promise(False, "state() on one replica, load_state() on a new one, continue the same training.")
+    unfreezing: bool = promise(
+        False, "set_trainable() freezes and unfreezes layers; those unfrozen are synchronised from then on."
+    )
+    join: Literal["divide_by_initial_world", "divide_by_live_ranks"] | None = promise(
+        None,
+        "Inside join() ranks may have different numbers of batches; one that has run out counts as zero, in a sum divided "
+        "by the world size, or by the number of ranks that still have batches; afterwards all have equal parameters.",
+    )
+    averaged_weights: bool = promise(
+        False, "averaged() is OptimizerSpec's moving average of the parameters, the same on all ranks."
+    )
+    skips_nonfinite: bool = promise(
+        False, "step() with a NaN or infinity in any synchronised gradient changes nothing on any rank, then or later."
+    )
     named_models: frozenset[str] = promise(frozenset(), "Models that make_replica builds by name, beside a ModelSpec.")
 
     remainder: Literal["pad", "drop", "uneven"] = promise(

@@ -38,6 +38,10 @@ class ProgramEnded(BaseException):
     """Nobody in the rank's program catches this."""
 
 
+class _Interruption(Exception):
+    """Raised and caught by the training program (job.Backward.interrupted)."""
+
+
 class Execution:
     """One Job on one rank. `records` grows as operations are entered, so that it tells where a rank is stuck.
 
@@ -58,8 +62,11 @@ class Execution:
         self._shapes: dict[str, tuple[tuple[int, ...], str]] = {}
         self._learned: frozenset[str] = frozenset()
         self._buffers: frozenset[str] = frozenset()
+        self._switched: frozenset[str] = frozenset()  # parameters of layers that were frozen or unfrozen
         self._saved: dict[str, Mapping[str, Array]] = {}
         self._handles: dict[int, Any] = {}
+        poisoned = job.data is not None and bool(job.data.poisoned)  # NumPy may warn of what is there on purpose
+        self._warnings: dict[str, Any] = {"invalid": "ignore", "over": "ignore"} if poisoned else {}
         self._handed_out: list[tuple[dict[str, Any], str, Array, Any]] = []
 
     def run(self) -> None:
@@ -77,7 +84,8 @@ class Execution:
             self._progress(position)
             entered = clock()
             self.records.append(Record(position, operation.kind, entered, None, {}))
-            values = _RUNNERS[operation.kind](self, operation)
+            with np.errstate(**self._warnings):
+                values = _RUNNERS[operation.kind](self, operation)
             self.records[-1] = Record(position, operation.kind, entered, clock(), values)
         for values, name, copy, handed_out in self._handed_out:
             if copy.tobytes() != np.asarray(handed_out).tobytes():
@@ -117,16 +125,24 @@ class Execution:
     def backward(self, op: ops.Backward) -> dict[str, Any]:
         replica = self._model()
         batch = self._batch(op.samples[self._rank], op.branches_on(self._rank))
+        values: dict[str, Any] = {}
         if op.sync:
             loss = replica.backward(batch)
         else:
-            with replica.no_sync():
-                loss = replica.backward(batch)
+            interrupted = self._rank in op.interrupted
+            try:
+                with replica.no_sync():
+                    loss = replica.backward(batch)
+                    if interrupted:
+                        raise _Interruption
+                values |= {"swallowed": True} if interrupted else {}
+            except _Interruption:
+                pass
         given = self._batch(op.samples[self._rank], ())
         changed = [
             name for name in ("inputs", "targets") if getattr(batch, name).tobytes() != getattr(given, name).tobytes()
         ]
-        return {"loss": _number(loss, "backward()")} | ({"batch_changed": changed} if changed else {})
+        return values | {"loss": _number(loss, "backward()")} | ({"batch_changed": changed} if changed else {})
 
     def zero_grad(self, op: ops.ZeroGrad) -> dict[str, Any]:
         self._model().zero_grad()
@@ -140,13 +156,15 @@ class Execution:
         return {}
 
     def observe(self, op: ops.Observe) -> dict[str, Any]:
-        replica = self._model()
         seen: dict[str, Any] = {}
         for what in op.what:
-            names = {"gradients": self._learned, "buffers": self._buffers}.get(what) or (
-                self._shapes.keys() - self._buffers if what == "parameters" else self._buffers
+            names = {"gradients": self._learned | self._switched, "buffers": self._buffers}.get(what) or (
+                self._buffers if what == "buffers" else self._shapes.keys() - self._buffers
             )
-            seen[what] = self._mapping(getattr(replica, what)(), f"{what}()", names, optional=what == "gradients")
+            got = self._extra(what)()
+            if what == "gradients" and self._switched and isinstance(got, Mapping):
+                got = dict.fromkeys(self._switched) | dict(got)  # a frozen layer's may be left out
+            seen[what] = self._mapping(got, f"{what}()", names, optional=what == "gradients")
         return seen
 
     def _mapping(self, got: Any, what: str, names: Any, *, optional: bool) -> dict[str, Array | None]:
@@ -167,6 +185,29 @@ class Execution:
         if problems:
             raise ContractBroken(f"{what}: " + "; ".join(problems))
         return {name: None if got[name] is None else np.array(got[name]) for name in got}
+
+    def set_trainable(self, op: ops.SetTrainable) -> dict[str, Any]:
+        names = self._shapes.keys() - self._buffers
+        self._switched |= {name for name in names if name.rpartition(".")[0] in op.layers}
+        self._extra("set_trainable")(list(op.layers), op.trainable)
+        return {}
+
+    def join(self, op: ops.Join) -> dict[str, Any]:
+        replica = self._model()
+        losses = []
+        with self._extra("join")():
+            for samples in op.batches[self._rank]:
+                replica.zero_grad()
+                losses.append(_number(replica.backward(self._batch(samples, ())), "backward()"))
+                replica.step()
+        return {"losses": losses}
+
+    def remeasure(self, op: ops.Remeasure) -> dict[str, Any]:
+        self._extra("remeasure")(self._batch(op.samples[self._rank], ()))
+        return {}
+
+    def _extra(self, method: str) -> Any:
+        return _offered(getattr(self._model(), method, None), f"make_replica().{method}")
 
     def predict(self, op: ops.Predict) -> dict[str, Any]:
         branches = op.branches[self._rank] if op.branches else ()

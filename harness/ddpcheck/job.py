@@ -15,7 +15,7 @@ from .job_random import Disturb as Disturb
 from .job_random import Draw as Draw
 from .job_start import ShortReads as ShortReads
 from .job_start import Start as Start
-from .model import ModelSpec
+from .model import Linear, ModelSpec
 from .plain import from_plain, plain, to_plain
 from .probes import Leave, OnRanks, Sent
 from .values import Array, Kind, key_of, numbers
@@ -56,15 +56,26 @@ class TensorSpec:
 @plain
 @dataclass(frozen=True, slots=True)
 class DataSpec:
-    """A data set of `samples` samples for a model: inputs and targets made from `seed`, no two samples alike."""
+    """A data set of `samples` samples for a model: inputs and targets made from `seed`, no two samples alike.
+
+    poisoned: samples whose first input (first target, if inputs are ids) is NaN or infinite instead.
+    """
 
     kind: ClassVar[str] = "data"
     samples: int
     values: Kind = "lattice"
     seed: int = 0
+    poisoned: tuple[int, ...] = ()
+    poison: Literal["nan", "inf"] = "nan"
 
     def arrays(self, model: ModelSpec) -> tuple[Array, Array]:
         """Inputs (samples, features) or ids (samples,); targets (samples, outputs) or labels (samples,)."""
+        inputs, targets = self._healthy(model)
+        if self.poisoned:
+            (inputs if inputs.dtype.kind == "f" else targets)[list(self.poisoned), 0] = float(self.poison)
+        return inputs, targets
+
+    def _healthy(self, model: ModelSpec) -> tuple[Array, Array]:
         if model.vocabulary is not None:
             inputs = self._words(2) % model.vocabulary
         else:
@@ -84,6 +95,9 @@ class DataSpec:
 class OptimizerSpec:
     """SGD: v <- momentum v + g + weight_decay p; p <- p - lr v. Adam: with bias correction, betas, eps outside the
     root, weight_decay p added to the gradient.
+
+    averaging: with one that is not 0, replicas keep an average a of each parameter p beside it: at first a is p, and each
+    step() ends with a <- averaging a + (1 - averaging) p.
     """
 
     kind: ClassVar[str] = "optimizer"
@@ -93,6 +107,7 @@ class OptimizerSpec:
     weight_decay: float = 0.0
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
+    averaging: float = 0.0
 
 
 # ------------------------------------------------------------------------------------------------- replica operations
@@ -101,12 +116,17 @@ class OptimizerSpec:
 @plain
 @dataclass(frozen=True, slots=True)
 class Backward:
-    """Forward and backward on the rank's samples. Yields loss: the local mean loss before reduction."""
+    """Forward and backward on the rank's samples. Yields loss: the local mean loss before reduction.
+
+    interrupted: on these ranks an exception of the training program leaves no_sync() after the backward, and is caught
+    outside. Yields swallowed if it did not come out of no_sync().
+    """
 
     kind: ClassVar[str] = "backward"
     samples: PerRank
     sync: bool = True
     branches: tuple[tuple[str, ...], ...] = ()  # active branches of each rank; () means none on any
+    interrupted: tuple[int, ...] = ()
 
     def branches_on(self, rank: int) -> tuple[str, ...]:
         return self.branches[rank] if self.branches else ()
@@ -139,7 +159,7 @@ class Observe:
     """Read the replica. Yields each of `what` as a mapping of names to arrays (None: no gradient)."""
 
     kind: ClassVar[str] = "observe"
-    what: tuple[Literal["parameters", "gradients", "buffers"], ...] = ("parameters", "gradients", "buffers")
+    what: tuple[Literal["parameters", "gradients", "buffers", "averaged"], ...] = ("parameters", "gradients", "buffers")
 
 
 @plain
@@ -170,6 +190,43 @@ class Resume:
 
     kind: ClassVar[str] = "resume"
     name: str = "checkpoint"
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class Remeasure:
+    """Running statistics anew, of these samples of all ranks (extras.Remeasuring)."""
+
+    kind: ClassVar[str] = "remeasure"
+    samples: PerRank
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Inside join() (extras.Joining) each rank does zero_grad, backward and step for each of its own batches, of which
+    ranks may have different numbers.
+    """
+
+    kind: ClassVar[str] = "join"
+    batches: tuple[PerRank, ...]  # of each rank
+
+    def round(self, number: int) -> PerRank:
+        """The ranks' samples in one of the steps; none on a rank that has run out."""
+        return tuple(batches[number] if number < len(batches) else () for batches in self.batches)
+
+    def rounds(self) -> int:
+        return max(map(len, self.batches))
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class SetTrainable:
+    """These Linear layers learn from now on, or no longer do (extras.Unfreezing). Stands after a ZeroGrad."""
+
+    kind: ClassVar[str] = "set_trainable"
+    layers: tuple[str, ...]
+    trainable: bool = True
 
 
 # ---------------------------------------------------------------------------------------------------------- collectives
@@ -356,7 +413,7 @@ class Kill:
 
 
 Operation = (
-    Backward | ZeroGrad | Clip | Step | Observe | Predict | Save | Resume
+    Backward | ZeroGrad | Clip | Step | Observe | Predict | Save | Resume | SetTrainable | Join | Remeasure
     | AllReduce | Wait | Broadcast | AllGather | ReduceScatter | Barrier | SendRecv
     | Sample | Draw | Aggregate | Train | Sleep | Raise | Kill
     | OnRanks | Leave | Sent | Disturb | ShortReads
@@ -430,9 +487,26 @@ def _of_samples(job: Job, operation: Any) -> list[str]:
         found.append("the Job has no data")
     elif any(rank and not 0 <= min(rank) <= max(rank) < job.data.samples for rank in operation.samples):
         found.append(f"a sample index is outside the {job.data.samples} samples")
-    if operation.branches and len(operation.branches) != job.world_size:
+    if getattr(operation, "branches", ()) and len(operation.branches) != job.world_size:
         found.append(f"has branches for {len(operation.branches)} ranks, not {job.world_size}")
+    if job.data and any(not 0 <= sample < job.data.samples for sample in job.data.poisoned):
+        found.append(f"a poisoned sample is outside the {job.data.samples} samples")
+    if isinstance(operation, Backward) and operation.interrupted and operation.sync:
+        found.append("is interrupted inside no_sync, but synchronised")
     return found
+
+
+def _of_batches(job: Job, operation: Any) -> list[str]:
+    rounds = range(operation.rounds()) if operation.batches else ()
+    misfits = [text for number in rounds for text in _of_samples(job, Backward(operation.round(number)))]
+    return misfits if rounds else ["no rank has a batch"]
+
+
+def _of_layers(job: Job, operation: Any) -> list[str]:
+    known = (
+        {layer.name for layer in job.model.layers if isinstance(layer, Linear) and not layer.uses} if job.model else ()
+    )
+    return [f"{name!r} is no Linear layer with parameters of its own" for name in operation.layers if name not in known]
 
 
 def _of_group(job: Job, operation: Any) -> list[str]:
@@ -494,12 +568,16 @@ def _of_training(job: Job, operation: Any) -> list[str]:
     return found
 
 
-_ON_REPLICA = frozenset({Backward, ZeroGrad, Clip, Step, Observe, Predict, Save, Resume, Train})
+_ON_REPLICA = frozenset(
+    {Backward, ZeroGrad, Clip, Step, Observe, Predict, Save, Resume, SetTrainable, Join, Remeasure, Train}
+)
 _JUDGES: dict[type, Callable[[Job, Any], list[str]]] = {
-    **dict.fromkeys((Backward, Predict), _of_samples),
+    **dict.fromkeys((Backward, Predict, Remeasure), _of_samples),
     **dict.fromkeys((AllReduce, Broadcast, AllGather, ReduceScatter, Barrier), _of_group),
     **dict.fromkeys((Sleep, Raise, Kill, Leave, Disturb), _of_rank),
     OnRanks: _of_ranks,
+    SetTrainable: _of_layers,
+    Join: _of_batches,
     SendRecv: _of_pairs,
     Draw: _of_draws,
     Sample: _of_reads,

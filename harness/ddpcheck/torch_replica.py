@@ -76,6 +76,9 @@ class TorchReplica:
                 "or promise Capabilities(no_sync=False)"
             ) from None
 
+    def join(self) -> AbstractContextManager[Any]:
+        return self._wrapped.join()  # type: ignore[no-any-return]  # the wrapper's own, if it promises one
+
     def zero_grad(self) -> None:
         self._optimizer.zero_grad(set_to_none=True)
 

@@ -24,6 +24,7 @@ PROMISES = dataclasses.replace(
     asynchronous=True,
     propagates_nan=False,
     unused_parameters="raises",
+    join="divide_by_initial_world",
 )
 
 
@@ -101,6 +102,6 @@ small_buckets = _ddp(
 static_graph = _ddp(
     "torch_ddp_static_graph",
     "torch DDP that takes the graph of the first step to be that of all steps",
-    dataclasses.replace(PROMISES, unused_parameters="undefined", no_sync=False),
+    dataclasses.replace(PROMISES, unused_parameters="undefined", no_sync=False, join=None),
     static_graph=True,
 )

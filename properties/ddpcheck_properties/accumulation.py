@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
+from ddpcheck import expect
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
 from ddpcheck.job import Backward, Job, Operation, OptimizerSpec, Step, ZeroGrad
+from ddpcheck.model import mlp
+from ddpcheck.trace import Trace
 
 from . import pitfalls
-from .comparison import as_one_process
-from .drawing import for_all
+from .comparison import as_one_process, because
+from .drawing import for_all, for_each
 from .pitfalls import fitting
 from .strategies import GRADIENTS, PARAMETERS, SEEDS, choice, models, sgd, shards, training_job
 
@@ -69,6 +72,37 @@ def check_synchronisation_is_back_after_no_sync(session: Session) -> None:
     """A backward after no_sync was left is synchronised, even if what was accumulated inside was thrown away."""
     world, promised = session.world_size, session.capabilities
     for_all(session, thrown_away(world, promised), as_one_process(promised), share=0.5)
+
+
+@law("accumulation", "facet:replica", "no_sync")
+def check_an_exception_inside_no_sync_ends_it(session: Session) -> None:
+    """An exception that leaves no_sync() on some or all ranks, and is caught by the training program, comes out of it
+    and leaves synchronisation switched on.
+    """
+    world, promised = session.world_size, session.capabilities
+    as_ever = because(as_one_process(promised), "an exception left no_sync() before: it stays switched on")
+
+    def judge(job: Job, trace: Trace) -> None:
+        for position, ranks in trace.all_values("backward"):
+            for rank, values in enumerate(ranks):
+                headline = f"operation {position}: an exception raised inside no_sync() on rank {rank} did not come out"
+                expect.that("swallowed" not in values, headline, "no_sync() swallows exceptions: its exit returns True")
+        as_ever(job, trace)
+
+    everyone = tuple(range(world))
+    jobs = [interrupted(world, ranks, again=again) for ranks in (everyone, (world - 1,)) for again in (False, True)]
+    for_each(session, fitting(session, jobs), judge)
+
+
+def interrupted(world_size: int, ranks: tuple[int, ...], *, again: bool) -> Job:
+    """A backward inside no_sync that these ranks leave by an exception; then, perhaps after zero_grad (`again`), two
+    synchronised ones.
+    """
+    first = Backward(shards([2] * world_size), sync=False, interrupted=ranks)
+    operations: list[Operation] = [first, *[ZeroGrad()] * again]
+    operations += [Backward(shards([2] * world_size, 2 * world_size)), *GRADIENTS]
+    operations += [ZeroGrad(), Backward(shards([2] * world_size, 4 * world_size)), *GRADIENTS]
+    return training_job(world_size, mlp((2, 3, 2)), operations)
 
 
 @st.composite

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ from ddpcheck.values import Array
 from ddpcheck.verdict import Diagnosis, Finding
 
 _LISTED = 12
-_NOUNS = {"gradients": "gradient of", "parameters": "parameter", "buffers": "buffer"}
+_NOUNS = {"gradients": "gradient of", "parameters": "parameter", "buffers": "buffer", "averaged": "average of"}
 
 
 @dataclass
@@ -44,6 +44,21 @@ class as_one_process:  # noqa: N801  # reads as the judge that it makes: for_all
             self.prepare(job)
         for moment in self._moments:
             compare(moment, job, trace, bits=self.capabilities.same_bits_on_all_ranks)
+
+
+def because(judge: Callable[[Job, Trace], None], cause: str, *, of: str = "") -> Callable[[Job, Trace], None]:
+    """The judge, whose findings on what has `of` in its name also tell what else may be their cause."""
+
+    def explained(job: Job, trace: Trace) -> None:
+        try:
+            judge(job, trace)
+        except Finding as finding:
+            if not trace.completed or of not in finding.diagnosis.headline:
+                raise
+            causes = "; ".join(filter(None, (finding.diagnosis.cause, cause)))
+            raise Finding(replace(finding.diagnosis, cause=causes)) from None
+
+    return explained
 
 
 def compare(moment: Moment, job: Job, trace: Trace, *, bits: bool = True) -> None:
@@ -128,7 +143,7 @@ def _compare_one(got: Any, entry: Entry, text: str, rank: int) -> None:
             zero = "zero" if not np.any(got) else f"an array (first element {np.ravel(got)[0]!r})"
             raise Finding(
                 Diagnosis(
-                    f"{text} on rank {rank}: got {zero}, but should be none: no rank used it since zero_grad",
+                    f"{text} on rank {rank}: got {zero}, but should be none: no rank used it since zero_grad, or it is frozen",
                     "a zero gradient in place of none lets weight decay and momentum move the parameter",
                 )
             )

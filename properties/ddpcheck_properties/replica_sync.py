@@ -72,7 +72,7 @@ def check_construction_gives_every_rank_the_statistics_of_rank_0(session: Sessio
     for_each(session, fitting(session, jobs), _from_rank_0("buffers"))
 
 
-@law("replica_sync", "facet:replica", "feature:batch_norm")
+@law("replica_sync", "facet:replica", "feature:batch_norm", "batch_norm=local")
 def check_running_statistics_of_rank_0_are_those_of_its_own_batches(session: Session) -> None:
     """After forward passes in training mode rank 0's running statistics are those of its own batches.
 

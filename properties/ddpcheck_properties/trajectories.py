@@ -9,14 +9,15 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from ddpcheck.checks import law
-from ddpcheck.job import Clip, Job, OptimizerSpec, Step
+from ddpcheck.job import Backward, Clip, Job, Operation, OptimizerSpec, SetTrainable, Step, ZeroGrad
+from ddpcheck.model import Linear, ModelSpec
 
 from . import pitfalls
-from .comparison import as_one_process
-from .drawing import for_all
+from .comparison import as_one_process, because
+from .drawing import for_all, for_each
 from .gradients import same_bits_in
 from .pitfalls import fitting
-from .strategies import adam, choice, models, sgd, training_jobs
+from .strategies import GRADIENTS, PARAMETERS, adam, choice, models, sgd, shards, training_job, training_jobs
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -81,6 +82,29 @@ def check_clipping_uses_the_norm_of_the_synchronised_gradients(session: Session)
     drawn = st.builds(_clipping, steps, choice((0.05, 0.5, 100.0)))
     small = _clipping(pitfalls.steps(world, OptimizerSpec(lr=0.05), count=2), 0.1)
     for_all(session, drawn, as_one_process(promised), examples=fitting(session, [small]))
+
+
+@law("trajectories", "facet:replica", "unfreezing", "feature:frozen", "optimizer:sgd")
+def check_layers_unfrozen_later_are_synchronised(session: Session) -> None:
+    """Layers that are unfrozen in the middle of training learn from then on as on one process; those that are frozen
+    have no gradient and stay as they are, momentum and weight decay included.
+    """
+    world = session.world_size
+    jobs = [unfreezing(world, OptimizerSpec(lr=1.0), exact=True), unfreezing(world, MOMENTUM, exact=False)]
+    cause = "fc1 was unfrozen after construction: what is reduced was decided there"
+    for_each(session, fitting(session, jobs), because(as_one_process(session.capabilities), cause, of="fc1."))
+
+
+def unfreezing(world_size: int, optimizer: OptimizerSpec, *, exact: bool) -> Job:
+    """fc1 is frozen at first, then nothing is, then fc2, then nothing again: a step of each."""
+    switches = ((), (("fc1", True),), (("fc2", False),), (("fc2", True), ("fc3", False)))
+    operations: list[Operation] = []
+    for number, switched in enumerate(switches):
+        operations += [ZeroGrad(), *(SetTrainable((name,), trainable) for name, trainable in switched)]
+        operations += [Backward(shards([2] * world_size, 2 * number * world_size)), *GRADIENTS, Step(), *PARAMETERS]
+    layers = Linear("fc1", 2, 3, frozen=True), Linear("fc2", 3, 3), Linear("fc3", 3, 2)
+    model = ModelSpec(layers, loss="linear", dtype="float64" if exact else "float32")
+    return training_job(world_size, model, operations, optimizer, exact=exact)
 
 
 def _follows(session: Session, optimizer: SearchStrategy[OptimizerSpec], examples: list[Job]) -> None:

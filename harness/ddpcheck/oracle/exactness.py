@@ -30,14 +30,14 @@ from functools import cache
 import numpy as np
 
 from ..capabilities import Capabilities
-from ..job import Backward, Job, Observe, Operation, Predict, Resume, Save, Step, ZeroGrad
+from ..job import Backward, Job, Observe, Operation, Predict, Resume, Save, SetTrainable, Step, ZeroGrad
 from ..model import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale
 from ..numerics import unit_roundoff
 from .network import owner, widest
 
 SIGNIFICAND = {"float32": 24, "float64": 53}
 INPUT, PARAMETER = 2.0, 1.0  # the largest |value| of lattice data, and of initial lattice parameters
-_QUIET = (Observe, Predict, Save)
+_QUIET = (Observe, Predict, Save, SetTrainable)
 
 
 def loss_scale_for(world_size: int, operations: Sequence[Operation]) -> int:
@@ -81,7 +81,8 @@ def largest_integer(job: Job) -> float:
     if model is None or job.data is None or job.data.values != "lattice" or not _integral(job, model):
         return math.inf
     sizes = {tensor.name: PARAMETER for tensor in model.tensors()}
-    learned = [tensor.name for tensor in model.tensors() if tensor.role == "learned"]
+    switched = any(isinstance(operation, SetTrainable) for operation in job.operations)
+    learned = [t.name for t in model.tensors() if t.role == "learned" or (switched and t.role == "frozen")]
     velocity = dict.fromkeys(sizes, 0.0)
     gradients: dict[str, float] = {}
     largest = 0.0
@@ -116,7 +117,9 @@ def _integral(job: Job, model: ModelSpec) -> bool:
         return False
     rates = job.optimizer.lr, job.optimizer.momentum, job.optimizer.weight_decay
     stepping = any(isinstance(operation, Step) for operation in job.operations)
-    return not stepping or (job.optimizer.name == "sgd" and all(float(rate).is_integer() for rate in rates))
+    return not stepping or (
+        not job.optimizer.averaging and job.optimizer.name == "sgd" and all(float(rate).is_integer() for rate in rates)
+    )
 
 
 def _backward(model: ModelSpec, sizes: dict[str, float], batches: list[int]) -> tuple[dict[str, float], float]:

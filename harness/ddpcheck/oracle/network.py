@@ -43,13 +43,14 @@ np: Any = autograd.numpy  # it fills itself with NumPy's names when imported, wh
 @dataclass(frozen=True)
 class Shards:
     """One batch on all ranks. counts: rows in use on each rank; active: for each branch, 1.0 on the ranks that take
-    it.
+    it; together: batch norm measures the rows of all ranks as one batch.
     """
 
     inputs: Array
     targets: Array
     counts: Array
     active: Mapping[str, Array]
+    together: bool = False
 
     @property
     def rows(self) -> Array:
@@ -202,9 +203,11 @@ def _batch_norm(
     if watched is None:
         mean, variance = (tensors[f"{layer.name}.{name}"] for name in ("running_mean", "running_var"))
     else:
-        rows, count = shards.rows[:, :, None], numpy.maximum(shards.counts, 1)[:, None, None]
-        mean = np.sum(x * rows, axis=1, keepdims=True) / count
-        variance = np.sum((x - mean) ** 2 * rows, axis=1, keepdims=True) / count
+        counts = numpy.full_like(shards.counts, shards.counts.sum()) if shards.together else shards.counts
+        rows, count = shards.rows[:, :, None], numpy.maximum(counts, 1)[:, None, None]
+        over = (0, 1) if shards.together else 1
+        mean = np.sum(x * rows, axis=over, keepdims=True) / count
+        variance = np.sum((x - mean) ** 2 * rows, axis=over, keepdims=True) / count
         unbiased = getval(variance) * (count / numpy.maximum(count - 1, 1))
         watched.moments[layer.name] = (getval(mean)[:, 0], unbiased[:, 0])
     normal = (x - mean) / np.sqrt(variance + BATCH_NORM_EPS)

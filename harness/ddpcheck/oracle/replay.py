@@ -6,7 +6,8 @@ losses is the large batch's gradient. What earlier backwards left local inside n
 synchronised one, with that one's weights. An empty batch has loss and gradient 0.
 
 Where ranks may rightly differ, only what is promised is said: batch norm's running statistics are those of rank 0's own
-batches on rank 0; whether the others take them over before each forward is left open.
+batches on rank 0; whether the others take them over before each forward is left open. Where batch norm is promised to
+be synchronised, statistics are those of all ranks' samples, on all ranks.
 """
 
 from __future__ import annotations
@@ -18,7 +19,21 @@ from functools import partial
 import numpy as np
 
 from ..capabilities import Capabilities
-from ..job import Backward, Clip, Job, Observe, PerRank, Predict, Resume, Save, Step, ZeroGrad
+from ..job import (
+    Backward,
+    Clip,
+    Job,
+    Join,
+    Observe,
+    PerRank,
+    Predict,
+    Remeasure,
+    Resume,
+    Save,
+    SetTrainable,
+    Step,
+    ZeroGrad,
+)
 from ..model import BatchNorm, Linear
 from ..values import Array
 from . import bounds
@@ -65,19 +80,22 @@ class Oracle:
         self.described = {tensor.name: tensor for tensor in job.model.tensors()}
         self.learned = [name for name, tensor in self.described.items() if tensor.role == "learned"]
         self.statistics = [layer for layer in job.model.layers if isinstance(layer, BatchNorm)]
-        self.users = {name: self._using(name) for name in self.learned}
+        self.frozen: list[str] = []  # learned before, or to be learned later
+        self.users = {name: self._using(name) for name, tensor in self.described.items() if tensor.role != "buffer"}
         if job.data:
             inputs, targets = job.data.arrays(job.model)
             self.data = (inputs.astype(np.float64) if inputs.dtype.kind == "f" else inputs), targets
         self.tensors = self._start()
         self.optimizer = Optimizer(job.optimizer, job.model.dtype, roundings=3 + 4 * len(rates))
         self.rates = list(rates)
-        self.saved: dict[str, tuple[dict[str, Value], Optimizer]] = {}
+        self.averages = self._parameters()
+        self.saved: dict[str, tuple[dict[str, Value], Optimizer, dict[str, Value]]] = {}
         self.changed: dict[str, Update | Loading] = {}  # what happened last to each tensor
         self.shown: dict[str, Array] = {}  # gradients after the last backward
         self.before: dict[str, Array] = {}
         self.counts = np.zeros(job.world_size)
         self.latest: Pass | None = None
+        self.divisor = job.world_size
         self.tracked = False  # whether running statistics have moved since the ranks last held the same
         self._zero_grad()
 
@@ -92,6 +110,12 @@ class Oracle:
                 moment = replace(moment, arrays={what: self._observed(what) for what in operation.what})
             elif isinstance(operation, ZeroGrad):
                 self._zero_grad()
+            elif isinstance(operation, Join):
+                self._join(operation)
+            elif isinstance(operation, Remeasure):
+                self._remeasure(operation)
+            elif isinstance(operation, SetTrainable):
+                self._set_trainable(operation)
             elif isinstance(operation, Step):
                 self._step()
             elif isinstance(operation, Clip):
@@ -101,7 +125,7 @@ class Oracle:
                 promised = (0,) if self.statistics and self.tracked else self.everyone
                 moment = replace(moment, outputs=self._predict(operation), promised=promised)
             elif isinstance(operation, Save):
-                self.saved[operation.name] = dict(self.tensors), self.optimizer.copy()
+                self.saved[operation.name] = dict(self.tensors), self.optimizer.copy(), dict(self.averages)
             elif isinstance(operation, Resume):
                 self._resume(operation.name)
             yield moment
@@ -142,22 +166,57 @@ class Oracle:
         self.backwards += 1
         self.shown = {name: self._sum(name).exact for name in found.gradients}
         for layer in self.statistics:
-            self.tracked = self.tracked or len(self.everyone) > 1
+            self.tracked = self.tracked or (len(self.everyone) > 1 and not shards.together)
             first = layer is self.model.layers[0]
             self.tensors.update(running_statistics(layer, self.tensors, found, shards, self.model.dtype, first=first))
+        if not np.isfinite(found.losses).all():
+            losses = np.where(np.isfinite(found.losses), 0.0 if losses is None else losses, np.inf)
         return Value(found.losses, losses)
+
+    def _join(self, operation: Join) -> None:
+        for number in range(operation.rounds()):
+            samples = operation.round(number)
+            live = sum(map(bool, samples))
+            self.divisor = live if self.promised.join == "divide_by_live_ranks" else len(self.everyone)
+            self._zero_grad()
+            self._backward(Backward(samples))
+            self._step()
+        self.divisor = len(self.everyone)
+
+    def _remeasure(self, operation: Remeasure) -> None:
+        shards = replace(self._shards(operation.samples, ()), together=True)
+        exact = bounds.exact_parts(self.tensors)
+        found = evaluate(self.model, {name: exact[name] for name in self.learned}, exact, shards)
+        for layer in self.statistics:
+            first = layer is self.model.layers[0]
+            made = running_statistics(layer, self.tensors, found, shards, self.model.dtype, first=first, momentum=1.0)
+            self.tensors.update({name: value for name, value in made.items() if ".running_" in name})
+        self.tracked = False
+
+    def _set_trainable(self, operation: SetTrainable) -> None:
+        switched = {name for name in self.users if name.rpartition(".")[0] in operation.layers}
+        learned = {*self.learned, *switched} if operation.trainable else {*self.learned} - switched
+        known = {*self.learned, *self.frozen, *switched}
+        self.learned = [name for name in self.users if name in learned]
+        self.frozen = [name for name in self.users if name in known - learned]
+        self._zero_grad()
 
     @_unbounded_is_no_error
     def _step(self) -> None:
         if self.rates:
             self.optimizer.spec = replace(self.optimizer.spec, lr=self.rates.pop(0))
-        before = self.optimizer.copy()
-        for name, gradient in self._observed("gradients").items():
+        before, gradients = self.optimizer.copy(), self._observed("gradients")
+        if self.promised.skips_nonfinite and not all(np.isfinite(g.value.exact).all() for g in gradients.values()):
+            return
+        for name, gradient in gradients.items():
             if set(gradient.presence) == {"there"}:
                 self.changed[name] = Update(
                     name, self.tensors[name].exact, gradient.value.exact, self.gradients[name].own, before
                 )
                 self.tensors[name] = self.optimizer.step(name, self.tensors[name], gradient.value)
+        if decay := self.optimizer.spec.averaging:
+            for name, value in self._parameters().items():
+                self.averages[name] = combine([(decay, self.averages[name]), (1 - decay, value)], 3, self.model.dtype)
 
     @_unbounded_is_no_error
     def _clip(self, max_norm: float) -> Value:
@@ -181,20 +240,23 @@ class Oracle:
 
     def _resume(self, name: str) -> None:
         """Every rank goes on with what it saved itself, which differs where construction leaves ranks different."""
-        tensors, optimizer = self.saved[name]
+        tensors, optimizer, averages = self.saved[name]
         initial = [self.job.initial_of_resumed(rank) for rank in self.everyone]
         for key, value in self.tensors.items():
             of_ranks = np.stack([rank[key] for rank in initial]).astype(np.float64)
             self.changed[key] = Loading(of_ranks, value.exact, self.changed.get(key))
-        self.tensors = {
-            key: value.of_rank_zero() if self._alike(self.described[key].role) else value
-            for key, value in tensors.items()
-        }
+        self.tensors, self.averages = (
+            {key: value.of_rank_zero() if self._alike(self.described[key].role) else value for key, value in of.items()}
+            for of in (tensors, averages)
+        )
         self.optimizer = optimizer.of_rank_zero() if self.promised.broadcasts_parameters else optimizer.copy()
         self.tracked = False
         self._zero_grad()
 
     # ----------------------------------------------------------------------------------------------------------- parts
+
+    def _parameters(self) -> dict[str, Value]:
+        return {name: value for name, value in self.tensors.items() if self.described[name].role != "buffer"}
 
     def _alike(self, role: str) -> bool:
         """Whether construction gives every rank what rank 0 has."""
@@ -208,7 +270,8 @@ class Oracle:
             for name in self.model.branches
         }
         inputs, targets = self.data
-        return Shards(inputs[index], targets[index], np.array([len(rank) for rank in samples]), active)
+        together = self.promised.batch_norm == "synchronised"
+        return Shards(inputs[index], targets[index], np.array([len(rank) for rank in samples]), active, together)
 
     def _using(self, name: str) -> tuple[str | None, ...]:
         """The branches of the layers that use a parameter; None for a layer that every forward passes."""
@@ -230,11 +293,11 @@ class Oracle:
 
     def _synchronise(self, gradient: _Gradient, pending: Value, counts: Array) -> None:
         size = len(self.everyone)
-        weights, divisor = None, float(size)
+        weights, divisor = None, float(self.divisor)
         if self.promised.uneven_batches == "weighted" and (counts != counts[0]).any():
             weights, divisor = counts.astype(np.float64), float(counts.sum())
         if self.promised.gradient == "sum":
-            divisor /= size
+            divisor /= self.divisor
         reduced = over_ranks(pending, weights, divisor, self.model.dtype)
         if gradient.synced is not None:
             # some reduce the whole gradient again: the part that was equal on all ranks goes through all roundings
@@ -244,8 +307,11 @@ class Oracle:
 
     def _observed(self, what: str) -> dict[str, Entry]:
         if what == "gradients":
+            none: tuple[Presence, ...] = tuple("none" for _ in self.everyone)
+            zeros = {name: self.tensors[name].zeros() for name in self.frozen}
+            frozen = {name: Entry(zero, self.model.dtype, none, self.everyone) for name, zero in zeros.items()}
             owned = {name: gradient.own for name, gradient in self.gradients.items()}
-            return {name: self._gradient(name, owned) for name in self.learned}
+            return {name: self._gradient(name, owned) for name in self.learned} | frozen
         there: tuple[Presence, ...] = tuple("there" for _ in self.everyone)
         made = {}
         for name, tensor in self.described.items():
@@ -253,7 +319,10 @@ class Oracle:
                 moving = self.tracked and ".running_" in name
                 ranks = (0,) if moving else self.everyone
                 alike = self._alike(tensor.role) and not moving
-                made[name] = Entry(self.tensors[name], tensor.dtype, there, ranks, alike, self.changed.get(name))
+                value, made_of = self.tensors[name], self.changed.get(name)
+                if what == "averaged":
+                    value, made_of = self.averages[name], None
+                made[name] = Entry(value, tensor.dtype, there, ranks, alike, made_of)
         return made
 
     def _gradient(self, name: str, owned: dict[str, Array | None]) -> Entry:

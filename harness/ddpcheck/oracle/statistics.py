@@ -13,22 +13,31 @@ from .rounding import Value, combine
 
 
 def running_statistics(
-    layer: BatchNorm, old: Mapping[str, Value], found: Evaluation, shards: Shards, dtype: str, *, first: bool
+    layer: BatchNorm,
+    old: Mapping[str, Value],
+    found: Evaluation,
+    shards: Shards,
+    dtype: str,
+    *,
+    first: bool,
+    momentum: float = BATCH_NORM_MOMENTUM,
 ) -> dict[str, Value]:
-    """The layer's buffers on every rank, each moved towards what that rank's own batch measured.
+    """The layer's buffers on every rank, each moved towards what that rank's own batch (all batches together) measured.
 
     Bounds are known for the model's first layer only, where what is measured is exact: the mean adds |x| <= max|x|, the
     variance (|x| + |mean|)^2 / (n - 1), of which n terms are at most 4 max^2 n / (n - 1) <= 8 max^2.
     """
     counter = old[f"{layer.name}.num_batches_tracked"]
     made = {f"{layer.name}.num_batches_tracked": Value(counter.exact + 1, counter.error)}
-    roundings = 2 * shards.inputs.shape[1] + 8
+    roundings = 2 * shards.inputs.shape[1] * (len(shards.counts) if shards.together else 1) + 8
     rounding = gamma(roundings, dtype) + gamma(roundings, np.float64)
     mean, variance = found.moments[layer.name]
-    largest = abs(shards.inputs).max(axis=1) if first else np.full_like(mean, np.inf)
+    largest = np.full_like(mean, np.inf)
+    if first:
+        largest[...] = abs(shards.inputs).max(axis=(0, 1) if shards.together else 1)
     for name, measured, size in (("running_mean", mean, largest), ("running_var", variance, 8 * largest**2)):
         before = old[f"{layer.name}.{name}"]
         new = Value(measured, None if before.error is None else rounding * size)
-        terms = [(1 - BATCH_NORM_MOMENTUM, before), (BATCH_NORM_MOMENTUM, new)]
+        terms = [(1 - momentum, before), (momentum, new)]
         made[f"{layer.name}.{name}"] = combine(terms, 4, dtype)
     return made

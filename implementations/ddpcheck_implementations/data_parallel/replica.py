@@ -13,7 +13,7 @@ outside of no_sync() counts every contribution exactly once.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -36,7 +36,7 @@ class DataParallel:
         self._optimizer = optimizer
         self._collectives = collectives
         self._world_size = world_size
-        self._flat_gradients = FlatBuffer({name: network.parameters[name] for name in network.learned})
+        self._flat_gradients = self._flat_of_learned()
         self._flat_buffers = FlatBuffer(network.buffers)
         self._no_sync_depth = 0
         self._reduced: dict[str, Array | None] = {}
@@ -113,6 +113,15 @@ class DataParallel:
     @learning_rate.setter
     def learning_rate(self, rate: float) -> None:
         self._optimizer.lr = rate
+
+    def set_trainable(self, layers: Sequence[str], trainable: bool) -> None:
+        """These layers learn from now on, or do not. All ranks call it, so that the next message holds the same names."""
+        self._network.set_trainable(layers, trainable)
+        self._flat_gradients = self._flat_of_learned()
+        self.zero_grad()
+
+    def _flat_of_learned(self) -> FlatBuffer:
+        return FlatBuffer({name: self._network.parameters[name] for name in self._network.learned})
 
     def step(self) -> None:
         self._optimizer.step(self._gradients())

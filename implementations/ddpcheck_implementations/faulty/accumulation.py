@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from ddpcheck.adapter import Batch
 
@@ -13,6 +13,7 @@ LOCAL = "check_gradients_inside_no_sync_are_local"
 WINDOW = "check_accumulated_window_counts_every_micro_batch_once"
 PLAIN = "check_accumulation_without_no_sync_gives_the_same"
 TRAINED = "check_training_with_accumulation_goes_where_one_process_goes"
+INTERRUPTED = "check_an_exception_inside_no_sync_ends_it"
 BACK = "check_synchronisation_is_back_after_no_sync"
 
 
@@ -58,7 +59,7 @@ class ReducedTwice(PlainReplica):
         super().synchronise(batch_size)
 
 
-@fault("no-sync-flag-leaks-on-exception", "classic", BACK, WINDOW, words="not reduced")
+@fault("no_sync is never left", "classic", BACK, WINDOW, words="not reduced")
 class NeverSyncsAgain(PlainReplica):
     """no_sync is never left."""
 
@@ -66,6 +67,27 @@ class NeverSyncsAgain(PlainReplica):
     def no_sync(self) -> Iterator[None]:
         self.syncing = False
         yield
+
+
+@fault("no-sync-flag-leaks-on-exception", "classic", INTERRUPTED, words="stays switched on")
+class FlagLeaks(PlainReplica):
+    """no_sync sets a flag and takes it back without try and finally: an exception inside leaves it set."""
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        self.syncing = False
+        yield
+        self.syncing = True
+
+
+@fault("no_sync swallows exceptions", "classic", INTERRUPTED, words="swallows exceptions")
+class Swallows(PlainReplica):
+    """no_sync takes back its flag, and keeps the exception to itself."""
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        with suppress(Exception), super().no_sync():
+            yield
 
 
 @fault(

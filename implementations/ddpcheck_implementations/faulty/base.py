@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,13 +34,16 @@ class PlainReplica:
         self, model: ModelSpec, initial: Mapping[str, Array], optimizer: OptimizerSpec, comm: Any, rank: int, world: int
     ) -> None:
         self.comm, self.rank, self.world = comm, rank, world
-        self.network = Network(model, initial)
+        self.network = self.make_network(model, initial)
         self.optimizer = make_optimizer(optimizer, self.network.parameters)
         self.syncing = True
         self.synced: dict[str, Array] = {}
         self.local: dict[str, Array] = {}
         self.latest: frozenset[str] = frozenset()  # what the last backward used
         self.start(model)
+
+    def make_network(self, model: ModelSpec, initial: Mapping[str, Array]) -> Network:
+        return Network(model, initial)
 
     def start(self, model: ModelSpec) -> None:
         """Rank 0's values for everybody."""
@@ -100,6 +103,10 @@ class PlainReplica:
     def scale(self, factor: float) -> None:
         for gradients in (self.synced, self.local):
             gradients.update({name: np.asarray(g * factor, g.dtype) for name, g in gradients.items()})
+
+    def set_trainable(self, layers: Sequence[str], trainable: bool) -> None:
+        self.network.set_trainable(layers, trainable)
+        self.zero_grad()
 
     def step(self) -> None:
         self.optimizer.step(self._shown())

@@ -36,6 +36,7 @@ adapter = Adapter(
         clipping=True,
         checkpoint=True,
         trainer_features=TRAINER_FEATURES,
+        unfreezing=True,
         distinct_streams=True,
     ),
     launcher=Mpiexec(),

@@ -46,7 +46,7 @@ class _Base:
         self.learns_before = True
 
 
-def _add(gradients: Gradients, name: str, gradient: Array) -> None:
+def add(gradients: Gradients, name: str, gradient: Array) -> None:
     """A tied parameter gets one contribution from each layer that uses it."""
     before = gradients[name]
     gradients[name] = gradient if before is None else before + gradient
@@ -75,9 +75,9 @@ class Linear(_Base):
 
     def backward(self, dy: Array, gradients: Gradients) -> Array:
         if self.learns:
-            _add(gradients, self._weight_name, dy.T @ self._x)
+            add(gradients, self._weight_name, dy.T @ self._x)
             if self.bias is not None:
-                _add(gradients, self._bias_name, dy.sum(axis=0))
+                add(gradients, self._bias_name, dy.sum(axis=0))
         if not self.learns_before:
             return dy
         dx: Array = dy @ self.weight
@@ -128,7 +128,7 @@ class Scale(_Base):
     def backward(self, dy: Array, gradients: Gradients) -> Array:
         if self.learns:
             along = dy * self._x
-            _add(gradients, self._name, along.sum(axis=0) if self.scale.ndim else np.array(along.sum()))
+            add(gradients, self._name, along.sum(axis=0) if self.scale.ndim else np.array(along.sum()))
         return dy * self.scale
 
 
@@ -168,8 +168,8 @@ class BatchNorm(_Base):
         self.batches += 1
 
     def backward(self, dy: Array, gradients: Gradients) -> Array:
-        _add(gradients, f"{self._name}.weight", (dy * self._normal).sum(axis=0))
-        _add(gradients, f"{self._name}.bias", dy.sum(axis=0))
+        add(gradients, f"{self._name}.weight", (dy * self._normal).sum(axis=0))
+        add(gradients, f"{self._name}.bias", dy.sum(axis=0))
         rows = len(dy)
         if not rows:
             return dy
@@ -195,5 +195,5 @@ class Embedding(_Base):
     def backward(self, dy: Array, gradients: Gradients) -> Array:
         gradient = np.zeros_like(self.weight)
         np.add.at(gradient, self._ids, dy)  # an id may occur twice, which `gradient[ids] += dy` would count once
-        _add(gradients, self._name, gradient)
+        add(gradients, self._name, gradient)
         return dy

@@ -20,7 +20,13 @@ OnGradient = Callable[[str, Array | None], None]
 class Network:
     """A model of one process. Parameters and buffers are changed in place, never replaced, so that references hold."""
 
-    def __init__(self, model: ModelSpec, initial: Mapping[str, Array]) -> None:
+    def __init__(
+        self,
+        model: ModelSpec,
+        initial: Mapping[str, Array],
+        batch_norm: Callable[[str, dict[str, Array]], Layer] = BatchNorm,
+    ) -> None:
+        """batch_norm: makes such a layer of its name and the network's arrays, if it should do more than BatchNorm."""
         tensors = model.tensors()
         wrong = [t.name for t in tensors if t.name not in initial or initial[t.name].shape != t.shape]
         if wrong:
@@ -30,11 +36,20 @@ class Network:
         made = {t.name: np.array(initial[t.name], t.dtype) for t in tensors}
         self.parameters = {t.name: made[t.name] for t in tensors if t.role != "buffer"}
         self.buffers = {t.name: made[t.name] for t in tensors if t.role == "buffer"}
-        self.learned = tuple(t.name for t in tensors if t.role == "learned")
         self.tensors = made
-        self._nothing: Gradients = dict.fromkeys(self.learned)
-        self._layers = _chain(model, made, frozenset(self.learned))
+        self._model, self._batch_norm = model, batch_norm
+        self._learn({t.name for t in tensors if t.role == "learned"})
         self._loss = make_loss(model.loss, model.loss_scale)
+
+    def _learn(self, names: Collection[str]) -> None:
+        self.learned = tuple(name for name in self.parameters if name in names)
+        self._nothing: Gradients = dict.fromkeys(self.learned)
+        self._layers = _chain(self._model, self.tensors, frozenset(self.learned), self._batch_norm)
+
+    def set_trainable(self, layers: Collection[str], trainable: bool) -> None:
+        """From now on these Linear layers learn, or do not. No backward may be under way."""
+        switched = {name for name in self.parameters if name.rpartition(".")[0] in layers}
+        self._learn({*self.learned, *switched} if trainable else {*self.learned} - switched)
 
     def backward(self, inputs: Array, targets: Array, branches: Collection[str], on_gradient: OnGradient) -> float:
         """Forward in training mode, then backward. Returns the mean loss.
@@ -66,19 +81,32 @@ class Network:
         return x
 
 
-def _chain(model: ModelSpec, tensors: dict[str, Array], learned: frozenset[str]) -> tuple[Layer, ...]:
+def _chain(
+    model: ModelSpec,
+    tensors: dict[str, Array],
+    learned: frozenset[str],
+    batch_norm: Callable[[str, dict[str, Array]], Layer],
+) -> tuple[Layer, ...]:
     owners: dict[str, str] = {}
     layers: list[Layer] = []
     learns = False
     for declared in model.layers:
-        layer = _layer(declared, tensors, learned, owners)
+        if isinstance(declared, spec.BatchNorm):
+            layer = batch_norm(declared.name, tensors)
+        else:
+            layer = _layer(declared, tensors, learned, owners)
         layer.learns_before = learns
         layers.append(layer)
         learns = learns or layer.learns
     return tuple(layers)
 
 
-def _layer(declared: spec.Layer, tensors: dict[str, Array], learned: frozenset[str], owners: dict[str, str]) -> Layer:
+def _layer(
+    declared: spec.Linear | spec.Activation | spec.Scale | spec.Embedding,
+    tensors: dict[str, Array],
+    learned: frozenset[str],
+    owners: dict[str, str],
+) -> Layer:
     if isinstance(declared, spec.Activation):
         return Relu() if declared.function == "relu" else Tanh()
     if isinstance(declared, spec.Linear):
@@ -93,6 +121,4 @@ def _layer(declared: spec.Layer, tensors: dict[str, Array], learned: frozenset[s
         )
     if isinstance(declared, spec.Scale):
         return Scale(declared.name, tensors[f"{declared.name}.scale"], learns=not declared.buffer)
-    if isinstance(declared, spec.BatchNorm):
-        return BatchNorm(declared.name, tensors)
     return Embedding(declared.name, tensors[f"{declared.name}.weight"])

@@ -46,6 +46,7 @@ adapter = Adapter(
         clipping=True,
         checkpoint=True,
         trainer_features=TRAINER_FEATURES,
+        unfreezing=True,
         distinct_streams=True,
         detects_dead_peer=True,
         detects_failed_peer=True,

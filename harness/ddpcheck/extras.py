@@ -1,0 +1,56 @@
+"""What a replica may offer beside adapter.Replica: each method belongs to a promise, and is called only if that is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, runtime_checkable
+
+from .adapter import Batch
+from .values import Array
+
+
+@runtime_checkable
+class Unfreezing(Protocol):
+    """Capabilities.unfreezing."""
+
+    def set_trainable(self, layers: Sequence[str], trainable: bool) -> None:
+        """From now on the Linear layers of these names learn, or do not, whatever ModelSpec said.
+
+        Called on all ranks, between zero_grad() and the next backward(). gradients() has those of the layers that learn;
+        a frozen layer's may be left out or None.
+        """
+        ...
+
+
+@runtime_checkable
+class Joining(Protocol):
+    """Capabilities.join."""
+
+    def join(self) -> AbstractContextManager[Any]:
+        """Within it each rank trains on its own number of batches, one step each; leaving it waits for all ranks.
+
+        Afterwards every rank holds the same parameters. The optimizer's state need not be equal.
+        """
+        ...
+
+
+@runtime_checkable
+class Averaging(Protocol):
+    """Capabilities.averaged_weights; asked only where OptimizerSpec.averaging is not 0."""
+
+    def averaged(self) -> Mapping[str, Array]:
+        """Every parameter's moving average (job.OptimizerSpec); state() holds it too, for load_state()."""
+        ...
+
+
+@runtime_checkable
+class Remeasuring(Protocol):
+    """Capabilities.remeasures_statistics."""
+
+    def remeasure(self, batch: Batch) -> None:
+        """Running means and unbiased variances become those of all ranks' samples as they reach each batch norm.
+
+        What was there before is forgotten; counters of batches, parameters and gradients stay.
+        """
+        ...

@@ -1,0 +1,97 @@
+"""Averages of the parameters, kept beside them: weights that no gradient reaches, and no reduction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.job import OptimizerSpec
+from ddpcheck.model import ModelSpec
+from ddpcheck.values import Array
+
+from .base import PlainReplica, fault
+
+AVERAGED = "check_averaged_weights_follow_the_parameters_of_all"
+PREFIX = "average."
+
+
+class Averaging(PlainReplica):
+    """Correct: the averages start from what was broadcast, and follow the synchronised parameters."""
+
+    def __init__(
+        self, model: ModelSpec, initial: Mapping[str, Array], optimizer: OptimizerSpec, comm: Any, rank: int, world: int
+    ) -> None:
+        self.spec = optimizer
+        super().__init__(model, initial, optimizer, comm, rank, world)
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        self.averages = self.parameters()
+
+    def step(self) -> None:
+        super().step()
+        self.average(self.network.parameters)
+
+    def average(self, parameters: Mapping[str, Array]) -> None:
+        for name, average in self.averages.items():
+            average *= self.spec.averaging
+            average += np.asarray(parameters[name] * (1 - self.spec.averaging), average.dtype)
+
+    def averaged(self) -> dict[str, Array]:
+        return {name: average.copy() for name, average in self.averages.items()}
+
+    def state(self) -> dict[str, Array]:
+        return super().state() | {PREFIX + name: average for name, average in self.averaged().items()}
+
+    def load_state(self, state: Mapping[str, Array]) -> None:
+        super().load_state(state)
+        self.averages = {name: np.array(state[PREFIX + name]) for name in self.averages}
+
+
+averaging = fault("averaging", "HorizonRobotics/alf#1475", averaged_weights=True)(Averaging)
+
+
+@fault(
+    "non-gradient-weights-updated-locally",
+    "HorizonRobotics/alf#1475",
+    AVERAGED,
+    words="this rank's own, not synchronised",
+    averaged_weights=True,
+)
+class FromOwnGradients(Averaging):
+    """The average takes up the step that this rank's own gradient would have made."""
+
+    def synchronise(self, batch_size: int) -> None:
+        self.own = dict(self.local)
+        super().synchronise(batch_size)
+
+    def average(self, parameters: Mapping[str, Array]) -> None:
+        lr = self.spec.lr
+        super().average({name: p + lr * (self.synced[name] - self.own[name]) for name, p in parameters.items()})
+
+
+@fault(
+    "the average starts before the broadcast",
+    "classic",
+    AVERAGED,
+    words="its own initial values",
+    averaged_weights=True,
+)
+class StartsBefore(Averaging):
+    """The copy for the averages is made before rank 0's parameters arrive."""
+
+    def start(self, model: ModelSpec) -> None:
+        own = self.parameters()
+        super().start(model)
+        self.averages = own
+
+
+@fault("the average is not saved", "classic", AVERAGED, words="started anew", averaged_weights=True)
+class NotSaved(Averaging):
+    """load_state starts the averages anew from the parameters."""
+
+    def load_state(self, state: Mapping[str, Array]) -> None:
+        super().load_state(state)
+        self.averages = self.parameters()

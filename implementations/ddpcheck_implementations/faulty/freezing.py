@@ -1,0 +1,55 @@
+"""Layers that are frozen or unfrozen in the middle of training, and an engine that goes by what was there before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from .base import PlainReplica, fault
+
+UNFROZEN = "check_layers_unfrozen_later_are_synchronised"
+
+
+@fault("unfreezing", "classic", unfreezing=True)
+class Unfreezing(PlainReplica):
+    """Correct: what is reduced is decided anew in every backward."""
+
+
+@fault(
+    "unfrozen-after-wrap-not-synced",
+    "Lightning-AI/pytorch-lightning#20340, NVIDIA/apex#46",
+    UNFROZEN,
+    words="unfrozen after construction",
+    unfreezing=True,
+)
+class BucketsOfTheStart(PlainReplica):
+    """What is reduced is decided at construction: a parameter that is unfrozen later stays local."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.hooked = frozenset(self.network.learned)
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        return super().reduce(name, gradient) if name in self.hooked else gradient
+
+
+@fault("frozen layers get zeros", "classic", UNFROZEN, words="or it is frozen", unfreezing=True)
+class FrozenGetZeros(PlainReplica):
+    """A layer that is frozen later keeps its place, with gradients of zero: momentum and weight decay move it."""
+
+    frozen: frozenset[str] = frozenset()
+
+    def set_trainable(self, layers: Sequence[str], trainable: bool) -> None:
+        if trainable:
+            super().set_trainable([name for name in layers if name not in self.frozen], trainable)
+            self.frozen -= {*layers}
+        else:
+            self.frozen |= {*layers}
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        mean = super().reduce(name, gradient)
+        return np.zeros_like(mean) if name.rpartition(".")[0] in self.frozen else mean

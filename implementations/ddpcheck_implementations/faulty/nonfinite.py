@@ -1,0 +1,116 @@
+"""NaN and infinities that are hidden, or that one rank knows of and the others do not."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from .base import PlainReplica, fault
+
+SKIPPED = "check_a_step_with_nan_is_skipped_on_all_ranks"
+HIDDEN = "check_nonfinite_gradients_reach_every_rank"
+
+
+@fault("NaN becomes zero in the reduction", "classic", HIDDEN, words="are replaced")
+class NanToZero(PlainReplica):
+    """The reduced gradient goes through nan_to_num."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        return np.nan_to_num(super().reduce(name, gradient), posinf=0.0, neginf=0.0)
+
+
+@fault("a rank with an overflow sends zeros", "classic", HIDDEN, words="are replaced")
+class SendsZeros(PlainReplica):
+    """NaN and infinities of a rank's own gradient count as zero."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        return super().reduce(name, np.where(np.isfinite(gradient), gradient, gradient.dtype.type(0)))
+
+
+@fault("a rank with an overflow is left out", "classic", HIDDEN, words="are replaced")
+class LeftOut(PlainReplica):
+    """The mean is that of the ranks whose gradient is finite."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        finite = np.isfinite(gradient)
+        counts = self.comm.all_reduce(np.asarray(finite, gradient.dtype))
+        total = self.comm.all_reduce(np.where(finite, gradient, gradient.dtype.type(0)))
+        return np.asarray(total / np.maximum(counts, 1), gradient.dtype)
+
+
+class LossScaling(PlainReplica):
+    """Gradients are scaled for the reduction; a step that is not finite is skipped, and all ranks halve the scale."""
+
+    loss_scale = 1024.0
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        factor = gradient.dtype.type(self.loss_scale)
+        return np.asarray(super().reduce(name, gradient * factor) / factor)
+
+    def step(self) -> None:
+        if self.finite():
+            super().step()
+        else:
+            self.skip()
+
+    def finite(self) -> bool:
+        return all(np.isfinite(gradient).all() for gradient in self.synced.values())
+
+    def skip(self) -> None:
+        self.loss_scale /= 2
+
+
+loss_scaling = fault("loss-scaling", "classic", skips_nonfinite=True)(LossScaling)
+
+
+@fault(
+    "loss-scale-per-rank",
+    "pytorch/pytorch#136009, NVIDIA-NeMo/Megatron-Bridge#5591",
+    SKIPPED,
+    words="loss scales do",
+    skips_nonfinite=True,
+)
+class ScalePerRank(LossScaling):
+    """Each rank halves its own scale when its own gradient overflows."""
+
+    def synchronise(self, batch_size: int) -> None:
+        overflow = not all(np.isfinite(gradient).all() for gradient in self.local.values())
+        super().synchronise(batch_size)
+        self.loss_scale /= 2 if overflow else 1
+
+    def skip(self) -> None:
+        pass
+
+
+@fault("one rank skips the step", "classic", SKIPPED, words="others skipped", skips_nonfinite=True)
+class SkipsAlone(LossScaling):
+    """Each rank decides by its own gradient whether to skip the step."""
+
+    overflow = False
+
+    def synchronise(self, batch_size: int) -> None:
+        self.overflow = not all(np.isfinite(gradient).all() for gradient in self.local.values())
+        super().synchronise(batch_size)
+
+    def finite(self) -> bool:
+        return not self.overflow
+
+
+@fault("a skipped step moves by its momentum", "classic", SKIPPED, words="was taken", skips_nonfinite=True)
+class StepsWithZeros(LossScaling):
+    """The step is taken all the same, with gradients of zero."""
+
+    def skip(self) -> None:
+        self.optimizer.step({name: np.zeros_like(gradient) for name, gradient in self.synced.items()})
+
+
+@fault("a skipped step counts", "classic", SKIPPED, words="left something behind", skips_nonfinite=True)
+class CountsSkipped(LossScaling):
+    """A skipped step leaves parameters alone, but not the optimizer's momentum and count of steps."""
+
+    def skip(self) -> None:
+        before = self.parameters()
+        self.optimizer.step({name: np.zeros_like(gradient) for name, gradient in self.synced.items()})
+        for name, value in before.items():
+            self.network.parameters[name][...] = value

@@ -1,0 +1,49 @@
+"""What the tolerance of synchronised batch norm's gradients rests on: how far the Jobs' errors grow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.job import Job
+from ddpcheck.oracle import Oracle
+from ddpcheck.oracle.rounding import Value
+from ddpcheck.values import Array
+from ddpcheck_properties.batch_norm import gradient_jobs
+
+PROMISED = Capabilities(batch_norm="synchronised")
+MOVED = 2.0**-30
+
+
+def gradients(job: Job, moved: float = 0.0) -> list[dict[str, Array]]:
+    """The gradients that each look shows if parameters and inputs are off by a relative `moved`, up or down."""
+    rng = np.random.default_rng(0)
+    oracle = Oracle(job, PROMISED)
+    for name, value in oracle.tensors.items():
+        factor = 1 + moved * rng.choice((-1, 1), value.exact[:1].shape)
+        oracle.tensors[name] = Value(value.exact * factor)
+    inputs, targets = oracle.data
+    oracle.data = inputs * (1 + moved * rng.choice((-1, 1), inputs.shape)), targets
+    looks = [moment.arrays["gradients"] for moment in oracle.walk() if moment.arrays]
+    return [{name: entry.value.exact[0] for name, entry in look.items()} for look in looks]
+
+
+@pytest.mark.parametrize("world_size", [2, 3, 4, 5, 8])
+def test_relative_errors_grow_by_less_than_the_tolerance_allows(world_size: int) -> None:
+    for job in gradient_jobs(world_size, uneven=True):
+        for exact, off in zip(gradients(job), gradients(job, MOVED), strict=True):
+            largest = max(abs(array).max() for array in exact.values())
+            assert max(abs(off[name] - exact[name]).max() for name in exact) < 2**13 * MOVED * largest
+
+
+def test_samples_of_all_ranks_are_one_batch() -> None:
+    for job in gradient_jobs(3, uneven=False):
+        first = job.operations[1]
+        assert first.kind == "backward"
+        alone = replace(first, samples=(tuple(index for rank in first.samples for index in rank),))
+        whole = Job(1, (job.operations[0], alone, job.operations[2]), job.model, job.optimizer, job.data, job.seed)
+        for name, array in gradients(whole)[0].items():
+            np.testing.assert_allclose(gradients(job)[0][name], array, rtol=1e-9, atol=1e-12)
