@@ -6,6 +6,8 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ddpcheck.checks import law
 from ddpcheck.job import (
     AllGather,
@@ -45,7 +47,7 @@ def check_arrays_that_do_not_fit_are_an_error_on_every_rank(session: Session) ->
     usual = AllReduce(TensorSpec((40,), first, "powers"), reduction)
     pairs: list[Pair] = [(usual, AllReduce(TensorSpec((39,), first, "powers"), reduction))]
     for dtype in others:
-        size = 40 * TensorSpec((1,), first).on(0).nbytes // TensorSpec((1,), dtype).on(0).nbytes
+        size = 40 * np.dtype(first).itemsize // np.dtype(dtype).itemsize
         pairs.insert(0, (usual, AllReduce(TensorSpec((size,), dtype, "powers"), "sum" if size > 40 else reduction)))
     large = AllReduce(TensorSpec(PAST_64_KIB, first, "powers"), reduction)
     pairs += [(large, AllReduce(TensorSpec((PAST_64_KIB[0], PAST_64_KIB[1] + 1), first, "powers"), reduction))]
@@ -53,7 +55,8 @@ def check_arrays_that_do_not_fit_are_an_error_on_every_rank(session: Session) ->
     if "all_gather" in promised.collectives:
         pairs.append((AllGather(TensorSpec((3,), first)), AllGather(TensorSpec((4,), first))))
     if "send_recv" in promised.collectives and others:
-        pairs.append((_message(session, TensorSpec((4,), first)), _message(session, TensorSpec((4,), others[0]))))
+        alike = next((each for each in others if np.dtype(each).itemsize == np.dtype(first).itemsize), others[0])
+        pairs.insert(1, (_message(session, TensorSpec((4,), first)), _message(session, TensorSpec((4,), alike))))
     for_each(session, _jobs(session, pairs), _told_everywhere)
 
 

@@ -56,6 +56,20 @@ class KindsAlike(PassThrough):
         return np.asarray(self.comm.all_gather(array, group=group)[place])
 
 
+@collectives("messages-without-dtype", "classic", ARRAYS, detects_mismatch=True)
+class MessagesWithoutDtype(PassThrough):
+    """A message between two ranks is so many bytes, whatever it was sent as."""
+
+    def send(self, array: Array, dest: int) -> None:
+        self.comm.send(array.ravel().view(np.int32) if array.nbytes % 4 == 0 else array, dest)
+
+    def recv(self, array: Array, source: int) -> Array:
+        if array.nbytes % 4:
+            return np.asarray(self.comm.recv(array, source))
+        got = self.comm.recv(np.empty(array.nbytes // 4, np.int32), source)
+        return np.asarray(got.view(array.dtype).reshape(array.shape))
+
+
 @collectives(
     "exception-leaves-others-hanging",
     "pytorch/pytorch#17113, dmlc/xgboost#11217",
