@@ -142,7 +142,7 @@ class Batch:
 
 @runtime_checkable
 class Replica(Protocol):
-    """This rank's copy of the model, wrapped for data-parallel training.
+    """This rank's copy of the model, wrapped for data-parallel training. What it may offer beside: ddpcheck.extras.
 
     Names and shapes are those of ModelSpec.tensors(). What is returned is read at once, and may be a view; a state() is kept,
     and must be a copy.

@@ -97,6 +97,9 @@ class Capabilities:
     skips_nonfinite: bool = promise(
         False, "step() with a NaN or infinity in any synchronised gradient changes nothing on any rank, then or later."
     )
+    two_forwards: bool = promise(
+        False, "backward_of_both() goes forward on two batches, then backward once: their gradients are added up."
+    )
     named_models: frozenset[str] = promise(frozenset(), "Models that make_replica builds by name, beside a ModelSpec.")
 
     remainder: Literal["pad", "drop", "uneven"] = promise(

@@ -126,7 +126,9 @@ class Execution:
         replica = self._model()
         batch = self._batch(op.samples[self._rank], op.branches_on(self._rank))
         values: dict[str, Any] = {}
-        if op.sync:
+        if op.second:
+            loss = self._extra("backward_of_both")(batch, self._batch(op.second[self._rank], ()))
+        elif op.sync:
             loss = replica.backward(batch)
         else:
             interrupted = self._rank in op.interrupted

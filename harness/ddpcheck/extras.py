@@ -54,3 +54,12 @@ class Remeasuring(Protocol):
         What was there before is forgotten; counters of batches, parameters and gradients stay.
         """
         ...
+
+
+@runtime_checkable
+class TwoForwards(Protocol):
+    """Capabilities.two_forwards."""
+
+    def backward_of_both(self, first: Batch, second: Batch) -> float:
+        """As backward(), for the sum of two batches' losses, after a forward pass of each."""
+        ...

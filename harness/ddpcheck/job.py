@@ -120,6 +120,9 @@ class Backward:
 
     interrupted: on these ranks an exception of the training program leaves no_sync() after the backward, and is caught
     outside. Yields swallowed if it did not come out of no_sync().
+
+    second: with it, a forward pass on these samples follows the first, and one backward on the sum of both losses
+    (extras.TwoForwards); loss is that sum.
     """
 
     kind: ClassVar[str] = "backward"
@@ -127,6 +130,7 @@ class Backward:
     sync: bool = True
     branches: tuple[tuple[str, ...], ...] = ()  # active branches of each rank; () means none on any
     interrupted: tuple[int, ...] = ()
+    second: PerRank = ()
 
     def branches_on(self, rank: int) -> tuple[str, ...]:
         return self.branches[rank] if self.branches else ()
@@ -496,6 +500,11 @@ def _of_samples(job: Job, operation: Any) -> list[str]:
     return found
 
 
+def _of_backward(job: Job, operation: Any) -> list[str]:
+    second = operation.second
+    return _of_samples(job, operation) + (_of_samples(job, Backward(second)) if second else [])
+
+
 def _of_batches(job: Job, operation: Any) -> list[str]:
     rounds = range(operation.rounds()) if operation.batches else ()
     misfits = [text for number in rounds for text in _of_samples(job, Backward(operation.round(number)))]
@@ -572,7 +581,8 @@ _ON_REPLICA = frozenset(
     {Backward, ZeroGrad, Clip, Step, Observe, Predict, Save, Resume, SetTrainable, Join, Remeasure, Train}
 )
 _JUDGES: dict[type, Callable[[Job, Any], list[str]]] = {
-    **dict.fromkeys((Backward, Predict, Remeasure), _of_samples),
+    Backward: _of_backward,
+    **dict.fromkeys((Predict, Remeasure), _of_samples),
     **dict.fromkeys((AllReduce, Broadcast, AllGather, ReduceScatter, Barrier), _of_group),
     **dict.fromkeys((Sleep, Raise, Kill, Leave, Disturb), _of_rank),
     OnRanks: _of_ranks,

@@ -56,6 +56,15 @@ class TorchReplica:
             self._hooks.after_backward(self._wrapped)
         return float(loss.item())
 
+    def backward_of_both(self, first: Batch, second: Batch) -> float:
+        outputs = [self._call(self._wrapped, self._on_device(b.inputs), b.branches) for b in (first, second)]
+        losses = [self._loss(y, self._on_device(b.targets)) for y, b in zip(outputs, (first, second), strict=True)]
+        loss = losses[0] + losses[1]
+        loss.backward()  # type: ignore[no-untyped-call]  # see backward()
+        if self._hooks.after_backward is not None:
+            self._hooks.after_backward(self._wrapped)
+        return float(loss.item())
+
     @contextmanager
     def no_sync(self) -> Iterator[None]:
         with self._engines_no_sync():

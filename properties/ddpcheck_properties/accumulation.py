@@ -4,6 +4,7 @@ backward.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
@@ -13,8 +14,9 @@ from ddpcheck import expect
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
 from ddpcheck.job import Backward, Job, Operation, OptimizerSpec, Step, ZeroGrad
-from ddpcheck.model import mlp
+from ddpcheck.model import Activation, BatchNorm, Layer, Linear, ModelSpec, Scale, mlp
 from ddpcheck.trace import Trace
+from ddpcheck.verdict import Finding
 
 from . import pitfalls
 from .comparison import as_one_process, because
@@ -92,6 +94,39 @@ def check_an_exception_inside_no_sync_ends_it(session: Session) -> None:
     everyone = tuple(range(world))
     jobs = [interrupted(world, ranks, again=again) for ranks in (everyone, (world - 1,)) for again in (False, True)]
     for_each(session, fitting(session, jobs), judge)
+
+
+@law("accumulation", "facet:replica", "two_forwards")
+def check_two_forwards_before_one_backward_count_both(session: Session) -> None:
+    """Two forward passes and one backward on the sum of their losses: gradients are the sum of both batches', whatever
+    the second forward pass did to buffers and to what the first one keeps for backward.
+    """
+    world, promised = session.world_size, session.capabilities
+    chains: list[tuple[Layer, ...]] = [
+        (Linear("fc1", 3, 4), Activation("tanh"), Linear("fc2", 4, 2)),
+        (Linear("fc1", 3, 4), Scale("buffer", 4, buffer=True), Linear("fc2", 4, 2)),
+        (BatchNorm("norm", 3), Linear("fc1", 3, 2)),
+    ]
+    as_ever = as_one_process(promised)
+
+    def judge(job: Job, trace: Trace) -> None:
+        if any(rank.outcome == "raised" for rank in trace.ranks):
+            try:
+                expect.completed(trace)
+            except Finding as finding:
+                cause = "a second forward pass changes in place what backward of the first needs: buffers, most likely"
+                raise Finding(replace(finding.diagnosis, cause=cause)) from None
+        as_ever(job, trace)
+
+    for_each(session, fitting(session, [two_forwards(world, *layers) for layers in chains]), judge)
+
+
+def two_forwards(world_size: int, *layers: Layer) -> Job:
+    """Twice two forwards and one backward, and an ordinary backward on the second batch."""
+    first, second = shards([2] * world_size), shards([2] * world_size, 2 * world_size)
+    both = (ZeroGrad(), Backward(first, second=second), *GRADIENTS)
+    operations: list[Operation] = [*both, *both, ZeroGrad(), Backward(second), *GRADIENTS]
+    return training_job(world_size, ModelSpec(layers), operations, exact=False)
 
 
 def interrupted(world_size: int, ranks: tuple[int, ...], *, again: bool) -> Job:

@@ -89,7 +89,7 @@ def largest_integer(job: Job) -> float:
     for operation in job.operations:
         if isinstance(operation, Backward):
             batches = [len(rank) for rank in operation.samples]
-            if any(size & (size - 1) for size in batches):
+            if operation.second or any(size & (size - 1) for size in batches):
                 return math.inf
             found, reached = _backward(model, sizes, batches)
             for name, size in found.items():

@@ -104,7 +104,7 @@ class Oracle:
         for position, operation in enumerate(self.job.operations):
             moment = Moment(position, operation)
             if isinstance(operation, Backward):
-                loss = self._backward(operation)
+                loss = self._both(operation) if operation.second else self._backward(operation)
                 moment = replace(moment, numbers={"loss": loss}, known=losses_gone_wrong(loss.exact, self.counts))
             elif isinstance(operation, Observe):
                 moment = replace(moment, arrays={what: self._observed(what) for what in operation.what})
@@ -172,6 +172,11 @@ class Oracle:
         if not np.isfinite(found.losses).all():
             losses = np.where(np.isfinite(found.losses), 0.0 if losses is None else losses, np.inf)
         return Value(found.losses, losses)
+
+    def _both(self, operation: Backward) -> Value:
+        first = self._backward(replace(operation, second=(), sync=False))
+        second = self._backward(Backward(operation.second, operation.sync))
+        return combine([(1, first), (1, second)], 1, self.model.dtype)
 
     def _join(self, operation: Join) -> None:
         for number in range(operation.rounds()):
