@@ -25,6 +25,7 @@ PROMISES = dataclasses.replace(
     propagates_nan=False,
     unused_parameters="raises",
     join="divide_by_initial_world",
+    two_forwards=True,
 )
 
 
