@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..adapter import Adapter
-from ..job import Job, Sample
+from ..job import Backward, Job, Sample
 from ..references import UnusableAdapter, resolve
 from ..run import installed_checks
 from ..verdict import Diagnosis, Verdict
@@ -93,6 +93,10 @@ def _fill(text: Text) -> None:
     for position, operation in enumerate(job.operations):
         if operation.kind in _WRITERS:
             _WRITERS[operation.kind](text, position, operation)
+        elif isinstance(operation, Backward) and (operation.second or operation.interrupted):
+            raise NoScript(
+                f"operation {position} (two forward passes, or no_sync left by an exception) has no plain form"
+            )
         elif replicas is not None and operation.kind in _OF_REPLICA:
             if not begun and operation.kind != "resume":
                 replicas.first()

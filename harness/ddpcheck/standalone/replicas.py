@@ -172,7 +172,8 @@ class Replicas:
     def _entry(self, what: str, name: str, entry: Entry) -> None:
         if entry.value.error is not None and not np.isfinite(entry.value.error).any():
             return
-        noun = {"gradients": "gradient of", "parameters": "parameter", "buffers": "buffer"}[what]
+        nouns = {"gradients": "gradient of", "parameters": "parameter", "buffers": "buffer", "averaged": "average of"}
+        noun = nouns[what]
         world = range(self.text.job.world_size)
         value, got, indent = entry.value, f'{what}["{name}"]', ""
         part, of = "", value.exact[0].size

@@ -1,0 +1,85 @@
+"""Jobs for what only some replicas promise: what is refused, what is written and read again, what the oracle makes of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.job import Backward, Job, Join, Observe, Operation, OptimizerSpec, Remeasure, SetTrainable, Step
+from ddpcheck.model import Linear, ModelSpec
+from ddpcheck.oracle import Oracle
+from ddpcheck.values import Array
+from ddpcheck_properties.averages import averaging_job
+from ddpcheck_properties.joining import joining
+from ddpcheck_properties.skipping import overflow, poisoned
+from ddpcheck_properties.trajectories import unfreezing
+
+CONSTANT = ModelSpec((Linear("fc1", 3, 2),), loss="linear")
+BATCH = ((0,), (1,))
+
+
+@pytest.mark.parametrize(
+    ("operation", "words"),
+    [
+        (Backward(BATCH, interrupted=(0,)), "interrupted inside no_sync, but synchronised"),
+        (Backward(BATCH, second=((0,),)), "has samples for 1 ranks, not 2"),
+        (SetTrainable(("fc9",)), "'fc9' is no Linear layer"),
+        (Join(((), ())), "no rank has a batch"),
+        (Join((((0,),), ((99,),))), "a sample index is outside"),
+        (Remeasure(((0,),)), "has samples for 1 ranks, not 2"),
+    ],
+    ids=lambda value: getattr(value, "kind", ""),
+)
+def test_operations_that_do_not_fit_are_refused(operation: Operation, words: str) -> None:
+    job = joining([2, 1], CONSTANT)
+    with pytest.raises(ValueError, match=words):
+        replace(job, operations=(operation,))
+
+
+def test_a_poisoned_sample_must_exist() -> None:
+    with pytest.raises(ValueError, match="a poisoned sample is outside"):
+        poisoned(overflow(2, OptimizerSpec()), 1000, "nan")
+
+
+def test_jobs_are_written_and_read_again() -> None:
+    jobs = [
+        joining([2, 0], CONSTANT),
+        poisoned(overflow(2, OptimizerSpec()), 5, "inf"),
+        averaging_job(2, OptimizerSpec(averaging=0.5), resumed=True),
+        unfreezing(2, OptimizerSpec(), exact=True),
+    ]
+    assert [Job.from_plain(job.to_plain()) for job in jobs] == jobs
+
+
+def parameters(job: Job, promised: Capabilities) -> list[dict[str, Array]]:
+    with np.errstate(invalid="ignore"):
+        moments = tuple(Oracle(job, promised).walk())
+    return [
+        {name: entry.value.exact[0] for name, entry in moment.arrays["parameters"].items()}
+        for moment in moments
+        if isinstance(moment.operation, Observe) and "parameters" in moment.arrays
+    ]
+
+
+@pytest.mark.parametrize(("rule", "divisors"), [("divide_by_initial_world", (2, 2)), ("divide_by_live_ranks", (2, 1))])
+def test_join_divides_as_promised(rule: str, divisors: tuple[int, int]) -> None:
+    job = joining([2, 1], CONSTANT)
+    assert job.data is not None
+    targets = job.data.arrays(CONSTANT)[1].astype(np.float64)
+    first, second = (targets[0:2].mean(0) + targets[4:6].mean(0)) / divisors[0], targets[2:4].mean(0) / divisors[1]
+    got = parameters(job, Capabilities(join=rule))[0]["fc1.bias"]  # type: ignore[arg-type]  # a parameter of the test
+    np.testing.assert_allclose(got, job.initial(0)["fc1.bias"] - 0.05 * (first + second), rtol=1e-6)
+
+
+def test_a_skipped_step_is_as_if_it_had_not_been() -> None:
+    job = poisoned(overflow(2, OptimizerSpec(lr=1.0, momentum=1.0)), 5, "nan")
+    steps = [position for position, operation in enumerate(job.operations) if isinstance(operation, Step)]
+    without = replace(job, operations=tuple(op for position, op in enumerate(job.operations) if position != steps[1]))
+    skipping, plain = (
+        parameters(run, Capabilities(skips_nonfinite=skips)) for run, skips in ((job, True), (without, False))
+    )
+    for got, expected in zip(skipping, plain, strict=True):
+        assert all(np.array_equal(got[name], expected[name]) for name in expected)
