@@ -9,12 +9,17 @@ from .suggest import one_of
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """effort: how many Jobs a check draws, beside its fixed examples."""
+    """effort: how many Jobs a check draws at one and two ranks, beside its fixed examples; a third as many with more ranks,
+    where a Job costs more and most faults have shown.
+    """
 
     name: str
     effort: int
     world_sizes: tuple[int, ...]
     sentence: str
+
+    def draws(self, world_size: int) -> int:
+        return self.effort if world_size <= 2 else -(-self.effort // 3)
 
 
 PROFILES = {

@@ -151,7 +151,7 @@ class Ranks:
             reference,
             world_size,
             deadline=settings.deadline,
-            effort=settings.profile.effort,
+            effort=settings.profile.draws(world_size),
             random_seed=settings.random_seed,
             launcher=settings.launcher,
         )

@@ -75,7 +75,7 @@ def _train(task: TrainingTask) -> TrainingRun:
 adapter = _ddp(
     "torch_ddp",
     "torch DistributedDataParallel with its defaults",
-    dataclasses.replace(PROMISES, restarts_in_place=True, trainer_features=TRAINER_FEATURES - {"exact_resume"}),
+    dataclasses.replace(PROMISES, trainer_features=TRAINER_FEATURES - {"exact_resume"}),
     _train,
 )
 

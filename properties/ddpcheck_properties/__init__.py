@@ -22,6 +22,7 @@ from . import (
     precision,
     programs,
     randomness,
+    refusals,
     rendezvous,
     replica_sync,
     sampler,
@@ -61,11 +62,14 @@ CHECKS: tuple[Check, ...] = checks_of(
     randomness,
     trainer,
     checkpoints,
-    failures,
-    launching,
-    mismatches,
     wire,
+    launching,
+    refusals,
     rendezvous,
+    failures,
+    mismatches,
 )
+"""In the order in which they run: those that cost ranks their lives come last, and before those that start
+them afresh in any case."""
 
 __all__ = ["CHECKS"]

@@ -102,12 +102,6 @@ def check_uneven_batches_are_weighted_by_their_sizes(session: Session) -> None:
     _uneven(session)
 
 
-@law("gradients", "facet:replica", "world_size>=2", "uneven_batches=refused")
-def check_uneven_batches_are_refused_on_every_rank(session: Session) -> None:
-    """Ranks with batches of different sizes: backward raises on every rank, and none is left waiting."""
-    for_each(session, [pitfalls.uneven(session.world_size)], _refused)
-
-
 @law("gradients", "facet:replica")
 def check_large_tensors_beside_small_ones(session: Session) -> None:
     """Tensors past the usual bucket sizes, and those of one element beside them, have exact gradients at every step."""
@@ -133,12 +127,6 @@ def check_backward_leaves_parameters_alone(session: Session) -> None:
         lambda job: replace(job, operations=(look, *job.operations))
     )
     for_all(session, drawn, _unchanged_parameters, share=0.3)
-
-
-def _refused(job: Job, trace: Trace) -> None:
-    for rank in trace.ranks:
-        cause = "batches of different sizes are refused on some ranks only, or not at all"
-        expect.equal(rank.outcome, "raised", f"{len(job.operations)} operations with uneven batches", rank.rank, cause)
 
 
 def _uneven(session: Session) -> None:

@@ -11,8 +11,6 @@ from hypothesis.strategies import DrawFn
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
 from ddpcheck.job import Backward, Clip, Job, Operation, OptimizerSpec, Step, ZeroGrad
-from ddpcheck.trace import Trace
-from ddpcheck.verdict import Diagnosis, Finding
 
 from . import pitfalls
 from .comparison import as_one_process
@@ -86,35 +84,6 @@ def check_parameter_used_only_inside_no_sync(session: Session) -> None:
     job = training_job(world, branching(2, "ab"), operations)
     drawn = branched(world, promised, accumulating=True)
     for_all(session, drawn, as_one_process(promised), examples=fitting(session, [job]))
-
-
-@law("unused", "facet:replica", "feature:branch", "unused_parameters=raises")
-def check_unused_parameter_raises(session: Session) -> None:
-    """A rank on which a parameter had no gradient raises by the next backward at the latest, and no rank goes on.
-
-    A rank that used every parameter may be left waiting for those that have raised.
-    """
-    world = session.world_size
-    # each of these Jobs costs new ranks, seconds for some implementations: one kind is enough at larger world sizes
-    everywhere = [pitfalls.branches(world, "a", ("",), ("",))] * (world <= 2)
-    somewhere = [pitfalls.branches(world, "a", ("a", ""), ("a", ""))] * (world > 1)
-    for_each(session, fitting(session, [*everywhere, *somewhere]), _raised)
-
-
-def _raised(job: Job, trace: Trace) -> None:
-    assert job.model is not None
-    everything = set(job.model.branches)
-    first = next(operation for operation in job.operations if isinstance(operation, Backward))
-    raised = any(rank.outcome == "raised" for rank in trace.ranks)
-    for rank in trace.ranks:
-        complete = set(first.branches_on(rank.rank)) == everything
-        if rank.outcome == "raised" or (complete and raised and rank.outcome == "hung"):
-            continue
-        others = ", ".join(f"rank {other.rank} {other.outcome}" for other in trace.ranks)
-        headline = f"rank {rank.rank} {rank.outcome}, but should have raised: a parameter had no gradient ({others})"
-        raise Finding(
-            Diagnosis(headline, "the error is raised on some ranks only, or never"), hung=rank.outcome == "hung"
-        )
 
 
 @st.composite

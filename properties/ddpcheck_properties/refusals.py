@@ -1,0 +1,58 @@
+"""What an implementation promises to refuse is an error on every rank. These Jobs cost ranks their lives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ddpcheck import expect
+from ddpcheck.checks import law
+from ddpcheck.job import Backward, Job
+from ddpcheck.trace import Trace
+from ddpcheck.verdict import Diagnosis, Finding
+
+from . import pitfalls
+from .drawing import for_each
+from .pitfalls import fitting
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+
+@law("gradients", "facet:replica", "world_size>=2", "uneven_batches=refused")
+def check_uneven_batches_are_refused_on_every_rank(session: Session) -> None:
+    """Ranks with batches of different sizes: backward raises on every rank, and none is left waiting."""
+    for_each(session, [pitfalls.uneven(session.world_size)], _refused)
+
+
+@law("unused", "facet:replica", "feature:branch", "world_size<=3", "unused_parameters=raises")
+def check_unused_parameter_raises(session: Session) -> None:
+    """A rank on which a parameter had no gradient raises by the next backward at the latest, and no rank goes on.
+
+    A rank that used every parameter may be left waiting for those that have raised.
+    """
+    world = session.world_size
+    # a Job that raises costs new ranks, seconds for some implementations: one is enough
+    taken = ("a", "") if world > 1 else ("",)
+    for_each(session, fitting(session, [pitfalls.branches(world, "a", taken, taken)]), _raised)
+
+
+def _raised(job: Job, trace: Trace) -> None:
+    assert job.model is not None
+    everything = set(job.model.branches)
+    first = next(operation for operation in job.operations if isinstance(operation, Backward))
+    raised = any(rank.outcome == "raised" for rank in trace.ranks)
+    for rank in trace.ranks:
+        complete = set(first.branches_on(rank.rank)) == everything
+        if rank.outcome == "raised" or (complete and raised and rank.outcome == "hung"):
+            continue
+        others = ", ".join(f"rank {other.rank} {other.outcome}" for other in trace.ranks)
+        headline = f"rank {rank.rank} {rank.outcome}, but should have raised: a parameter had no gradient ({others})"
+        raise Finding(
+            Diagnosis(headline, "the error is raised on some ranks only, or never"), hung=rank.outcome == "hung"
+        )
+
+
+def _refused(job: Job, trace: Trace) -> None:
+    for rank in trace.ranks:
+        cause = "batches of different sizes are refused on some ranks only, or not at all"
+        expect.equal(rank.outcome, "raised", f"{len(job.operations)} operations with uneven batches", rank.rank, cause)
