@@ -126,6 +126,7 @@ class Execution:
         replica = self._model()
         batch = self._batch(op.samples[self._rank], op.branches_on(self._rank))
         values: dict[str, Any] = {}
+        loss: Any = None
         if op.second:
             loss = self._extra("backward_of_both")(batch, self._batch(op.second[self._rank], ()))
         elif op.sync:

@@ -35,6 +35,7 @@ from .strategies_collectives import (
     collectives,
     dtypes,
     exact_tensor,
+    fitting_reductions,
     floating,
     jobs,
     reductions,
@@ -140,7 +141,7 @@ def check_all_reduce_of_large_tensors(session: Session) -> None:
     for layout in LAYOUTS:
         cases.append((PAST_64_KIB, layout))  # noqa: PERF401  # a comprehension here loses the literal's type in pyright
     integers = [dtype for dtype in dtypes(promised) if not floating(dtype)]
-    exact = [each for each in among if each != "mean"]
+    exact = fitting_reductions(promised, integers[0]) if integers else []
     drawn = [
         Job(world, (AllReduce(exact_tensor(PAST_64_KIB, dtype, each, world, 8), each),))
         for dtype, each in zip(integers, exact * len(integers), strict=False)

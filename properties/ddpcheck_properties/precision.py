@@ -15,7 +15,7 @@ from ddpcheck.trace import Trace
 
 from .collective_results import finished, named
 from .drawing import for_each
-from .strategies_collectives import dtypes, reductions
+from .strategies_collectives import dtypes
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -28,8 +28,10 @@ _ADDED: tuple[Literal["sum"], Literal["mean"]] = ("sum", "mean")
 @law("collectives", "collective:all_reduce", "collective_dtype:float16", "rounds_float16_once", "world_size>=3")
 def check_float16_is_rounded_once(session: Session) -> None:
     """Sums and means of float16 are off by one rounding of the exact result, however many ranks there are."""
-    offered = [each for each in _ADDED if each in reductions(session.capabilities)]
-    made = [AllReduce(TensorSpec((size,), "float16", "real", 3), each) for each in offered for size in LENGTHS]
+    made: list[AllReduce] = []
+    for each in _ADDED:
+        if each in session.capabilities.reductions:
+            made += [AllReduce(TensorSpec((size,), "float16", "real", 3), each) for size in LENGTHS]
     for_each(session, [Job(session.world_size, (one,)) for one in made], _rounded_once)
 
 

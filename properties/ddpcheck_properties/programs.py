@@ -40,6 +40,8 @@ def check_any_training_program_goes_as_on_one_process(session: Session) -> None:
     for_all(session, programs(world, promised), as_one_process(promised), examples=examples)
 
 
+_STEP: tuple[Word, ...] = ("zero_grad", "backward", "step")
+
 KNOWN: tuple[tuple[Word, ...], ...] = (
     ("backward", "step", "backward", "step"),  # no zero_grad: the second step takes both gradients
     ("backward", "step", "local", "backward", "clip", "step"),
@@ -47,7 +49,7 @@ KNOWN: tuple[tuple[Word, ...], ...] = (
     ("local", "save", "predict_alone", "backward", "step", "resume", "backward", "step", "resume", "backward", "step"),
     ("backward", "backward", "step", "zero_grad", "local", "predict", "backward", "step"),
     ("backward", "step", "save", "backward", "step", "resume", "backward", "step", "resume", "backward", "step"),
-    ("zero_grad", "backward", "step") * 6,
+    (*_STEP, *_STEP, *_STEP, *_STEP, *_STEP, *_STEP),
     ("zero_grad", "zero_grad", "backward", "step", "zero_grad", "zero_grad", "backward"),
 )
 """Programs that found faults, run first."""

@@ -60,6 +60,21 @@ def reductions(capabilities: Capabilities) -> tuple[Reduction, ...]:
     return tuple(reduction for reduction in ALL_REDUCTIONS if reduction in capabilities.reductions)
 
 
+def fitting_reductions(capabilities: Capabilities, dtype: str) -> list[Reduction]:
+    """The promised reductions that a dtype allows: means of integers are none."""
+    found: list[Reduction] = []
+    for reduction in reductions(capabilities):
+        if reduction != "mean" or floating(dtype):
+            found.append(reduction)  # noqa: PERF401  # a comprehension loses the literal's type in pyright
+    return found
+
+
+def usual_reduction(capabilities: Capabilities, dtype: str) -> Reduction:
+    """One that is promised, if there is any."""
+    found = fitting_reductions(capabilities, dtype)
+    return found[0] if found else "sum"
+
+
 @cache
 def shapes(world_size: int) -> tuple[Shape, ...]:
     """1 to W + 2 elements, no dimension, no element, several dimensions, and sizes that W and chunks do not divide; first

@@ -25,17 +25,18 @@ from .collectives import PAST_64_KIB
 from .drawing import for_all, for_each
 from .strategies_collectives import (
     LAYOUTS,
-    Reduction,
     all_gathers,
     broadcasts,
     collectives,
     dtypes,
     exact_tensor,
+    fitting_reductions,
     floating,
     jobs,
     reduce_scatters,
     reductions,
     send_recvs,
+    usual_reduction,
 )
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def check_reduce_scatter_gives_each_rank_its_block(session: Session) -> None:
         for dtype in dtypes(promised, floats=reduction == "mean")[:2]
     ]
     offered = dtypes(promised)[0]
-    reduction = next((each for each in reductions(promised) if each != "mean" or floating(offered)), None)
+    reduction = next(iter(fitting_reductions(promised, offered)), None)
     if reduction:
         large = ReduceScatter(exact_tensor((131 * world, 127), offered, reduction, world, 6), reduction)
         laid_out = [
@@ -160,7 +161,7 @@ def check_a_late_rank_changes_no_result(session: Session) -> None:
     """A rank that comes late is waited for: no time limit, no second try makes another result of it, then or later."""
     world, promised = session.world_size, session.capabilities
     dtype = dtypes(promised)[0]
-    reduction: Reduction = next((each for each in reductions(promised) if each != "mean" or floating(dtype)), "sum")
+    reduction = usual_reduction(promised, dtype)
     made: list[Operation] = []
     for seed in range(world):
         tensor = exact_tensor((world,), dtype, reduction, world, seed)

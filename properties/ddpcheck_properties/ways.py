@@ -20,7 +20,7 @@ from ddpcheck.job import (
 
 from .collective_judges import results_hold
 from .drawing import for_each
-from .strategies_collectives import Reduction, dtypes, exact_tensor, floating, reductions, subsets
+from .strategies_collectives import Reduction, dtypes, exact_tensor, floating, reductions, subsets, usual_reduction
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -121,4 +121,4 @@ def check_groups_move_and_reduce_arrays_of_any_size(session: Session) -> None:
 def _usual(promised: Capabilities) -> tuple[str, Reduction]:
     """float32 if it is promised, and a reduction that it has."""
     dtype = "float32" if "float32" in promised.collective_dtypes else dtypes(promised)[0]
-    return dtype, next((each for each in reductions(promised) if each != "mean" or floating(dtype)), "sum")
+    return dtype, usual_reduction(promised, dtype)

@@ -29,7 +29,7 @@ from ddpcheck.verdict import CannotTell, Diagnosis, Finding
 
 from .collective_results import named
 from .drawing import for_each
-from .strategies_collectives import dtypes, floating, reductions
+from .strategies_collectives import dtypes, fitting_reductions, reductions
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -46,7 +46,7 @@ def check_large_collectives_send_the_least_bytes(session: Session) -> None:
     world, promised = session.world_size, session.capabilities
     reduction, offered = reductions(promised)[0], dtypes(promised)
     made: list[Operation] = [AllReduce(TensorSpec(LARGE, dtype, "powers"), reduction) for dtype in offered]
-    scattered = next((each for each in reductions(promised) if each != "mean" or floating(offered[0])), None)
+    scattered = next(iter(fitting_reductions(promised, offered[0])), None)
     if "reduce_scatter" in promised.collectives and scattered:
         made.append(ReduceScatter(TensorSpec((world * 131, 1009 // world), offered[0], "powers"), scattered))
     if "all_gather" in promised.collectives:

@@ -49,7 +49,7 @@ def _summary(kills: Sequence[Mapping[str, Any]]) -> str:
 def _table(kills: Sequence[Mapping[str, Any]]) -> str:
     rows = []
     for kill in kills:
-        first = kill["first"] or {"check": "**survives**"}
+        first: Mapping[str, Any] = kill["first"] or {"check": "**survives**"}
         said = _said(first) or f"*{first.get('diagnosis', {}).get('headline', '')}*"
         mark = "✓" if _caught(kill) else "✗"
         rows.append(

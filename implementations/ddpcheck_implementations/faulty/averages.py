@@ -68,8 +68,10 @@ class FromOwnGradients(Averaging):
         super().synchronise(batch_size)
 
     def average(self, parameters: Mapping[str, Array]) -> None:
-        lr = self.spec.lr
-        super().average({name: p + lr * (self.synced[name] - self.own[name]) for name, p in parameters.items()})
+        moved = {
+            name: self.spec.lr * (self.synced[name] - own) for name, own in self.own.items() if name in self.synced
+        }
+        super().average({name: p + moved.get(name, 0) for name, p in parameters.items()})
 
 
 @fault(

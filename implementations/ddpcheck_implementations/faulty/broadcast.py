@@ -47,7 +47,7 @@ class FrozenNotBroadcast(PlainReplica):
                 array[...] = self.comm.broadcast(array)
 
 
-@fault("syncbn-mean-of-means", "PaddlePaddle/Paddle#32464", RUNNING)
+@fault("statistics-averaged", "PaddlePaddle/Paddle#32464", RUNNING)
 class StatisticsAveraged(PlainReplica):
     """Running statistics are averaged over the ranks after each backward, which the promise does not say."""
 
@@ -66,7 +66,7 @@ class ForgetsMomentum(PlainReplica):
         return self.parameters() | self.buffers()
 
 
-@fault("load-after-broadcast", "horovod/horovod#1774", RESUMED)
+@fault("load-after-broadcast", "horovod/horovod#1774", RESUMED, words="load_state did not load it")
 class OnlyRankZeroLoads(PlainReplica):
     """Rank 0 loads the checkpoint after the replicas were made equal; the others train from new values."""
 

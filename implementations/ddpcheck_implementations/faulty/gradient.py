@@ -203,6 +203,7 @@ class AloneIsZero(PlainReplica):
     "clip-before-reduce",
     "tensorflow/tensorflow#25806, horovod/horovod#1346",
     "check_clipping_uses_the_norm_of_the_synchronised_gradients",
+    words="norm of this rank's own gradients",
 )
 class ClipsByOwnNorm(PlainReplica):
     """Clips by the norm of this rank's own gradients."""

@@ -165,7 +165,7 @@ class SetEpochSwallowed(Trainer):
     """set_epoch is called if the sampler has it, and the wrapper around the sampler has not."""
 
     def order(self, epoch: int) -> Sequence[int]:
-        wrapper = _Skipping(self.sampler)
+        wrapper: Any = _Skipping(self.sampler)
         if hasattr(wrapper, "set_epoch"):
             wrapper.set_epoch(epoch)
         return list(wrapper)

@@ -77,7 +77,7 @@ class NeverRaises(PlainReplica):
     """Promises to raise when a parameter has no gradient, and does not."""
 
 
-@fault("no-sync-forgets-earlier-params", "pytorch/pytorch#69031, pytorch/pytorch#124193", INSIDE)
+@fault("no-sync-forgets-earlier-params", "pytorch/pytorch#69031, pytorch/pytorch#124193", INSIDE, words="not reduced")
 class ForgetsEarlier(PlainReplica):
     """Reduces only what the last micro-batch used; what was used inside no_sync stays local."""
 
