@@ -37,7 +37,7 @@ def check_any_training_program_goes_as_on_one_process(session: Session) -> None:
     """
     world, promised = session.world_size, session.capabilities
     examples = fitting(session, [training_program(world, promised, words) for words in KNOWN])
-    for_all(session, programs(world, promised), as_one_process(promised), examples=examples)
+    for_all(session, programs(world, promised), as_one_process(promised), examples=examples, share=1.5)
 
 
 _STEP: tuple[Word, ...] = ("zero_grad", "backward", "step")
