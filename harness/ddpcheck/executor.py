@@ -10,6 +10,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -65,16 +66,17 @@ class Execution:
         self._switched: frozenset[str] = frozenset()  # parameters of layers that were frozen or unfrozen
         self._saved: dict[str, Mapping[str, Array]] = {}
         self._handles: dict[int, Any] = {}
-        poisoned = job.data is not None and bool(job.data.poisoned)  # NumPy may warn of what is there on purpose
-        self._warnings: dict[str, Any] = {"invalid": "ignore", "over": "ignore"} if poisoned else {}
         self._handed_out: list[tuple[dict[str, Any], str, Array, Any]] = []
 
     def run(self) -> None:
         """All operations in order; an exception of the implementation goes through."""
         if self._job.model is not None:
             self._declare()
+        poisoned = self._job.data is not None and bool(self._job.data.poisoned)
         try:
-            self._run_all()
+            # once for all operations: NumPy may warn of what is there on purpose
+            with np.errstate(invalid="ignore", over="ignore") if poisoned else nullcontext():
+                self._run_all()
         finally:
             whole_reads()
 
@@ -84,8 +86,7 @@ class Execution:
             self._progress(position)
             entered = clock()
             self.records.append(Record(position, operation.kind, entered, None, {}))
-            with np.errstate(**self._warnings):
-                values = _RUNNERS[operation.kind](self, operation)
+            values = _RUNNERS[operation.kind](self, operation)
             self.records[-1] = Record(position, operation.kind, entered, clock(), values)
         for values, name, copy, handed_out in self._handed_out:
             if copy.tobytes() != np.asarray(handed_out).tobytes():
@@ -125,6 +126,7 @@ class Execution:
     def backward(self, op: ops.Backward) -> dict[str, Any]:
         replica = self._model()
         batch = self._batch(op.samples[self._rank], op.branches_on(self._rank))
+        given = {"inputs": batch.inputs.tobytes(), "targets": batch.targets.tobytes()}
         values: dict[str, Any] = {}
         loss: Any = None
         if op.second:
@@ -141,10 +143,8 @@ class Execution:
                 values |= {"swallowed": True} if interrupted else {}
             except _Interruption:
                 pass
-        given = self._batch(op.samples[self._rank], ())
-        changed = [
-            name for name in ("inputs", "targets") if getattr(batch, name).tobytes() != getattr(given, name).tobytes()
-        ]
+        after = {"inputs": batch.inputs.tobytes(), "targets": batch.targets.tobytes()}
+        changed = [name for name in given if given[name] != after[name]]
         return values | {"loss": _number(loss, "backward()")} | ({"batch_changed": changed} if changed else {})
 
     def zero_grad(self, op: ops.ZeroGrad) -> dict[str, Any]:
