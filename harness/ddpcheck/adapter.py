@@ -17,7 +17,7 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -272,7 +272,11 @@ class Train(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Facets:
-    """What an implementation offers on one rank, and its own idea of rank and world size (the harness compares)."""
+    """What an implementation offers on one rank, and its own idea of rank and world size (the harness compares).
+
+    counts: "bytes" and "messages" sent to other ranks, and "collectives" begun, on this rank since connect(). Bytes that
+    another rank reads from shared memory are sent as well.
+    """
 
     rank: int
     world_size: int
@@ -282,6 +286,7 @@ class Facets:
     aggregate_metrics: AggregateMetrics | None = None
     train: Train | None = None
     make_streams: MakeStreams | None = None
+    counts: Callable[[], Mapping[str, int]] | None = None
     close: Callable[[], None] | None = None
 
 
@@ -344,11 +349,13 @@ def problems_of_facets(facets: Any, capabilities: Capabilities, context: RankCon
     for facet, name in _FACET_FIELDS.items():
         if facet in capabilities.facets and not callable(getattr(facets, name)):
             found.append(f"promises the facet {facet}, but Facets.{name} is {getattr(facets, name)!r}")
+    if capabilities.counts_traffic and not callable(facets.counts):
+        found.append(f"promises counts_traffic, but Facets.counts is {facets.counts!r}")
     if "collectives" in capabilities.facets:
         if facets.collectives is None:
             found.append("promises the facet collectives, but Facets.collectives is None")
         else:
-            names = _methods(capabilities.collectives, capabilities.asynchronous)
+            names = _methods(capabilities)
             missing = [name for name in names if not callable(getattr(facets.collectives, name, None))]
             found += [
                 f"promises collectives, but {type(facets.collectives).__name__} has no {name}()" for name in missing
@@ -356,6 +363,10 @@ def problems_of_facets(facets: Any, capabilities: Capabilities, context: RankCon
     return found
 
 
-def _methods(collectives: Iterable[str], asynchronous: bool) -> list[str]:
-    names = [method for name in sorted(collectives) for method in _COLLECTIVE_METHODS.get(name, (name,))]
-    return names + ["all_reduce_async"] * asynchronous
+def _methods(capabilities: Capabilities) -> list[str]:
+    names = [m for name in sorted(capabilities.collectives) for m in _COLLECTIVE_METHODS.get(name, (name,))]
+    return (
+        names
+        + ["all_reduce_async"] * capabilities.asynchronous
+        + ["all_reduce_in_place", "empty"] * capabilities.in_place
+    )

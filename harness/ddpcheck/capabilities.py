@@ -39,6 +39,10 @@ class Capabilities:
     )
     subgroups: bool = promise(False, "Collectives take a group of ranks, and only its members call them.")
     asynchronous: bool = promise(False, "all_reduce can return a handle at once; wait() on it gives the result.")
+    in_place: bool = promise(
+        False, "all_reduce_in_place() reduces into its argument; empty() gives arrays that the transport reaches best."
+    )
+    counts_traffic: bool = promise(False, "counts() tells the bytes and messages sent, and the collectives begun.")
     sends_least: bool = promise(
         False,
         "Of N bytes per rank a large all_reduce sends no more than 2 (W - 1) / W N from any of W ranks, reduce_scatter half "
@@ -100,6 +104,7 @@ class Capabilities:
     two_forwards: bool = promise(
         False, "backward_of_both() goes forward on two batches, then backward once: their gradients are added up."
     )
+    timeline: bool = promise(False, "timeline() tells when the last backward computed, and when it communicated.")
     named_models: frozenset[str] = promise(frozenset(), "Models that make_replica builds by name, beside a ModelSpec.")
 
     remainder: Literal["pad", "drop", "uneven"] = promise(

@@ -23,6 +23,7 @@ from .adapter import Batch, Facets, Replica, TrainingRun, TrainingTask
 from .files import watched
 from .job import Job, Layout, OptimizerSpec
 from .job_random import NoNumbers, disturb, drawn
+from .measuring import measured_collective, measured_steps
 from .short_reads import cut_reads, reads_cut, whole_reads
 from .sockets import sent_by_connection
 from .trace import Record
@@ -246,6 +247,8 @@ class Execution:
         tensor = op.tensor.on(self._rank)
         argument = laid_out(tensor, op.tensor.layout)
         comm = self._comm()
+        if op.in_place:
+            return self._reduced_in_place(comm, op, tensor)
         if not op.wait:
             self._handles[len(self.records) - 1] = (
                 comm.all_reduce_async(argument, op.reduction, group=op.group),
@@ -254,6 +257,14 @@ class Execution:
             )
             return {}
         return self._result(comm.all_reduce(argument, op.reduction, group=op.group), argument, tensor, "all_reduce()")
+
+    def _reduced_in_place(self, comm: Any, op: ops.AllReduce, tensor: Array) -> dict[str, Any]:
+        array = _array(comm.empty(tensor.shape, tensor.dtype.name), tensor.shape, tensor.dtype, "empty()", copy=False)
+        array[...] = tensor
+        comm.all_reduce_in_place(array, op.reduction, group=op.group)
+        values: dict[str, Any] = {"result": array.copy(), "argument_changed": False, "aliases_argument": False}
+        self._handed_out.append((values, "result", values["result"], array))
+        return values
 
     def wait(self, op: ops.Wait) -> dict[str, Any]:
         if op.operation not in self._handles:
@@ -466,6 +477,12 @@ class Execution:
         (cut_reads if op.on else whole_reads)()
         return {"reads": reads_cut()}
 
+    def measure_collective(self, op: ops.MeasureCollective) -> dict[str, Any]:
+        return measured_collective(self._comm(), self._facets.counts, op, self._rank, self._job.world_size)
+
+    def measure_steps(self, op: ops.MeasureSteps) -> dict[str, Any]:
+        return measured_steps(self._model(), self._facets.counts, op, self._batch(op.samples[self._rank], ()))
+
     def disturb(self, op: ops.Disturb) -> dict[str, Any]:
         disturb(op.rank, self._rank, self._job.world_size)
         return {}
@@ -515,14 +532,14 @@ def _offered(facet: S | None, name: str) -> S:
     return facet
 
 
-def _array(got: Any, shape: tuple[int, ...], dtype: Any, what: str) -> Array:
+def _array(got: Any, shape: tuple[int, ...], dtype: Any, what: str, *, copy: bool = True) -> Array:
     if not isinstance(got, (np.ndarray, np.generic)):
         raise ContractBroken(f"{what} must return a NumPy array, got {type(got).__name__}")
     if got.shape != shape or got.dtype != dtype:
         raise ContractBroken(
             f"{what} returned {got.dtype}{list(got.shape)}, but must return {np.dtype(dtype)}{list(shape)}"
         )
-    return np.array(got)
+    return np.array(got) if copy else np.asarray(got)
 
 
 def _indices(got: Iterable[Any], length: int, what: str) -> Array:

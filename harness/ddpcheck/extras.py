@@ -1,13 +1,48 @@
-"""What a replica may offer beside adapter.Replica: each method belongs to a promise, and is called only if that is made."""
+"""What facets may offer beside adapter's Protocols: each method belongs to a promise, and is called only if that is made."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from .adapter import Batch
+from .adapter import Batch, Group
 from .values import Array
+
+
+@runtime_checkable
+class InPlace(Protocol):
+    """Capabilities.in_place, of the collectives."""
+
+    def all_reduce_in_place(self, array: Array, op: str = "sum", *, group: Group | None = None) -> None:
+        """As all_reduce, into the array itself, which is C-contiguous and writeable."""
+        ...
+
+    def empty(self, shape: tuple[int, ...], dtype: str) -> Array:
+        """A new array of the caller's own, in memory that the transport reaches with the fewest copies.
+
+        Freed as any other; ranks need not call it in the same order, nor for all_reduce_in_place only.
+        """
+        ...
+
+
+class Span(NamedTuple):
+    """From begin to end, in seconds of time.monotonic()."""
+
+    name: str
+    begin: float
+    end: float
+
+
+@runtime_checkable
+class Timed(Protocol):
+    """Capabilities.timeline, of a replica."""
+
+    def timeline(self) -> Sequence[Span]:
+        """What the last backward() did on this rank, in order of begin: "backward" without what waits for other ranks, and
+        "all_reduce 0", "all_reduce 1" and so on, one for each bucket.
+        """
+        ...
 
 
 @runtime_checkable

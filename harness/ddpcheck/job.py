@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from .job_measure import MeasureCollective as MeasureCollective
+from .job_measure import MeasureSteps as MeasureSteps
 from .job_random import Disturb as Disturb
 from .job_random import Draw as Draw
 from .job_start import ShortReads as ShortReads
@@ -250,6 +252,7 @@ class AllReduce:
     reduction: Literal["sum", "mean", "min", "max", "prod"] = "sum"
     group: tuple[int, ...] | None = None
     wait: bool = True  # False: asynchronous, finished by a Wait
+    in_place: bool = False  # all_reduce_in_place (extras.InPlace), on an array from empty()
 
 
 @plain
@@ -420,7 +423,7 @@ Operation = (
     Backward | ZeroGrad | Clip | Step | Observe | Predict | Save | Resume | SetTrainable | Join | Remeasure
     | AllReduce | Wait | Broadcast | AllGather | ReduceScatter | Barrier | SendRecv
     | Sample | Draw | Aggregate | Train | Sleep | Raise | Kill
-    | OnRanks | Leave | Sent | Disturb | ShortReads
+    | OnRanks | Leave | Sent | Disturb | ShortReads | MeasureCollective | MeasureSteps
 )  # fmt: skip
 
 
@@ -533,6 +536,16 @@ def _of_group(job: Job, operation: Any) -> list[str]:
     return found
 
 
+def _of_measured(job: Job, operation: Any) -> list[str]:
+    shared = operation.collective in ("all_gather", "reduce_scatter") and operation.count % job.world_size
+    found = [f"{operation.count} elements cannot be shared out to {job.world_size} ranks"] if shared else []
+    if operation.collective == "send_recv" and job.world_size < 2:
+        found.append("a message needs two ranks")
+    if operation.in_place and operation.collective != "all_reduce":
+        found.append(f"there is no {operation.collective} in place")
+    return found
+
+
 def _of_rank(job: Job, operation: Any) -> list[str]:
     inside = 0 <= operation.rank < job.world_size
     return [] if inside else [f"rank {operation.rank} is not in range({job.world_size})"]
@@ -578,13 +591,14 @@ def _of_training(job: Job, operation: Any) -> list[str]:
 
 
 _ON_REPLICA = frozenset(
-    {Backward, ZeroGrad, Clip, Step, Observe, Predict, Save, Resume, SetTrainable, Join, Remeasure, Train}
+    {Backward, ZeroGrad, Clip, Step, Observe, Predict, Save, Resume, SetTrainable, Join, Remeasure, Train, MeasureSteps}
 )
 _JUDGES: dict[type, Callable[[Job, Any], list[str]]] = {
     Backward: _of_backward,
-    **dict.fromkeys((Predict, Remeasure), _of_samples),
+    **dict.fromkeys((Predict, Remeasure, MeasureSteps), _of_samples),
     **dict.fromkeys((AllReduce, Broadcast, AllGather, ReduceScatter, Barrier), _of_group),
     **dict.fromkeys((Sleep, Raise, Kill, Leave, Disturb), _of_rank),
+    MeasureCollective: _of_measured,
     OnRanks: _of_ranks,
     SetTrainable: _of_layers,
     Join: _of_batches,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import click
@@ -21,6 +22,8 @@ COMMANDS = {
     "launch": "Start any program on several ranks, or print the lines that start it on several hosts.",
 }
 
+# found by the entry points of ddpcheck.commands: the harness imports neither benchmarks nor reports
+_ELSEWHERE: frozenset[str] = frozenset()
 # a submodule `list` would hide the builtin in this package
 _MODULES = {"list": "listing"}
 
@@ -34,6 +37,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
+        if cmd_name in _ELSEWHERE:
+            return _loaded(cmd_name)
         module = f"{__name__}.{_MODULES.get(cmd_name, cmd_name)}"
         try:
             command = importlib.import_module(module).command
@@ -58,6 +63,15 @@ class _Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+
+def _loaded(name: str) -> click.Command:
+    found = list(entry_points(group="ddpcheck.commands", name=name))
+    if not found:
+        raise click.ClickException(f"this installation has no `ddpcheck {name}`; install ddpcheck again")
+    command = found[0].load()
+    assert isinstance(command, click.Command)
+    return command
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

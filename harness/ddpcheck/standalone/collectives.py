@@ -11,6 +11,9 @@ from .text import Text, laid_out, poison
 
 
 def all_reduce(text: Text, position: int, op: AllReduce) -> None:
+    if op.in_place:
+        _all_reduce_in_place(text, position, op)
+        return
     text.comment(position, described("all_reduce" + "_async" * (not op.wait), op.tensor, op.reduction, op.group))
     method = "all_reduce" if op.wait else "all_reduce_async"
     inside = [*_argument(text, op.tensor, position if not op.wait else None)]
@@ -21,6 +24,18 @@ def all_reduce(text: Text, position: int, op: AllReduce) -> None:
         _bits(text, op, position)
     else:
         _members(text, op.group, [*inside, f"handle_{position} = {call}"])
+
+
+def _all_reduce_in_place(text: Text, position: int, op: AllReduce) -> None:
+    text.comment(position, described("all_reduce in place,", op.tensor, op.reduction, op.group))
+    lines = [
+        f'got = collectives.empty({op.tensor.shape}, "{op.tensor.dtype}")',
+        f"got[...] = {text.tensor(op.tensor)}[rank]",
+        f'collectives.all_reduce_in_place(got, "{op.reduction}"{_group(op.group)})',
+        *_compared(text, op, f"all_reduce in place, {op.reduction}")[:-1],
+    ]
+    _members(text, op.group, lines)
+    _bits(text, op, position)
 
 
 def wait(text: Text, position: int, op: Wait) -> None:

@@ -19,6 +19,8 @@ LARGE = "check_all_reduce_of_large_tensors"
 NAN = "check_nan_propagates_in_minimum_and_maximum"
 BROADCAST = "check_broadcast_gives_the_array_of_the_root"
 MESSAGES = "check_messages_reach_their_receiver"
+IN_PLACE = "check_all_reduce_in_place_is_exact"
+IN_PLACE_BITS = "check_all_reduce_in_place_gives_all_ranks_the_same_bits"
 GROUPS = "check_groups_reduce_over_their_members_only"
 
 
@@ -244,3 +246,26 @@ class PartialReceive(PassThrough):
         got = self.comm.recv(array, source).reshape(-1)
         got[65536 // got.itemsize :] = 0
         return np.asarray(got.reshape(array.shape))
+
+
+@collectives("in-place-of-a-copy", "classic", IN_PLACE, words="not reduced", in_place=True)
+class InPlaceOfACopy(PassThrough):
+    """What does not divide by the chunk is padded first: it is the padded copy that is reduced."""
+
+    def all_reduce_in_place(self, array: Array, op: str = "sum", *, group: Group = None) -> None:
+        flat = array.reshape(-1)
+        super().all_reduce_in_place(np.resize(flat, -(-flat.size // 4) * 4) if flat.size % 4 else flat, op, group=group)
+
+
+@collectives("in-place-rounds-apart", "classic", IN_PLACE_BITS, in_place=True, world_size=3)
+class InPlaceRoundsApart(PassThrough):
+    """Each rank adds what the others sent to its own values, in place: another order on each."""
+
+    def all_reduce_in_place(self, array: Array, op: str = "sum", *, group: Group = None) -> None:
+        if op != "sum":
+            super().all_reduce_in_place(array, op, group=group)
+            return
+        rows = self.comm.all_gather(array, group=group)
+        own = self.rank if group is None else tuple(group).index(self.rank)
+        for other in range(1, len(rows)):
+            array += rows[(own + other) % len(rows)]

@@ -35,6 +35,12 @@ class PassThrough:
     def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
         return np.asarray(self.comm.all_reduce(array, op, group=group))
 
+    def all_reduce_in_place(self, array: Array, op: str = "sum", *, group: Group = None) -> None:
+        array[...] = self.all_reduce(array, op, group=group)
+
+    def empty(self, shape: tuple[int, ...], dtype: str) -> Array:
+        return np.empty(shape, dtype)
+
     def broadcast(self, array: Array, root: int = 0, *, group: Group = None) -> Array:
         return np.asarray(self.comm.broadcast(array, root, group=group))
 

@@ -31,6 +31,7 @@ adapter = Adapter(
         facets=frozenset({"collectives", "sampler", "replica", "metrics", "trainer", "randomness"}),
         subgroups=True,
         asynchronous=True,
+        in_place=True,
         keeps_tiny_values=True,
         unused_parameters="synchronised",
         clipping=True,

@@ -55,6 +55,15 @@ class MpiCommunicator:
         request = comm.Iallreduce(MPI.IN_PLACE, result, self._operation(op))
         return MpiHandle(request, result, comm.Get_size() if op == "mean" else None)
 
+    def all_reduce_in_place(self, array: Array, op: str = "sum", *, group: Group | None = None) -> None:
+        comm = self._of(group)
+        comm.Allreduce(MPI.IN_PLACE, array, self._operation(op))
+        if op == "mean":
+            array /= comm.Get_size()
+
+    def empty(self, shape: tuple[int, ...], dtype: str) -> Array:
+        return np.empty(shape, dtype)
+
     def broadcast(self, array: Array, root: int = 0, *, group: Group | None = None) -> Array:
         result = np.array(array, order="C")
         self._of(group).Bcast(result, root if group is None else tuple(group).index(root))

@@ -1,0 +1,179 @@
+"""What job_measure's operations do on one rank: call, and look at the clock."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+
+from .adapter import Batch
+from .job_measure import MeasureCollective, MeasureSteps
+from .values import Array
+
+Counts = Callable[[], Mapping[str, int]] | None
+Call = Callable[[], Any]
+
+
+def measured_collective(
+    comm: Any, counts: Counts, operation: MeasureCollective, rank: int, world_size: int
+) -> dict[str, Any]:
+    """The values that a MeasureCollective yields."""
+    work = _Work(comm, operation, rank, world_size)
+    wrong = work.wrong()
+    for _ in range(operation.warmups):
+        work.again()
+    before = dict(counts()) if counts else None
+    work.call()
+    after = dict(counts()) if counts else None
+    begin, end = np.empty((2, operation.iterations))
+    clock, call, calls = time.monotonic, work.call, operation.calls
+    cpu = 0.0
+    for iteration in range(operation.iterations):
+        work.refill()
+        work.meet()
+        started = time.process_time()
+        begin[iteration] = clock()
+        for _ in range(calls):
+            call()
+        end[iteration] = clock()
+        cpu += time.process_time() - started
+    return {
+        "begin": begin,
+        "end": end,
+        "wrong": wrong + work.wrong(),
+        "cpu": cpu,
+        "counts": None if before is None or after is None else _difference(before, after),
+    }
+
+
+def measured_steps(replica: Any, counts: Counts, operation: MeasureSteps, batch: Batch) -> dict[str, Any]:
+    """The values that a MeasureSteps yields."""
+    begin, backward_end, end = np.empty((3, operation.iterations))
+    clock = time.monotonic
+    before: dict[str, int] | None = None
+    started = 0.0
+    for step in range(-operation.warmups, operation.iterations):
+        if not step:
+            before = dict(counts()) if counts else None
+            started = time.process_time()
+        entered = clock()
+        replica.zero_grad()
+        with nullcontext() if operation.synced else replica.no_sync():
+            replica.backward(batch)
+        communicated = clock()
+        replica.step()
+        if step >= 0:
+            begin[step], backward_end[step], end[step] = entered, communicated, clock()
+    return {
+        "begin": begin,
+        "backward_end": backward_end,
+        "end": end,
+        "cpu": time.process_time() - started,
+        "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+        "counts": None if before is None or counts is None else _difference(before, counts()),
+        "timeline": _timeline(replica),
+    }
+
+
+def _timeline(replica: Any) -> list[list[Any]] | None:
+    told: Any = getattr(replica, "timeline", None)
+    return None if told is None else [list(span) for span in told()]
+
+
+class _Work:
+    """One collective on arrays whose results are known: small integers, different on each rank and at each place."""
+
+    def __init__(self, comm: Any, operation: MeasureCollective, rank: int, world_size: int) -> None:
+        self._operation, self._rank, self._world_size = operation, rank, world_size
+        self._comm = comm
+        count, dtype = operation.count, operation.dtype
+        own = {"all_gather": count // world_size, "barrier": 0}.get(operation.collective, count)
+        array = comm.empty((own,), dtype) if operation.in_place else np.empty(own, dtype)
+        self._array: Array = array
+        self._own = pattern(own, rank, dtype)
+        self.refill(force=True)
+        token = np.zeros(1, dtype)
+        barrier = getattr(comm, "barrier", None)
+        self.meet: Call = barrier if callable(barrier) else lambda: comm.all_reduce(token)
+        self.call = self._call()
+
+    def refill(self, *, force: bool = False) -> None:
+        """An array that is reduced in place grows from call to call."""
+        if force or self._operation.in_place:
+            self._array[...] = self._own
+
+    def again(self) -> None:
+        self.refill()
+        self.meet()
+        for _ in range(self._operation.calls):
+            self.call()
+
+    def wrong(self) -> int:
+        """How many elements one call leaves wrong on this rank."""
+        self.refill()
+        self.meet()
+        result = self.call()
+        got = self._array if self._operation.in_place else result
+        expected = self._expected()
+        return 0 if expected is None else int(np.count_nonzero(np.ravel(got) != expected))
+
+    def _call(self) -> Call:
+        comm, array, rank, last = self._comm, self._array, self._rank, self._world_size - 1
+
+        def pass_on() -> Any:
+            """From the first rank to the last, and back."""
+            if rank == 0:
+                comm.send(array, last)
+                return comm.recv(array, last)
+            if rank == last:
+                comm.send(comm.recv(array, 0), 0)
+            return None
+
+        return {
+            "all_reduce": (
+                (lambda: comm.all_reduce_in_place(array))
+                if self._operation.in_place
+                else (lambda: comm.all_reduce(array))
+            ),
+            "broadcast": lambda: comm.broadcast(array, 0),
+            "all_gather": lambda: comm.all_gather(array),
+            "reduce_scatter": lambda: comm.reduce_scatter(array),
+            "send_recv": pass_on,
+            "barrier": self.meet,
+        }[self._operation.collective]
+
+    def _expected(self) -> Array | None:
+        """What a call gives on this rank, flat; None if it gives nothing."""
+        operation, size = self._operation, self._world_size
+        count, dtype = operation.count, operation.dtype
+        if operation.collective == "barrier":
+            return None
+        if operation.collective == "send_recv":
+            return self._own if self._rank == 0 else None
+        if operation.collective == "broadcast":
+            return pattern(count, 0, dtype)
+        if operation.collective == "all_gather":
+            return np.concatenate([pattern(count // size, rank, dtype) for rank in range(size)])
+        total = pattern(count, 0, dtype)
+        for rank in range(1, size):
+            total += pattern(count, rank, dtype)
+        if operation.collective == "reduce_scatter":
+            share = count // size
+            return total[share * self._rank : share * (self._rank + 1)]
+        return total
+
+
+def pattern(count: int, rank: int, dtype: str) -> Array:
+    """Integers of [-8, 8] that differ from rank to rank: sums over up to 1,024 ranks are exact in float16 or wider."""
+    base = (np.arange(count, dtype=np.uint32) * np.uint32(2654435761) >> np.uint32(7)) + np.uint32(13 * rank + 5)
+    values: Array = (base % np.uint32(17)).astype(dtype)
+    values -= 8
+    return values
+
+
+def _difference(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
+    return {name: int(value) - before.get(name, 0) for name, value in after.items()}
