@@ -90,8 +90,7 @@ def check_all_reduce_keeps_the_precision_of_its_dtype(session: Session) -> None:
             session.world_size,
             tuple(
                 AllReduce(exact_tensor((5,), dtype, reduction, session.world_size), reduction)
-                for reduction in reductions(session.capabilities)
-                if floating(dtype) or reduction != "mean"
+                for reduction in fitting_reductions(session.capabilities, dtype)
             ),
         )
         for dtype in dtypes(session.capabilities)

@@ -22,7 +22,7 @@ from .strategies_collectives import (
     collectives,
     dtypes,
     exact_tensor,
-    floating,
+    fitting_reductions,
     jobs,
     reductions,
     subsets,
@@ -80,8 +80,7 @@ def check_groups_at_work_together_do_not_disturb_each_other(session: Session) ->
                     for group in subsets(world)
                 ),
             )
-            for reduction in reductions(promised)
-            if reduction != "mean" or floating(dtype)
+            for reduction in fitting_reductions(promised, dtype)
         ]
     drawn = jobs(world, collectives(world, promised, groups=(*subsets(world), None)), 2, 6)
     for_all(session, drawn, results_hold, examples=examples)

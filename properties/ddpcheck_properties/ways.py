@@ -20,7 +20,7 @@ from ddpcheck.job import (
 
 from .collective_judges import results_hold
 from .drawing import for_each
-from .strategies_collectives import Reduction, dtypes, exact_tensor, floating, reductions, subsets, usual_reduction
+from .strategies_collectives import Reduction, dtypes, exact_tensor, fitting_reductions, subsets, usual_reduction
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -103,13 +103,11 @@ def check_groups_move_and_reduce_arrays_of_any_size(session: Session) -> None:
         "reduce_scatter": [
             ReduceScatter(exact_tensor((2 * len(group),), dtype, each, len(group), 8), each, group)
             for group in groups
-            for each in reductions(promised)
-            if floating(dtype) or each != "mean"
+            for each in fitting_reductions(promised, dtype)
         ],
         "all_reduce": [
             AllReduce(exact_tensor(LARGE_ROWS, dtype, each, len(rest), 7), each, rest)
-            for each in reductions(promised)
-            if floating(dtype) or each != "mean"
+            for each in fitting_reductions(promised, dtype)
         ],
     }
     kinds["reduce_scatter"].append(ReduceScatter(rows, reduction, rest))

@@ -17,7 +17,7 @@ from ddpcheck.model import ModelSpec
 from ddpcheck.values import Array
 
 from ..numpy_network import Network, make_optimizer
-from .registry import Fault, register
+from .registry import register
 
 PROMISED = Capabilities(unused_parameters="synchronised", clipping=True, checkpoint=True)
 
@@ -159,11 +159,8 @@ def fault(
     """Register a class as a fault and make an adapter of it. promises: Capabilities other than PROMISED's."""
 
     def make(replica: type[PlainReplica]) -> Adapter:
-        capabilities = replace(PROMISED, **promises)
-        description = (replica.__doc__ or name).partition("\n")[0]
-        title = f"faulty {name}" if caught_by else f"unusual {name}"
-        adapter = Adapter(title, _Connect(replica), capabilities, description=description)
-        return register(Fault(name, source, caught_by, words, adapter, world_size, replica))
+        promised = replace(PROMISED, **promises)
+        return register(name, source, caught_by, words, world_size, replica, _Connect(replica), promised)
 
     return make
 

@@ -17,7 +17,7 @@ from ddpcheck.capabilities import Capabilities
 from ddpcheck.environment import RankContext
 from ddpcheck.values import Array
 
-from .registry import Fault, register
+from .registry import register
 
 Group = Sequence[int] | None
 PROMISED = Capabilities(subgroups=True, asynchronous=True, detects_dead_peer=True, distinct_streams=True)
@@ -181,10 +181,7 @@ def _register(
     promises: Mapping[str, Any],
 ) -> Callable[[Any], Adapter]:
     def make(made: Any) -> Adapter:
-        capabilities = replace(PROMISED, facets=frozenset({facet}), **promises)
-        description = (made.__doc__ or name).partition("\n")[0]
-        title = f"faulty {name}" if caught_by else f"unusual {name}"
-        adapter = Adapter(title, _Connect(facet, made), capabilities, description=description)
-        return register(Fault(name, source, caught_by, words, adapter, world_size, made))
+        promised = replace(PROMISED, facets=frozenset({facet}), **promises)
+        return register(name, source, caught_by, words, world_size, made, _Connect(facet, made), promised)
 
     return make

@@ -13,7 +13,7 @@ from ddpcheck.environment import RankContext
 from ddpcheck.launchers.base import Launched
 from ddpcheck.launchers.processes import Processes
 
-from .registry import Fault, register
+from .registry import register
 
 REPORTED = "check_the_first_rank_that_fails_is_the_one_reported"
 
@@ -50,9 +50,7 @@ def launcher(name: str, source: str, words: str) -> Callable[[type[WatchedWrongl
 
     def make(watch: type[WatchedWrongly]) -> Adapter:
         promised = Capabilities(facets=frozenset({"collectives"}))
-        description = (watch.__doc__ or name).partition("\n")[0]
-        adapter = Adapter(f"faulty {name}", _connect, promised, _Launcher(watch=watch), description=description)
-        return register(Fault(name, source, (REPORTED,), words, adapter, 2, watch))
+        return register(name, source, (REPORTED,), words, 2, watch, _connect, promised, _Launcher(watch=watch))
 
     return make
 

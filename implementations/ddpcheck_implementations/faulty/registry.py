@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ddpcheck.adapter import Adapter
+from ddpcheck.adapter import Adapter, Facets
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.environment import RankContext
+from ddpcheck.launchers.base import Launcher
+from ddpcheck.launchers.processes import Processes
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,20 @@ class Fault:
 REGISTERED: list[Fault] = []
 
 
-def register(fault: Fault) -> Adapter:
-    """Remember a fault; its adapter, which its module gives a name."""
-    REGISTERED.append(fault)
-    return fault.adapter
+def register(
+    name: str,
+    source: str,
+    caught_by: tuple[str, ...],
+    words: str,
+    world_size: int,
+    made: Any,
+    connect: Callable[[RankContext], Facets],
+    promises: Capabilities,
+    launcher: Launcher | None = None,
+) -> Adapter:
+    """Remember what is at fault, or unusual; returns its adapter, which its module gives a name."""
+    title = f"{'faulty' if caught_by else 'unusual'} {name}"
+    description = (made.__doc__ or name).partition("\n")[0]
+    adapter = Adapter(title, connect, promises, launcher or Processes(), description=description)
+    REGISTERED.append(Fault(name, source, caught_by, words, adapter, world_size, made))
+    return adapter

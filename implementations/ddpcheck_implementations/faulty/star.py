@@ -17,7 +17,7 @@ from ddpcheck.environment import RankContext
 from ddpcheck.values import Array
 
 from ..numpy_sockets.welcome import accept_declared
-from .registry import Fault, register
+from .registry import register
 
 LENGTH = struct.Struct("!Q")
 HELLO = struct.Struct("!4sI")  # magic, rank
@@ -128,10 +128,8 @@ def star(
     """Register a Star."""
 
     def make(made: type[Star]) -> Adapter:
-        description = (made.__doc__ or name).partition("\n")[0]
-        title = f"faulty {name}" if caught_by else f"unusual {name}"
-        adapter = Adapter(title, _Connect(made), replace(PROMISED, **promises), description=description)
-        return register(Fault(name, source, caught_by, words, adapter, world_size, made))
+        promised = replace(PROMISED, **promises)
+        return register(name, source, caught_by, words, world_size, made, _Connect(made), promised)
 
     return make
 

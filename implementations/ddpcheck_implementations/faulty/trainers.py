@@ -12,7 +12,7 @@ from ddpcheck.environment import RankContext
 
 from ..data_parallel import numpy_facets
 from ..data_parallel.trainer import Trainer
-from .registry import Fault, register
+from .registry import register
 
 PROMISED = Capabilities(
     facets=frozenset({"trainer"}), unused_parameters="synchronised", clipping=True, trainer_features=TRAINER_FEATURES
@@ -44,10 +44,7 @@ def trainer(
     """Register a trainer as a fault, or as unusual but correct (no `caught_by`), and make an adapter of it."""
 
     def make(made: type[Trainer]) -> Adapter:
-        capabilities = replace(PROMISED, **promises)
-        description = (made.__doc__ or name).partition("\n")[0]
-        title = f"faulty {name}" if caught_by else f"unusual {name}"
-        adapter = Adapter(title, _Connect(made), capabilities, description=description)
-        return register(Fault(name, source, caught_by, words, adapter, world_size, made))
+        promised = replace(PROMISED, **promises)
+        return register(name, source, caught_by, words, world_size, made, _Connect(made), promised)
 
     return make
