@@ -12,6 +12,9 @@ from ddpcheck_implementations.numpy_sockets.communicator import Communicator
 from ddpcheck_implementations.numpy_sockets.start import start
 
 LIMIT = 20.0
+TRANSPORTS = ("tcp", "shm")
+transport = "auto"
+"""What ranks use unless a test says otherwise; modules that run all their tests over each transport set it."""
 
 
 def in_threads(functions: list[Callable[[], Any]]) -> list[Any]:
@@ -38,7 +41,7 @@ def outcomes_of(world_size: int, program: Callable[[Communicator], Any], **optio
 
     def rank(number: int) -> Any:
         context = RankContext(number, world_size, number, world_size, "127.0.0.1", port.number)
-        communicator = start(context, start_timeout=LIMIT, **({"timeout": LIMIT} | options))
+        communicator = start(context, start_timeout=LIMIT, **({"timeout": LIMIT, "transport": transport} | options))
         try:
             return program(communicator)
         finally:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import socket_ranks
 from socket_ranks import on_ranks
 
 from ddpcheck.values import Array, key_of, numbers
@@ -20,6 +22,11 @@ REDUCED = {
 }
 PATHS = [0, 1 << 30]
 """direct_bytes: all through the ring, or all straight from rank to rank."""
+
+
+@pytest.fixture(autouse=True, params=socket_ranks.TRANSPORTS)
+def _transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket_ranks, "transport", request.param)
 
 
 def of_rank(rank: int, shape: tuple[int, ...], dtype: str = "float32", seed: int = 0) -> Array:
@@ -142,7 +149,79 @@ def test_a_ring_sends_its_share_of_the_data_and_no_more(world_size: int) -> None
     share = own.nbytes // world_size
     steps = world_size - 1
     want = [(2 * steps, 2 * steps * share), (steps, steps * share), (steps, steps * own.nbytes)]
-    assert on_ranks(world_size, program) == [want] * world_size
+    assert on_ranks(world_size, program, transport="tcp") == [want] * world_size
+
+
+@pytest.mark.parametrize("world_size", [2, 3, 4])
+def test_in_memory_others_read_the_share_of_the_data_that_a_ring_would_send(world_size: int) -> None:
+    own = np.ones(600_000, np.float32)
+
+    def program(comm: Communicator) -> list[int]:
+        made = []
+        for operation in (comm.all_reduce, comm.reduce_scatter, comm.all_gather):
+            sent = comm.traffic.payload_bytes
+            operation(own)
+            made.append(comm.traffic.payload_bytes - sent)
+        mine = comm.empty(own.shape, own.dtype)
+        mine[:] = own
+        sent = comm.traffic.payload_bytes
+        comm.all_reduce_in_place(mine)
+        return [*made, comm.traffic.payload_bytes - sent]
+
+    share = own.nbytes * (world_size - 1) // world_size
+    want = [2 * share, share, own.nbytes * (world_size - 1), 2 * share]
+    for got in on_ranks(world_size, program, transport="shm"):
+        assert got == pytest.approx(want, rel=1e-4)
+
+
+@pytest.mark.parametrize("count", [0, 3, 10_000, 300_001, 1_000_003])
+@pytest.mark.parametrize("world_size", [1, 2, 3, 4])
+def test_in_place_gives_the_same_bits_wherever_the_arrays_are(world_size: int, count: int) -> None:
+    """One rank's array may be where others reach it while another rank's is not."""
+
+    def program(comm: Communicator) -> list[Array]:
+        own = of_rank(comm.rank, (count,))
+        made = []
+        for op in ("sum", "mean", "max"):
+            anywhere = own.copy()
+            comm.all_reduce_in_place(anywhere, op)
+            reachable, mixed = comm.empty((count,), "float32"), comm.empty((count + 7,), "float32")[7:]
+            reachable[:] = mixed[:] = own
+            comm.all_reduce_in_place(reachable, op)
+            mixed = mixed if comm.rank else mixed.copy()
+            comm.all_reduce_in_place(mixed, op)
+            made += [comm.all_reduce(own, op), anywhere, reachable, mixed]
+        return made
+
+    results = on_ranks(world_size, program)
+    arrays = [of_rank(rank, (count,)) for rank in range(world_size)]
+    for op, start in (("sum", 0), ("mean", 4), ("max", 8)):
+        got = [array for result in results for array in result[start : start + 4]]
+        assert same_bits([*got, np.asarray(REDUCED[op](arrays), np.float32)]), op
+
+
+def test_memory_of_arrays_that_are_gone_is_used_again() -> None:
+    def program(comm: Communicator) -> tuple[bool, bool]:
+        first = comm.empty((100_000,), "float32")
+        address = first.__array_interface__["data"][0]
+        kept = comm.empty((100_000,), "float32")
+        apart = not np.may_share_memory(first, kept)
+        del first
+        return apart, comm.empty((300, 300), "float32").__array_interface__["data"][0] == address
+
+    assert on_ranks(2, program, transport="shm") == [(True, True)] * 2
+
+
+def test_descriptors_are_closed_with_the_communicator() -> None:
+    def program(comm: Communicator) -> None:
+        comm.all_reduce(np.ones(200_000))
+        array = comm.empty((100_000,), "float32")
+        array[:] = 1
+        comm.all_reduce_in_place(array)
+
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    on_ranks(2, program)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_groups_work_side_by_side() -> None:

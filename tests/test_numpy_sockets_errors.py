@@ -8,11 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import socket_ranks
 from socket_ranks import LIMIT, on_ranks, outcomes_of
 
 from ddpcheck.values import Array
 from ddpcheck_implementations.numpy_sockets.communicator import Communicator
 from ddpcheck_implementations.numpy_sockets.errors import CommunicationError, Mismatch, PeerLost
+
+
+@pytest.fixture(autouse=True, params=socket_ranks.TRANSPORTS)
+def _transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket_ranks, "transport", request.param)
 
 
 def calls_one_thing_on_rank_1(comm: Communicator, first: str, second: str) -> None:

@@ -69,7 +69,7 @@ def test_bytes_are_counted_as_they_are_handed_over() -> None:
 
 def test_the_reference_counts_the_same_bytes_as_the_kernel() -> None:
     large = TensorSpec((30_000,), "float32")
-    with Session("numpy_sockets", 2) as session:
+    with Session("ddpcheck_implementations.numpy_sockets:tcp", 2) as session:
         trace = session.run(Job(2, (Sent(), AllReduce(large), Sent())))
     header = 32
     assert sent_between(trace) == [[120_000 + header], [120_000 + header]]

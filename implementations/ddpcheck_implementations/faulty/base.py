@@ -172,9 +172,9 @@ class _Connect:
     replica: type[PlainReplica]
 
     def __call__(self, context: RankContext) -> Facets:
-        from ..numpy_sockets import adapter
+        from ..numpy_sockets import tcp  # what a fault sends can be counted from outside
 
-        reference = adapter.connect(context)
+        reference = tcp.connect(context)
         return facets(self.replica, reference.collectives, context.rank, context.world_size, reference.close)
 
 

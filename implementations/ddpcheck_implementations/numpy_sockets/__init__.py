@@ -1,9 +1,13 @@
-"""NumPy + raw sockets: a communicator over TCP with NumPy and the standard library, and data-parallel training on it.
+"""NumPy + raw sockets: a communicator with NumPy and the standard library alone, and data-parallel training on it.
+
+Ranks meet over TCP. Those of one host then share memory, unless they are told otherwise.
 
 One process per terminal, on one host or several, finds the others by four variables:
 
     RANK=0 WORLD_SIZE=2 MASTER_ADDR=192.168.0.1 MASTER_PORT=29500 python train.py
 
+NUMPY_SOCKETS_TRANSPORT forces one of tcp, unix (Unix-domain sockets) and shm (shared memory); the last two need all
+ranks on one host, and shared memory a processor of the x86 family. By default, auto, ranks use what they can.
 NUMPY_SOCKETS_START_TIMEOUT (default 120) is how many seconds ranks wait for each other at the start,
 NUMPY_SOCKETS_TIMEOUT (default 30) how long a peer may be silent in an operation. NUMPY_SOCKETS_RUN names the run, if
 several share an address by mistake.
@@ -12,13 +16,15 @@ several share an address by mistake.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
+from functools import partial
 
 from ddpcheck.adapter import Adapter, Facets
 from ddpcheck.capabilities import TRAINER_FEATURES, Capabilities
 from ddpcheck.environment import RankContext
 
 
-def connect(context: RankContext) -> Facets:
+def connect(context: RankContext, transport: str | None = None) -> Facets:
     """Meet the other ranks, and hand out everything that works over this communicator."""
     from ..data_parallel import numpy_facets
     from .start import start
@@ -28,6 +34,7 @@ def connect(context: RankContext) -> Facets:
         run=os.environ.get("NUMPY_SOCKETS_RUN", ""),
         start_timeout=float(os.environ.get("NUMPY_SOCKETS_START_TIMEOUT", "120")),
         timeout=float(os.environ.get("NUMPY_SOCKETS_TIMEOUT", "30")),
+        transport=transport or os.environ.get("NUMPY_SOCKETS_TRANSPORT", "auto"),
     )
     return numpy_facets(communicator, communicator.rank, communicator.world_size, communicator.close)
 
@@ -54,5 +61,12 @@ adapter = Adapter(
         restarts_in_place=True,
         closed_to_strangers=True,
     ),
+    description="NumPy network, gradients averaged in shared memory, or by ring all-reduce over TCP sockets",
+)
+
+tcp = replace(
+    adapter,
+    name="numpy_sockets_tcp",
+    connect=partial(connect, transport="tcp"),
     description="NumPy network, gradients averaged by ring all-reduce over TCP sockets",
 )

@@ -1,9 +1,6 @@
-"""Collectives over one TCP connection to every other rank.
+"""Collectives of ranks that have met: over one connection to every other rank (streams.py), or in memory (in_memory.py).
 
-Small arrays go straight from every rank to every other, which takes one message time; large ones go round a ring,
-which moves the least bytes (ring.py). Either way every rank combines, or gets, the same numbers in the same order, so
-all have the same bits. Groups share the connections; a rank takes part in the operations of its groups in the order
-of its calls.
+Groups share connections and memory; a rank takes part in the operations of its groups in the order of its calls.
 """
 
 from __future__ import annotations
@@ -12,21 +9,22 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import ParamSpec, TypeVar
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from ddpcheck.values import Array
 
-from . import ring, wire
+from . import wire
 from .background import Background, Pending
 from .errors import CommunicationError
-from .group import Group
-from .peer import Peer, Traffic
+from .group import Algorithms, Group
+from .in_memory import Channel, Host, InMemory
+from .peer import Link, Peer, Traffic
+from .streams import DIRECT_BYTES, OverStreams
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _NO_ELEMENTS = np.empty(0, np.float64)
-DIRECT_BYTES = 32 * 1024
-"""What a rank may send in all before it receives: it fits the kernel's buffers, so that all may send first."""
 
 
 class Communicator:
@@ -43,6 +41,7 @@ class Communicator:
         peers: Mapping[int, Peer],
         traffic: Traffic,
         *,
+        host: Host | None = None,
         direct_bytes: int = DIRECT_BYTES,
     ) -> None:
         self.rank = rank
@@ -50,8 +49,12 @@ class Communicator:
         self.traffic = traffic
         self._peers = peers
         self._direct_bytes = direct_bytes
-        self._world = Group(range(world_size), rank, peers)
-        self._groups = {self._world.ranks: self._world}
+        self._host = host
+        self._links: dict[int, Link] = dict(peers)
+        if host is not None:
+            self._links |= {other: Channel(host.board, line) for other, line in host.board.lines.items()}
+        self._groups: dict[tuple[int, ...], Group] = {}
+        self._world = self._of(range(world_size))
         self._sent: dict[int, int] = dict.fromkeys(peers, 0)
         self._received: dict[int, int] = dict.fromkeys(peers, 0)
         self._background = Background()
@@ -70,17 +73,42 @@ class Communicator:
         header = members.header("all_reduce", array, op)
         return self._background.submit(lambda: self._guarded(self._all_reduce, members, header, array, op))
 
+    def all_reduce_in_place(self, array: Array, op: str = "sum", *, group: Sequence[int] | None = None) -> None:
+        """As all_reduce, into the array itself, which is C-contiguous and writeable; fastest if empty() has made it."""
+        if not (array.flags.c_contiguous and array.flags.writeable):
+            raise ValueError("all_reduce_in_place needs an array that is C-contiguous and writeable: pass a copy")
+        members = self._of(group)
+        header = members.header("all_reduce_in_place", array, op)
+        algorithms = members.algorithms
+        if algorithms is not None:
+            divisor = members.size if op == "mean" else 1
+            self._now(algorithms.all_reduce_in_place, header, array.reshape(-1), wire.REDUCTIONS[op], divisor)
+
+    def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
+        """An array of the caller's own, in memory that the other ranks of this host can reach; freed as any other."""
+        return np.empty(shape, dtype) if self._host is None else self._host.pool.empty(shape, dtype)
+
     def broadcast(self, array: Array, root: int = 0, *, group: Sequence[int] | None = None) -> Array:
         members = self._of(group)
         if root not in members.ranks:
             raise ValueError(
                 f"rank {root} cannot be the root of a broadcast to ranks {members.ranks}: choose one of them"
             )
-        return self._now(self._broadcast, members, members.header("broadcast", array, root), array, root)
+        header = members.header("broadcast", array, root)
+        result = np.array(array, order="C") if root == self.rank else np.empty(array.shape, array.dtype)
+        if members.algorithms is not None:
+            self._now(members.algorithms.broadcast, header, result.reshape(-1), members.ranks.index(root))
+        return result
 
     def all_gather(self, array: Array, *, group: Sequence[int] | None = None) -> Array:
         members = self._of(group)
-        return self._now(self._all_gather, members, members.header("all_gather", array), array)
+        header = members.header("all_gather", array)
+        result = self.empty((members.size, *array.shape), array.dtype)
+        if members.algorithms is None:
+            result[0] = array
+        else:
+            self._now(members.algorithms.all_gather, header, array.ravel(), result.reshape(-1))
+        return result
 
     def reduce_scatter(self, array: Array, op: str = "sum", *, group: Sequence[int] | None = None) -> Array:
         members = self._of(group)
@@ -88,11 +116,20 @@ class Communicator:
             raise ValueError(
                 f"reduce_scatter over {members.size} ranks cannot share out the rows of shape {array.shape}"
             )
-        return self._now(self._reduce_scatter, members, members.header("reduce_scatter", array, op), array, op)
+        header = members.header("reduce_scatter", array, op)
+        algorithms = members.algorithms
+        if algorithms is None:
+            return np.array(array, order="C")
+        result = self.empty((array.shape[0] // members.size, *array.shape[1:]), array.dtype)
+        divisor = members.size if op == "mean" else 1
+        self._now(algorithms.reduce_scatter, header, array.ravel(), result.reshape(-1), wire.REDUCTIONS[op], divisor)
+        return result
 
     def barrier(self, *, group: Sequence[int] | None = None) -> None:
         members = self._of(group)
-        self._now(self._barrier, members, members.header("barrier", _NO_ELEMENTS))
+        header = members.header("barrier", _NO_ELEMENTS)
+        if members.algorithms is not None:
+            self._now(members.algorithms.barrier, header)
 
     def send(self, array: Array, dest: int) -> None:
         peer = self._peer(dest)
@@ -108,66 +145,30 @@ class Communicator:
         self._now(peer.receive, header, result.reshape(-1))
         return result
 
+    def counts(self) -> dict[str, int]:
+        """What this rank has sent to others since the start, headers included, and the collectives it has begun."""
+        traffic = self.traffic
+        return {
+            "bytes": traffic.payload_bytes + traffic.header_bytes,
+            "messages": traffic.messages,
+            "collectives": sum(group.begun for group in self._groups.values()),
+        }
+
     def close(self) -> None:
         """End in order: operations under way are finished first, and what was sent still arrives."""
         self._background.stop()
         for peer in self._peers.values():
             peer.close()
-
-    # ----------------------------------------------------------------------------------------------------- algorithms
+        if self._host is not None:
+            self._host.close()
 
     def _all_reduce(self, members: Group, header: bytes, array: Array, op: str) -> Array:
-        reduction = wire.REDUCTIONS[op]
-        flat = array.ravel()
-        if members.size == 1:
-            result = flat.copy()
-        elif self._is_small(members, flat):
-            first, second, *others = members.exchange(header, flat)
-            result = reduction(first, second)
-            for other in others:
-                reduction(result, other, out=result)
-        else:
-            result = ring.all_reduce(members.ring(), header, flat, reduction)
-        return _finished(result, op, members.size).reshape(array.shape)
-
-    def _all_gather(self, members: Group, header: bytes, array: Array) -> Array:
-        flat = array.ravel()
-        if members.size == 1 or self._is_small(members, flat):
-            result = np.concatenate(members.exchange(header, flat))
-        else:
-            result = ring.all_gather(members.ring(), header, flat)
-        return result.reshape(members.size, *array.shape)
-
-    def _reduce_scatter(self, members: Group, header: bytes, array: Array, op: str) -> Array:
-        result = array.ravel()
-        if members.size > 1:
-            result = ring.reduce_scatter(members.ring(), header, result, wire.REDUCTIONS[op])
-        shape = (array.shape[0] // members.size, *array.shape[1:])
-        return _finished(result.copy(), op, members.size).reshape(shape)
-
-    def _broadcast(self, members: Group, header: bytes, array: Array, root: int) -> Array:
-        """Down a binomial tree. Counted from the root, a rank's parent is its number without the lowest bit that is set."""
-        place = (members.position - members.ranks.index(root)) % members.size
-        lowest = place & -place or 1 << (members.size - 1).bit_length()
-        result = np.array(array, order="C") if not place else np.empty(array.shape, array.dtype)
-        if place:
-            members.neighbour(-lowest).receive(header, result.reshape(-1))
-        while lowest > 1:
-            lowest >>= 1
-            if place + lowest < members.size:
-                members.neighbour(lowest).send(header, result.reshape(-1))
+        if members.algorithms is None:
+            return np.array(array, order="C")
+        result = self.empty(array.shape, array.dtype)
+        divisor = members.size if op == "mean" else 1
+        members.algorithms.all_reduce(header, array.ravel(), result.reshape(-1), wire.REDUCTIONS[op], divisor)
         return result
-
-    def _barrier(self, members: Group, header: bytes) -> None:
-        """Dissemination: in round k tell the one 2^k further on. After log2 W rounds everyone has heard of everyone."""
-        distance = 1
-        while distance < members.size:
-            members.neighbour(distance).send(header)
-            members.neighbour(-distance).receive(header)
-            distance *= 2
-
-    def _is_small(self, members: Group, flat: Array) -> bool:
-        return flat.nbytes * (members.size - 1) <= self._direct_bytes
 
     # ------------------------------------------------------------------------------------------------ order and failure
 
@@ -207,19 +208,22 @@ class Communicator:
                 raise ValueError(
                     f"{ranks} is no group for rank {self.rank} of {self.world_size}: name ranks in ascending order, with this one"
                 )
-            known = self._groups[ranks] = Group(ranks, self.rank, self._peers)
+            known = self._groups[ranks] = Group(ranks, self._algorithms(ranks))
         return known
 
-    def _peer(self, rank: int) -> Peer:
+    def _algorithms(self, ranks: tuple[int, ...]) -> Algorithms | None:
+        """In memory if all of them share it."""
+        others = {*ranks} - {self.rank}
+        if not others:
+            return None
+        if self._host is not None and others <= self._host.board.lines.keys():
+            return InMemory(ranks, self.rank, self._host)
+        return OverStreams(ranks, self.rank, self._peers, self._direct_bytes)
+
+    def _peer(self, rank: int) -> Link:
         try:
-            return self._peers[rank]
+            return self._links[rank]
         except KeyError:
             raise ValueError(
                 f"rank {self.rank} cannot exchange with rank {rank}: choose another of {self.world_size}"
             ) from None
-
-
-def _finished(result: Array, op: str, size: int) -> Array:
-    if op == "mean":
-        result /= size
-    return result

@@ -1,54 +1,47 @@
-"""Some of the ranks, as one of them sees it."""
+"""Some of the ranks, as one of them sees it: how many operations they have begun together, and what moves their bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
 from ddpcheck.values import Array
 
 from . import wire
-from .peer import Peer
-from .ring import Ring
+
+
+class Algorithms(Protocol):
+    """How two or more ranks do each collective. Arrays are flat; a mean is a sum with `divisor` W, which is 1 otherwise."""
+
+    def all_reduce(self, header: bytes, source: Array, target: Array, reduction: np.ufunc, divisor: int) -> None: ...
+
+    def all_reduce_in_place(self, header: bytes, array: Array, reduction: np.ufunc, divisor: int) -> None: ...
+
+    def reduce_scatter(
+        self, header: bytes, source: Array, target: Array, reduction: np.ufunc, divisor: int
+    ) -> None: ...
+
+    def all_gather(self, header: bytes, own: Array, target: Array) -> None: ...
+
+    def broadcast(self, header: bytes, array: Array, root: int) -> None: ...
+
+    def barrier(self, header: bytes) -> None: ...
 
 
 class Group:
-    """Ascending ranks, this one among them, and how many operations they have begun together."""
+    """Ascending ranks, this one among them. `algorithms` is None if it is the only one."""
 
-    def __init__(self, ranks: Sequence[int], own: int, peers: Mapping[int, Peer]) -> None:
+    def __init__(self, ranks: Sequence[int], algorithms: Algorithms | None) -> None:
         self.ranks = tuple(ranks)
         self.size = len(self.ranks)
-        self.position = self.ranks.index(own)
+        self.algorithms = algorithms
         self._code = wire.group_code(self.ranks)
-        self._sequence = 0
-        self._peers = [peers.get(rank) for rank in self.ranks]  # None in this rank's own place
-        self._others = [peer for peer in self._peers if peer is not None]
+        self.begun = 0
 
     def header(self, operation: str, array: Array, detail: int | str = 0) -> bytes:
         """The header of this group's next operation."""
-        packed = wire.pack(operation, array, detail, self._code, self._sequence)
-        self._sequence += 1
+        packed = wire.pack(operation, array, detail, self._code, self.begun)
+        self.begun += 1
         return packed
-
-    def neighbour(self, distance: int) -> Peer:
-        """The member so many places further on."""
-        peer = self._peers[(self.position + distance) % self.size]
-        assert peer is not None
-        return peer
-
-    def ring(self) -> Ring:
-        return Ring(self.position, self.size, self.neighbour(-1), self.neighbour(1))
-
-    def exchange(self, header: bytes, flat: Array) -> list[Array]:
-        """The flat arrays of all members, in rank order, each straight from its owner. All send before they receive."""
-        for other in self._others:
-            other.send(header, flat)
-        arrays = []
-        for peer in self._peers:
-            if peer is None:
-                arrays.append(flat)
-                continue
-            arrays.append(np.empty_like(flat))
-            peer.receive(header, arrays[-1])
-        return arrays

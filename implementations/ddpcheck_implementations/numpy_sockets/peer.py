@@ -10,6 +10,7 @@ import select
 import socket
 import struct
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -17,8 +18,10 @@ from ddpcheck.values import Array
 
 from . import wire
 from .errors import CommunicationError, Mismatch, PeerLost
+from .waiting import looks
 
 _NOTHING = np.empty(0, np.uint8)
+_SPINS = 20  # looks at a socket take longer than those at memory
 
 
 @dataclass(slots=True)
@@ -30,15 +33,26 @@ class Traffic:
     header_bytes: int = 0
 
 
+class Link(Protocol):
+    """Whole messages to and from another rank, in order, from and into contiguous flat arrays."""
+
+    def send(self, header: bytes, payload: Array) -> None: ...
+
+    def receive(self, header: bytes, payload: Array) -> None: ...
+
+
 class Peer:
     """The other end of a connection is rank `rank`."""
 
-    def __init__(self, connection: socket.socket, own_rank: int, rank: int, timeout: float, traffic: Traffic) -> None:
+    def __init__(
+        self, connection: socket.socket, own_rank: int, rank: int, timeout: float, traffic: Traffic, crowded: bool
+    ) -> None:
         self.rank = rank
         self.timeout = timeout
         self.traffic = traffic
         self._own_rank = own_rank
         self._socket = connection
+        self._spins = 0 if crowded else _SPINS
         self._whole = True  # no message is half sent
         self._header = bytearray(wire.HEADER_BYTES)
         limit = struct.pack("ll", int(timeout), int(timeout % 1 * 1e6))
@@ -72,16 +86,25 @@ class Peer:
         """One message into a contiguous array. Mismatch if its header is not `header`, as soon as the header is there."""
         got = self._header
         try:
-            received = self._socket.recvmsg_into((got, payload.data))[0]
+            received = self._first_of((got, payload.data))
             if received < wire.HEADER_BYTES:
                 self._receive_rest(memoryview(got), received)
                 received = wire.HEADER_BYTES
             if got != header:
-                raise self._unexpected(bytes(got), header)
+                raise self.unexpected(bytes(got), header)
             if received < wire.HEADER_BYTES + payload.nbytes:
                 self._receive_rest(as_bytes(payload), received - wire.HEADER_BYTES)
         except (OSError, EOFError) as error:
             raise self._lost(error, "sent") from error
+
+    def _first_of(self, buffers: tuple[bytearray, memoryview]) -> int:
+        """What is there of a message, as soon as anything is."""
+        for _ in looks(self._spins):
+            try:
+                return self._socket.recvmsg_into(buffers, 0, socket.MSG_DONTWAIT)[0]
+            except BlockingIOError:
+                pass
+        return self._socket.recvmsg_into(buffers)[0]
 
     def _receive_rest(self, view: memoryview, received: int) -> None:
         while received < len(view):
@@ -140,6 +163,25 @@ class Peer:
         except OSError:
             return True
 
+    def trouble(self, header: bytes) -> CommunicationError | None:
+        """Why nothing will come by another way in the operation of this header: the peer's last words, or that it is gone.
+
+        Whatever it sends here instead does not fit either.
+        """
+        try:
+            said = self._socket.recv(wire.HEADER_BYTES, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            return self._lost(error, "sent")
+        if not said:
+            return self._lost(EOFError(), "sent")
+        return self.unexpected(said, header) if len(said) == wire.HEADER_BYTES else None
+
+    def silent(self, verb: str) -> PeerLost:
+        """What to raise when it has "sent", or "taken", nothing within the time limit."""
+        return self._lost(BlockingIOError(), verb)
+
     def abandon(self, culprit: int) -> None:
         """Tell the peer that no more will come, and why if the stream is between two messages."""
         try:
@@ -171,7 +213,8 @@ class Peer:
             f"rank {self.rank} closed its connection to rank {self._own_rank}: it died or gave up; see its output",
         )
 
-    def _unexpected(self, got: bytes, wanted: bytes) -> CommunicationError:
+    def unexpected(self, got: bytes, wanted: bytes) -> CommunicationError:
+        """What to raise when the header of a message is another one: its sender gave up, or calls something else."""
         culprit = wire.culprit_of(got)
         if culprit is not None:
             return PeerLost(
@@ -201,5 +244,8 @@ def wait_for(reader: Peer | None, writer: Peer | None) -> None:
             poll.register(writer, select.POLLOUT)
     slowest = reader or writer
     assert slowest is not None
+    for _ in looks(slowest._spins):
+        if poll.poll(0):
+            return
     if not poll.poll(slowest.timeout * 1000):
-        raise slowest._lost(BlockingIOError(), "sent" if reader else "taken")
+        raise slowest.silent("sent" if reader else "taken")

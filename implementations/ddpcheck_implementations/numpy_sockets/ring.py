@@ -3,18 +3,20 @@
 The array is cut into W chunks. In step s of reduce-scatter, rank r sends chunk r - s to rank r + 1, and adds the
 chunk r - s - 1 that arrives to its own. After W - 1 steps rank r holds the finished chunk r + 1. All-gather sends
 finished chunks round the same way for another W - 1 steps. That makes 2 (W - 1) steps, in each of which a rank sends
-1/W of the data.
+1/W of the data: for N bytes, a latency `a`, and `b` and `r` to send and to add a byte, they take
 
-What a rank sends in a step is what it received in the step before. So there are no steps in the code: it is one
-stream of chunks r, r - 1, r - 2, ... of which a rank sends all but the last and receives all but the first, and it
-may send as far as it has received. Chunks travel in blocks that fit the cache, each sent on as soon as it is reduced;
-sending and receiving go on at the same time, so no array is too large for the buffers of the kernel.
+    all_reduce  2 (W - 1) a + 2 (W - 1)/W N b + (W - 1)/W N r      reduce_scatter, all_gather of N bytes in all: half of it
+
+What a rank sends in a step is what it received in the step before. So there are no steps in the code: it is one stream of
+the bytes of chunks r, r - 1, r - 2, ... of which a rank sends all but the last chunk and receives all but the first. Two
+cursors say how far: a rank may send its first chunk, and then as far as it has received (and added up). Nothing waits
+for the end of a step, and sending and receiving go on at the same time, so no array is too large for the kernel's buffers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -22,7 +24,16 @@ from ddpcheck.values import Array
 
 from .peer import Peer, as_bytes, wait_for
 
-BLOCK_BYTES = 256 * 1024
+SCRATCH_BYTES = 1 << 20
+"""What arrives to be added is received here: it stays in the cache."""
+GRAIN_BYTES = 64 * 1024
+"""It is added, and sent on, when there is so much of it."""
+SEND_BYTES = 256 * 1024
+"""Sent at once, before it is the other direction's turn."""
+
+
+def _scratch() -> Array:
+    return np.empty(SCRATCH_BYTES, np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +44,14 @@ class Ring:
     size: int
     previous: Peer
     next: Peer
+    scratch: Array = field(default_factory=_scratch)
 
 
-def all_reduce(ring: Ring, header: bytes, source: Array, reduction: np.ufunc) -> Array:
+def all_reduce(ring: Ring, header: bytes, source: Array, target: Array, reduction: np.ufunc) -> None:
     """The reduction of the flat array `source`: the same bits on all ranks, since one rank computes each element."""
-    target = np.empty_like(source)
     bounds = [source.size * chunk // ring.size for chunk in range(ring.size + 1)]
     steps = ring.size - 1
     _circulate(ring, header, source, target, bounds, ring.position, steps, steps, reduction)
-    return target
 
 
 def reduce_scatter(ring: Ring, header: bytes, source: Array, reduction: np.ufunc) -> Array:
@@ -54,13 +64,11 @@ def reduce_scatter(ring: Ring, header: bytes, source: Array, reduction: np.ufunc
     return target[bounds[ring.position] : bounds[ring.position + 1]]
 
 
-def all_gather(ring: Ring, header: bytes, own: Array) -> Array:
+def all_gather(ring: Ring, header: bytes, own: Array, target: Array) -> None:
     """The flat arrays of all ranks, one behind the other."""
-    target = np.empty(own.size * ring.size, own.dtype)
     bounds = [own.size * chunk for chunk in range(ring.size + 1)]
     target[bounds[ring.position] : bounds[ring.position + 1]] = own
     _circulate(ring, header, target, target, bounds, ring.position, 0, ring.size - 1, np.add)
-    return target
 
 
 def _circulate(
@@ -75,48 +83,52 @@ def _circulate(
     reduction: np.ufunc,
 ) -> None:
     """Send chunks first, first - 1, ...; of those that arrive, combine the first `reducing` with `source`, keep the others."""
-    per_block = BLOCK_BYTES // source.itemsize
-    chunks = [(first - step) % ring.size for step in range(reducing + gathering + 1)]
-    blocks = [_blocks(bounds[chunk], bounds[chunk + 1], per_block) for chunk in chunks]
-    outgoing = [block for chunk in blocks[:-1] for block in chunk]
-    incoming = [block for chunk in blocks[1:] for block in chunk]
-    of_source = len(blocks[0])  # what this rank sends before it has received anything is its own
-    to_reduce = sum(map(len, blocks[1 : reducing + 1]))
-
     item = source.itemsize
     own, result = as_bytes(source), as_bytes(target)
-    scratch = np.empty(min(per_block, source.size), source.dtype)
-    scratch_bytes = as_bytes(scratch)
+    chunks = [(first - step) % ring.size for step in range(reducing + gathering + 1)]
+    places = [(bounds[chunk] * item, bounds[chunk + 1] * item) for chunk in chunks]
+    outgoing = [(own if step == 0 else result, *place) for step, place in enumerate(places[:-1])]
+    incoming = [(step < reducing, *place) for step, place in enumerate(places[1:])]
+    scratch = ring.scratch.view(source.dtype)
+    scratch_bytes = ring.scratch.data
     previous, next_ = ring.previous, ring.next
+
     next_.start_stream(header)
     previous.receive(header)
-    sent = received = 0  # whole blocks
-    sent_bytes = received_bytes = 0  # of the block under way
-    while sent < len(outgoing) or received < len(incoming):
+    may_send = places[0][1] - places[0][0]  # bytes, more with everything that is finished here
+    waiting = 0  # bytes in the scratch
+    while True:
+        while outgoing and outgoing[0][1] == outgoing[0][2]:
+            del outgoing[0]
+        while incoming and incoming[0][1] == incoming[0][2]:
+            del incoming[0]
+        if not outgoing and not incoming:
+            break
         moved = 0
-        may_send = sent < min(len(outgoing), of_source + received)
-        if may_send:
-            start, stop = outgoing[sent]
-            moved = next_.send_some((own if sent < of_source else result)[start * item + sent_bytes : stop * item])
-            sent_bytes += moved
-            if sent_bytes == (stop - start) * item:
-                sent, sent_bytes = sent + 1, 0
-        if received < len(incoming):
-            start, stop = incoming[received]
-            reduces = received < to_reduce
-            into = scratch_bytes[: (stop - start) * item] if reduces else result[start * item : stop * item]
-            more = previous.receive_some(into[received_bytes:])
-            moved += more
-            received_bytes += more
-            if received_bytes == (stop - start) * item:
-                if reduces:
-                    reduction(source[start:stop], scratch[: stop - start], out=target[start:stop])
-                received, received_bytes = received + 1, 0
+        if outgoing and may_send:
+            memory, start, stop = outgoing[0]
+            moved = next_.send_some(memory[start : min(stop, start + may_send, start + SEND_BYTES)])
+            outgoing[0] = memory, start + moved, stop
+            may_send -= moved
+        if incoming:
+            reduces, start, stop = incoming[0]
+            finished = 0
+            if reduces:
+                room = scratch_bytes[waiting : min(stop - start, SCRATCH_BYTES)]
+                got = previous.receive_some(room)
+                waiting += got
+                if waiting >= GRAIN_BYTES or waiting == stop - start:
+                    count = waiting // item
+                    finished = count * item
+                    place = slice(start // item, start // item + count)
+                    reduction(source[place], scratch[:count], out=target[place])
+                    waiting -= finished
+                    scratch_bytes[:waiting] = scratch_bytes[finished : finished + waiting]  # half an element, if any
+            else:
+                got = finished = previous.receive_some(result[start:stop])
+            moved += got
+            may_send += finished
+            incoming[0] = reduces, start + finished, stop
         if not moved:
-            wait_for(previous if received < len(incoming) else None, next_ if may_send else None)
+            wait_for(previous if incoming else None, next_ if outgoing and may_send else None)
     next_.end_stream(reducing + gathering)
-
-
-def _blocks(start: int, stop: int, length: int) -> list[tuple[int, int]]:
-    """The range in pieces of at most `length`; none if it is empty."""
-    return [(at, min(at + length, stop)) for at in range(start, stop, length)]

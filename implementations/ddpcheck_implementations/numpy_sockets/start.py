@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from ddpcheck.environment import RankContext
 
-from .communicator import DIRECT_BYTES, Communicator
+from .communicator import Communicator
+from .host import share_memory
 from .peer import Peer, Traffic
 from .rendezvous import Meeting, meet
+from .streams import DIRECT_BYTES
+from .waiting import fits
+
+Transport = Literal["auto", "tcp", "unix", "shm"]
+TRANSPORTS: tuple[Transport, ...] = ("auto", "tcp", "unix", "shm")
 
 
 def start(
@@ -15,13 +23,25 @@ def start(
     run: str = "",
     start_timeout: float = 120.0,
     timeout: float = 30.0,
+    transport: str = "auto",
     direct_bytes: int = DIRECT_BYTES,
 ) -> Communicator:
-    """Meet the other ranks at the master's address. RendezvousError names those that do not come within start_timeout."""
+    """Meet the other ranks at the master's address. RendezvousError names those that do not come within start_timeout.
+
+    Ranks of one host share memory unless `transport` says otherwise: "tcp", "unix" (all on one host), or "shm", which is an
+    error where memory cannot be shared.
+    """
+    if transport not in TRANSPORTS:
+        raise ValueError(f"there is no transport {transport!r}: choose one of {', '.join(TRANSPORTS)}")
     rank, world_size = context.rank, context.world_size
     meeting = Meeting(rank, world_size, context.master_addr, context.master_port, run, start_timeout)
     traffic = Traffic()
+    crowded = not fits(context.local_world_size)
     peers = {
-        other: Peer(connection, rank, other, timeout, traffic) for other, connection in sorted(meet(meeting).items())
+        other: Peer(connection, rank, other, timeout, traffic, crowded=crowded)
+        for other, connection in sorted(meet(meeting).items())
     }
-    return Communicator(rank, world_size, peers, traffic, direct_bytes=direct_bytes)
+    host = None
+    if peers and transport in ("auto", "shm"):
+        host = share_memory(rank, peers, traffic, must=transport == "shm")
+    return Communicator(rank, world_size, peers, traffic, host=host, direct_bytes=direct_bytes)

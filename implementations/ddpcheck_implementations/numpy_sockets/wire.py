@@ -30,7 +30,17 @@ REDUCTIONS: dict[str, np.ufunc] = {
 }
 DTYPES = ("float16", "float32", "float64", "int32", "int64")
 
-_OPERATIONS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "barrier", "send", "abort")
+_OPERATIONS = (
+    "all_reduce",
+    "reduce_scatter",
+    "all_gather",
+    "broadcast",
+    "barrier",
+    "send",
+    "abort",
+    "all_reduce_in_place",
+    "meet",
+)
 _OPERATION_CODES = {name: code for code, name in enumerate(_OPERATIONS)}
 _REDUCTION_CODES = {name: code for code, name in enumerate(REDUCTIONS)}
 _DTYPE_CODES = {np.dtype(name): code for code, name in enumerate(DTYPES)}
@@ -76,7 +86,7 @@ def describe(header: bytes) -> str:
     if magic != _MAGIC or operation >= len(_OPERATIONS) or dtype >= len(DTYPES):
         return f"bytes that are no header ({header[:8].hex()}...)"
     name = _OPERATIONS[operation]
-    if name in ("all_reduce", "reduce_scatter") and detail < len(REDUCTIONS):
+    if name in ("all_reduce", "all_reduce_in_place", "reduce_scatter") and detail < len(REDUCTIONS):
         name += f"({tuple(REDUCTIONS)[detail]})"
     elif name == "broadcast":
         name += f"(root {detail})"

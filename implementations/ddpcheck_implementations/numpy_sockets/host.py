@@ -1,0 +1,98 @@
+"""Which ranks share a host, and the memory that they share.
+
+Ranks that have met tell each other where they are: the kernel that runs them, and their network namespace, so that hosts
+that are namespaces of one kernel count as several. Those of one host map each other's boards through /proc. Only if that
+worked for all ranks of the host is memory used: otherwise all of them use sockets.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+from contextlib import ExitStack
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from . import wire
+from .bell import Bell, Rope
+from .board import Board, board_bytes, keeps_order
+from .errors import RendezvousError
+from .in_memory import Host
+from .memory import Mapped, Pool, Region, map_region
+from .peer import Peer, Traffic
+
+_TOKEN_BYTES = 16
+
+
+def share_memory(rank: int, peers: Mapping[int, Peer], traffic: Traffic, *, must: bool) -> Host | None:
+    """What this rank shares with the other ranks of its host; None if sockets have to do. RendezvousError if they `must` not."""
+    with ExitStack() as ours:
+        bell = Bell()
+        ours.callback(bell.close)
+        region, reason = _made(len(peers) + 1)
+        token = secrets.token_bytes(_TOKEN_BYTES)
+        descriptor = -1
+        if region is not None:
+            region.view[-_TOKEN_BYTES:] = token
+            descriptor = region.descriptor
+        numbers = np.array([os.getpid(), descriptor, bell.descriptor], np.int64)
+        card = np.concatenate([np.frombuffer(_host_digest() + token, np.int64), numbers])
+        cards = _told(peers, card, 0)
+        near = {other: peers[other] for other, told in cards.items() if (told[:2] == card[:2]).all()}
+        boards: dict[int, memoryview] = {}
+        ropes: dict[int, Rope] = {}
+        if region is not None:
+            boards[rank] = region.view
+            try:
+                for other in near:
+                    process, board, rope = cards[other][4:].tolist()
+                    ropes[other] = Rope(process, rope)
+                    ours.callback(ropes[other].close)
+                    boards[other] = map_region(process, board, region.size)
+                    if boards[other][-_TOKEN_BYTES:] != cards[other][2:4].tobytes():
+                        raise OSError("another process has its number")
+            except (OSError, ValueError) as error:
+                reason = f"rank {rank} cannot map the memory of all others: {error}"
+        agreed = _told(near, np.array([not reason], np.int64), 1)
+        if region is not None:
+            region.close()
+        reason = reason or next((f"rank {other} cannot" for other, told in agreed.items() if not told[0]), "")
+        if must and (reason or len(near) < len(peers)):
+            far = next((other for other in peers if other not in near), rank)
+            raise RendezvousError(far, f"ranks cannot share memory: {reason or f'rank {far} is on another host'}")
+        if reason or not near:
+            return None
+        ours.pop_all()
+    mapped = {other: Mapped(int(cards[other][4])) for other in near}
+    return Host(Board(rank, boards, bell, ropes, near, traffic), Pool(), mapped)
+
+
+def _made(ranks: int) -> tuple[Region | None, str]:
+    if not keeps_order():
+        return None, "this processor may reorder stores; use sockets"
+    try:
+        return Region(board_bytes(ranks)), ""
+    except OSError as error:
+        return None, f"there is no memory to share: {error}"
+
+
+def _told(peers: Mapping[int, Peer], card: Array, round_: int) -> dict[int, Array]:
+    """What every peer says, in exchange for this rank's word."""
+    header = wire.pack("meet", card, sequence=round_)
+    for peer in peers.values():
+        peer.send(header, card)
+    told = {other: np.empty_like(card) for other in peers}
+    for other, peer in peers.items():
+        peer.receive(header, told[other])
+    return told
+
+
+def _host_digest() -> bytes:
+    kernel = Path("/proc/sys/kernel/random/boot_id").read_bytes()
+    network = Path("/proc/self/ns/net").stat()
+    return blake2b(b"%b %d %d" % (kernel, network.st_dev, network.st_ino), digest_size=16).digest()

@@ -1,0 +1,226 @@
+"""Collectives of ranks that share memory. Sums are added in rank order, for every rank or by one rank for all: equal bits.
+
+What they cost for N bytes per rank, W ranks and blocks of B bytes. `a` is the time until one rank sees what another has
+written (some 100 ns), `c` and `r` are the times to copy and to add up one byte:
+
+all_reduce, 2 ranks or small   a N/B + N c + (W - 1) N r           each copies its blocks out, and adds up everybody's
+all_reduce, more ranks         2 a N/B + 2 N c + (W - 1)/W N r     each adds up its part of every block for all
+all_reduce_in_place            2 a + (W - 1)/W N (c + r)           the same, in the arrays themselves, where all of them lie
+                                                                   in regions (memory.py): nothing is copied out
+the others                     a N/B + N c, and what a rank reads of the blocks of the others
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from .board import BLOCK_BYTES, Board, Line
+from .memory import WORTH_BYTES, Mapped, Pool
+
+ALL_ADD_BYTES = 16 * 1024
+"""Up to this size every rank adds up everything, which takes one exchange instead of two."""
+_CACHED_BYTES = 128 * 1024
+"""What is read and written of each array at once: it stays in the processor's own cache."""
+_NOTHING = np.empty(0, np.int64)
+_INTEGER = np.dtype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What the ranks of one host share: the board, where arrays are made, and those of the other ranks."""
+
+    board: Board
+    pool: Pool
+    mapped: Mapping[int, Mapped]
+
+    def close(self) -> None:
+        """Nobody can reach this rank's memory any more, except where it is mapped already."""
+        self.board.close()
+        self.pool.close()
+
+
+class Channel:
+    """Messages to and from one rank."""
+
+    def __init__(self, board: Board, line: Line) -> None:
+        self._board, self._line = board, line
+
+    def send(self, header: bytes, payload: Array) -> None:
+        """May return before it was received, if it is no more than SLOTS blocks."""
+        for piece in _pieces(0, payload.size, BLOCK_BYTES // payload.itemsize):
+            self._board.publish((self._line,), header, payload[piece], payload[piece].nbytes)
+
+    def receive(self, header: bytes, payload: Array) -> None:
+        for piece in _pieces(0, payload.size, BLOCK_BYTES // payload.itemsize):
+            block = payload[piece]
+            block[:] = self._board.take(self._line, header, payload.dtype, block.size)
+            self._board.done(self._line)
+
+
+class InMemory:
+    """The algorithms for ascending `ranks` of one host, `own` among them. Arrays are flat; `divisor` is 1, or W for a mean."""
+
+    def __init__(self, ranks: tuple[int, ...], own: int, host: Host) -> None:
+        self._board, self._pool = host.board, host.pool
+        self._size, self._position = len(ranks), ranks.index(own)
+        self._lines = [host.board.lines.get(rank) for rank in ranks]  # None in this rank's own place
+        self._others = [line for line in self._lines if line is not None]
+        self._mapped = [host.mapped.get(rank) for rank in ranks]
+
+    def all_reduce(self, header: bytes, source: Array, target: Array, reduction: np.ufunc, divisor: int) -> None:
+        """They may be the same array."""
+        add = self._all_add if self._size == 2 or source.nbytes <= ALL_ADD_BYTES else self._owners_add
+        add(header, source, target, reduction, divisor)
+
+    def all_reduce_in_place(self, header: bytes, array: Array, reduction: np.ufunc, divisor: int) -> None:
+        arrays = self._all_in_regions(header, array) if array.nbytes >= WORTH_BYTES else None
+        if arrays is None:
+            self.all_reduce(header, array, array, reduction, divisor)
+            return
+        start, stop = (array.size * part // self._size for part in (self._position, self._position + 1))
+        for piece in _pieces(start, stop, _CACHED_BYTES // array.itemsize):
+            first, *others = (each[piece] for each in arrays)
+            _reduce([first, *others], first, reduction, divisor)
+            for other in others:
+                other[:] = first
+        self._board.count(0, 2 * (self._size - 1) * (stop - start) * array.itemsize)
+        self.barrier(header)  # nobody goes on before all have written
+
+    def reduce_scatter(self, header: bytes, source: Array, target: Array, reduction: np.ufunc, divisor: int) -> None:
+        """`target` is this rank's part of `source`."""
+        rows = source.reshape(self._size, -1)
+        length = BLOCK_BYTES // (source.itemsize * self._size)
+        for piece, staged in self._ahead(header, target.size, length, lambda piece: rows[:, piece], self._size):
+            blocks = [block.reshape(self._size, -1)[self._position] for block in self._taken(header, staged)]
+            _reduce(blocks, target[piece], reduction, divisor)
+            self._done()
+
+    def all_gather(self, header: bytes, own: Array, target: Array) -> None:
+        rows = target.reshape(self._size, -1)
+        for piece, staged in self._ahead(header, own.size, BLOCK_BYTES // own.itemsize, lambda piece: own[piece]):
+            for row, block in zip(rows, self._taken(header, staged), strict=True):
+                row[piece] = block
+            self._done()
+
+    def broadcast(self, header: bytes, array: Array, root: int) -> None:
+        """From the member in place `root` into the arrays of all others, which read it all at once."""
+        line = self._lines[root]
+        for piece in _pieces(0, array.size, BLOCK_BYTES // array.itemsize):
+            block = array[piece]
+            if line is None:
+                self._board.publish(self._others, header, block, block.nbytes * len(self._others))
+            else:
+                block[:] = self._board.take(line, header, array.dtype, block.size)
+                self._board.done(line)
+
+    def barrier(self, header: bytes) -> None:
+        self._board.publish(self._others, header, _NOTHING, 0)
+        for line in self._others:
+            self._board.take(line, header, _INTEGER, 0)
+            self._board.done(line)
+
+    # ----------------------------------------------------------------------------------------------------- all_reduce
+
+    def _all_add(self, header: bytes, source: Array, target: Array, reduction: np.ufunc, divisor: int) -> None:
+        """Every rank adds up the blocks of all."""
+        if source.nbytes <= BLOCK_BYTES:
+            staged = self._board.publish(self._others, header, source, source.nbytes * len(self._others))
+            _reduce(self._taken(header, staged), target, reduction, divisor)
+            self._done()
+            return
+        for piece, staged in self._ahead(
+            header, source.size, BLOCK_BYTES // source.itemsize, lambda piece: source[piece]
+        ):
+            _reduce(self._taken(header, staged), target[piece], reduction, divisor)
+            self._done()
+
+    def _owners_add(self, header: bytes, source: Array, target: Array, reduction: np.ufunc, divisor: int) -> None:
+        """Every rank adds up its part of each block. Sums are fetched a block later, so that nobody waits for them."""
+        board, others, size = self._board, self._others, self._size
+        before: list[Array] = []  # the block before, part by part
+        for piece, staged in self._ahead(
+            header, source.size, BLOCK_BYTES // source.itemsize, lambda piece: source[piece], size
+        ):
+            bounds = [staged.size * part // size for part in range(size + 1)]
+            parts = [target[piece][start:stop] for start, stop in pairwise(bounds)]
+            own = parts[self._position]
+            mine = slice(*bounds[self._position : self._position + 2])
+            _reduce([block[mine] for block in self._taken(header, staged)], own, reduction, divisor)
+            self._done()
+            board.publish(others, header, own, own.nbytes * len(others))
+            self._fetch(header, before)
+            before = parts
+        self._fetch(header, before)
+
+    def _fetch(self, header: bytes, parts: list[Array]) -> None:
+        """The parts that others have added up."""
+        for line, part in zip(self._lines, parts, strict=False):
+            if line is not None:
+                part[:] = self._board.take(line, header, part.dtype, part.size)
+                self._board.done(line)
+
+    def _all_in_regions(self, header: bytes, array: Array) -> list[Array] | None:
+        """The arrays of all ranks where they lie, in rank order; None if one cannot be reached there."""
+        found = self._pool.find(array)
+        place = np.zeros(4, np.int64)
+        if found is not None:
+            region, offset = found
+            place[:] = region.serial, region.descriptor, region.size, offset
+        staged = self._board.publish(self._others, header, place, 0)
+        places = [block.tolist() for block in self._taken(header, staged)]
+        self._done()
+        if not all(serial for serial, *_ in places):
+            return None
+        return [
+            array
+            if mapped is None
+            else np.frombuffer(mapped.view(serial, descriptor, size), array.dtype, array.size, offset)
+            for mapped, (serial, descriptor, size, offset) in zip(self._mapped, places, strict=True)
+        ]
+
+    # --------------------------------------------------------------------------------------------------------- blocks
+
+    def _ahead(
+        self, header: bytes, size: int, length: int, block: Callable[[slice], Array], shares: int = 1
+    ) -> Iterator[tuple[slice, Array]]:
+        """Publish block after block, and yield each when the next is out, so that a rank that is late holds up nobody.
+
+        Every other rank reads 1 / `shares` of a block.
+        """
+        waiting: tuple[slice, Array] | None = None
+        for piece in _pieces(0, size, length):
+            part = block(piece)
+            staged = self._board.publish(self._others, header, part, part.nbytes * (self._size - 1) // shares)
+            if waiting is not None:
+                yield waiting
+            waiting = piece, staged
+        assert waiting is not None
+        yield waiting
+
+    def _taken(self, header: bytes, staged: Array) -> list[Array]:
+        """The next blocks of all members, in rank order. This rank's is its copy, since the target may be its source."""
+        take, dtype, size = self._board.take, staged.dtype, staged.size
+        return [staged if line is None else take(line, header, dtype, size) for line in self._lines]
+
+    def _done(self) -> None:
+        for line in self._others:
+            self._board.done(line)
+
+
+def _reduce(arrays: list[Array], target: Array, reduction: np.ufunc, divisor: int) -> None:
+    reduction(arrays[0], arrays[1], out=target)
+    for other in arrays[2:]:
+        reduction(target, other, out=target)
+    if divisor > 1:
+        np.divide(target, divisor, out=target)
+
+
+def _pieces(start: int, stop: int, length: int) -> list[slice]:
+    """The range in pieces of at most `length`; an empty one has one piece, so that its headers are compared too."""
+    return [slice(at, min(at + length, stop)) for at in range(start, stop, length)] or [slice(start, start)]

@@ -1,0 +1,116 @@
+"""Memory that other processes of this host can map. It has no name, so nothing is left of it however its users end."""
+
+from __future__ import annotations
+
+import itertools
+import mmap
+import os
+import weakref
+from math import prod
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from ddpcheck.values import Array
+
+WORTH_BYTES = 32 * 1024
+"""Smaller arrays are copied faster than two ranks agree where they lie."""
+_KEPT = 16  # free regions, and mapped ones of each other rank
+_serials = itertools.count(1)
+
+
+class Region:
+    """Memory of this process. Others map it by its descriptor, and know it by its serial number, while that is open."""
+
+    def __init__(self, size: int) -> None:
+        self.serial = next(_serials)
+        self.descriptor = os.memfd_create("numpy_sockets")
+        try:
+            os.posix_fallocate(self.descriptor, 0, size)  # too little memory is an error here, and no SIGBUS later
+            self.view = memoryview(mmap.mmap(self.descriptor, size))
+        except BaseException:
+            self.close()
+            raise
+        self.size = size
+        self.address = int(np.frombuffer(self.view, np.uint8).__array_interface__["data"][0])
+
+    def close(self) -> None:
+        """Nobody can map it any more; those who have keep it."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+
+def map_region(process: int, descriptor: int, size: int) -> memoryview:
+    """Another process's Region. OSError if it cannot be reached."""
+    opened = os.open(f"/proc/{process}/fd/{descriptor}", os.O_RDWR | os.O_CLOEXEC)
+    try:
+        return memoryview(mmap.mmap(opened, size))
+    finally:
+        os.close(opened)
+
+
+class Pool:
+    """Arrays in regions, which are used again once no array is left in them: fresh memory costs more than an all-reduce."""
+
+    def __init__(self) -> None:
+        self._free: list[Region] = []
+        self._used: dict[int, Region] = {}
+        self._open = True
+
+    def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
+        """An array with undefined elements, in a region if that is worth it."""
+        kind = np.dtype(dtype)
+        size = prod(shape)
+        if not self._open or size * kind.itemsize < WORTH_BYTES:
+            return np.empty(shape, kind)
+        region = self._region(size * kind.itemsize)
+        flat = np.frombuffer(region.view, kind, size)
+        self._used[id(flat)] = region
+        weakref.finalize(flat, self._give_back, id(flat)).atexit = False
+        return flat[:].reshape(shape)  # a view: `base` of it, and of all others, is `flat`
+
+    def find(self, array: Array) -> tuple[Region, int] | None:
+        """Where an array lies: a region, and how many bytes from its start; None if it is in no region."""
+        region = self._used.get(id(array.base))
+        return None if region is None else (region, array.__array_interface__["data"][0] - region.address)
+
+    def close(self) -> None:
+        """Arrays that are left stay as they are, but are out of reach for others."""
+        self._open = False
+        for region in (*self._free, *self._used.values()):
+            region.close()
+        self._free.clear()
+
+    def _region(self, nbytes: int) -> Region:
+        """The smallest free one that is not half empty, or a new one."""
+        fitting = [region for region in self._free if nbytes <= region.size <= 2 * nbytes]
+        if not fitting:
+            return Region(-(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE)
+        region = min(fitting, key=lambda free: free.size)
+        self._free.remove(region)
+        return region
+
+    def _give_back(self, key: int) -> None:
+        region = self._used.pop(key)
+        if self._open:
+            self._free.append(region)
+            if len(self._free) > _KEPT:
+                self._free.pop(0).close()
+
+
+class Mapped:
+    """Regions of another process that were of use lately."""
+
+    def __init__(self, process: int) -> None:
+        self._process = process
+        self._views: dict[int, memoryview] = {}
+
+    def view(self, serial: int, descriptor: int, size: int) -> memoryview:
+        found = self._views.pop(serial, None)
+        if found is None:
+            found = map_region(self._process, descriptor, size)
+            if len(self._views) >= _KEPT:
+                del self._views[next(iter(self._views))]
+        self._views[serial] = found  # the latest is the last
+        return found
