@@ -12,7 +12,7 @@ from ddpcheck_implementations.numpy_sockets.communicator import Communicator
 from ddpcheck_implementations.numpy_sockets.start import start
 
 LIMIT = 20.0
-TRANSPORTS = ("tcp", "shm")
+TRANSPORTS = ("tcp", "unix", "shm")
 transport = "auto"
 """What ranks use unless a test says otherwise; modules that run all their tests over each transport set it."""
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +15,7 @@ import pytest
 import socket_ranks
 from socket_ranks import LIMIT, on_ranks, outcomes_of
 
+from ddpcheck.launchers.ports import reserve_port
 from ddpcheck.values import Array
 from ddpcheck_implementations.numpy_sockets.communicator import Communicator
 from ddpcheck_implementations.numpy_sockets.errors import CommunicationError, Mismatch, PeerLost
@@ -147,3 +152,65 @@ def test_a_call_that_cannot_work_is_refused_and_harms_nothing(call: Any, kind: t
         return comm.all_reduce(np.ones(2))
 
     assert [result.tolist() for result in on_ranks(2, program)] == [[2, 2]] * 2
+
+
+def test_bytes_that_no_rank_would_send_are_an_error_that_names_their_sender() -> None:
+    told = threading.Event()
+
+    def program(comm: Communicator) -> None:
+        if comm.rank == 1:
+            comm._peers[0]._socket.sendall(b"GET / HTTP/1.1\r\nHost: somewhere\r\n\r\n")
+            assert told.wait(LIMIT)
+            return
+        try:
+            comm.all_reduce(np.ones(4))
+        finally:
+            told.set()
+
+    outcome, _ = outcomes_of(2, program)
+    assert isinstance(outcome, Mismatch)
+    assert "rank 1 sent bytes that are no header (47455420" in str(outcome)
+
+
+SURVIVOR = """
+import os, signal, sys
+import numpy as np
+from ddpcheck.environment import rank_context
+from ddpcheck_implementations.numpy_sockets.errors import PeerLost
+from ddpcheck_implementations.numpy_sockets.start import start
+
+comm = start(rank_context(), transport=sys.argv[1], timeout=float(sys.argv[3]))
+array = comm.empty((400_000,), np.float32)
+array[:] = 1
+comm.all_reduce_in_place(array)
+comm.all_reduce(array)
+if comm.rank == 1:
+    os.kill(os.getpid(), getattr(signal, sys.argv[2]))
+try:
+    comm.all_reduce_in_place(array)
+except PeerLost as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "limit", "says"),
+    [("SIGKILL", 20.0, "rank 1 closed"), ("SIGSTOP", 0.3, "rank 1 has sent nothing for 0.3 s")],
+)
+def test_a_process_that_is_killed_or_stopped_is_named_and_leaves_nothing(how: str, limit: float, says: str) -> None:
+    port = reserve_port()
+    before = sorted(Path("/dev/shm").glob("*numpy_sockets*"))
+    shared = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "WORLD_SIZE": "2", "MASTER_PORT": str(port.number)}
+    command = [sys.executable, "-c", SURVIVOR, socket_ranks.transport, how, str(limit)]
+    ranks = [
+        subprocess.Popen(command, env={**shared, "RANK": str(rank)}, stdout=subprocess.PIPE, text=True)
+        for rank in range(2)
+    ]
+    try:
+        assert ranks[0].communicate(timeout=LIMIT)[0].startswith(says)
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.communicate()
+        port.release()
+    assert sorted(Path("/dev/shm").glob("*numpy_sockets*")) == before

@@ -70,3 +70,10 @@ tcp = replace(
     connect=partial(connect, transport="tcp"),
     description="NumPy network, gradients averaged by ring all-reduce over TCP sockets",
 )
+
+unix = replace(
+    tcp,
+    name="numpy_sockets_unix",
+    connect=partial(connect, transport="unix"),
+    description="NumPy network, gradients averaged by ring all-reduce over Unix-domain sockets",
+)

@@ -59,7 +59,8 @@ class Peer:
         connection.settimeout(None)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if connection.family != socket.AF_UNIX:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def fileno(self) -> int:
         return self._socket.fileno()

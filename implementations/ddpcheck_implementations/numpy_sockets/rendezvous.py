@@ -135,10 +135,10 @@ def _introduce(meeting: Meeting, connection: socket.socket, port: int) -> tuple[
     own = connection.getsockname()[0].encode()
     rank, size = meeting.rank, meeting.world_size
     connection.sendall(_HELLO.pack(_MAGIC, _VERSION, meeting.run_digest, rank, size, port, own))
-    magic, welcome, length = _REPLY.unpack(_receive(connection, _REPLY.size))
+    magic, welcome, length = _REPLY.unpack(receive_exactly(connection, _REPLY.size))
     if magic != _MAGIC or length > _SECRET_BYTES + _ENTRY.size * size + 1000:
         raise RendezvousError(0, f"another program answers at {meeting}: choose another MASTER_PORT")
-    body = _receive(connection, length)
+    body = receive_exactly(connection, length)
     if not welcome:
         raise RendezvousError(0, f"rank {rank} was turned away: {body.decode(errors='replace')}")
     entries = _ENTRY.iter_unpack(body[_SECRET_BYTES:])
@@ -198,7 +198,7 @@ def _connect(place: _Address, deadline: float) -> socket.socket:
     return connection
 
 
-def _receive(connection: socket.socket, size: int) -> bytes:
+def receive_exactly(connection: socket.socket, size: int) -> bytes:
     """Exactly `size` bytes."""
     got = bytearray()
     while len(got) < size:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import Literal
 
 from ddpcheck.environment import RankContext
 
 from .communicator import Communicator
 from .host import share_memory
+from .nearer import over_unix
 from .peer import Peer, Traffic
 from .rendezvous import Meeting, meet
 from .streams import DIRECT_BYTES
@@ -34,14 +36,23 @@ def start(
     if transport not in TRANSPORTS:
         raise ValueError(f"there is no transport {transport!r}: choose one of {', '.join(TRANSPORTS)}")
     rank, world_size = context.rank, context.world_size
+    deadline = time.monotonic() + start_timeout
     meeting = Meeting(rank, world_size, context.master_addr, context.master_port, run, start_timeout)
+    connections = meet(meeting)
+    if transport == "unix" and connections:
+        connections = over_unix(rank, connections, deadline)
     traffic = Traffic()
     crowded = not fits(context.local_world_size)
     peers = {
         other: Peer(connection, rank, other, timeout, traffic, crowded=crowded)
-        for other, connection in sorted(meet(meeting).items())
+        for other, connection in sorted(connections.items())
     }
-    host = None
-    if peers and transport in ("auto", "shm"):
-        host = share_memory(rank, peers, traffic, must=transport == "shm")
-    return Communicator(rank, world_size, peers, traffic, host=host, direct_bytes=direct_bytes)
+    try:
+        host = None
+        if peers and transport in ("auto", "shm"):
+            host = share_memory(rank, peers, traffic, must=transport == "shm")
+        return Communicator(rank, world_size, peers, traffic, host=host, direct_bytes=direct_bytes)
+    except BaseException:
+        for peer in peers.values():
+            peer.close()
+        raise
