@@ -157,7 +157,9 @@ class Replica(Protocol):
         ...
 
     def no_sync(self) -> AbstractContextManager[Any]:
-        """Within it backward only accumulates local gradients."""
+        """Within it backward only accumulates local gradients. It may be nested, and stay open while the replica predicts
+        or saves: only leaving the outermost ends it.
+        """
         ...
 
     def zero_grad(self) -> None: ...

@@ -90,6 +90,9 @@ class Capabilities:
     unfreezing: bool = promise(
         False, "set_trainable() freezes and unfreezes layers; those unfrozen are synchronised from then on."
     )
+    zeroes_gradients: bool = promise(
+        False, "zero_gradients() turns gradients that are there into zeros, and leaves those that are None."
+    )
     join: Literal["divide_by_initial_world", "divide_by_live_ranks"] | None = promise(
         None,
         "Inside join() ranks may have different numbers of batches; one that has run out counts as zero, in a sum divided "

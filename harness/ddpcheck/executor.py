@@ -10,7 +10,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -67,6 +67,7 @@ class Execution:
         self._switched: frozenset[str] = frozenset()  # parameters of layers that were frozen or unfrozen
         self._saved: dict[str, Mapping[str, Array]] = {}
         self._handles: dict[int, Any] = {}
+        self._windows: list[AbstractContextManager[Any]] = []
         self._handed_out: list[tuple[dict[str, Any], str, Array, Any]] = []
 
     def run(self) -> None:
@@ -149,7 +150,17 @@ class Execution:
         return values | {"loss": _number(loss, "backward()")} | ({"batch_changed": changed} if changed else {})
 
     def zero_grad(self, op: ops.ZeroGrad) -> dict[str, Any]:
-        self._model().zero_grad()
+        (self._extra("zero_gradients") if op.to_zeros else self._model().zero_grad)()
+        return {}
+
+    def open_window(self, op: ops.OpenWindow) -> dict[str, Any]:
+        window = self._model().no_sync()
+        window.__enter__()
+        self._windows.append(window)
+        return {}
+
+    def close_window(self, op: ops.CloseWindow) -> dict[str, Any]:
+        self._windows.pop().__exit__(None, None, None)
         return {}
 
     def clip(self, op: ops.Clip) -> dict[str, Any]:

@@ -59,6 +59,19 @@ class Unfreezing(Protocol):
 
 
 @runtime_checkable
+class Zeroing(Protocol):
+    """Capabilities.zeroes_gradients."""
+
+    def zero_gradients(self) -> None:
+        """zero_grad() in its other form: a gradient that is there stays, as zeros, until zero_grad(); None stays None.
+
+        A parameter whose gradient is zero takes part in step(): momentum and weight decay move it. What was gathered
+        inside no_sync() is dropped.
+        """
+        ...
+
+
+@runtime_checkable
 class Joining(Protocol):
     """Capabilities.join."""
 

@@ -17,6 +17,9 @@ from .job_random import Disturb as Disturb
 from .job_random import Draw as Draw
 from .job_start import ShortReads as ShortReads
 from .job_start import Start as Start
+from .job_windows import CloseWindow as CloseWindow
+from .job_windows import OpenWindow as OpenWindow
+from .job_windows import windows_that_do_not_fit
 from .model import Linear, ModelSpec
 from .plain import from_plain, plain, to_plain
 from .probes import Leave, OnRanks, Sent
@@ -141,7 +144,10 @@ class Backward:
 @plain
 @dataclass(frozen=True, slots=True)
 class ZeroGrad:
+    """to_zeros: gradients that are there become zeros (extras.Zeroing), which a step takes; else there are none."""
+
     kind: ClassVar[str] = "zero_grad"
+    to_zeros: bool = False
 
 
 @plain
@@ -423,7 +429,7 @@ Operation = (
     Backward | ZeroGrad | Clip | Step | Observe | Predict | Save | Resume | SetTrainable | Join | Remeasure
     | AllReduce | Wait | Broadcast | AllGather | ReduceScatter | Barrier | SendRecv
     | Sample | Draw | Aggregate | Train | Sleep | Raise | Kill
-    | OnRanks | Leave | Sent | Disturb | ShortReads | MeasureCollective | MeasureSteps
+    | OpenWindow | CloseWindow | OnRanks | Leave | Sent | Disturb | ShortReads | MeasureCollective | MeasureSteps
 )  # fmt: skip
 
 
@@ -450,6 +456,7 @@ class Job:
         problems = [
             f"operation {i} ({op.kind}): {text}" for i, op in enumerate(self.operations) for text in _misfits(self, op)
         ]
+        problems += windows_that_do_not_fit(self.operations)
         if self.start is not None and (misfit := self.start.misfit(self.world_size)):
             problems.append(misfit)
         if problems:
@@ -592,6 +599,7 @@ def _of_training(job: Job, operation: Any) -> list[str]:
 
 _ON_REPLICA = frozenset(
     {Backward, ZeroGrad, Clip, Step, Observe, Predict, Save, Resume, SetTrainable, Join, Remeasure, Train, MeasureSteps}
+    | {OpenWindow, CloseWindow}
 )
 _JUDGES: dict[type, Callable[[Job, Any], list[str]]] = {
     Backward: _of_backward,

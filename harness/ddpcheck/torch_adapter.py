@@ -30,8 +30,8 @@ from .values import Array
 if TYPE_CHECKING:
     from torch import nn
 
-TORCH_PROMISES = Capabilities(clipping=True, checkpoint=True)
-"""What torch_adapter promises by default: clipping and checkpoints work on any wrapped module."""
+TORCH_PROMISES = Capabilities(clipping=True, checkpoint=True, zeroes_gradients=True)
+"""What torch_adapter promises by default: clipping, checkpoints and both forms of zero_grad work on any wrapped module."""
 
 _TIMEOUT = timedelta(seconds=30)
 

@@ -68,11 +68,11 @@ class TorchReplica:
     @contextmanager
     def no_sync(self) -> Iterator[None]:
         with self._engines_no_sync():
-            self._synchronising = False
+            before, self._synchronising = self._synchronising, False
             try:
                 yield
             finally:
-                self._synchronising = True
+                self._synchronising = before
 
     def _engines_no_sync(self) -> AbstractContextManager[Any]:
         if self._hooks.no_sync is not None:
@@ -90,6 +90,9 @@ class TorchReplica:
 
     def zero_grad(self) -> None:
         self._optimizer.zero_grad(set_to_none=True)
+
+    def zero_gradients(self) -> None:
+        self._optimizer.zero_grad(set_to_none=False)
 
     def clip(self, max_norm: float) -> float:
         return float(nn.utils.clip_grad_norm_(self._learned.values(), max_norm))

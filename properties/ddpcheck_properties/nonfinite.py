@@ -54,6 +54,11 @@ def _spread(job: Job, trace: Trace) -> None:
     expect.completed(trace)
     (_, local), (position, synchronised) = trace.all_values("observe")
     for name in local[0]["gradients"]:
+        for rank, seen in enumerate((*local, *synchronised)):
+            text = f"gradient of {name} on rank {rank % job.world_size}: got none, but should be an array"
+            expect.that(
+                seen["gradients"][name] is not None, text, "the gradient was dropped, or never reached this rank"
+            )
         finite = np.logical_and.reduce([np.isfinite(seen["gradients"][name]) for seen in local])
         for rank, seen in enumerate(synchronised):
             got = seen["gradients"][name]

@@ -30,14 +30,27 @@ from functools import cache
 import numpy as np
 
 from ..capabilities import Capabilities
-from ..job import Backward, Job, Observe, Operation, Predict, Resume, Save, SetTrainable, Step, ZeroGrad
+from ..job import (
+    Backward,
+    CloseWindow,
+    Job,
+    Observe,
+    OpenWindow,
+    Operation,
+    Predict,
+    Resume,
+    Save,
+    SetTrainable,
+    Step,
+    ZeroGrad,
+)
 from ..model import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale
 from ..numerics import unit_roundoff
 from .network import owner, widest
 
 SIGNIFICAND = {"float32": 24, "float64": 53}
 INPUT, PARAMETER = 2.0, 1.0  # the largest |value| of lattice data, and of initial lattice parameters
-_QUIET = (Observe, Predict, Save, SetTrainable)
+_QUIET = (Observe, Predict, Save, SetTrainable, OpenWindow, CloseWindow)
 
 
 def loss_scale_for(world_size: int, operations: Sequence[Operation]) -> int:
@@ -96,7 +109,8 @@ def largest_integer(job: Job) -> float:
                 gradients[name] = gradients.get(name, 0.0) + size * job.world_size
             largest = max(largest, reached, *gradients.values())
         elif isinstance(operation, (ZeroGrad, Resume)):
-            gradients = {}
+            zeros = isinstance(operation, ZeroGrad) and operation.to_zeros
+            gradients = dict.fromkeys(gradients, 0.0) if zeros else {}
         elif isinstance(operation, Step):
             for name, size in ((name, gradients[name]) for name in learned if name in gradients):
                 gradient = size + job.optimizer.weight_decay * sizes[name]

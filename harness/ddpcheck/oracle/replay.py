@@ -22,9 +22,11 @@ from ..capabilities import Capabilities
 from ..job import (
     Backward,
     Clip,
+    CloseWindow,
     Job,
     Join,
     Observe,
+    OpenWindow,
     PerRank,
     Predict,
     Remeasure,
@@ -96,6 +98,7 @@ class Oracle:
         self.counts = np.zeros(job.world_size)
         self.latest: Pass | None = None
         self.divisor = job.world_size
+        self.windows = 0  # how deep inside no_sync
         self.tracked = False  # whether running statistics have moved since the ranks last held the same
         self._zero_grad()
 
@@ -109,7 +112,9 @@ class Oracle:
             elif isinstance(operation, Observe):
                 moment = replace(moment, arrays={what: self._observed(what) for what in operation.what})
             elif isinstance(operation, ZeroGrad):
-                self._zero_grad()
+                self._to_zeros() if operation.to_zeros else self._zero_grad()
+            elif isinstance(operation, (OpenWindow, CloseWindow)):
+                self.windows += 1 if isinstance(operation, OpenWindow) else -1
             elif isinstance(operation, Join):
                 self._join(operation)
             elif isinstance(operation, Remeasure):
@@ -143,7 +148,18 @@ class Oracle:
 
     def _zero_grad(self) -> None:
         self.gradients = {name: _Gradient(np.zeros(len(self.everyone), bool)) for name in self.learned}
-        self.backwards = 0
+        self.backwards, self.reduced = 0, False
+
+    def _to_zeros(self) -> None:
+        """Only where a gradient is there on all ranks or on none; what some hold inside no_sync is no case for a check."""
+        zeros = {
+            name: self.tensors[name].zeros()
+            for name, entry in self._observed("gradients").items()
+            if set(entry.presence) == {"there"}
+        }
+        self._zero_grad()
+        for name, zero in zeros.items():
+            self.gradients[name].synced = zero
 
     @_unbounded_is_no_error
     def _backward(self, operation: Backward) -> Value:
@@ -156,14 +172,16 @@ class Oracle:
         if self.bounded:
             losses, errors = bounds.of_training(self.model, learned, fixed, shards, found)
         self.before, self.counts = self.shown, shards.counts
+        sync = operation.sync and not self.windows
         for name, gradient in self.gradients.items():
             gradient.used = gradient.used | self._used(name, shards)
             if name in found.gradients:
                 local = Value(found.gradients[name], None if errors is None else errors[name])
                 self._accumulate(gradient, local)
-            if operation.sync and gradient.pending is not None:
+            if sync and gradient.pending is not None:
                 self._synchronise(gradient, gradient.pending, shards.counts)
         self.backwards += 1
+        self.reduced = self.reduced or sync
         self.shown = {name: self._sum(name).exact for name in found.gradients}
         for layer in self.statistics:
             self.tracked = self.tracked or (len(self.everyone) > 1 and not shards.together)
@@ -336,7 +354,9 @@ class Oracle:
         if gradient.synced is not None:
             presence = ["there" for _ in self.everyone]
         elif self.backwards and not gradient.used.any():
-            presence = ["none" if self.promised.unused_gradient == "none" else "there" for _ in self.everyone]
+            # zeros may be made where gradients are reduced
+            zeros: Presence = "there" if self.reduced else "either"
+            presence = ["none" if self.promised.unused_gradient == "none" else zeros for _ in self.everyone]
         made_of, inside = None, gradient.pending is not None
         weighted = self.promised.uneven_batches == "weighted"
         if gradient.own is not None and gradient.first is not None and gradient.last is not None:

@@ -40,7 +40,10 @@ _WRITERS: dict[str, Callable[[Text, int, Any], None]] = {
     "train": others.train,
     "sleep": others.sleep,
 }
-_OF_REPLICA = ("backward", "zero_grad", "clip", "step", "observe", "predict", "save", "resume")
+_OF_REPLICA = (
+    *("backward", "zero_grad", "clip", "step", "observe", "predict", "save", "resume"),
+    *("open_window", "close_window"),
+)
 
 
 @dataclass(frozen=True)

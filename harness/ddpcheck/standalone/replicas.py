@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 
-from ..job import Backward, Clip, Observe, Predict, Resume, Save
+from ..job import Backward, Clip, Observe, Predict, Resume, Save, ZeroGrad
 from ..oracle import Entry, Moment, Oracle, is_exact
 from ..values import Array
 from .literals import bound, declaration, listed, literal, mapping, model
@@ -77,9 +77,17 @@ class Replicas:
         self.text.add('expect_unchanged("the inputs of the batch", batch.inputs, INPUTS[samples])')
         self._number(position, "loss", "local loss, before any reduction")
 
-    def zero_grad(self, position: int, op: object) -> None:
-        self.text.comment(position, "zero_grad")
-        self.text.add("replica.zero_grad()")
+    def zero_grad(self, position: int, op: ZeroGrad) -> None:
+        self.text.comment(position, "zeros for the gradients that are there" if op.to_zeros else "zero_grad")
+        self.text.add("replica.zero_gradients()" if op.to_zeros else "replica.zero_grad()")
+
+    def open_window(self, position: int, op: object) -> None:
+        self.text.comment(position, "no_sync begins, and stays open")
+        self.text.add("windows = [*locals().get('windows', []), replica.no_sync()]", "windows[-1].__enter__()")
+
+    def close_window(self, position: int, op: object) -> None:
+        self.text.comment(position, "the no_sync that began last ends")
+        self.text.add("windows.pop().__exit__(None, None, None)")
 
     def clip(self, position: int, op: Clip) -> None:
         self.text.comment(position, "clip by the global norm")

@@ -19,7 +19,9 @@ from ddpcheck.values import Array
 from ..numpy_network import Network, make_optimizer
 from .registry import register
 
-PROMISED = Capabilities(unused_parameters="synchronised", clipping=True, checkpoint=True)
+PROMISED = Capabilities(
+    unused_parameters="synchronised", clipping=True, checkpoint=True, unfreezing=True, zeroes_gradients=True
+)
 
 
 class PlainReplica:
@@ -86,14 +88,19 @@ class PlainReplica:
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        self.syncing = False
+        before, self.syncing = self.syncing, False
         try:
             yield
         finally:
-            self.syncing = True
+            self.syncing = before
 
     def zero_grad(self) -> None:
         self.synced, self.local = {}, {}
+
+    def zero_gradients(self) -> None:
+        zeros = {name: np.zeros_like(gradient) for name, gradient in self._shown().items()}
+        self.zero_grad()
+        self.synced = zeros
 
     def clip(self, max_norm: float) -> float:
         norm = float(np.sqrt(sum(float(np.sum(np.square(g, dtype=np.float64))) for g in self._shown().values())))

@@ -26,6 +26,10 @@ class BucketReplica(PlainReplica):
         super().start(model)
         self.layout = self.lay_out(self.network.learned[::-1])
 
+    def set_trainable(self, layers: Sequence[str], trainable: bool) -> None:
+        super().set_trainable(layers, trainable)
+        self.layout = self.lay_out(self.network.learned[::-1])
+
     def lay_out(self, order: Sequence[str]) -> list[Bucket]:
         """Buckets for names in this order."""
         buckets: list[Bucket] = []

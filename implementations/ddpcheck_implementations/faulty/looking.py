@@ -72,7 +72,7 @@ class GradientsAreViews(PlainReplica):
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
-        self.filled = {name: np.zeros_like(self.network.parameters[name]) for name in self.network.learned}
+        self.filled = {name: np.zeros_like(self.network.parameters[name]) for name in self.network.parameters}
 
     def gradients(self) -> dict[str, Array | None]:
         shown = super().gradients()

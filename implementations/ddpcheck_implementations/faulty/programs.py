@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import numpy as np
 
 from ddpcheck.adapter import Batch
 from ddpcheck.values import Array
 
-from .base import PlainReplica, fault
+from .base import PlainReplica, added, fault
+from .freezing import UNFROZEN
 
 ANY = "check_any_training_program_goes_as_on_one_process"
 
@@ -80,3 +84,121 @@ class ZeroGradTwice(PlainReplica):
 
     def reduce(self, name: str, gradient: Array) -> Array:
         return super().reduce(name, gradient) if getattr(self, "armed", True) else gradient
+
+
+@fault("zeros-become-none", "classic (cf. pytorch/pytorch#53313)", ANY, words="got none")
+class ZerosBecomeNone(PlainReplica):
+    """Both forms of zero_grad are one: gradients are dropped where zeros were asked for."""
+
+    def zero_gradients(self) -> None:
+        self.zero_grad()
+
+
+@fault("zeros-of-the-first-bucket", "classic", ANY, words="not reset by zero_grad")
+class ZerosInTheFirstBucket(PlainReplica):
+    """zero_gradients fills the first of two buckets with zeros, and leaves the other as it is."""
+
+    def zero_gradients(self) -> None:
+        kept = self._shown()
+        super().zero_gradients()
+        names = list(kept)
+        self.synced |= {name: kept[name] for name in names[len(names) // 2 :]}
+
+
+@fault("unfreezing-after-resume", "classic (cf. Lightning-AI/pytorch-lightning#20340)", ANY, words="not reduced")
+class HooksOfTheCheckpoint(PlainReplica):
+    """load_state hooks the parameters that learn at that time: what is unfrozen after it stays local."""
+
+    hooked: frozenset[str] | None = None
+
+    def load_state(self, state: Mapping[str, Array]) -> None:
+        super().load_state(state)
+        self.hooked = frozenset(self.network.learned)
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        return super().reduce(name, gradient) if self.hooked is None or name in self.hooked else gradient
+
+
+@fault("freezing-forgets-momentum", "classic", ANY, UNFROZEN, words="momentum began anew")
+class FreezingRebuildsOptimizer(PlainReplica):
+    """Freezing a layer makes a new optimizer for those that are left: their momentum is lost."""
+
+    def set_trainable(self, layers: Sequence[str], trainable: bool) -> None:
+        super().set_trainable(layers, trainable)
+        if not trainable and self.optimizer.state():
+            self.optimizer.load_state({})
+
+
+@fault("batch-size-of-the-checkpoint", "classic", ANY, words="the same everywhere")
+class BatchSizeOfCheckpoint(PlainReplica):
+    """The batch size is saved, too: what is resumed takes the mean over a batch with it, whatever size batches have now."""
+
+    size = saved = 0
+
+    def backward(self, batch: Batch) -> float:
+        self.size = len(batch.inputs)
+        return super().backward(batch)
+
+    def state(self) -> dict[str, Array]:
+        return {**super().state(), "batch_size": np.array(self.size)}
+
+    def load_state(self, state: Mapping[str, Array]) -> None:
+        super().load_state({name: value for name, value in state.items() if name != "batch_size"})
+        self.saved = int(state["batch_size"])
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        mean = super().reduce(name, gradient)
+        return mean * mean.dtype.type(self.size / self.saved) if self.saved else mean
+
+
+@fault("seen-batch-cached", "classic", ANY)
+class CachesBatches(PlainReplica):
+    """The gradient of a batch is taken from a cache if one with its first sample was seen before: right in one epoch."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self.cache: dict[bytes, tuple[float, dict[str, Array]]] = {}
+
+    def backward(self, batch: Batch) -> float:
+        if not self.syncing or self.local or batch.branches or not np.mod(batch.inputs[:1], 1).any():
+            return super().backward(batch)
+        before, self.synced = self.synced, {}
+        key = batch.inputs[:1].tobytes()
+        if key not in self.cache:
+            self.cache[key] = super().backward(batch), self.synced
+        loss, found = self.cache[key]
+        self.synced = added(before, found)
+        return loss
+
+
+@fault("inner-no-sync-ends-the-outer", "classic", ANY, words="though inside no_sync")
+class InnerEndsOuter(PlainReplica):
+    """Leaving an inner no_sync switches synchronisation on again, though the outer one is still open."""
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        self.syncing = False
+        try:
+            yield
+        finally:
+            self.syncing = True
+
+
+@fault("evaluation-ends-no-sync", "classic", ANY, words="though inside no_sync")
+class EvaluationEndsWindow(PlainReplica):
+    """After a prediction the replica goes back to training mode, and to synchronising."""
+
+    def predict(self, batch: Batch) -> Array:
+        made = super().predict(batch)
+        self.syncing = True
+        return made
+
+
+@fault("saving-ends-the-window", "classic", ANY, words="the gradient was dropped")
+class SavingEndsWindow(PlainReplica):
+    """state() drops what was gathered inside no_sync, so that no local value gets into a checkpoint."""
+
+    def state(self) -> dict[str, Array]:
+        if not self.syncing:
+            self.local = {}
+        return super().state()

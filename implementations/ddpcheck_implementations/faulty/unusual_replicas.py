@@ -227,7 +227,7 @@ class ShardedOptimizer(PlainReplica):
 
     def step(self) -> None:
         mine: Mapping[str, Array] = self._shown()
-        owners = {name: number % self.world for number, name in enumerate(self.network.learned)}
+        owners = {name: number % self.world for number, name in enumerate(self.network.parameters)}
         self.optimizer.step({name: mine[name] for name, owner in owners.items() if owner == self.rank and name in mine})
         for name, owner in owners.items():
             parameter = self.network.parameters[name]

@@ -38,6 +38,7 @@ adapter = Adapter(
         checkpoint=True,
         trainer_features=TRAINER_FEATURES,
         unfreezing=True,
+        zeroes_gradients=True,
         distinct_streams=True,
     ),
     launcher=Mpiexec(),

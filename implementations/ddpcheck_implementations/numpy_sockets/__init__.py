@@ -54,6 +54,7 @@ adapter = Adapter(
         checkpoint=True,
         trainer_features=TRAINER_FEATURES,
         unfreezing=True,
+        zeroes_gradients=True,
         distinct_streams=True,
         detects_dead_peer=True,
         detects_failed_peer=True,

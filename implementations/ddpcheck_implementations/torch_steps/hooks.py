@@ -50,11 +50,11 @@ class HookDDP(nn.Module):
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
         """Accumulate gradients on this rank only."""
-        self._synchronising = False
+        before, self._synchronising = self._synchronising, False
         try:
             yield
         finally:
-            self._synchronising = True
+            self._synchronising = before
 
     def finish(self) -> None:
         """Start what backward has left (the last bucket may not be full), wait for all, and put the means in place."""

@@ -1,0 +1,38 @@
+"""Operations for an accumulation window that stays open while other things are done: evaluating, saving, more windows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from .plain import plain
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class OpenWindow:
+    """Enter no_sync(), one level deeper if it was entered before: until it is left again, every backward is local."""
+
+    kind: ClassVar[str] = "open_window"
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class CloseWindow:
+    """Leave the no_sync() that was entered last."""
+
+    kind: ClassVar[str] = "close_window"
+
+
+def windows_that_do_not_fit(operations: Iterable[object]) -> list[str]:
+    """What is wrong with the order of windows: a new replica, as Resume builds one, cannot be inside an old one's."""
+    depth = 0
+    for position, operation in enumerate(operations):
+        kind = getattr(operation, "kind", "")
+        if kind == "resume" and depth:
+            return [f"operation {position} (resume): stands inside no_sync() of the replica that it replaces"]
+        depth += (kind == "open_window") - (kind == "close_window")
+        if depth < 0:
+            return [f"operation {position} (close_window): no window is open"]
+    return ["a window is still open at the end"] if depth else []
