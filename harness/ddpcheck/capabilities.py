@@ -121,6 +121,11 @@ class Capabilities:
         False, "Different pairs of seed and epoch give different orders, those with equal seed + epoch included."
     )
 
+    sampler_state: bool = promise(
+        False,
+        "state() in the middle of an epoch, load_state() on a new sampler: it gives what was not given yet, in order.",
+    )
+
     trainer_features: frozenset[str] = promise(
         frozenset(),
         "What training runs offer beyond plain ones (TrainingTask): accumulation of micro-batches, a schedule of the learning "

@@ -23,6 +23,7 @@ from .adapter import Batch, Facets, Replica, TrainingRun, TrainingTask
 from .files import watched
 from .job import Job, Layout, OptimizerSpec
 from .job_random import NoNumbers, disturb, drawn
+from .job_sampling import NoState, resumed
 from .measuring import measured_collective, measured_steps
 from .short_reads import cut_reads, reads_cut, whole_reads
 from .sockets import sent_by_connection
@@ -378,6 +379,14 @@ class Execution:
                 list(other)
             epochs.append(_indices(sampler, op.length, "the sampler"))
         return {"epochs": epochs, "length": len(sampler), "length_before": length}
+
+    def resume_sampling(self, op: ops.ResumeSampling) -> dict[str, Any]:
+        try:
+            found = resumed(_offered(self._facets.make_sampler, "make_sampler"), op)
+        except NoState as error:
+            raise ContractBroken(str(error)) from None
+        pieces = [_indices(piece, op.length, "the sampler") for piece in found.pop("pieces")]
+        return {"pieces": pieces} | {name: _indices(order, op.length, "the sampler") for name, order in found.items()}
 
     def draw(self, op: ops.Draw) -> dict[str, Any]:
         make = _offered(self._facets.make_streams, "make_streams")

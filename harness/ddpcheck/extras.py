@@ -111,3 +111,18 @@ class TwoForwards(Protocol):
     def backward_of_both(self, first: Batch, second: Batch) -> float:
         """As backward(), for the sum of two batches' losses, after a forward pass of each."""
         ...
+
+
+@runtime_checkable
+class ResumableSampler(Protocol):
+    """Capabilities.sampler_state."""
+
+    def state(self) -> Mapping[str, Any]:
+        """Where this rank is: epoch, and how many indices its last iteration gave. Numbers, strings and arrays."""
+        ...
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """The next iteration gives the rest of the state's epoch, after set_epoch() to that same epoch, too; later ones and
+        those of other epochs are whole. Called on a sampler made with equal arguments, on the rank that saved it.
+        """
+        ...

@@ -15,6 +15,7 @@ from .job_measure import MeasureCollective as MeasureCollective
 from .job_measure import MeasureSteps as MeasureSteps
 from .job_random import Disturb as Disturb
 from .job_random import Draw as Draw
+from .job_sampling import ResumeSampling as ResumeSampling
 from .job_start import ShortReads as ShortReads
 from .job_start import Start as Start
 from .job_windows import CloseWindow as CloseWindow
@@ -428,7 +429,7 @@ class Kill:
 Operation = (
     Backward | ZeroGrad | Clip | Step | Observe | Predict | Save | Resume | SetTrainable | Join | Remeasure
     | AllReduce | Wait | Broadcast | AllGather | ReduceScatter | Barrier | SendRecv
-    | Sample | Draw | Aggregate | Train | Sleep | Raise | Kill
+    | Sample | ResumeSampling | Draw | Aggregate | Train | Sleep | Raise | Kill
     | OpenWindow | CloseWindow | OnRanks | Leave | Sent | Disturb | ShortReads | MeasureCollective | MeasureSteps
 )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -34,14 +34,38 @@ class DistributedSampler:
         self._shuffle, self._seed = shuffle, seed
         self._each = length // world_size if drop_last else -(-length // world_size)
         self._epoch = 0
+        self._given = 0  # indices of the iteration under way
+        self._begin = 0  # where the next iteration begins
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch's order. Without it every epoch has the order of epoch 0."""
         if epoch < 0:
             raise ValueError(f"there is no epoch {epoch}: count from 0")
+        if epoch != self._epoch:
+            self._begin = 0
         self._epoch = epoch
 
+    def state(self) -> dict[str, int]:
+        """Epoch and position of the last iteration, for load_state() on a new sampler of the same arguments."""
+        return {"epoch": self._epoch, "given": self._given}
+
+    def load_state(self, state: Mapping[str, int]) -> None:
+        """The next iteration gives what is left of the epoch; those after it are whole."""
+        self._epoch, self._begin = int(state["epoch"]), int(state["given"])
+        self._given = self._begin
+
     def __iter__(self) -> Iterator[int]:
+        """The position is that of the iterator that was begun last."""
+        begin, self._begin = self._begin, 0
+        self._given = begin
+        return self._from(begin)
+
+    def _from(self, begin: int) -> Iterator[int]:
+        for position, index in enumerate(self._indices()[begin:], start=begin + 1):
+            self._given = position
+            yield index
+
+    def _indices(self) -> list[int]:
         order = np.arange(self._length)
         if self._shuffle:
             order = self._stream().permutation(self._length)
@@ -49,7 +73,7 @@ class DistributedSampler:
         if total > self._length:
             order = np.resize(order, total)  # repeats from the start
         indices: list[int] = order[self._rank : total : self._world_size].tolist()
-        return iter(indices)
+        return indices
 
     def __len__(self) -> int:
         return self._each

@@ -20,7 +20,9 @@ from ddpcheck.values import Array
 from .registry import register
 
 Group = Sequence[int] | None
-PROMISED = Capabilities(subgroups=True, asynchronous=True, detects_dead_peer=True, distinct_streams=True)
+PROMISED = Capabilities(
+    subgroups=True, asynchronous=True, detects_dead_peer=True, distinct_streams=True, sampler_state=True
+)
 
 
 class PassThrough:
@@ -54,13 +56,27 @@ class PlainSampler:
     def __init__(self, length: int, rank: int, world: int, *, shuffle: bool, seed: int, drop_last: bool) -> None:
         self.length, self.rank, self.world = length, rank, world
         self.shuffle, self.seed, self.drop_last = shuffle, seed, drop_last
-        self.epoch = 0
+        self.epoch = self.given = self.begin = 0
 
     def set_epoch(self, epoch: int) -> None:
+        self.begin = self.begin if epoch == self.epoch else 0
         self.epoch = epoch
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self.share(self.padded(self.order())).tolist())
+        begin, self.begin = self.begin, 0
+        self.given = begin
+        return self.rest(self.share(self.padded(self.order())).tolist(), begin)
+
+    def rest(self, indices: list[int], begin: int) -> Iterator[int]:
+        for self.given, index in enumerate(indices[begin:], start=begin + 1):
+            yield index
+
+    def state(self) -> dict[str, Any]:
+        return {"epoch": self.epoch, "given": self.given}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.epoch, self.begin = state["epoch"], state["given"]
+        self.given = self.begin
 
     def __len__(self) -> int:
         return self.length // self.world if self.drop_last else -(-self.length // self.world)

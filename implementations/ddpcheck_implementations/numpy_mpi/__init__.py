@@ -40,6 +40,7 @@ adapter = Adapter(
         unfreezing=True,
         zeroes_gradients=True,
         distinct_streams=True,
+        sampler_state=True,
     ),
     launcher=Mpiexec(),
     requires=("mpi4py",),

@@ -56,6 +56,7 @@ adapter = Adapter(
         unfreezing=True,
         zeroes_gradients=True,
         distinct_streams=True,
+        sampler_state=True,
         detects_dead_peer=True,
         detects_failed_peer=True,
         detects_mismatch=True,

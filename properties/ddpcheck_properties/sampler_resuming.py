@@ -1,0 +1,122 @@
+"""Samplers that go on in the middle of an epoch, in a new process or not: what is left is what was not read yet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from ddpcheck import expect
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.checks import law
+from ddpcheck.job import Job, ResumeSampling
+from ddpcheck.trace import Trace
+
+from .drawing import for_all
+from .strategies import SEEDS, choice
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+Order = list[int]
+
+
+@law("sampler", "facet:sampler", "sampler_state")
+def check_an_epoch_goes_on_where_it_was_saved(session: Session) -> None:
+    """Saved in the middle of an epoch and loaded into a new sampler, an epoch goes on with exactly those indices that an
+    uninterrupted one would still have given, in their order; the epochs after it are whole.
+    """
+    world = session.world_size
+    ways: list[tuple[tuple[int, ...], bool]] = [
+        ((3,), True),
+        ((3,), False),
+        ((1, 2), True),
+        ((0,), True),
+        ((10,), True),
+    ]
+    examples = [
+        Job(world, (ResumeSampling(10 * world, pieces, 2, 3, shuffle=shuffle, told=told),))
+        for pieces, told in ways
+        for shuffle in (True, False)
+    ]
+    for_all(session, interruptions(world, session.capabilities), _as_uninterrupted, examples=examples)
+
+
+@st.composite
+def interruptions(draw: DrawFn, world_size: int, capabilities: Capabilities) -> Job:
+    """An epoch read in up to four pieces; lengths that the world size divides, or does not."""
+    each, odd = draw(choice((7, 1, 2, 20))), draw(st.integers(0, world_size - 1))
+    epoch, then = draw(choice(((0, 1), (2, 3), (5, 0))))
+    pieces = tuple(draw(st.lists(st.integers(0, each), min_size=1, max_size=3)))
+    return Job(
+        world_size,
+        (
+            ResumeSampling(
+                each * world_size + odd,
+                pieces,
+                epoch,
+                then,
+                shuffle=draw(choice((True, False))),
+                seed=draw(SEEDS),
+                drop_last=capabilities.drop_last and draw(choice((False, True))),
+                told=draw(choice((True, False))),
+            ),
+        ),
+    )
+
+
+def _as_uninterrupted(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    (read,) = job.operations
+    assert isinstance(read, ResumeSampling)
+    for rank in range(job.world_size):
+        whole, then, on, other = (
+            trace.values(0, name)[rank].tolist() for name in ("whole", "then", "on", "then_whole")
+        )
+        pieces = [piece.tolist() for piece in trace.values(0, "pieces")[rank]]
+        at = 0
+        for number, piece in enumerate(pieces):
+            should = whole[at : at + read.pieces[number]] if number < len(read.pieces) else whole[at:]
+            before = pieces[number - 1] if number else []
+            headline = (
+                f"epoch {read.epoch} on rank {rank}, saved and loaded after {at} of {len(whole)} samples: got {_some(piece)}, "
+                f"but should go on with {_some(should)}"
+            )
+            expect.that(piece == should, headline, _cause(piece, whole, at, len(before), other))
+            at += len(should)
+        headline = (
+            f"epoch {read.then} on rank {rank}, after epoch {read.epoch} was resumed: got {len(then)} samples {_some(then)}, but "
+            f"should be {len(other)}, {_some(other)}"
+        )
+        expect.that(then == other, headline, "the position that was loaded stays for the epochs after it, too")
+        rest = whole[len(pieces[0]) :]
+        headline = (
+            f"epoch {read.epoch} on rank {rank}, read on in the sampler whose state was saved: got {_some(on)}, but should be "
+            f"{_some(rest)}"
+        )
+        expect.that(on == rest, headline, "state() moves the sampler itself, or two samplers share their position")
+
+
+def _cause(piece: Order, whole: Order, at: int, last: int, other: Order) -> str:
+    """at: how many had been read; last: how many of them since the last load; other: another epoch's order."""
+    rest = whole[at:]
+    if piece == whole[: len(piece)] and at:
+        return "it begins the epoch anew: samples are repeated; the position is not in the state, or not used"
+    if rest and sorted(piece) == sorted(rest):
+        return "what is left is there, but in another order: it is shuffled anew, with another generator"
+    found = next((start for start in range(len(whole)) if piece and piece == whole[start : start + len(piece)]), None)
+    if at > last and found == last:
+        return "the position counts from the last load only, not from the start of the epoch: samples are repeated"
+    if found is not None and found != at:
+        lost = f"{found - at} samples are lost" if found > at else f"{at - found} samples are repeated"
+        return f"it goes on at sample {found} of the rank's share: {lost}"
+    if not piece and rest:
+        return f"nothing is left: {len(rest)} samples are lost; the position counts the samples of all ranks, or the epoch ended"
+    if set(piece) <= set(other) and piece == other[at : at + len(piece)]:
+        return "it is another epoch's order: the epoch is not in the state, or not used"
+    return "the rest is of another order: epoch, seed or generator are not those of the state"
+
+
+def _some(order: Order) -> str:
+    return f"{order[:8]}"[:-1] + (", ...]" if len(order) > 8 else "]")
