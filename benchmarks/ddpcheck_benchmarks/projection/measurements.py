@@ -1,0 +1,158 @@
+"""Measured times, from files of pytest-benchmark's JSON, as `ddpcheck bench` writes them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.results import UnreadableFile
+
+HINT = "write one with: ddpcheck bench ADAPTER --json FILE"
+QUANTILE = 0.25
+"""Interference only adds time, so the low quartile says more about the program than the median does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """The times of one collective: one of `seconds` a launch, or an iteration."""
+
+    adapter: str
+    collective: str
+    world_size: int
+    bytes: int
+    in_place: bool
+    cores: int
+    seconds: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What a cost model is fitted to: one time for a world size and a number of bytes."""
+
+    world_size: int
+    bytes: int
+    cores: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """All measurements of one collective of one adapter, by rising world size and bytes."""
+
+    adapter: str
+    collective: str
+    in_place: bool
+    measurements: tuple[Measurement, ...]
+
+    @property
+    def title(self) -> str:
+        return f"{self.adapter}, {self.collective}{', in place' if self.in_place else ''}"
+
+    @property
+    def world_sizes(self) -> tuple[int, ...]:
+        return tuple(sorted({each.world_size for each in self.measurements}))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(sorted({each.bytes for each in self.measurements}))
+
+    @property
+    def launches(self) -> int:
+        """The fewest times of any measurement."""
+        return min(len(each.seconds) for each in self.measurements)
+
+    def points(self) -> tuple[Point, ...]:
+        return tuple(_point(each, float(np.quantile(each.seconds, QUANTILE))) for each in self.measurements)
+
+    def resampled(self, random: np.random.Generator) -> tuple[Point, ...]:
+        """Points of launches drawn with replacement: the same ones for all sizes of a world size, which a launch measures."""
+        points: list[Point] = []
+        for world_size in self.world_sizes:
+            group = [each for each in self.measurements if each.world_size == world_size]
+            shares = random.random(max(len(each.seconds) for each in group))
+            for length in sorted({len(each.seconds) for each in group}):
+                alike = [each for each in group if len(each.seconds) == length]
+                drawn = (shares[:length] * length).astype(np.intp)
+                times = np.quantile(np.array([each.seconds for each in alike])[:, drawn], QUANTILE, axis=1)
+                points += [_point(each, float(time)) for each, time in zip(alike, times, strict=True)]
+        return tuple(points)
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmarks:
+    """What a file holds: series of collectives with two ranks or more, and step times of one rank by adapter."""
+
+    series: tuple[Series, ...]
+    one_rank_steps: Mapping[str, tuple[float, ...]]
+
+
+def load(paths: Iterable[Path]) -> Benchmarks:
+    """Everything in the files together. UnreadableFile if one is not what it should be, or none has a collective."""
+    measurements: list[Measurement] = []
+    steps: dict[str, tuple[float, ...]] = {}
+    for path in paths:
+        for benchmark in _benchmarks(path):
+            try:
+                extra = benchmark.get("extra_info", {})
+                if extra.get("kind") == "collective":
+                    measurements.append(_measurement(benchmark))
+                elif extra.get("kind") == "step" and int(extra["world_size"]) == 1:
+                    steps[str(extra["adapter"])] = _seconds(benchmark)
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                name = benchmark.get("name", "a benchmark") if isinstance(benchmark, dict) else "a benchmark"
+                raise UnreadableFile(f"{path}: {name} is damaged: {error!r}; {HINT}") from error
+    if not measurements:
+        raise UnreadableFile(f"no collective in {', '.join(map(str, paths))}; {HINT}")
+    return Benchmarks(_series(measurements), steps)
+
+
+def _series(measurements: Sequence[Measurement]) -> tuple[Series, ...]:
+    found: dict[tuple[str, str, bool], list[Measurement]] = {}
+    for each in measurements:
+        if each.world_size > 1:  # one rank sends nothing
+            found.setdefault((each.adapter, each.collective, each.in_place), []).append(each)
+    return tuple(
+        Series(*key, tuple(sorted(group, key=lambda each: (each.world_size, each.bytes))))
+        for key, group in found.items()
+    )
+
+
+def _benchmarks(path: Path) -> list[Any]:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UnreadableFile(f"{path} cannot be read: {error}; {HINT}") from error
+    if not isinstance(data, dict) or not isinstance(data.get("benchmarks"), list):
+        raise UnreadableFile(f"{path} is no file of pytest-benchmark: it has no list of benchmarks; {HINT}")
+    found: list[Any] = data["benchmarks"]
+    return found
+
+
+def _measurement(benchmark: Mapping[str, Any]) -> Measurement:
+    extra = benchmark["extra_info"]
+    return Measurement(
+        str(extra["adapter"]),
+        str(extra["collective"]),
+        int(extra["world_size"]),
+        int(extra["bytes"]),
+        bool(extra.get("in_place", False)),
+        int(extra["cores"]),
+        _seconds(benchmark),
+    )
+
+
+def _seconds(benchmark: Mapping[str, Any]) -> tuple[float, ...]:
+    seconds = tuple(float(value) for value in benchmark["stats"]["data"])
+    if not seconds or not all(math.isfinite(value) and value > 0 for value in seconds):
+        raise ValueError("stats.data should be seconds, each more than 0")
+    return seconds
+
+
+def _point(measurement: Measurement, seconds: float) -> Point:
+    return Point(measurement.world_size, measurement.bytes, measurement.cores, seconds)

@@ -1,0 +1,1 @@
+"""All-reduces, message by message, on a described cluster: SimGrid's discrete events, beside the formulas."""
