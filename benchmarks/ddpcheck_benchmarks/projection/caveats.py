@@ -1,0 +1,83 @@
+"""What a projection takes for granted, and what a reader must know before believing it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .projecting import Fit, Question
+from .quantities import factor_text, percent, size_text, time_text
+
+FAR = 2.0
+"""Beyond this multiple of what was measured, a projection is labelled as far from it."""
+
+
+def assumptions(question: Question, fits: Sequence[Fit]) -> list[str]:
+    backward = percent(question.compute.backward / question.compute.total)
+    lines = [
+        "Every rank sends and receives one message at a time, both at once; links are alike and do not disturb each other.",
+        f"Gradients are ready at an even pace during backward, which is {backward} of compute; one stream of communication; "
+        "the batch of a rank stays the same (weak scaling).",
+        f"Communication runs {question.slowed_communication:g} x as long beside compute, and backward "
+        f"{question.slowed_compute:g} x as long beside communication (--slowed-communication, --slowed-compute).",
+    ]
+    if question.link:
+        lines.append(
+            f"The link is yours, not measured: {time_text(question.link.alpha)} a message, {8e-9 / question.link.beta:.4g} "
+            "Gbit/s. TCP in frames of 1500 bytes reaches 94 % of what a link's name says."
+        )
+        if fits:
+            lines.append(
+                "A message costs what the software took here and the link's latency; a byte what copying and reducing took "
+                "here and the link's time. An implementation that overlaps the two is faster."
+            )
+    return lines
+
+
+def caveats(question: Question, fits: Sequence[Fit]) -> list[str]:
+    lines = [line for found in fits for line in _beyond_data(question, found)]
+    samples, most = len(question.compute.samples), max(question.ranks)
+    if fits:
+        lines.append("Loopback is not a network: what its buffers, caches and cores do is in the measured part.")
+    else:
+        lines.append(
+            "Nothing was measured: times of the link alone have no interval and no held-out error; software only adds."
+        )
+    if not samples:
+        lines.append("No step times of one rank: the wait for the slowest rank is left out, and steps are optimistic.")
+    elif most > samples:
+        lines.append(
+            f"The wait for the slowest rank comes from {samples} step times of one rank: too small for {most} ranks."
+        )
+    return lines
+
+
+def _beyond_data(question: Question, found: Fit) -> list[str]:
+    """What this series cannot know."""
+    series, ranks = found.series, max(question.ranks)
+    most, largest = series.world_sizes[-1], series.sizes[-1]
+    cores = min(each.cores for each in series.measurements)
+    lines = []
+    if ranks > FAR * most:
+        lines.append(
+            f"{ranks} ranks are {factor_text(ranks / most)} what was measured ({most}), and no error was measured so far out: "
+            "a what-if, not a prediction."
+        )
+    if question.model_bytes > largest:
+        times = factor_text(question.model_bytes / largest)
+        lines.append(f"{size_text(question.model_bytes)} is {times} the largest size measured ({size_text(largest)}).")
+    if most > cores:
+        lines.append(
+            f"More ranks than cores were measured ({most} on {cores}): by how much they slow each other down is part of the fit, "
+            "and of its errors. Cores that are shared show the work of all ranks together, which a ring and a root that "
+            "gathers have in common: the algorithm is a guess there. Say which it is by --algorithm."
+        )
+    if series.launches < 2:
+        lines.append("One time each: intervals hold held-out errors only, no spread of launches.")
+    if found.alternatives:
+        lines.append(
+            f"Large messages behave like {found.model.segments[-1].algorithm}, and as well like {', '.join(found.alternatives)}, "
+            "which is another time with more ranks: all are shown. Say which it is by --algorithm."
+        )
+    if not found.scenarios:
+        lines.append("Too few sizes and world sizes to hold any out: no interval, and no error is known.")
+    return [f"{series.title}: {line}" for line in lines]

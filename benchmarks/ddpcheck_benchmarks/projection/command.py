@@ -1,0 +1,209 @@
+"""`ddpcheck project`: what larger worlds would take."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from ddpcheck.cli.options import console, usage_errors
+from ddpcheck.results import Environment
+from ddpcheck.suggest import one_of
+
+from . import wording
+from .caveats import assumptions, caveats
+from .formulas import FORMULAS, Link
+from .measurements import Benchmarks, load
+from .projecting import Fit, Projection, Question, fitted, on_link_alone, projected
+from .quantities import parse_link, parse_ranks, parse_seconds, parse_size
+from .simulation.comparison import Comparison, against_measured, agreement, departures
+from .simulation.runner import SimulationFailed
+from .steps import Compute, equal_buckets
+from .tables import Table, markdown, rich
+
+SCHEMA = "ddpcheck.projection/1"
+TITLE = "Projection"
+_FILE = click.Path(path_type=Path, dir_okay=False)
+_FORWARD = 1 / 3  # backward multiplies twice where forward multiplies once
+_SIMULATED_RANKS = (2, 4, 8, 16, 32, 64)
+_SIMULATED_SIZES = (1024.0, 1024.0**2, 25 * 1024.0**2)
+_USUAL_LINK = "25GbE:20us"
+
+
+@click.command("project")
+@click.option(
+    "--from", "files", multiple=True, type=_FILE, help="Measured times: JSON of ddpcheck bench. May be given again."
+)
+@click.option("--link", "link_text", metavar="RATE:LATENCY", help="The link of each host, as 25GbE:20us or 3GB/s:5us.")
+@click.option("--ranks", "ranks_text", default="8..4096", show_default=True, help="Doubling, or a list: 8,16,64.")
+@click.option("--model-bytes", default="100MB", show_default=True, help="Bytes of gradients. 100MB is a ResNet-50.")
+@click.option(
+    "--bucket-bytes", default="25MiB", show_default=True, help="Gradients are reduced in buckets of this size."
+)
+@click.option("--compute", help="Time of one rank's forward and backward. [default: as measured in --from, else 100ms]")
+@click.option(
+    "--slowed-communication", default=1.0, show_default=True, type=click.FloatRange(1), help="By compute beside it."
+)
+@click.option(
+    "--slowed-compute", default=1.0, show_default=True, type=click.FloatRange(1), help="By communication beside it."
+)
+@click.option(
+    "--algorithm", help="All-reduce is known to be this one. [default: the one that predicts best what was left out]"
+)
+@click.option("--simulate", is_flag=True, help="Compare the formulas with SimGrid, message by message, up to 64 ranks.")
+@click.option("--json", "json_file", type=_FILE, help="Write everything.")
+@click.option("--markdown", "markdown_file", type=_FILE, help="Write the tables.")
+def command(
+    files: tuple[Path, ...],
+    link_text: str | None,
+    ranks_text: str,
+    model_bytes: str,
+    bucket_bytes: str,
+    compute: str | None,
+    slowed_communication: float,
+    slowed_compute: float,
+    algorithm: str | None,
+    simulate: bool,
+    json_file: Path | None,
+    markdown_file: Path | None,
+) -> None:
+    """Project all-reduce and step time to more ranks than there are here, with the errors of the model beside every number.
+
+    From measured times (--from), from the link that you would have (--link), or from both.
+    """
+    out = console()
+    with usage_errors():
+        if not files and link_text is None:
+            raise ValueError(f"nothing to project from: give --from FILE, --link {_USUAL_LINK}, or both")
+        link = parse_link(link_text) if link_text else None
+        ranks = parse_ranks(ranks_text)
+        size = parse_size(model_bytes)
+        buckets = equal_buckets(size, parse_size(bucket_bytes))
+        seconds = parse_seconds(compute) if compute else None
+        if seconds == 0:
+            raise ValueError("--compute should be more than 0, for example 100ms")
+        if algorithm is not None:
+            one_of(algorithm, FORMULAS["all_reduce"], "algorithm")
+        benchmarks = load(files) if files else Benchmarks((), {})
+    fits = []
+    with out.status("") as status:
+        for series in benchmarks.series:
+            if series.collective not in FORMULAS:
+                out.print(f"{series.title}: no formula for it; left out", style="dim", markup=False)
+                continue
+            status.update(f"fitting {series.title}")
+            fits.append(fitted(series, algorithm if series.collective == "all_reduce" else None))
+    questions = {
+        name: Question(ranks, link, size, buckets, _compute(seconds, samples), slowed_communication, slowed_compute)
+        for name, samples in {"": (), **benchmarks.one_rank_steps}.items()
+    }
+    plain = questions[""]
+    reducing = [found for found in fits if found.series.collective == "all_reduce"]
+    projections = [
+        projection for found in reducing for projection in projected(found, questions.get(found.series.adapter, plain))
+    ]
+    if link is not None:
+        projections += on_link_alone(plain, link)
+    tables = [table for found in fits for table in wording.fit_tables(found)]
+    if projections:
+        tables += [wording.all_reduce_table(projections, plain), wording.step_table(projections, plain)]
+    simulated: list[Comparison] = []
+    if simulate:
+        simulated_tables, simulated = _simulated(out, link, size, reducing)
+        tables += simulated_tables
+    asked = next((questions[each.series.adapter] for each in reducing if each.series.adapter in questions), plain)
+    lists = (
+        [("Assumptions", assumptions(asked, reducing)), ("Caveats", caveats(asked, reducing))] if projections else []
+    )
+    for table in tables:
+        out.print(f"[bold]{table.title}[/]", soft_wrap=True)
+        out.print(rich(table))
+        for note in table.notes:
+            out.print(note, style="dim", markup=False)
+        out.print()
+    for heading, lines in lists:
+        out.print(f"[bold]{heading}[/]")
+        for line in lines:
+            out.print(f"- {line}", markup=False)
+    if json_file is not None:
+        text = json.dumps(_record(asked, fits, projections, simulated, lists), indent=1, allow_nan=False)
+        json_file.write_text(text + "\n", encoding="utf-8")
+    if markdown_file is not None:
+        markdown_file.write_text(markdown(TITLE, tables, lists), encoding="utf-8")
+
+
+def _compute(seconds: float | None, samples: tuple[float, ...]) -> Compute:
+    """As asked for, with the relative spread of measured steps; else as measured; else the 100 ms of a ResNet-50."""
+    mean = sum(samples) / len(samples) if samples else 0.1
+    total = seconds if seconds is not None else mean
+    scaled = tuple(sample * total / mean for sample in samples)
+    return Compute(_FORWARD * total, (1 - _FORWARD) * total, 0.0, scaled)
+
+
+def _simulated(
+    out: Console, link: Link | None, size: float, fits: Sequence[Fit]
+) -> tuple[list[Table], list[Comparison]]:
+    chosen = link or parse_link(_USUAL_LINK)
+    try:
+        with out.status("simulating"):
+            agreeing = list(agreement(chosen, _SIMULATED_RANKS, _SIMULATED_SIZES))
+            departing = list(departures(chosen, size))
+            measured = [(found, list(against_measured(found.model, found.series.points()))) for found in fits]
+    except SimulationFailed as error:
+        raise click.ClickException(f"{error}; or leave out --simulate") from error
+    tables = [wording.agreement_table(agreeing), wording.departure_table(departing)]
+    tables += [wording.measured_table(found, compared) for found, compared in measured if compared]
+    return tables, [*agreeing, *departing, *(each for _, compared in measured for _, each in compared)]
+
+
+def _record(
+    question: Question,
+    fits: Sequence[Fit],
+    projections: Sequence[Projection],
+    compared: Sequence[Comparison],
+    lists: Sequence[tuple[str, Sequence[str]]],
+) -> dict[str, Any]:
+    record = {
+        "schema": SCHEMA,
+        "environment": asdict(Environment.here()),
+        "question": asdict(question),
+        "fits": [
+            {
+                "adapter": found.series.adapter,
+                "collective": found.series.collective,
+                "in_place": found.series.in_place,
+                "world_sizes": found.series.world_sizes,
+                "bytes": found.series.sizes,
+                "launches": found.series.launches,
+                "segments": [
+                    {**asdict(segment), "held_out_errors": errors}
+                    for segment, errors in zip(found.model.segments, found.errors, strict=True)
+                ],
+                "scenarios": [
+                    {**asdict(each), "median": each.median, "worst": each.worst, "bias": each.bias}
+                    for each in found.scenarios
+                ],
+            }
+            for found in fits
+        ],
+        "projections": [asdict(each) for each in projections],
+        "simulated": [{**asdict(each), "difference": each.difference} for each in compared],
+        **{heading.lower(): lines for heading, lines in lists},
+    }
+    cleaned: dict[str, Any] = _finite(record)
+    return cleaned
+
+
+def _finite(value: Any) -> Any:
+    """Infinity, the end of the last segment, is no JSON: null."""
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,187 @@
+"""From measured times, a link, or both, to the all-reduce and the step of a larger world."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .fitting import Model, bootstrap, fit, held_out_errors, instead, look_alikes
+from .formulas import FORMULAS, Link, lower_bound
+from .measurements import Series
+from .steps import Bucket, Compute, Step, step
+from .validation import Scenario, relevant, validate
+
+DRAWS = 100
+CHOSEN_BY_LIBRARIES = ("ring", "recursive doubling", "Rabenseifner")
+"""What a library chooses among by size, for an all-reduce on a switch."""
+
+Interval = tuple[float, float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked: so many ranks, one a host, on this link; None: on the host that was measured, with a core for each."""
+
+    ranks: tuple[int, ...]
+    link: Link | None
+    model_bytes: float
+    buckets: tuple[Bucket, ...]
+    compute: Compute
+    slowed_communication: float = 1.0
+    slowed_compute: float = 1.0
+
+    def step(self, p: int, all_reduce: Callable[[float], float]) -> Step:
+        return step(
+            self.compute,
+            self.buckets,
+            all_reduce,
+            p,
+            slowed_communication=self.slowed_communication,
+            slowed_compute=self.slowed_compute,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A series with its model, how it fares beyond its data, and models of other launches.
+
+    `errors` has, for each segment of the model, the held-out error of every algorithm, best first. `alternatives` are
+    models, with those of other launches, of each other algorithm that large messages could be, too.
+    """
+
+    series: Series
+    model: Model
+    errors: tuple[dict[str, float], ...]
+    scenarios: tuple[Scenario, ...]
+    draws: tuple[Model, ...]
+    alternatives: Mapping[str, tuple[Model, tuple[Model, ...]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One world size: seconds, with 90 % intervals where something was measured, and the errors that they rest on."""
+
+    ranks: int
+    times_ranks: float | None
+    times_bytes: float | None
+    all_reduce: float
+    all_reduce_interval: Interval
+    bound: float | None
+    step: Step
+    step_interval: Interval
+    efficiency: float
+    median_error: float | None
+    worst_error: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """All rows of one way to reduce."""
+
+    source: str
+    rows: tuple[Row, ...]
+
+
+def fitted(series: Series, only: str | None = None, draws: int = DRAWS) -> Fit:
+    """The fit of a series, by the algorithm that predicts best; by this one, if it is known to be that."""
+    points = series.points()
+    model = fit(series.collective, points, only)
+    errors = tuple(held_out_errors(series.collective, model.within(each, points), only) for each in model.segments)
+    others: dict[str, tuple[Model, tuple[Model, ...]]] = {}
+    for name in look_alikes(errors[-1]):
+        if name != model.segments[-1].algorithm:
+            other = instead(model, name, points)
+            others[name] = (other, bootstrap(other, series, draws))
+    scenarios = validate(series.collective, points, only)
+    return Fit(series, model, errors, scenarios, bootstrap(model, series, draws), others)
+
+
+def projected(found: Fit, question: Question) -> Iterator[Projection]:
+    """What this implementation would take there: its own software as it was measured, and the link beside it.
+
+    First by the algorithm that predicts best, then by each that cannot be told from it.
+    """
+    name = found.series.adapter + (" in place" if found.series.in_place else "")
+    what = "software as measured + link" if question.link else "as measured, a core for each rank"
+    yield Projection(f"{name}, {what}", _rows(found, found.model, found.draws, question))
+    for algorithm, (model, draws) in found.alternatives.items():
+        yield Projection(f"{name}, the same if it is {algorithm}", _rows(found, model, draws, question))
+
+
+def _rows(found: Fit, model: Model, draws: Sequence[Model], question: Question) -> tuple[Row, ...]:
+    link = question.link
+    rows = []
+    for p in question.ranks:
+        times_ranks, times_bytes = p / found.series.world_sizes[-1], question.model_bytes / found.series.sizes[-1]
+        scenarios = relevant(found.scenarios, beyond_ranks=times_ranks > 1, beyond_bytes=times_bytes > 1)
+        all_reduce = _with_link(model, p, link)
+        here = question.step(p, all_reduce)
+        one, whole = _intervals(draws or [model], question, p, [ratio for each in scenarios for ratio in each.ratios])
+        rows.append(
+            Row(
+                p,
+                times_ranks,
+                times_bytes,
+                all_reduce(question.model_bytes),
+                one,
+                lower_bound(p, question.model_bytes, link) if link else None,
+                here,
+                whole,
+                question.compute.total / here.total,
+                max((each.median for each in scenarios), default=None),
+                max((each.worst for each in scenarios), default=None),
+            )
+        )
+    return tuple(rows)
+
+
+def on_link_alone(question: Question, link: Link) -> tuple[Projection, ...]:
+    """A library that costs nothing on this link: by a ring always, and by the best algorithm for each bucket."""
+    return tuple(
+        Projection(source, tuple(_ideal(question, link, names, p) for p in question.ranks))
+        for source, names in (
+            ("link alone, ring", ("ring",)),
+            ("link alone, best algorithm for each size", CHOSEN_BY_LIBRARIES),
+        )
+    )
+
+
+def _ideal(question: Question, link: Link, names: Sequence[str], p: int) -> Row:
+    def all_reduce(size: float) -> float:
+        return min(FORMULAS["all_reduce"][name](p, size).seconds(link) for name in names)
+
+    here = question.step(p, all_reduce)
+    bound = lower_bound(p, question.model_bytes, link)
+    whole = all_reduce(question.model_bytes)
+    efficiency = question.compute.total / here.total
+    return Row(p, None, None, whole, None, bound, here, None, efficiency, None, None)
+
+
+def _with_link(model: Model, p: int, link: Link | None) -> Callable[[float], float]:
+    return lambda size: model.seconds(p, size, None, link)
+
+
+def _intervals(
+    models: Sequence[Model], question: Question, p: int, ratios: Sequence[float]
+) -> tuple[Interval, Interval]:
+    """5 % to 95 % of what other launches would have been fitted to, each off by as much as some held-out prediction was.
+
+    None where nothing could be held out: the spread of launches alone would say too little.
+    """
+    if not ratios:
+        return None, None
+    random = np.random.default_rng(0)
+    ones, steps = [], []
+    for draw in range(DRAWS):
+        all_reduce = _with_link(models[draw % len(models)], p, question.link)
+        ratio = float(random.choice(np.asarray(ratios)))
+        ones.append(all_reduce(question.model_bytes) / ratio)
+        steps.append(question.step(p, lambda size, by=all_reduce, off=ratio: by(size) / off).total)  # type: ignore[misc]
+    return _range(ones), _range(steps)
+
+
+def _range(values: Sequence[float]) -> tuple[float, float]:
+    low, high = np.quantile(values, (0.05, 0.95))
+    return float(low), float(high)

@@ -1,0 +1,184 @@
+"""Projections as tables, with what they rest on beside every number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from .fitting import look_alikes
+from .measurements import Point
+from .projecting import Fit, Interval, Projection, Question, Row
+from .quantities import factor_text, percent, size_text, time_text
+from .simulation.comparison import Comparison
+from .tables import Table
+
+NOT_MEASURED = "-"
+AGREES = 0.1
+"""How far a simulation may be from the formulas where both assume the same."""
+
+
+def fit_tables(found: Fit) -> list[Table]:
+    """What was fitted, and how far off it is where that can be checked."""
+    series = found.series
+    rows, notes = [], []
+    for place, (segment, errors) in enumerate(zip(found.model.segments, found.errors, strict=True)):
+        inside = [size for size in series.sizes if found.model.segment(size) is segment]
+        sizes = f"{size_text(inside[0])} to {size_text(inside[-1])}"
+        others = [name for name in look_alikes(errors) if name != segment.algorithm]
+        name = segment.algorithm + (f" (or {', '.join(others)}: not told apart)" if others else "")
+        rows.append((sizes, name, *_coefficients(found, place), percent(errors[segment.algorithm])))
+        listed = ", ".join(f"{name} {percent(error)}" for name, error in errors.items())
+        notes.append(f"Mean held-out error by algorithm, {sizes}: {listed}.")
+    cores = "/".join(map(str, sorted({each.cores for each in series.measurements})))
+    notes.append(
+        f"Measured: {', '.join(map(str, series.world_sizes))} ranks on {cores} cores, {size_text(series.sizes[0])} to "
+        f"{size_text(series.sizes[-1])}, {series.launches} times each; fitted to their low quartiles. "
+        "In brackets, 90 % of what other launches would give."
+    )
+    header = ("sizes", "behaves like", "a call", "a message", "a byte", "held-out error")
+    tables = [Table(f"Fit: {series.title}", header, tuple(rows), tuple(notes), words=2)]
+    if found.scenarios:
+        checked = tuple(
+            (
+                each.name,
+                each.fitted,
+                each.held_out,
+                str(len(each.ratios)),
+                percent(each.median),
+                percent(each.worst),
+                percent(each.bias, sign=True),
+            )
+            for each in found.scenarios
+        )
+        columns = ("scenario", "fitted to", "predicted", "points", "median error", "worst error", "bias")
+        tables.append(Table(f"Held out: {series.title}", columns, checked, words=3))
+    return tables
+
+
+def all_reduce_table(projections: Sequence[Projection], question: Question) -> Table:
+    header = ("all-reduce by", "ranks", "× ranks", "× bytes", "time", "90 % interval", "held-out error", "lower bound")
+    rows = tuple(
+        (
+            projection.source,
+            str(row.ranks),
+            *_factors(row),
+            time_text(row.all_reduce),
+            _interval(row.all_reduce_interval),
+            _error(row),
+            time_text(row.bound) if row.bound is not None else NOT_MEASURED,
+        )
+        for projection in projections
+        for row in projection.rows
+    )
+    return Table(f"Projected: all-reduce of {size_text(question.model_bytes)}", header, rows)
+
+
+def step_table(projections: Sequence[Projection], question: Question) -> Table:
+    header = (
+        "all-reduce by", "ranks", "step", "90 % interval", "efficiency", "communication", "exposed", "hidden", "held-out error",
+    )  # fmt: skip
+    rows = tuple(
+        (
+            projection.source,
+            str(row.ranks),
+            time_text(row.step.total),
+            _interval(row.step_interval),
+            percent(row.efficiency),
+            time_text(row.step.communication),
+            time_text(row.step.exposed),
+            percent(row.step.hidden),
+            _error(row),
+        )
+        for projection in projections
+        for row in projection.rows
+    )
+    title = (
+        f"Projected: step of {time_text(question.compute.total)} compute and {size_text(question.model_bytes)} of gradients "
+        f"in {len(question.buckets)} buckets; weak scaling"
+    )
+    return Table(title, header, rows)
+
+
+def agreement_table(compared: Sequence[Comparison]) -> Table:
+    worst = max(abs(each.difference) for each in compared)
+    note = f"Largest difference {100 * worst:.1f} %: {'they agree' if worst <= AGREES else 'THEY DISAGREE by more than 10 %'}."
+    return Table("SimGrid and the formulas where both assume the same", *_compared(compared), (note,), words=2)
+
+
+def measured_table(found: Fit, compared: Sequence[tuple[Point, Comparison]]) -> Table:
+    header = ("algorithm", "ranks", "size", "measured", "formula", "SimGrid", "SimGrid / measured - 1")
+    rows = tuple(
+        (
+            each.algorithm,
+            str(each.ranks),
+            size_text(each.bytes),
+            time_text(point.seconds),
+            time_text(each.formula),
+            time_text(each.simulated),
+            percent(each.simulated / point.seconds - 1, sign=True),
+        )
+        for point, each in compared
+    )
+    note = "With the costs fitted to all points, these among them; only where every rank had a core of its own."
+    return Table(f"SimGrid and what was measured: {found.series.title}", header, rows, (note,))
+
+
+def departure_table(compared: Sequence[Comparison]) -> Table:
+    note = "What the formulas leave out, by SimGrid, one at a time; a positive difference is time that they do not see."
+    return Table("SimGrid and the formulas where they differ by design", *_compared(compared), (note,), words=2)
+
+
+def _compared(compared: Sequence[Comparison]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    header = ("cluster", "algorithm", "ranks", "size", "formula", "SimGrid", "difference")
+    return header, tuple(
+        (
+            each.case,
+            each.algorithm,
+            str(each.ranks),
+            size_text(each.bytes),
+            time_text(each.formula),
+            time_text(each.simulated),
+            f"{100 * each.difference:+.1f} %".replace("-0.0", "+0.0"),
+        )
+        for each in compared
+    )
+
+
+def _coefficients(found: Fit, place: int) -> tuple[str, str, str]:
+    """Seconds a call and a message, and nanoseconds a byte, of one segment."""
+    segment = found.model.segments[place]
+    others = [draw.segments[place] for draw in found.draws]
+    return (
+        time_text(segment.overhead) + _spread([other.overhead for other in others], time_text),
+        time_text(segment.alpha) + _spread([other.alpha for other in others], time_text),
+        _nanoseconds(segment.beta) + _spread([other.beta for other in others], _nanoseconds),
+    )
+
+
+def _spread(values: Sequence[float], text: Callable[[float], str]) -> str:
+    return f" ({' – '.join(text(float(bound)) for bound in np.quantile(values, (0.05, 0.95)))})" if values else ""
+
+
+def _nanoseconds(seconds: float) -> str:
+    return f"{seconds * 1e9:.3g} ns"
+
+
+def _factors(row: Row) -> tuple[str, str]:
+    return (
+        factor_text(row.times_ranks) if row.times_ranks is not None else NOT_MEASURED,
+        factor_text(row.times_bytes) if row.times_bytes is not None else NOT_MEASURED,
+    )
+
+
+def _interval(interval: Interval) -> str:
+    if interval is None or not all(map(math.isfinite, interval)):
+        return NOT_MEASURED
+    return f"{time_text(interval[0])} – {time_text(interval[1])}"
+
+
+def _error(row: Row) -> str:
+    if row.median_error is None or row.worst_error is None:
+        return NOT_MEASURED
+    return f"{percent(row.median_error)}, worst {percent(row.worst_error)}"
