@@ -85,7 +85,8 @@ def programs(draw: DrawFn, world_size: int, capabilities: Capabilities, words: t
 
 def _sentences(words: tuple[Word, ...]) -> SearchStrategy[list[Word]]:
     """Backwards and steps come as often as all that stands between them."""
-    often = tuple(word for word in ("backward", "step", "zero_grad", "local", "backward", "step") if word in words)
+    often: list[Word] = ["backward", "step", "zero_grad", "local", "backward", "step"]
+    often = [word for word in often if word in words]
     return st.lists(choice((*often, *words)), min_size=3, max_size=LONGEST)
 
 

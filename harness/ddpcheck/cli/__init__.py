@@ -19,11 +19,12 @@ COMMANDS = {
     "replay": "Run a failing Job again, and show what every rank saw.",
     "doctor": "Look at this machine: what is ready, what is missing, and how to get it.",
     "train": "Train a model with an implementation, on as many ranks as you like.",
+    "project": "Project measured times to more ranks and other links, with the model's errors beside every number.",
     "launch": "Start any program on several ranks, or print the lines that start it on several hosts.",
 }
 
 # found by the entry points of ddpcheck.commands: the harness imports neither benchmarks nor reports
-_ELSEWHERE: frozenset[str] = frozenset()
+_ELSEWHERE = frozenset({"project"})
 # a submodule `list` would hide the builtin in this package
 _MODULES = {"list": "listing"}
 
