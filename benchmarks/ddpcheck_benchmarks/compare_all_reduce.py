@@ -1,0 +1,189 @@
+"""All-reduce of numpy_sockets beside others, in turns in one run: medians in microseconds, and ratios with their spread.
+
+python -m ddpcheck_benchmarks.compare_all_reduce --world-size 2 --max-bytes 64MiB
+python -m ddpcheck_benchmarks.compare_all_reduce --mpi MPICH="/venvs/mpich/bin/mpiexec -n 2 /venvs/mpich/bin/python"
+
+float32, sum, in place, one thread for each rank; the time of a turn is that of the slowest rank. "copy" is no all-reduce:
+each rank copies its array. An MPI has processes of its own, which take turns with the others, a whole sweep at a time.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shlex
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+
+import click
+
+from ddpcheck.environment import rank_context
+from ddpcheck.launchers.ports import reserve_port
+
+from .compared import MAKERS, measure, of_mpi, take_turns
+
+COPY = "copy"
+OURS = ("tcp", "unix", "shm", "shm, empty()")
+Times = dict[str, dict[int, list[float]]]
+"""Of each of those compared, microseconds by size, one for each turn."""
+_UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20}
+
+
+@click.command()
+@click.option("--world-size", default=2, show_default=True)
+@click.option("--min-bytes", default="4", show_default=True)
+@click.option("--max-bytes", default="64MiB", show_default=True)
+@click.option("--turns", default=11, show_default=True, help="Of each at each size in a sweep.")
+@click.option("--sweeps", default=1, show_default=True, help="Processes are started afresh for each.")
+@click.option("--mpi", "mpis", multiple=True, help="NAME=COMMAND that starts the ranks of an MPI's own Python.")
+@click.option("--without", multiple=True, help=f"One of {', '.join(MAKERS)}.")
+@click.option("--ports", hidden=True, help="Be a rank.")
+@click.option("--as-mpi", is_flag=True, hidden=True, help="Be a rank of an MPI.")
+def main(
+    world_size: int,
+    min_bytes: str,
+    max_bytes: str,
+    turns: int,
+    sweeps: int,
+    mpis: Sequence[str],
+    without: Sequence[str],
+    ports: str | None,
+    as_mpi: bool,
+) -> None:
+    """Print a table of medians, and one of ratios."""
+    sizes = _sizes(_bytes(min_bytes), _bytes(max_bytes))
+    names = [name for name in MAKERS if name not in without]
+    if importlib.util.find_spec("torch") is None and "Gloo" in names:
+        names.remove("Gloo")
+    if ports is not None:
+        print(measure(names, rank_context(), [int(port) for port in ports.split(",")], sizes, turns), flush=True)
+        os._exit(0)  # Gloo may abort when it is torn down
+    if as_mpi:
+        _be_a_rank_of_mpi(sizes, turns)
+        return
+    arguments = [f"--min-bytes={min_bytes}", f"--max-bytes={max_bytes}", f"--turns={turns}"]
+    times: Times = {}
+    for _ in range(sweeps):
+        _extend(times, _processes(world_size, [*arguments, *(f"--without={name}" for name in without)], len(names)))
+        for mpi in mpis:
+            name, _, command = mpi.partition("=")
+            told = subprocess.run(
+                [*shlex.split(command), "-m", __spec__.name, *arguments, "--as-mpi"],
+                stdout=subprocess.PIPE,
+                check=True,
+                env=_alone(),
+            )
+            _extend(times, {name: _by_size(json.loads(told.stdout))})
+    click.echo(f"World size {world_size} on {len(os.sched_getaffinity(0))} processors, {sweeps * turns} turns.\n")
+    click.echo(_medians(times, sizes))
+    for other in (name for name in times if name not in OURS):
+        what = "ours over the time of a copy" if other == COPY else f"time of {other} over ours"
+        click.echo(f"\n{what}: median of turns, and the middle eight tenths of them\n".capitalize())
+        click.echo(_ratios(times, sizes, other))
+
+
+def _processes(world_size: int, arguments: Sequence[str], count: int) -> Times:
+    """One sweep of all that need no launcher of their own: in each turn the slowest rank's time."""
+    with ExitStack() as held:
+        ports = [reserve_port() for _ in range(count + 1)]
+        for port in ports:
+            held.callback(port.release)
+        numbers = ",".join(str(port.number) for port in ports)
+        shared = {**_alone(), "WORLD_SIZE": str(world_size), "LOCAL_WORLD_SIZE": str(world_size)}
+        ranks = [
+            subprocess.Popen(
+                [sys.executable, "-m", __spec__.name, *arguments, f"--ports={numbers}"],
+                env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+                stdout=subprocess.PIPE,
+            )
+            for rank in range(world_size)
+        ]
+        try:
+            told = [json.loads(rank.communicate()[0]) for rank in ranks]
+        finally:
+            for rank in ranks:
+                rank.kill()
+                rank.wait()
+    return {
+        name: {
+            int(size): [max(turn) for turn in zip(*(each[name][size] for each in told), strict=True)]
+            for size in by_size
+        }
+        for name, by_size in told[0].items()
+    }
+
+
+def _be_a_rank_of_mpi(sizes: Sequence[int], turns: int) -> None:
+    from mpi4py import MPI
+
+    world = MPI.COMM_WORLD
+    taken = take_turns({"": of_mpi()}, world.Barrier, world.rank, world.size, sizes, turns)[""]
+    told = world.gather(taken)
+    if told is not None:
+        print(json.dumps({size: _slowest([each[size] for each in told]) for size in sizes}))
+
+
+def _slowest(ranks: Sequence[Sequence[float]]) -> list[float]:
+    """In each turn."""
+    return [max(turn) for turn in zip(*ranks, strict=True)]
+
+
+def _alone() -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+def _by_size(told: Mapping[str, list[float]]) -> dict[int, list[float]]:
+    return {int(size): turns for size, turns in told.items()}
+
+
+def _extend(times: Times, more: Times) -> None:
+    for name, by_size in more.items():
+        for size, turns in by_size.items():
+            times.setdefault(name, {}).setdefault(size, []).extend(turns)
+
+
+def _medians(times: Times, sizes: Sequence[int]) -> str:
+    return _table(times, sizes, lambda name, size: f"{statistics.median(times[name][size]):,.1f}")
+
+
+def _ratios(times: Times, sizes: Sequence[int], other: str) -> str:
+    def cell(own: str, size: int) -> str:
+        pairs = zip(times[other][size], times[own][size], strict=True)
+        ratios = sorted(mine / theirs if other == COPY else theirs / mine for theirs, mine in pairs)
+        tenth = len(ratios) // 10
+        return f"{statistics.median(ratios):.2f} ({ratios[tenth]:.2f} to {ratios[-1 - tenth]:.2f})"
+
+    return _table([own for own in OURS if own in times], sizes, cell)
+
+
+def _table(names: Iterable[str], sizes: Sequence[int], cell: Callable[[str, int], str]) -> str:
+    names = list(names)
+    lines = ["| bytes | " + " | ".join(names) + " |", "|---:|" + "---:|" * len(names)]
+    lines += [f"| {_words(size)} | " + " | ".join(cell(name, size) for name in names) + " |" for size in sizes]
+    return "\n".join(lines)
+
+
+def _sizes(least: int, most: int) -> list[int]:
+    steps = [4, 1 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 25 << 20, 64 << 20, 100 << 20, 256 << 20]
+    return [size for size in steps if least <= size <= most]
+
+
+def _bytes(text: str) -> int:
+    found = re.fullmatch(r"(\d+)(KiB|MiB|)", text)
+    if found is None:
+        raise click.BadParameter(f"{text!r} is no size: write 4, 256KiB or 64MiB")
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def _words(size: int) -> str:
+    unit = next(unit for unit in ("MiB", "KiB", "") if size >= _UNITS[unit] and not size % _UNITS[unit])
+    return f"{size // _UNITS[unit]} {unit}".strip()
+
+
+if __name__ == "__main__":
+    main()

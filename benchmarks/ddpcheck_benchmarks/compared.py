@@ -1,0 +1,156 @@
+"""All-reduces of float32 that can be compared in one process: each is made on every rank, and then reduces arrays in place."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from multiprocessing.connection import Client, Listener
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.environment import RankContext
+from ddpcheck.references import resolve
+from ddpcheck.values import Array
+
+SOCKETS = "ddpcheck_implementations.numpy_sockets"
+AUTHORITY = b"ring"
+SMALL_BYTES = 1 << 20
+
+
+class Compared:
+    """`array(count)` makes an array, `reduce` sums it over the ranks in place."""
+
+    def __init__(self, array: Callable[[int], Array], reduce: Callable[[Array], object]) -> None:
+        self.array, self.reduce = array, reduce
+
+
+def plain(count: int) -> Array:
+    return np.zeros(count, np.float32)
+
+
+def of_adapter(reference: str, context: RankContext, *, own_buffers: bool = False) -> Compared:
+    """all_reduce_in_place of an adapter, on plain arrays or on those that its empty() makes."""
+    collectives = resolve(reference)[0].connect(context).collectives
+
+    def made(count: int) -> Array:
+        array: Array = collectives.empty((count,), np.float32)
+        array[:] = 0
+        return array
+
+    return Compared(made if own_buffers else plain, collectives.all_reduce_in_place)
+
+
+def of_gloo(context: RankContext) -> Compared:
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    address = f"tcp://{context.master_addr}:{context.master_port}"
+    dist.init_process_group("gloo", init_method=address, rank=context.rank, world_size=context.world_size)
+    return Compared(plain, lambda array: dist.all_reduce(torch.from_numpy(array)))
+
+
+def of_naive(context: RankContext) -> Compared:
+    """The ring of a tutorial: whole chunks, pickled, one step after the other."""
+    rank, world = context.rank, context.world_size
+    collectives = resolve(f"{SOCKETS}:tcp")[0].connect(context).collectives
+    with Listener((context.master_addr, 0), authkey=AUTHORITY) as listener:
+        ports = collectives.all_gather(np.array(listener.address[1])).tolist()
+        address = context.master_addr, ports[(rank + 1) % world]
+        if rank:
+            after = Client(address, authkey=AUTHORITY)
+            before = listener.accept()
+        else:
+            before = listener.accept()
+            after = Client(address, authkey=AUTHORITY)
+
+    def step(chunk: Array) -> Array:
+        if rank:
+            after.send(chunk)
+        received: Array = before.recv()
+        if not rank:
+            after.send(chunk)
+        return received
+
+    def reduce(array: Array) -> None:
+        chunks = np.array_split(array, world)
+        for at in range(world - 1):
+            chunks[(rank - at - 1) % world] += step(chunks[(rank - at) % world])
+        for at in range(world - 1):
+            chunks[(rank - at) % world][:] = step(chunks[(rank + 1 - at) % world])
+
+    return Compared(plain, reduce)
+
+
+def of_mpi() -> Compared:
+    from mpi4py import MPI
+
+    return Compared(plain, lambda array: MPI.COMM_WORLD.Allreduce(MPI.IN_PLACE, array))
+
+
+def of_memory() -> Compared:
+    """No all-reduce, but what memory allows: each rank reads its array, and writes as much."""
+    spare: dict[int, Array] = {}
+
+    def copy(array: Array) -> None:
+        np.copyto(spare.setdefault(array.size, plain(array.size)), array)
+
+    return Compared(plain, copy)
+
+
+MAKERS: Mapping[str, Callable[[RankContext], Compared]] = {
+    "tcp": lambda context: of_adapter(f"{SOCKETS}:tcp", context),
+    "unix": lambda context: of_adapter(f"{SOCKETS}:unix", context),
+    "shm": lambda context: of_adapter(f"{SOCKETS}:adapter", context),
+    "shm, empty()": lambda context: of_adapter(f"{SOCKETS}:adapter", context, own_buffers=True),
+    "Gloo": of_gloo,
+    "naive": of_naive,
+    "copy": lambda context: of_memory(),
+}
+
+
+def measure(names: Sequence[str], context: RankContext, ports: Sequence[int], sizes: Sequence[int], rounds: int) -> str:
+    """Take turns: for each size `rounds` times each. JSON {name: {size: [microseconds of this rank in each round]}}.
+
+    A wrong sum is an AssertionError. The first of `ports` is for a barrier before each turn.
+    """
+    barrier = resolve(f"{SOCKETS}:adapter")[0].connect(replace(context, master_port=ports[0])).collectives.barrier
+    compared: dict[str, Compared] = {}
+    for name, port in zip(names, ports[1:], strict=True):
+        barrier()
+        compared[name] = MAKERS[name](replace(context, master_port=port))
+    return json.dumps(take_turns(compared, barrier, context.rank, context.world_size, sizes, rounds))
+
+
+def take_turns(
+    compared: Mapping[str, Compared],
+    barrier: Callable[[], Any],
+    rank: int,
+    world_size: int,
+    sizes: Sequence[int],
+    rounds: int,
+) -> dict[str, dict[int, list[float]]]:
+    """Microseconds of one all-reduce, name by name and size by size."""
+    taken: dict[str, dict[int, list[float]]] = {name: {size: [] for size in sizes} for name in compared}
+    for size in sizes:
+        arrays = {name: each.array(size // 4) for name, each in compared.items()}
+        for name, array in arrays.items():
+            array[:] = rank + 1
+            compared[name].reduce(array)
+            wrong = 0 if name == "copy" else int((array != world_size * (world_size + 1) / 2).sum())
+            assert not wrong, f"{name}: {wrong} of {array.size} elements are wrong"
+            array[:] = 0  # which can be added up for ever
+        for _ in range(rounds):
+            for name, array in arrays.items():
+                calls = 1 if size > SMALL_BYTES or name == "naive" else 20
+                reduce = compared[name].reduce
+                barrier()
+                reduce(array)
+                begin = time.perf_counter()
+                for _ in range(calls):
+                    reduce(array)
+                taken[name][size].append((time.perf_counter() - begin) / calls * 1e6)
+    return taken
