@@ -20,7 +20,9 @@ from ddpcheck.trace import StartReport
 from ddpcheck_implementations.faulty import PlainReplica
 from ddpcheck_implementations.faulty.base import PROMISED, _Connect
 from ddpcheck_implementations.faulty.collectives import GatheredInOwnOrder
-from ddpcheck_implementations.numpy_sockets import adapter as sockets
+from ddpcheck_implementations.numpy_sockets import adapter as in_memory
+from ddpcheck_implementations.numpy_sockets import tcp as sockets
+from ddpcheck_implementations.numpy_sockets import unix
 from ddpcheck_properties import rendezvous
 
 HERE = Path(__file__).parent
@@ -67,6 +69,13 @@ def test_reads_are_cut_short_until_the_end_of_the_job() -> None:
     cut = trace.values(2, "reads")
     assert min(cut) > 0
     assert more.values(1, "reads") == cut
+
+
+@pytest.mark.parametrize("adapter", [in_memory, sockets, unix], ids=lambda adapter: adapter.name)
+def test_ranks_meet_though_their_first_words_come_in_pieces(adapter: Adapter) -> None:
+    operations: tuple[Operation, ...] = (AllGather(TensorSpec((50,))), Barrier())
+    with Session(adapter, 2) as session:
+        assert session.run(Job(2, operations, start=Start(short_reads=True))).completed
 
 
 def test_every_way_to_read_a_socket_is_cut_short() -> None:
