@@ -72,6 +72,7 @@ def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[s
             yield f"{_region(wrong)}: {sentence}"
     if got.size > 1 and np.array_equal(np.sort(got, axis=None), np.sort(expected, axis=None), equal_nan=True):
         yield "all values are there, but in other places: a transposed or permuted layout, or blocks in a wrong order"
+    yield from _shifted(got, expected, evidence, wrong)
     if not got[wrong].any():
         yield f"{_region(wrong)} are zero: never written"
     yield from _lost_precision(got, expected, small=evidence.precision)
@@ -142,6 +143,39 @@ def _region(wrong: Array) -> str:
     if run:
         return f"elements {first} to {last} of {size}"
     return f"{len(flat)} of {size} elements (first {first}, last {last})"
+
+
+_RUN = 8
+"""Elements next to one another that do not come to be alike by chance."""
+
+
+def _shifted(got: Array, expected: Array, evidence: Evidence, wrong: Array) -> Iterator[str]:
+    """Elements, or the other ranks' part of them, that belong elsewhere: half of the wrong ones by the same distance."""
+    places = np.flatnonzero(wrong)
+    if got.dtype.kind not in "fi" or len(places) < _RUN:
+        return
+    local = evidence.local
+    for what, base in (("", None), (", but for this rank's own part,", local)):
+        if what and (base is None or base.shape != got.shape):
+            continue
+        a, b = (array.reshape(-1).astype(np.float64) for array in (got, expected))
+        if base is not None:
+            a, b = a - base.reshape(-1), b - base.reshape(-1)
+        first = int(places[0])
+        sought = a[first : first + _RUN]
+        if len(set(sought.tolist())) < _RUN // 2:
+            continue
+        for start in np.flatnonzero(b[: len(b) - _RUN + 1] == sought[0]).tolist():
+            distance = start - first
+            if distance and np.array_equal(b[start : start + _RUN], sought):
+                there = places[(places + distance >= 0) & (places + distance < len(b))]
+                if 4 * int((a[there] == b[there + distance]).sum()) >= len(places):
+                    way = "on" if distance > 0 else "back"
+                    yield (
+                        f"{_region(wrong)}{what} hold what belongs {abs(distance)} elements further {way}: a buffer was filled "
+                        "again before it was sent, or blocks are in a wrong order"
+                    )
+                    return
 
 
 def _remainder(wrong: Array, world_size: int) -> Iterator[str]:

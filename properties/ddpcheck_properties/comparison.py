@@ -92,7 +92,16 @@ def _known(moment: Moment, expected: Array, rank: int, got: float) -> Evidence:
         (sentence, np.asarray(got if math.isclose(got, numbers[rank], rel_tol=1e-5) else numbers[rank]))
         for sentence, numbers in known
     )
-    return Evidence(alternatives=alternatives, precision=False, otherwise=_BEFORE.get(moment.operation.kind, ""))
+    sure = _BEFORE.get(moment.operation.kind, "")
+    if moment.operation.kind == "clip" and math.isfinite(got):
+        sure = _TOO_LARGE if got > expected[rank] else _TOO_SMALL
+    return Evidence(alternatives=alternatives, precision=False, otherwise=sure)
+
+
+_TOO_LARGE = (
+    "too large: it is also taken of what is no gradient, as a bucket's padding, or a gradient counts twice in it"
+)
+_TOO_SMALL = "too small: a part of the gradients is missing from it"
 
 
 _BEFORE = {

@@ -23,6 +23,8 @@ from ddpcheck.job import Job, OptimizerSpec, Step
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
+from .incomplete import explained
+
 if TYPE_CHECKING:
     from ddpcheck.session import Session
 
@@ -153,7 +155,8 @@ class _Search:
         """What the judge says of this Trace of the Job."""
         try:
             self.judge(job, trace)
-        except Finding as finding:
+        except Finding as found:
+            finding = found if trace.completed else explained(found, job, trace)
             finding.job = job
             self.lost_a_rank = any(rank.outcome in ("hung", "died") for rank in trace.ranks)
             return finding

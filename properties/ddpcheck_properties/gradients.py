@@ -189,11 +189,22 @@ def _reduction_is_tight(promised: Capabilities) -> Judge:
             exact, size = _mean(own, [len(rank) for rank in samples], promised)
             bound = sum_bound(size, job.world_size, own[0].dtype, extra=3)
             for rank, seen in enumerate(synchronised):
-                evidence = Evidence(job.world_size, own[rank].astype(np.float64))
+                evidence = Evidence(job.world_size, own[rank].astype(np.float64), otherwise=_seen_elsewhere(job))
                 text = f"gradient of {name} ({when(job, position)}) against the mean of the ranks' own"
                 expect.within(seen["gradients"][name], exact, bound, text, rank, evidence)
 
     return judge
+
+
+def _seen_elsewhere(job: Job) -> str:
+    """What makes a synchronised backward differ from the local one before, though the reduction may be right."""
+    buffers = [tensor.name for tensor in job.model.tensors() if tensor.role == "buffer"] if job.model else []
+    if not buffers:
+        return ""
+    return (
+        f"the ranks' buffers ({', '.join(buffers)}) were not the same in the backward before, inside no_sync: construction "
+        "did not give them all rank 0's, or something changed them"
+    )
 
 
 def _mean(arrays: list[Array], counts: list[int], promised: Capabilities) -> tuple[Array, Array]:

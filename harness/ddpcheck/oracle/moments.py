@@ -17,6 +17,10 @@ from .updates import Loading, Update
 Presence = Literal["there", "none", "either"]
 
 
+_SEARCHED = 200
+"""Elements of the largest flat buffer that is looked through."""
+
+
 @dataclass(frozen=True, slots=True)
 class Contributions:
     """What a gradient was made of, for a diagnosis; arrays have the ranks as first axis.
@@ -24,7 +28,8 @@ class Contributions:
     own: each rank's own, all since zero_grad. first, last: each rank's own of the first and the last
     backward. before: what was shown after the
     backward before. backwards: how many since zero_grad. counts: the ranks' batch sizes. inside: whether the last one
-    was inside no_sync. weighted: whether batch sizes are promised to count.
+    was inside no_sync. weighted: whether batch sizes are promised to count. earlier: each rank's own when it last had one,
+    before the last backward.
     """
 
     own: Array
@@ -35,11 +40,12 @@ class Contributions:
     counts: Array
     inside: bool
     weighted: bool
-    others: Mapping[str, Array | None] = field(default_factory=dict)
+    others: Mapping[str, Array] = field(default_factory=dict)
     shares: Callable[[], Mapping[str, Array]] | None = None
+    earlier: Array | None = None
 
     def evidence(self, expected: Array, rank: int) -> Evidence:
-        known = (*self._alternatives(expected, rank), *self._shares(rank), *self._mixtures())
+        known = (*self._alternatives(expected, rank), *self._shares(rank), *self._mixtures(), *self._stale())
         if not self.inside:
             return Evidence(len(self.own), self.own[rank], known)
         size = len(self.own)
@@ -66,7 +72,7 @@ class Contributions:
         """What came of it if a rank's part is another parameter's gradient."""
         why = "gradients of different parameters are taken for one another, by orders or layouts that differ"
         for name, other in self.others.items():
-            if other is None or other is self.own or other.size != self.own.size or self.inside:
+            if not other.any() or other is self.own or other.size != self.own.size or self.inside:
                 continue
             other = other.reshape(self.own.shape)
             yield f"it is the gradient of {name}: {why}", other.mean(axis=0)
@@ -74,6 +80,40 @@ class Contributions:
                 mixed = self.own.copy()
                 mixed[rank] = other[rank]
                 yield f"rank {rank}'s part of it is that of {name}: {why}", mixed.mean(axis=0)
+        yield from self._pieces(why)
+
+    def _pieces(self, why: str) -> Iterator[tuple[str, Array]]:
+        """What came of it if a rank's part is another piece of the flat buffer of all gradients."""
+        size = self.own[0].size
+        there = {name: other.reshape(len(other), -1) for name, other in self.others.items()}
+        if self.inside or size < 2 or sum(other.shape[1] for other in there.values()) > _SEARCHED:
+            return
+        for rank in range(len(self.own)):
+            backwards = list(there)[::-1]
+            layers = dict.fromkeys(name.rpartition(".")[0] for name in backwards)
+            for first in ("", *layers):  # what a rank did not use once may come first
+                order = sorted(backwards, key=lambda name: name.rpartition(".")[0] != first)
+                flat = np.concatenate([there[name][rank] for name in order])
+                for start in range(flat.size - size + 1):
+                    mixed = self.own.copy()
+                    mixed[rank] = flat[start : start + size].reshape(self.own.shape[1:])
+                    yield f"rank {rank}'s part of it is another piece of a flat buffer: {why}", mixed.mean(axis=0)
+
+    def _stale(self) -> Iterator[tuple[str, Array]]:
+        """What came of it if a rank that has no gradient sent what it had last."""
+        if self.earlier is None or self.inside:
+            return
+        unused = ~self.own.reshape(len(self.own), -1).any(axis=1)
+        old = "its gradient of an earlier backward: a buffer that is not cleared"
+        if unused.any():
+            array = self.own.copy()
+            array[unused] = self.earlier[unused]
+            ranks = ", ".join(map(str, np.flatnonzero(unused)))
+            yield f"rank {ranks}, which did not use it, sent {old}", array.mean(axis=0)
+        for rank in range(len(self.own)):
+            array = self.own.copy()
+            array[rank] = self.earlier[rank]
+            yield f"rank {rank} sent {old}", array.mean(axis=0)
 
     def _alternatives(self, expected: Array, rank: int) -> Iterator[tuple[str, Array]]:
         """What the gradient would be if something specific had gone wrong."""

@@ -95,6 +95,8 @@ class Oracle:
         self.changed: dict[str, Update | Loading] = {}  # what happened last to each tensor
         self.shown: dict[str, Array] = {}  # gradients after the last backward
         self.before: dict[str, Array] = {}
+        self.own: dict[str, Array] = {}  # each rank's own gradients of the last backward in which it used them
+        self.earlier: dict[str, Array] = {}  # the same, but one backward before
         self.counts = np.zeros(job.world_size)
         self.latest: Pass | None = None
         self.divisor = job.world_size
@@ -173,8 +175,15 @@ class Oracle:
             losses, errors = bounds.of_training(self.model, learned, fixed, shards, found)
         self.before, self.counts = self.shown, shards.counts
         sync = operation.sync and not self.windows
+        self.earlier = dict(self.own)
         for name, gradient in self.gradients.items():
-            gradient.used = gradient.used | self._used(name, shards)
+            used = self._used(name, shards)
+            gradient.used = gradient.used | used
+            if name in found.gradients:
+                last = found.gradients[name].copy()
+                if name in self.own:
+                    last[~used] = self.own[name][~used]
+                self.own[name] = last
             if name in found.gradients:
                 local = Value(found.gradients[name], None if errors is None else errors[name])
                 self._accumulate(gradient, local)
@@ -333,7 +342,10 @@ class Oracle:
             none: tuple[Presence, ...] = tuple("none" for _ in self.everyone)
             zeros = {name: self.tensors[name].zeros() for name in self.frozen}
             frozen = {name: Entry(zero, self.model.dtype, none, self.everyone) for name, zero in zeros.items()}
-            owned = {name: gradient.own for name, gradient in self.gradients.items()}
+            owned = {
+                name: self.tensors[name].zeros().exact if gradient.own is None else gradient.own
+                for name, gradient in self.gradients.items()
+            }
             return {name: self._gradient(name, owned) for name in self.learned} | frozen
         there: tuple[Presence, ...] = tuple("there" for _ in self.everyone)
         made = {}
@@ -348,7 +360,7 @@ class Oracle:
                 made[name] = Entry(value, tensor.dtype, there, ranks, alike, made_of)
         return made
 
-    def _gradient(self, name: str, owned: dict[str, Array | None]) -> Entry:
+    def _gradient(self, name: str, owned: dict[str, Array]) -> Entry:
         gradient = self.gradients[name]
         presence: list[Presence] = ["there" if used else "either" for used in gradient.used]
         if gradient.synced is not None:
@@ -363,7 +375,10 @@ class Oracle:
             shared = self.latest if len(self.users[name]) > 1 and self.backwards == 1 else None
             shares = partial(shared.shares, name) if shared else None
             parts, before = (gradient.own, gradient.first, gradient.last), self.before.get(name)
-            made_of = Contributions(*parts, before, self.backwards, self.counts, inside, weighted, owned, shares)
+            history = self.earlier.get(name)
+            made_of = Contributions(
+                *parts, before, self.backwards, self.counts, inside, weighted, owned, shares, history
+            )
         elif name in self.shown:  # zero_grad came after
             zero = np.zeros_like(self.shown[name])
             made_of = Contributions(zero, zero, zero, self.shown[name], 0, self.counts, inside, weighted)

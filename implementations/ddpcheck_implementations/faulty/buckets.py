@@ -19,7 +19,7 @@ CLIPPED = "check_clipping_uses_the_norm_of_the_synchronised_gradients"
 MIXED = "gradients of different parameters"
 
 
-@fault("none-grads-skipped-in-flatten", "deepspeedai/DeepSpeed#291", CHANGING, SOME, words=MIXED)
+@fault("none-grads-skipped-in-flatten", "deepspeedai/DeepSpeed#291", SOME, CHANGING, words="do not send the same")
 class OnlyWhatIsThere(BucketReplica):
     """The flat buffer holds only the gradients that this rank has: ranks lay out different ones."""
 
@@ -52,7 +52,7 @@ class OffsetsByArrival(BucketReplica):
         return tuple(name for name in self.arrivals() if name in bucket)
 
 
-@fault("rebuilt-layout-not-shared", "pytorch/pytorch#35137, pytorch/pytorch#62751", CHANGING, SOME, words=MIXED)
+@fault("rebuilt-layout-not-shared", "pytorch/pytorch#35137, pytorch/pytorch#62751", SOME, CHANGING, words=MIXED)
 class RebuiltAlone(BucketReplica):
     """After the first backward every rank lays out its buckets anew, by its own order of arrival."""
 
@@ -89,7 +89,13 @@ class CapInElements(BucketReplica):
         return np.concatenate([super().reduce_bucket(index, flat[:end]), flat[end:]])
 
 
-@fault("padding-uninitialised", "deepspeedai/DeepSpeed#3832, facebookresearch/fairscale#517", CLIPPED, world_size=3)
+@fault(
+    "padding-uninitialised",
+    "deepspeedai/DeepSpeed#3832, facebookresearch/fairscale#517",
+    CLIPPED,
+    words="what is no gradient",
+    world_size=3,
+)
 class DirtyPadding(BucketReplica):
     """Buckets are padded to a multiple of the world size, and clip() takes its norm of whole buckets: with what was in
     that memory, here the first element of the bucket.

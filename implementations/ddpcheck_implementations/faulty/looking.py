@@ -24,7 +24,9 @@ class EvaluationClearsGradients(PlainReplica):
         return super().predict(batch)
 
 
-@fault("rank0-only-wrapped-forward", "pytorch/pytorch#54059", EVALUATED)
+@fault(
+    "rank0-only-wrapped-forward", "pytorch/pytorch#54059", EVALUATED, words="the forward of an evaluation communicates"
+)
 class EvaluatesTogether(PlainReplica):
     """The forward of an evaluation broadcasts: a rank that evaluates alone waits for the others."""
 

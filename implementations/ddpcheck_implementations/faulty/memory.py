@@ -99,7 +99,7 @@ class SendsLater(PassThrough):
         Timer(0.01, self.comm.send, (array, dest)).start()
 
 
-@collectives("send-buffer-reused", "hpc/libcircle#45", LARGE)
+@collectives("send-buffer-reused", "hpc/libcircle#45", LARGE, words="filled again before it was sent")
 class SendBufferReused(PassThrough):
     """A large array leaves in pieces through one buffer, which holds the next piece before a slow sender comes to it."""
 

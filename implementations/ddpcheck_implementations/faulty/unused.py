@@ -52,7 +52,7 @@ class MeanOfUsers(PlainReplica):
             self.synced[name] = np.asarray(gradient - new + scaled, gradient.dtype)
 
 
-@fault("per-param-reduce-skips-none", "OpenTSLM/OpenTSLM#49, pytorch/pytorch#47167", SOME)
+@fault("per-param-reduce-skips-none", "OpenTSLM/OpenTSLM#49, pytorch/pytorch#47167", SOME, words="do not send the same")
 class SkipsNone(PlainReplica):
     """Reduces what it has, one after the other: the n-th reduction pairs different parameters on different ranks."""
 
@@ -60,7 +60,7 @@ class SkipsNone(PlainReplica):
         return [name for name in self.network.learned if name in self.local]
 
 
-@fault("placeholder-grad-not-zeroed", "NVIDIA/Megatron-LM#6565", SOME)
+@fault("placeholder-grad-not-zeroed", "NVIDIA/Megatron-LM#6565", SOME, words="of an earlier backward")
 class DirtyPlaceholder(PlainReplica):
     """For a parameter without gradient it sends a buffer that still holds its last gradient."""
 

@@ -1,0 +1,70 @@
+"""Why a Job may have come to an end on some rank before its end: what the operations say that the ranks were asked to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ddpcheck.job import AllReduce, Backward, Broadcast, Job, Operation, Predict
+from ddpcheck.trace import RankTrace, Trace
+from ddpcheck.verdict import Finding
+
+_TOGETHER = ("backward", "all_reduce", "broadcast", "all_gather", "reduce_scatter", "barrier", "wait")
+
+
+def explained(finding: Finding, job: Job, trace: Trace) -> Finding:
+    """The finding, of a Trace that did not complete, with the likeliest cause before any that it has."""
+    cause = next(_causes(job, trace), "")
+    if not cause:
+        return finding
+    causes = "; ".join(filter(None, (cause, finding.diagnosis.cause)))
+    return Finding(replace(finding.diagnosis, cause=causes), hung=finding.hung)
+
+
+def _causes(job: Job, trace: Trace) -> Iterator[str]:
+    culprit = trace.first_failure
+    if culprit is None or culprit.last is None or culprit.outcome == "died":
+        return
+    operation = job.operations[culprit.last.operation]
+    if _is_empty(operation) and culprit.outcome == "raised":
+        yield "the array has no elements: the number of messages, or of rows, is not worked out for that"
+    if isinstance(operation, Backward):
+        for position, earlier in enumerate(job.operations[: culprit.last.operation]):
+            if isinstance(earlier, Predict) and 0 < sum(map(bool, earlier.samples)) < job.world_size:
+                alone = ", ".join(str(rank) for rank, samples in enumerate(earlier.samples) if samples)
+                yield (
+                    f"rank {alone} alone evaluated before (operation {position}): the forward of an evaluation communicates, and "
+                    "its messages are taken for those of the training"
+                )
+        before = [
+            position
+            for position, earlier in enumerate(job.operations[: culprit.last.operation])
+            if isinstance(earlier, Backward) and len(set(earlier.branches)) > 1
+        ]
+        if before:
+            yield (
+                f"the ranks' messages differ since operation {before[0]}, where they used different parameters: by orders or "
+                "layouts that differ, gradients of different parameters are taken for one another"
+            )
+        if len(set(operation.branches)) > 1:
+            yield (
+                "the ranks use different parameters here, and do not send the same: a parameter without gradient is left out of "
+                "the message, or has none of its own"
+            )
+    if culprit.outcome == "raised" and operation.kind in _TOGETHER and (through := _through(culprit, trace)):
+        yield (
+            f"rank {through} came through this operation without rank {culprit.rank}: the ranks do not make the same calls, one "
+            "of them made one more or one less"
+        )
+
+
+def _is_empty(operation: Operation) -> bool:
+    return isinstance(operation, (AllReduce, Broadcast)) and 0 in operation.tensor.shape
+
+
+def _through(culprit: RankTrace, trace: Trace) -> str:
+    """The ranks that have done what the culprit failed in."""
+    assert culprit.last is not None
+    at = culprit.last.operation
+    done = [rank for rank in trace.ranks if rank.outcome == "done" or (rank.last and rank.last.operation > at)]
+    return ", ".join(str(rank.rank) for rank in done)
