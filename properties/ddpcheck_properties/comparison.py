@@ -99,9 +99,9 @@ def _known(moment: Moment, expected: Array, rank: int, got: float) -> Evidence:
 
 
 _TOO_LARGE = (
-    "too large: it is also taken of what is no gradient, as a bucket's padding, or a gradient counts twice in it"
+    "too large: it is also taken of what is no gradient (a bucket's padding), a gradient counts twice, or squares round"
 )
-_TOO_SMALL = "too small: a part of the gradients is missing from it"
+_TOO_SMALL = "too small: a part of the gradients is missing from it, or squares are rounded"
 
 
 _BEFORE = {

@@ -16,7 +16,7 @@ from .comparison import as_one_process
 from .drawing import for_all
 from .pitfalls import fitting
 from .program_words import WORDS, Word, training_program
-from .strategies import SEEDS, adam, branching_models, choice, models, sgd
+from .strategies import SEEDS, adam, branching, branching_models, choice, models, sgd
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -34,6 +34,8 @@ def check_any_training_program_goes_as_on_one_process(session: Session) -> None:
     world, promised = session.world_size, session.capabilities
     frozen = ModelSpec((Linear("fc1", 2, 3, frozen=True), Activation("tanh"), Linear("fc2", 3, 3), Linear("fc3", 3, 2)))
     known = [training_program(world, promised, words, frozen if "unfreeze" in words else None) for words in KNOWN]
+    if "branch" in promised.model_features and promised.unused_parameters == "synchronised":
+        known.append(_used_after_resuming(world, promised))
     examples = fitting(session, known)
     for_all(session, programs(world, promised), as_one_process(promised), examples=examples, share=1.5)
 
@@ -55,9 +57,19 @@ KNOWN: tuple[tuple[Word, ...], ...] = (
     (*_STEP, "freeze", *_STEP, "freeze", "save", "unfreeze", *_STEP, "resume", *_STEP, "unfreeze", "local", "backward"),
     ("unfreeze", *_STEP, "save", "resume", *_STEP),
     ("open", "local", "predict", "backward", "save", "close", "backward", "step", "resume", *_STEP),
+    ("backward", "clip", "clip", "step", "backward", "clip", "step"),
+    ("backward", "local", "save", "backward", "step"),
+    ("local", "local", "local", "local", "local", "backward", "step"),
     ("open", "open", "backward", "close", "backward", "predict_alone", "close", "backward", "clip", "step"),
 )
 """Programs that found faults, run first."""
+
+
+def _used_after_resuming(world_size: int, promised: Capabilities) -> Job:
+    """Branch b has no optimizer state when it is saved: only then does a rank use it, in the step after."""
+    taken = (("a",),) * world_size + (("a", "b"),) * world_size
+    words = (*_STEP, "save", "resume", *_STEP, *_STEP)
+    return training_program(world_size, promised, words, branching(2, "ab"), taken=taken)
 
 
 @st.composite

@@ -202,3 +202,61 @@ class SavingEndsWindow(PlainReplica):
         if not self.syncing:
             self.local = {}
         return super().state()
+
+
+@fault("clip-norm-kept-for-the-window", "classic", ANY)
+class NormOfTheFirstClip(PlainReplica):
+    """The norm is measured once between two zero_grads: a second clip, and one of further gradients, takes the old one."""
+
+    norm: float | None = None
+
+    def zero_grad(self) -> None:
+        super().zero_grad()
+        self.norm = None
+
+    def clip(self, max_norm: float) -> float:
+        if self.norm is None:
+            self.norm = super().clip(max_norm)
+        else:
+            self.scale(min(1.0, max_norm / self.norm) if self.norm else 1.0)
+        return self.norm
+
+
+@fault("loading-fills-missing-state", "classic", ANY)
+class FillsMissingState(PlainReplica):
+    """load_state gives a parameter without optimizer state the state of the first one of its shape."""
+
+    def load_state(self, state: Mapping[str, Array]) -> None:
+        filled = dict(state)
+        for name, array in self.network.parameters.items():
+            for key, value in state.items():
+                what, _, other = key.removeprefix("optimizer.").partition(".")
+                alike = key.startswith("optimizer.") and self.network.parameters[other].shape == array.shape
+                if alike and name in self.network.learned:
+                    filled.setdefault(f"optimizer.{what}.{name}", value)
+        super().load_state(filled)
+
+
+@fault("saving-counts-local-as-reduced", "classic", ANY)
+class SavingFoldsWindow(PlainReplica):
+    """state() adds what was gathered inside no_sync to the reduced gradients, so that it is never reduced itself."""
+
+    def state(self) -> dict[str, Array]:
+        if self.synced and self.local:
+            self.synced, self.local = added(self.synced, self.local), {}
+        return super().state()
+
+
+@fault("window-has-four-micro-batches", "classic", ANY, words="though inside no_sync")
+class WindowOfFour(PlainReplica):
+    """A buffer holds four micro-batches, and is reduced when it is full, inside no_sync too."""
+
+    gathered = 0
+
+    def backward(self, batch: Batch) -> float:
+        loss = super().backward(batch)
+        self.gathered = 0 if self.syncing else self.gathered + 1
+        if self.gathered == 4:
+            self.gathered = 0
+            self.synchronise(len(batch.inputs))
+        return loss
