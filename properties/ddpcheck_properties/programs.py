@@ -95,11 +95,13 @@ def programs(draw: DrawFn, world_size: int, capabilities: Capabilities, words: t
     )
 
 
+_OFTEN: tuple[Word, ...] = ("backward", "step", "zero_grad", "local", "backward", "step")
+
+
 def _sentences(words: tuple[Word, ...]) -> SearchStrategy[list[Word]]:
     """Backwards and steps come as often as all that stands between them."""
-    often: list[Word] = ["backward", "step", "zero_grad", "local", "backward", "step"]
-    often = [word for word in often if word in words]
-    return st.lists(choice((*often, *words)), min_size=3, max_size=LONGEST)
+    offered: list[Word] = [word for word in _OFTEN if word in words]
+    return st.lists(choice((*offered, *words)), min_size=3, max_size=LONGEST)
 
 
 def _models(capabilities: Capabilities) -> SearchStrategy[ModelSpec]:
