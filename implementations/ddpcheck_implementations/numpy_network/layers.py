@@ -1,14 +1,15 @@
 """Layers: what each computes forward, and how a gradient goes back through it.
 
-With dy the gradient of the loss by a layer's output, backward(dy) returns the one by its input and adds those by its
-parameters to `gradients`. A layer keeps of its last forward pass what backward needs. All parameters are arrays that
-the network owns and that the optimizer changes in place.
+With dy the gradient of the loss by a layer's output, backward(dy) returns the one by its input, for which it may use the
+memory of dy, and adds those by its parameters to `gradients`. A layer keeps of its last forward pass what backward needs. All
+parameters are arrays that the network owns and that the optimizer changes in place.
 
 Zero rows are a batch like any other: sums over them are zero, which is the gradient of a rank that has no samples.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -16,8 +17,18 @@ import numpy as np
 from ddpcheck.model import BATCH_NORM_EPS, BATCH_NORM_MOMENTUM
 from ddpcheck.values import Array
 
-Gradients = dict[str, Array | None]
-"""By name of every learned parameter; None as long as nothing has used it."""
+Place = Callable[[str], Array | None]
+"""Where the gradient of a parameter is to be written, if there is such an array."""
+
+
+class Gradients(dict[str, Array | None]):
+    """By name of every learned parameter; None as long as nothing has used it."""
+
+    place: Place | None = None
+
+    def room(self, name: str) -> Array | None:
+        """Where the next contribution to a gradient may be written: the `out` of a NumPy function."""
+        return self.place(name) if self.place is not None and self[name] is None else None
 
 
 class Layer(Protocol):
@@ -49,7 +60,10 @@ class _Base:
 def add(gradients: Gradients, name: str, gradient: Array) -> None:
     """A tied parameter gets one contribution from each layer that uses it."""
     before = gradients[name]
-    gradients[name] = gradient if before is None else before + gradient
+    if before is None:
+        gradients[name] = gradient
+    else:
+        before += gradient
 
 
 class Linear(_Base):
@@ -75,13 +89,17 @@ class Linear(_Base):
 
     def backward(self, dy: Array, gradients: Gradients) -> Array:
         if self.learns:
-            add(gradients, self._weight_name, dy.T @ self._x)
+            name = self._weight_name
+            add(gradients, name, np.matmul(dy.T, self._x, out=gradients.room(name)))
             if self.bias is not None:
-                add(gradients, self._bias_name, dy.sum(axis=0))
+                name = self._bias_name
+                add(gradients, name, np.add.reduce(dy, axis=0, out=gradients.room(name)))
         if not self.learns_before:
             return dy
         dx: Array = dy @ self.weight
-        return dx if self.branch is None else dx + dy
+        if self.branch is not None:
+            dx += dy
+        return dx
 
 
 class Relu(_Base):
@@ -94,9 +112,9 @@ class Relu(_Base):
         return y
 
     def backward(self, dy: Array, gradients: Gradients) -> Array:
-        # not dy * (y > 0): that would make NaN of an infinite gradient that no active unit passes on
-        dx: Array = np.where(self._y > 0, dy, dy.dtype.type(0))
-        return dx
+        # not dy *= y > 0: that would make NaN of an infinite gradient that no active unit passes on
+        np.putmask(dy, ~(self._y > 0), 0)
+        return dy
 
 
 class Tanh(_Base):
@@ -109,8 +127,10 @@ class Tanh(_Base):
         return y
 
     def backward(self, dy: Array, gradients: Gradients) -> Array:
-        dx: Array = dy * (1 - self._y * self._y)
-        return dx
+        slope = self._y * self._y
+        np.subtract(1, slope, out=slope)
+        dy *= slope
+        return dy
 
 
 class Scale(_Base):
@@ -127,9 +147,10 @@ class Scale(_Base):
 
     def backward(self, dy: Array, gradients: Gradients) -> Array:
         if self.learns:
-            along = dy * self._x
-            add(gradients, self._name, along.sum(axis=0) if self.scale.ndim else np.array(along.sum()))
-        return dy * self.scale
+            along, axis = dy * self._x, 0 if self.scale.ndim else None
+            add(gradients, self._name, np.asarray(np.add.reduce(along, axis=axis, out=gradients.room(self._name))))
+        dy *= self.scale
+        return dy
 
 
 class BatchNorm(_Base):
@@ -148,18 +169,26 @@ class BatchNorm(_Base):
 
     def forward(self, x: Array, training: bool) -> Array:
         if not training:
-            return (x - self.mean) / np.sqrt(self.variance + BATCH_NORM_EPS) * self.weight + self.bias
+            y: Array = x - self.mean
+            y /= np.sqrt(self.variance + BATCH_NORM_EPS)
+            y *= self.weight
+            y += self.bias
+            return y
         rows = len(x)
         if not rows:
             self._normal = self._deviation = x  # no rows, no statistics: 0 / 0 must not reach the running ones
             return x
         mean = x.sum(axis=0) / rows
-        centred = x - mean
-        variance = (centred * centred).sum(axis=0) / rows
+        normal = x - mean
+        squares = normal * normal
+        variance = squares.sum(axis=0) / rows
         self._deviation = np.sqrt(variance + BATCH_NORM_EPS)
-        self._normal = centred / self._deviation
+        normal /= self._deviation
+        self._normal = normal
         self._track(mean, variance * (rows / max(rows - 1, 1)))
-        return self._normal * self.weight + self.bias
+        y = np.multiply(normal, self.weight, out=squares)
+        y += self.bias
+        return y
 
     def _track(self, mean: Array, unbiased: Array) -> None:
         for running, new in ((self.mean, mean), (self.variance, unbiased)):
@@ -168,15 +197,20 @@ class BatchNorm(_Base):
         self.batches += 1
 
     def backward(self, dy: Array, gradients: Gradients) -> Array:
-        add(gradients, f"{self._name}.weight", (dy * self._normal).sum(axis=0))
-        add(gradients, f"{self._name}.bias", dy.sum(axis=0))
+        weight, bias = f"{self._name}.weight", f"{self._name}.bias"
+        along = dy * self._normal
+        add(gradients, weight, np.add.reduce(along, axis=0, out=gradients.room(weight)))
+        add(gradients, bias, np.add.reduce(dy, axis=0, out=gradients.room(bias)))
         rows = len(dy)
         if not rows:
             return dy
-        g = dy * self.weight
-        spread = g.sum(axis=0) / rows + self._normal * ((g * self._normal).sum(axis=0) / rows)
-        dx: Array = (g - spread) / self._deviation
-        return dx
+        dy *= self.weight
+        np.multiply(dy, self._normal, out=along)
+        np.multiply(self._normal, along.sum(axis=0) / rows, out=along)
+        along += dy.sum(axis=0) / rows
+        dy -= along
+        dy /= self._deviation
+        return dy
 
 
 class Embedding(_Base):
@@ -193,7 +227,10 @@ class Embedding(_Base):
         return y
 
     def backward(self, dy: Array, gradients: Gradients) -> Array:
-        gradient = np.zeros_like(self.weight)
+        room = gradients.room(self._name)
+        gradient = np.zeros_like(self.weight) if room is None else room
+        if room is not None:
+            room.fill(0)
         np.add.at(gradient, self._ids, dy)  # an id may occur twice, which `gradient[ids] += dy` would count once
         add(gradients, self._name, gradient)
         return dy

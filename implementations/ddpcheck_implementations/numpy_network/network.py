@@ -10,7 +10,7 @@ from ddpcheck import model as spec
 from ddpcheck.model import ModelSpec
 from ddpcheck.values import Array
 
-from .layers import BatchNorm, Embedding, Gradients, Layer, Linear, Relu, Scale, Tanh
+from .layers import BatchNorm, Embedding, Gradients, Layer, Linear, Place, Relu, Scale, Tanh
 from .losses import make_loss
 
 OnGradient = Callable[[str, Array | None], None]
@@ -33,7 +33,7 @@ class Network:
             raise ValueError(
                 f"no initial values of the declared shape for {', '.join(wrong)}: pass all of ModelSpec.tensors()"
             )
-        made = {t.name: np.array(initial[t.name], t.dtype) for t in tensors}
+        made = {t.name: np.array(initial[t.name], t.dtype, order="C") for t in tensors}
         self.parameters = {t.name: made[t.name] for t in tensors if t.role != "buffer"}
         self.buffers = {t.name: made[t.name] for t in tensors if t.role == "buffer"}
         self.tensors = made
@@ -43,7 +43,7 @@ class Network:
 
     def _learn(self, names: Collection[str]) -> None:
         self.learned = tuple(name for name in self.parameters if name in names)
-        self._nothing: Gradients = dict.fromkeys(self.learned)
+        self._nothing = Gradients.fromkeys(self.learned)
         self._layers = _chain(self._model, self.tensors, frozenset(self.learned), self._batch_norm)
 
     def set_trainable(self, layers: Collection[str], trainable: bool) -> None:
@@ -51,8 +51,15 @@ class Network:
         switched = {name for name in self.parameters if name.rpartition(".")[0] in layers}
         self._learn({*self.learned, *switched} if trainable else {*self.learned} - switched)
 
-    def backward(self, inputs: Array, targets: Array, branches: Collection[str], on_gradient: OnGradient) -> float:
-        """Forward in training mode, then backward. Returns the mean loss.
+    def backward(
+        self,
+        inputs: Array,
+        targets: Array,
+        branches: Collection[str],
+        on_gradient: OnGradient,
+        place: Place | None = None,
+    ) -> float:
+        """Forward in training mode, then backward. Returns the mean loss. Gradients are written where `place` says.
 
         `on_gradient` hears of every learned parameter exactly once, in the reverse order of ModelSpec.tensors(),
         whatever branches are active: an order that all ranks share, in which gradients can be reduced while backward
@@ -60,7 +67,8 @@ class Network:
         """
         outputs = self._forward(inputs, branches, training=True)
         loss, dy = self._loss(outputs, targets)
-        gradients = self._nothing.copy()
+        gradients = Gradients(self._nothing)
+        gradients.place = place
         for layer in reversed(self._layers):
             if layer.branch is None or layer.branch in branches:
                 dy = layer.backward(dy, gradients)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
 
 from ddpcheck.job import OptimizerSpec
 from ddpcheck.values import Array
+
+PIECE = 1 << 17
+"""Elements of a large array that an optimizer works on at a time."""
 
 
 class Optimizer(Protocol):
@@ -35,22 +38,29 @@ class Sgd:
         self._velocity: dict[str, Array] = {}
 
     def step(self, gradients: Mapping[str, Array | None]) -> None:
-        lr, momentum, decay = self.lr, self._spec.momentum, self._spec.weight_decay
         for name, gradient in gradients.items():
             if gradient is None:
                 continue
             parameter = self._parameters[name]
-            if decay:
-                gradient = gradient + decay * parameter
-            if momentum:
-                velocity = self._velocity.get(name)
-                if velocity is None:
-                    velocity = self._velocity[name] = np.array(gradient, parameter.dtype)
+            if not self._spec.momentum:
+                for p, g in _pieces(parameter, gradient):
+                    p -= self.lr * self._decayed(g, p)
+                continue
+            velocity = self._velocity.get(name)
+            first = velocity is None
+            if velocity is None:
+                velocity = self._velocity[name] = np.empty_like(parameter)
+            for p, g, v in _pieces(parameter, gradient, velocity):
+                if first:
+                    v[...] = self._decayed(g, p)
                 else:
-                    velocity *= momentum
-                    velocity += gradient
-                gradient = velocity
-            parameter -= lr * gradient
+                    v *= self._spec.momentum
+                    v += self._decayed(g, p)
+                p -= self.lr * v
+
+    def _decayed(self, gradient: Array, parameter: Array) -> Array:
+        decay = self._spec.weight_decay
+        return gradient + decay * parameter if decay else gradient
 
     def state(self) -> dict[str, Array]:
         return {f"velocity.{name}": velocity.copy() for name, velocity in self._velocity.items()}
@@ -82,17 +92,17 @@ class Adam:
                 self._first[name] = np.zeros_like(parameter)
                 self._second[name] = np.zeros_like(parameter)
                 self._steps[name] = np.zeros((), np.int64)
-            if spec.weight_decay:
-                gradient = gradient + spec.weight_decay * parameter
-            first, second, steps = self._first[name], self._second[name], self._steps[name]
-            steps += 1
-            first *= b1
-            first += (1 - b1) * gradient
-            second *= b2
-            second += (1 - b2) * (gradient * gradient)
-            t = int(steps)
-            root = np.sqrt(second / (1 - b2**t))
-            parameter -= self.lr * (first / (1 - b1**t)) / (root + spec.eps)
+            self._steps[name] += 1
+            t = int(self._steps[name])
+            for p, g, first, second in _pieces(parameter, gradient, self._first[name], self._second[name]):
+                if spec.weight_decay:
+                    g = g + spec.weight_decay * p
+                first *= b1
+                first += (1 - b1) * g
+                second *= b2
+                second += (1 - b2) * (g * g)
+                root = np.sqrt(second / (1 - b2**t))
+                p -= self.lr * (first / (1 - b1**t)) / (root + spec.eps)
 
     def state(self) -> dict[str, Array]:
         parts = {"first": self._first, "second": self._second, "steps": self._steps}
@@ -101,6 +111,15 @@ class Adam:
     def load_state(self, state: Mapping[str, Array]) -> None:
         loaded = _loaded(state, ("first", "second", "steps"), self._parameters)
         self._first, self._second, self._steps = loaded["first"], loaded["second"], loaded["steps"]
+
+
+def _pieces(*arrays: Array) -> Iterable[Sequence[Array]]:
+    """Arrays of one shape in pieces that stay in the cache, with what is computed of them on the way."""
+    size = arrays[0].size
+    if size <= PIECE or not all(array.flags.c_contiguous for array in arrays):
+        return (arrays,)
+    flat = [array.reshape(-1) for array in arrays]
+    return ([array[start : start + PIECE] for array in flat] for start in range(0, size, PIECE))
 
 
 def make_optimizer(spec: OptimizerSpec, parameters: Mapping[str, Array]) -> Optimizer:
