@@ -1,7 +1,10 @@
 """Data-parallel training in NumPy over any Collectives: what the NumPy references have in common.
 
 replica.py   every rank's copy of the model: broadcast once, then gradients averaged after each backward
-flat.py      many small arrays as one message
+buckets.py   gradients in flat arrays, each of them one message
+overlap.py   buckets reduced on a thread while backward goes on, and when that pays
+settings.py  what a user may set of all that
+flat.py      many small arrays as one
 sampler.py   which samples are this rank's
 streams.py   random numbers of this rank, and those that all ranks share
 metrics.py   global means of local means
@@ -14,6 +17,15 @@ from .flat import FlatBuffer
 from .metrics import aggregate_metrics
 from .replica import DataParallel
 from .sampler import DistributedSampler
+from .settings import Settings
 from .streams import RandomStreams
 
-__all__ = ["DataParallel", "DistributedSampler", "FlatBuffer", "RandomStreams", "aggregate_metrics", "numpy_facets"]
+__all__ = [
+    "DataParallel",
+    "DistributedSampler",
+    "FlatBuffer",
+    "RandomStreams",
+    "Settings",
+    "aggregate_metrics",
+    "numpy_facets",
+]

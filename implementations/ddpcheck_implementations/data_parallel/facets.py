@@ -13,8 +13,9 @@ from ddpcheck.values import Array
 
 from ..numpy_network import Network, make_optimizer
 from .metrics import aggregate_metrics
-from .replica import DataParallel
+from .replica import DEFAULTS, DataParallel
 from .sampler import DistributedSampler
+from .settings import Settings
 from .streams import RandomStreams
 from .trainer import Engine, Trainer
 
@@ -25,8 +26,13 @@ def numpy_facets(
     world_size: int,
     close: Callable[[], None] | None = None,
     trainer: type[Trainer] = Trainer,
+    settings: Settings = DEFAULTS,
+    counts: Callable[[], Mapping[str, int]] | None = None,
 ) -> Facets:
-    """What an adapter's connect() returns for a communicator with NumPy arrays in and out."""
+    """What an adapter's connect() returns for a communicator with NumPy arrays in and out.
+
+    settings: those of replicas for which a user sets no others.
+    """
 
     def make_sampler(length: int, *, shuffle: bool, seed: int, drop_last: bool) -> DistributedSampler:
         return DistributedSampler(length, rank, world_size, shuffle=shuffle, seed=seed, drop_last=drop_last)
@@ -36,10 +42,9 @@ def numpy_facets(
     ) -> DataParallel:
         if isinstance(model, str):
             raise ValueError(f"there is no model named {model!r} here: pass a ModelSpec")
-        if options:
-            raise ValueError(f"unknown option {', '.join(sorted(options))}: this implementation has none")
+        chosen = settings.changed(options) if options else settings
         network = Network(model, initial)
-        return DataParallel(network, make_optimizer(optimizer, network.parameters), collectives, world_size)
+        return DataParallel(network, make_optimizer(optimizer, network.parameters), collectives, world_size, chosen)
 
     aggregate = partial(aggregate_metrics, collectives)
     engine = Engine(rank, world_size, collectives, make_replica, make_sampler, aggregate)
@@ -52,5 +57,6 @@ def numpy_facets(
         aggregate_metrics=aggregate,
         train=lambda task: trainer(engine, task).run(),
         make_streams=partial(RandomStreams, rank),
+        counts=counts,
         close=close,
     )

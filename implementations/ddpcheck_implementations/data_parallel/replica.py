@@ -5,44 +5,65 @@ the ranks and divided by the world size, so that every rank takes the same optim
 the last bit, with no further communication. Buffers (batch norm's statistics) have no gradient: rank 0's go to all
 ranks before each training forward.
 
-Gradients live in two places: `_reduced`, equal on all ranks, and `_local`, gathered since the last synchronisation.
-Only local ones are ever reduced, and the result is added to the reduced ones. So any mixture of backwards inside and
-outside of no_sync() counts every contribution exactly once.
+Gradients live in buckets (buckets.py), as views of flat arrays into which backward writes them. A model of more than one
+bucket may have each reduced as soon as it is full, while backward goes on (overlap.py). The all-reduces and their order are
+the same either way, and so are all bits.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from ddpcheck.adapter import Batch, Collectives
+from ddpcheck.extras import Span
 from ddpcheck.values import Array
 
-from ..numpy_network import Network, Optimizer
+from ..numpy_network import Network, OnGradient, Optimizer
+from .buckets import Bucket, Empty, lay_out
 from .flat import FlatBuffer
+from .overlap import Choice, CommunicationThread
+from .settings import Settings
 
+DEFAULTS = Settings()
 _OPTIMIZER = "optimizer."
 
 
 class DataParallel:
     """A ddpcheck Replica over a network, an optimizer of that network's parameters, and a communicator."""
 
-    def __init__(self, network: Network, optimizer: Optimizer, collectives: Collectives, world_size: int) -> None:
+    def __init__(
+        self,
+        network: Network,
+        optimizer: Optimizer,
+        collectives: Collectives,
+        world_size: int,
+        settings: Settings = DEFAULTS,
+    ) -> None:
         self._network = network
         self._optimizer = optimizer
         self._collectives = collectives
         self._world_size = world_size
-        self._flat_gradients = self._flat_of_learned()
+        self._settings = settings
+        self._empty: Empty = getattr(collectives, "empty", np.empty)
+        self._in_place = hasattr(collectives, "all_reduce_in_place")
         self._flat_buffers = FlatBuffer(network.buffers)
         self._no_sync_depth = 0
-        self._reduced: dict[str, Array | None] = {}
-        self._local: dict[str, Array | None] = {}
-        self.zero_grad()
+        self._spans: list[tuple[int, float, float]] = []  # of which bucket, or -1: backward
+        self._lay_out()
         self._broadcast(FlatBuffer(network.tensors), network.tensors)
+
+    def _lay_out(self) -> None:
+        learned = {name: self._network.parameters[name] for name in reversed(self._network.learned)}
+        self._buckets = lay_out(learned, self._settings.bucket_bytes, self._empty)
+        self._bucket_of = {name: bucket for bucket in self._buckets for name in bucket.names}
+        self._choice = Choice(self._settings.overlap if len(self._buckets) > 1 and self._world_size > 1 else "off")
 
     # ------------------------------------------------------------------------------------------------------ training
 
@@ -54,10 +75,33 @@ class DataParallel:
         synchronised = not self._no_sync_depth
         if synchronised and self._network.buffers:
             self._broadcast(self._flat_buffers, self._network.buffers)
-        loss = self._network.backward(batch.inputs, batch.targets, batch.branches, partial(self._accumulate, weight))
+        self._spans = []
+        if synchronised and self._choice.overlaps():
+            with CommunicationThread() as thread:
+                loss = self._compute(batch, partial(self._arrived, weight, thread))
+        else:
+            loss = self._compute(batch, partial(self._arrived, weight, None))
+            if synchronised:
+                self.synchronise()
         if synchronised:
-            self.synchronise()
+            self._choice.took(time.monotonic() - self._spans[0][1])
         return loss
+
+    def _compute(self, batch: Batch, on_gradient: OnGradient) -> float:
+        begin = time.monotonic()
+        loss = self._network.backward(batch.inputs, batch.targets, batch.branches, on_gradient, self._place)
+        self._spans.insert(0, (-1, begin, time.monotonic()))
+        return loss
+
+    def _place(self, name: str) -> Array | None:
+        return self._bucket_of[name].place(name)
+
+    def _arrived(self, weight: float, thread: CommunicationThread | None, name: str, gradient: Array | None) -> None:
+        bucket = self._bucket_of[name]
+        if gradient is not None:
+            bucket.add(name, gradient, weight)
+        if thread is not None and name == bucket.names[-1]:
+            thread.submit(partial(self._reduce, bucket))
 
     def synchronise(self) -> None:
         """Replace the local gradients by their mean over the ranks. Every rank must call it the same number of times.
@@ -65,14 +109,20 @@ class DataParallel:
         A parameter that some ranks did not use counts as zero there. One that no rank used stays None on all, so that
         momentum and weight decay leave it alone on all.
         """
-        flats = [self._collectives.all_reduce(flat) for flat in self._flat_gradients.pack(self._local)]
-        for flat in flats:
-            flat /= self._world_size
-        for name, mean in self._flat_gradients.unpack(flats).items():
-            before = self._reduced[name]
-            if mean is not None:
-                self._reduced[name] = mean if before is None else before + mean
-        self._local = dict.fromkeys(self._network.learned)
+        for bucket in self._buckets:
+            self._reduce(bucket)
+
+    def _reduce(self, bucket: Bucket) -> None:
+        begin = time.monotonic()
+        bucket.reduce(self._mean)
+        self._spans.append((self._buckets.index(bucket), begin, time.monotonic()))
+
+    def _mean(self, flat: Array) -> None:
+        collectives: Any = self._collectives
+        if self._in_place:
+            collectives.all_reduce_in_place(flat, "mean")
+        else:
+            flat[...] = collectives.all_reduce(flat, "mean")
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -84,8 +134,8 @@ class DataParallel:
             self._no_sync_depth -= 1
 
     def zero_grad(self) -> None:
-        self._reduced = dict.fromkeys(self._network.learned)
-        self._local = dict.fromkeys(self._network.learned)
+        for bucket in self._buckets:
+            bucket.zero_grad()
 
     def zero_gradients(self) -> None:
         """Zeros for the gradients that are there, which step() takes: momentum and weight decay go on."""
@@ -98,17 +148,13 @@ class DataParallel:
         total = 0.0
         for gradient in self._gradients().values():
             if gradient is not None:
-                wide = gradient.astype(np.float64)
                 # a sum, not a dot product: BLAS may add in an order that depends on where the array lies in memory, and
                 # ranks must get the same bits
-                total += float((wide * wide).sum())
+                total += float(np.square(gradient, dtype=np.float64).sum())
         norm = math.sqrt(total)
         if norm > max_norm:
-            for gradients in (self._reduced, self._local):
-                for name, gradient in gradients.items():
-                    gradients[name] = (
-                        None if gradient is None else np.multiply(gradient, max_norm / norm, dtype=gradient.dtype)
-                    )
+            for bucket in self._buckets:
+                bucket.scale(max_norm / norm)
         return norm
 
     @property
@@ -121,32 +167,22 @@ class DataParallel:
         self._optimizer.lr = rate
 
     def set_trainable(self, layers: Sequence[str], trainable: bool) -> None:
-        """These layers learn from now on, or do not. All ranks call it, so that the next message holds the same names."""
+        """These layers learn from now on, or do not. All ranks call it, so that the next messages hold the same names."""
         self._network.set_trainable(layers, trainable)
-        self._flat_gradients = self._flat_of_learned()
-        self.zero_grad()
-
-    def _flat_of_learned(self) -> FlatBuffer:
-        return FlatBuffer({name: self._network.parameters[name] for name in self._network.learned})
+        self._lay_out()
 
     def step(self) -> None:
         self._optimizer.step(self._gradients())
 
-    def _accumulate(self, weight: float, name: str, gradient: Array | None) -> None:
-        before = self._local[name]
-        if gradient is not None:
-            gradient = gradient if weight == 1 else np.multiply(gradient, weight, dtype=gradient.dtype)
-            self._local[name] = gradient if before is None else before + gradient
-
     def _gradients(self) -> dict[str, Array | None]:
         """Reduced plus local ones, which there are only in no_sync(), and after it until the next synchronisation."""
-        return {
-            name: local if reduced is None else reduced if local is None else reduced + local
-            for (name, reduced), local in zip(self._reduced.items(), self._local.values(), strict=True)
-        }
+        found: dict[str, Array | None] = {}
+        for bucket in self._buckets:
+            found |= bucket.gradients()
+        return found
 
     def _broadcast(self, flat: FlatBuffer, arrays: Mapping[str, Array]) -> None:
-        received = flat.unpack([self._collectives.broadcast(part, 0) for part in flat.pack(arrays)])
+        received = flat.unpack(self._collectives.broadcast(part, 0) for part in flat.pack(arrays))
         for name, array in received.items():
             arrays[name][...] = array
 
@@ -154,6 +190,11 @@ class DataParallel:
 
     def gradients(self) -> dict[str, Array | None]:
         return {name: None if gradient is None else gradient.copy() for name, gradient in self._gradients().items()}
+
+    def timeline(self) -> list[Span]:
+        """Of the last backward: "backward" is forward and backward without communication, "all_reduce i" the bucket i."""
+        named = [Span("backward" if i < 0 else f"all_reduce {i}", begin, end) for i, begin, end in self._spans]
+        return sorted(named, key=lambda span: span.begin)
 
     def parameters(self) -> dict[str, Array]:
         return {name: parameter.copy() for name, parameter in self._network.parameters.items()}

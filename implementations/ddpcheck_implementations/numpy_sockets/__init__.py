@@ -55,6 +55,7 @@ adapter = Adapter(
         trainer_features=TRAINER_FEATURES,
         unfreezing=True,
         zeroes_gradients=True,
+        timeline=True,
         distinct_streams=True,
         sampler_state=True,
         detects_dead_peer=True,
