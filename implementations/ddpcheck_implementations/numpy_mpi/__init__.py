@@ -18,10 +18,13 @@ def connect(context: RankContext) -> Facets:
     from mpi4py import MPI
 
     from ..data_parallel.facets import numpy_facets
+    from ..data_parallel.settings import Settings
     from .communicator import MpiCommunicator
 
     comm = MpiCommunicator(MPI.COMM_WORLD)
-    return numpy_facets(comm, comm.rank, comm.world_size, comm.close)
+    # where MPI allows no other thread to call it, nothing overlaps
+    settings = Settings(overlap="auto" if MPI.Query_thread() >= MPI.THREAD_SERIALIZED else "off")
+    return numpy_facets(comm, comm.rank, comm.world_size, comm.close, settings=settings, counts=comm.counts)
 
 
 adapter = Adapter(
@@ -39,6 +42,7 @@ adapter = Adapter(
         trainer_features=TRAINER_FEATURES,
         unfreezing=True,
         zeroes_gradients=True,
+        timeline=True,
         distinct_streams=True,
         sampler_state=True,
     ),

@@ -2,6 +2,8 @@
 
 MPI does the work; what is left to do here: contiguous copies of what may be strided, a mean (MPI has none), minimum and
 maximum that propagate NaN (MPI's own lose it, depending on the rank that holds it), and communicators for groups of ranks.
+A large all-reduce is cut into pieces: MPI works with temporaries as large as the message, and those of a piece stay in the
+cache, and in the process, where those of the whole are new pages each time.
 """
 
 from __future__ import annotations
@@ -15,6 +17,12 @@ from mpi4py import MPI
 from ddpcheck.values import Array
 
 Group = Sequence[int]
+
+_IN_PLACE, _SUM = MPI.IN_PLACE, MPI.SUM
+WHOLE_BYTES = 4 << 20
+"""An all-reduce of up to so many bytes is one call of MPI."""
+PIECE_BYTES = 1 << 20
+"""Of a larger one."""
 
 
 def _propagating(function: np.ufunc) -> MPI.Op:
@@ -35,6 +43,8 @@ class MpiCommunicator:
         self.rank: int = comm.Get_rank()
         self.world_size: int = comm.Get_size()
         self._groups: dict[tuple[int, ...], Any] = {}
+        self._collectives = 0
+        self._bytes = 0.0
         self._operations = {
             "sum": MPI.SUM,
             "mean": MPI.SUM,
@@ -45,33 +55,45 @@ class MpiCommunicator:
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Group | None = None) -> Array:
         result = np.array(array, order="C")
-        comm = self._of(group)
-        comm.Allreduce(MPI.IN_PLACE, result, self._operation(op))
-        return _mean(result, comm.Get_size()) if op == "mean" else result
+        self.all_reduce_in_place(result, op, group=group)
+        return result
 
     def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group | None = None) -> MpiHandle:
         result = np.array(array, order="C")
-        comm = self._of(group)
-        request = comm.Iallreduce(MPI.IN_PLACE, result, self._operation(op))
-        return MpiHandle(request, result, comm.Get_size() if op == "mean" else None)
+        comm, operation = self._of(group), self._operation(op)
+        self._count(2, comm.Get_size(), result.nbytes)
+        requests = [comm.Iallreduce(_IN_PLACE, piece, operation) for piece in _pieces(result)]
+        return MpiHandle(requests, result, comm.Get_size() if op == "mean" else None)
 
     def all_reduce_in_place(self, array: Array, op: str = "sum", *, group: Group | None = None) -> None:
-        comm = self._of(group)
-        comm.Allreduce(MPI.IN_PLACE, array, self._operation(op))
-        if op == "mean":
-            array /= comm.Get_size()
+        comm = self._comm if group is None else self._of(group)
+        size: int = self.world_size if group is None else comm.Get_size()
+        nbytes = array.nbytes
+        self._collectives += 1
+        self._bytes += 2 * nbytes * (size - 1) / size
+        if op == "sum" and nbytes <= WHOLE_BYTES:  # what is called most often, with nothing around it
+            comm.Allreduce(_IN_PLACE, array, _SUM)
+            return
+        operation = self._operation(op)
+        for piece in _pieces(array):
+            comm.Allreduce(_IN_PLACE, piece, operation)
+            if op == "mean":
+                piece /= size
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> Array:
         return np.empty(shape, dtype)
 
     def broadcast(self, array: Array, root: int = 0, *, group: Group | None = None) -> Array:
         result = np.array(array, order="C")
-        self._of(group).Bcast(result, root if group is None else tuple(group).index(root))
+        comm = self._of(group)
+        self._count(1, comm.Get_size(), result.nbytes)
+        comm.Bcast(result, root if group is None else tuple(group).index(root))
         return result
 
     def all_gather(self, array: Array, *, group: Group | None = None) -> Array:
         comm = self._of(group)
         result = np.empty((comm.Get_size(), *array.shape), array.dtype)
+        self._count(1, comm.Get_size(), result.nbytes)
         comm.Allgather(np.ascontiguousarray(array), result)
         return result
 
@@ -79,10 +101,12 @@ class MpiCommunicator:
         comm = self._of(group)
         size = comm.Get_size()
         result = np.empty((array.shape[0] // size, *array.shape[1:]), array.dtype)
+        self._count(1, size, array.nbytes)
         comm.Reduce_scatter_block(np.ascontiguousarray(array), result, self._operation(op))
         return _mean(result, size) if op == "mean" else result
 
     def barrier(self, *, group: Group | None = None) -> None:
+        self._collectives += 1
         self._of(group).Barrier()
 
     def send(self, array: Array, dest: int) -> None:
@@ -92,6 +116,18 @@ class MpiCommunicator:
         result = np.empty(array.shape, array.dtype)
         self._comm.Recv(result, source)
         return result
+
+    def counts(self) -> dict[str, int]:
+        """Collectives begun, and the bytes that a rank sends for them at least, on the mean over the ranks.
+
+        The latter by formula, 2 (W - 1) / W of the data for an all-reduce and half of that for others: what MPI does send, it
+        does not tell. So this is no promise of counts_traffic.
+        """
+        return {"collectives": self._collectives, "bytes_by_formula": round(self._bytes)}
+
+    def _count(self, passes: int, size: int, nbytes: int) -> None:
+        self._collectives += 1
+        self._bytes += passes * nbytes * (size - 1) / size
 
     def close(self) -> None:
         """Leave MPI in order: a rank that just exits makes mpiexec report an abnormal end."""
@@ -121,17 +157,26 @@ class MpiCommunicator:
 
 
 class MpiHandle:
-    """An MPI_Iallreduce under way."""
+    """MPI_Iallreduces under way."""
 
-    def __init__(self, request: Any, result: Array, divisor: int | None) -> None:
-        self._request = request
+    def __init__(self, requests: Sequence[Any], result: Array, divisor: int | None) -> None:
+        self._requests = requests
         self._result = result
         self._divisor = divisor
 
     def wait(self) -> Array:
-        self._request.Wait()
+        for request in self._requests:
+            request.Wait()
         divisor, self._divisor = self._divisor, None  # once, however often it is waited for
         return self._result if divisor is None else _mean(self._result, divisor)
+
+
+def _pieces(array: Array) -> Sequence[Array]:
+    """Views of a contiguous array, which together are all of it."""
+    if array.nbytes <= WHOLE_BYTES:
+        return (array,)
+    flat, length = array.reshape(-1), PIECE_BYTES // array.itemsize
+    return [flat[start : start + length] for start in range(0, flat.size, length)]
 
 
 def _mean(total: Array, size: int) -> Array:
