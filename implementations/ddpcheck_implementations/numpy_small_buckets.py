@@ -1,0 +1,40 @@
+"""The NumPy references with every parameter in a bucket of its own, reduced while backward goes on: the engine at its busiest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ddpcheck.adapter import Adapter, Facets
+from ddpcheck.environment import RankContext
+
+from . import numpy_mpi, numpy_sockets
+from .data_parallel.settings import Settings
+
+
+@dataclass(frozen=True)
+class _Connect:
+    """An Adapter's connect(): that of a reference, with other settings of the engine."""
+
+    reference: Adapter
+    settings: Settings
+
+    def __call__(self, context: RankContext) -> Facets:
+        from .data_parallel import numpy_facets
+
+        made = self.reference.connect(context)
+        return numpy_facets(
+            made.collectives, made.rank, made.world_size, made.close, settings=self.settings, counts=made.counts
+        )
+
+
+def _small_buckets(reference: Adapter) -> Adapter:
+    return replace(
+        reference,
+        name=f"{reference.name}_small_buckets",
+        connect=_Connect(reference, Settings(bucket_cap_mb=1e-6, overlap="on")),
+        description=f"{reference.name} with one bucket for each parameter, reduced during backward",
+    )
+
+
+sockets = _small_buckets(numpy_sockets.adapter)
+mpi = _small_buckets(numpy_mpi.adapter)
