@@ -29,6 +29,7 @@ from .capabilities import Capabilities
 from .channel import Channel, ChannelClosed, Listener
 from .files import scratch_of
 from .hard_start import LEAST_SECONDS, HardStart
+from .home import Home
 from .job import Job
 from .launchers.base import Launched, Launcher
 from .launchers.trial import Trial, run_trial
@@ -61,7 +62,8 @@ class Session:
     adapter: an Adapter, or its reference (references.py). deadline: seconds for one Job. grace: seconds for the other ranks
     once one has failed. start_deadline: seconds until all ranks are connected. effort: how many Jobs a drawn check
     runs.
-    random_seed: None derandomizes drawing. launcher: instead of the adapter's own.
+    random_seed: None derandomizes drawing. launcher: instead of the adapter's own. home: where the ranks live, if they are to
+    see other code than this process.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class Session:
         effort: int = 25,
         random_seed: int | None = None,
         launcher: Launcher | None = None,
+        home: Home | None = None,
     ) -> None:
         self.adapter, self.reference = resolve(adapter if isinstance(adapter, str) else reference_of(adapter))
         self.world_size = world_size
@@ -86,6 +89,7 @@ class Session:
         self.jobs_run = 0
         self.starts = 0
         self._launcher = launcher or self.adapter.launcher
+        self._home = home
         self._launched: Launched | None = None
         self._links: list[RankLink] = []
         self._busy = False
@@ -292,11 +296,12 @@ class Session:
         listener = self._launcher_listener()
         self._files = scratch_of(listener.secret)
         try:
-            command = [sys.executable, "-m", "ddpcheck.worker", self.reference]
+            home = self._home
+            command = home.command() if home else [sys.executable, "-m", "ddpcheck.worker", self.reference]
             variables = {
                 "DDPCHECK_CONTROL": listener.address,
                 "DDPCHECK_SECRET": listener.secret,
-                "PYTHONPATH": _path_for_ranks(),
+                **(home.variables() if home else {"PYTHONPATH": _path_for_ranks()}),
                 # one thread of BLAS and OpenMP for each rank, or the ranks fight for the cores
                 **{f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")},
                 **(hard.variables() if hard is not None else {}),
