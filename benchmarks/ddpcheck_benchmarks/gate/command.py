@@ -1,0 +1,143 @@
+"""`ddpcheck gate ADAPTER --base REV`."""
+
+from __future__ import annotations
+
+import secrets
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from ddpcheck.cli.options import console, usage_errors
+
+from .record import Record
+from .result import Result, result_of
+from .run import Wanted, gate
+from .side import Unusable
+from .storage import save_sides
+from .summary import headline, markdown, milliseconds, share
+from .trees import GitFailed
+
+RAW = "gate.npz"
+
+
+@click.command()
+@click.argument("adapter", required=False)
+@click.option("--base", help="What to compare with: a branch, tag or commit. It is the commit from which head left it.")
+@click.option("--head", help="What is judged: a branch, tag or commit. [default: the working tree as it is]")
+@click.option(
+    "--benchmarks", help="What to measure, such as step,all_reduce:64KiB,barrier. [default: step,all_reduce:1MiB]"
+)
+@click.option("-w", "--world-size", default=2, show_default=True, type=click.IntRange(1), help="Ranks of each side.")
+@click.option("--path", "paths", multiple=True, help="A folder of the repository to import from; may be repeated.")
+@click.option("--setup", help="A shell command that makes each side ready in a fresh virtual environment of its own.")
+@click.option("--base-python", default=sys.executable, help="The interpreter of base.")
+@click.option("--head-python", default=sys.executable, help="The interpreter of head.")
+@click.option(
+    "--counts-only", is_flag=True, help="Compare bytes, messages and collectives only: seconds, on any machine."
+)
+@click.option("--accept-more", is_flag=True, help="More bytes, messages or collectives are meant, and no regression.")
+@click.option("--strict", is_flag=True, help="Exit with 2 if a benchmark could not be decided.")
+@click.option(
+    "--json", "folder", type=click.Path(file_okay=False, path_type=Path), help=f"Write base.json, head.json, {RAW}."
+)
+@click.option("--markdown", "page", type=click.Path(dir_okay=False, path_type=Path), help="Write a summary here.")
+@click.option("--seed", type=int, help="Of the order in which sides start and take turns. [default: drawn]")
+@click.option("--replay", type=click.Path(dir_okay=False, path_type=Path), help=f"Decide again by a {RAW}.")
+def command(
+    adapter: str | None,
+    base: str | None,
+    head: str | None,
+    benchmarks: str | None,
+    world_size: int,
+    paths: tuple[str, ...],
+    setup: str | None,
+    base_python: str,
+    head_python: str,
+    counts_only: bool,
+    accept_more: bool,
+    strict: bool,
+    folder: Path | None,
+    page: Path | None,
+    seed: int | None,
+    replay: Path | None,
+) -> None:
+    """Is ADAPTER slower than at --base, or does it send more? Both trees are measured side by side, in turns.
+
+    Exit status: 0 no regression, or none that could be shown; 1 a confirmed regression; 2 it could not be measured; 3 a
+    collective gives wrong results.
+    """
+    shown = console()
+    with usage_errors(), _ended_orderly():
+        try:
+            if replay is not None:
+                record = Record.load_from(replay)
+            else:
+                if adapter is None or base is None:
+                    raise click.UsageError("name an adapter and --base, or a file to --replay")
+                wanted = Wanted(base, head, paths, setup, base_python, head_python)
+                drawn = secrets.randbelow(1 << 31) if seed is None else seed
+                with shown.status("") as status:
+                    record = gate(
+                        adapter,
+                        wanted,
+                        benchmarks,
+                        world_size,
+                        drawn,
+                        lambda text: status.update(escape(text)),
+                        not counts_only,
+                    )
+        except (Unusable, GitFailed) as error:
+            raise click.UsageError(str(error)) from error
+    result = result_of(record)
+    _show(shown, record, result, strict, accept_more)
+    text = markdown(record, result, strict=strict, more_accepted=accept_more)
+    if page is not None:
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(text, encoding="utf-8")
+    if folder is not None:
+        record.save(folder / RAW)
+        save_sides(record, result, folder, RAW)
+    sys.exit(result.status(strict=strict, more_accepted=accept_more))
+
+
+@contextmanager
+def _ended_orderly() -> Iterator[None]:
+    """A CI server that cancels a job sends SIGTERM: ranks and worktrees go then, as at Ctrl-C."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _show(shown: Console, record: Record, result: Result, strict: bool, accept_more: bool) -> None:
+    table = Table(box=None, pad_edge=False)
+    for name in ("benchmark", "base, ms", "head, ms", "change", "launches", "traffic", "verdict"):
+        table.add_column(name, justify="right" if "ms" in name or name in ("change", "launches") else "left")
+    for row in result.rows:
+        traffic = ", ".join(dict.fromkeys(tally.judged for tally in row.tallies))
+        cells = ["", "", "", "", traffic, ""]
+        if row.times is not None and row.decision is not None:
+            last = row.decision.last
+            cells[:4] = [
+                milliseconds(row.times.base),
+                milliseconds(row.times.head),
+                share(last.estimate),
+                str(last.launches),
+            ]
+            cells[5] = "faster" if row.decision.faster else row.decision.verdict
+        table.add_row(row.benchmark.name, *map(escape, cells))
+    shown.print(table)
+    shown.print(escape(headline(record, result, strict=strict, more_accepted=accept_more)))

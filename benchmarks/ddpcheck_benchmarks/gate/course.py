@@ -1,0 +1,154 @@
+"""The course of one gate: a trial, launches up to the look that decides, fresh launches to confirm, and a control."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ddpcheck.adapter import Adapter
+from ddpcheck.values import Array
+
+from .decision import HEAD, confirm, differs, log_ratios, look, looks, seconds_apart
+from .launches import Pairing, Seen, Toss
+from .record import Place, Record, Stage
+from .side import Side
+from .workload import Benchmark
+
+_TRIED = 3
+_SENTINELS = 2
+_CONTROL_LOOKS = 2
+
+Told = Callable[[str], None]
+
+
+def measure(
+    record: Record,
+    adapter: Adapter,
+    sides: Sequence[Side],
+    twin: Callable[[], Side],
+    told: Told,
+    *,
+    timed: bool = True,
+    deadline: float = 60.0,
+) -> None:
+    """Fill the record. timed: else only what has no noise. twin: makes a second checkout of head, if it is needed.
+
+    Unusable if a side cannot be measured.
+    """
+    begun, load = time.monotonic(), os.getloadavg()[0]
+    pairing = Pairing(adapter, record.world_size, sides, deadline)
+    told("what has no noise")
+    _try(record, pairing)
+    if timed and not any(seen.wrong[HEAD] for seen in record.seen.values()):
+        suspects = _stage(record, pairing, record.benchmarks, told)
+        failed = _confirmed(record, pairing, suspects, told)
+        if failed:
+            _control(record, adapter, sides[HEAD], twin, failed, told, deadline)
+    record.seconds["total"] = time.monotonic() - begun
+    record.load = load, os.getloadavg()[0]
+
+
+def _try(record: Record, pairing: Pairing) -> None:
+    """Two bursts of each benchmark on each side: counts, results, and how many calls make an iteration long enough."""
+    toss = Toss.of(record.seed, "trial", 0)
+    ready = []
+    with pairing.launch(toss):
+        for benchmark in record.benchmarks:
+            seen = record.seen[benchmark.name] = Seen()
+            bursts = [pairing.burst(side, benchmark, _TRIED, seen) for side in (0, 1, 1, 0)]
+            ready.append(benchmark.calibrated(float(np.median([times.max(axis=-1).min() for times in bursts]))))
+    record.benchmarks = tuple(ready)
+
+
+def _stage(record: Record, pairing: Pairing, benchmarks: Sequence[Benchmark], told: Told) -> list[Benchmark]:
+    """Launch until each benchmark is decided, or the last look is past. Those that failed."""
+    open_ones, suspects = list(benchmarks), []
+    for launch in range(1, record.design.looks[-1] + 1):
+        told(f"launch {launch} of at most {record.design.looks[-1]}: {_names(open_ones)}")
+        _launch(record, "measurement", launch, pairing, open_ones)
+        if launch in record.design.looks:
+            seen = {
+                benchmark: looks(_values(record, "measurement", benchmark), record.design)[-1]
+                for benchmark in open_ones
+            }
+            suspects += [benchmark for benchmark in open_ones if seen[benchmark].outcome == "fail"]
+            open_ones = [benchmark for benchmark in open_ones if seen[benchmark].outcome == "next"]
+        if not open_ones:
+            break
+    return [benchmark for benchmark in suspects if _apart(record, benchmark) >= record.design.floor]
+
+
+def _confirmed(record: Record, pairing: Pairing, suspects: Sequence[Benchmark], told: Told) -> list[Benchmark]:
+    """Those of the suspects that fail again in fresh launches."""
+    if not suspects:
+        return []
+    for launch in range(1, record.design.confirmations + 1):
+        told(f"confirming, launch {launch} of {record.design.confirmations}: {_names(suspects)}")
+        _launch(record, "confirmation", launch, pairing, suspects)
+    return [
+        suspect
+        for suspect in suspects
+        if confirm(_values(record, "confirmation", suspect), record.design).outcome == "fail"
+    ]
+
+
+def _control(
+    record: Record,
+    adapter: Adapter,
+    head: Side,
+    twin: Callable[[], Side],
+    failed: Sequence[Benchmark],
+    told: Told,
+    deadline: float,
+) -> None:
+    """Head against a second checkout of itself: those that failed first, until both directions are clear."""
+    others = [benchmark for benchmark in record.benchmarks if benchmark not in failed]
+    open_ones = [*failed, *others][:_SENTINELS]
+    pairing = Pairing(adapter, record.world_size, (head, twin()), deadline)
+    ends = record.design.looks[:_CONTROL_LOOKS]
+    for launch in range(1, ends[-1] + 1):
+        told(f"control, launch {launch} of at most {ends[-1]}: {_names(open_ones)}")
+        _launch(record, "control", launch, pairing, open_ones)
+        if launch in ends:
+            open_ones = [sentinel for sentinel in open_ones if not _clear(_values(record, "control", sentinel), record)]
+        if not open_ones:
+            break
+
+
+def _clear(values: Array, record: Record) -> bool:
+    """Whether the control says something in both directions: told apart, or not slower and not faster either."""
+    ways = [look(way, record.design) for way in (values, -values)]
+    return differs(ways[:1], record.design) or all(way.outcome == "pass" for way in ways)
+
+
+def _launch(record: Record, stage: Stage, launch: int, pairing: Pairing, benchmarks: Sequence[Benchmark]) -> None:
+    design, toss = record.design, Toss.of(record.seed, stage, launch)
+    # the control's second side is no base: what it counts is nobody's business
+    seen = record.seen if stage != "control" else {benchmark.name: Seen() for benchmark in benchmarks}
+    begun = time.monotonic()
+    record.add(stage, pairing.measure(benchmarks, design.pairs, design.iterations, toss, seen))
+    record.seconds[stage] = record.seconds.get(stage, 0.0) + time.monotonic() - begun
+
+
+def _values(record: Record, stage: Stage, benchmark: Benchmark) -> Array:
+    raw = record.launches(stage, benchmark.name)
+    assert raw is not None
+    return log_ratios(raw)
+
+
+def _apart(record: Record, benchmark: Benchmark) -> float:
+    raw = record.launches("measurement", benchmark.name)
+    assert raw is not None
+    return seconds_apart(raw)
+
+
+def _names(benchmarks: Sequence[Benchmark]) -> str:
+    return ", ".join(benchmark.name for benchmark in benchmarks)
+
+
+def places_of(sides: Sequence[Side], saw: Sequence[dict[str, object]]) -> tuple[Place, ...]:
+    """How sides are told in a record."""
+    return tuple(Place(side.name, side.revision, seen) for side, seen in zip(sides, saw, strict=True))

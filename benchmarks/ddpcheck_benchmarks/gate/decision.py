@@ -1,0 +1,178 @@
+"""From durations to a verdict. One launch gives one value, however much was measured in it.
+
+What one launch measures is correlated: a foreign process on one core slows minutes of it, and more iterations say
+nothing new. So the unit is the launch, a pair of fresh process groups, and its value the median over alternating pairs
+of bursts of ln(head / base).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from .signed_rank import lower_bound, pseudo_median, upper_bound
+
+Verdict = Literal["pass", "fail", "inconclusive", "unconfirmed", "advisory"]
+BASE, HEAD = 0, 1
+_QUARTILE = 25.0
+_NORMAL_80 = 0.8416  # 80 % of a normal distribution lie below so many standard deviations
+_NORMAL_995 = 2.5758
+
+
+@dataclass(frozen=True)
+class Design:
+    """How much is measured, and what decides.
+
+    looks: after so many launches. pairs: of bursts in a launch. iterations: timed ones of a burst. margin: a slow-down of no
+    more than this is never a failure. ceiling: a pass must exclude one of this. alpha_fail: for each look.
+    confirmations: fresh launches after a failure. floor: seconds of one timed iteration below which a difference does
+    not count.
+    """
+
+    looks: tuple[int, ...] = (12, 24, 48)
+    pairs: int = 10
+    iterations: int = 6
+    margin: float = 0.03
+    ceiling: float = 0.10
+    alpha_fail: float = 0.005
+    alpha_pass: float = 0.05
+    confirmations: int = 16
+    alpha_confirm: float = 0.05
+    floor: float = max(20e-6, 10 * time.get_clock_info("monotonic").resolution)
+
+    def to_plain(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_plain(data: Any) -> Design:
+        return Design(**(data | {"looks": tuple(data["looks"])}))
+
+
+@dataclass(frozen=True)
+class Look:
+    """What so many launches say of ln(head / base): an estimate, and one-sided bounds at alpha_fail and alpha_pass.
+
+    low and high are at alpha_fail; below at alpha_pass, from above.
+    """
+
+    launches: int
+    estimate: float
+    low: float
+    high: float
+    below: float
+    outcome: Literal["fail", "pass", "next"]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What became of one benchmark. faster: even the bound from above says so. detectable: the slow-down (0.08: 8 %) that this
+    many launches of this spread would find in four of five cases.
+    """
+
+    verdict: Verdict
+    looks: tuple[Look, ...]
+    confirmation: Look | None
+    ignored: bool
+    detectable: float
+
+    @property
+    def last(self) -> Look:
+        return self.looks[-1]
+
+    @property
+    def faster(self) -> bool:
+        return self.verdict == "pass" and self.last.high < 0
+
+
+def burst_times(raw: Array, quantile: float = _QUARTILE) -> Array:
+    """Seconds of each burst: a quantile over iterations of the slowest rank's time.
+
+    raw: (launches, pairs, sides, iterations, ranks). Returns (launches, pairs, sides). The lower quartile leaves out what
+    interrupted some iterations, and is not blind, as the minimum is, to what slows most of them.
+    """
+    times: Array = np.percentile(raw.max(axis=-1), quantile, axis=-1)
+    return times
+
+
+def log_ratios(raw: Array, quantile: float = _QUARTILE) -> Array:
+    """ln(head / base) of each launch: the median over its pairs. raw as in burst_times."""
+    times = np.log(burst_times(raw, quantile))
+    ratios: Array = np.median(times[..., HEAD] - times[..., BASE], axis=-1)
+    return ratios
+
+
+def look(values: Array, design: Design, alpha: float | None = None) -> Look:
+    """Judge the values of all launches so far; alpha instead of the design's alpha_fail."""
+    level = design.alpha_fail if alpha is None else alpha
+    low, high = lower_bound(values, level), upper_bound(values, level)
+    below = upper_bound(values, design.alpha_pass)
+    outcome: Literal["fail", "pass", "next"] = "next"
+    if low > math.log1p(design.margin):
+        outcome = "fail"
+    elif below < math.log1p(design.ceiling):
+        outcome = "pass"
+    return Look(len(values), pseudo_median(values), low, high, below, outcome)
+
+
+def looks(values: Array, design: Design) -> tuple[Look, ...]:
+    """The looks at as many values as there are, up to the first that decides."""
+    made: list[Look] = []
+    for count in design.looks:
+        if count > len(values):
+            break
+        made.append(look(values[:count], design))
+        if made[-1].outcome != "next":
+            break
+    return tuple(made)
+
+
+def confirm(values: Array, design: Design) -> Look:
+    """Judge fresh launches after a failure."""
+    return look(values, design, design.alpha_confirm)
+
+
+def decide(values: Array, fresh: Array | None, difference: float, design: Design, *, noisy: bool = False) -> Decision:
+    """The verdict on one benchmark.
+
+    values and fresh: ln(head / base) of each launch, of the first stage and of the confirmation, if there was one.
+    difference: seconds of head less base, of one timed iteration. noisy: the control failed, so that a failure is but advice.
+    """
+    made = looks(values, design)
+    if not made:
+        raise ValueError(f"{len(values)} launches are less than the first look's {design.looks[0]}")
+    confirmation = confirm(fresh, design) if fresh is not None and len(fresh) else None
+    outcome = made[-1].outcome
+    ignored = outcome == "fail" and difference < design.floor
+    verdict: Verdict = "inconclusive"
+    if outcome == "pass" or ignored:
+        verdict = "pass"
+    elif outcome == "fail":
+        confirmed = confirmation is not None and confirmation.outcome == "fail"
+        verdict = "unconfirmed" if not confirmed else "advisory" if noisy else "fail"
+    return Decision(verdict, made, confirmation, ignored, detectable(values, design))
+
+
+def differs(control: Sequence[Look], design: Design) -> bool:
+    """Whether equal code was told apart: in either direction, by more than the margin."""
+    margin = math.log1p(design.margin)
+    return any(seen.low > margin or seen.high < -margin for seen in control)
+
+
+def seconds_apart(raw: Array) -> float:
+    """Seconds of head less base: the median over all bursts of each side."""
+    times = burst_times(raw)
+    return float(np.median(times[..., HEAD]) - np.median(times[..., BASE]))
+
+
+def detectable(values: Array, design: Design) -> float:
+    """The slow-down that so many launches with this spread find in four of five cases, as a share."""
+    spread = 1.4826 * float(np.median(np.abs(values - np.median(values))))
+    # 1.02: what the signed-rank test loses against the t-test on normal values
+    return design.margin + (_NORMAL_995 + _NORMAL_80) * 1.02 * spread / math.sqrt(len(values))

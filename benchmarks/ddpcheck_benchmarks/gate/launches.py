@@ -1,0 +1,116 @@
+"""One launch: fresh process groups of both sides, of which one works while the other waits for its next Job."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ddpcheck.adapter import Adapter
+from ddpcheck.session import Session, StartFailed
+from ddpcheck.trace import Trace
+from ddpcheck.values import Array
+
+from .side import Side, Unusable
+from .workload import Benchmark
+
+Counts = tuple[Mapping[str, float], ...]
+
+
+@dataclass(frozen=True)
+class Toss:
+    """Which side's ranks are started first, and which side has the first burst."""
+
+    started_first: int
+    works_first: int
+
+    def reversed(self) -> Toss:
+        return Toss(1 - self.started_first, 1 - self.works_first)
+
+    @staticmethod
+    def of(seed: int, stage: str, launch: int) -> Toss:
+        """A confirmation's tosses are those of the first stage, reversed."""
+        if stage == "confirmation":
+            return Toss.of(seed, "measurement", launch).reversed()
+        drawn = random.Random(f"{seed} {stage} {launch}")
+        return Toss(drawn.randrange(2), drawn.randrange(2))
+
+
+@dataclass
+class Seen:
+    """What was found beside durations, of one benchmark: elements that were wrong, and every different count, by side."""
+
+    wrong: list[int] = field(default_factory=lambda: [0, 0])
+    counts: tuple[list[Counts | None], list[Counts | None]] = field(default_factory=lambda: ([], []))
+
+    def add(self, side: int, wrong: int, counts: Counts | None) -> None:
+        self.wrong[side] += wrong
+        if counts not in self.counts[side]:
+            self.counts[side].append(counts)
+
+
+class Pairing:
+    """Two sides' Sessions. Each launch() starts them afresh; close() ends them."""
+
+    def __init__(self, adapter: Adapter, world_size: int, sides: Sequence[Side], deadline: float = 60.0) -> None:
+        self.sides = sides
+        self._promised = adapter.capabilities
+        self._world_size = world_size
+        self._sessions = [Session(adapter, world_size, home=side.home, deadline=deadline) for side in sides]
+
+    @contextmanager
+    def launch(self, toss: Toss) -> Iterator[None]:
+        """Ranks of both sides, while it lasts."""
+        try:
+            for side in (toss.started_first, 1 - toss.started_first):
+                try:
+                    self._sessions[side].start()
+                except StartFailed as error:
+                    raise Unusable(f"{self._named(side)}: the ranks did not start: {error}\n{error.details}") from error
+            yield
+        except BaseException:
+            self.close(orderly=False)
+            raise
+        self.close()
+
+    def close(self, *, orderly: bool = True) -> None:
+        for session in self._sessions:
+            session.close(orderly=orderly)
+
+    def burst(self, side: int, benchmark: Benchmark, iterations: int, seen: Seen) -> Array:
+        """Seconds of each timed iteration on each rank: (iterations, ranks)."""
+        trace = self._sessions[side].run(benchmark.job(self._world_size, iterations, self._promised))
+        if not trace.completed:
+            raise Unusable(f"{self._named(side)}: {benchmark.name} did not complete: {_what_happened(trace)}")
+        counts = benchmark.counts(trace)
+        seen.add(side, benchmark.wrong(trace), counts)
+        return benchmark.durations(trace)
+
+    def measure(
+        self, benchmarks: Sequence[Benchmark], pairs: int, iterations: int, toss: Toss, seen: Mapping[str, Seen]
+    ) -> dict[str, Array]:
+        """One launch: for each benchmark (pairs, sides, iterations, ranks). Benchmarks take turns, too."""
+        made = {benchmark.name: np.empty((pairs, 2, iterations, self._world_size)) for benchmark in benchmarks}
+        with self.launch(toss):
+            for pair in range(pairs):
+                # A B, B A, B A, A B: what drifts over four bursts, or eight, cancels
+                first = toss.works_first if pair % 4 in (0, 3) else 1 - toss.works_first
+                for benchmark in benchmarks:
+                    for side in (first, 1 - first):
+                        times = self.burst(side, benchmark, iterations, seen[benchmark.name])
+                        made[benchmark.name][pair, side] = times
+        return made
+
+    def _named(self, side: int) -> str:
+        return f"{self.sides[side].name} ({self.sides[side].revision})"
+
+
+def _what_happened(trace: Trace) -> str:
+    failed = trace.first_failure
+    if failed is None:
+        return "nobody knows why"
+    text = failed.error or failed.stack
+    return f"rank {failed.rank} {failed.outcome}" + (f":\n{text}" if text else "")

@@ -1,0 +1,114 @@
+"""All that a gate measured, in one file, so that its decision can be made again: `ddpcheck gate --replay FILE`."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from ddpcheck.results import Environment, UnreadableFile
+from ddpcheck.values import Array
+
+from .decision import Design
+from .launches import Seen
+from .workload import Benchmark
+
+Stage = Literal["measurement", "confirmation", "control"]
+SCHEMA = "ddpcheck.gate/1"
+
+
+@dataclass(frozen=True)
+class Place:
+    """One side, as it is told: its name, its revision, and what its interpreter saw (probe.py)."""
+
+    name: str
+    revision: str
+    saw: Mapping[str, Any]
+
+
+@dataclass
+class Record:
+    """raw: by stage and benchmark, for each launch an array of seconds (pairs, sides, iterations, ranks). The sides of the
+    control are head and its twin. least: Benchmark.least_bytes. load: this machine's load average before and after.
+    """
+
+    adapter: str
+    world_size: int
+    seed: int
+    design: Design
+    benchmarks: tuple[Benchmark, ...]
+    places: tuple[Place, ...]
+    sends_least: bool = False
+    least: dict[str, float | None] = field(default_factory=dict)
+    seen: dict[str, Seen] = field(default_factory=dict)
+    raw: dict[Stage, dict[str, list[Array]]] = field(default_factory=lambda: {stage: {} for stage in get_args(Stage)})
+    seconds: dict[str, float] = field(default_factory=dict)
+    load: tuple[float, float] = (0.0, 0.0)
+    environment: Environment = field(default_factory=Environment.here)
+    command: str = ""
+
+    def launches(self, stage: Stage, name: str) -> Array | None:
+        """(launches, pairs, sides, iterations, ranks), or None if there was none."""
+        found = self.raw[stage].get(name)
+        return np.stack(found) if found else None
+
+    def add(self, stage: Stage, launch: Mapping[str, Array]) -> None:
+        for name, raw in launch.items():
+            self.raw[stage].setdefault(name, []).append(raw)
+
+    def save(self, path: Path) -> None:
+        """Write an .npz file: an array for each stage and benchmark, and `about`, JSON."""
+        about = {
+            "schema": SCHEMA,
+            **{name: getattr(self, name) for name in _PLAIN},
+            "design": self.design.to_plain(),
+            "benchmarks": [asdict(benchmark) for benchmark in self.benchmarks],
+            "places": [asdict(place) for place in self.places],
+            "seen": {name: asdict(seen) for name, seen in self.seen.items()},
+            "environment": asdict(self.environment),
+        }
+        arrays = {
+            f"{stage}/{name}": np.stack(raw) for stage, measured in self.raw.items() for name, raw in measured.items()
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.savez_compressed(path, about=np.array(json.dumps(about)), **arrays)  # type: ignore[arg-type]  # names are ours
+
+    @staticmethod
+    def load_from(path: Path) -> Record:
+        """Inverse of save. UnreadableFile if it is no such file."""
+        try:
+            with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+                about = json.loads(str(file["about"]))
+                arrays = {name: file[name] for name in file.files if name != "about"}
+            if about["schema"] != SCHEMA:
+                raise UnreadableFile(f"{path} has schema {about['schema']!r}, but should have {SCHEMA!r}")
+            return _made(about, arrays)
+        except (OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
+            raise UnreadableFile(f"{path} cannot be read: {error}; ddpcheck gate --json DIR writes one") from error
+
+
+_PLAIN = ("adapter", "world_size", "seed", "sends_least", "least", "seconds", "load", "command")
+
+
+def _made(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Record:
+    plain: dict[str, Any] = {name: about[name] for name in _PLAIN}
+    plain["load"] = tuple(plain["load"])
+    record = Record(
+        **plain,
+        design=Design.from_plain(about["design"]),
+        benchmarks=tuple(Benchmark(**data) for data in about["benchmarks"]),
+        places=tuple(Place(**data) for data in about["places"]),
+        environment=Environment(**about["environment"]),
+    )
+    for name, data in about["seen"].items():
+        base, head = ([None if one is None else tuple(one) for one in side] for side in data["counts"])
+        record.seen[name] = Seen(data["wrong"], (base, head))
+    for place, raw in arrays.items():
+        stage, _, name = place.partition("/")
+        record.raw[stage][name] = list(raw)  # type: ignore[index]  # KeyError is caught by load_from
+    return record

@@ -1,0 +1,130 @@
+"""A gate from its beginning: both trees checked out, made ready, and measured; nothing of them is left."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.home import Home
+from ddpcheck.references import missing_modules, resolve
+
+from .course import measure, places_of
+from .decision import Design
+from .record import Record
+from .side import Side, Unusable, build, lend, moved, path_for, source_roots
+from .trees import Checkouts, Repository
+from .workload import Benchmark, benchmark_named, offered_by, usual
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """How both sides are made."""
+
+    base: str
+    head: str | None
+    paths: tuple[str, ...]
+    setup: str | None
+    base_python: str
+    head_python: str
+
+
+def gate(
+    name: str,
+    wanted: Wanted,
+    benchmarks: str | None,
+    world_size: int,
+    seed: int,
+    told: Callable[[str], None],
+    timed: bool = True,
+    design: Design | None = None,
+) -> Record:
+    """Check out both sides and measure them. Unusable, GitFailed or ValueError if that cannot be done."""
+    repository = Repository(Path.cwd())
+    roots = source_roots(repository.root, wanted.paths)
+    # the driver reads the adapter's promises and launcher where head's ranks will
+    sys.path[:0] = [str(repository.root / root) for root in roots if str(repository.root / root) not in sys.path]
+    adapter, reference = resolve(name)
+    if reason := adapter.launcher.unavailable():
+        raise Unusable(reason)
+    if not wanted.setup and (missing := missing_modules(adapter)):
+        raise Unusable(f"{adapter.name} needs {', '.join(missing)}; pip install {' '.join(missing)}")
+    chosen = _chosen(benchmarks, adapter.capabilities)
+    made = Record(adapter.name, world_size, seed, design or Design(), chosen, (), adapter.capabilities.sends_least)
+    made.least = {one.name: one.least_bytes(world_size, adapter.capabilities) for one in chosen}
+    made.command = shlex.join(["ddpcheck", *sys.argv[1:]])
+    jobs = [one.job(world_size, 1, adapter.capabilities) for one in chosen]
+    with Checkouts(repository) as checkouts:
+        maker = _Maker(repository, checkouts, wanted, roots, reference, told)
+        sides = maker.base(), maker.head("head")
+        made.places = places_of(sides, [dict(side.look(jobs)) | maker.about(side) for side in sides])
+        measure(made, adapter, sides, lambda: maker.head("twin"), told, timed=timed)
+    return made
+
+
+class _Maker:
+    """Makes sides of checkouts."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        checkouts: Checkouts,
+        wanted: Wanted,
+        roots: tuple[Path, ...],
+        reference: str,
+        told: Callable[[str], None],
+    ) -> None:
+        self._repository, self._checkouts, self._wanted = repository, checkouts, wanted
+        self._roots, self._reference, self._told = roots, reference, told
+        self._lent = lend(checkouts.folder)
+        self._head = repository.snapshot() if wanted.head is None else repository.commit(wanted.head)
+        self._base = repository.branched_at(wanted.base, self._head)
+
+    def base(self) -> Side:
+        return self._side(
+            "base", f"{self._wanted.base} {self._repository.short(self._base)}", self._base, self._wanted.base_python
+        )
+
+    def head(self, name: str) -> Side:
+        """Head, or its twin."""
+        called = "working tree" if self._wanted.head is None else self._wanted.head
+        revision = f"{called} {self._repository.short(self._head)}"
+        return self._side(name, revision, self._head, self._wanted.head_python)
+
+    def about(self, side: Side) -> dict[str, Any]:
+        """What goes into a Record beside what the interpreter saw."""
+        commit = self._base if side.name == "base" else self._head
+        return {"commit": commit, "dirty": side.name != "base" and self._wanted.head is None}
+
+    def _side(self, name: str, revision: str, commit: str, python: str) -> Side:
+        self._told(f"checking out {name}, {revision}")
+        root, tree = self._repository.root, self._checkouts.add(name, commit)
+        environment, roots = None, self._roots
+        if self._wanted.setup is not None:
+            self._told(f"making {name} ready: {self._wanted.setup}")
+            environment = self._checkouts.folder / f"{name}-environment"
+            python = build(tree, python, self._wanted.setup, environment)
+            roots = tuple(map(Path, self._wanted.paths))  # what was built is what is imported
+        shared = environment is None and python == sys.executable
+        path = path_for(tree, root, roots, self._lent, shared=shared)
+        here = Path.cwd()
+        folder = tree / here.relative_to(root) if here.is_relative_to(root) else tree
+        home = Home(moved(self._reference, root, tree), path, folder if folder.is_dir() else tree, python)
+        return Side(name, revision, home, tree, environment)
+
+
+def _chosen(names: str | None, promised: Capabilities) -> tuple[Benchmark, ...]:
+    if names is None:
+        chosen = usual(promised)
+        if not chosen:
+            raise ValueError("there is neither a step nor an all_reduce to measure; say what is with --benchmarks")
+        return chosen
+    chosen = tuple(dict.fromkeys(benchmark_named(name) for name in names.split(",")))
+    problems = [f"{one.name}: {reason}" for one in chosen if (reason := offered_by(promised, one))]
+    if problems:
+        raise ValueError("cannot measure " + "; ".join(problems))
+    return chosen

@@ -1,0 +1,107 @@
+"""Checkouts of a git repository in temporary worktrees, which leave nothing behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+_NOBODY = {
+    f"GIT_{who}_{what}": value
+    for who in ("AUTHOR", "COMMITTER")
+    for what, value in (("NAME", "ddpcheck gate"), ("EMAIL", "gate@localhost"))
+}
+
+
+class GitFailed(Exception):
+    """git did not do what it was asked for; its own words."""
+
+
+class Repository:
+    """The repository that a folder is in. GitFailed if it is in none."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = Path(_git(folder, "rev-parse", "--show-toplevel")).resolve()
+
+    def commit(self, revision: str) -> str:
+        """The full name of the commit that a branch, tag or the like names."""
+        return _git(self.root, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")
+
+    def branched_at(self, revision: str, head: str) -> str:
+        """The commit from which `head` left `revision`: what was done there since is no doing of head's."""
+        commit = self.commit(revision)
+        try:
+            return _git(self.root, "merge-base", commit, head)
+        except GitFailed:  # they have no common history, or a shallow clone does not reach it
+            return commit
+
+    def snapshot(self) -> str:
+        """A commit of the working tree as it is, new files included, and ignored ones not. No branch and no index changes."""
+        with tempfile.TemporaryDirectory(prefix="ddpcheck-gate-") as folder:
+            own = {"GIT_INDEX_FILE": str(Path(folder) / "index"), **_NOBODY}
+            _git(self.root, "read-tree", "HEAD", variables=own)
+            _git(self.root, "add", "--all", variables=own)
+            tree = _git(self.root, "write-tree", variables=own)
+            if tree == _git(self.root, "rev-parse", "HEAD^{tree}"):
+                return self.commit("HEAD")
+            return _git(self.root, "commit-tree", tree, "-p", "HEAD", "-m", "working tree", variables=own)
+
+    def short(self, commit: str) -> str:
+        return _git(self.root, "rev-parse", "--short", commit)
+
+
+class Checkouts(AbstractContextManager["Checkouts"]):
+    """Worktrees in one temporary folder, removed at the end, whatever happens."""
+
+    def __init__(self, repository: Repository) -> None:
+        self._repository = repository
+        self._stack = ExitStack()
+        self.folder = Path()
+
+    def __enter__(self) -> Self:
+        _git(self._repository.root, "worktree", "prune")  # of a run that was killed
+        # ignore_cleanup_errors: a rank that is being killed may still write bytecode
+        made = tempfile.TemporaryDirectory(prefix="ddpcheck-gate-", ignore_cleanup_errors=True)
+        self.folder = Path(self._stack.enter_context(made)).resolve()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def add(self, name: str, commit: str) -> Path:
+        """Check out a commit; where it lies."""
+        tree = self.folder / name
+        self._stack.callback(self._remove, tree)
+        _git(self._repository.root, "worktree", "add", "--detach", str(tree), commit)
+        return tree
+
+    def _remove(self, tree: Path) -> None:
+        if tree.exists():
+            _git(self._repository.root, "worktree", "remove", "--force", "--force", str(tree))
+
+
+def _git(folder: Path, *words: str, variables: dict[str, str] | None = None) -> str:
+    """What git prints. A session of its own: an interrupt at the terminal must not stop git from cleaning up."""
+    # inside a git hook these name another repository than the folder's
+    inherited = {name: value for name, value in os.environ.items() if name not in ("GIT_DIR", "GIT_WORK_TREE")}
+    try:
+        done = subprocess.run(
+            ["git", *words],
+            cwd=folder,
+            env=inherited | (variables or {}),
+            capture_output=True,
+            text=True,
+            check=False,
+            start_new_session=True,
+        )
+    except FileNotFoundError as error:
+        raise GitFailed("git is not installed; the gate takes both sides from a git repository") from error
+    if done.returncode:
+        raise GitFailed(f"git {' '.join(words)}: {done.stderr.strip() or f'exit status {done.returncode}'}")
+    return done.stdout.strip()

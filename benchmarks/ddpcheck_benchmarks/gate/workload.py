@@ -1,0 +1,152 @@
+"""What the gate can measure, by name: `step`, `barrier`, `all_reduce:1MiB`, `all_reduce:64KiB:in_place` ..."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, get_args
+
+import numpy as np
+
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.job import DataSpec, Job, OptimizerSpec
+from ddpcheck.job_measure import Collective, MeasureCollective, MeasureSteps
+from ddpcheck.model import ModelSpec, mlp
+from ddpcheck.suggest import one_of
+from ddpcheck.trace import Trace
+from ddpcheck.values import Array
+
+BATCH = 32
+_MODEL = mlp((64, 256, 256, 10))
+_KINDS = ("step", *get_args(Collective))
+_ITEM = 4  # float32
+_UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_SECONDS = 2e-3  # at least, for one timed iteration
+_MOST_CALLS = 500
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """One thing to measure. size: bytes of the whole array (MeasureCollective.count). calls: in one timed iteration."""
+
+    name: str
+    kind: str
+    size: int = 0
+    in_place: bool = False
+    calls: int = 1
+
+    @property
+    def unit(self) -> str:
+        return "step" if self.kind == "step" else "call"
+
+    def job(self, world_size: int, iterations: int, promised: Capabilities) -> Job:
+        """One burst: what is discarded, and `iterations` timed ones."""
+        if self.kind == "step":
+            samples = tuple(tuple(range(BATCH * rank, BATCH * (rank + 1))) for rank in range(world_size))
+            # two are discarded: torch's DDP builds its buckets anew after the first
+            steps = MeasureSteps(samples, warmups=2, iterations=iterations * self.calls)
+            data = DataSpec(BATCH * world_size, "real")
+            return Job(world_size, (steps,), model_for(promised), _optimizer(promised), data)
+        count = -(-self.size // _ITEM // world_size) * world_size
+        return Job(world_size, (self._collective(count, iterations),))
+
+    def _collective(self, count: int, iterations: int) -> MeasureCollective:
+        kind: Any = self.kind
+        return MeasureCollective(
+            kind, count, in_place=self.in_place, warmups=1, iterations=iterations, calls=self.calls
+        )
+
+    def durations(self, trace: Trace) -> Array:
+        """Seconds of each timed iteration on each rank: float64 (iterations, ranks)."""
+        begin = np.stack(trace.values(0, "begin"), axis=-1)
+        end = np.stack(trace.values(0, "end"), axis=-1)
+        if self.kind == "step":
+            begin, end = begin[:: self.calls], end[self.calls - 1 :: self.calls]
+        made: Array = end - begin
+        return made
+
+    def wrong(self, trace: Trace) -> int:
+        """Elements that were not what they should be, over all ranks; a step does not tell."""
+        return 0 if self.kind == "step" else sum(trace.values(0, "wrong"))
+
+    def counts(self, trace: Trace) -> tuple[Mapping[str, float], ...] | None:
+        """What each rank counted for one call or step; None if it does not count."""
+        told = trace.values(0, "counts")
+        if None in told:
+            return None
+        over = len(trace.values(0, "begin")[0]) if self.kind == "step" else 1
+        return tuple({name: _whole(count / over) for name, count in sorted(rank.items())} for rank in told)
+
+    def calibrated(self, seconds: float) -> Benchmark:
+        """With so many calls to an iteration that the clock and the harness do not matter; `seconds` is what one takes."""
+        return replace(self, calls=min(_MOST_CALLS, max(1, math.ceil(_SECONDS / max(seconds, 1e-9)))))
+
+    def least_bytes(self, world_size: int, promised: Capabilities) -> float | None:
+        """What the best algorithm for large arrays sends from each rank for one call or step; None if there is none."""
+        moved = {"all_reduce": 2, "step": 2, "all_gather": 1, "reduce_scatter": 1}.get(self.kind)
+        if moved is None or world_size < 2:
+            return None
+        size = self.size
+        if self.kind == "step":
+            model = model_for(promised)
+            size = sum(math.prod(t.shape) * np.dtype(t.dtype).itemsize for t in model.tensors() if t.role == "learned")
+        return moved * (world_size - 1) / world_size * size
+
+
+def model_for(promised: Capabilities) -> ModelSpec:
+    """The model of a step: 85,000 parameters, in a dtype that is promised."""
+    dtypes = promised.replica_dtypes
+    return _MODEL if _MODEL.dtype in dtypes or not dtypes else replace(_MODEL, dtype=min(dtypes))
+
+
+def _optimizer(promised: Capabilities) -> OptimizerSpec:
+    name: Any = "sgd" if "sgd" in promised.optimizers or not promised.optimizers else min(promised.optimizers)
+    return OptimizerSpec(name, 1e-3)
+
+
+def _whole(number: float) -> float:
+    return int(number) if float(number).is_integer() else number
+
+
+def benchmark_named(text: str) -> Benchmark:
+    """ValueError, with what to write instead, if there is none."""
+    kind, *more = text.strip().split(":")
+    one_of(kind, _KINDS, "benchmark")
+    in_place = more[-1:] == ["in_place"]
+    sizes = more[:-1] if in_place else more
+    if in_place and kind != "all_reduce":
+        raise ValueError(f"{text!r}: only all_reduce has a form in place")
+    if kind in ("step", "barrier"):
+        if sizes:
+            raise ValueError(f"{text!r}: a {kind} has no size; write {kind}")
+        return Benchmark(kind, kind)
+    if len(sizes) != 1:
+        raise ValueError(f"{text!r} should have a size, such as {kind}:1MiB")
+    size = size_named(sizes[0])
+    return Benchmark(text.strip(), kind, size, in_place)
+
+
+def size_named(text: str) -> int:
+    """Bytes of 4B, 64KiB, 1MiB ... ValueError if it is none of these."""
+    found = re.fullmatch(r"(\d+)(B|KiB|MiB|GiB)", text)
+    size = int(found[1]) * _UNITS[found[2]] if found else 0
+    if not size or size % _ITEM:
+        raise ValueError(f"{text!r} is no size: write bytes that 4 divides, as 4B, 64KiB or 1MiB")
+    return size
+
+
+def offered_by(promised: Capabilities, benchmark: Benchmark) -> str | None:
+    """Why an implementation cannot be measured so; None if it can."""
+    if benchmark.kind == "step":
+        return None if "replica" in promised.facets else "it has no replica"
+    if "collectives" not in promised.facets or benchmark.kind not in promised.collectives:
+        return f"it has no {benchmark.kind}"
+    return "it has no all_reduce in place" if benchmark.in_place and not promised.in_place else None
+
+
+def usual(promised: Capabilities) -> tuple[Benchmark, ...]:
+    """What is measured if nobody says: a training step and a large all-reduce, as far as there are both."""
+    wanted = [benchmark_named(name) for name in ("step", "all_reduce:1MiB")]
+    return tuple(benchmark for benchmark in wanted if offered_by(promised, benchmark) is None)

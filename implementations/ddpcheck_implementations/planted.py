@@ -1,0 +1,130 @@
+"""The sockets reference, made slower or more talkative on purpose: what a regression gate has to find.
+
+Results stay right. `laborious` computes 20 forward passes for each backward, and does each all_reduce 20 times; `laborious_10`
+and `laborious_25` do 22 and 25, which is 10 and 25 % more work. `extra_all_reduce` has one more for each backward, `unbucketed`
+one for each parameter, and `doubled` sends float32 as float64.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.adapter import Adapter, Batch, Facets
+from ddpcheck.environment import RankContext
+from ddpcheck.values import Array
+
+from . import numpy_sockets
+from .data_parallel import numpy_facets
+from .faulty.base import PlainReplica, facets
+
+_ONE = np.ones(1, np.float32)
+
+
+class _Through:
+    """Another object, but for what a subclass does in a way of its own."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+class _Laborious(_Through):
+    """A replica or collectives."""
+
+    def __init__(self, inner: Any, times: int) -> None:
+        super().__init__(inner)
+        self._times = times
+
+    def backward(self, batch: Batch) -> float:
+        for _ in range(self._times):
+            self._inner.predict(batch)
+        loss: float = self._inner.backward(batch)
+        return loss
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Sequence[int] | None = None) -> Array:
+        for _ in range(self._times - 1):
+            self._inner.all_reduce(array, op, group=group)
+        result: Array = self._inner.all_reduce(array, op, group=group)
+        return result
+
+
+class _Doubled(_Through):
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Sequence[int] | None = None) -> Array:
+        wide = array.astype(np.float64) if array.dtype == np.float32 else array
+        result: Array = self._inner.all_reduce(wide, op, group=group).astype(array.dtype)
+        return result
+
+
+class _ExtraAllReduce(_Through):
+    def __init__(self, inner: Any, collectives: Any) -> None:
+        super().__init__(inner)
+        self._collectives = collectives
+
+    def backward(self, batch: Batch) -> float:
+        loss: float = self._inner.backward(batch)
+        self._collectives.all_reduce(_ONE)
+        return loss
+
+
+@dataclass(frozen=True)
+class _Connect:
+    """An Adapter's connect(): changed facets of the reference, which counts what it sends."""
+
+    change: Callable[[Facets, RankContext], Facets]
+
+    def __call__(self, context: RankContext) -> Facets:
+        reference = numpy_sockets.connect(context)
+        communicator: Any = reference.collectives
+
+        def counts() -> Mapping[str, int]:
+            return {"bytes": communicator.traffic.payload_bytes, "messages": communicator.traffic.messages}
+
+        return dataclasses.replace(self.change(reference, context), counts=counts)
+
+
+def _replica(reference: Facets, wrap: Callable[[Any], Any]) -> Facets:
+    make: Any = reference.make_replica
+    return dataclasses.replace(reference, make_replica=lambda *arguments: wrap(make(*arguments)))
+
+
+def _laborious(times: int) -> Callable[[Facets, RankContext], Facets]:
+    def change(reference: Facets, context: RankContext) -> Facets:
+        changed = _replica(reference, lambda replica: _Laborious(replica, times))
+        return dataclasses.replace(changed, collectives=_Laborious(reference.collectives, times))
+
+    return change
+
+
+def _doubled(reference: Facets, context: RankContext) -> Facets:
+    collectives: Any = _Doubled(reference.collectives)
+    return numpy_facets(collectives, context.rank, context.world_size, reference.close)
+
+
+def _unbucketed(reference: Facets, context: RankContext) -> Facets:
+    plain = facets(PlainReplica, reference.collectives, context.rank, context.world_size)
+    return dataclasses.replace(reference, make_replica=plain.make_replica)
+
+
+def _adapter(name: str, change: Callable[[Facets, RankContext], Facets], description: str) -> Adapter:
+    promised = dataclasses.replace(numpy_sockets.adapter.capabilities, counts_traffic=True)
+    return Adapter(f"planted {name}", _Connect(change), promised, description=description)
+
+
+plain = _adapter("plain", lambda reference, context: reference, "the sockets reference, as it is")
+laborious = _adapter("laborious", _laborious(20), "20 times the work")
+laborious_10 = _adapter("laborious_10", _laborious(22), "22 times the work")
+laborious_25 = _adapter("laborious_25", _laborious(25), "25 times the work")
+extra_all_reduce = _adapter(
+    "extra_all_reduce",
+    lambda reference, context: _replica(reference, lambda replica: _ExtraAllReduce(replica, reference.collectives)),
+    "one more all_reduce for each backward",
+)
+unbucketed = _adapter("unbucketed", _unbucketed, "an all_reduce for each parameter")
+doubled = _adapter("doubled", _doubled, "float32 travels as float64")

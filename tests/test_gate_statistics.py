@@ -1,0 +1,174 @@
+"""The gate's statistics: exact bounds, what decides, and how often it is wrong on values whose truth is known."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from ddpcheck_benchmarks.gate.decision import (
+    BASE,
+    HEAD,
+    Design,
+    decide,
+    differs,
+    log_ratios,
+    look,
+    looks,
+    seconds_apart,
+)
+from ddpcheck_benchmarks.gate.signed_rank import lower_bound, pseudo_median, tail, upper_bound, walsh_averages
+
+DESIGN = Design()
+
+
+def statistics_of_all_signs(n: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """The sum of ranks with a positive sign, for each of the 2^n ways to choose signs."""
+    ranks = np.arange(1, n + 1)
+    return np.array([int(ranks[list(signs)].sum()) for signs in itertools.product([False, True], repeat=n)])
+
+
+@pytest.mark.parametrize("n", range(1, 11))
+def test_the_distribution_is_that_of_all_signs(n: int) -> None:
+    every = statistics_of_all_signs(n)
+    counted = [(every <= k).mean() for k in range(n * (n + 1) // 2 + 1)]
+    np.testing.assert_allclose(tail(n), counted, rtol=1e-12)
+
+
+@pytest.mark.parametrize("alpha", [0.005, 0.05, 0.2])
+@pytest.mark.parametrize("n", range(4, 11))
+def test_a_bound_fails_as_often_as_it_may_and_no_oftener(n: int, alpha: float) -> None:
+    """Over all signs of the same sizes, which are equally likely where the truth is 0."""
+    sizes = np.random.default_rng(n).lognormal(size=n)
+    failed = [lower_bound(sizes * signs, alpha) > 0 for signs in itertools.product([-1.0, 1.0], repeat=n)]
+    reachable = [chance for chance in tail(n) if chance <= alpha * (1 + 1e-12)]
+    assert np.mean(failed) == (max(reachable) if reachable else 0.0)
+
+
+def test_bounds_are_each_others_mirror_and_enclose_the_estimate() -> None:
+    values = np.random.default_rng(1).normal(size=12)
+    assert upper_bound(values, 0.05) == -lower_bound(-values, 0.05)
+    assert lower_bound(values, 0.005) < lower_bound(values, 0.05) < pseudo_median(values) < upper_bound(values, 0.05)
+    assert lower_bound(values + 3, 0.05) == pytest.approx(lower_bound(values, 0.05) + 3)
+
+
+def test_too_few_values_bound_nothing() -> None:
+    assert lower_bound(np.ones(7), 0.005) == -math.inf  # the least chance of 7 signs is 1 in 128
+    assert lower_bound(np.ones(8), 0.005) == 1.0
+
+
+def test_walsh_averages_are_all_means_of_two() -> None:
+    assert walsh_averages(np.array([0.0, 2.0, 8.0])).tolist() == [0, 1, 2, 4, 5, 8]
+
+
+def durations(ratio: float, launches: int = 12, seed: int = 0) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    """Clocks that were never read: (launches, pairs, sides, iterations, ranks), head slower by `ratio`."""
+    made = 2e-3 * np.random.default_rng(seed).lognormal(0, 0.05, (launches, 10, 2, 6, 2))
+    made[:, :, HEAD] *= ratio
+    return made
+
+
+@pytest.mark.parametrize(
+    ("ratio", "outcome"), [(1.0, "pass"), (1.02, "pass"), (1.25, "fail"), (0.8, "pass"), (1.07, "fail")]
+)
+def test_a_look_decides(ratio: float, outcome: str) -> None:
+    assert look(log_ratios(durations(ratio)), DESIGN).outcome == outcome
+
+
+def test_the_slowest_rank_counts_and_interruptions_do_not() -> None:
+    raw = durations(1.0)
+    raw[..., 0] *= 0.5  # rank 0 waits for rank 1
+    raw[:, :, HEAD, :3] *= 50  # half of the iterations were interrupted: the quartile does not see it, the mean would
+    assert look(log_ratios(raw), DESIGN).outcome == "pass"
+    raw[:, :, HEAD, :, 1] *= 1.3
+    assert look(log_ratios(raw), DESIGN).outcome == "fail"
+
+
+def test_one_launch_is_one_value() -> None:
+    """A launch that was disturbed all the way through is one of twelve, however many bursts it had."""
+    raw = durations(1.0)
+    raw[3, :, HEAD] *= 10
+    values = log_ratios(raw)
+    assert values.shape == (12,)
+    assert (np.abs(values[[0, 1, 2, *range(4, 12)]]) < 0.1).all()
+    assert look(values, DESIGN).outcome == "pass"
+
+
+def test_looks_end_where_one_decides() -> None:
+    wide = np.random.default_rng(0).normal(0.08, 0.2, 48)
+    assert [seen.launches for seen in looks(wide, DESIGN)] == [12, 24, 48]
+    assert [seen.launches for seen in looks(np.full(48, 0.3), DESIGN)] == [12]
+    assert looks(np.zeros(11), DESIGN) == ()
+
+
+def verdict(first: float, again: float | None, difference: float = 1e-3, *, noisy: bool = False) -> str:
+    fresh = None if again is None else np.full(16, again)
+    return decide(np.full(12, first), fresh, difference, DESIGN, noisy=noisy).verdict
+
+
+def test_a_failure_must_be_confirmed() -> None:
+    assert verdict(0.2, 0.2) == "fail"
+    assert verdict(0.2, 0.0) == "unconfirmed"
+    assert verdict(0.2, None) == "unconfirmed"
+    assert verdict(0.2, 0.2, noisy=True) == "advisory"
+    assert verdict(0.2, 0.2, difference=1e-6) == "pass"  # less than the clock and the floor can tell
+    assert verdict(0.0, None) == "pass"
+    wide = np.random.default_rng(0).normal(0.08, 0.2, 48)
+    assert decide(wide, None, 1e-3, DESIGN).verdict == "inconclusive"
+
+
+def test_faster_is_said_and_harmless() -> None:
+    decision = decide(np.full(12, -0.2), None, -1e-3, DESIGN)
+    assert (decision.verdict, decision.faster) == ("pass", True)
+    assert not decide(np.random.default_rng(0).normal(0, 0.01, 12), None, 0.0, DESIGN).faster
+
+
+def test_a_control_is_told_apart_in_either_direction() -> None:
+    assert not differs([look(np.random.default_rng(0).normal(0, 0.05, 12), DESIGN)], DESIGN)
+    assert all(differs([look(np.full(12, shift), DESIGN)], DESIGN) for shift in (0.2, -0.2))
+
+
+def test_seconds_apart_are_those_of_an_iteration() -> None:
+    raw = np.empty((12, 10, 2, 6, 2))
+    raw[:, :, BASE], raw[:, :, HEAD] = 0.002, 0.003
+    assert seconds_apart(raw) == pytest.approx(0.001)
+
+
+def launches_like_ours(
+    rng: np.random.Generator, count: int, shift: float
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """ln(head / base) of launches on a shared machine: heavy tails, and one launch in eight disturbed on one side only."""
+    values = shift + 0.05 * rng.standard_t(3, count)
+    disturbed = rng.random(count) < 0.125
+    return np.where(disturbed, values + rng.choice([-1, 1], count) * rng.exponential(0.5, count), values)
+
+
+def share_of_failures(shift: float, draws: int, *, confirmed: bool) -> float:
+    rng = np.random.default_rng(2026)
+    failed = 0
+    for _ in range(draws):
+        seen = looks(launches_like_ours(rng, 48, shift), DESIGN)[-1]
+        again = launches_like_ours(rng, DESIGN.confirmations, shift)
+        stays = not confirmed or look(again, DESIGN, DESIGN.alpha_confirm).outcome == "fail"
+        failed += seen.outcome == "fail" and stays
+    return failed / draws
+
+
+def test_a_slow_down_of_the_margin_fails_no_oftener_than_the_design_says() -> None:
+    """1.5 % of first stages at most, at the worst truth that is no regression; 0.005 is three standard errors of 3,000 draws."""
+    at_margin = share_of_failures(math.log1p(DESIGN.margin), 3000, confirmed=False)
+    assert 0 < at_margin <= 3 * DESIGN.alpha_fail + 0.007
+
+
+def test_equal_code_hardly_ever_fails_and_slower_code_does() -> None:
+    assert share_of_failures(0.0, 3000, confirmed=True) == 0.0
+    assert share_of_failures(math.log(1.25), 200, confirmed=True) >= 0.95
+    assert share_of_failures(math.log(1.10), 400, confirmed=True) >= 0.5
+
+
+def test_a_design_survives_a_file() -> None:
+    design = dataclasses.replace(DESIGN, looks=(9, 18), margin=0.05)
+    assert Design.from_plain(design.to_plain()) == design
