@@ -17,6 +17,8 @@ from click.testing import CliRunner, Result
 
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.results import UnreadableFile
+from ddpcheck.trace import RankTrace, Trace
+from ddpcheck.trace import Record as Recorded
 from ddpcheck_benchmarks.gate.command import command
 from ddpcheck_benchmarks.gate.decision import BASE, HEAD, Design
 from ddpcheck_benchmarks.gate.launches import Pairing, Seen, Toss
@@ -368,3 +370,16 @@ def test_short_calls_are_repeated_within_an_iteration() -> None:
     assert short.calibrated(14e-6).calls == 143
     assert short.calibrated(5e-3).calls == 1
     assert short.calibrated(0.0).calls == 500
+
+
+def test_several_steps_make_one_iteration() -> None:
+    """Six steps on two ranks, three to an iteration: from the begin of the first to the end of the last."""
+    begin = np.arange(6.0)
+    records = [
+        RankTrace(
+            rank, "done", (Recorded(0, "measure_steps", 0.0, 9.0, {"begin": begin, "end": begin + 0.5 + 0.25 * rank}),)
+        )
+        for rank in range(2)
+    ]
+    times = Benchmark("step", "step", calls=3).durations(Trace(tuple(records)))
+    assert times.tolist() == [[2.5, 2.75], [2.5, 2.75]]

@@ -83,7 +83,7 @@ def test_the_slowest_rank_counts_and_interruptions_do_not() -> None:
     raw[..., 0] *= 0.5  # rank 0 waits for rank 1
     raw[:, :, HEAD, :3] *= 50  # half of the iterations were interrupted: the quartile does not see it, the mean would
     assert look(log_ratios(raw), DESIGN).outcome == "pass"
-    raw[:, :, HEAD, :, 1] *= 1.3
+    raw[:, :, HEAD] *= [0.6, 1.2]  # the mean over ranks has not changed
     assert look(log_ratios(raw), DESIGN).outcome == "fail"
 
 
@@ -158,9 +158,9 @@ def share_of_failures(shift: float, draws: int, *, confirmed: bool) -> float:
 
 
 def test_a_slow_down_of_the_margin_fails_no_oftener_than_the_design_says() -> None:
-    """1.5 % of first stages at most, at the worst truth that is no regression; 0.005 is three standard errors of 3,000 draws."""
+    """1.5 % of first stages at most, at the worst truth that is no regression; three standard errors of 3,000 draws are 0.7 %."""
     at_margin = share_of_failures(math.log1p(DESIGN.margin), 3000, confirmed=False)
-    assert 0 < at_margin <= 3 * DESIGN.alpha_fail + 0.007
+    assert 0 < at_margin <= 0.015 + 0.007
 
 
 def test_equal_code_hardly_ever_fails_and_slower_code_does() -> None:
