@@ -21,6 +21,7 @@ from ddpcheck_benchmarks.gate.decision import (
     seconds_apart,
 )
 from ddpcheck_benchmarks.gate.signed_rank import lower_bound, pseudo_median, tail, upper_bound, walsh_averages
+from ddpcheck_benchmarks.gate.study import clopper_pearson, replayed
 
 DESIGN = Design()
 
@@ -172,3 +173,18 @@ def test_equal_code_hardly_ever_fails_and_slower_code_does() -> None:
 def test_a_design_survives_a_file() -> None:
     design = dataclasses.replace(DESIGN, looks=(9, 18), margin=0.05)
     assert Design.from_plain(design.to_plain()) == design
+
+
+def test_gates_drawn_from_recorded_launches_find_what_is_planted() -> None:
+    recorded = launches_like_ours(np.random.default_rng(4), 100, 0.0)
+    assert replayed(recorded, 0.0, 200, DESIGN, 1).verdicts["fail"] == 0
+    slower = replayed(recorded, 0.25, 200, DESIGN, 1)
+    assert slower.share("fail") >= 0.95
+    assert min(slower.launches) >= DESIGN.looks[0] + DESIGN.confirmations
+
+
+@pytest.mark.parametrize(
+    ("hits", "of", "interval"), [(0, 20, (0, 0.1684)), (5, 20, (0.0866, 0.4910)), (3, 3, (0.2924, 1))]
+)
+def test_intervals_of_shares_are_those_of_the_tables(hits: int, of: int, interval: tuple[float, float]) -> None:
+    assert clopper_pearson(hits, of) == pytest.approx(interval, abs=1e-4)
