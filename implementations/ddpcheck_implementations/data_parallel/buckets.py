@@ -104,6 +104,15 @@ class Bucket:
         if self._local is None:
             self._local, self._reduced = self._reduced, None
 
+    def zero_gradients(self) -> None:
+        """What is there becomes zero, and counts as reduced."""
+        there = self._has_local | self._has_reduced
+        self.zero_grad()
+        self._reduced = self._reduced or _Memory(self._shapes, self._elements, self._dtype, self._empty)
+        for name in there:
+            self._reduced.views[name].fill(0)
+        self._has_reduced = there
+
     def gradients(self) -> Mapping[str, Array | None]:
         """Reduced plus local: views where there is one kind, None where there is neither."""
         if self._reduced is not None and not self._has_local and len(self._has_reduced) == len(self.names):

@@ -139,9 +139,8 @@ class DataParallel:
 
     def zero_gradients(self) -> None:
         """Zeros for the gradients that are there, which step() takes: momentum and weight decay go on."""
-        zeros = {name: None if old is None else np.zeros_like(old) for name, old in self._gradients().items()}
-        self.zero_grad()
-        self._reduced.update(zeros)
+        for bucket in self._buckets:
+            bucket.zero_gradients()
 
     def clip(self, max_norm: float) -> float:
         """Scale gradients() so that their norm is at most max_norm; returns the norm before."""
