@@ -81,7 +81,7 @@ def test_an_engine_that_sums_and_says_so_trains_like_one_that_averages(data: Dat
 
 
 class Summing(ThreadCollectives):
-    """The mean that the replica makes of a sum comes out as the sum."""
+    """A mean comes out as the sum."""
 
     def all_reduce(self, array: Any, op: str = "sum", *, group: Any = None) -> Any:
         return super().all_reduce(array, op) * self.table.size
@@ -95,7 +95,7 @@ class Deaf(ThreadCollectives):
     """Gradients stay as they are on each rank."""
 
     def all_reduce(self, array: Any, op: str = "sum", *, group: Any = None) -> Any:
-        return array * self.table.size
+        return array * self.table.size if op == "sum" else array.copy()
 
 
 def deaf(collectives: Any, rank: int, world_size: int) -> Facets:

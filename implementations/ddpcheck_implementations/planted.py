@@ -8,7 +8,7 @@ one for each parameter, and `doubled` sends float32 as float64.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,12 +54,20 @@ class _Laborious(_Through):
         result: Array = self._inner.all_reduce(array, op, group=group)
         return result
 
+    def all_reduce_in_place(self, array: Array, op: str = "sum", *, group: Sequence[int] | None = None) -> None:
+        for _ in range(self._times - 1):
+            self._inner.all_reduce_in_place(array.copy(), op, group=group)
+        self._inner.all_reduce_in_place(array, op, group=group)
+
 
 class _Doubled(_Through):
     def all_reduce(self, array: Array, op: str = "sum", *, group: Sequence[int] | None = None) -> Array:
         wide = array.astype(np.float64) if array.dtype == np.float32 else array
         result: Array = self._inner.all_reduce(wide, op, group=group).astype(array.dtype)
         return result
+
+    def all_reduce_in_place(self, array: Array, op: str = "sum", *, group: Sequence[int] | None = None) -> None:
+        array[...] = self.all_reduce(array, op, group=group)
 
 
 class _ExtraAllReduce(_Through):
@@ -75,18 +83,13 @@ class _ExtraAllReduce(_Through):
 
 @dataclass(frozen=True)
 class _Connect:
-    """An Adapter's connect(): changed facets of the reference, which counts what it sends."""
+    """An Adapter's connect(): changed facets of the reference, and its counts."""
 
     change: Callable[[Facets, RankContext], Facets]
 
     def __call__(self, context: RankContext) -> Facets:
         reference = numpy_sockets.connect(context)
-        communicator: Any = reference.collectives
-
-        def counts() -> Mapping[str, int]:
-            return {"bytes": communicator.traffic.payload_bytes, "messages": communicator.traffic.messages}
-
-        return dataclasses.replace(self.change(reference, context), counts=counts)
+        return dataclasses.replace(self.change(reference, context), counts=reference.counts)
 
 
 def _replica(reference: Facets, wrap: Callable[[Any], Any]) -> Facets:
@@ -113,8 +116,7 @@ def _unbucketed(reference: Facets, context: RankContext) -> Facets:
 
 
 def _adapter(name: str, change: Callable[[Facets, RankContext], Facets], description: str) -> Adapter:
-    promised = dataclasses.replace(numpy_sockets.adapter.capabilities, counts_traffic=True)
-    return Adapter(f"planted {name}", _Connect(change), promised, description=description)
+    return Adapter(f"planted {name}", _Connect(change), numpy_sockets.adapter.capabilities, description=description)
 
 
 plain = _adapter("plain", lambda reference, context: reference, "the sockets reference, as it is")

@@ -36,7 +36,9 @@ def connect(context: RankContext, transport: str | None = None) -> Facets:
         timeout=float(os.environ.get("NUMPY_SOCKETS_TIMEOUT", "30")),
         transport=transport or os.environ.get("NUMPY_SOCKETS_TRANSPORT", "auto"),
     )
-    return numpy_facets(communicator, communicator.rank, communicator.world_size, communicator.close)
+    return numpy_facets(
+        communicator, communicator.rank, communicator.world_size, communicator.close, counts=communicator.counts
+    )
 
 
 adapter = Adapter(
@@ -47,6 +49,8 @@ adapter = Adapter(
         collective_dtypes=frozenset({"float16", "float32", "float64", "int32", "int64"}),
         subgroups=True,
         asynchronous=True,
+        in_place=True,
+        counts_traffic=True,
         keeps_tiny_values=True,
         sends_least=True,
         unused_parameters="synchronised",
