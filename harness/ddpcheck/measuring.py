@@ -17,6 +17,8 @@ from .values import Array
 Counts = Callable[[], Mapping[str, int]] | None
 Call = Callable[[], Any]
 
+_PERIOD = 1_048_573
+
 
 def measured_collective(
     comm: Any, counts: Counts, operation: MeasureCollective, rank: int, world_size: int
@@ -168,11 +170,16 @@ class _Work:
 
 
 def pattern(count: int, rank: int, dtype: str) -> Array:
-    """Integers of [-8, 8] that differ from rank to rank: sums over up to 1,024 ranks are exact in float16 or wider."""
-    base = (np.arange(count, dtype=np.uint32) * np.uint32(2654435761) >> np.uint32(7)) + np.uint32(13 * rank + 5)
+    """Integers of [-8, 8] that differ from rank to rank: sums over up to 1,024 ranks are exact in float16 or wider.
+
+    Long ones repeat after a prime number of elements, so that making them takes no longer than comparing, and no block of
+    a collective is as long as the period.
+    """
+    period = np.arange(min(count, _PERIOD), dtype=np.uint32)
+    base = (period * np.uint32(2654435761) >> np.uint32(7)) + np.uint32(13 * rank + 5)
     values: Array = (base % np.uint32(17)).astype(dtype)
     values -= 8
-    return values
+    return values if count <= _PERIOD else np.resize(values, count)
 
 
 def _difference(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:

@@ -1,0 +1,122 @@
+"""`ddpcheck bench`: how fast are collectives and training steps, implementation beside implementation?"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from ddpcheck.cli.options import console, usage_errors
+from ddpcheck.cli.options import world_sizes as sizes_option
+from ddpcheck.job_measure import Collective
+from ddpcheck.references import known_adapters
+from ddpcheck.suggest import one_of
+
+from .cases import COLLECTIVES
+from .display import Display
+from .effort import FULL, QUICK
+from .records import Results
+from .sizes import sizes as sizes_of
+from .sweep import Wanted, sweep
+from .table import tables
+
+INTERRUPTED = 130
+WRONG = 3
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+_ALL_SIZES = "4B..256MiB"
+_QUICK_SIZES = "4B,1KiB,64KiB,1MiB,16MiB"
+_OVERSUBSCRIBED = 16 << 20
+
+
+@click.command("bench")
+@click.argument("adapters", nargs=-1)
+@click.option(
+    "-w", "--world-size", "world_sizes", callback=sizes_option, help="As 1,2,4 or 1-4.  [default: 1,2,4,8; quick: 1,2]"
+)
+@click.option(
+    "--sizes", "sizes", help=f"Bytes: 4B..1MiB (each 8 x the one before), or 4B,64KiB.  [default: {_ALL_SIZES}]"
+)
+@click.option("--collectives", default="all", show_default=True, help="Names, with commas between, or all, or none.")
+@click.option("--launches", type=click.IntRange(1), help="How often to start the ranks.  [default: 5; quick: 3]")
+@click.option("--seed", default=0, show_default=True, help="Of the order of sizes.")
+@click.option("--quick", is_flag=True, help="Fewer sizes, world sizes and launches: a first impression.")
+@click.option("--json", "json_file", type=_FILE, help="Write results as pytest-benchmark does, after every launch.")
+def command(
+    adapters: tuple[str, ...],
+    world_sizes: tuple[int, ...] | None,
+    sizes: str | None,
+    collectives: str,
+    launches: int | None,
+    seed: int,
+    quick: bool,
+    json_file: Path | None,
+) -> None:
+    """Measure ADAPTERS side by side, with time taken on the ranks.
+
+    Every time is the median over launches of the median over iterations of the slowest rank. Exit status: 0 all well, 1
+    something could not be measured, 3 a collective gave wrong elements.
+    """
+    out = console()
+    with usage_errors():
+        if not adapters:
+            raise ValueError(
+                f"name an adapter to measure: {', '.join(sorted(known_adapters()))}, or your own module:attribute"
+            )
+        effort = QUICK if quick else FULL
+        wanted = Wanted(
+            adapters,
+            world_sizes or ((1, 2) if quick else (1, 2, 4, 8)),
+            _collectives(collectives),
+            sizes_of(sizes or (_QUICK_SIZES if quick else _ALL_SIZES)),
+            1 << 62 if sizes else _OVERSUBSCRIBED,
+            replace(effort, launches=launches or effort.launches),
+            seed,
+        )
+    results = Results({"command": _command_line(), **asdict(wanted)}, json_file)
+    interrupted = False
+    try:
+        with Display(out) as display:
+            sweep(wanted, results, display)
+    except KeyboardInterrupt:
+        interrupted = True  # what was measured until here is kept, shown and saved all the same
+    results.save()
+    show(out, results)
+    if interrupted:
+        out.print("\ninterrupted: what is shown was measured in fewer launches", style="bold red")
+        sys.exit(INTERRUPTED)
+    sys.exit(exit_code(results))
+
+
+def show(out: Console, results: Results) -> None:
+    """Tables, then everything that is not in them."""
+    for block in tables(results.sorted()):
+        out.print(f"\n{block}", markup=False, soft_wrap=True)
+    for title, lines in (("not measured", results.skipped), ("problems", results.problems)):
+        for line in lines:
+            out.print(
+                f"\n{title}: {line}" if line is lines[0] else f"{' ' * len(title)}  {line}",
+                markup=False,
+                soft_wrap=True,
+            )
+
+
+def exit_code(results: Results) -> int:
+    """3 for wrong elements, which no speed makes up for; 1 if something failed, or nothing was measured."""
+    if any(point.info.get("wrong") for point in results.points.values()):
+        return WRONG
+    return 1 if results.problems or not results.points else 0
+
+
+def _collectives(text: str) -> tuple[Collective, ...]:
+    if text in ("all", "none"):
+        return COLLECTIVES if text == "all" else ()
+    wanted = [one_of(name.strip(), dict.fromkeys(COLLECTIVES, ""), "collective") for name in text.split(",")]
+    return tuple(name for name in COLLECTIVES if name in wanted)
+
+
+def _command_line() -> str:
+    return " ".join(["ddpcheck", *sys.argv[1:]])

@@ -1,0 +1,109 @@
+"""Which collectives to call with how many bytes, and what nccl-tests makes of the time they take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
+
+import numpy as np
+
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.job import MeasureCollective
+from ddpcheck.job_measure import Collective
+
+from .sizes import named
+
+COLLECTIVES: tuple[Collective, ...] = get_args(Collective)
+_SHARED = ("all_gather", "reduce_scatter")
+_REDUCING = ("all_reduce", "reduce_scatter")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One collective at one size: what the rows of the tables are."""
+
+    adapter: str
+    world_size: int
+    collective: Collective
+    count: int
+    dtype: str = "float32"
+    in_place: bool = False
+
+    @property
+    def bytes(self) -> int:
+        """S of nccl-tests: of the vector that is reduced or sent, or of all that all_gather and reduce_scatter see."""
+        return self.count * np.dtype(self.dtype).itemsize
+
+    @property
+    def name(self) -> str:
+        parts = [self.adapter, f"p{self.world_size}"]
+        if self.collective != "barrier":
+            parts += [named(self.bytes), self.dtype] + ["in_place"] * self.in_place
+        return f"{self.collective}[{'-'.join(parts)}]"
+
+    @property
+    def messages(self) -> int:
+        """Messages of the whole length that one call of the operation sends one after the other: there and back."""
+        return 2 if self.collective == "send_recv" else 1
+
+    def operation(self, warmups: int, iterations: int, calls: int) -> MeasureCollective:
+        return MeasureCollective(
+            self.collective, self.count, self.dtype, self.in_place, warmups=warmups, iterations=iterations, calls=calls
+        )
+
+    def info(self, seconds: float, cores: int) -> dict[str, Any]:
+        """extra_info: what it is, and the rates (GB/s of 1e9 bytes) that the time of one call means."""
+        algbw = self.bytes / seconds / 1e9
+        factor = bus_factor(self.collective, self.world_size)
+        moves = self.collective != "barrier" and self.world_size > 1
+        return {
+            "kind": "collective",
+            "adapter": self.adapter,
+            "collective": self.collective,
+            "world_size": self.world_size,
+            "bytes": self.bytes,
+            "count": self.count,
+            "dtype": self.dtype,
+            "redop": "sum" if self.collective in _REDUCING else "none",
+            "in_place": self.in_place,
+            "cores": cores,
+            "algbw": algbw if moves else None,
+            "busbw": algbw * factor if moves else None,
+        }
+
+
+def bus_factor(collective: str, world_size: int) -> float:
+    """The quotient busbw / algbw, as nccl-tests' PERFORMANCE.md derives it."""
+    share = (world_size - 1) / world_size
+    return {"all_reduce": 2 * share, "all_gather": share, "reduce_scatter": share}.get(collective, 1.0)
+
+
+def cases(
+    adapter: str,
+    promises: Capabilities,
+    world_size: int,
+    collectives: Sequence[Collective],
+    sizes: Sequence[int],
+    dtype: str = "float32",
+) -> list[Case]:
+    """All that this implementation offers, sizes rounded up to whole elements (to one for each rank, if they are shared)."""
+    found: dict[Case, None] = {}
+    for collective in collectives:
+        if promises.lacks(f"collective:{collective}", world_size) or (collective == "send_recv" and world_size < 2):
+            continue
+        if collective == "barrier":
+            found[Case(adapter, world_size, collective, 0, dtype)] = None
+            continue
+        part = world_size if collective in _SHARED else 1
+        for size in sizes:
+            count = -(-size // (np.dtype(dtype).itemsize * part)) * part
+            found[Case(adapter, world_size, collective, count, dtype)] = None
+            if collective == "all_reduce" and promises.in_place:
+                found[Case(adapter, world_size, collective, count, dtype, in_place=True)] = None
+    return list(found)
+
+
+def memory_needed(case: Case) -> int:
+    """Bytes that all ranks of this host hold at once at most: arguments, results, what is compared, and buffers."""
+    return 6 * case.bytes * case.world_size

@@ -1,0 +1,93 @@
+"""Collectives of one launch: every size is warmed up first, then each is measured, in an order drawn anew."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ddpcheck.job import Job
+from ddpcheck.session import Session
+
+from .cases import Case
+from .effort import Effort
+from .ranks_time import slowest, spread, stamps
+from .records import Point, Results
+
+_WARM = 16 << 20  # larger messages are warmed up by themselves: all of them at once take too much memory and time
+Plan = dict[str, tuple[int, int]]
+"""Iterations, and calls to each, by the name of the case: decided in the first launch for all of them."""
+
+
+def measure_collectives(
+    session: Session,
+    chosen: Sequence[Case],
+    launch: int,
+    effort: Effort,
+    plan: Plan,
+    results: Results,
+    begin: Callable[[Case], None],
+    seed: int = 0,
+) -> None:
+    """Measure all cases once in this Session, and add what is found to the results.
+
+    begin: told of each case as it begins. A case whose ranks fail is a problem of the results; the others go on.
+    """
+    wanted = [case for case in chosen if effort.includes(case.bytes, launch)]
+    _warm_up([case for case in wanted if case.bytes <= _WARM], session, effort, plan)
+    random.Random(f"{seed} {launch} {session.adapter.name} {session.world_size}").shuffle(wanted)
+    for case in wanted:
+        begin(case)
+        if case.name not in plan:
+            _look([case], session, effort, plan)
+        if case.name in plan:
+            _measure(case, session, plan[case.name], results)
+        else:
+            results.problems.append(f"{case.name}: the ranks failed at the first look")
+
+
+def _warm_up(chosen: list[Case], session: Session, effort: Effort, plan: Plan) -> None:
+    """All sizes in one Job; one by one if it fails, so that what fails is found."""
+    if chosen and not _look(chosen, session, effort, plan):
+        for case in chosen:
+            _look([case], session, effort, plan)
+
+
+def _look(chosen: list[Case], session: Session, effort: Effort, plan: Plan) -> bool:
+    trace = session.run(Job(session.world_size, tuple(case.operation(1, 3, 1) for case in chosen)))
+    if not trace.completed:
+        return False
+    for position, case in enumerate(chosen):
+        seconds = float(slowest(stamps(trace, position, "begin"), stamps(trace, position, "end")).min())
+        calls = effort.calls(seconds)
+        plan.setdefault(case.name, (effort.iterations(seconds * calls), calls))
+    return True
+
+
+def _measure(case: Case, session: Session, how: tuple[int, int], results: Results) -> None:
+    iterations, calls = how
+    trace = session.run(Job(session.world_size, (case.operation(2, iterations, calls),)))
+    if not trace.completed:
+        failed = trace.first_failure
+        told = f"rank {failed.rank} {failed.outcome}: {failed.error.splitlines()[-1:]}" if failed else "a rank failed"
+        results.problems.append(f"{case.name}: {told}")
+        return
+    begin, end = stamps(trace, 0, "begin"), stamps(trace, 0, "end")
+    parts = calls * case.messages
+    wrong = int(sum(trace.values(0, "wrong")))
+    known = results.points.get(case.name)
+    results.keep(case.name, begin, end)
+    seconds = float(np.median(slowest(begin, end))) / parts
+    point = results.add(Point(case.name, case.collective, {}), seconds)
+    counts = trace.values(0, "counts")
+    point.info.update(
+        {
+            **case.info(float(np.median(point.data)), results.environment["cores"]),
+            **spread(begin, end, parts),
+            "calls": calls,
+            "wrong": wrong + (known.info["wrong"] if known else 0),
+            "cpu_seconds": [float(cpu) / (iterations * calls) for cpu in trace.values(0, "cpu")],
+            "counts": counts if all(counts) else None,
+        }
+    )

@@ -1,0 +1,42 @@
+"""How far a sweep is: a bar with the current point on a terminal, one line for each launch in a log."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+
+class Display:
+    """A sweep.Progress."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        columns = (BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+        self._bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._task = self._bar.add_task("")
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def expect(self, points: int) -> None:
+        self._bar.update(self._task, total=points)
+
+    def begin(self, what: str) -> None:
+        self._bar.update(self._task, description=escape(what))
+
+    def done(self, points: int) -> None:
+        self._bar.advance(self._task, points)
+
+    def end_session(self, text: str) -> None:
+        if not self._console.is_terminal:
+            self._console.print(text, markup=False, soft_wrap=True)

@@ -1,0 +1,39 @@
+"""How long to measure: decided here, in the driver, from a first look, so that all ranks do the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_SHORT = 5e-6  # below it the clock is too large a part of what is timed
+_LONG_ENOUGH = 20e-6
+_LARGE = 32 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """launches: how often ranks are started. budget: seconds to measure one point in one launch.
+
+    large_launches: in how many launches messages above 32 MiB are measured.
+    """
+
+    launches: int = 5
+    budget: float = 0.1
+    least: int = 5
+    most: int = 200
+    large_launches: int = 2
+
+    def includes(self, size: int, launch: int) -> bool:
+        return size <= _LARGE or launch < self.large_launches
+
+    def calls(self, seconds: float) -> int:
+        """Calls to one iteration, if one takes so long."""
+        return 1 if seconds >= _SHORT else round(_LONG_ENOUGH / max(seconds, 1e-7))
+
+    def iterations(self, seconds: float) -> int:
+        """Iterations, if one takes so long; of what takes longer than the whole budget, three."""
+        least = self.least if seconds * self.least < 2 * self.budget else 3
+        return max(least, min(self.most, int(self.budget / max(seconds, 1e-9))))
+
+
+QUICK = Effort(launches=3, budget=0.03, most=60, large_launches=1)
+FULL = Effort()

@@ -1,0 +1,47 @@
+"""What begin and end stamps of all ranks say: shape (ranks, iterations), seconds of one clock."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ddpcheck.trace import Trace
+
+Floats = npt.NDArray[np.float64]
+
+
+def stamps(trace: Trace, operation: int, name: str) -> Floats:
+    """One stamp of one operation from every rank."""
+    return np.stack([np.asarray(values, np.float64) for values in trace.values(operation, name)])
+
+
+def slowest(begin: Floats, end: Floats) -> Floats:
+    """Each iteration's time on the rank that took longest: what a synchronous program waits for."""
+    longest: Floats = (end - begin).max(axis=0)
+    return longest
+
+
+def spread(begin: Floats, end: Floats, parts: int = 1) -> dict[str, Any]:
+    """How iterations and ranks differ within a launch; all times are divided by `parts`.
+
+    global_seconds is from the first rank's begin to the last one's end; it is larger than the slowest rank's time if
+    ranks do not begin together.
+    """
+    each = (end - begin) / parts
+    longest = each.max(axis=0)
+    p25, p50, p95 = (float(value) for value in np.percentile(longest, (25, 50, 95)))
+    return {
+        "p25": p25,
+        "p95": p95,
+        "worst": float(longest.max()),
+        "cv": float(longest.std() / longest.mean()),
+        "spikes": int((longest > 1.5 * p50).sum()),
+        "iterations": int(longest.size),
+        "global_seconds": float(np.median(end.max(axis=0) - begin.min(axis=0)) / parts),
+        "ranks": [
+            {"median": float(np.median(own)), "slowest": float((each.argmax(axis=0) == rank).mean())}
+            for rank, own in enumerate(each)
+        ],
+    }

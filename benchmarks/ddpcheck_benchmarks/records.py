@@ -1,0 +1,122 @@
+"""Results as pytest-benchmark stores them, written again after each launch, so that an interruption loses one at most.
+
+One benchmark is one point: its stats.data has one value for each launch, in seconds; all else is in extra_info. The key
+"ddpcheck", which pytest-benchmark leaves alone, says how and where it was measured, and what could not be. Every rank's
+times, iteration by iteration, lie beside the file in an archive of arrays (.npz): NAME/LAUNCH/begin and /end, of shape (ranks,
+iterations), in seconds since the first began.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .machine import Load, commit, described, pytest_machine_info
+from .stats import summary
+
+SCHEMA = "ddpcheck.bench/1"
+VERSION = "5.3.1"
+"""Of pytest-benchmark, whose format this is."""
+
+
+@dataclass
+class Point:
+    """What was measured of one thing: one value a launch, and whatever else belongs to it."""
+
+    name: str
+    group: str
+    info: dict[str, Any]
+    data: list[float] = field(default_factory=list)
+
+    def to_plain(self) -> dict[str, Any]:
+        family, _, rest = self.name.partition("[")
+        return {
+            "group": self.group,
+            "name": self.name,
+            "fullname": f"ddpcheck bench::{self.name}",
+            "params": {},
+            "param": rest.rstrip("]") or None,
+            "extra_info": {"schema": SCHEMA, "launches": len(self.data), **self.info},
+            "options": {"timer": "ranks", "family": family},
+            "stats": summary(self.data),
+        }
+
+
+class Results:
+    """All points of one run, and the file that they go to, if any."""
+
+    def __init__(self, settings: Mapping[str, Any], path: Path | None = None) -> None:
+        self.points: dict[str, Point] = {}
+        self.problems: list[str] = []
+        self.skipped: list[str] = []
+        self.consistency: list[dict[str, Any]] = []
+        self.environment = described()
+        self._settings = dict(settings)
+        self._path = path
+        self._load = Load()
+        self._arrays: dict[str, npt.NDArray[Any]] = {}
+
+    def add(self, point: Point, value: float) -> Point:
+        """One launch's value of a point, which is made by the first; what it tells beside is that of the latest."""
+        known = self.points.setdefault(point.name, point)
+        known.info.update(point.info)
+        known.data.append(value)
+        return known
+
+    def keep(self, name: str, begin: npt.NDArray[Any], end: npt.NDArray[Any]) -> None:
+        """Arrays (ranks, iterations) of one launch, for the archive."""
+        point = self.points.get(name)
+        launch, first = len(point.data) if point else 0, begin.min()
+        self._arrays[f"{name}/{launch}/begin"] = begin - first
+        self._arrays[f"{name}/{launch}/end"] = end - first
+
+    def skip(self, what: str) -> None:
+        self.skipped += [] if what in self.skipped else [what]
+
+    def save(self) -> None:
+        if self._path is None:
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        if self._arrays:
+            with self._beside(".npz").open("wb") as file:
+                np.savez_compressed(file, **self._arrays)  # type: ignore[arg-type]
+        draft = self._beside(".part")
+        draft.write_text(json.dumps(self.to_plain(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        draft.replace(self._path)
+
+    def to_plain(self) -> dict[str, Any]:
+        return {
+            "machine_info": pytest_machine_info(self.environment),
+            "commit_info": commit(),
+            "benchmarks": [point.to_plain() for point in self.sorted()],
+            "datetime": self._load.started,
+            "version": VERSION,
+            "ddpcheck": {
+                "schema": SCHEMA,
+                "environment": self.environment,
+                "settings": self._settings,
+                "load": self._load.so_far(),
+                "archive": self._beside(".npz").name if self._arrays and self._path else None,
+                "problems": self.problems,
+                "skipped": self.skipped,
+                "consistency": self.consistency,
+            },
+        }
+
+    def sorted(self) -> Sequence[Point]:
+        return [point for _, point in sorted(self.points.items(), key=lambda item: _order(item[1]))]
+
+    def _beside(self, suffix: str) -> Path:
+        assert self._path is not None
+        return self._path.with_name(self._path.name.removesuffix(".json") + suffix)
+
+
+def _order(point: Point) -> tuple[Any, ...]:
+    info = point.info
+    return (info["kind"], point.group, info["adapter"], info["world_size"], info.get("bytes", 0), point.name)

@@ -1,0 +1,136 @@
+"""The whole sweep: launches of all implementations in turn (A B A B), so that a drift of the machine meets all alike."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ddpcheck.adapter import Adapter
+from ddpcheck.job_measure import Collective
+from ddpcheck.references import missing_modules, resolve
+from ddpcheck.session import Session, StartFailed
+
+from .cases import Case, cases, memory_needed
+from .collectives import Plan, measure_collectives
+from .effort import Effort
+from .machine import available_memory
+from .records import Results
+from .sizes import named
+
+_DEADLINE = 300.0  # seconds for one Job: the largest messages on the most ranks take a while
+
+
+class Progress(Protocol):
+    """Who wants to know how far the sweep is."""
+
+    def expect(self, points: int) -> None:
+        """So many points are to be measured in all."""
+        ...
+
+    def begin(self, what: str) -> None: ...
+
+    def done(self, points: int) -> None: ...
+
+    def end_session(self, text: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to measure. sizes: bytes; oversubscribed_size: the largest where there are more ranks than cores."""
+
+    adapters: tuple[str, ...]
+    world_sizes: tuple[int, ...]
+    collectives: tuple[Collective, ...]
+    sizes: tuple[int, ...]
+    oversubscribed_size: int
+    effort: Effort
+    seed: int = 0
+
+
+@dataclass
+class _Place:
+    """One implementation at one world size, with what is to be measured there."""
+
+    reference: str
+    adapter: Adapter
+    world_size: int
+    cases: list[Case]
+    plan: Plan = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return f"{self.adapter.name}, {self.world_size} rank{'s' * (self.world_size > 1)}"
+
+
+def sweep(wanted: Wanted, results: Results, progress: Progress) -> None:
+    """Measure everything, launch after launch; the results are saved after every Session."""
+    places = _places(wanted, results)
+    effort = wanted.effort
+    progress.expect(
+        sum(
+            effort.includes(case.bytes, launch)
+            for place in places
+            for launch in range(effort.launches)
+            for case in place.cases
+        )
+    )
+    for launch in range(effort.launches):
+        for place in places:
+            began = time.monotonic()
+            try:
+                _one_session(place, launch, wanted, results, progress)
+            except StartFailed as failed:
+                results.problems.append(f"{place.name}: {failed}")
+            results.save()
+            progress.end_session(
+                f"launch {launch + 1} of {effort.launches}, {place.name}: {time.monotonic() - began:.1f} s"
+            )
+
+
+def _one_session(place: _Place, launch: int, wanted: Wanted, results: Results, progress: Progress) -> None:
+    with Session(place.reference, place.world_size, deadline=_DEADLINE) as session:
+        session.start()
+        before = 0
+
+        def begin(case: Case) -> None:
+            nonlocal before
+            progress.done(before)
+            before = 1
+            progress.begin(f"launch {launch + 1}, {case.name}")
+
+        measure_collectives(session, place.cases, launch, wanted.effort, place.plan, results, begin, wanted.seed)
+        progress.done(before)
+
+
+def _places(wanted: Wanted, results: Results) -> list[_Place]:
+    found = []
+    memory = available_memory()
+    for world_size in wanted.world_sizes:
+        for name in wanted.adapters:
+            adapter, reference = resolve(name)
+            reason = _unusable(adapter, world_size)
+            if reason:
+                results.skip(f"{adapter.name}, world size {world_size}: {reason}")
+                continue
+            crowded = world_size > results.environment["cores"]
+            sizes = [size for size in wanted.sizes if not crowded or size <= wanted.oversubscribed_size]
+            if len(sizes) < len(wanted.sizes):
+                results.skip(
+                    f"world size {world_size}: above {named(wanted.oversubscribed_size)}, as there are more ranks than cores"
+                )
+            chosen = []
+            for case in cases(adapter.name, adapter.capabilities, world_size, wanted.collectives, sizes):
+                if memory_needed(case) > memory / 2:
+                    results.skip(f"{case.name}: needs {memory_needed(case) >> 20} MiB, {memory >> 20} MiB are free")
+                else:
+                    chosen.append(case)
+            found.append(_Place(reference, adapter, world_size, chosen))
+    return found
+
+
+def _unusable(adapter: Adapter, world_size: int) -> str | None:
+    absent = missing_modules(adapter)
+    if absent:
+        return f"not installed: {', '.join(absent)}"
+    return adapter.launcher.unavailable() or adapter.capabilities.refuses(world_size)

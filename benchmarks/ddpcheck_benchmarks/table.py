@@ -1,0 +1,49 @@
+"""The columns of nccl-tests, so that eyes and scripts that know them find their way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from statistics import median
+
+from .records import Point
+
+_LEFT = f"{'size':>12} {'count':>12} {'type':>8} {'redop':>6}"
+_RIGHT = f"{'time':>9} {'algbw':>8} {'busbw':>8} {'#wrong':>7}"
+_UNITS = f"{'(us)':>9} {'(GB/s)':>8} {'(GB/s)':>8} {'':>7}"
+
+
+def tables(points: Iterable[Point]) -> Iterator[str]:
+    """One block of lines for each implementation, world size and collective, sizes ascending."""
+    collectives = [point for point in points if point.info["kind"] == "collective"]
+    for (adapter, world_size, collective), group in groupby(
+        collectives, key=lambda point: (point.info["adapter"], point.info["world_size"], point.info["collective"])
+    ):
+        rows = list(group)
+        over = " (oversubscribed: more ranks than cores)" if world_size > rows[0].info["cores"] else ""
+        yield f"{adapter}, {collective}, {world_size} rank{'s' * (world_size > 1)}{over}\n{_block(rows)}"
+
+
+def _block(rows: Sequence[Point]) -> str:
+    inside = {point.info["bytes"]: point for point in rows if point.info["in_place"]}
+    halves = 1 + bool(inside)
+    blank = f"{'':>12} {'':>12} {'':>8} {'':>6}"
+    lines = [
+        f"{blank} {'out of place':>35}" + f" {'in place':>35}" * bool(inside),
+        " ".join([_LEFT, *[_RIGHT] * halves]),
+        " ".join([f"{'(B)':>12} {'(elements)':>12} {'':>8} {'':>6}", *[_UNITS] * halves]),
+    ]
+    for point in rows:
+        info = point.info
+        if info["in_place"]:
+            continue
+        cells = [f"{info['bytes']:>12} {info['count']:>12} {info['dtype']:>8} {info['redop']:>6}", _times(point)]
+        cells += [_times(inside[info["bytes"]])] if info["bytes"] in inside else []
+        lines.append(" ".join(cells))
+    return "\n".join(lines)
+
+
+def _times(point: Point) -> str:
+    info = point.info
+    rates = [f"{info[name]:>8.3g}" if info[name] is not None else f"{'-':>8}" for name in ("algbw", "busbw")]
+    return f"{median(point.data) * 1e6:>9.2f} {rates[0]} {rates[1]} {info['wrong']:>7}"
