@@ -16,13 +16,18 @@ import pytest
 from click.testing import CliRunner
 
 from ddpcheck.capabilities import Capabilities
+from ddpcheck.session import Session
 from ddpcheck_benchmarks import stats
 from ddpcheck_benchmarks.bench import command, exit_code
 from ddpcheck_benchmarks.cases import COLLECTIVES, Case, bus_factor, cases
+from ddpcheck_benchmarks.consistency import judged
 from ddpcheck_benchmarks.effort import Effort
 from ddpcheck_benchmarks.ranks_time import slowest, spread
 from ddpcheck_benchmarks.records import Point, Results
 from ddpcheck_benchmarks.sizes import ladder, named, size, sizes
+from ddpcheck_benchmarks.step_cases import step_cases
+from ddpcheck_benchmarks.step_parts import step_parts
+from ddpcheck_benchmarks.steps import measure_step
 from ddpcheck_benchmarks.table import tables
 
 EVERYTHING = Capabilities(facets=frozenset({"collectives"}), in_place=True)
@@ -32,15 +37,20 @@ EVERYTHING = Capabilities(facets=frozenset({"collectives"}), in_place=True)
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The file of one small sweep."""
     file = tmp_path_factory.mktemp("bench") / "results.json"
-    options = ["-w", "2", "--sizes", "4B,64KiB", "--launches", "2", "--quick", "--json", str(file)]
+    options = ["-w", "2", "--sizes", "4B,64KiB", "--launches", "2", "--quick", "--steps", "small", "--json", str(file)]
     done = CliRunner().invoke(command, ["ddpcheck_implementations.numpy_sockets:adapter", *options])
     assert done.exit_code == 0, done.output
     assert "numpy_sockets, all_reduce, 2 ranks" in done.output
     return file
 
 
+def of_kind(file: Path, kind: str) -> list[dict[str, Any]]:
+    """Benchmarks of a result file."""
+    return [entry for entry in json.loads(file.read_text())["benchmarks"] if entry["extra_info"]["kind"] == kind]
+
+
 def test_every_collective_and_size_has_a_benchmark(measured: Path) -> None:
-    found = {entry["name"]: entry for entry in json.loads(measured.read_text())["benchmarks"]}
+    found = {entry["name"]: entry for entry in of_kind(measured, "collective")}
     assert len(found) == 5 * 2 + 1  # in all_gather and reduce_scatter 4 B is rounded up to 8 B
     entry = found["all_reduce[numpy_sockets-p2-64KiB-float32]"]
     info: dict[str, Any] = entry["extra_info"]
@@ -65,13 +75,31 @@ def test_every_collective_and_size_has_a_benchmark(measured: Path) -> None:
 def test_every_iteration_of_every_rank_is_kept(measured: Path) -> None:
     data = json.loads(measured.read_text())
     with np.load(measured.with_name(data["ddpcheck"]["archive"])) as archive:
-        for entry in data["benchmarks"]:
+        for entry in of_kind(measured, "collective"):
             info = entry["extra_info"]
             for launch, value in enumerate(entry["stats"]["data"]):
                 begin, end = (archive[f"{entry['name']}/{launch}/{stamp}"] for stamp in ("begin", "end"))
                 assert begin.shape == end.shape == (2, info["iterations"])
                 parts = info["calls"] * (2 if info["collective"] == "send_recv" else 1)
                 assert np.median(slowest(begin, end)) / parts == pytest.approx(value)
+
+
+def test_steps_are_measured_with_and_without_communication(measured: Path) -> None:
+    steps = {entry["name"]: entry for entry in of_kind(measured, "step")}
+    assert set(steps) == {"step[numpy_sockets-p2-small-strong]", "step[numpy_sockets-p2-small-weak]"}
+    for entry in steps.values():
+        info, parts = entry["extra_info"], entry["extra_info"]["parts"]
+        assert info["parameters"] == 784 * 512 + 512 + 512 * 512 + 512 + 512 * 10 + 10
+        assert info["global_batch"] == 2 * info["batch"] == (128 if info["scaling"] == "weak" else 64)
+        assert len(entry["stats"]["data"]) == len(info["per_launch"]["compute"]) == 2
+        assert parts["step"] > parts["optimizer"] > 0
+        assert 0 <= parts["hidden"] <= 1
+        assert len(info["peak_kib"]) == len(info["cpu_seconds"]) == len(info["timeline"]) == 2
+        for spans in info["timeline"]:
+            assert spans[-1][0] == "optimizer"
+            assert all(0 <= begin <= end for _, begin, end in spans)
+    (start,) = of_kind(measured, "startup")
+    assert len(start["stats"]["data"]) == 2
 
 
 def test_pytest_benchmark_compares_it(measured: Path) -> None:
@@ -199,8 +227,82 @@ def test_an_interruption_keeps_what_was_measured(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(sweep, "_one_session", interrupted)
     file = tmp_path / "results.json"
-    options = ["-w", "2", "--sizes", "4B", "--collectives", "barrier", "--quick", "--json", str(file)]
+    options = [
+        "-w",
+        "2",
+        "--sizes",
+        "4B",
+        "--collectives",
+        "barrier",
+        "--quick",
+        "--steps",
+        "none",
+        "--json",
+        str(file),
+    ]
     done = CliRunner().invoke(command, ["ddpcheck_implementations.numpy_sockets:adapter", *options])
     assert done.exit_code == 130
-    (entry,) = json.loads(file.read_text())["benchmarks"]
+    (entry,) = of_kind(file, "collective")
     assert entry["extra_info"]["launches"] == 1
+
+
+def test_exposed_and_hidden_communication_follow_their_formulas() -> None:
+    info = {
+        "world_size": 2,
+        "per_launch": {"compute": [0.8, 0.9], "comm_alone": [0.5, 0.5], "optimizer": [0.1, 0.1]},
+    }
+    parts = step_parts([1.0, 1.0], info)
+    assert parts["exposed"] == pytest.approx(0.15)
+    assert parts["hidden"] == pytest.approx(1 - 0.15 / 0.5)
+    info["per_launch"] = {"compute": [None], "comm_alone": [None], "optimizer": [0.1]}
+    assert step_parts([1.0], info)["hidden"] is None
+
+
+def test_bucket_sizes_are_swept_where_there_is_the_option() -> None:
+    every = list(step_cases("x", 2, ("small", "medium"), (1.0, 25.0)))
+    assert [case.name for case in every if case.options] == [
+        "step[x-p2-medium-weak-bucket_cap_mb=1]",
+        "step[x-p2-medium-weak-bucket_cap_mb=25]",
+    ]
+    case = next(case for case in every if case.options)
+    results = Results({})
+    with Session("ddpcheck_implementations.numpy_sockets:adapter", 2) as session:
+        measure_step(session, case, Effort(), {}, results)
+    assert results.skipped == ["x: it has no option bucket_cap_mb"]
+    assert not results.problems
+
+
+def collective(name: str, size: int, data: list[float], *, in_place: bool = False) -> Point:
+    case = Case("x", 2, name, size // 4, in_place=in_place)  # type: ignore[arg-type]
+    return Point(case.name, name, case.info(1e-3, 2), data)
+
+
+def test_self_consistency_is_judged_by_launches_and_by_the_barrier() -> None:
+    fast, slow = [1e-4 + i * 1e-6 for i in range(5)], [9e-4 + i * 1e-6 for i in range(5)]
+    points = [
+        collective("all_reduce", 4096, slow),
+        collective("reduce_scatter", 4096, fast),
+        collective("all_gather", 4096, fast),
+        collective("barrier", 0, [1e-5]),
+    ]
+    found = {one["rule"]: one for one in judged(points)}
+    broken = found["all_reduce <= reduce_scatter + all_gather"]
+    assert broken["verdict"] == "violated"
+    assert broken["p"] == pytest.approx(1 / 252)
+    assert broken["left"] / broken["right"] == pytest.approx(9.02 / 2.04)
+    assert found["all_gather <= all_reduce"]["verdict"] == "holds"
+    points[-1] = collective("barrier", 0, [1e-2])  # a barrier takes longer than the whole excess
+    assert {one["verdict"] for one in judged(points)} == {"holds"}
+    short = [collective("all_reduce", 4096, slow[:2]), collective("broadcast", 4096, [2e-3, 2e-3])]
+    (one,) = judged(short)
+    assert one["verdict"] == "too few launches"
+
+
+def test_a_large_message_should_not_be_slower_than_its_parts() -> None:
+    values = [1e-3 + i * 1e-6 for i in range(5)]
+    points = [collective("broadcast", 1024, [value / 100 for value in values]), collective("broadcast", 4096, values)]
+    verdicts = {one["rule"]: one["verdict"] for one in judged(points)}
+    assert verdicts == {
+        "broadcast: no slower with fewer bytes": "holds",
+        "broadcast: no slower than in parts": "violated",
+    }

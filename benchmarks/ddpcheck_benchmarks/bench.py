@@ -16,12 +16,15 @@ from ddpcheck.references import known_adapters
 from ddpcheck.suggest import one_of
 
 from .cases import COLLECTIVES
+from .consistency import judged
 from .display import Display
 from .effort import FULL, QUICK
 from .records import Results
+from .sizes import named
 from .sizes import sizes as sizes_of
+from .step_cases import MODELS
 from .sweep import Wanted, sweep
-from .table import tables
+from .table import step_tables, tables
 
 INTERRUPTED = 130
 WRONG = 3
@@ -41,6 +44,15 @@ _OVERSUBSCRIBED = 16 << 20
     "--sizes", "sizes", help=f"Bytes: 4B..1MiB (each 8 x the one before), or 4B,64KiB.  [default: {_ALL_SIZES}]"
 )
 @click.option("--collectives", default="all", show_default=True, help="Names, with commas between, or all, or none.")
+@click.option(
+    "--steps",
+    "models",
+    help=f"Training steps of {', '.join(MODELS)}, with commas between, or none.  [default: all; quick: small,medium]",
+)
+@click.option(
+    "--buckets",
+    help="Values of the option bucket_cap_mb, of implementations that have it.  [default: 0.5,1,5,25; quick: none]",
+)
 @click.option("--launches", type=click.IntRange(1), help="How often to start the ranks.  [default: 5; quick: 3]")
 @click.option("--seed", default=0, show_default=True, help="Of the order of sizes.")
 @click.option("--quick", is_flag=True, help="Fewer sizes, world sizes and launches: a first impression.")
@@ -50,6 +62,8 @@ def command(
     world_sizes: tuple[int, ...] | None,
     sizes: str | None,
     collectives: str,
+    models: str | None,
+    buckets: str | None,
     launches: int | None,
     seed: int,
     quick: bool,
@@ -73,6 +87,8 @@ def command(
             _collectives(collectives),
             sizes_of(sizes or (_QUICK_SIZES if quick else _ALL_SIZES)),
             1 << 62 if sizes else _OVERSUBSCRIBED,
+            _models(models or ("small,medium" if quick else "all")),
+            _numbers(buckets or ("none" if quick else "0.5,1,5,25")),
             replace(effort, launches=launches or effort.launches),
             seed,
         )
@@ -83,6 +99,7 @@ def command(
             sweep(wanted, results, display)
     except KeyboardInterrupt:
         interrupted = True  # what was measured until here is kept, shown and saved all the same
+    results.consistency = judged(results.sorted())
     results.save()
     show(out, results)
     if interrupted:
@@ -93,8 +110,12 @@ def command(
 
 def show(out: Console, results: Results) -> None:
     """Tables, then everything that is not in them."""
-    for block in tables(results.sorted()):
+    for block in (*tables(results.sorted()), *step_tables(results.sorted())):
         out.print(f"\n{block}", markup=False, soft_wrap=True)
+    for one in results.consistency:
+        if one["verdict"] == "violated":
+            text = f"{one['adapter']}, {one['world_size']} ranks, {named(one['bytes'])}: {one['rule']} is violated"
+            out.print(f"\n{text} x{one['left'] / one['right']:.2f} (p = {one['p']:.3f})", markup=False, soft_wrap=True)
     for title, lines in (("not measured", results.skipped), ("problems", results.problems)):
         for line in lines:
             out.print(
@@ -114,8 +135,18 @@ def exit_code(results: Results) -> int:
 def _collectives(text: str) -> tuple[Collective, ...]:
     if text in ("all", "none"):
         return COLLECTIVES if text == "all" else ()
-    wanted = [one_of(name.strip(), dict.fromkeys(COLLECTIVES, ""), "collective") for name in text.split(",")]
+    wanted = [one_of(name.strip(), COLLECTIVES, "collective") for name in text.split(",")]
     return tuple(name for name in COLLECTIVES if name in wanted)
+
+
+def _models(text: str) -> tuple[str, ...]:
+    if text in ("all", "none"):
+        return tuple(MODELS) if text == "all" else ()
+    return tuple(one_of(name.strip(), MODELS, "model") for name in text.split(","))
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    return () if text == "none" else tuple(float(number) for number in text.split(","))
 
 
 def _command_line() -> str:

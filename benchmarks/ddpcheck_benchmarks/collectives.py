@@ -12,7 +12,7 @@ from ddpcheck.session import Session
 
 from .cases import Case
 from .effort import Effort
-from .ranks_time import slowest, spread, stamps
+from .ranks_time import slowest, spread, stamps, why
 from .records import Point, Results
 
 _WARM = 16 << 20  # larger messages are warmed up by themselves: all of them at once take too much memory and time
@@ -69,9 +69,7 @@ def _measure(case: Case, session: Session, how: tuple[int, int], results: Result
     iterations, calls = how
     trace = session.run(Job(session.world_size, (case.operation(2, iterations, calls),)))
     if not trace.completed:
-        failed = trace.first_failure
-        told = f"rank {failed.rank} {failed.outcome}: {failed.error.splitlines()[-1:]}" if failed else "a rank failed"
-        results.problems.append(f"{case.name}: {told}")
+        results.problems.append(f"{case.name}: {why(trace)}")
         return
     begin, end = stamps(trace, 0, "begin"), stamps(trace, 0, "end")
     parts = calls * case.messages

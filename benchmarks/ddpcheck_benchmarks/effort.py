@@ -13,7 +13,8 @@ _LARGE = 32 << 20
 class Effort:
     """launches: how often ranks are started. budget: seconds to measure one point in one launch.
 
-    large_launches: in how many launches messages above 32 MiB are measured.
+    large_launches: in how many launches messages above 32 MiB, and models of as many bytes, are measured. step_budget: seconds
+    for each burst of training steps. crowded_launches: at most so many where there are more ranks than cores.
     """
 
     launches: int = 5
@@ -21,6 +22,8 @@ class Effort:
     least: int = 5
     most: int = 200
     large_launches: int = 2
+    step_budget: float = 0.25
+    crowded_launches: int = 2
 
     def includes(self, size: int, launch: int) -> bool:
         return size <= _LARGE or launch < self.large_launches
@@ -34,6 +37,10 @@ class Effort:
         least = self.least if seconds * self.least < 2 * self.budget else 3
         return max(least, min(self.most, int(self.budget / max(seconds, 1e-9))))
 
+    def steps(self, seconds: float) -> int:
+        """Training steps to a burst, if one takes so long."""
+        return max(3, min(50, int(self.step_budget / max(seconds, 1e-9))))
 
-QUICK = Effort(launches=3, budget=0.03, most=60, large_launches=1)
+
+QUICK = Effort(launches=3, budget=0.03, most=60, large_launches=1, step_budget=0.15)
 FULL = Effort()

@@ -45,3 +45,12 @@ def spread(begin: Floats, end: Floats, parts: int = 1) -> dict[str, Any]:
             for rank, own in enumerate(each)
         ],
     }
+
+
+def why(trace: Trace) -> str:
+    """Which rank failed first, and its last words."""
+    failed = trace.first_failure
+    if failed is None:
+        return "no rank failed"
+    words = failed.error.strip().splitlines()
+    return f"rank {failed.rank} {failed.outcome}: {words[-1] if words else 'it said nothing'}"

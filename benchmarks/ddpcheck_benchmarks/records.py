@@ -63,9 +63,8 @@ class Results:
         self._arrays: dict[str, npt.NDArray[Any]] = {}
 
     def add(self, point: Point, value: float) -> Point:
-        """One launch's value of a point, which is made by the first; what it tells beside is that of the latest."""
+        """One launch's value of a point, which the first one makes."""
         known = self.points.setdefault(point.name, point)
-        known.info.update(point.info)
         known.data.append(value)
         return known
 

@@ -15,8 +15,10 @@ from .cases import Case, cases, memory_needed
 from .collectives import Plan, measure_collectives
 from .effort import Effort
 from .machine import available_memory
-from .records import Results
+from .records import Point, Results
 from .sizes import named
+from .step_cases import StepCase, step_cases
+from .steps import StepPlan, measure_step
 
 _DEADLINE = 300.0  # seconds for one Job: the largest messages on the most ranks take a while
 
@@ -37,13 +39,18 @@ class Progress(Protocol):
 
 @dataclass(frozen=True)
 class Wanted:
-    """What to measure. sizes: bytes; oversubscribed_size: the largest where there are more ranks than cores."""
+    """What to measure. sizes: bytes; oversubscribed_size: the largest where there are more ranks than cores.
+
+    models: names of step_cases.MODELS; buckets: values of bucket_cap_mb.
+    """
 
     adapters: tuple[str, ...]
     world_sizes: tuple[int, ...]
     collectives: tuple[Collective, ...]
     sizes: tuple[int, ...]
     oversubscribed_size: int
+    models: tuple[str, ...]
+    buckets: tuple[float, ...]
     effort: Effort
     seed: int = 0
 
@@ -56,7 +63,14 @@ class _Place:
     adapter: Adapter
     world_size: int
     cases: list[Case]
+    steps: list[StepCase]
+    crowded: bool
     plan: Plan = field(default_factory=dict)
+    step_plan: StepPlan = field(default_factory=dict)
+
+    def sizes(self) -> list[int]:
+        """Bytes of everything that is measured here."""
+        return [*(case.bytes for case in self.cases), *(case.bytes for case in self.steps)]
 
     @property
     def name(self) -> str:
@@ -67,30 +81,35 @@ def sweep(wanted: Wanted, results: Results, progress: Progress) -> None:
     """Measure everything, launch after launch; the results are saved after every Session."""
     places = _places(wanted, results)
     effort = wanted.effort
-    progress.expect(
-        sum(
-            effort.includes(case.bytes, launch)
-            for place in places
-            for launch in range(effort.launches)
-            for case in place.cases
+    turns = [
+        (launch, place)
+        for launch in range(effort.launches)
+        for place in places
+        if not place.crowded or launch < effort.crowded_launches
+    ]
+    progress.expect(sum(effort.includes(size, launch) for launch, place in turns for size in place.sizes()))
+    for launch, place in turns:
+        began = time.monotonic()
+        try:
+            _one_session(place, launch, wanted, results, progress)
+        except StartFailed as failed:
+            results.problems.append(f"{place.name}: {failed}")
+        results.save()
+        progress.end_session(
+            f"launch {launch + 1} of {effort.launches}, {place.name}: {time.monotonic() - began:.1f} s"
         )
-    )
-    for launch in range(effort.launches):
-        for place in places:
-            began = time.monotonic()
-            try:
-                _one_session(place, launch, wanted, results, progress)
-            except StartFailed as failed:
-                results.problems.append(f"{place.name}: {failed}")
-            results.save()
-            progress.end_session(
-                f"launch {launch + 1} of {effort.launches}, {place.name}: {time.monotonic() - began:.1f} s"
-            )
 
 
 def _one_session(place: _Place, launch: int, wanted: Wanted, results: Results, progress: Progress) -> None:
     with Session(place.reference, place.world_size, deadline=_DEADLINE) as session:
+        began = time.monotonic()
         session.start()
+        _add_start(place, time.monotonic() - began, results)
+        for case in place.steps:  # before the collectives, whose buffers would count as its memory
+            if wanted.effort.includes(case.bytes, launch):
+                progress.begin(f"launch {launch + 1}, {case.name}")
+                measure_step(session, case, wanted.effort, place.step_plan, results)
+                progress.done(1)
         before = 0
 
         def begin(case: Case) -> None:
@@ -101,6 +120,13 @@ def _one_session(place: _Place, launch: int, wanted: Wanted, results: Results, p
 
         measure_collectives(session, place.cases, launch, wanted.effort, place.plan, results, begin, wanted.seed)
         progress.done(before)
+
+
+def _add_start(place: _Place, seconds: float, results: Results) -> None:
+    """How long it took until every rank had come out of connect(): interpreters, imports and rendezvous."""
+    name = f"startup[{place.adapter.name}-p{place.world_size}]"
+    info = {"kind": "startup", "adapter": place.adapter.name, "world_size": place.world_size}
+    results.add(Point(name, "startup", {**info, "cores": results.environment["cores"]}), seconds)
 
 
 def _places(wanted: Wanted, results: Results) -> list[_Place]:
@@ -125,8 +151,26 @@ def _places(wanted: Wanted, results: Results) -> list[_Place]:
                     results.skip(f"{case.name}: needs {memory_needed(case) >> 20} MiB, {memory >> 20} MiB are free")
                 else:
                     chosen.append(case)
-            found.append(_Place(reference, adapter, world_size, chosen))
+            found.append(
+                _Place(
+                    reference,
+                    adapter,
+                    world_size,
+                    chosen,
+                    _steps(adapter, world_size, crowded, wanted, results),
+                    crowded,
+                )
+            )
     return found
+
+
+def _steps(adapter: Adapter, world_size: int, crowded: bool, wanted: Wanted, results: Results) -> list[StepCase]:
+    if adapter.capabilities.lacks("facet:replica", world_size):
+        return []
+    models = [model for model in wanted.models if not crowded or model == "small"]
+    if len(models) < len(wanted.models):
+        results.skip(f"world size {world_size}: steps of all models but small, as there are more ranks than cores")
+    return list(step_cases(adapter.name, world_size, models, () if crowded else wanted.buckets))
 
 
 def _unusable(adapter: Adapter, world_size: int) -> str | None:

@@ -24,6 +24,38 @@ def tables(points: Iterable[Point]) -> Iterator[str]:
         yield f"{adapter}, {collective}, {world_size} rank{'s' * (world_size > 1)}{over}\n{_block(rows)}"
 
 
+def step_tables(points: Iterable[Point]) -> Iterator[str]:
+    """One block of lines for each model: steps as they are, without communication, and what is left of it."""
+    steps = [point for point in points if point.info["kind"] == "step"]
+    for model, group in groupby(sorted(steps, key=_by_model), key=lambda point: point.info["model"]):
+        rows = list(group)
+        lines = [
+            f"steps of the model {model}, {rows[0].info['parameters']} parameters",
+            f"{'':>44} {'batch':>6} {'step':>9} {'compute':>9} {'exposed':>9} {'hidden':>7} {'peak':>6}",
+            f"{'':>44} {'(rank)':>6} {'(ms)':>9} {'(ms)':>9} {'(ms)':>9} {'':>7} {'(MiB)':>6}",
+        ]
+        yield "\n".join([*lines, *map(_step_line, rows)])
+
+
+def _by_model(point: Point) -> tuple[int, str, int, str]:
+    return point.info["parameters"], point.info["adapter"], point.info["world_size"], point.name
+
+
+def _step_line(point: Point) -> str:
+    found = point.info["parts"]
+    exposed, hidden = found["exposed"], found["hidden"]
+    cells = [
+        f"{point.name.removeprefix('step[').removesuffix(']'):<44}",
+        f"{point.info['batch']:>6}",
+        f"{found['step'] * 1e3:>9.3f}",
+        f"{'-':>9}" if found["compute"] is None else f"{found['compute'] * 1e3:>9.3f}",
+        f"{'-':>9}" if exposed is None else f"{exposed * 1e3:>9.3f}",
+        f"{'-':>7}" if hidden is None else f"{hidden:>7.0%}",
+        f"{max(point.info['peak_kib']) / 1024:>6.0f}",
+    ]
+    return " ".join(cells)
+
+
 def _block(rows: Sequence[Point]) -> str:
     inside = {point.info["bytes"]: point for point in rows if point.info["in_place"]}
     halves = 1 + bool(inside)

@@ -61,6 +61,7 @@ class Execution:
         self._rank = rank
         self._progress = progress
         self._replica: Replica | None = None
+        self._options: dict[str, Any] = {}
         self._arrays: tuple[Array, Array] | None = None
         self._shapes: dict[str, tuple[tuple[int, ...], str]] = {}
         self._learned: frozenset[str] = frozenset()
@@ -114,7 +115,7 @@ class Execution:
         make = _offered(self._facets.make_replica, "make_replica")
         assert model is not None
         assert isinstance(optimizer, OptimizerSpec)
-        replica: Replica = make(model, initial, optimizer, {})
+        replica: Replica = make(model, initial, optimizer, self._options)
         return replica
 
     def _batch(self, samples: Sequence[int], branches: tuple[str, ...]) -> Batch:
@@ -501,6 +502,8 @@ class Execution:
         return measured_collective(self._comm(), self._facets.counts, op, self._rank, self._job.world_size)
 
     def measure_steps(self, op: ops.MeasureSteps) -> dict[str, Any]:
+        if dict(op.options) != self._options:
+            self._replica, self._options = None, dict(op.options)
         return measured_steps(self._model(), self._facets.counts, op, self._batch(op.samples[self._rank], ()))
 
     def disturb(self, op: ops.Disturb) -> dict[str, Any]:

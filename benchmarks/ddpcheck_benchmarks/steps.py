@@ -1,0 +1,118 @@
+"""Training steps of one launch, with communication and without, in turn, in one process: T(N) beside T_compute(N)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.job import MeasureCollective
+from ddpcheck.session import Session
+from ddpcheck.trace import Trace
+
+from .effort import Effort
+from .ranks_time import Floats, slowest, spread, stamps, why
+from .records import Point, Results
+from .step_cases import BURSTS, StepCase
+from .step_parts import step_parts
+
+_WARMUPS = 5  # torch's DDP builds its buckets anew after the first step
+_AGAIN = 2
+StepPlan = dict[str, int]
+"""Steps of each burst, by the name of the case: decided in the first launch for all of them."""
+
+
+def measure_step(session: Session, case: StepCase, effort: Effort, plan: StepPlan, results: Results) -> None:
+    """Measure one case in this Session, and add what is found to the results."""
+    if case.name not in plan:
+        trace = session.run(case.job([case.steps(2, 3)]))
+        if not trace.completed:
+            _say_why(trace, case, results)
+            return
+        seconds = float(slowest(stamps(trace, 0, "begin"), stamps(trace, 0, "end")).min())
+        plan[case.name] = effort.steps(seconds)
+    promises = session.capabilities
+    modes = [True, False] if promises.no_sync else [True]
+    trace = session.run(case.job(_parts(case, modes, plan[case.name], promises)))
+    if not trace.completed:
+        _say_why(trace, case, results)
+        return
+    _add(trace, case, modes, results)
+
+
+def _parts(case: StepCase, modes: list[bool], steps: int, promises: Capabilities) -> list[Any]:
+    found: list[Any] = []
+    for burst in range(BURSTS):
+        found += [case.steps(_AGAIN if burst else _WARMUPS, steps, synced=synced) for synced in modes]
+    if promises.lacks("collective:all_reduce", case.world_size) is None:
+        found.append(MeasureCollective("all_reduce", case.parameters, iterations=max(3, steps)))
+    return found
+
+
+def _say_why(trace: Trace, case: StepCase, results: Results) -> None:
+    told = why(trace)
+    if case.options and "unknown option" in told:
+        results.skip(f"{case.adapter}: it has no option {case.options[0][0]}")
+    else:
+        results.problems.append(f"{case.name}: {told}")
+
+
+def _add(trace: Trace, case: StepCase, modes: list[bool], results: Results) -> None:
+    bursts = len(modes)
+    synced = [bursts * burst for burst in range(BURSTS)]
+    begin, middle, end = (_joined(trace, synced, name) for name in ("begin", "backward_end", "end"))
+    step = float(np.median(slowest(begin, end)))
+    launch: dict[str, float | None] = dict.fromkeys(("compute", "compute_backward", "comm_alone"))
+    if len(modes) > 1:
+        local = [position + 1 for position in synced]
+        starts = _joined(trace, local, "begin")
+        launch["compute"] = float(np.median(slowest(starts, _joined(trace, local, "end"))))
+        launch["compute_backward"] = float(np.median(_joined(trace, local, "backward_end") - starts))
+    alone = bursts * BURSTS
+    if len(trace.ranks[0].records) > alone:
+        launch["comm_alone"] = float(np.median(slowest(stamps(trace, alone, "begin"), stamps(trace, alone, "end"))))
+    launch["optimizer"] = float(np.median(end - middle))
+    results.keep(case.name, begin, end)
+    point = results.add(Point(case.name, f"step {case.model} {case.scaling}", {}), step)
+    steps = begin.shape[1]
+    counts = [[record["counts"] for record in rank] for rank in _values(trace, synced)]
+    per_launch: dict[str, list[Any]] = point.info.setdefault("per_launch", {})
+    for name, value in launch.items():
+        per_launch.setdefault(name, []).append(value)
+    point.info.update(
+        {
+            **case.info(results.environment["cores"]),
+            **spread(begin, end),
+            "cpu_seconds": [sum(record["cpu"] for record in rank) / steps for rank in _values(trace, synced)],
+            "peak_kib": [max(record["peak"] for record in rank) for rank in _values(trace, synced)],
+            "counts": [_per_step(rank, steps) for rank in counts] if all(map(all, counts)) else None,
+            "timeline": _timeline(trace, synced[-1]),
+        }
+    )
+    point.info["parts"] = step_parts(point.data, point.info)
+
+
+def _joined(trace: Trace, operations: list[int], name: str) -> Floats:
+    return np.concatenate([stamps(trace, operation, name) for operation in operations], axis=1)
+
+
+def _values(trace: Trace, operations: list[int]) -> list[list[dict[str, Any]]]:
+    return [[rank.values(operation) for operation in operations] for rank in trace.ranks]
+
+
+def _per_step(counts: list[dict[str, int]], steps: int) -> dict[str, float]:
+    return {name: sum(count[name] for count in counts) / steps for name in counts[0]}
+
+
+def _timeline(trace: Trace, operation: int) -> list[list[list[Any]]]:
+    """(name, begin, end) of the last step's parts on every rank, in seconds since the first rank began it."""
+    every = [rank.values(operation) for rank in trace.ranks]
+    first = min(float(values["begin"][-1]) for values in every)
+    found = []
+    for values in every:
+        begin, middle, end = (float(values[name][-1]) for name in ("begin", "backward_end", "end"))
+        told = values["timeline"] or [["forward and backward", begin, middle]]
+        spans = [*told, ["optimizer", middle, end]]
+        found.append([[name, start - first, stop - first] for name, start, stop in spans])
+    return found
