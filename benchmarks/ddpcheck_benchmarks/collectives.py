@@ -79,10 +79,10 @@ def _measure(case: Case, session: Session, how: tuple[int, int], results: Result
     seconds = float(np.median(slowest(begin, end))) / parts
     point = results.add(Point(case.name, case.collective, {}), seconds)
     counts = trace.values(0, "counts")
+    point.spread(spread(begin, end, parts))
     point.info.update(
         {
             **case.info(float(np.median(point.data)), results.environment["cores"]),
-            **spread(begin, end, parts),
             "calls": calls,
             "wrong": wrong + (known.info["wrong"] if known else 0),
             "cpu_seconds": [float(cpu) / (iterations * calls) for cpu in trace.values(0, "cpu")],

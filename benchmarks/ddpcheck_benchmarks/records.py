@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,17 @@ class Point:
     group: str
     info: dict[str, Any]
     data: list[float] = field(default_factory=list)
+
+    def spread(self, launch: Mapping[str, Any]) -> None:
+        """Add ranks_time.spread() of one launch: of numbers the medians over launches are told, of `worst` the largest."""
+        every: list[dict[str, Any]] = self.info.setdefault("within", [])
+        every.append({name: value for name, value in launch.items() if name != "ranks"})
+        self.info.update(launch)
+        for name in ("p25", "p95", "cv", "global_seconds"):
+            self.info[name] = median(one[name] for one in every)
+        self.info["worst"] = max(one["worst"] for one in every)
+        self.info["spikes"] = sum(one["spikes"] for one in every)
+        self.info["samples"] = sum(one["iterations"] for one in every)
 
     def to_plain(self) -> dict[str, Any]:
         family, _, rest = self.name.partition("[")

@@ -83,13 +83,13 @@ def _add(trace: Trace, case: StepCase, modes: list[bool], results: Results) -> N
     point.info.update(
         {
             **case.info(results.environment["cores"]),
-            **spread(begin, end),
             "cpu_seconds": [sum(record["cpu"] for record in rank) / steps for rank in _values(trace, synced)],
             "peak_kib": [max(record["peak"] for record in rank) for rank in _values(trace, synced)],
             "counts": [_per_step(rank, steps) for rank in counts] if all(map(all, counts)) else None,
             "timeline": _timeline(trace, synced[-1]),
         }
     )
+    point.spread(spread(begin, end))
     point.info["parts"] = step_parts(point.data, point.info)
 
 

@@ -1,0 +1,124 @@
+"""Collectives: time and bandwidth over message size, then everything in the columns of nccl-tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from .document import Block, Figure, Heading, Table, Text
+from .figures import lines
+from .reading import Entry, Measured, distinct
+from .words import bytes_named, grid, significant, with_spread
+
+_BUSBW = (
+    "`size` is what the collective works on in all: the vector that is reduced, broadcast or sent, all that all_gather collects, "
+    "all that reduce_scatter shares out. `algbw` = size / time. `busbw` = algbw x 2(n-1)/n for all_reduce, x (n-1)/n for "
+    "all_gather and reduce_scatter, x 1 else: what would go over each rank's wire, so that it can be compared between "
+    "collectives and numbers of ranks. Between ranks of one host there is no wire: the figure says how fast memory is copied. "
+    "send_recv is one message: half a round trip between the first rank and the last. `#wrong` counts elements that are "
+    "not exactly what they should be, on all ranks, in all launches."
+)
+_NAMES = ("implementation", "size (B)", "count", "type", "redop", "time (µs)", "algbw (GB/s)", "busbw (GB/s)", "#wrong")
+
+
+def collectives(measured: Measured, plots: Path) -> Iterator[Block]:
+    entries = measured.of("collective")
+    if not entries:
+        return
+    yield Heading("Collectives")
+    yield Text(_BUSBW)
+    for world_size in distinct(entries, lambda entry: entry.info["world_size"]):
+        own = [entry for entry in entries if entry.info["world_size"] == world_size]
+        if world_size == 1:
+            continue
+        crowded = own[0].crowded
+        yield Heading(f"{world_size} ranks{': functional, oversubscribed' if crowded else ''}", 3)
+        if crowded:
+            yield Text(
+                f"{world_size} ranks share {own[0].info['cores']} cores: these times say that it works, and how time slices are "
+                "shared, not how it scales."
+            )
+        else:
+            yield from _figure(own, world_size, plots)
+        for name in distinct(own, lambda entry: entry.info["collective"]):
+            rows = [_row(entry) for entry in own if entry.info["collective"] == name]
+            yield Table(_NAMES, rows, f"**{name}**, {world_size} ranks")
+
+
+def _label(entry: Entry) -> str:
+    return f"{entry.info['adapter']}{', in place' * entry.info['in_place']}"
+
+
+def _row(entry: Entry) -> list[str]:
+    info = entry.info
+    barrier = info["collective"] == "barrier"
+    return [
+        _label(entry),
+        "-" if barrier else str(info["bytes"]),
+        "-" if barrier else str(info["count"]),
+        info["dtype"],
+        info["redop"],
+        with_spread(entry.data, 1e6),
+        significant(info["algbw"]),
+        significant(info["busbw"]),
+        str(info["wrong"]),
+    ]
+
+
+def _figure(entries: list[Entry], world_size: int, plots: Path) -> Iterator[Block]:
+    chosen = [entry for entry in entries if entry.info["collective"] == "all_reduce"]
+    sizes = distinct(chosen, lambda entry: entry.info["bytes"])
+    if len(sizes) < 2:
+        return
+    labels = distinct(chosen, _label)
+    times = {
+        label: [
+            (e.info["bytes"], e.seconds * 1e6, min(e.data) * 1e6, max(e.data) * 1e6)
+            for e in chosen
+            if _label(e) == label
+        ]
+        for label in labels
+    }
+    rates = {
+        label: [
+            (x, _rate(x, t, world_size), _rate(x, high, world_size), _rate(x, low, world_size))
+            for x, t, low, high in points
+        ]
+        for label, points in times.items()
+    }
+    shown = sizes if len(sizes) < 7 else sizes[::2]
+    ticks = (shown, [bytes_named(size) for size in shown])
+    common = {"x": "size of the vector", "x_base": 2, "x_ticks": ticks}
+    title = f"all_reduce, {world_size} ranks"
+    lines(plots / f"all-reduce-time-p{world_size}.svg", {title: times}, {**common, "y": "time (µs)", "y_log": True})
+    best = max(((points[-1][1], label) for label, points in rates.items()), default=(0.0, ""))
+    low = min((points[0][1], label) for label, points in times.items())
+    twin = grid(
+        ["size", *labels],
+        [[bytes_named(size), *(_at(times[label], size) for label in labels)] for size in sizes],
+    )
+    yield Figure(
+        f"{plots.name}/all-reduce-time-p{world_size}.svg",
+        f"Time of all_reduce in µs over size, {world_size} ranks: {low[1]} is fastest at {bytes_named(sizes[0])} with "
+        f"{significant(low[0])} µs.",
+        twin,
+    )
+    lines(plots / f"all-reduce-busbw-p{world_size}.svg", {title: rates}, {**common, "y": "busbw (GB/s)"})
+    twin = grid(
+        ["size", *labels],
+        [[bytes_named(size), *(_at(rates[label], size) for label in labels)] for size in sizes],
+    )
+    yield Figure(
+        f"{plots.name}/all-reduce-busbw-p{world_size}.svg",
+        f"Bus bandwidth of all_reduce in GB/s over size, {world_size} ranks: {best[1]} reaches {significant(best[0])} GB/s at "
+        f"{bytes_named(sizes[-1])}.",
+        twin,
+    )
+
+
+def _rate(size: float, micro: float, world_size: int) -> float:
+    return size / micro * 1e-3 * 2 * (world_size - 1) / world_size
+
+
+def _at(points: list[tuple[float, float, float, float]], size: float) -> str:
+    return next((significant(y) for x, y, _, _ in points if x == size), "-")

@@ -1,0 +1,50 @@
+"""`ddpcheck report`: a page, a summary and a text of result files, without measuring anything."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import click
+
+from ddpcheck.results import UnreadableFile
+
+from .document import page, plain, summary
+from .reading import read
+
+
+@click.command("report")
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path, dir_okay=False))
+@click.option(
+    "-o",
+    "--out",
+    default="reports/scaling.md",
+    show_default=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The page; beside it go plots/, a summary and a text.",
+)
+def command(files: tuple[Path, ...], out: Path) -> None:
+    """Make a report of FILES that `ddpcheck bench --json` wrote.
+
+    Three targets: OUT with figures in plots/ beside it, OUT-summary.md without images for a comment on a pull request, and
+    OUT.txt. Equal files give equal reports.
+    """
+    if not files:
+        raise click.UsageError("name result files; write one with: ddpcheck bench ADAPTERS --json FILE")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise click.ClickException("figures need matplotlib; install it with: pip install 'ddpcheck[report]'")
+    from .scaling import blocks
+
+    try:
+        measured = read(files)
+    except UnreadableFile as error:
+        raise click.UsageError(str(error)) from error
+    out.parent.mkdir(parents=True, exist_ok=True)
+    made = blocks(measured, out.parent / "plots", [str(file) for file in files], str(out))
+    for path, text in (
+        (out, page(made)),
+        (out.with_name(f"{out.stem}-summary.md"), summary(made)),
+        (out.with_suffix(".txt"), plain(made)),
+    ):
+        path.write_text(text, encoding="utf-8")
+        click.echo(f"wrote {path}")

@@ -1,0 +1,99 @@
+"""Result files, read: everything that a report knows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from ddpcheck.results import UnreadableFile
+
+BENCH = "ddpcheck.bench/"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One benchmark: its name, what is known of it, and one value (seconds) for each launch."""
+
+    name: str
+    info: dict[str, Any]
+    data: tuple[float, ...]
+
+    @property
+    def seconds(self) -> float:
+        return median(self.data)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether it had more ranks than cores."""
+        return bool(self.info["world_size"] > self.info["cores"])
+
+
+@dataclass
+class Measured:
+    """What several files hold together; `runs` are their descriptions, `projections` files of other kinds."""
+
+    entries: list[Entry] = field(default_factory=list)
+    runs: list[dict[str, Any]] = field(default_factory=list)
+    projections: list[dict[str, Any]] = field(default_factory=list)
+
+    def of(self, kind: str) -> list[Entry]:
+        return [entry for entry in self.entries if entry.info["kind"] == kind]
+
+    def told(self, key: str) -> list[Any]:
+        """The lists of all runs under one key, one after the other."""
+        return [item for run in self.runs for item in run.get(key) or []]
+
+
+def read(paths: Iterable[Path]) -> Measured:
+    """UnreadableFile if one is no result file, or if two say different things under one name."""
+    found = Measured()
+    for path in paths:
+        data = _json(path)
+        run = data.get("ddpcheck")
+        if isinstance(run, dict) and str(run.get("schema", "")).startswith(BENCH):
+            found.runs.append({**run, "commit": data.get("commit_info", {}), "date": data.get("datetime", "")})
+            found.entries += [_entry(entry, path) for entry in data["benchmarks"]]
+        elif str(data.get("schema", "")).startswith("ddpcheck.project"):
+            found.projections.append(data)
+        else:
+            raise UnreadableFile(f"{path} holds no measurements; write some with: ddpcheck bench ADAPTERS --json FILE")
+    names = [entry.name for entry in found.entries]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise UnreadableFile(
+            f"{twice[0]} is in two files: make a report of each, or compare them with pytest-benchmark"
+        )
+    found.entries.sort(key=_order)
+    return found
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UnreadableFile(f"{path} cannot be read: {error}") from error
+    if not isinstance(data, dict):
+        raise UnreadableFile(f"{path} holds no measurements")
+    return data
+
+
+def _entry(data: dict[str, Any], path: Path) -> Entry:
+    try:
+        return Entry(data["name"], data["extra_info"], tuple(data["stats"]["data"]))
+    except (KeyError, TypeError) as error:
+        raise UnreadableFile(f"{path} is damaged: {error}") from error
+
+
+def _order(entry: Entry) -> tuple[Any, ...]:
+    info = entry.info
+    return (info["kind"], info.get("collective", ""), info.get("parameters", 0), info["world_size"], info["adapter"],
+            info.get("bytes", 0), entry.name)  # fmt: skip
+
+
+def distinct(entries: Iterable[Entry], of: Callable[[Entry], Any]) -> Sequence[Any]:
+    """The different values, in ascending order."""
+    return sorted(set(map(of, entries)))

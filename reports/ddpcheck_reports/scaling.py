@@ -1,0 +1,159 @@
+"""The scaling report: everything that result files of `ddpcheck bench` tell, verdict first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from .collective_section import collectives
+from .document import Alert, Block, Heading, Table, Text
+from .reading import Entry, Measured, distinct
+from .resource_section import resources, stragglers, timelines
+from .step_section import alone, buckets, efficiency, steps
+from .trust_section import caveats, environment, method, noise, reproduce
+from .words import bytes_named, percent, significant
+
+
+def blocks(measured: Measured, plots: Path, names: Sequence[str], out: str) -> list[Block]:
+    """The whole report. Figures are written into `plots`; names and out are files, for the command that makes it again."""
+    return [
+        Heading("How fast, and how it scales", 1),
+        *_verdict(measured),
+        *_at_a_glance(measured),
+        *method(measured),
+        *steps(measured, plots),
+        *buckets(measured, plots),
+        *collectives(measured, plots),
+        *_consistency(measured),
+        *resources(measured, plots),
+        *timelines(measured, plots),
+        *stragglers(measured),
+        *_projections(measured),
+        *noise(measured),
+        *caveats(measured),
+        *environment(measured),
+        *reproduce(measured, names, out),
+    ]
+
+
+def _verdict(measured: Measured) -> Iterator[Block]:
+    wrong = [e for e in measured.of("collective") if e.info["wrong"]]
+    problems, rules = measured.told("problems"), measured.told("consistency")
+    violated = sum(rule["verdict"] == "violated" for rule in rules)
+    minutes = sum(run["load"]["seconds"] for run in measured.runs) / 60
+    implementations = ", ".join(distinct(measured.entries, lambda e: e.info["adapter"]))
+    told = (
+        f"{len(measured.entries)} points of {implementations}, measured in {minutes:.0f} minutes. "
+        f"{len(rules)} self-consistency rules judged, {violated} violated."
+    )
+    if wrong:
+        names = ", ".join(f"`{e.name}` ({e.info['wrong']})" for e in wrong[:5])
+        yield Alert(
+            "CAUTION",
+            f"**Wrong elements** in {len(wrong)} of {len(measured.of('collective'))} points: {names}.\n{told}",
+        )
+    elif problems:
+        yield Alert(
+            "WARNING", f"**{len(problems)} points could not be measured**; all others gave exact results.\n{told}"
+        )
+    else:
+        yield Alert("NOTE", f"**Every collective gave exact results** before and after it was timed.\n{told}")
+
+
+def _at_a_glance(measured: Measured) -> Iterator[Block]:
+    """One row for each implementation, at the most ranks that have a core each."""
+    several = [e for e in measured.entries if e.info["world_size"] > 1 and not e.crowded]
+    if not several:
+        return
+    ranks = max(e.info["world_size"] for e in several)
+    own = [e for e in several if e.info["world_size"] == ranks]
+    reduces = [e for e in own if e.info.get("collective") == "all_reduce" and not e.info["in_place"]]
+    sizes = distinct(reduces, lambda e: e.info["bytes"])
+    trained = [e for e in own if e.info["kind"] == "step" and e.info["scaling"] == "weak" and not e.info["options"]]
+    model = max(trained, key=lambda e: int(e.info["parameters"])).info["model"] if trained else ""
+    rows = []
+    for adapter in distinct(own, lambda e: e.info["adapter"]):
+        cells = [adapter]
+        if sizes:
+            small, large = (_one(reduces, adapter=adapter, bytes=size) for size in (sizes[0], sizes[-1]))
+            cells += [
+                significant(small.seconds * 1e6) if small else "-",
+                significant(large.info["busbw"]) if large else "-",
+            ]
+        if model:
+            step, base = _one(trained, adapter=adapter, model=model), _base(measured, adapter, model)
+            cells += [
+                significant(step.seconds * 1e3) if step else "-",
+                significant(base.seconds * 1e3) if base else "-",
+            ]
+            cells.append(percent(efficiency(step, measured.of("step"), "weak")) if step else "-")
+        rows.append(cells)
+    names = ["implementation"]
+    if sizes:
+        names += [f"all_reduce {bytes_named(sizes[0])} (µs)", f"busbw {bytes_named(sizes[-1])} (GB/s)"]
+    names += [f"step of {model} (ms)", "at one rank (ms)", "weak efficiency"] if model else []
+    yield Table(names, rows, f"At {ranks} ranks, the most that have a core each:")
+    yield Text(
+        "Whether they are right is on two other pages: [conformance](conformance.md), and the [kill matrix](kill-matrix.md) of "
+        "the checks."
+    )
+
+
+def _one(entries: Sequence[Entry], **wanted: Any) -> Entry | None:
+    return next((e for e in entries if all(e.info[key] == value for key, value in wanted.items())), None)
+
+
+def _base(measured: Measured, adapter: str, model: str) -> Entry | None:
+    return _one([e for e in measured.of("step") if alone(e) and not e.info["options"]], adapter=adapter, model=model)
+
+
+def _consistency(measured: Measured) -> Iterator[Block]:
+    rules = measured.told("consistency")
+    if not rules:
+        return
+    yield Heading("Self-consistency")
+    yield Text(
+        "Each implementation is compared with itself: a collective should not be slower than others of its own that do the same, "
+        "nor than itself with more bytes, nor than itself in parts. A rule is violated if the difference over launches is "
+        "significant (one-sided rank sum, 5 %) and larger than a barrier takes. At that level about one in twenty of the rules "
+        "whose sides are equal is flagged by chance."
+    )
+    counted = []
+    for place in sorted({(rule["adapter"], rule["world_size"]) for rule in rules}):
+        own = [rule["verdict"] for rule in rules if (rule["adapter"], rule["world_size"]) == place]
+        counted.append(
+            [place[0], str(place[1]), *(str(own.count(v)) for v in ("holds", "violated", "too few launches"))]
+        )
+    yield Table(("implementation", "ranks", "hold", "violated", "too few launches to tell"), counted)
+    broken = sorted((r for r in rules if r["verdict"] == "violated"), key=lambda r: -r["left"] / r["right"])
+    if broken:
+        rows = [_broken(rule) for rule in broken]
+        yield Table(("implementation", "ranks", "violated rule", "size", "is (µs)", "should be (µs)", "by", "p"), rows)
+
+
+def _broken(rule: dict[str, Any]) -> list[str]:
+    return [
+        rule["adapter"],
+        str(rule["world_size"]),
+        rule["rule"].replace("<=", "≤"),
+        bytes_named(rule["bytes"]),
+        significant(rule["left"] * 1e6),
+        significant(rule["right"] * 1e6),
+        f"x {rule['left'] / rule['right']:.2f}",
+        f"{rule['p']:.3f}",
+    ]
+
+
+def _projections(measured: Measured) -> Iterator[Block]:
+    """Whatever tables a projection file has: lists of rows with the same names."""
+    for projection in measured.projections:
+        yield Heading("Projection")
+        for key, rows in projection.items():
+            if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows):
+                names = list(rows[0])
+                yield Table(names, [[_cell(row.get(name)) for name in names] for row in rows], f"**{key}**")
+
+
+def _cell(value: Any) -> str:
+    return significant(value) if isinstance(value, float) else str(value)

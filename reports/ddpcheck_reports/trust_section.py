@@ -1,0 +1,144 @@
+"""How far the numbers can be trusted: noise, environment, caveats, and how to get them again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from statistics import median
+from typing import Any
+
+from .document import Block, Code, Heading, Table, Text
+from .reading import Measured, distinct
+from .words import percent, significant
+
+_FEW = 12
+
+
+def noise(measured: Measured) -> Iterator[Block]:
+    """How much launches of the same code differ, and so what this run could have seen."""
+    entries = [e for e in measured.entries if len(e.data) > 1 and e.info["kind"] != "startup"]
+    if not entries:
+        return
+    yield Heading("Noise")
+    rows = []
+    for kind in distinct(entries, lambda e: e.info["kind"]):
+        for crowded in (False, True):
+            own = [e for e in entries if e.info["kind"] == kind and e.crowded == crowded]
+            if own:
+                between = [_spread(e.data) for e in own]
+                told = f"{kind}{', oversubscribed' if crowded else ''}"
+                within = percent(median(e.info["cv"] for e in own))
+                launches = f"{min(len(e.data) for e in own)} to {max(len(e.data) for e in own)}"
+                rows.append([told, str(len(own)), launches, within, percent(median(between)), percent(max(between))])
+    yield Table(
+        (
+            "what",
+            "points",
+            "launches",
+            "CV within a launch",
+            "largest / smallest launch - 1, median",
+            "the same, worst",
+        ),
+        rows,
+    )
+    yield Text(
+        "A difference between two implementations that is smaller than what launches of the same code differ by is not told by "
+        "this run: `ddpcheck gate` is for that."
+    )
+    loads = [
+        [str(i), f"{run['load']['seconds']:.0f}", _numbers(run["load"]["loadavg_before"]), _numbers(run["load"]["loadavg_after"]),
+         significant(run["load"]["steal_seconds"]), significant(run["load"]["waited_seconds"])]
+        for i, run in enumerate(measured.runs, start=1)
+    ]  # fmt: skip
+    names = (
+        "run",
+        "seconds",
+        "load before (1, 5, 15 min)",
+        "load after",
+        "steal (s)",
+        "something waited for a core (s)",
+    )
+    yield Table(names, loads)
+
+
+def _spread(data: Sequence[float]) -> float:
+    return max(data) / min(data) - 1
+
+
+def _numbers(values: Sequence[float]) -> str:
+    return " ".join(f"{value:.1f}" for value in values)
+
+
+def caveats(measured: Measured) -> Iterator[Block]:
+    """What a reader must know, found in the numbers themselves."""
+    found = [
+        "All ranks share one host: what goes between them is memory or loopback, not a network; no latency or bandwidth here "
+        "says anything about a cluster."
+    ]
+    entries = measured.entries
+    crowded = distinct([e for e in entries if e.crowded], lambda e: e.info["world_size"])
+    if crowded:
+        sizes = ", ".join(map(str, crowded))
+        found.append(
+            f"{sizes} ranks are more than the {entries[0].info['cores']} cores: such rows are functional only."
+        )
+    fewest = min((len(e.data) for e in entries if e.info["kind"] != "startup"), default=_FEW)
+    if fewest < _FEW:
+        found.append(
+            f"Some points have {fewest} launches, less than {_FEW}: brackets hold all launches below 6, and are no 95 % interval."
+        )
+    apart = [
+        e for e in entries if e.info.get("global_seconds", 0) > 1.05 * e.seconds and e.info["kind"] == "collective"
+    ]
+    if apart:
+        found.append(
+            f"In {len(apart)} of {len(measured.of('collective'))} collective points the ranks began more than 5 % of the time "
+            "apart (the barrier before each iteration does not let all go at once): `global_seconds` in the result file is from "
+            "the first begin to the last end."
+        )
+    busy = [run for run in measured.runs if run["load"]["loadavg_before"][0] > run["environment"]["cores"] / 2]
+    if busy:
+        found.append(f"The machine was busy with other work when {len(busy)} of {len(measured.runs)} runs began.")
+    if any(run["environment"].get("governor") == "unknown" for run in measured.runs):
+        found.append("The clock frequency of the cores is not known to this machine, and may have changed.")
+    found += [f"Not measured: {text}." for text in dict.fromkeys(measured.told("skipped"))]
+    found += [f"Failed: {text}." for text in measured.told("problems")]
+    yield Heading("Caveats")
+    yield Text("\n".join(f"- {text}" for text in found))
+
+
+def environment(measured: Measured) -> Iterator[Block]:
+    yield Heading("Environment")
+    for i, run in enumerate(measured.runs, start=1):
+        here: dict[str, Any] = run["environment"]
+        commit = run["commit"]
+        rows = [
+            ["machine", f"{here.get('cpu') or here['processor']}, {here['cores']} cores visible, {here['memory_gib']} GiB"
+             + ", virtual" * bool(here.get("hypervisor"))],
+            ["system", here["platform"]],
+            ["Python", here["python"]],
+            ["packages", ", ".join(f"{name} {version}" for name, version in here["packages"].items())],
+            ["BLAS", f"{here.get('blas', 'unknown')}, one thread for each rank"],
+            ["frequency", here.get("governor", "unknown")],
+            ["commit", f"{commit.get('id', 'unknown')[:12]}{' and changes' * bool(commit.get('dirty'))}"],
+            ["fingerprint", here.get("fingerprint", "-")],
+        ]  # fmt: skip
+        yield Table(("what", f"run {i}"), rows)
+
+
+def method(measured: Measured) -> Iterator[Block]:
+    yield Heading("How it was measured")
+    yield Text(
+        "Ranks take the time themselves, with the host's monotonic clock, after a barrier of the implementation. A sample is one "
+        "iteration on the slowest rank; a launch (fresh processes) gives the median of its samples; a time in this report is "
+        "the median over launches, with a nonparametric 95 % interval in brackets (all launches, if there are less than 6). "
+        "Every size is warmed up before any is measured, sizes follow in an order drawn anew in each launch, and launches of the "
+        "implementations alternate. Operations below 5 µs are called several times to a sample. p95 is the median over "
+        "launches, too, and the worst iteration that of all launches."
+    )
+
+
+def reproduce(measured: Measured, names: Sequence[str], out: str) -> Iterator[Block]:
+    yield Heading("Reproduce")
+    lines = [str(run["settings"].get("command", "")) for run in measured.runs]
+    yield Code("\n".join([*lines, f"ddpcheck report {' '.join(names)} -o {out}"]), "console")
+    yield Text("The last line makes this report again from the result files, without measuring.")
