@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import random
 import shutil
 import subprocess
@@ -306,3 +307,23 @@ def test_a_large_message_should_not_be_slower_than_its_parts() -> None:
         "broadcast: no slower with fewer bytes": "holds",
         "broadcast: no slower than in parts": "violated",
     }
+
+
+def test_pytest_benchmark_is_given_the_time_of_the_ranks(tmp_path: Path) -> None:
+    pytest.importorskip("pytest_benchmark")
+    file = tmp_path / "out.json"
+    chosen = ["-k", "broadcast and 4B", "--ddp-adapter", "ddpcheck_implementations.numpy_sockets:adapter"]
+    options = ["-p", "no:xdist", "-p", "no:cacheprovider", "-q", "--benchmark-json", str(file)]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, "--pyargs", "ddpcheck_benchmarks.test_speed", *chosen],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (found,) = json.loads(file.read_text())["benchmarks"]
+    assert found["options"]["timer"].endswith("read")
+    assert found["extra_info"]["wrong"] == 0
+    assert found["stats"]["rounds"] == 10
+    assert found["extra_info"]["algbw"] == pytest.approx(4 / found["stats"]["median"] / 1e9)

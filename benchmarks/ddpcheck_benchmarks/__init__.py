@@ -1,1 +1,1 @@
-"""What is measured: the speed of the harness itself, and whether a long Session grows."""
+"""What is measured: collectives and training steps of any implementation, and the harness itself."""
