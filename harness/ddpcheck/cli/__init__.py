@@ -20,10 +20,9 @@ COMMANDS = {
     "doctor": "Look at this machine: what is ready, what is missing, and how to get it.",
     "train": "Train a model with an implementation, on as many ranks as you like.",
     "bench": "Measure collectives and training steps of implementations side by side.",
-    "bench": "Measure collectives and training steps of implementations side by side.",
     "gate": "Compare two revisions of an implementation: is the new one slower, or does it send more?",
     "project": "Project measured times to more ranks and other links, with the model's errors beside every number.",
-    "report": "Make a report with figures of what bench measured.",
+    "report": "Make a page with figures, a summary and a text of what bench measured.",
     "launch": "Start any program on several ranks, or print the lines that start it on several hosts.",
 }
 
