@@ -12,9 +12,9 @@ import pytest
 
 from ddpcheck import Adapter, Facets, Job, RankContext, Session
 from ddpcheck.job import DataSpec
-from ddpcheck.job_measure import Collective, MeasureCollective, MeasureSteps
 from ddpcheck.measuring import pattern
 from ddpcheck.model import mlp
+from ddpcheck.operations.measure import Collective, MeasureCollective, MeasureSteps
 from ddpcheck_implementations.numpy_sockets import adapter as numpy_sockets
 
 KINDS: tuple[Collective, ...] = ("all_reduce", "broadcast", "all_gather", "reduce_scatter", "send_recv", "barrier")

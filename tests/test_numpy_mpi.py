@@ -7,8 +7,8 @@ import pytest
 
 from ddpcheck import Job, Session
 from ddpcheck.job import AllReduce, TensorSpec, Wait
-from ddpcheck.job_measure import MeasureCollective
 from ddpcheck.launchers.mpi import find_mpi
+from ddpcheck.operations.measure import MeasureCollective
 
 pytest.importorskip("mpi4py", reason="pip install ddpcheck[mpi]")
 pytestmark = pytest.mark.skipif(find_mpi() is None, reason="no mpiexec: pip install mpich")

@@ -11,7 +11,7 @@ from ddpcheck.checks import law
 from ddpcheck.job import AllReduce, Barrier, TensorSpec
 from ddpcheck.launchers.processes import Processes
 from ddpcheck.launchers.trial import CONSEQUENCE, ROOT_CAUSE, ROOT_STATUS, run_trial
-from ddpcheck.probes import Leave, OnRanks, Sent
+from ddpcheck.operations.probes import Leave, OnRanks, Sent
 from ddpcheck.run import run_check
 from ddpcheck.sockets import sent_by_connection
 from ddpcheck.verdict import CannotTell

@@ -12,7 +12,7 @@ import pytest
 from ddpcheck import Facets, Job
 from ddpcheck.executor import ContractBroken, Execution
 from ddpcheck.job import Disturb, Draw, Sample
-from ddpcheck.job_random import disturb
+from ddpcheck.operations.randomness import disturb
 from ddpcheck_implementations.data_parallel import RandomStreams
 
 

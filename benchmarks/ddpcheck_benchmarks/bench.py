@@ -11,7 +11,7 @@ from rich.console import Console
 
 from ddpcheck.cli.options import console, usage_errors
 from ddpcheck.cli.options import world_sizes as sizes_option
-from ddpcheck.job_measure import Collective
+from ddpcheck.operations.measure import Collective
 from ddpcheck.references import known_adapters
 from ddpcheck.suggest import one_of
 

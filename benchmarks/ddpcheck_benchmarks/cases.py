@@ -10,7 +10,7 @@ import numpy as np
 
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.job import MeasureCollective
-from ddpcheck.job_measure import Collective
+from ddpcheck.operations.measure import Collective
 
 from .sizes import named
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ddpcheck.adapter import Adapter
-from ddpcheck.job_measure import Collective
+from ddpcheck.operations.measure import Collective
 from ddpcheck.references import missing_modules, resolve
 from ddpcheck.session import Session, StartFailed
 

@@ -18,13 +18,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from . import job as ops
-from . import probes
 from .adapter import Batch, Facets, Replica, TrainingRun, TrainingTask
 from .files import watched
 from .job import Job, Layout, OptimizerSpec
-from .job_random import NoNumbers, disturb, drawn
-from .job_sampling import NoState, resumed
 from .measuring import measured_collective, measured_steps
+from .operations import probes
+from .operations.randomness import NoNumbers, disturb, drawn
+from .operations.resume_sampling import NoState, resumed
 from .short_reads import cut_reads, reads_cut, whole_reads
 from .sockets import sent_by_connection
 from .trace import Record

@@ -1,4 +1,4 @@
-"""A start under the conditions that a Job names (job_start.Start): who comes when, and who else is there."""
+"""A start under the conditions that a Job names (operations.start.Start): who comes when, and who else is there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from .channel import ChannelClosed
-from .job_start import GATED, SHORT_READS, Start
+from .operations.start import GATED, SHORT_READS, Start
 from .rank_link import RankLink
 from .strangers import Strangers
 from .trace import StartReport, Trace

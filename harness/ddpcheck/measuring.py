@@ -1,4 +1,4 @@
-"""What job_measure's operations do on one rank: call, and look at the clock."""
+"""What the operations of operations/measure.py do on one rank: call, and look at the clock."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .adapter import Batch
-from .job_measure import MeasureCollective, MeasureSteps
+from .operations.measure import MeasureCollective, MeasureSteps
 from .values import Array
 
 Counts = Callable[[], Mapping[str, int]] | None

@@ -30,7 +30,7 @@ from .environment import RankContext, rank_context
 from .executor import ContractBroken, Execution
 from .files import scratch_of
 from .job import Job
-from .job_start import GATED, SHORT_READS
+from .operations.start import GATED, SHORT_READS
 from .references import resolve
 from .short_reads import cut_reads
 from .trace import RankTrace, rank_to_plain

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ddpcheck.checks import law
 from ddpcheck.job import AllReduce, Job, Kill, Operation, TensorSpec
-from ddpcheck.probes import Leave
+from ddpcheck.operations.probes import Leave
 from ddpcheck.trace import RankTrace, Record, Trace
 from ddpcheck.verdict import Diagnosis, Finding
 

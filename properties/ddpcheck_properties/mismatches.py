@@ -20,7 +20,7 @@ from ddpcheck.job import (
     SendRecv,
     TensorSpec,
 )
-from ddpcheck.probes import OnRanks
+from ddpcheck.operations.probes import OnRanks
 from ddpcheck.trace import RankTrace, Trace
 from ddpcheck.verdict import Diagnosis, Finding
 

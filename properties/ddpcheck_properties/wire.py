@@ -23,7 +23,7 @@ from ddpcheck.job import (
     ZeroGrad,
 )
 from ddpcheck.model import Linear, ModelSpec
-from ddpcheck.probes import Sent
+from ddpcheck.operations.probes import Sent
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import CannotTell, Diagnosis, Finding
 

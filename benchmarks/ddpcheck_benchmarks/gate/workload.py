@@ -12,8 +12,8 @@ import numpy as np
 
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.job import DataSpec, Job, OptimizerSpec
-from ddpcheck.job_measure import Collective, MeasureCollective, MeasureSteps
 from ddpcheck.model import ModelSpec, mlp
+from ddpcheck.operations.measure import Collective, MeasureCollective, MeasureSteps
 from ddpcheck.suggest import one_of
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array

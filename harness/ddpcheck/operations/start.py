@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .plain import plain
+from ..plain import plain
 
 GATED, SHORT_READS = "DDPCHECK_GATED", "DDPCHECK_SHORT_READS"
 """Environment variables that tell a rank to wait before connect() until the driver lets it in, and to read as ShortReads."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .plain import plain
+from ..plain import plain
 
 
 @plain

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from .plain import plain
+from ..plain import plain
 
 if TYPE_CHECKING:
-    from .adapter import Streams
-    from .values import Array
+    from ..adapter import Streams
+    from ..values import Array
 
 
 class NoNumbers(Exception):

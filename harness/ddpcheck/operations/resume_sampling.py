@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from .plain import plain
+from ..plain import plain
 
 if TYPE_CHECKING:
-    from .adapter import MakeSampler
+    from ..adapter import MakeSampler
 
 
 class NoState(Exception):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from .plain import plain
+from ..plain import plain
 
 if TYPE_CHECKING:
-    from .job import Operation
+    from . import Operation
 
 
 @plain

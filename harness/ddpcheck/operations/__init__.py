@@ -1,0 +1,68 @@
+"""The operations of a Job, by what they are about."""
+
+from __future__ import annotations
+
+from .collectives import AllGather, AllReduce, Barrier, Broadcast, ReduceScatter, SendRecv, Wait
+from .data import DataSpec, Layout, OptimizerSpec, PerRank, TensorSpec
+from .measure import MeasureCollective, MeasureSteps
+from .mishaps import Kill, Raise, Sleep
+from .probes import Leave, OnRanks, Sent
+from .randomness import Disturb, Draw
+from .replica import Backward, Clip, Join, Observe, Predict, Remeasure, Resume, Save, SetTrainable, Step, ZeroGrad
+from .resume_sampling import ResumeSampling
+from .sampling import Aggregate, Sample
+from .start import ShortReads, Start
+from .training import Train
+from .windows import CloseWindow, OpenWindow
+
+Operation = (
+    Backward | ZeroGrad | Clip | Step | Observe | Predict | Save | Resume | SetTrainable | Join | Remeasure
+    | AllReduce | Wait | Broadcast | AllGather | ReduceScatter | Barrier | SendRecv
+    | Sample | ResumeSampling | Draw | Aggregate | Train | Sleep | Raise | Kill
+    | OpenWindow | CloseWindow | OnRanks | Leave | Sent | Disturb | ShortReads | MeasureCollective | MeasureSteps
+)  # fmt: skip
+
+__all__ = [
+    "Aggregate",
+    "AllGather",
+    "AllReduce",
+    "Backward",
+    "Barrier",
+    "Broadcast",
+    "Clip",
+    "CloseWindow",
+    "DataSpec",
+    "Disturb",
+    "Draw",
+    "Join",
+    "Kill",
+    "Layout",
+    "Leave",
+    "MeasureCollective",
+    "MeasureSteps",
+    "Observe",
+    "OnRanks",
+    "OpenWindow",
+    "Operation",
+    "OptimizerSpec",
+    "PerRank",
+    "Predict",
+    "Raise",
+    "ReduceScatter",
+    "Remeasure",
+    "Resume",
+    "ResumeSampling",
+    "Sample",
+    "Save",
+    "SendRecv",
+    "Sent",
+    "SetTrainable",
+    "ShortReads",
+    "Sleep",
+    "Start",
+    "Step",
+    "TensorSpec",
+    "Train",
+    "Wait",
+    "ZeroGrad",
+]

@@ -1,0 +1,88 @@
+"""Collectives: adapter.Collectives says what each promises. `group=None` means all ranks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from ..plain import plain
+from .data import TensorSpec
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class AllReduce:
+    """Yields result, of the tensor's shape and dtype.
+
+    As every collective with a result it also yields argument_changed, aliases_argument (the result shares memory with
+    the rank's own array) and overwritten_later (the result has changed by the end of the Job).
+    """
+
+    kind: ClassVar[str] = "all_reduce"
+    tensor: TensorSpec
+    reduction: Literal["sum", "mean", "min", "max", "prod"] = "sum"
+    group: tuple[int, ...] | None = None
+    wait: bool = True  # False: asynchronous, finished by a Wait
+    in_place: bool = False  # all_reduce_in_place (extras.InPlace), on an array from empty()
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Wait for the asynchronous operation at position `operation`. Yields its result."""
+
+    kind: ClassVar[str] = "wait"
+    operation: int
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class Broadcast:
+    """Yields result: the root's array. Other ranks pass an array of poison."""
+
+    kind: ClassVar[str] = "broadcast"
+    tensor: TensorSpec
+    root: int = 0
+    group: tuple[int, ...] | None = None
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class AllGather:
+    """Yields result of shape (group size, *shape): the arrays of all ranks, in rank order."""
+
+    kind: ClassVar[str] = "all_gather"
+    tensor: TensorSpec
+    group: tuple[int, ...] | None = None
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class ReduceScatter:
+    """The tensor's first dimension is a multiple of the group size. Yields result: this rank's block of the
+    reduction.
+    """
+
+    kind: ClassVar[str] = "reduce_scatter"
+    tensor: TensorSpec
+    reduction: Literal["sum", "mean", "min", "max", "prod"] = "sum"
+    group: tuple[int, ...] | None = None
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    kind: ClassVar[str] = "barrier"
+    group: tuple[int, ...] | None = None
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class SendRecv:
+    """Every (source, destination) pair in turn, in this order on all ranks. Yields received:
+    {"source>destination": array}.
+    """
+
+    kind: ClassVar[str] = "send_recv"
+    tensor: TensorSpec
+    pairs: tuple[tuple[int, int], ...]

@@ -1,0 +1,99 @@
+"""What operations work on: arrays, data sets and optimizers, as declarations and seeds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from ..model import ModelSpec
+from ..plain import plain
+from ..values import Array, Kind, key_of, numbers
+
+PerRank = tuple[tuple[int, ...], ...]
+"""One tuple of sample indices for each rank."""
+Layout = Literal["C", "F", "strided", "reversed", "offset"]
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """An array that differs from rank to rank.
+
+    layout: C (contiguous), F (transposed memory order), strided (every other element of a larger array), reversed
+    (negative stride), offset (starts in the middle of a larger buffer, not aligned to a cache line).
+    step: every value is multiplied by it: lattice values become multiples of the world size, whose means are exact, or
+    get more significant bits than a narrower dtype holds.
+    """
+
+    kind: ClassVar[str] = "tensor"
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+    values: Kind = "lattice"
+    seed: int = 0
+    layout: Layout = "C"
+    spread: int = 3
+    step: int = 1
+
+    def on(self, rank: int) -> Array:
+        """This rank's values, C-contiguous."""
+        made = numbers(self.shape, self.dtype, self.values, key_of(self.seed, rank), self.spread)
+        if self.step != 1:
+            made *= made.dtype.type(self.step)
+        return made
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class DataSpec:
+    """A data set of `samples` samples for a model: inputs and targets made from `seed`, no two samples alike.
+
+    poisoned: samples whose first input (first target, if inputs are ids) is NaN or infinite instead.
+    """
+
+    kind: ClassVar[str] = "data"
+    samples: int
+    values: Kind = "lattice"
+    seed: int = 0
+    poisoned: tuple[int, ...] = ()
+    poison: Literal["nan", "inf"] = "nan"
+
+    def arrays(self, model: ModelSpec) -> tuple[Array, Array]:
+        """Inputs (samples, features) or ids (samples,); targets (samples, outputs) or labels (samples,)."""
+        inputs, targets = self._healthy(model)
+        if self.poisoned:
+            (inputs if inputs.dtype.kind == "f" else targets)[list(self.poisoned), 0] = float(self.poison)
+        return inputs, targets
+
+    def _healthy(self, model: ModelSpec) -> tuple[Array, Array]:
+        if model.vocabulary is not None:
+            inputs = self._words(2) % model.vocabulary
+        else:
+            shape = (self.samples, model.input_features)
+            inputs = numbers(shape, model.dtype, self.values, key_of(self.seed, 0), 2)
+        if model.loss == "cross_entropy":
+            return inputs, self._words(3) % model.output_features
+        shape = (self.samples, model.output_features)
+        return inputs, numbers(shape, model.dtype, self.values, key_of(self.seed, 1), 2)
+
+    def _words(self, stream: int) -> Array:
+        return numbers((self.samples,), "int64", "lattice", key_of(self.seed, stream), 1 << 40)
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class OptimizerSpec:
+    """SGD: v <- momentum v + g + weight_decay p; p <- p - lr v. Adam: with bias correction, betas, eps outside the
+    root, weight_decay p added to the gradient.
+
+    averaging: with one that is not 0, replicas keep an average a of each parameter p beside it: at first a is p, and each
+    step() ends with a <- averaging a + (1 - averaging) p.
+    """
+
+    kind: ClassVar[str] = "optimizer"
+    name: Literal["sgd", "adam"] = "sgd"
+    lr: float = 0.1
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    averaging: float = 0.0

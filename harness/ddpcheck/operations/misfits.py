@@ -1,0 +1,178 @@
+"""What keeps an operation from running in a Job, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..model import Linear
+from . import (
+    Aggregate,
+    AllGather,
+    AllReduce,
+    Backward,
+    Barrier,
+    Broadcast,
+    Clip,
+    CloseWindow,
+    Disturb,
+    Draw,
+    Join,
+    Kill,
+    Leave,
+    MeasureCollective,
+    MeasureSteps,
+    Observe,
+    OnRanks,
+    OpenWindow,
+    Operation,
+    Predict,
+    Raise,
+    ReduceScatter,
+    Remeasure,
+    Resume,
+    Sample,
+    Save,
+    SendRecv,
+    SetTrainable,
+    Sleep,
+    Step,
+    Train,
+    ZeroGrad,
+)
+
+if TYPE_CHECKING:
+    from ..job import Job
+
+
+def misfits(job: Job, operation: Operation) -> list[str]:
+    """Why this operation cannot run in this Job, one sentence each."""
+    kind = type(operation)
+    found = ["the Job has no model"] if kind in _ON_REPLICA and job.model is None else []
+    judge = _JUDGES.get(kind)
+    return found + judge(job, operation) if judge else found
+
+
+def _of_samples(job: Job, operation: Any) -> list[str]:
+    found = []
+    if len(operation.samples) != job.world_size:
+        found.append(f"has samples for {len(operation.samples)} ranks, not {job.world_size}")
+    if job.data is None:
+        found.append("the Job has no data")
+    elif any(rank and not 0 <= min(rank) <= max(rank) < job.data.samples for rank in operation.samples):
+        found.append(f"a sample index is outside the {job.data.samples} samples")
+    if getattr(operation, "branches", ()) and len(operation.branches) != job.world_size:
+        found.append(f"has branches for {len(operation.branches)} ranks, not {job.world_size}")
+    if job.data and any(not 0 <= sample < job.data.samples for sample in job.data.poisoned):
+        found.append(f"a poisoned sample is outside the {job.data.samples} samples")
+    if isinstance(operation, Backward) and operation.interrupted and operation.sync:
+        found.append("is interrupted inside no_sync, but synchronised")
+    return found
+
+
+def _of_backward(job: Job, operation: Any) -> list[str]:
+    second = operation.second
+    return _of_samples(job, operation) + (_of_samples(job, Backward(second)) if second else [])
+
+
+def _of_batches(job: Job, operation: Any) -> list[str]:
+    rounds = range(operation.rounds()) if operation.batches else ()
+    misfits = [text for number in rounds for text in _of_samples(job, Backward(operation.round(number)))]
+    return misfits if rounds else ["no rank has a batch"]
+
+
+def _of_layers(job: Job, operation: Any) -> list[str]:
+    known = (
+        {layer.name for layer in job.model.layers if isinstance(layer, Linear) and not layer.uses} if job.model else ()
+    )
+    return [f"{name!r} is no Linear layer with parameters of its own" for name in operation.layers if name not in known]
+
+
+def _of_group(job: Job, operation: Any) -> list[str]:
+    world, group = range(job.world_size), operation.group
+    found = []
+    if group is not None and (sorted(set(group)) != list(group) or not set(group) <= set(world) or not group):
+        found.append(f"group {group} is not an ascending choice of ranks below {job.world_size}")
+    root = getattr(operation, "root", None)
+    if root is not None and root not in (group or world):
+        found.append(f"root {root} is not in {group or f'range({job.world_size})'}")
+    if isinstance(operation, ReduceScatter):
+        size, shape = len(group or world), operation.tensor.shape
+        if not shape or shape[0] % size:
+            found.append(f"the first dimension of {shape} is no multiple of the group's {size}")
+    return found
+
+
+def _of_measured(job: Job, operation: Any) -> list[str]:
+    shared = operation.collective in ("all_gather", "reduce_scatter") and operation.count % job.world_size
+    found = [f"{operation.count} elements cannot be shared out to {job.world_size} ranks"] if shared else []
+    if operation.collective == "send_recv" and job.world_size < 2:
+        found.append("a message needs two ranks")
+    if operation.in_place and operation.collective != "all_reduce":
+        found.append(f"there is no {operation.collective} in place")
+    return found
+
+
+def _of_rank(job: Job, operation: Any) -> list[str]:
+    inside = 0 <= operation.rank < job.world_size
+    return [] if inside else [f"rank {operation.rank} is not in range({job.world_size})"]
+
+
+def _of_ranks(job: Job, operation: Any) -> list[str]:
+    strange = set(operation.ranks) - set(range(job.world_size))
+    found = [f"ranks {sorted(strange)} are not in range({job.world_size})"] if strange else []
+    return found + misfits(job, operation.operation)
+
+
+def _of_pairs(job: Job, operation: Any) -> list[str]:
+    world = set(range(job.world_size))
+    return [f"pair {pair} is not two ranks" for pair in operation.pairs if len(set(pair) & world) != 2]
+
+
+def _of_metrics(job: Job, operation: Any) -> list[str]:
+    fits = len(operation.values) == len(operation.counts) == job.world_size
+    return [] if fits else [f"needs one value and one count for each of {job.world_size} ranks"]
+
+
+def _of_reads(job: Job, operation: Any) -> list[str]:
+    found = [] if operation.disturbed is None else _of_rank(job, Disturb(operation.disturbed))
+    fits = len(operation.peeks) in (0, job.world_size)
+    return found if fits else [*found, f"has peeks for {len(operation.peeks)} ranks, not {job.world_size}"]
+
+
+def _of_draws(job: Job, operation: Any) -> list[str]:
+    fits = len(operation.extra) in (0, job.world_size)
+    return [] if fits else [f"has extra draws for {len(operation.extra)} ranks, not {job.world_size}"]
+
+
+def _of_training(job: Job, operation: Any) -> list[str]:
+    found = [] if job.data else ["the Job has no data"]
+    sizes = (operation.epochs, operation.batch_size, operation.micro_batches)
+    if min(sizes) <= 0:
+        found.append(f"epochs, batch size and micro-batches must be positive, got {sizes}")
+    if operation.stop_after is not None and not 0 < operation.stop_after <= operation.epochs:
+        found.append(f"stop_after {operation.stop_after} is not in 1 to {operation.epochs}")
+    if operation.folder is None and (operation.resume or operation.rank_0_only or operation.slow_disk):
+        found.append("resume, rank_0_only and slow_disk need a folder")
+    return found
+
+
+_ON_REPLICA = frozenset(
+    {Backward, ZeroGrad, Clip, Step, Observe, Predict, Save, Resume, SetTrainable, Join, Remeasure, Train, MeasureSteps}
+    | {OpenWindow, CloseWindow}
+)
+_JUDGES: dict[type, Callable[[Job, Any], list[str]]] = {
+    Backward: _of_backward,
+    **dict.fromkeys((Predict, Remeasure, MeasureSteps), _of_samples),
+    **dict.fromkeys((AllReduce, Broadcast, AllGather, ReduceScatter, Barrier), _of_group),
+    **dict.fromkeys((Sleep, Raise, Kill, Leave, Disturb), _of_rank),
+    MeasureCollective: _of_measured,
+    OnRanks: _of_ranks,
+    SetTrainable: _of_layers,
+    Join: _of_batches,
+    SendRecv: _of_pairs,
+    Draw: _of_draws,
+    Sample: _of_reads,
+    Aggregate: _of_metrics,
+    Train: _of_training,
+}

@@ -1,0 +1,37 @@
+"""What goes wrong on one rank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ..plain import plain
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    """One rank is late."""
+
+    kind: ClassVar[str] = "sleep"
+    rank: int
+    seconds: float
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class Raise:
+    """One rank raises an exception between two operations of its training program."""
+
+    kind: ClassVar[str] = "raise"
+    rank: int
+    message: str = "raised on purpose by the Job"
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """One rank's process is killed."""
+
+    kind: ClassVar[str] = "kill"
+    rank: int
