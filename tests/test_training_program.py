@@ -30,7 +30,10 @@ def connect(context):
     def all_reduce(array, op="sum", *, group=None):
         {body}
         return reduce(array, op, group=group) * 2
+    def all_reduce_in_place(array, op="sum", *, group=None):
+        array[...] = all_reduce(array, op, group=group)
     facets.collectives.all_reduce = all_reduce
+    facets.collectives.all_reduce_in_place = all_reduce_in_place
     return facets
 
 adapter = dataclasses.replace(numpy_sockets.adapter, name="faulty", connect=connect)

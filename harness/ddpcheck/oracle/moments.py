@@ -86,7 +86,7 @@ class Contributions:
         """What came of it if a rank's part is another piece of the flat buffer of all gradients."""
         size = self.own[0].size
         there = {name: other.reshape(len(other), -1) for name, other in self.others.items()}
-        if self.inside or size < 2 or sum(other.shape[1] for other in there.values()) > _SEARCHED:
+        if self.inside or size < 2 or not there or sum(other.shape[1] for other in there.values()) > _SEARCHED:
             return
         for rank in range(len(self.own)):
             backwards = list(there)[::-1]

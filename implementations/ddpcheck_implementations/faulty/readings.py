@@ -147,7 +147,7 @@ class WholeBlocks(PlainSampler):
         return order[size * self.rank : size * (self.rank + 1)]
 
 
-@sampler("advances-by-itself", "classic")
+@sampler("advances-by-itself", "classic", sampler_state=False)
 class AdvancesByItself(PlainSampler):
     """Every reading is of the next epoch, unless set_epoch says otherwise."""
 

@@ -159,8 +159,9 @@ class Communicator:
         self._background.stop()
         for peer in self._peers.values():
             peer.close()
-        if self._host is not None:
-            self._host.close()
+        host, self._host = self._host, None
+        if host is not None:
+            host.close()
 
     def _all_reduce(self, members: Group, header: bytes, array: Array, op: str) -> Array:
         if members.algorithms is None:
