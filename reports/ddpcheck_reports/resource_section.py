@@ -61,7 +61,7 @@ def _costs(steps: list[Entry], plots: Path) -> Iterator[Block]:
         cells = [info["adapter"], info["model"], str(info["world_size"]), significant(peak)]
         cells.append(significant(max(info["cpu_seconds"]) * 1e3))
         cells += [
-            significant(max(c[name] for c in counts)) if counts else "-"
+            significant(max(rank[name] for rank in counts)) if counts and name in counts[0] else "-"
             for name in ("bytes", "messages", "collectives")
         ]
         rows.append(cells)
