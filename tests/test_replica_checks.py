@@ -71,7 +71,7 @@ def test_a_correct_replica_passes_every_check(world_size: int) -> None:
 
 @pytest.mark.parametrize(
     ("found", "world_size"),
-    [(found, size) for number, found in enumerate(UNUSUAL) for size in {found.world_size, (1, 3, 4)[number % 3]}],
+    [(found, size) for number, found in enumerate(UNUSUAL) for size in {found.world_size, (1, 3)[number % 2]}],
     ids=lambda value: value.made.__name__ if isinstance(value, Fault) else str(value),
 )
 def test_what_is_correct_but_unusual_passes_every_check(found: Fault, world_size: int) -> None:

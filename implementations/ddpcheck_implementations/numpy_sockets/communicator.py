@@ -5,6 +5,7 @@ Groups share connections and memory; a rank takes part in the operations of its 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import ParamSpec, TypeVar
 
@@ -24,6 +25,7 @@ from .streams import DIRECT_BYTES, OverStreams
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_MOMENT = 0.05  # seconds
 _NO_ELEMENTS = np.empty(0, np.float64)
 
 
@@ -193,11 +195,19 @@ class Communicator:
         self._failure = error
         if isinstance(error, CommunicationError):
             self._culprit = error.culprit
-            gone = [str(rank) for rank, peer in self._peers.items() if rank != error.culprit and peer.gone()]
-            if gone:
-                error.add_note(f"gone as well: rank {', '.join(gone)}")
+            if gone := self._gone_beside(error.culprit):
+                error.add_note(f"gone as well: rank {', '.join(map(str, gone))}")
         for peer in self._peers.values():
             peer.abandon(self._culprit)
+
+    def _gone_beside(self, culprit: int) -> list[int]:
+        """A rank that fails because of a dead one may be seen to close before the dead one is: look again a moment later."""
+        others = {rank: peer for rank, peer in self._peers.items() if rank != culprit}
+        for pause in (0, _MOMENT) if others else ():
+            time.sleep(pause)
+            if gone := [rank for rank, peer in others.items() if peer.gone()]:
+                return gone
+        return []
 
     def _of(self, group: Sequence[int] | None) -> Group:
         if group is None:
