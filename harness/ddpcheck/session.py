@@ -350,7 +350,7 @@ class Session:
                 self._check_hello(hello, found)
                 found[hello["rank"], hello["purpose"]] = channel, hello
                 continue
-            ended = self._launched.poll()
+            ended = self._ended_early({rank for rank, _ in found})
             if ended is not None:
                 raise StartFailed([f"{ended} before it reached the harness"], self._launched.output())
             if time.monotonic() > limit:
@@ -364,6 +364,16 @@ class Session:
             RankLink(rank, found[rank, "jobs"][0], found[rank, "sentinel"][0], found[rank, "jobs"][1])
             for rank in range(self.world_size)
         ]
+
+    def _ended_early(self, reached: set[int]) -> str | None:
+        """How a process ended that was not heard of; one that was has told why, or is seen to be gone later."""
+        assert self._launched is not None
+        ended = self._launched.poll()
+        if ended is None:
+            return None
+        told = {rank: self._launched.status_of(rank) for rank in range(self.world_size)}
+        lost = [status for rank, status in told.items() if status and rank not in reached]
+        return lost[0] if lost else None if any(told.values()) else ended
 
     def _check_hello(self, hello: dict[str, object], found: Mapping[tuple[int, str], object]) -> None:
         if hello["world_size"] != self.world_size:
