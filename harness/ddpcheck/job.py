@@ -10,102 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from . import operations
 from .model import ModelSpec
-from .operations import (
-    Aggregate,
-    AllGather,
-    AllReduce,
-    Backward,
-    Barrier,
-    Broadcast,
-    Clip,
-    CloseWindow,
-    DataSpec,
-    Disturb,
-    Draw,
-    Join,
-    Kill,
-    Layout,
-    Leave,
-    MeasureCollective,
-    MeasureSteps,
-    Observe,
-    OnRanks,
-    OpenWindow,
-    Operation,
-    OptimizerSpec,
-    PerRank,
-    Predict,
-    Raise,
-    ReduceScatter,
-    Remeasure,
-    Resume,
-    ResumeSampling,
-    Sample,
-    Save,
-    SendRecv,
-    Sent,
-    SetTrainable,
-    ShortReads,
-    Sleep,
-    Start,
-    Step,
-    TensorSpec,
-    Train,
-    Wait,
-    ZeroGrad,
-)
+from .operations import *  # noqa: F403  # as its __all__ says: who has a Job needs its operations
+from .operations import DataSpec, Operation, OptimizerSpec, Start
 from .operations.misfits import misfits
 from .operations.windows import windows_that_do_not_fit
 from .plain import from_plain, plain, to_plain
 from .values import Array, Kind, key_of
 
-__all__ = [
-    "Aggregate",
-    "AllGather",
-    "AllReduce",
-    "Backward",
-    "Barrier",
-    "Broadcast",
-    "Clip",
-    "CloseWindow",
-    "DataSpec",
-    "Disturb",
-    "Draw",
-    "Job",
-    "Join",
-    "Kill",
-    "Layout",
-    "Leave",
-    "MeasureCollective",
-    "MeasureSteps",
-    "Observe",
-    "OnRanks",
-    "OpenWindow",
-    "Operation",
-    "OptimizerSpec",
-    "PerRank",
-    "Predict",
-    "Raise",
-    "ReduceScatter",
-    "Remeasure",
-    "Resume",
-    "ResumeSampling",
-    "Sample",
-    "Save",
-    "SendRecv",
-    "Sent",
-    "SetTrainable",
-    "ShortReads",
-    "Sleep",
-    "Start",
-    "Step",
-    "TensorSpec",
-    "Train",
-    "Wait",
-    "ZeroGrad",
-]
-
+__all__ = ["Job"]
+__all__ += operations.__all__
 
 _DEFAULT = OptimizerSpec()
 

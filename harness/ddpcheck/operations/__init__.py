@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from .collectives import AllGather, AllReduce, Barrier, Broadcast, ReduceScatter, SendRecv, Wait
 from .data import DataSpec, Layout, OptimizerSpec, PerRank, TensorSpec
 from .measure import MeasureCollective, MeasureSteps
@@ -15,7 +17,7 @@ from .start import ShortReads, Start
 from .training import Train
 from .windows import CloseWindow, OpenWindow
 
-Operation = (
+Operation: TypeAlias = (
     Backward | ZeroGrad | Clip | Step | Observe | Predict | Save | Resume | SetTrainable | Join | Remeasure
     | AllReduce | Wait | Broadcast | AllGather | ReduceScatter | Barrier | SendRecv
     | Sample | ResumeSampling | Draw | Aggregate | Train | Sleep | Raise | Kill
