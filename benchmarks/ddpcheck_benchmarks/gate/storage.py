@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.values import Array
-
+from ..stats import summary
 from .decision import burst_times
 from .record import Record
 from .result import Result, Row
@@ -83,36 +81,5 @@ def _benchmark(record: Record, row: Row, side: int, raw: str) -> dict[str, Any]:
             "raw": raw,
         },
         "options": {"disable_gc": False, "timer": "monotonic", "min_rounds": record.design.looks[0], "warmup": True},
-        "stats": statistics(np.median(burst_times(found), axis=1)[:, side] / benchmark.calls),
-    }
-
-
-def statistics(data: Array) -> Mapping[str, Any]:
-    """The fields of pytest-benchmark's Stats. data: seconds, one value for each launch."""
-    ordered = np.sort(data)
-    q1, median, q3 = (float(np.percentile(ordered, quantile)) for quantile in (25, 50, 75))
-    mean, spread = float(data.mean()), float(data.std(ddof=1)) if len(data) > 1 else 0.0
-    low, high = q1 - 1.5 * (q3 - q1), q3 + 1.5 * (q3 - q1)
-    far = int(((data < low) | (data > high)).sum())
-    wide = int((np.abs(data - mean) > spread).sum())
-    inside = ordered[(ordered >= low) & (ordered <= high)]
-    return {
-        "min": float(ordered[0]),
-        "max": float(ordered[-1]),
-        "mean": mean,
-        "stddev": spread,
-        "rounds": len(data),
-        "median": median,
-        "iqr": q3 - q1,
-        "q1": q1,
-        "q3": q3,
-        "iqr_outliers": far,
-        "stddev_outliers": wide,
-        "outliers": f"{wide};{far}",
-        "ld15iqr": float(inside[0]),
-        "hd15iqr": float(inside[-1]),
-        "ops": 1 / mean,
-        "total": float(data.sum()),
-        "data": [float(value) for value in data],
-        "iterations": 1,
+        "stats": summary((np.median(burst_times(found), axis=1)[:, side] / benchmark.calls).tolist()),
     }
