@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import sessions
 
 from ddpcheck.checks import Check, missing
 from ddpcheck.job import AllReduce, TensorSpec
@@ -31,7 +32,7 @@ def name_of(found: Fault) -> str:
 
 
 def session_of(found: Fault, effort: int = 2) -> Session:
-    return Session(found.adapter, found.world_size, deadline=1.5, grace=0.3, effort=effort)
+    return sessions.session(found.adapter, found.world_size, deadline=1.5, grace=0.3, effort=effort)
 
 
 def applicable(session: Session) -> list[Check]:

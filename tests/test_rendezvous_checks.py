@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import sessions
 
-from ddpcheck import Adapter, Capabilities, Finding, Job, RankTrace, Session, Trace, run_checks
+from ddpcheck import Adapter, Capabilities, Finding, Job, RankTrace, Trace, run_checks
 from ddpcheck.job import AllGather, Barrier, Operation, ShortReads, Start, TensorSpec
 from ddpcheck.launchers.attached import Attached
 from ddpcheck.replay import described
@@ -33,7 +34,7 @@ unpromised = replace(sockets, capabilities=Capabilities(facets=frozenset()))
 def test_a_start_goes_through_json_and_is_shown_by_replay() -> None:
     job = Job(3, (Barrier(),), start=Start((2, 0, 1), short_reads=True))
     assert Job.from_plain(job.to_plain()) == job
-    with Session(sockets, 3) as session:
+    with sessions.session(sockets, 3) as session:
         lines = list(described(job, session.run(job)))
     assert lines[0] == "started afresh: order=[2, 0, 1] short_reads=True"
 
@@ -46,7 +47,7 @@ def test_an_order_that_is_none_of_the_ranks_is_refused() -> None:
 def test_jobs_before_and_after_a_start_keep_their_places() -> None:
     jobs = [Job(2, (AllGather(TensorSpec((2,), seed=seed)),)) for seed in range(4)]
     jobs[2] = replace(jobs[2], start=Start())
-    with Session(sockets, 2) as session:
+    with sessions.session(sockets, 2) as session:
         traces = list(session.run_many(jobs))
         assert session.starts == 2
     for job, trace in zip(jobs, traces, strict=True):
@@ -54,7 +55,7 @@ def test_jobs_before_and_after_a_start_keep_their_places() -> None:
 
 
 def test_a_world_meets_where_the_one_before_was_killed() -> None:
-    with Session(sockets, 2) as session:
+    with sessions.session(sockets, 2) as session:
         session.start()
         before = set(session.pids)
         assert session.run(Job(2, (Barrier(),), start=Start(in_place=True))).completed
@@ -63,7 +64,7 @@ def test_a_world_meets_where_the_one_before_was_killed() -> None:
 
 def test_reads_are_cut_short_until_the_end_of_the_job() -> None:
     operations: tuple[Operation, ...] = (ShortReads(), AllGather(TensorSpec((50,))), ShortReads(on=False))
-    with Session(sockets, 2) as session:
+    with sessions.session(sockets, 2) as session:
         trace = session.run(Job(2, operations))
         more = session.run(Job(2, (Barrier(), ShortReads(on=False))))
     cut = trace.values(2, "reads")
@@ -74,7 +75,7 @@ def test_reads_are_cut_short_until_the_end_of_the_job() -> None:
 @pytest.mark.parametrize("adapter", [in_memory, sockets, unix], ids=lambda adapter: adapter.name)
 def test_ranks_meet_though_their_first_words_come_in_pieces(adapter: Adapter) -> None:
     operations: tuple[Operation, ...] = (AllGather(TensorSpec((50,))), Barrier())
-    with Session(adapter, 2) as session:
+    with sessions.session(adapter, 2) as session:
         assert session.run(Job(2, operations, start=Start(short_reads=True))).completed
 
 
@@ -119,13 +120,13 @@ def test_a_trace_keeps_what_was_seen_at_the_start(tmp_path: Path) -> None:
 
 
 def test_what_fails_after_a_quiet_start_too_has_its_own_cause() -> None:
-    with Session(GatheredInOwnOrder, 2) as session, pytest.raises(Finding) as caught:
+    with sessions.session(GatheredInOwnOrder, 2) as session, pytest.raises(Finding) as caught:
         rendezvous.check_ranks_may_come_in_any_order(session)
     assert "the ranks came in the order" not in str(caught.value)
 
 
 def test_replicas_without_collectives_show_that_they_are_one_world() -> None:
-    with Session(replicas, 2) as session:
+    with sessions.session(replicas, 2) as session:
         rendezvous.check_ranks_may_come_in_any_order(session)
         assert session.jobs_run == 1
 
@@ -133,7 +134,10 @@ def test_replicas_without_collectives_show_that_they_are_one_world() -> None:
 def test_ranks_that_cannot_be_started_again_are_skipped_with_the_reason() -> None:
     launcher = Attached("127.0.0.1")
     launcher._started = True
-    with Session(sockets, 2, launcher=launcher) as session, pytest.raises(Exception, match="cannot be started again"):
+    with (
+        sessions.session(sockets, 2, launcher=launcher) as session,
+        pytest.raises(Exception, match="cannot be started again"),
+    ):
         session.run(Job(2, (Barrier(),), start=Start()))
 
 

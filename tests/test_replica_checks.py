@@ -12,13 +12,13 @@ from functools import partial
 from typing import Any
 
 import pytest
+import sessions
 from in_threads import ThreadCollectives, ThreadedSession
 
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import Check, missing
 from ddpcheck.job import OptimizerSpec
 from ddpcheck.model import Linear, ModelSpec, Scale
-from ddpcheck.session import Session
 from ddpcheck.values import Array
 from ddpcheck.verdict import Finding
 from ddpcheck_implementations.faulty import Fault, PlainReplica, faults, unusual
@@ -44,7 +44,7 @@ def applicable(world_size: int, capabilities: Capabilities) -> list[Check]:
 def opened(fault: Fault) -> AbstractContextManager[Any]:
     """A session of threads, or of processes where threads would hide what is wrong."""
     if fault.made.between_processes:
-        return Session(fault.adapter, fault.world_size, deadline=1.5, grace=0.3, effort=2)
+        return sessions.session(fault.adapter, fault.world_size, deadline=1.5, grace=0.3, effort=2)
     return nullcontext(session_of(fault.made, fault.world_size, fault.adapter.capabilities, effort=25))
 
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
+import sessions
 from in_threads import ThreadedSession
 
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import Check, missing
-from ddpcheck.session import Session
 from ddpcheck.verdict import Finding
 from ddpcheck_implementations.data_parallel.trainer import Trainer
 from ddpcheck_implementations.faulty import Fault, faults, unusual
@@ -68,6 +68,6 @@ def test_every_check_has_a_fault_that_it_must_catch() -> None:
 @pytest.mark.parametrize("name", ["mkdir-race", "every-rank-writes-same-file"])
 def test_what_real_ranks_do_to_files_is_seen(name: str) -> None:
     (fault,) = (found for found in FAULTS if found.name == name)
-    with Session(fault.adapter, 2, effort=2) as session, pytest.raises(Finding) as caught:
+    with sessions.session(fault.adapter, 2, effort=2) as session, pytest.raises(Finding) as caught:
         MINE[fault.caught_by[0]].function(session)
     assert fault.words in caught.value.diagnosis.text()

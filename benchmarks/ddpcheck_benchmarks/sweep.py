@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ddpcheck.adapter import Adapter
+from ddpcheck.attaching import StartFailed
 from ddpcheck.operations.measure import Collective
 from ddpcheck.references import missing_modules, resolve
-from ddpcheck.session import Session, StartFailed
+from ddpcheck.session import Session
 
 from .cases import Case, cases, memory_needed
 from .collectives import Plan, measure_collectives

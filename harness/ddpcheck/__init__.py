@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .adapter import Adapter, Batch, Collectives, Facets, Handle, Replica, Sampler, TrainingRun, TrainingTask
+    from .attaching import StartFailed
     from .capabilities import Capabilities
     from .checks import Check, law
     from .environment import RankContext, rank_context
     from .job import Job
     from .model import ModelSpec, mlp
     from .run import check_adapter, run_checks
-    from .session import Session, StartFailed
+    from .session import Session
     from .testing import parametrize_with_checks
     from .trace import RankTrace, Trace
     from .verdict import Diagnosis, Finding, Verdict
@@ -65,13 +66,14 @@ _HOMES = {
         "TrainingRun",
         "TrainingTask",
     ),
+    "attaching": ("StartFailed",),
     "capabilities": ("Capabilities",),
     "checks": ("Check", "law"),
     "environment": ("RankContext", "rank_context"),
     "job": ("Job",),
     "model": ("ModelSpec", "mlp"),
     "run": ("check_adapter", "run_checks"),
-    "session": ("Session", "StartFailed"),
+    "session": ("Session",),
     "testing": ("parametrize_with_checks",),
     "trace": ("RankTrace", "Trace"),
     "verdict": ("Diagnosis", "Finding", "Verdict"),

@@ -12,6 +12,7 @@ import pytest
 from .adapter import Adapter
 from .checks import select
 from .expectations import Expectations
+from .launchers.templates import Templates
 from .profiles import profile_named
 from .references import UnusableAdapter
 from .results import write_failure
@@ -32,8 +33,8 @@ class Place:
     settings: Settings
     ranks: Ranks | None = field(default=None, init=False)
 
-    def open(self) -> Ranks:
-        self.ranks = Ranks(self.reference, self.world_size, self.settings)
+    def open(self, templates: Templates) -> Ranks:
+        self.ranks = Ranks(self.reference, self.world_size, self.settings, templates=templates)
         return self.ranks
 
     def __str__(self) -> str:

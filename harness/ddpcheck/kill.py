@@ -13,6 +13,7 @@ from importlib.metadata import entry_points
 from typing import Any, Protocol
 
 from .adapter import Adapter
+from .launchers.templates import Templates
 from .references import reference_of
 from .run import Ranks, Settings, installed_checks, plan
 from .verdict import Verdict
@@ -78,7 +79,7 @@ def installed_faults(name: str = "faults") -> tuple[KnownFault, ...]:
     return tuple(found)
 
 
-def judged(fault: KnownFault, settings: Settings, *, every: bool = False) -> Kill:
+def judged(fault: KnownFault, settings: Settings, *, every: bool = False, templates: Templates | None = None) -> Kill:
     """Run the checks on a fault until one fails, then those that it names; `every`: all that apply.
 
     StartFailed is a Verdict like any other.
@@ -89,7 +90,7 @@ def judged(fault: KnownFault, settings: Settings, *, every: bool = False) -> Kil
     ]
     first, seconds = None, 0.0
     verdicts: list[Verdict] = []
-    with Ranks(items[0].reference, fault.world_size, settings) as ranks:
+    with Ranks(items[0].reference, fault.world_size, settings, templates=templates) as ranks:
         for item in items:
             if first is not None and not every and item.check.name not in fault.caught_by:
                 continue

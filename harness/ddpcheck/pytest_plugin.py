@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from .launchers.templates import Templates
     from .run import Ranks
 
 if "ddpcheck_properties" not in sys.modules:  # pytest warns of a module that came before its rewriting
@@ -86,9 +87,18 @@ def _parameters(item: pytest.Item) -> dict[str, Any]:
     return {} if call is None else dict(call.params)
 
 
+@pytest.fixture(scope="session")
+def ddpcheck_templates() -> Iterator[Templates]:
+    """From which the ranks of all adapters are forked."""
+    from .launchers.templates import Templates
+
+    with Templates() as templates:
+        yield templates
+
+
 @pytest.fixture(scope="module")
-def ddpcheck_ranks(request: pytest.FixtureRequest) -> Iterator[Ranks]:
+def ddpcheck_ranks(request: pytest.FixtureRequest, ddpcheck_templates: Templates) -> Iterator[Ranks]:
     """The ranks of one adapter at one world size. They start with the first check that runs on them."""
     place = request.param
-    with place.open() as ranks:
+    with place.open(ddpcheck_templates) as ranks:
         yield ranks

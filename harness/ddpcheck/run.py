@@ -18,12 +18,14 @@ from types import TracebackType
 from typing import Self
 
 from .adapter import Adapter
+from .attaching import StartFailed
 from .checks import Check, missing, select
 from .expectations import NOTHING_EXPECTED, Expectations
 from .launchers.base import Launcher
+from .launchers.templates import Templates
 from .profiles import Profile, profile_named
 from .references import missing_modules, reference_of, resolve
-from .session import Session, StartFailed
+from .session import Session
 from .verdict import CannotTell, Diagnosis, Finding, Status, Verdict
 
 GROUP = "ddpcheck.checks"
@@ -143,7 +145,12 @@ class Ranks:
     """One adapter at one world size: its items are judged one after the other, on ranks that start with the first."""
 
     def __init__(
-        self, reference: str, world_size: int, settings: Settings, expected: Expectations | None = None
+        self,
+        reference: str,
+        world_size: int,
+        settings: Settings,
+        expected: Expectations | None = None,
+        templates: Templates | None = None,
     ) -> None:
         self.expected = expected or Expectations({}, ())
         self.lost = ""
@@ -154,6 +161,7 @@ class Ranks:
             effort=settings.profile.draws(world_size),
             random_seed=settings.random_seed,
             launcher=settings.launcher,
+            templates=templates,
         )
 
     def verdict(self, item: Item, expected: Expectations = NOTHING_EXPECTED) -> Verdict:
@@ -209,15 +217,16 @@ def run_items(
     groups: dict[tuple[str, int], list[Item]] = {}
     for item in items:
         groups.setdefault((item.reference, item.world_size), []).append(item)
-    for (reference, world_size), group in groups.items():
-        if not any(item.check is not RANKS_START and not item.skip for item in group):
-            why = next((item.skip for item in group if item.skip), "")
-            yield from (skipped(item, item.skip or why) for item in group)
-            continue
-        with Ranks(reference, world_size, settings) as ranks:
-            for item in group:
-                begin(item)
-                yield ranks.verdict(item, expected)
+    with Templates() as templates:
+        for (reference, world_size), group in groups.items():
+            if not any(item.check is not RANKS_START and not item.skip for item in group):
+                why = next((item.skip for item in group if item.skip), "")
+                yield from (skipped(item, item.skip or why) for item in group)
+                continue
+            with Ranks(reference, world_size, settings, templates=templates) as ranks:
+                for item in group:
+                    begin(item)
+                    yield ranks.verdict(item, expected)
 
 
 def run_checks(

@@ -11,49 +11,39 @@ wedge it.
 from __future__ import annotations
 
 import json
-import select
 import shutil
 import socket
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from . import codec
 from .adapter import Adapter
+from .attaching import StartFailed, all_connected, attached
 from .capabilities import Capabilities
-from .channel import Channel, ChannelClosed, Listener
+from .channel import ChannelClosed, Listener
 from .files import scratch_of
+from .gathering import gathered
 from .hard_start import LEAST_SECONDS, HardStart
 from .home import Home
 from .job import Job
 from .launchers.base import Launched, Launcher
+from .launchers.processes import Processes
+from .launchers.templates import RANK_PROGRAM, Templates
 from .launchers.trial import Trial, run_trial
 from .rank_link import RankLink
 from .references import reference_of, resolve
 from .strangers import Strangers
-from .trace import Outcome, RankTrace, Trace, rank_from_plain
+from .trace import RankTrace, Trace
 from .verdict import CannotTell
 
 _IN_FLIGHT = 8
 _SMALL = 1 << 14
-
-
-class StartFailed(Exception):
-    """The ranks did not start: `problems` has one line each, `details` the ranks' own words.
-
-    ranks: what became of those that failed in connect(), by rank.
-    """
-
-    def __init__(self, problems: list[str], details: str = "", ranks: Mapping[int, RankTrace] | None = None) -> None:
-        super().__init__("; ".join(problems))
-        self.problems = problems
-        self.details = details
-        self.ranks = ranks or {}
 
 
 class Session:
@@ -63,7 +53,7 @@ class Session:
     once one has failed. start_deadline: seconds until all ranks are connected. effort: how many Jobs a drawn check
     runs.
     random_seed: None derandomizes drawing. launcher: instead of the adapter's own. home: where the ranks live, if they are to
-    see other code than this process.
+    see other code than this process. templates: ranks that are plain processes are forked from these.
     """
 
     def __init__(
@@ -78,6 +68,7 @@ class Session:
         random_seed: int | None = None,
         launcher: Launcher | None = None,
         home: Home | None = None,
+        templates: Templates | None = None,
     ) -> None:
         self.adapter, self.reference = resolve(adapter if isinstance(adapter, str) else reference_of(adapter))
         self.world_size = world_size
@@ -89,6 +80,8 @@ class Session:
         self.jobs_run = 0
         self.starts = 0
         self._launcher = launcher or self.adapter.launcher
+        if templates is not None and isinstance(self._launcher, Processes):
+            self._launcher = replace(self._launcher, templates=templates)
         self._home = home
         self._launched: Launched | None = None
         self._links: list[RankLink] = []
@@ -168,7 +161,9 @@ class Session:
     def _next(self, waiting: deque[Job]) -> Trace:
         """The Trace of the Job that was submitted first."""
         self._submit_again(waiting)
-        trace = self._collect(waiting.popleft())
+        assert self._launched is not None
+        answers = gathered(waiting.popleft(), self._links, self._launched, self.deadline, self.grace)
+        trace = Trace(tuple(answers[rank] for rank in range(self.world_size)), self.deadline)
         self.jobs_run += 1
         if not trace.completed:
             self._stop()  # what the ranks hold after a failure is anybody's guess
@@ -229,52 +224,6 @@ class Session:
             with suppress(ChannelClosed):
                 link.jobs.send(frame)
 
-    def _collect(self, job: Job) -> Trace:
-        """Every rank's answer to one Job, or what became of it."""
-        answers: dict[int, RankTrace] = {}
-        poller = select.poll()
-        for link in self._links:
-            frame = link.jobs.pop()
-            if frame is not None:
-                answers[link.rank] = rank_from_plain(codec.decode(frame))
-            else:
-                poller.register(link.jobs.fileno(), select.POLLIN)
-        by_file = {link.jobs.fileno(): link for link in self._links}
-        limit = time.monotonic() + self.deadline
-        failed = any(answer.outcome != "done" for answer in answers.values())
-        if failed:
-            limit = min(limit, time.monotonic() + self.grace)
-        while len(answers) < self.world_size:
-            ready = poller.poll(max(0.0, limit - time.monotonic()) * 1000)
-            if not ready:
-                break
-            for file, _ in ready:
-                link = by_file[file]
-                answer = self._read(link, job)
-                if answer is None:
-                    continue
-                answers[link.rank] = answer
-                poller.unregister(file)
-                if answer.outcome != "done" and not failed:
-                    failed = True
-                    limit = min(limit, time.monotonic() + self.grace)
-        stuck = [link for link in self._links if link.rank not in answers]
-        for link in stuck:
-            link.ask()
-        for link in stuck:
-            answers[link.rank] = link.report(job)
-        return Trace(tuple(answers[rank] for rank in range(self.world_size)), self.deadline)
-
-    def _read(self, link: RankLink, job: Job) -> RankTrace | None:
-        """A rank's answer if a whole one has come; the story of its death if it is gone."""
-        try:
-            link.jobs.fill()
-        except ChannelClosed:
-            assert self._launched is not None
-            return link.obituary(job, self._launched)
-        frame = link.jobs.pop()
-        return None if frame is None else rank_from_plain(codec.decode(frame))
-
     def trial(self, failing: int, later: float) -> Trial:
         """Let the launcher start another program, of which one rank fails, and the others `later` seconds after
         (launchers/trial.py). CannotTell if it cannot.
@@ -297,7 +246,7 @@ class Session:
         self._files = scratch_of(listener.secret)
         try:
             home = self._home
-            command = home.command() if home else [sys.executable, "-m", "ddpcheck.worker", self.reference]
+            command = home.command() if home else [*RANK_PROGRAM, self.reference]
             variables = {
                 "DDPCHECK_CONTROL": listener.address,
                 "DDPCHECK_SECRET": listener.secret,
@@ -308,13 +257,13 @@ class Session:
             }
             self._launched = self._launcher.start(command, self.world_size, variables)
             limit = time.monotonic() + self.start_deadline
-            self._links = self._attach(listener, limit)
+            self._links = attached(self._launched, self.world_size, listener, limit)
             if hard is not None:
                 hard.let_in(self._links, socket.gethostname())
                 limit = min(limit, time.monotonic() + self._start_seconds)
-            attached = time.monotonic()
-            self._ready(limit)
-            self._connecting = max(self._connecting, time.monotonic() - attached)
+            since = time.monotonic()
+            all_connected(self._links, self._launched, limit, self.grace)
+            self._connecting = max(self._connecting, time.monotonic() - since)
         except BaseException:
             self._stop()
             raise
@@ -324,115 +273,6 @@ class Session:
     def _launcher_listener(self) -> Listener:
         make = getattr(self._launcher, "listener", None)
         return make() if make is not None else Listener()
-
-    def _attach(self, listener: Listener, limit: float) -> list[RankLink]:
-        """Accept both connections of every rank; none stays open if not all come."""
-        channels: list[Channel] = []
-        try:
-            return self._accept_all(listener, limit, channels)
-        except BaseException:
-            for channel in channels:
-                channel.close()
-            raise
-
-    def _accept_all(self, listener: Listener, limit: float, channels: list[Channel]) -> list[RankLink]:
-        assert self._launched is not None
-        found: dict[tuple[int, str], tuple[Channel, dict[str, object]]] = {}
-        while len(found) < 2 * self.world_size:
-            channel = None
-            with suppress(TimeoutError):
-                channel = listener.accept(0.2)
-            if channel is not None:
-                channels.append(channel)
-                channel.settimeout(5.0)
-                hello = codec.decode(channel.receive())
-                channel.settimeout(None)
-                self._check_hello(hello, found)
-                found[hello["rank"], hello["purpose"]] = channel, hello
-                continue
-            ended = self._ended_early({rank for rank, _ in found})
-            if ended is not None:
-                raise StartFailed([f"{ended} before it reached the harness"], self._launched.output())
-            if time.monotonic() > limit:
-                came = sorted({rank for rank, _ in found})
-                absent = [rank for rank in range(self.world_size) if rank not in came]
-                raise StartFailed(
-                    [f"rank {', '.join(map(str, absent))} did not reach the harness within {self.start_deadline:g} s"],
-                    self._launched.output(),
-                )
-        return [
-            RankLink(rank, found[rank, "jobs"][0], found[rank, "sentinel"][0], found[rank, "jobs"][1])
-            for rank in range(self.world_size)
-        ]
-
-    def _ended_early(self, reached: set[int]) -> str | None:
-        """How a process ended that was not heard of; one that was has told why, or is seen to be gone later."""
-        assert self._launched is not None
-        ended = self._launched.poll()
-        if ended is None:
-            return None
-        told = {rank: self._launched.status_of(rank) for rank in range(self.world_size)}
-        lost = [status for rank, status in told.items() if status and rank not in reached]
-        return lost[0] if lost else None if any(told.values()) else ended
-
-    def _check_hello(self, hello: dict[str, object], found: Mapping[tuple[int, str], object]) -> None:
-        if hello["world_size"] != self.world_size:
-            alone = " (each process is a world of its own: the launcher and the processes do not fit together)"
-            raise StartFailed(
-                [
-                    f"launched as {self.world_size} ranks, but a process sees a world of {hello['world_size']} through "
-                    f"{hello['engine']}" + alone * (hello["world_size"] == 1)
-                ]
-            )
-        if (hello["rank"], hello["purpose"]) in found:
-            raise StartFailed([f"two processes say that they are rank {hello['rank']}"])
-
-    def _ready(self, limit: float) -> None:
-        """Wait until connect() has returned on every rank; gather all problems."""
-        assert self._launched is not None
-        problems: list[str] = []
-        details: list[str] = []
-        fates: dict[int, RankTrace] = {}
-        pending = {link.jobs.fileno(): link for link in self._links}
-        poller = select.poll()
-        for file in pending:
-            poller.register(file, select.POLLIN)
-        while pending:
-            ready = poller.poll(max(0.0, limit - time.monotonic()) * 1000)
-            if not ready:
-                break
-            for file, _ in ready:
-                link = pending[file]
-                try:
-                    link.jobs.fill()
-                    frame = link.jobs.pop()
-                    if frame is None:
-                        continue
-                    answer = codec.decode(frame)
-                    problems += [f"rank {link.rank}: {text}" for text in answer["problems"]]
-                    if answer["problems"]:
-                        text = answer["error"] or "; ".join(answer["problems"])
-                        outcome: Outcome = "raised" if answer["error"] else "invalid"
-                        fates[link.rank] = RankTrace(link.rank, outcome, (), text, failed_at=time.monotonic())
-                    details += [f"rank {link.rank}:\n{answer['error']}"] if answer["error"] else []
-                except ChannelClosed:
-                    fates[link.rank] = link.obituary(None, self._launched)
-                    problems.append(f"{link.ending(self._launched)} in connect()")
-                poller.unregister(file)
-                del pending[file]
-            if problems:
-                limit = min(limit, time.monotonic() + self.grace)
-        if pending:
-            for link in pending.values():
-                link.ask()
-            for link in pending.values():
-                fates[link.rank] = link.report(None)
-                stack = fates[link.rank].stack
-                problems += [] if problems else [f"rank {link.rank} did not come out of connect()"]
-                details.append(f"rank {link.rank} stands at:\n{stack}")
-        if problems:
-            details.append(self._launched.output())
-            raise StartFailed(problems, "\n".join(text for text in details if text), fates)
 
     def close(self, *, orderly: bool = True) -> None:
         """Let the ranks finish (orderly), then make sure that none is left. Safe to call twice."""

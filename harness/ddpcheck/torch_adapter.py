@@ -34,6 +34,11 @@ TORCH_PROMISES = Capabilities(clipping=True, checkpoint=True, zeroes_gradients=T
 """What torch_adapter promises by default: clipping, checkpoints and both forms of zero_grad work on any wrapped module."""
 
 _TIMEOUT = timedelta(seconds=30)
+_SLOW_TO_IMPORT = (
+    "torch",
+    "torch.distributed",
+    "torch._dynamo",
+)  # the last comes with the first optimizer, if not before
 
 
 def torch_adapter(
@@ -101,7 +106,7 @@ def torch_adapter(
             close=_stop_process_group,
         )
 
-    return Adapter(name, connect, promises, launcher or Processes(), requires, description)
+    return Adapter(name, connect, promises, launcher or Processes(preload=_SLOW_TO_IMPORT), requires, description)
 
 
 def torch_collectives() -> Collectives:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ddpcheck.adapter import Adapter
-from ddpcheck.session import Session, StartFailed
+from ddpcheck.attaching import StartFailed
+from ddpcheck.session import Session
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array
 

@@ -17,6 +17,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ..kill import Kill, chosen, installed_faults, judged
+from ..launchers.templates import Templates
 from ..profiles import PROFILES, profile_named
 from ..results import Environment
 from ..run import Settings
@@ -58,11 +59,11 @@ def command(
     as_wished: Callable[[Kill], bool] = (lambda kill: kill.first is None) if unusual else (lambda kill: kill.caught)
     began = time.monotonic()
     kills: list[Kill] = []
-    with _bar(out) as bar:
+    with _bar(out) as bar, Templates() as templates:
         task = bar.add_task("", total=len(found))
         for fault in found:
             bar.update(task, description=escape(fault.name))
-            kills.append(judged(fault, settings, every=every or unusual))
+            kills.append(judged(fault, settings, every=every or unusual, templates=templates))
             _show(out, kills[-1], as_wished(kills[-1]), unusual=unusual)
             bar.advance(task)
     out.print(f"\n[bold]{_summary(kills, time.monotonic() - began, unusual=unusual)}[/]", soft_wrap=True)

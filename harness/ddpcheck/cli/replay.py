@@ -7,12 +7,12 @@ from pathlib import Path
 
 import click
 
+from ..attaching import StartFailed
 from ..job import Job
 from ..references import resolve
 from ..replay import ReplaySession, described
 from ..results import Failure
 from ..run import installed_checks, run_check
-from ..session import StartFailed
 from ..standalone import NoScript, Told, write_script
 from ..suggest import one_of
 from .options import console, usage_errors

@@ -3,6 +3,8 @@
 Every rank hashes strings by a seed of its own, PYTHONHASHSEED=1 + rank, unless that variable is set already: what goes
 through a set comes out in different orders on different ranks, and in the same in every run. (mpiexec and torchrun leave
 the seed to each interpreter, which draws one.)
+
+With `templates`, ranks of a Session are forked from processes that have imported what they need (templates.py).
 """
 
 from __future__ import annotations
@@ -12,9 +14,11 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from .base import Launched, Output, clean_environment
 from .ports import Port, reserve_port
+from .templates import Templates
 
 _POLL = 0.02
 _SAY_WITHIN = 2.0
@@ -22,10 +26,15 @@ _SAY_WITHIN = 2.0
 
 @dataclass(frozen=True)
 class Processes:
-    """Start every rank as a child process on this host."""
+    """Start every rank as a child process on this host.
+
+    preload: modules that are imported before a fork, if there are templates: what takes long to import, and starts no thread.
+    """
 
     variables: Mapping[str, str] = field(default_factory=dict)
     name: str = "processes"
+    preload: tuple[str, ...] = ()
+    templates: Templates | None = None
 
     def unavailable(self) -> str | None:
         return None
@@ -48,14 +57,21 @@ class Processes:
             **self.variables,
             **variables,
         }
+        environments = [
+            {"PYTHONHASHSEED": str(1 + rank)} | clean_environment(shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)})
+            for rank in range(world_size)
+        ]
         output = Output.open()
-        target = None if inherit_output else output.file
-        children: list[subprocess.Popen[bytes]] = []
-        launched = _Children(children, output, port)
+        launched = _Children([], output, port)
         try:
-            for rank in range(world_size):
-                own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
-                env = {"PYTHONHASHSEED": str(1 + rank)} | clean_environment(shared | own)
+            forked = None
+            if self.templates is not None and not inherit_output:
+                forked = self.templates.fork(command, environments, self.preload, output.file)
+            if forked is not None:
+                launched.children.extend(forked)
+                return launched
+            target = None if inherit_output else output.file
+            for env in environments:
                 child = subprocess.Popen(
                     list(command),
                     env=env,
@@ -64,16 +80,26 @@ class Processes:
                     stderr=target,
                     start_new_session=True,  # Ctrl-C is the driver's to handle
                 )
-                children.append(child)  # one by one: those that did start are killed if another cannot
+                launched.children.append(child)  # one by one: those that did start are killed if another cannot
         except BaseException:
             launched.kill()
             raise
         return launched
 
 
+class _Child(Protocol):
+    """What subprocess.Popen and Forked have in common."""
+
+    def poll(self) -> int | None: ...
+
+    def kill(self) -> None: ...
+
+    def wait(self) -> int: ...
+
+
 @dataclass
 class _Children:
-    children: list[subprocess.Popen[bytes]]
+    children: list[_Child]
     written: Output
     port: Port
     failed: int | None = None  # the first rank that was seen to have failed

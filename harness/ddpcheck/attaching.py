@@ -1,0 +1,146 @@
+"""Ranks on their way into a Session: first each must reach the harness, then come out of the adapter's connect().
+
+Whatever goes wrong is said at once for all ranks, with the ranks' own words.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from . import codec
+from .channel import Channel, ChannelClosed, Listener
+from .launchers.base import Launched
+from .rank_link import RankLink
+from .trace import Outcome, RankTrace
+
+_Hello = dict[str, object]
+
+
+class StartFailed(Exception):
+    """The ranks did not start: `problems` has one line each, `details` the ranks' own words.
+
+    ranks: what became of those that failed in connect(), by rank.
+    """
+
+    def __init__(self, problems: list[str], details: str = "", ranks: Mapping[int, RankTrace] | None = None) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+        self.details = details
+        self.ranks = ranks or {}
+
+
+def attached(launched: Launched, world_size: int, listener: Listener, limit: float) -> list[RankLink]:
+    """Accept both connections of every rank until `limit` of time.monotonic(); none stays open if not all come."""
+    channels: list[Channel] = []
+    try:
+        return _accept_all(launched, world_size, listener, limit, channels)
+    except BaseException:
+        for channel in channels:
+            channel.close()
+        raise
+
+
+def _accept_all(
+    launched: Launched, world_size: int, listener: Listener, limit: float, channels: list[Channel]
+) -> list[RankLink]:
+    began = time.monotonic()
+    found: dict[tuple[int, str], tuple[Channel, _Hello]] = {}
+    while len(found) < 2 * world_size:
+        channel = None
+        with suppress(TimeoutError):
+            channel = listener.accept(0.2)
+        if channel is not None:
+            channels.append(channel)
+            channel.settimeout(5.0)
+            hello = codec.decode(channel.receive())
+            channel.settimeout(None)
+            _check_hello(hello, found, world_size)
+            found[hello["rank"], hello["purpose"]] = channel, hello
+            continue
+        reached = {rank for rank, _ in found}
+        ended = _ended_early(launched, world_size, reached)
+        if ended is not None:
+            raise StartFailed([f"{ended} before it reached the harness"], launched.output())
+        if time.monotonic() > limit:
+            absent = ", ".join(str(rank) for rank in range(world_size) if rank not in reached)
+            seconds = f"{limit - began:.0f} s"
+            raise StartFailed([f"rank {absent} did not reach the harness within {seconds}"], launched.output())
+    return [
+        RankLink(rank, found[rank, "jobs"][0], found[rank, "sentinel"][0], found[rank, "jobs"][1])
+        for rank in range(world_size)
+    ]
+
+
+def _ended_early(launched: Launched, world_size: int, reached: set[int]) -> str | None:
+    """How a process ended that was not heard of; one that was has told why, or is seen to be gone later."""
+    ended = launched.poll()
+    if ended is None:
+        return None
+    told = {rank: launched.status_of(rank) for rank in range(world_size)}
+    lost = [status for rank, status in told.items() if status and rank not in reached]
+    return lost[0] if lost else None if any(told.values()) else ended
+
+
+def _check_hello(hello: _Hello, found: Mapping[tuple[int, str], object], world_size: int) -> None:
+    if hello["world_size"] != world_size:
+        alone = " (each process is a world of its own: the launcher and the processes do not fit together)"
+        raise StartFailed(
+            [
+                f"launched as {world_size} ranks, but a process sees a world of {hello['world_size']} through "
+                f"{hello['engine']}" + alone * (hello["world_size"] == 1)
+            ]
+        )
+    if (hello["rank"], hello["purpose"]) in found:
+        raise StartFailed([f"two processes say that they are rank {hello['rank']}"])
+
+
+def all_connected(links: Sequence[RankLink], launched: Launched, limit: float, grace: float) -> None:
+    """Wait until connect() has returned on every rank, at most until `limit`, and `grace` seconds once one has failed.
+
+    StartFailed with all problems of all ranks.
+    """
+    problems: list[str] = []
+    details: list[str] = []
+    fates: dict[int, RankTrace] = {}
+    pending = {link.jobs.fileno(): link for link in links}
+    poller = select.poll()
+    for file in pending:
+        poller.register(file, select.POLLIN)
+    while pending:
+        ready = poller.poll(max(0.0, limit - time.monotonic()) * 1000)
+        if not ready:
+            break
+        for file, _ in ready:
+            link = pending[file]
+            try:
+                link.jobs.fill()
+                frame = link.jobs.pop()
+                if frame is None:
+                    continue
+                answer = codec.decode(frame)
+                problems += [f"rank {link.rank}: {text}" for text in answer["problems"]]
+                if answer["problems"]:
+                    text = answer["error"] or "; ".join(answer["problems"])
+                    outcome: Outcome = "raised" if answer["error"] else "invalid"
+                    fates[link.rank] = RankTrace(link.rank, outcome, (), text, failed_at=time.monotonic())
+                details += [f"rank {link.rank}:\n{answer['error']}"] if answer["error"] else []
+            except ChannelClosed:
+                fates[link.rank] = link.obituary(None, launched)
+                problems.append(f"{link.ending(launched)} in connect()")
+            poller.unregister(file)
+            del pending[file]
+        if problems:
+            limit = min(limit, time.monotonic() + grace)
+    if pending:
+        for link in pending.values():
+            link.ask()
+        for link in pending.values():
+            fates[link.rank] = link.report(None)
+            problems += [] if problems else [f"rank {link.rank} did not come out of connect()"]
+            details.append(f"rank {link.rank} stands at:\n{fates[link.rank].stack}")
+    if problems:
+        details.append(launched.output())
+        raise StartFailed(problems, "\n".join(text for text in details if text), fates)

@@ -1,0 +1,134 @@
+"""Ranks that are forked from templates are what freshly started ones are."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ddpcheck import Adapter, Capabilities, Facets, Job, RankContext, Session
+from ddpcheck.job import AllReduce, Kill, TensorSpec
+from ddpcheck.launchers.processes import Processes
+from ddpcheck.launchers.templates import Templates
+
+HERE = Path(__file__)
+SUM = Job(2, (AllReduce(TensorSpec((3,), "float64")),))
+
+
+class Telling:
+    """Its all_reduce says something of the process instead."""
+
+    def all_reduce(self, array: np.ndarray, reduction: str, *, group: object = None) -> np.ndarray:
+        del reduction, group
+        drawn = np.random.random(), random.random()
+        return np.array((hash("a word") % 2**40, *drawn), array.dtype)
+
+
+class Placed:
+    """Its all_reduce says where the process is: whose child, in which folder, and whether its session is its own."""
+
+    def all_reduce(self, array: np.ndarray, reduction: str, *, group: object = None) -> np.ndarray:
+        del reduction, group
+        here = Path.cwd().stat().st_ino
+        return np.array(
+            (os.getppid(), here if sys.path[0] == str(Path.cwd()) else -1, os.getsid(0) == os.getpid()), array.dtype
+        )
+
+
+def _facets(context: RankContext, collectives: Any) -> Facets:
+    return Facets(rank=context.rank, world_size=context.world_size, collectives=collectives)
+
+
+_PROMISES = Capabilities(facets=frozenset({"collectives"}), collectives=frozenset({"all_reduce"}))
+telling = Adapter("telling", lambda context: _facets(context, Telling()), _PROMISES)
+placed = Adapter("placed", lambda context: _facets(context, Placed()), _PROMISES)
+threaded = Adapter("threaded", placed.connect, _PROMISES, launcher=Processes(preload=("one_more_thread",)))
+
+
+@pytest.fixture(scope="module")
+def templates() -> Iterator[Templates]:
+    with Templates() as found:
+        yield found
+
+
+def told(name: str, templates: Templates | None) -> tuple[list[list[float]], list[int]]:
+    with Session(f"{HERE}:{name}", 2, templates=templates) as session:
+        trace = session.run(SUM)
+        return [list(rank.records[0].values["result"]) for rank in trace.ranks], session.pids
+
+
+def test_each_start_forks_fresh_ranks_that_hash_and_draw_as_fresh_interpreters_do(templates: Templates) -> None:
+    (first, pids), (second, others), (fresh, _) = (told("telling", way) for way in (templates, templates, None))
+    assert not set(pids) & set(others)
+    hashes = [[rank[0] for rank in ranks] for ranks in (first, second, fresh)]
+    assert hashes[0] == hashes[1] == hashes[2]
+    assert hashes[0][0] != hashes[0][1]
+    for position in (1, 2):  # NumPy's global generator, and Python's
+        assert len({rank[position] for ranks in (first, second) for rank in ranks}) == 4
+    for pid in (*pids, *others):
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_a_forked_rank_is_where_the_driver_is_now(
+    templates: Templates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, _ = told("placed", templates)
+    monkeypatch.chdir(tmp_path)
+    after, _ = told("placed", templates)
+    parents = [[rank[0] for rank in ranks] for ranks in (before, after)]
+    assert parents[0] == parents[1]  # the same two templates
+    assert os.getpid() not in parents[0]
+    assert [rank[1] for rank in after] == [tmp_path.stat().st_ino] * 2
+    assert [rank[2] for rank in after] == [1, 1]
+
+
+def test_ranks_start_in_the_usual_way_where_a_fork_would_be_unsafe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.joinpath("one_more_thread.py").write_text(
+        "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with Templates() as templates:
+        ranks, _ = told("threaded", templates)
+    assert [rank[0] for rank in ranks] == [os.getpid()] * 2
+
+
+def test_another_environment_and_a_lost_template_get_fresh_ones(
+    templates: Templates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual, _ = told("placed", templates)
+    monkeypatch.setenv("READ_AT_IMPORT", "1")
+    other, _ = told("placed", templates)
+    assert {rank[0] for rank in usual}.isdisjoint(rank[0] for rank in other)
+    for rank in other:
+        os.kill(int(rank[0]), signal.SIGKILL)
+    lost, _ = told("placed", templates)
+    assert [rank[0] for rank in lost] == [os.getpid()] * 2
+    again, _ = told("placed", templates)
+    assert os.getpid() not in [rank[0] for rank in again]
+
+
+def test_how_a_forked_rank_ended_is_known(templates: Templates) -> None:
+    with Session(f"{HERE}:telling", 2, templates=templates, grace=0.2) as session:
+        trace = session.run(Job(2, (Kill(1),)))
+        assert trace.ranks[1].outcome == "died"
+        assert "rank 1 was killed by SIGKILL" in trace.ranks[1].error
+        assert session.run(SUM).completed
+
+
+def test_closing_ends_the_templates(templates: Templates) -> None:
+    del templates
+    with Templates() as own:
+        ranks, _ = told("placed", own)
+    for rank in ranks:
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(rank[0]), 0)
