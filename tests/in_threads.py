@@ -21,7 +21,7 @@ import numpy as np
 
 from ddpcheck.adapter import Adapter, Facets
 from ddpcheck.capabilities import Capabilities
-from ddpcheck.executor import Execution
+from ddpcheck.execution import Execution
 from ddpcheck.job import Job
 from ddpcheck.trace import Outcome, RankTrace, Trace
 from ddpcheck.values import Array

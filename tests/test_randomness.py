@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from ddpcheck import Facets, Job
-from ddpcheck.executor import ContractBroken, Execution
+from ddpcheck.execution import ContractBroken, Execution
+from ddpcheck.execution.randomness import disturb_generators
 from ddpcheck.job import Disturb, Draw, Sample
-from ddpcheck.operations.randomness import disturb
 from ddpcheck_implementations.data_parallel import RandomStreams
 
 
@@ -47,14 +47,14 @@ def test_one_rank_draws_and_the_next_is_seeded() -> None:
         random.seed(5)
         np.random.seed(5)
         first = random.getstate(), np.random.get_state()[2]
-        disturb(0, 2, 3)
+        disturb_generators(0, 2, 3)
         assert (random.getstate(), np.random.get_state()[2]) == first
-        disturb(2, 2, 3)
+        disturb_generators(2, 2, 3)
         assert random.getstate() != first[0]
         assert np.random.get_state()[2] != first[1]
-        disturb(1, 2, 3)
+        disturb_generators(1, 2, 3)
         drawn = random.random(), np.random.random_sample()
-        disturb(1, 2, 3)
+        disturb_generators(1, 2, 3)
         assert (random.random(), np.random.random_sample()) == drawn
     finally:
         random.setstate(kept[0])

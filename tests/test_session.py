@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -74,6 +75,8 @@ def test_a_hung_rank_is_named_with_its_stack(session: Session) -> None:
     text = text_of(trace)
     assert text.startswith("rank 1 hung in operation 0 (all_reduce) for more than 1 s")
     assert "wait_for_ever" in text
+    first, *_ = trace.ranks[1].stack.splitlines()
+    assert re.search(r"ddpcheck/execution/collectives.py., line \d+, in all_reduce$", first)  # nothing above it
     assert "rank 0 went through without the others" in text
 
 

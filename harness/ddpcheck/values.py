@@ -111,3 +111,8 @@ def numbers(shape: tuple[int, ...], dtype: str, kind: Kind, key: int, spread: in
     if kind == "tiny":
         made = made * np.finfo(dtype).smallest_subnormal
     return made.astype(np.dtype(dtype)).reshape(shape)
+
+
+def poison_like(array: Array) -> Array:
+    """Values that nobody would compute: a write that never came shows."""
+    return np.full(array.shape, np.nan if array.dtype.kind in "fc" else 113, array.dtype)

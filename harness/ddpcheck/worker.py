@@ -27,7 +27,7 @@ from . import codec
 from .adapter import problems_of_facets
 from .channel import Channel, ChannelClosed, connect
 from .environment import RankContext, rank_context
-from .executor import ContractBroken, Execution
+from .execution import ContractBroken, Execution
 from .files import scratch_of
 from .job import Job
 from .operations.start import GATED, SHORT_READS
@@ -160,9 +160,8 @@ def _readable(error: BaseException) -> str:
 
 
 def _trimmed(stack: str) -> str:
-    """The stack below the executor: where the implementation stands."""
-    marker = "executor.py"
-    at = stack.rfind(marker)
+    """The stack from the operation's runner on: where the implementation stands."""
+    at = stack.rfind(f"{Path(__file__).with_name('execution')}{os.sep}")
     line = stack.rfind("\n", 0, at) + 1 if at >= 0 else 0
     return stack[line:].rstrip()
 

@@ -9,11 +9,10 @@ import numpy as np
 
 from ddpcheck import expect
 from ddpcheck.diagnosis import Evidence
-from ddpcheck.executor import poison_like
 from ddpcheck.job import AllReduce, Barrier, Broadcast, Job, ReduceScatter, SendRecv, Wait
 from ddpcheck.numerics import different_bits, same_bits
 from ddpcheck.trace import Trace
-from ddpcheck.values import Array
+from ddpcheck.values import Array, poison_like
 from ddpcheck.verdict import Diagnosis, Finding
 
 from .collective_results import Collective, Want, finished, members_of, named, reduced, wants

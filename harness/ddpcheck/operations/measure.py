@@ -40,7 +40,7 @@ class MeasureSteps:
     """Training steps (zero_grad, backward, step) on one batch, with the Job's model, optimizer and data.
 
     synced=False: backward in no_sync(), the same work without communication. options: (name, value) pairs for make_replica;
-    operations of equal options share a replica.
+    operations of equal options share a replica until there are others; all other operations have none.
 
     Yields begin, backward_end and end: float64 (iterations,), seconds of time.monotonic(); cpu: seconds of processor
     time over all steps; peak: KiB of resident memory at most, since the process began; counts: what Facets.counts says of all

@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
 from ..plain import plain
-
-if TYPE_CHECKING:
-    from ..adapter import MakeSampler
-
-
-class NoState(Exception):
-    """What came back is not what extras.ResumableSampler must give."""
 
 
 @plain
@@ -38,33 +28,3 @@ class ResumeSampling:
     seed: int = 0
     drop_last: bool = False
     told: bool = True
-
-
-def resumed(make: MakeSampler, op: ResumeSampling) -> dict[str, list[Any] | list[list[Any]]]:
-    """What a ResumeSampling yields on this rank, unchecked. NoState if a state is no mapping."""
-
-    def new() -> Any:
-        return make(op.length, shuffle=op.shuffle, seed=op.seed, drop_last=op.drop_last)
-
-    sampler = new()
-    sampler.set_epoch(op.epoch)
-    first = reading = iter(sampler)
-    pieces: list[list[Any]] = []
-    for count in op.pieces:
-        pieces.append(list(islice(reading, count)))
-        state = sampler.state()
-        if not isinstance(state, Mapping):
-            raise NoState(f"the sampler's state() must return a mapping, got {type(state).__name__}")
-        sampler, state = new(), copy.deepcopy(dict(state))
-        sampler.load_state(state)
-        if op.told:
-            sampler.set_epoch(op.epoch)
-        reading = iter(sampler)
-    pieces.append(list(reading))
-    sampler.set_epoch(op.then)
-    then = list(sampler)
-    whole = new()
-    whole.set_epoch(op.epoch)
-    found = {"whole": list(whole), "pieces": pieces, "then": then, "on": list(first)}
-    whole.set_epoch(op.then)
-    return found | {"then_whole": list(whole)}

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..capabilities import Capabilities
-from ..executor import poison_like
 from ..job import Job, Layout, TensorSpec
-from ..values import Array, key_of
+from ..values import Array, key_of, poison_like
 from .literals import listed, literal
 
 LITERAL_SIZE = 64

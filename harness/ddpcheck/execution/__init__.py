@@ -1,0 +1,17 @@
+"""A Job's operations, done on one rank with the facets of an implementation; what each yields is recorded.
+
+This is the only place where the harness calls an implementation. Everything that comes back is validated here; all
+problems of one operation are raised together.
+
+    walk        one operation after the other, and the records
+    runners     what does each operation: a new one is entered there
+    here        what all of them know of this rank and this Job
+    contract    whether what came back is what the contract allows
+
+The rest are the runners, by facet.
+"""
+
+from .contract import ContractBroken
+from .walk import Execution
+
+__all__ = ["ContractBroken", "Execution"]

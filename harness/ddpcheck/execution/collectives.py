@@ -1,0 +1,126 @@
+"""Collectives. What they are given and what they give is overwritten at once: from then on both are the caller's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import job as ops
+from ..measuring import measured_collective
+from ..values import Array, poison_like
+from .contract import checked_array
+from .here import Here, Values
+from .layouts import laid_out
+
+
+def all_reduce(here: Here, op: ops.AllReduce) -> Values:
+    if not here.takes_part(op.group):
+        return {}
+    tensor, comm = op.tensor.on(here.rank), here.collectives
+    if op.in_place:
+        return _reduced_in_place(here, op, tensor)
+    argument = laid_out(tensor, op.tensor.layout)
+    if not op.wait:
+        handle = comm.all_reduce_async(argument, op.reduction, group=op.group)
+        here.handles[here.position] = handle, argument, tensor
+        return {}
+    return _result(here, comm.all_reduce(argument, op.reduction, group=op.group), argument, tensor, "all_reduce()")
+
+
+def _reduced_in_place(here: Here, op: ops.AllReduce, tensor: Array) -> Values:
+    array = checked_array(
+        here.collectives.empty(tensor.shape, tensor.dtype.name), tensor.shape, tensor.dtype, "empty()"
+    )
+    array[...] = tensor
+    here.collectives.all_reduce_in_place(array, op.reduction, group=op.group)
+    values: Values = {"result": array.copy(), "argument_changed": False, "aliases_argument": False}
+    here.look_again(values, "result", values["result"], array)
+    return values
+
+
+def wait(here: Here, op: ops.Wait) -> Values:
+    if op.operation not in here.handles:
+        return {}
+    handle, argument, tensor = here.handles.pop(op.operation)
+    return _result(here, handle.wait(), argument, tensor, "wait()")
+
+
+def broadcast(here: Here, op: ops.Broadcast) -> Values:
+    if not here.takes_part(op.group):
+        return {}
+    tensor = op.tensor.on(here.rank)
+    given = tensor if here.rank == op.root else poison_like(tensor)
+    argument = laid_out(given, op.tensor.layout)
+    result = here.collectives.broadcast(argument, op.root, group=op.group)
+    return _result(here, result, argument, given, "broadcast()")
+
+
+def all_gather(here: Here, op: ops.AllGather) -> Values:
+    if not here.takes_part(op.group):
+        return {}
+    tensor = op.tensor.on(here.rank)
+    argument = laid_out(tensor, op.tensor.layout)
+    shape = (len(op.group or range(here.job.world_size)), *tensor.shape)
+    result = here.collectives.all_gather(argument, group=op.group)
+    return _result(here, result, argument, tensor, "all_gather()", shape)
+
+
+def reduce_scatter(here: Here, op: ops.ReduceScatter) -> Values:
+    if not here.takes_part(op.group):
+        return {}
+    tensor = op.tensor.on(here.rank)
+    argument = laid_out(tensor, op.tensor.layout)
+    size = len(op.group or range(here.job.world_size))
+    shape = (tensor.shape[0] // size, *tensor.shape[1:])
+    result = here.collectives.reduce_scatter(argument, op.reduction, group=op.group)
+    return _result(here, result, argument, tensor, "reduce_scatter()", shape)
+
+
+def _result(
+    here: Here, result: Any, argument: Array, given: Array, what: str, shape: tuple[int, ...] | None = None
+) -> Values:
+    """What a collective yields: its result, and what became of the argument, whose values were `given`."""
+    made = np.array(checked_array(result, given.shape if shape is None else shape, given.dtype, what))
+    values = {
+        "result": made,
+        "argument_changed": argument.tobytes() != given.tobytes(),
+        "aliases_argument": isinstance(result, np.ndarray) and np.may_share_memory(result, argument),
+    }
+    left = made
+    if not values["aliases_argument"]:
+        # both are the caller's now, whoever still has to read or write them
+        if what != "wait()":  # where it would hide what came too early
+            argument[...] = poison_like(argument)
+        if isinstance(result, np.ndarray) and result.flags.writeable:
+            # other values for each operation: results that share their memory show
+            result[...] = left = np.full(made.shape, 113 + len(here.records) % 900, made.dtype)
+    here.look_again(values, "result", left, result)
+    return values
+
+
+def barrier(here: Here, op: ops.Barrier) -> Values:
+    if here.takes_part(op.group):
+        here.collectives.barrier(group=op.group)
+    return {}
+
+
+def send_recv(here: Here, op: ops.SendRecv) -> Values:
+    tensor = op.tensor.on(here.rank)
+    received: dict[str, Array] = {}
+    values: Values = {"received": received}
+    for source, dest in op.pairs:
+        if here.rank == source:
+            argument = laid_out(tensor, op.tensor.layout)
+            here.collectives.send(argument, dest)
+            argument[...] = poison_like(tensor)  # the sender may use its array again, received or not
+        elif here.rank == dest:
+            got = here.collectives.recv(laid_out(poison_like(tensor), op.tensor.layout), source)
+            made = np.array(checked_array(got, tensor.shape, tensor.dtype, "recv()"))
+            received[f"{source}>{dest}"] = made
+            here.look_again(values, f"received from rank {source}", made, got)
+    return values
+
+
+def measure_collective(here: Here, op: ops.MeasureCollective) -> Values:
+    return measured_collective(here.collectives, here.facets.counts, op, here.rank, here.job.world_size)

@@ -1,0 +1,75 @@
+"""The replica that a rank holds, and what it is built from and fed with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..adapter import Batch, Facets, Replica
+from ..job import Job
+from ..model import ModelSpec
+from ..values import Array
+from .contract import Declared, offered
+
+Options = tuple[tuple[str, float | str], ...]
+
+
+class Held:
+    """A Job's replica on one rank, built when it is first asked for, and what goes with it.
+
+    saved: states by name. windows: those of no_sync() that are open. switched: parameters of layers that were frozen or
+    unfrozen.
+    """
+
+    def __init__(self, facets: Facets, job: Job, rank: int) -> None:
+        self._facets, self._job, self._rank = facets, job, rank
+        self._replica: Replica | None = None
+        self._options: Options = ()
+        self.saved: dict[str, Mapping[str, Array]] = {}
+        self.windows: list[AbstractContextManager[Any]] = []
+        self.switched: frozenset[str] = frozenset()
+
+    @cached_property
+    def declared(self) -> Declared:
+        return Declared(self._model)
+
+    @cached_property
+    def _data(self) -> tuple[Array, Array]:
+        """Inputs and targets of all samples."""
+        assert self._job.data is not None
+        return self._job.data.arrays(self._model)
+
+    @property
+    def _model(self) -> ModelSpec:
+        assert self._job.model is not None
+        return self._job.model
+
+    def replica(self, options: Options = ()) -> Replica:
+        """The one that was built with these options; another's place is taken by a new one."""
+        if self._replica is None or options != self._options:
+            self._replica = None  # memory may not be there for two
+            self._replica, self._options = self._built(self._job.initial(self._rank), options), options
+        return self._replica
+
+    def resume(self, name: str) -> None:
+        """Another replica, built from other values, goes on from what was saved."""
+        self._replica, self._options = self._built(self._job.initial_of_resumed(self._rank), ()), ()
+        self._replica.load_state(self.saved[name])
+
+    def _built(self, initial: dict[str, Array], options: Options) -> Replica:
+        make = offered(self._facets.make_replica, "make_replica")
+        replica: Replica = make(self._model, initial, self._job.optimizer, dict(options))
+        return replica
+
+    def extra(self, method: str) -> Any:
+        """A method that replicas may lack (ddpcheck.extras)."""
+        return offered(getattr(self.replica(), method, None), f"make_replica().{method}")
+
+    def batch(self, samples: Sequence[int], branches: tuple[str, ...] = ()) -> Batch:
+        inputs, targets = self._data
+        rows = np.array(samples, np.intp)
+        return Batch(inputs[rows], targets[rows], branches)

@@ -1,0 +1,51 @@
+"""What the runners know: this rank, its part of the Job, and what the operations before have left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ..adapter import Facets
+from ..job import Job
+from ..trace import Record
+from ..values import Array
+from .contract import offered
+from .held import Held
+
+Values: TypeAlias = dict[str, Any]
+"""What an operation yields."""
+
+
+class Here:
+    """One rank during one Job. `records` are those of the operations entered so far."""
+
+    def __init__(self, facets: Facets, job: Job, rank: int, scratch: Path | None) -> None:
+        self.facets, self.job, self.rank, self.scratch = facets, job, rank, scratch
+        self.records: list[Record] = []
+        self.held = Held(facets, job, rank)
+        self.handles: dict[int, tuple[Any, Array, Array]] = {}
+        """Of asynchronous operations by position: handle, argument, and the values that the argument had."""
+        self._handed_out: list[tuple[Values, str, Array, Any]] = []
+
+    @property
+    def position(self) -> int:
+        """Of the operation under way."""
+        return len(self.records) - 1
+
+    @property
+    def collectives(self) -> Any:
+        return offered(self.facets.collectives, "collectives")
+
+    def takes_part(self, group: tuple[int, ...] | None) -> bool:
+        return group is None or self.rank in group
+
+    def look_again(self, values: Values, name: str, now: Array, handed_out: Any) -> None:
+        """At the end of the Job `handed_out` must still be what it is now; else `values` will name it."""
+        self._handed_out.append((values, name, now, handed_out))
+
+    def looked_again(self) -> None:
+        for values, name, before, handed_out in self._handed_out:
+            if before.tobytes() != np.asarray(handed_out).tobytes():
+                values.setdefault("overwritten_later", []).append(name)

@@ -1,0 +1,33 @@
+"""Where arrays lie in memory (TensorSpec.layout)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..job import Layout
+from ..values import Array, poison_like
+
+
+def laid_out(array: Array, layout: Layout) -> Array:
+    """A copy of `array` with equal values and another place in memory (see TensorSpec)."""
+    if layout == "F":
+        return np.array(array, order="F")
+    if layout == "strided":
+        return _strided(array)
+    if layout == "reversed" and array.ndim:
+        return np.array(array[::-1])[::-1]
+    if layout == "offset":
+        room = np.empty(array.size + 1, array.dtype)
+        room[1:] = array.reshape(-1)
+        return room[1:].reshape(array.shape)
+    return array.copy()
+
+
+def _strided(array: Array) -> Array:
+    if not array.ndim:
+        return array.copy()
+    wide = np.empty((*array.shape[:-1], 2 * array.shape[-1]), array.dtype)
+    wide[...] = poison_like(wide)
+    view = wide[..., ::2]
+    view[...] = array
+    return view

@@ -1,0 +1,56 @@
+"""Random numbers: an implementation's own streams, and mishaps of the generators that a whole process shares."""
+
+from __future__ import annotations
+
+import random
+import sys
+from typing import Any
+
+import numpy as np
+
+from .. import job as ops
+from ..values import Array
+from .contract import ContractBroken, offered
+from .here import Here, Values
+
+
+def draw(here: Here, op: ops.Draw) -> Values:
+    streams = offered(here.facets.make_streams, "make_streams")(op.seed)
+    local, common = [], []
+    for epoch in op.epochs:
+        streams.set_epoch(epoch)
+        if op.extra:
+            extra = op.extra[here.rank]
+            _numbers(streams.local(extra), extra, "local()")
+        common.append(_numbers(streams.common(op.count), op.count, "common()"))
+        local.append(_numbers(streams.local(op.count), op.count, "local()"))
+    return {"local": local, "common": common}
+
+
+def _numbers(got: Any, count: int, what: str) -> Array:
+    if not isinstance(got, np.ndarray) or got.dtype.kind != "f" or got.shape != (count,):
+        form = f"{got.dtype}{list(got.shape)}" if isinstance(got, np.ndarray) else type(got).__name__
+        raise ContractBroken(f"{what} must return {count} floats in an array of one dimension, got {form}")
+    if not np.all((got >= 0) & (got < 1)):
+        raise ContractBroken(f"{what} must return numbers of [0, 1), got {got[~((got >= 0) & (got < 1))][0]!r}")
+    return got.astype(np.float64)
+
+
+def disturb(here: Here, op: ops.Disturb) -> Values:
+    disturb_generators(op.rank, here.rank, here.job.world_size)
+    return {}
+
+
+def disturb_generators(victim: int, rank: int, world_size: int) -> None:
+    """Draw from the process's generators on rank `victim`, seed those of the next rank; leave the others alone."""
+    torch = sys.modules.get("torch")
+    if rank == victim:
+        random.random()
+        np.random.random_sample()
+        if torch is not None:
+            torch.rand(1)
+    if rank == (victim + 1) % world_size:
+        random.seed(rank)
+        np.random.seed(rank)
+        if torch is not None:
+            torch.manual_seed(rank)

@@ -1,0 +1,141 @@
+"""Operations on a replica: adapter.Replica and ddpcheck.extras say what each method promises."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from .. import job as ops
+from ..measuring import measured_steps
+from .contract import ContractBroken, checked_array, checked_number
+from .here import Here, Values
+
+
+class _Interruption(Exception):
+    """Raised and caught by the training program (job.Backward.interrupted)."""
+
+
+def backward(here: Here, op: ops.Backward) -> Values:
+    replica = here.held.replica()
+    batch = here.held.batch(op.samples[here.rank], op.branches_on(here.rank))
+    given = {"inputs": batch.inputs.tobytes(), "targets": batch.targets.tobytes()}
+    values: Values = {}
+    loss: Any = None
+    if op.second:
+        loss = here.held.extra("backward_of_both")(batch, here.held.batch(op.second[here.rank]))
+    elif op.sync:
+        loss = replica.backward(batch)
+    else:
+        interrupted = here.rank in op.interrupted
+        try:
+            with replica.no_sync():
+                loss = replica.backward(batch)
+                if interrupted:
+                    raise _Interruption
+            values |= {"swallowed": True} if interrupted else {}
+        except _Interruption:
+            pass
+    after = {"inputs": batch.inputs.tobytes(), "targets": batch.targets.tobytes()}
+    changed = [name for name in given if given[name] != after[name]]
+    return values | {"loss": checked_number(loss, "backward()")} | ({"batch_changed": changed} if changed else {})
+
+
+def zero_grad(here: Here, op: ops.ZeroGrad) -> Values:
+    (here.held.extra("zero_gradients") if op.to_zeros else here.held.replica().zero_grad)()
+    return {}
+
+
+def open_window(here: Here, op: ops.OpenWindow) -> Values:
+    window = here.held.replica().no_sync()
+    window.__enter__()
+    here.held.windows.append(window)
+    return {}
+
+
+def close_window(here: Here, op: ops.CloseWindow) -> Values:
+    here.held.windows.pop().__exit__(None, None, None)
+    return {}
+
+
+def clip(here: Here, op: ops.Clip) -> Values:
+    return {"norm": checked_number(here.held.replica().clip(op.max_norm), "clip()")}
+
+
+def step(here: Here, op: ops.Step) -> Values:
+    here.held.replica().step()
+    return {}
+
+
+def observe(here: Here, op: ops.Observe) -> Values:
+    declared, seen = here.held.declared, Values()
+    for what in op.what:
+        got = here.held.extra(what)()
+        if what == "gradients":
+            seen[what] = _gradients(here, got)
+        else:
+            names = declared.buffers if what == "buffers" else declared.parameters
+            seen[what] = declared.copied(got, f"{what}()", names)
+    return seen
+
+
+def _gradients(here: Here, got: Any) -> dict[str, Any]:
+    declared, switched = here.held.declared, here.held.switched
+    if switched and isinstance(got, Mapping):
+        got = dict.fromkeys(switched) | dict(got)  # a frozen layer's may be left out
+    return declared.copied_if_there(got, "gradients()", declared.learned | switched)
+
+
+def set_trainable(here: Here, op: ops.SetTrainable) -> Values:
+    parameters = here.held.declared.parameters
+    here.held.switched |= {name for name in parameters if name.rpartition(".")[0] in op.layers}
+    here.held.extra("set_trainable")(list(op.layers), op.trainable)
+    return {}
+
+
+def join(here: Here, op: ops.Join) -> Values:
+    replica = here.held.replica()
+    losses = []
+    with here.held.extra("join")():
+        for samples in op.batches[here.rank]:
+            replica.zero_grad()
+            losses.append(checked_number(replica.backward(here.held.batch(samples)), "backward()"))
+            replica.step()
+    return {"losses": losses}
+
+
+def remeasure(here: Here, op: ops.Remeasure) -> Values:
+    here.held.extra("remeasure")(here.held.batch(op.samples[here.rank]))
+    return {}
+
+
+def predict(here: Here, op: ops.Predict) -> Values:
+    model, samples = here.job.model, op.samples[here.rank]
+    assert model is not None
+    shape = (len(samples), model.output_features)
+    if not samples:
+        return {"outputs": np.empty(shape, model.dtype)}
+    got = here.held.replica().predict(here.held.batch(samples, op.branches[here.rank] if op.branches else ()))
+    return {"outputs": np.array(checked_array(got, shape, model.dtype, "predict()"))}
+
+
+def save(here: Here, op: ops.Save) -> Values:
+    state = here.held.replica().state()
+    if not isinstance(state, Mapping) or not all(isinstance(v, np.ndarray) for v in state.values()):
+        raise ContractBroken("state() must return a mapping of names to NumPy arrays")
+    saved = here.held.saved[op.name] = {name: np.array(value) for name, value in state.items()}
+    values: Values = {"names": sorted(state)}
+    for name, copy in saved.items():
+        here.look_again(values, name, copy, state[name])
+    return values
+
+
+def resume(here: Here, op: ops.Resume) -> Values:
+    here.held.resume(op.name)
+    return {}
+
+
+def measure_steps(here: Here, op: ops.MeasureSteps) -> Values:
+    replica = here.held.replica(op.options)
+    return measured_steps(replica, here.facets.counts, op, here.held.batch(op.samples[here.rank]))

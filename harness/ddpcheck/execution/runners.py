@@ -1,0 +1,53 @@
+"""What does each operation on a rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .. import job as ops
+from . import collectives, mishaps, randomness, replica, sampling, training
+from .here import Here, Values
+
+
+def on_ranks(here: Here, op: ops.OnRanks) -> Values:
+    return RUNNERS[type(op.operation)](here, op.operation) if here.rank in op.ranks else {}
+
+
+RUNNERS: dict[type[ops.Operation], Callable[[Here, Any], Values]] = {
+    ops.Backward: replica.backward,
+    ops.ZeroGrad: replica.zero_grad,
+    ops.OpenWindow: replica.open_window,
+    ops.CloseWindow: replica.close_window,
+    ops.Clip: replica.clip,
+    ops.Step: replica.step,
+    ops.Observe: replica.observe,
+    ops.Predict: replica.predict,
+    ops.Save: replica.save,
+    ops.Resume: replica.resume,
+    ops.SetTrainable: replica.set_trainable,
+    ops.Join: replica.join,
+    ops.Remeasure: replica.remeasure,
+    ops.MeasureSteps: replica.measure_steps,
+    ops.AllReduce: collectives.all_reduce,
+    ops.Wait: collectives.wait,
+    ops.Broadcast: collectives.broadcast,
+    ops.AllGather: collectives.all_gather,
+    ops.ReduceScatter: collectives.reduce_scatter,
+    ops.Barrier: collectives.barrier,
+    ops.SendRecv: collectives.send_recv,
+    ops.MeasureCollective: collectives.measure_collective,
+    ops.Sample: sampling.sample,
+    ops.ResumeSampling: sampling.resume_sampling,
+    ops.Aggregate: sampling.aggregate,
+    ops.Draw: randomness.draw,
+    ops.Disturb: randomness.disturb,
+    ops.Train: training.train,
+    ops.Sleep: mishaps.sleep,
+    ops.Raise: mishaps.raise_,
+    ops.Kill: mishaps.kill,
+    ops.Leave: mishaps.leave,
+    ops.Sent: mishaps.sent,
+    ops.ShortReads: mishaps.short_reads,
+    ops.OnRanks: on_ranks,
+}

@@ -1,0 +1,79 @@
+"""Samplers that are read, and metrics that are aggregated."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
+
+from .. import job as ops
+from .contract import ContractBroken, checked_indices, checked_number, offered
+from .here import Here, Values
+from .randomness import disturb_generators
+
+_WHO = "the sampler"
+
+
+def sample(here: Here, op: ops.Sample) -> Values:
+    make = offered(here.facets.make_sampler, "make_sampler")
+    sampler = make(op.length, shuffle=op.shuffle, seed=op.seed, drop_last=op.drop_last)
+    other = make(op.length, shuffle=op.shuffle, seed=op.seed + 1, drop_last=op.drop_last) if op.beside else None
+    length = len(sampler)
+    epochs = []
+    for number, epoch in enumerate(op.epochs):
+        if number and op.disturbed is not None:
+            disturb_generators(op.disturbed, here.rank, here.job.world_size)
+        if peek := op.peeks[here.rank] if op.peeks else 0:
+            if epoch is not None:
+                sampler.set_epoch(epoch)
+            list(islice(iter(sampler), peek))
+        if epoch is not None:
+            sampler.set_epoch(epoch)
+        if other is not None:
+            other.set_epoch((epoch or 0) + 7)
+            list(other)
+        epochs.append(checked_indices(sampler, op.length, _WHO))
+    return {"epochs": epochs, "length": len(sampler), "length_before": length}
+
+
+def resume_sampling(here: Here, op: ops.ResumeSampling) -> Values:
+    make = offered(here.facets.make_sampler, "make_sampler")
+
+    def new() -> Any:
+        return make(op.length, shuffle=op.shuffle, seed=op.seed, drop_last=op.drop_last)
+
+    sampler = new()
+    sampler.set_epoch(op.epoch)
+    first = reading = iter(sampler)
+    pieces = []
+    for count in op.pieces:
+        pieces.append(list(islice(reading, count)))
+        state = sampler.state()
+        if not isinstance(state, Mapping):
+            raise ContractBroken(f"the sampler's state() must return a mapping, got {type(state).__name__}")
+        sampler, state = new(), copy.deepcopy(dict(state))
+        sampler.load_state(state)
+        if op.told:
+            sampler.set_epoch(op.epoch)
+        reading = iter(sampler)
+    pieces.append(list(reading))
+    sampler.set_epoch(op.then)
+    orders = {"then": list(sampler)}
+    whole = new()
+    whole.set_epoch(op.epoch)
+    orders |= {"whole": list(whole), "on": list(first)}
+    whole.set_epoch(op.then)
+    orders["then_whole"] = list(whole)
+    checked = {name: checked_indices(order, op.length, _WHO) for name, order in orders.items()}
+    return {"pieces": [checked_indices(piece, op.length, _WHO) for piece in pieces]} | checked
+
+
+def aggregate(here: Here, op: ops.Aggregate) -> Values:
+    what = "aggregate_metrics()"
+    got = offered(here.facets.aggregate_metrics, "aggregate_metrics")(
+        {"metric": op.values[here.rank]}, op.counts[here.rank]
+    )
+    if not isinstance(got, Mapping):
+        raise ContractBroken(f"{what} must return a mapping of names to numbers, got {type(got).__name__}")
+    return {"metrics": {str(name): checked_number(value, what) for name, value in got.items()}}

@@ -1,0 +1,70 @@
+"""Whole training runs by an implementation's own loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import job as ops
+from ..adapter import TrainingRun, TrainingTask
+from ..files import watched
+from .contract import ContractBroken, checked_indices, checked_number, offered
+from .here import Here, Values
+
+
+def train(here: Here, op: ops.Train) -> Values:
+    task = _task(here, op)
+    run = offered(here.facets.train, "train")
+    if task.folder is None:
+        return _told(here, op, run(task))
+    with watched(task.folder, slow=op.slow_disk and here.rank == 0) as written:
+        made = run(task)
+    return _told(here, op, made) | {"written": written}
+
+
+def _task(here: Here, op: ops.Train) -> TrainingTask:
+    job = here.job
+    assert job.model is not None
+    assert job.data is not None
+    earlier = [other for other in job.operations[: here.position] if isinstance(other, ops.Train)]
+    goes_on = op.resume and any(other.folder == op.folder for other in earlier)
+    initial = job.initial_of_resumed(here.rank) if goes_on else job.initial(here.rank)
+    return TrainingTask(
+        job.model, initial, job.optimizer, *job.data.arrays(job.model),
+        op.epochs, op.batch_size, op.shuffle, op.seed, op.max_norm,
+        op.micro_batches, op.schedule, op.keep_best, _folder(here, op), op.resume, op.stop_after,
+    )  # fmt: skip
+
+
+def _folder(here: Here, op: ops.Train) -> str | None:
+    if op.folder is None:
+        return None
+    if here.scratch is None:
+        raise RuntimeError("this Job needs a folder for its files: give Execution a scratch")
+    here.scratch.mkdir(parents=True, exist_ok=True)
+    name = f"{op.folder}-of-rank-{here.rank}" if op.rank_0_only and here.rank else op.folder
+    return str(here.scratch / name)
+
+
+def _told(here: Here, op: ops.Train, run: Any) -> Values:
+    """What the run tells of itself."""
+    if not isinstance(run, TrainingRun):
+        raise ContractBroken(f"train() must return a ddpcheck.TrainingRun, got {type(run).__name__}")
+    epochs = op.stop_after or op.epochs
+    told = (len(run.losses), len(run.indices))
+    if told[0] != told[1] or told[0] > epochs or (told[0] != epochs and not op.resume):
+        raise ContractBroken(f"train() returned {told[0]} losses and {told[1]} lists of indices for {epochs} epochs")
+    if op.keep_best and run.best is None:
+        raise ContractBroken("train() returned no best weights, though the task has keep_best")
+    assert here.job.data is not None
+    samples, declared = here.job.data.samples, here.held.declared
+    names = declared.parameters
+    best, rates = run.best, run.learning_rates
+    return {
+        "parameters": declared.copied(run.parameters, "train().parameters", names),
+        "losses": [checked_number(loss, "train().losses") for loss in run.losses],
+        "indices": [checked_indices(epoch, samples, "train()") for epoch in run.indices],
+        "best": None if best is None else declared.copied(best, "train().best", names),
+        "learning_rates": (
+            None if rates is None else [checked_number(rate, "train().learning_rates") for rate in rates]
+        ),
+    }
