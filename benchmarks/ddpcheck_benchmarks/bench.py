@@ -18,8 +18,10 @@ from ddpcheck.suggest import one_of
 from .cases import COLLECTIVES
 from .consistency import judged
 from .display import Display
-from .effort import FULL, QUICK
+from .hosts.link import Fabric
+from .hosts.network import unavailable as no_hosts
 from .records import Results
+from .scope import Scope
 from .sizes import named
 from .sizes import sizes as sizes_of
 from .step_cases import MODELS
@@ -30,8 +32,6 @@ INTERRUPTED = 130
 WRONG = 3
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
-_ALL_SIZES = "4B..256MiB"
-_QUICK_SIZES = "4B,1KiB,64KiB,1MiB,16MiB"
 _OVERSUBSCRIBED = 16 << 20
 
 
@@ -40,32 +40,43 @@ _OVERSUBSCRIBED = 16 << 20
 @click.option(
     "-w", "--world-size", "world_sizes", callback=sizes_option, help="As 1,2,4 or 1-4.  [default: 1,2,4,8; quick: 1,2]"
 )
+@click.option("--sizes", help="Bytes: 4B..1MiB (each 8 x the one before), or 4B,64KiB.  [default: 4B..256MiB]")
 @click.option(
-    "--sizes", "sizes", help=f"Bytes: 4B..1MiB (each 8 x the one before), or 4B,64KiB.  [default: {_ALL_SIZES}]"
+    "--collectives", help="Names, with commas between, or all, or none.  [default: all; with --link: all_reduce]"
 )
-@click.option("--collectives", default="all", show_default=True, help="Names, with commas between, or all, or none.")
 @click.option(
     "--steps",
     "models",
-    help=f"Training steps of {', '.join(MODELS)}, with commas between, or none.  [default: all; quick: small,medium]",
+    help=f"Training steps of {', '.join(MODELS)}, with commas between, or none.  [default: all but emulated; quick: "
+    "small,medium; with --link: emulated]",
 )
 @click.option(
     "--buckets",
-    help="Values of the option bucket_cap_mb, of implementations that have it.  [default: 0.5,1,5,25; quick: none]",
+    help="Values of the option bucket_cap_mb, of implementations that have it.  [default: 0.5,1,5,25; with --link: "
+    "1,25; quick: none]",
 )
-@click.option("--launches", type=click.IntRange(1), help="How often to start the ranks.  [default: 5; quick: 3]")
+@click.option(
+    "--launches", type=click.IntRange(1), help="How often to start the ranks.  [default: 5; quick: 3; with --link: 2]"
+)
 @click.option("--seed", default=0, show_default=True, help="Of the order of sizes.")
+@click.option(
+    "--link",
+    help="Rate of links (1Gbit/s, 10GbE) between emulated hosts; needs root. Steps wait for an emulated accelerator.",
+)
+@click.option("--ranks-per-host", default=1, show_default=True, type=click.IntRange(1), help="With --link.")
 @click.option("--quick", is_flag=True, help="Fewer sizes, world sizes and launches: a first impression.")
 @click.option("--json", "json_file", type=_FILE, help="Write results as pytest-benchmark does, after every launch.")
 def command(
     adapters: tuple[str, ...],
     world_sizes: tuple[int, ...] | None,
     sizes: str | None,
-    collectives: str,
+    collectives: str | None,
     models: str | None,
     buckets: str | None,
     launches: int | None,
     seed: int,
+    link: str | None,
+    ranks_per_host: int,
     quick: bool,
     json_file: Path | None,
 ) -> None:
@@ -80,17 +91,21 @@ def command(
             raise ValueError(
                 f"name an adapter to measure: {', '.join(sorted(known_adapters()))}, or your own module:attribute"
             )
-        effort = QUICK if quick else FULL
+        fabric = Fabric.of(link, ranks_per_host) if link else None
+        if fabric is not None and (reason := no_hosts()):
+            raise ValueError(reason)
+        scope = Scope.of(quick=quick, hosts=fabric is not None)
         wanted = Wanted(
             adapters,
-            world_sizes or ((1, 2) if quick else (1, 2, 4, 8)),
-            _collectives(collectives),
-            sizes_of(sizes or (_QUICK_SIZES if quick else _ALL_SIZES)),
+            world_sizes or scope.world_sizes,
+            _collectives(collectives or scope.collectives),
+            sizes_of(sizes or scope.sizes),
             1 << 62 if sizes else _OVERSUBSCRIBED,
-            _models(models or ("small,medium" if quick else "all")),
-            _numbers(buckets or ("none" if quick else "0.5,1,5,25")),
-            replace(effort, launches=launches or effort.launches),
+            _models(models or scope.steps),
+            _numbers(buckets or scope.buckets),
+            replace(scope.effort, launches=launches or scope.effort.launches),
             seed,
+            fabric,
         )
     results = Results({"command": _command_line(), **asdict(wanted)}, json_file)
     interrupted = False

@@ -29,6 +29,7 @@ class Case:
     count: int
     dtype: str = "float32"
     in_place: bool = False
+    link: str = ""
 
     @property
     def bytes(self) -> int:
@@ -37,7 +38,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        parts = [self.adapter, f"p{self.world_size}"]
+        parts = [self.adapter, f"p{self.world_size}"] + [self.link] * bool(self.link)
         if self.collective != "barrier":
             parts += [named(self.bytes), self.dtype] + ["in_place"] * self.in_place
         return f"{self.collective}[{'-'.join(parts)}]"
@@ -68,6 +69,7 @@ class Case:
             "redop": "sum" if self.collective in _REDUCING else "none",
             "in_place": self.in_place,
             "cores": cores,
+            "link": self.link,
             "algbw": algbw if moves else None,
             "busbw": algbw * factor if moves else None,
         }
@@ -86,6 +88,7 @@ def cases(
     collectives: Sequence[Collective],
     sizes: Sequence[int],
     dtype: str = "float32",
+    link: str = "",
 ) -> list[Case]:
     """All that this implementation offers, sizes rounded up to whole elements (to one for each rank, if they are shared)."""
     found: dict[Case, None] = {}
@@ -93,14 +96,14 @@ def cases(
         if promises.lacks(f"collective:{collective}", world_size) or (collective == "send_recv" and world_size < 2):
             continue
         if collective == "barrier":
-            found[Case(adapter, world_size, collective, 0, dtype)] = None
+            found[Case(adapter, world_size, collective, 0, dtype, link=link)] = None
             continue
         part = world_size if collective in _SHARED else 1
         for size in sizes:
             count = -(-size // (np.dtype(dtype).itemsize * part)) * part
-            found[Case(adapter, world_size, collective, count, dtype)] = None
+            found[Case(adapter, world_size, collective, count, dtype, link=link)] = None
             if collective == "all_reduce" and promises.in_place:
-                found[Case(adapter, world_size, collective, count, dtype, in_place=True)] = None
+                found[Case(adapter, world_size, collective, count, dtype, in_place=True, link=link)] = None
     return list(found)
 
 

@@ -40,7 +40,3 @@ class Effort:
     def steps(self, seconds: float) -> int:
         """Training steps to a burst, if one takes so long."""
         return max(3, min(50, int(self.step_budget / max(seconds, 1e-9))))
-
-
-QUICK = Effort(launches=3, budget=0.03, most=60, large_launches=1, step_budget=0.15)
-FULL = Effort()

@@ -2,45 +2,66 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Literal
 
 from ddpcheck.job import DataSpec, Job, MeasureCollective, MeasureSteps, OptimizerSpec
-from ddpcheck.model import mlp
+from ddpcheck.model import Delay, Linear, ModelSpec, mlp
 
 Scaling = Literal["weak", "strong"]
 Options = tuple[tuple[str, float | str], ...]
 
-MODELS: dict[str, tuple[int, ...]] = {
+_WIDTHS: dict[str, tuple[int, ...]] = {
     "small": (784, 512, 512, 10),
     "medium": (784, 1024, 1024, 1024, 10),
     "large": (784, 4096, 4352, 1024, 10),
 }
-"""Widths of multi-layer perceptrons with 0.7, 2.9 and 25.5 million parameters."""
-_BATCH = {"small": 64, "medium": 64, "large": 32}
+"""Of multi-layer perceptrons with 0.7, 2.9 and 25.5 million parameters."""
+EMULATED = "emulated"
+"""On an accelerator that does not use the host's cores: 6.3 million parameters, and a wait in place of each layer's work."""
+_LAYERS, _FEATURES = 24, 512
+_DELAY = Delay(forward=0.0045, backward=0.009)
+
+MODELS: dict[str, ModelSpec] = {
+    **{name: mlp(widths, loss="cross_entropy") for name, widths in _WIDTHS.items()},
+    EMULATED: ModelSpec(
+        tuple(
+            layer
+            for number in range(1, _LAYERS + 1)
+            for layer in (Linear(f"fc{number}", _FEATURES, _FEATURES if number < _LAYERS else 10), _DELAY)
+        ),
+        "cross_entropy",
+    ),
+}
+_BATCH = {"small": 64, "medium": 64, "large": 32, EMULATED: 1}
 BURSTS = 2  # synced, local, synced, local
 
 
 @dataclass(frozen=True, slots=True)
 class StepCase:
-    """Steps of one model: weak scaling keeps the batch of each rank, strong scaling that of all together."""
+    """Steps of one model: weak scaling keeps the batch of each rank, strong scaling that of all together.
+
+    link: the rate of the links between hosts, if ranks live on emulated ones.
+    """
 
     adapter: str
     world_size: int
     model: str
     scaling: Scaling
     options: Options = ()
+    link: str = ""
 
     @property
     def name(self) -> str:
         told = [f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in self.options]
-        return f"step[{'-'.join([self.adapter, f'p{self.world_size}', self.model, self.scaling, *told])}]"
+        where = [f"p{self.world_size}", *[self.link] * bool(self.link)]
+        return f"step[{'-'.join([self.adapter, *where, self.model, self.scaling, *told])}]"
 
     @property
     def parameters(self) -> int:
-        return sum(inputs * outputs + outputs for inputs, outputs in pairwise(MODELS[self.model]))
+        return sum(math.prod(tensor.shape) for tensor in MODELS[self.model].tensors())
 
     @property
     def bytes(self) -> int:
@@ -53,13 +74,19 @@ class StepCase:
         whole = _BATCH[self.model]
         return whole if self.scaling == "weak" else max(1, whole // self.world_size)
 
+    @property
+    def delays(self) -> tuple[float, float]:
+        """Seconds that one pass waits in all, forward and backward."""
+        found = [layer for layer in MODELS[self.model].layers if isinstance(layer, Delay)]
+        return sum(layer.forward for layer in found), sum(layer.backward for layer in found)
+
     def job(self, parts: Sequence[MeasureSteps | MeasureCollective]) -> Job:
         """A learning rate so small that numbers stay what they are, and with them the time that they take."""
         samples = self.batch * self.world_size
         return Job(
             self.world_size,
             tuple(parts),
-            mlp(MODELS[self.model], loss="cross_entropy"),
+            MODELS[self.model],
             OptimizerSpec("sgd", 1e-6, 0.5),
             DataSpec(samples, "real"),
         )
@@ -83,10 +110,14 @@ class StepCase:
             "batch": self.batch,
             "global_batch": self.batch * self.world_size,
             "cores": cores,
+            "link": self.link,
+            "delays": self.delays,
         }
 
 
-def step_cases(adapter: str, world_size: int, models: Sequence[str], buckets: Sequence[float]) -> Iterator[StepCase]:
+def step_cases(
+    adapter: str, world_size: int, models: Sequence[str], buckets: Sequence[float], link: str = ""
+) -> Iterator[StepCase]:
     """Small models first, so that the peak of memory belongs to the one that was measured last.
 
     buckets: values of the option bucket_cap_mb (of implementations that have it), for the largest model but "large".
@@ -94,9 +125,13 @@ def step_cases(adapter: str, world_size: int, models: Sequence[str], buckets: Se
     chosen = [model for model in MODELS if model in models]
     swept = next((model for model in reversed(chosen) if model != "large"), None)
     for model in chosen:
-        yield StepCase(adapter, world_size, model, "weak")
-        if world_size > 1:
-            yield StepCase(adapter, world_size, model, "strong")
-        if world_size > 1 and model == swept:
+        yield StepCase(adapter, world_size, model, "weak", link=link)
+        if world_size == 1:
+            continue
+        if model == EMULATED:
+            yield StepCase(adapter, world_size, model, "weak", (("overlap", "off"),), link)
+        else:
+            yield StepCase(adapter, world_size, model, "strong", link=link)
+        if model == swept:
             for cap in buckets:
-                yield StepCase(adapter, world_size, model, "weak", (("bucket_cap_mb", cap),))
+                yield StepCase(adapter, world_size, model, "weak", (("bucket_cap_mb", cap),), link)

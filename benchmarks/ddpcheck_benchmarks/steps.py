@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,22 @@ from .records import Point, Results
 from .step_cases import BURSTS, StepCase
 from .step_parts import step_parts
 
-_WARMUPS = 5  # torch's DDP builds its buckets anew after the first step
+_WARMUPS = (
+    8  # torch's DDP builds its buckets anew after the first step; others find out over seven whether overlap pays
+)
 _AGAIN = 2
+_COUNTED = 3
 StepPlan = dict[str, int]
 """Steps of each burst, by the name of the case: decided in the first launch for all of them."""
 
 
-def measure_step(session: Session, case: StepCase, effort: Effort, plan: StepPlan, results: Results) -> None:
+Sent = Callable[[], Sequence[int]]
+"""Bytes that each host has sent so far, by the counters of its interface."""
+
+
+def measure_step(
+    session: Session, case: StepCase, effort: Effort, plan: StepPlan, results: Results, sent: Sent | None = None
+) -> None:
     """Measure one case in this Session, and add what is found to the results."""
     if case.name not in plan:
         trace = session.run(case.job([case.steps(2, 3)]))
@@ -39,12 +49,27 @@ def measure_step(session: Session, case: StepCase, effort: Effort, plan: StepPla
         _say_why(trace, case, results)
         return
     _add(trace, case, modes, results)
+    if sent is not None:
+        results.points[case.name].info["wire_bytes"] = _wire_bytes(session, case, sent)
+
+
+def _wire_bytes(session: Session, case: StepCase, sent: Sent) -> list[float] | None:
+    """Bytes that each host sends for one step, whatever the implementation says of it: a difference, as ranks also say how
+    they begin. None if a rank failed.
+    """
+    found = []
+    for steps in (1, 1 + _COUNTED):
+        before = sent()
+        if not session.run(case.job([case.steps(0, steps)])).completed:
+            return None
+        found.append([now - then for now, then in zip(sent(), before, strict=True)])
+    return [(more - few) / _COUNTED for few, more in zip(*found, strict=True)]
 
 
 def _parts(case: StepCase, modes: list[bool], steps: int, promises: Capabilities) -> list[Any]:
     found: list[Any] = []
     for burst in range(BURSTS):
-        found += [case.steps(_AGAIN if burst else _WARMUPS, steps, synced=synced) for synced in modes]
+        found += [case.steps(_WARMUPS if synced and not burst else _AGAIN, steps, synced=synced) for synced in modes]
     if promises.lacks("collective:all_reduce", case.world_size) is None:
         found.append(MeasureCollective("all_reduce", case.parameters, iterations=max(3, steps)))
     return found

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from ddpcheck.adapter import Adapter
 from ddpcheck.attaching import StartFailed
+from ddpcheck.launchers.processes import Processes
 from ddpcheck.operations.measure import Collective
 from ddpcheck.references import missing_modules, resolve
 from ddpcheck.session import Session
@@ -15,6 +17,9 @@ from ddpcheck.session import Session
 from .cases import Case, cases, memory_needed
 from .collectives import Plan, measure_collectives
 from .effort import Effort
+from .hosts.launcher import Hosts
+from .hosts.link import Fabric
+from .hosts.network import network
 from .machine import available_memory
 from .records import Point, Results
 from .sizes import named
@@ -42,7 +47,8 @@ class Progress(Protocol):
 class Wanted:
     """What to measure. sizes: bytes; oversubscribed_size: the largest where there are more ranks than cores.
 
-    models: names of step_cases.MODELS; buckets: values of bucket_cap_mb.
+    models: names of step_cases.MODELS; buckets: values of bucket_cap_mb. fabric: emulated hosts that ranks live on, each rank
+    with a core of its own in as far as it waits for an accelerator.
     """
 
     adapters: tuple[str, ...]
@@ -54,6 +60,11 @@ class Wanted:
     buckets: tuple[float, ...]
     effort: Effort
     seed: int = 0
+    fabric: Fabric | None = None
+
+    @property
+    def link(self) -> str:
+        return self.fabric.name if self.fabric else ""
 
 
 @dataclass
@@ -89,27 +100,37 @@ def sweep(wanted: Wanted, results: Results, progress: Progress) -> None:
         if not place.crowded or launch < effort.crowded_launches
     ]
     progress.expect(sum(effort.includes(size, launch) for launch, place in turns for size in place.sizes()))
-    for launch, place in turns:
-        began = time.monotonic()
-        try:
-            _one_session(place, launch, wanted, results, progress)
-        except StartFailed as failed:
-            results.problems.append(f"{place.name}: {failed}")
-        results.save()
-        progress.end_session(
-            f"launch {launch + 1} of {effort.launches}, {place.name}: {time.monotonic() - began:.1f} s"
-        )
+    fabric = wanted.fabric
+    with ExitStack() as opened:
+        hosts = None
+        if fabric is not None and places:
+            most = max(fabric.hosts(place.world_size) for place in places)
+            hosts = Hosts(opened.enter_context(network(most, fabric.rate)), fabric.each)
+        for launch, place in turns:
+            began = time.monotonic()
+            try:
+                _one_session(place, launch, wanted, results, progress, hosts)
+            except StartFailed as failed:
+                results.problems.append(f"{place.name}: {failed}")
+            results.save()
+            progress.end_session(
+                f"launch {launch + 1} of {effort.launches}, {place.name}: {time.monotonic() - began:.1f} s"
+            )
 
 
-def _one_session(place: _Place, launch: int, wanted: Wanted, results: Results, progress: Progress) -> None:
-    with Session(place.reference, place.world_size, deadline=_DEADLINE) as session:
+def _one_session(
+    place: _Place, launch: int, wanted: Wanted, results: Results, progress: Progress, hosts: Hosts | None
+) -> None:
+    with Session(place.reference, place.world_size, deadline=_DEADLINE, launcher=hosts) as session:
         began = time.monotonic()
         session.start()
-        _add_start(place, time.monotonic() - began, results)
+        _add_start(place, wanted.link, time.monotonic() - began, results)
         for case in place.steps:  # before the collectives, whose buffers would count as its memory
             if wanted.effort.includes(case.bytes, launch):
                 progress.begin(f"launch {launch + 1}, {case.name}")
-                measure_step(session, case, wanted.effort, place.step_plan, results)
+                measure_step(
+                    session, case, wanted.effort, place.step_plan, results, hosts.network.sent if hosts else None
+                )
                 progress.done(1)
         before = 0
 
@@ -123,10 +144,10 @@ def _one_session(place: _Place, launch: int, wanted: Wanted, results: Results, p
         progress.done(before)
 
 
-def _add_start(place: _Place, seconds: float, results: Results) -> None:
+def _add_start(place: _Place, link: str, seconds: float, results: Results) -> None:
     """How long it took until every rank had come out of connect(): interpreters, imports and rendezvous."""
-    name = f"startup[{place.adapter.name}-p{place.world_size}]"
-    info = {"kind": "startup", "adapter": place.adapter.name, "world_size": place.world_size}
+    name = f"startup[{'-'.join([place.adapter.name, f'p{place.world_size}', *[link] * bool(link)])}]"
+    info = {"kind": "startup", "adapter": place.adapter.name, "world_size": place.world_size, "link": link}
     results.add(Point(name, "startup", {**info, "cores": results.environment["cores"]}), seconds)
 
 
@@ -136,18 +157,20 @@ def _places(wanted: Wanted, results: Results) -> list[_Place]:
     for world_size in wanted.world_sizes:
         for name in wanted.adapters:
             adapter, reference = resolve(name)
-            reason = _unusable(adapter, world_size)
+            reason = _unusable(adapter, world_size, wanted.fabric)
             if reason:
                 results.skip(f"{adapter.name}, world size {world_size}: {reason}")
                 continue
-            crowded = world_size > results.environment["cores"]
+            crowded = world_size > results.environment["cores"] and wanted.fabric is None
             sizes = [size for size in wanted.sizes if not crowded or size <= wanted.oversubscribed_size]
             if len(sizes) < len(wanted.sizes):
                 results.skip(
                     f"world size {world_size}: above {named(wanted.oversubscribed_size)}, as there are more ranks than cores"
                 )
             chosen = []
-            for case in cases(adapter.name, adapter.capabilities, world_size, wanted.collectives, sizes):
+            for case in cases(
+                adapter.name, adapter.capabilities, world_size, wanted.collectives, sizes, link=wanted.link
+            ):
                 if memory_needed(case) > memory / 2:
                     results.skip(f"{case.name}: needs {memory_needed(case) >> 20} MiB, {memory >> 20} MiB are free")
                 else:
@@ -171,10 +194,14 @@ def _steps(adapter: Adapter, world_size: int, crowded: bool, wanted: Wanted, res
     models = [model for model in wanted.models if not crowded or model == "small"]
     if len(models) < len(wanted.models):
         results.skip(f"world size {world_size}: steps of all models but small, as there are more ranks than cores")
-    return list(step_cases(adapter.name, world_size, models, () if crowded else wanted.buckets))
+    return list(step_cases(adapter.name, world_size, models, () if crowded else wanted.buckets, wanted.link))
 
 
-def _unusable(adapter: Adapter, world_size: int) -> str | None:
+def _unusable(adapter: Adapter, world_size: int, fabric: Fabric | None) -> str | None:
+    if fabric is not None and adapter.launcher.name != Processes.name:
+        return f"its ranks are started by {adapter.launcher.name}, which knows nothing of emulated hosts"
+    if fabric is not None and (reason := fabric.refuses(world_size)):
+        return reason
     absent = missing_modules(adapter)
     if absent:
         return f"not installed: {', '.join(absent)}"

@@ -10,6 +10,7 @@ from .records import Point
 
 _LEFT = f"{'size':>12} {'count':>12} {'type':>8} {'redop':>6}"
 _RIGHT = f"{'time':>9} {'algbw':>8} {'busbw':>8} {'#wrong':>7}"
+_NAME = 60
 _UNITS = f"{'(us)':>9} {'(GB/s)':>8} {'(GB/s)':>8} {'':>7}"
 
 
@@ -31,8 +32,8 @@ def step_tables(points: Iterable[Point]) -> Iterator[str]:
         rows = list(group)
         lines = [
             f"steps of the model {model}, {rows[0].info['parameters']} parameters",
-            f"{'':>44} {'batch':>6} {'step':>9} {'compute':>9} {'exposed':>9} {'hidden':>7} {'peak':>6}",
-            f"{'':>44} {'(rank)':>6} {'(ms)':>9} {'(ms)':>9} {'(ms)':>9} {'':>7} {'(MiB)':>6}",
+            f"{'':>{_NAME}} {'batch':>6} {'step':>9} {'compute':>9} {'exposed':>9} {'hidden':>7} {'peak':>6}",
+            f"{'':>{_NAME}} {'(rank)':>6} {'(ms)':>9} {'(ms)':>9} {'(ms)':>9} {'':>7} {'(MiB)':>6}",
         ]
         yield "\n".join([*lines, *map(_step_line, rows)])
 
@@ -45,7 +46,7 @@ def _step_line(point: Point) -> str:
     found = point.info["parts"]
     exposed, hidden = found["exposed"], found["hidden"]
     cells = [
-        f"{point.name.removeprefix('step[').removesuffix(']'):<44}",
+        f"{point.name.removeprefix('step[').removesuffix(']'):<{_NAME}}",
         f"{point.info['batch']:>6}",
         f"{found['step'] * 1e3:>9.3f}",
         f"{'-':>9}" if found["compute"] is None else f"{found['compute'] * 1e3:>9.3f}",

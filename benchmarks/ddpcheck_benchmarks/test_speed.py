@@ -20,8 +20,8 @@ from ddpcheck.session import Session
 from ddpcheck.trace import Trace
 
 from .cases import COLLECTIVES, cases
-from .effort import QUICK
 from .ranks_time import slowest, stamps, why
+from .scope import Scope
 from .sizes import named
 from .step_cases import StepCase
 
@@ -29,6 +29,7 @@ pytest.importorskip("pytest_benchmark", reason="pip install 'ddpcheck[bench]'")
 
 SIZES = (4, 64 << 10, 4 << 20)
 ROUNDS = 10
+_QUICK = Scope.of(quick=True, hosts=False).effort
 
 
 class RankClock:
@@ -82,8 +83,8 @@ def test_collective(ranks: Session, benchmark: Any, collective: Any, size: int) 
     look = ranks.run(Job(ranks.world_size, (case.operation(2, 3, 1),)))
     assert look.completed, why(look)
     seconds = float(slowest(stamps(look, 0, "begin"), stamps(look, 0, "end")).min())
-    calls = QUICK.calls(seconds)
-    job = Job(ranks.world_size, (case.operation(1, QUICK.iterations(seconds * calls), calls),))
+    calls = _QUICK.calls(seconds)
+    job = Job(ranks.world_size, (case.operation(1, _QUICK.iterations(seconds * calls), calls),))
     wrong = 0
 
     def burst() -> None:

@@ -16,7 +16,7 @@ T = TypeVar("T")
 REDUCTIONS = frozenset({"sum", "mean", "min", "max", "prod"})
 COLLECTIVES = frozenset({"all_reduce", "broadcast", "all_gather", "reduce_scatter", "barrier", "send_recv"})
 TRAINER_FEATURES = frozenset({"accumulation", "schedule", "best", "checkpoint", "checkpoint_on_rank_0", "exact_resume"})
-MODEL_FEATURES = frozenset({"tied", "frozen", "branch", "batch_norm", "embedding", "scale", "buffer"})
+MODEL_FEATURES = frozenset({"tied", "frozen", "branch", "batch_norm", "embedding", "scale", "buffer", "delay"})
 
 
 def promise(default: T, sentence: str) -> T:

@@ -8,6 +8,7 @@ The forward pass is a chain of layers. x is the (batch, features) activation, or
     BatchNorm   over the batch, with weight, bias and the buffers running_mean, running_var, num_batches_tracked;
                 momentum 0.1, eps 1e-5, biased variance for normalising, unbiased for the running estimate
     Embedding   y = weight[x], weight of shape (vocabulary, features); first layer only
+    Delay       y = x, after waiting: work of an accelerator that leaves the host's cores alone
 
 A Linear with `branch="a"` is a residual branch, y = x + linear(x), taken only by the ranks and steps that activate "a":
 its parameters are unused elsewhere. A Linear with `uses="other"` has no parameters of its own: it is tied to `other`.
@@ -83,7 +84,17 @@ class Embedding:
     features: int
 
 
-Layer = Linear | Activation | Scale | BatchNorm | Embedding
+@plain
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """Seconds that it takes to go through this layer forward, and backward."""
+
+    kind: ClassVar[str] = "delay"
+    forward: float
+    backward: float
+
+
+Layer = Linear | Activation | Scale | BatchNorm | Embedding | Delay
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +207,7 @@ def _problems(layers: tuple[Layer, ...]) -> Iterator[str]:
         if width and _width_in(layer) and _width_in(layer) != width:
             yield f"layer {position} takes {_width_in(layer)} features, but gets {width}"
         width = _width_out(layer) or width
-        if isinstance(layer, Activation):
+        if isinstance(layer, (Activation, Delay)):
             continue
         if layer.name in named:
             yield f"two layers are named {layer.name!r}"
@@ -230,6 +241,8 @@ def _features(layers: tuple[Layer, ...]) -> Iterator[str]:
             yield "batch_norm"
         elif isinstance(layer, Embedding):
             yield "embedding"
+        elif isinstance(layer, Delay):
+            yield "delay"
 
 
 def _tensors(model: ModelSpec) -> Iterator[Tensor]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,7 +33,7 @@ class Chain(nn.Module):
         super().__init__()
         self._layers = model.layers
         for layer in model.layers:
-            if isinstance(layer, spec.Activation) or (isinstance(layer, spec.Linear) and layer.uses):
+            if isinstance(layer, (spec.Activation, spec.Delay)) or (isinstance(layer, spec.Linear) and layer.uses):
                 continue
             self.add_module(layer.name, _module_of(layer, getattr(torch, model.dtype)))
 
@@ -40,6 +42,8 @@ class Chain(nn.Module):
         for layer in self._layers:
             if isinstance(layer, spec.Activation):
                 x = torch.relu(x) if layer.function == "relu" else torch.tanh(x)
+            elif isinstance(layer, spec.Delay):
+                x = _Delayed.apply(x, layer)  # type: ignore[no-untyped-call]  # torch does not say
             elif not isinstance(layer, spec.Linear):
                 x = self.get_submodule(layer.name)(x)
             elif layer.branch is None:
@@ -64,6 +68,21 @@ class Scaling(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return x * self.scale
+
+
+class _Delayed(torch.autograd.Function):
+    """A spec.Delay. Threads that communicate go on meanwhile: sleeping needs no interpreter."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, layer: spec.Delay) -> Tensor:
+        ctx.seconds = layer.backward
+        time.sleep(layer.forward)
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        time.sleep(ctx.seconds)
+        return *gradients, None
 
 
 def _module_of(layer: spec.Layer, dtype: torch.dtype) -> nn.Module:

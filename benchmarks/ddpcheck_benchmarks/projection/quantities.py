@@ -21,17 +21,20 @@ def parse_link(text: str) -> Link:
     rate_text, separator, latency_text = text.partition(":")
     if not separator:
         raise ValueError(f"link {text!r} has no latency: write RATE:LATENCY, for example {text}:20us")
-    match = _RATE.fullmatch(rate_text.strip())
+    return Link(parse_seconds(latency_text), 1 / parse_rate(rate_text))
+
+
+def parse_rate(text: str) -> float:
+    """Bytes/s of 25GbE, 400Gbps, 1Gbit/s or 3GB/s. ValueError that says what is wrong with it."""
+    match = _RATE.fullmatch(text.strip())
     if match is None:
-        raise ValueError(
-            f"the rate {rate_text!r} of link {text!r} is none: write bits as 25GbE, 100Gbit/s or 400Gbps, bytes as 3GB/s"
-        )
+        raise ValueError(f"{text!r} is no rate: write bits as 25GbE, 100Gbit/s or 400Gbps, bytes as 3GB/s")
     number, prefix, unit = match.groups()
     bits = unit in {"bE", "bit/s", "bps", "b/s"}
     rate = _number(number, text) * _factor(prefix) / (8 if bits else 1)
     if not 0 < rate < math.inf:
-        raise ValueError(f"link {text!r} has no bandwidth: give a rate above 0")
-    return Link(parse_seconds(latency_text), 1 / rate)
+        raise ValueError(f"a link of {text!r} has no bandwidth: give a rate above 0")
+    return rate
 
 
 def parse_seconds(text: str) -> float:

@@ -33,7 +33,7 @@ import autograd.numpy
 import numpy
 from autograd.tracer import getval
 
-from ..model import BATCH_NORM_EPS, Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale
+from ..model import BATCH_NORM_EPS, Activation, BatchNorm, Delay, Embedding, Linear, ModelSpec, Scale
 from ..values import Array
 from .autodiff import gradients
 
@@ -166,7 +166,7 @@ def forward(
             x = x * tensors[f"{layer.name}.scale"]
         elif isinstance(layer, Embedding):
             x = tensors[f"{layer.name}.weight"][numpy.arange(len(x))[:, None], :, x]
-        else:
+        elif isinstance(layer, BatchNorm):
             x = _batch_norm(layer, tensors, x, shards, watched)
     return x
 
@@ -246,7 +246,7 @@ def roundings(model: ModelSpec, rows: int) -> int:
         elif isinstance(layer, Activation):
             outward += (inward + 13) if layer.function == "tanh" else 0
             inward += 4 if layer.function == "tanh" else 0
-        elif not isinstance(layer, Embedding):
+        elif not isinstance(layer, (Delay, Embedding)):
             inward, outward = inward + 1, outward + 1
     loss = 16 + model.output_features  # most in softmax: a shift by the largest (2 u s = 8 u s/4), exp, sum, division
     uses = sum(isinstance(layer, Linear) for layer in model.layers)
@@ -263,6 +263,6 @@ def widest(model: ModelSpec) -> int:
     for layer in model.layers:
         if isinstance(layer, Linear):
             found += [layer.inputs, layer.outputs]
-        elif not isinstance(layer, Activation):
+        elif not isinstance(layer, (Activation, Delay)):
             found.append(layer.features)
     return max(found)

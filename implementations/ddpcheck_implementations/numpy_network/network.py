@@ -10,7 +10,7 @@ from ddpcheck import model as spec
 from ddpcheck.model import ModelSpec
 from ddpcheck.values import Array
 
-from .layers import BatchNorm, Embedding, Gradients, Layer, Linear, Place, Relu, Scale, Tanh
+from .layers import BatchNorm, Delay, Embedding, Gradients, Layer, Linear, Place, Relu, Scale, Tanh
 from .losses import make_loss
 
 OnGradient = Callable[[str, Array | None], None]
@@ -110,13 +110,15 @@ def _chain(
 
 
 def _layer(
-    declared: spec.Linear | spec.Activation | spec.Scale | spec.Embedding,
+    declared: spec.Linear | spec.Activation | spec.Scale | spec.Embedding | spec.Delay,
     tensors: dict[str, Array],
     learned: frozenset[str],
     owners: dict[str, str],
 ) -> Layer:
     if isinstance(declared, spec.Activation):
         return Relu() if declared.function == "relu" else Tanh()
+    if isinstance(declared, spec.Delay):
+        return Delay(declared.forward, declared.backward)
     if isinstance(declared, spec.Linear):
         owner = owners[declared.name] = owners[declared.uses] if declared.uses else declared.name
         return Linear(

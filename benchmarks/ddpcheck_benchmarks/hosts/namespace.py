@@ -1,0 +1,82 @@
+"""A network namespace without a name: it goes with the last process in it and the last file that holds it.
+
+So nothing has to be removed: whatever ends the driver, kill -9 included, takes its namespaces along, with every link and
+queue in them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import threading
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_NEW_NETWORK = 0x40000000  # CLONE_NEWNET
+_LIBRARY = ctypes.CDLL(None, use_errno=True)  # os.unshare and os.setns came with Python 3.12
+
+
+class Namespace:
+    """A network of its own, with nothing in it but a loopback that is down. OSError without the right to make one."""
+
+    def __init__(self) -> None:
+        self._file = _on_a_thread(_new)
+
+    @property
+    def path(self) -> str:
+        """Where other processes find it, as long as it is open here."""
+        return f"/proc/{os.getpid()}/fd/{self._file}"
+
+    def inside(self, work: Callable[[], T]) -> T:
+        """What `work` gives when it is done in this namespace. Sockets and processes that it makes stay there."""
+
+        def entered() -> T:
+            _checked(_LIBRARY.setns(self._file, _NEW_NETWORK))
+            return work()
+
+        return _on_a_thread(entered)
+
+    def batch(self, tool: str, lines: Iterable[str]) -> None:
+        """Let `ip` or `tc` do these lines here. OSError with its words if one fails."""
+        words = [tool, "-batch", "-"]
+        done = self.inside(
+            lambda: subprocess.run(words, input="\n".join(lines), capture_output=True, text=True, check=False)
+        )
+        if done.returncode:
+            raise OSError(f"{tool}: {done.stderr.strip()}")
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+def _new() -> int:
+    _checked(_LIBRARY.unshare(_NEW_NETWORK))
+    return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _checked(result: int) -> None:
+    if result:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def _on_a_thread(work: Callable[[], T]) -> T:
+    """A namespace is a thread's: one that enters another never comes back, and the others stay where they are."""
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]
