@@ -20,9 +20,9 @@ _WIDTHS: dict[str, tuple[int, ...]] = {
 }
 """Of multi-layer perceptrons with 0.7, 2.9 and 25.5 million parameters."""
 EMULATED = "emulated"
-"""On an accelerator that does not use the host's cores: 6.3 million parameters, and a wait in place of each layer's work."""
-_LAYERS, _FEATURES = 24, 512
-_DELAY = Delay(forward=0.0045, backward=0.009)
+"""On an accelerator that does not use the host's cores: 9 million parameters, and a wait in place of each layer's work."""
+_LAYERS, _FEATURES = 16, 768
+_DELAY = Delay(forward=0.01, backward=0.02)  # in all about as long as 1 Gbit/s takes for the gradients of two ranks
 
 MODELS: dict[str, ModelSpec] = {
     **{name: mlp(widths, loss="cross_entropy") for name, widths in _WIDTHS.items()},

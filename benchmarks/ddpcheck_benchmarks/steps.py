@@ -35,7 +35,9 @@ def measure_step(
     session: Session, case: StepCase, effort: Effort, plan: StepPlan, results: Results, sent: Sent | None = None
 ) -> None:
     """Measure one case in this Session, and add what is found to the results."""
-    if case.name not in plan:
+    if any(case.delays):
+        plan[case.name] = effort.steps(sum(case.delays))
+    elif case.name not in plan:
         trace = session.run(case.job([case.steps(2, 3)]))
         if not trace.completed:
             _say_why(trace, case, results)

@@ -11,6 +11,7 @@ from .records import Point
 _LEFT = f"{'size':>12} {'count':>12} {'type':>8} {'redop':>6}"
 _RIGHT = f"{'time':>9} {'algbw':>8} {'busbw':>8} {'#wrong':>7}"
 _NAME = 60
+_EMULATED = ", computed by waiting; hidden: of what can be hidden, the smaller of backward and communication"
 _UNITS = f"{'(us)':>9} {'(GB/s)':>8} {'(GB/s)':>8} {'':>7}"
 
 
@@ -31,7 +32,7 @@ def step_tables(points: Iterable[Point]) -> Iterator[str]:
     for model, group in groupby(sorted(steps, key=_by_model), key=lambda point: point.info["model"]):
         rows = list(group)
         lines = [
-            f"steps of the model {model}, {rows[0].info['parameters']} parameters",
+            f"steps of the model {model}, {rows[0].info['parameters']} parameters{_EMULATED * any(rows[0].info['delays'])}",
             f"{'':>{_NAME}} {'batch':>6} {'step':>9} {'compute':>9} {'exposed':>9} {'hidden':>7} {'peak':>6}",
             f"{'':>{_NAME}} {'(rank)':>6} {'(ms)':>9} {'(ms)':>9} {'(ms)':>9} {'':>7} {'(MiB)':>6}",
         ]
@@ -44,7 +45,7 @@ def _by_model(point: Point) -> tuple[int, str, int, str]:
 
 def _step_line(point: Point) -> str:
     found = point.info["parts"]
-    exposed, hidden = found["exposed"], found["hidden"]
+    exposed, hidden = found["exposed"], found["hidden" if found["of_possible"] is None else "of_possible"]
     cells = [
         f"{point.name.removeprefix('step[').removesuffix(']'):<{_NAME}}",
         f"{point.info['batch']:>6}",

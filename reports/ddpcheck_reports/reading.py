@@ -28,8 +28,13 @@ class Entry:
 
     @property
     def crowded(self) -> bool:
-        """Whether it had more ranks than cores."""
-        return bool(self.info["world_size"] > self.info["cores"])
+        """Whether it had more ranks than cores; on emulated hosts ranks wait most of the time."""
+        return bool(self.info["world_size"] > self.info["cores"]) and not self.linked
+
+    @property
+    def linked(self) -> bool:
+        """Whether its ranks lived on emulated hosts."""
+        return bool(self.info.get("link"))
 
 
 @dataclass
@@ -40,8 +45,8 @@ class Measured:
     runs: list[dict[str, Any]] = field(default_factory=list)
     projections: list[dict[str, Any]] = field(default_factory=list)
 
-    def of(self, kind: str) -> list[Entry]:
-        return [entry for entry in self.entries if entry.info["kind"] == kind]
+    def of(self, kind: str, *, linked: bool = False) -> list[Entry]:
+        return [entry for entry in self.entries if entry.info["kind"] == kind and entry.linked == linked]
 
     def told(self, key: str) -> list[Any]:
         """The lists of all runs under one key, one after the other."""

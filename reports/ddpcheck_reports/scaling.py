@@ -8,6 +8,7 @@ from typing import Any
 
 from .collective_section import collectives
 from .document import Alert, Block, Heading, Table, Text
+from .hosts_section import hosts
 from .reading import Entry, Measured, distinct
 from .resource_section import resources, stragglers, timelines
 from .step_section import alone, buckets, efficiency, steps
@@ -25,6 +26,7 @@ def blocks(measured: Measured, plots: Path, names: Sequence[str], out: str) -> l
         *steps(measured, plots),
         *buckets(measured, plots),
         *collectives(measured, plots),
+        *hosts(measured, plots),
         *_consistency(measured),
         *resources(measured, plots),
         *timelines(measured, plots),
@@ -38,7 +40,8 @@ def blocks(measured: Measured, plots: Path, names: Sequence[str], out: str) -> l
 
 
 def _verdict(measured: Measured) -> Iterator[Block]:
-    wrong = [e for e in measured.of("collective") if e.info["wrong"]]
+    collectives = [e for e in measured.entries if e.info["kind"] == "collective"]
+    wrong = [e for e in collectives if e.info["wrong"]]
     problems, rules = measured.told("problems"), measured.told("consistency")
     violated = sum(rule["verdict"] == "violated" for rule in rules)
     minutes = sum(run["load"]["seconds"] for run in measured.runs) / 60
@@ -51,7 +54,7 @@ def _verdict(measured: Measured) -> Iterator[Block]:
         names = ", ".join(f"`{e.name}` ({e.info['wrong']})" for e in wrong[:5])
         yield Alert(
             "CAUTION",
-            f"**Wrong elements** in {len(wrong)} of {len(measured.of('collective'))} points: {names}.\n{told}",
+            f"**Wrong elements** in {len(wrong)} of {len(collectives)} points: {names}.\n{told}",
         )
     elif problems:
         yield Alert(
@@ -63,7 +66,7 @@ def _verdict(measured: Measured) -> Iterator[Block]:
 
 def _at_a_glance(measured: Measured) -> Iterator[Block]:
     """One row for each implementation, at the most ranks that have a core each."""
-    several = [e for e in measured.entries if e.info["world_size"] > 1 and not e.crowded]
+    several = [e for e in measured.entries if e.info["world_size"] > 1 and not e.crowded and not e.linked]
     if not several:
         return
     ranks = max(e.info["world_size"] for e in several)

@@ -34,7 +34,11 @@ def assumptions(question: Question, fits: Sequence[Fit]) -> list[str]:
 
 
 def caveats(question: Question, fits: Sequence[Fit]) -> list[str]:
-    lines = [line for found in fits for line in _beyond_data(question, found)]
+    of: dict[str, list[str]] = {}
+    for found in fits:
+        for line in _beyond_data(question, found):
+            of.setdefault(line, []).append(found.series.title)
+    lines = [f"{'; '.join(titles)}: {line}" for line, titles in of.items()]
     samples, most = len(question.compute.samples), max(question.ranks)
     if fits:
         lines.append("Loopback is not a network: what its buffers, caches and cores do is in the measured part.")
@@ -74,10 +78,11 @@ def _beyond_data(question: Question, found: Fit) -> list[str]:
     if series.launches < 2:
         lines.append("One time each: intervals hold held-out errors only, no spread of launches.")
     if found.alternatives:
+        few = "At 2 ranks all algorithms send alike: measure 3 or 4 as well, or say" if most == 2 else "Say"
         lines.append(
-            f"Large messages behave like {found.model.segments[-1].algorithm}, and as well like {', '.join(found.alternatives)}, "
-            "which is another time with more ranks: all are shown. Say which it is by --algorithm."
+            f"Large messages fit {found.model.segments[-1].algorithm}, and as well {', '.join(found.alternatives)}, which need "
+            f"other times with more ranks; the shortest and the longest are shown. {few} which it is by --algorithm."
         )
     if not found.scenarios:
         lines.append("Too few sizes and world sizes to hold any out: no interval, and no error is known.")
-    return [f"{series.title}: {line}" for line in lines]
+    return lines

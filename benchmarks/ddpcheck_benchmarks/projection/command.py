@@ -20,7 +20,7 @@ from . import wording
 from .caveats import assumptions, caveats
 from .formulas import FORMULAS, Link
 from .measurements import Benchmarks, load
-from .projecting import Fit, Projection, Question, fitted, on_link_alone, projected
+from .projecting import Fit, Projection, Question, fitted, on_link_alone, projected, shortened
 from .quantities import parse_link, parse_ranks, parse_seconds, parse_size
 from .simulation.comparison import Comparison, against_measured, agreement, departures
 from .simulation.runner import SimulationFailed
@@ -97,6 +97,9 @@ def command(
             if series.collective not in FORMULAS:
                 out.print(f"{series.title}: no formula for it; left out", style="dim", markup=False)
                 continue
+            if len(series.points()) < 2:
+                out.print(f"{series.title}: measured at one size and world size; left out", style="dim", markup=False)
+                continue
             status.update(f"fitting {series.title}")
             fits.append(fitted(series, algorithm if series.collective == "all_reduce" else None))
     questions = {
@@ -112,7 +115,8 @@ def command(
         projections += on_link_alone(plain, link)
     tables = [table for found in fits for table in wording.fit_tables(found)]
     if projections:
-        tables += [wording.all_reduce_table(projections, plain), wording.step_table(projections, plain)]
+        told = shortened(projections)
+        tables += [wording.all_reduce_table(told, plain), wording.step_table(told, plain)]
     simulated: list[Comparison] = []
     if simulate:
         simulated_tables, simulated = _simulated(out, link, size, reducing)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 
@@ -78,10 +79,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """All rows of one way to reduce."""
+    """All rows of one way to reduce. guessed: of which implementation, if its algorithm is one of several that it could be."""
 
     source: str
     rows: tuple[Row, ...]
+    guessed: str = ""
 
 
 def fitted(series: Series, only: str | None = None, draws: int = DRAWS) -> Fit:
@@ -105,9 +107,24 @@ def projected(found: Fit, question: Question) -> Iterator[Projection]:
     """
     name = found.series.adapter + (" in place" if found.series.in_place else "")
     what = "software as measured + link" if question.link else "as measured, a core for each rank"
-    yield Projection(f"{name}, {what}", _rows(found, found.model, found.draws, question))
-    for algorithm, (model, draws) in found.alternatives.items():
-        yield Projection(f"{name}, the same if it is {algorithm}", _rows(found, model, draws, question))
+    if not found.alternatives:
+        yield Projection(f"{name}, {what}", _rows(found, found.model, found.draws, question))
+        return
+    best = found.model.segments[-1].algorithm
+    for algorithm, (model, draws) in {best: (found.model, found.draws), **found.alternatives}.items():
+        yield Projection(f"{name}, if {algorithm}", _rows(found, model, draws, question), guessed=name)
+
+
+def shortened(projections: Sequence[Projection]) -> list[Projection]:
+    """Without those between the shortest and the longest of what one implementation could be, at the most ranks."""
+    kept: list[Projection] = []
+    for name, group in groupby(projections, key=lambda each: each.guessed):
+        own = list(group)
+        if name:
+            own.sort(key=lambda each: each.rows[-1].all_reduce)
+            own = [own[0], own[-1]]
+        kept += own
+    return kept
 
 
 def _rows(found: Fit, model: Model, draws: Sequence[Model], question: Question) -> tuple[Row, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -26,11 +26,10 @@ def fit_tables(found: Fit) -> list[Table]:
     for place, (segment, errors) in enumerate(zip(found.model.segments, found.errors, strict=True)):
         inside = [size for size in series.sizes if found.model.segment(size) is segment]
         sizes = f"{size_text(inside[0])} to {size_text(inside[-1])}"
-        others = [name for name in look_alikes(errors) if name != segment.algorithm]
-        name = segment.algorithm + (f" (or {', '.join(others)}: not told apart)" if others else "")
-        rows.append((sizes, name, *_coefficients(found, place), percent(errors[segment.algorithm])))
-        listed = ", ".join(f"{name} {percent(error)}" for name, error in errors.items())
-        notes.append(f"Mean held-out error by algorithm, {sizes}: {listed}.")
+        rows.append((sizes, _behaviour(errors), *_coefficients(found, place), percent(errors[segment.algorithm])))
+        if len(look_alikes(errors)) < len(errors):
+            listed = ", ".join(f"{name} {percent(error)}" for name, error in errors.items())
+            notes.append(f"Mean held-out error by algorithm, {sizes}: {listed}.")
     cores = "/".join(map(str, sorted({each.cores for each in series.measurements})))
     notes.append(
         f"Measured: {', '.join(map(str, series.world_sizes))} ranks on {cores} cores, {size_text(series.sizes[0])} to "
@@ -55,6 +54,14 @@ def fit_tables(found: Fit) -> list[Table]:
         columns = ("scenario", "fitted to", "predicted", "points", "median error", "worst error", "bias")
         tables.append(Table(f"Held out: {series.title}", columns, checked, words=3))
     return tables
+
+
+def _behaviour(errors: Mapping[str, float]) -> str:
+    """What it is like, best first."""
+    alike = look_alikes(errors)
+    if len(errors) > 1 and len(alike) == len(errors):
+        return "any: not told apart"
+    return alike[0] + (f" (or {', '.join(alike[1:])})" if len(alike) > 1 else "")
 
 
 def all_reduce_table(projections: Sequence[Projection], question: Question) -> Table:
