@@ -23,7 +23,9 @@ class Evidence:
     local: what the array would be if nothing had been communicated (this rank's own contribution).
     alternatives: (sentence, array): "it is the gradient of the step before" and that gradient.
     factors: further factors that would tell something: ("the number of accumulation steps", 4).
+    before: what it was before it was updated.
     precision: whether a difference of 1e-2 or 1e-3 may come from fewer bits.
+    doubt: what else a factor of the world size may come from.
     otherwise: what is sure even if nothing else fits.
     """
 
@@ -31,7 +33,9 @@ class Evidence:
     local: Array | None = None
     alternatives: tuple[tuple[str, Array], ...] = ()
     factors: tuple[tuple[str, float], ...] = ()
+    before: Array | None = None
     precision: bool = True
+    doubt: str = ""
     otherwise: str = ""
 
 
@@ -59,22 +63,22 @@ def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[s
     yield from _likely_factor(got, expected, evidence)
     local = evidence.local
     if local is not None and local.shape == got.shape and not _close(local, expected).all():
-        if _close(got, local).all():
+        if got.any() and _close(got, local).all():  # zeros are everybody's
             yield "it is exactly this rank's own local value: not reduced"
-        if _close(got[wrong], local[wrong]).all():
+        if got[wrong].any() and _close(got[wrong], local[wrong]).all():
             yield f"{_region(wrong)} hold this rank's own local value: that part was never reduced"
-    for sentence, array in evidence.alternatives:
+    for sentence, array in evidence.alternatives * bool(got.any()):
         if array.shape == got.shape and not _close(array, expected).all() and _close(got, array).all():
             yield sentence
     yield from _other_factor(got, expected, evidence)
-    for sentence, array in evidence.alternatives:
+    for sentence, array in evidence.alternatives * bool(got[wrong].any()):
         if array.shape == got.shape and _close(got[wrong], array[wrong]).all():
             yield f"{_region(wrong)}: {sentence}"
     if got.size > 1 and np.array_equal(np.sort(got, axis=None), np.sort(expected, axis=None), equal_nan=True):
         yield "all values are there, but in other places: a transposed or permuted layout, or blocks in a wrong order"
     yield from _shifted(got, expected, evidence, wrong)
-    if not got[wrong].any():
-        yield f"{_region(wrong)} are zero: never written"
+    yield from _zeros(got, expected, wrong)
+    yield from _changed_by(got, expected, evidence.before)
     yield from _lost_precision(got, expected, small=evidence.precision)
     yield from _remainder(wrong, evidence.world_size)
 
@@ -93,7 +97,7 @@ def _close(a: Array, b: Array, factor: float = 1.0) -> Array:
 def _likely_factor(got: Array, expected: Array, evidence: Evidence) -> Iterator[str]:
     size = evidence.world_size
     known = [
-        (float(size), f"exactly {size} x too large at world size {size}: summed, not averaged"),
+        (float(size), f"exactly {size} x too large at world size {size}: summed, not averaged{evidence.doubt}"),
         (1.0 / size, f"exactly {size} x too small at world size {size}: divided by the world size once too often"),
     ] * (size > 1)
     for name, value in evidence.factors:
@@ -178,10 +182,41 @@ def _shifted(got: Array, expected: Array, evidence: Evidence, wrong: Array) -> I
                     return
 
 
+_SMALL = 2.0**-16
+"""What a format of few bits may take for nothing."""
+
+
+def _zeros(got: Array, expected: Array, wrong: Array) -> Iterator[str]:
+    if got[wrong].any():
+        return
+    largest = float(np.max(np.abs(expected[wrong].astype(np.float64))))
+    others = np.abs(expected[~wrong & (expected != 0)].astype(np.float64))
+    smallest = len(others) > 0 and largest < float(others.min())
+    if got.dtype.kind == "f" and (smallest or largest < _SMALL):
+        yield f"{_region(wrong)} are zero, but should be small: flushed, or left out as the smallest"
+    yield f"{_region(wrong)} are zero: never written, or left out"
+
+
+def _changed_by(got: Array, expected: Array, before: Array | None) -> Iterator[str]:
+    """Whether all elements went the same share of their way; two say so by chance only if rounding hides the rest."""
+    if before is None or before.shape != got.shape or got.dtype.kind != "f":
+        return
+    old = before.astype(np.float64)
+    went, way = got.astype(np.float64) - old, expected.astype(np.float64) - old
+    moved = way != 0
+    if moved.sum() < 2:
+        return
+    share = went[moved] / way[moved]
+    rounding = 64 * float(np.finfo(got.dtype).eps) * np.abs(old[moved]) / np.abs(way[moved])
+    middle = float(np.median(share))
+    if np.isfinite(share).all() and (np.abs(share - middle) <= rounding).all() and float(rounding.max()) < 0.01:
+        yield f"it went {middle:.4g} x the way that it should: by another learning rate, or clipped by another norm"
+
+
 def _remainder(wrong: Array, world_size: int) -> Iterator[str]:
     tail = int(wrong.sum())
     parts = [parts for parts in range(2, world_size + 1) if wrong.size % parts == tail]
-    if parts and wrong.reshape(-1)[-tail:].all():
+    if parts and tail < wrong.size and wrong.reshape(-1)[-tail:].all():
         yield f"only {_region(wrong)} are wrong: the remainder of a division into {parts[0]} parts"
 
 

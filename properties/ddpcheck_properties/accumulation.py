@@ -32,8 +32,10 @@ if TYPE_CHECKING:
 def check_gradients_inside_no_sync_are_local(session: Session) -> None:
     """Inside no_sync every rank holds the sum of its own gradients, exactly, and nothing of the other ranks'."""
     world, promised = session.world_size, session.capabilities
-    examples = fitting(session, [pitfalls.accumulation(world, (2, 2, 2), look=True)])
-    for_all(session, windows(world, promised, look=True), as_one_process(promised), examples=examples)
+    jobs = [pitfalls.accumulation(world, (2, 2, 2), look=True)]
+    if promised.uneven_batches == "equal_weight":
+        jobs.append(running_dry(world))
+    for_all(session, windows(world, promised, look=True), as_one_process(promised), examples=fitting(session, jobs))
 
 
 @law("accumulation", "facet:replica", "no_sync")
@@ -137,6 +139,15 @@ def interrupted(world_size: int, ranks: tuple[int, ...], *, again: bool) -> Job:
     operations: list[Operation] = [first, *[ZeroGrad()] * again]
     operations += [Backward(shards([2] * world_size, 2 * world_size)), *GRADIENTS]
     operations += [ZeroGrad(), Backward(shards([2] * world_size, 4 * world_size)), *GRADIENTS]
+    return training_job(world_size, mlp((2, 3, 2)), operations)
+
+
+def running_dry(world_size: int) -> Job:
+    """A window whose second micro-batch has no samples on the last rank."""
+    sizes = [2] * world_size, [2] * (world_size - 1) + [0], [2] * world_size
+    operations: list[Operation] = [ZeroGrad()]
+    for number, batches in enumerate(sizes, start=1):
+        operations += [Backward(shards(batches, 2 * number * world_size), sync=number == len(sizes)), *GRADIENTS]
     return training_job(world_size, mlp((2, 3, 2)), operations)
 
 

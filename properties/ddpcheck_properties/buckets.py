@@ -69,14 +69,12 @@ def check_many_tensors_are_reduced_like_few(session: Session) -> None:
 
 @law("buckets", "facet:replica")
 def check_later_backwards_are_like_the_first(session: Session) -> None:
-    """The fortieth backward's gradients are as exact as the first one's: no counter runs out, no state is left over."""
+    """The fortieth backward's gradients, and the fortieth step's, are as exact as the first one's: no counter runs out, no
+    period comes round, no state is left over.
+    """
     world, promised = session.world_size, session.capabilities
-    operations: list[Operation] = []
-    for number in range(40):
-        operations += [ZeroGrad(), Backward(shards([1] * world, number * world)), *GRADIENTS]
-    layers = (Linear("fc1", 2, 3), Activation("relu"), Linear("fc2", 3, 2))
-    job = training_job(world, ModelSpec(layers, loss="linear"), operations)
-    for_each(session, fitting(session, [job]), as_one_process(promised))
+    jobs = [forty_times(world, stepping=stepping, local=promised.no_sync) for stepping in (False, True)]
+    for_each(session, fitting(session, jobs), as_one_process(promised))
 
 
 @law("buckets", "facet:replica", "feature:branch", SYNCHRONISED, "world_size>=2")
@@ -115,6 +113,22 @@ def one_size(world_size: int, size: int, dtype: str, *, between: bool = True) ->
     scalar = [Scale("scalar", 0)] * between
     layers: tuple[Layer, ...] = (Linear("fc1", 1, size, bias=False), *scalar, Linear("fc2", size, 1, bias=False))
     return training_job(world_size, ModelSpec(layers, loss="linear", dtype=dtype), operations)
+
+
+def forty_times(world_size: int, *, stepping: bool, local: bool) -> Job:
+    """Forty backwards; or as many steps, each after a backward and, if `local`, one inside no_sync before it.
+
+    With the linear loss and one layer gradients do not depend on the parameters, so that these stay exact, too.
+    """
+    operations: list[Operation] = []
+    for number in range(40):
+        first, second = (shards([1] * world_size, (2 * number + half) * world_size) for half in (0, 1))
+        operations.append(ZeroGrad())
+        operations += [Backward(first, sync=False)] if stepping and local else []
+        operations += [Backward(second), *((Step(), *PARAMETERS) if stepping else GRADIENTS)]
+    layers: tuple[Layer, ...] = (Linear("fc1", 2, 3), Activation("relu"), Linear("fc2", 3, 2))
+    optimizer = OptimizerSpec(lr=1.0) if stepping else None
+    return training_job(world_size, ModelSpec(layers[: 1 if stepping else 3], loss="linear"), operations, optimizer)
 
 
 PATTERNS = (("ad", "bd"), ("abcde", "abcde"), ("b", "a"), ("e", "ac"), ("", "abcde"), ("cd", "dc"), ("ace", ""))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
@@ -77,20 +77,30 @@ def cut_runs(draw: DrawFn, world_size: int, promised: Capabilities) -> Job:
 
 
 def _cuts(session: Session) -> list[Job]:
-    """One with all features, and some of which an early epoch may be the best."""
-    if "best" not in session.capabilities.trainer_features:
-        return [_cut(session)]
+    """One with all features, with micro-batches too, and some of which an early epoch may be the best."""
+    features = session.capabilities.trainer_features
+    cuts = [_cut(session), *[_cut(session, micro_batches=2)] * ("accumulation" in features)]
+    if "best" not in features:
+        return cuts
     plan = Train(epochs=4, keep_best=True)
     job = run_job(session.world_size, session.capabilities, 4 * session.world_size, plan, lr=1.0)
     wild = [replace(job, seed=seed, operations=_operations(plan, 3)) for seed in range(3)]
-    return [_cut(session), *wild]
+    return [*cuts, *wild]
 
 
-def _cut(session: Session, *, rank_0_only: bool = False, slow_disk: bool = False, begins: bool = False) -> Job:
+def _cut(
+    session: Session,
+    *,
+    micro_batches: int = 1,
+    rank_0_only: bool = False,
+    slow_disk: bool = False,
+    begins: bool = False,
+) -> Job:
     """begins: there is nothing to resume from."""
     features = session.capabilities.trainer_features
     linear, best = "schedule" in features, "best" in features
-    plan = Train(epochs=3, schedule="linear" if linear else "constant", keep_best=best)
+    schedule: Literal["linear", "constant"] = "linear" if linear else "constant"
+    plan = Train(epochs=3, micro_batches=micro_batches, schedule=schedule, keep_best=best)
     world = session.world_size
     job = run_job(world, session.capabilities, 4 * world, plan, momentum=0.5)
     operations = _operations(plan, 1, rank_0_only=rank_0_only, slow_disk=slow_disk)

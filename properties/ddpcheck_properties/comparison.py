@@ -66,11 +66,12 @@ def compare(moment: Moment, job: Job, trace: Trace, *, bits: bool = True) -> Non
     bit.
     """
     for name, value in moment.numbers.items():
-        for rank, got in enumerate(trace.values(moment.position, name)):
+        all_got = trace.values(moment.position, name)
+        for rank, got in enumerate(all_got):
             bound = np.zeros(()) if value.error is None else value.error[rank]
             what = f"{name} of {moment.operation.kind} ({when(job, moment.position)})"
             expect.within(
-                np.float64(got), value.exact[rank], bound, what, rank, partial(_known, moment, value.exact, rank, got)
+                np.float64(got), value.exact[rank], bound, what, rank, partial(_known, moment, value.exact, rank, all_got)
             )
     for what, entries in moment.arrays.items():
         compare_arrays(trace.values(moment.position, what), entries, what, when(job, moment.position), bits=bits)
@@ -82,15 +83,19 @@ def compare(moment: Moment, job: Job, trace: Trace, *, bits: bool = True) -> Non
         expect.within(got, outputs.exact, error, what, rank, evidence)
 
 
-def _known(moment: Moment, expected: Array, rank: int, got: float) -> Evidence:
-    """Numbers come as Python floats, and were computed in the model's dtype: 1e-5 is near enough."""
-    size = len(expected)
+def _known(moment: Moment, expected: Array, rank: int, all_got: list[float]) -> Evidence:
+    """What explains a number explains those of all ranks, or it is chance.
+
+    Numbers come as Python floats, and were computed in the model's dtype: 1e-5 is near enough.
+    """
+    size, got = len(expected), all_got[rank]
     known = [*moment.known]
     if size > 1:
         known.append((f"exactly {size} x too large at world size {size}: summed, not averaged", expected * size))
     alternatives = tuple(
-        (sentence, np.asarray(got if math.isclose(got, numbers[rank], rel_tol=1e-5) else numbers[rank]))
+        (sentence, np.asarray(got))
         for sentence, numbers in known
+        if all(math.isclose(a, b, rel_tol=1e-5) for a, b in zip(all_got, numbers, strict=True))
     )
     sure = _BEFORE.get(moment.operation.kind, "")
     if moment.operation.kind == "clip" and math.isfinite(got):
@@ -105,7 +110,8 @@ _TOO_SMALL = "too small: a part of the gradients is missing from it, or squares 
 
 
 _BEFORE = {
-    "backward": "a loss comes before any reduction: the parameters or buffers that this rank computed it with are wrong",
+    "backward": "a loss comes before any reduction: the parameters or buffers that this rank computed it with are wrong, or not "
+    "all of its samples went into it",
     "predict": "the parameters or buffers that this rank predicted with are wrong, or it did not evaluate its own batch",
 }
 """Where the fault lies in any case."""

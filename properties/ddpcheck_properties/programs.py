@@ -48,7 +48,20 @@ KNOWN: tuple[tuple[Word, ...], ...] = (
     ("local", "zero_grad", "local", "backward", "clip", "step", "backward", "step"),
     ("local", "save", "predict_alone", "backward", "step", "resume", "backward", "step", "resume", "backward", "step"),
     ("backward", "backward", "step", "zero_grad", "local", "predict", "backward", "step"),
-    ("backward", "step", "save", "backward", "step", "resume", "backward", "step", "resume", "backward", "step"),
+    (
+        "backward",
+        "step",
+        "save",
+        "backward",
+        "step",
+        "resume",
+        "predict",
+        "backward",
+        "step",
+        "resume",
+        "backward",
+        "step",
+    ),
     (*_STEP, *_STEP, *_STEP, *_STEP, *_STEP, *_STEP),
     ("zero_grad", "zero_grad", "backward", "step", "zero_grad", "zero_grad", "backward"),
     ("backward", "step", "zeros", "step", "local", "backward", "step", "zeros", "zero_grad", "backward", "step"),
@@ -61,6 +74,7 @@ KNOWN: tuple[tuple[Word, ...], ...] = (
     ("backward", "local", "save", "backward", "step"),
     ("local", "local", "local", "local", "local", "backward", "step"),
     ("open", "open", "backward", "close", "backward", "predict_alone", "close", "backward", "clip", "step"),
+    ("open", "backward", "zero_grad", "backward", "close", "backward", "step"),
 )
 """Programs that found faults, run first."""
 

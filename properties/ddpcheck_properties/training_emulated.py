@@ -47,6 +47,9 @@ class _Emulator:
         self.parameters = self._built([job.initial(rank) for rank in range(job.world_size)])
         self.velocity: Arrays = {}
         self.pending: Arrays = {}
+        self.applied: Arrays = {}  # gradients of the last step
+        self.carried: Arrays = {}  # those that an epoch begins with
+        self.earlier: tuple[Arrays, Arrays] = {}, {}  # parameters and velocity before the last step
         self.cut = [self._windows(ranks) for ranks in self.indices]
         self.steps = sum(map(len, self.cut))
         self.step = np.zeros(job.world_size)
@@ -57,6 +60,7 @@ class _Emulator:
         for epoch, windows in enumerate(self.cut):
             if epoch and epoch == self.rules.resumed:
                 self._lose()
+            self.carried = self.applied if self.rules.kept else {}
             made.losses.append([self._window(window) for window in windows])
             made.ends.append({name: array.copy() for name, array in self.parameters.items()})
         return made
@@ -73,6 +77,8 @@ class _Emulator:
     def _lose(self) -> None:
         ranks = range(self.job.world_size)
         here = np.array([self.rules.lost_on == "all" or rank > 0 for rank in ranks])
+        if "step" in self.rules.lost:
+            self.parameters, self.velocity = self.earlier
         if "schedule" in self.rules.lost:
             self.step = np.where(here, 0.0, self.step)
         if "momentum" in self.rules.lost:
@@ -92,24 +98,45 @@ class _Emulator:
         for micro, count in zip(window, counts, strict=True):
             found = evaluate(self.model, self.parameters, {}, self._shards(micro))
             losses.append((found.losses, count))
-            weight = {
-                "samples": count / total,
-                "equal": np.full_like(total, 1 / len(window)),
-                "sum": np.ones_like(total),
-                "full": count / total * len(window) / full,
-            }[rules.weights]
+            weight = self._weight(count, total, len(window))
             for name, gradient in found.gradients.items():
                 local[name] = local.get(name, 0.0) + gradient * _by_rank(weight, gradient)
-            if rules.clip_each and micro is not window[-1]:  # with the last one it is synchronised
+            if rules.clip == "each" and micro is not window[-1]:  # with the last one it is synchronised
                 local = self._clipped(local)
-        if len(window) == full or rules.tail == "step":
-            self._update(self._clipped(self._reduced(local, total)))
+        left_out = rules.short == "dropped" and not total.max() >= self.plan.batch_size
+        if (len(window) == full or rules.tail == "step") and not left_out:
+            self._finish(local, total, short=len(window) < full)
         elif rules.tail == "leaks":
             self.pending = local
         self.seen += sum(counts)
         return losses
 
+    def _weight(self, count: Array, total: Array, micro_batches: int) -> Array:
+        """Of a micro-batch of `count` samples, by rank, in a window with `total` of them."""
+        size, full = self.plan.batch_size, self.plan.micro_batches
+        weight = {
+            "samples": count / total,
+            "equal": np.full_like(total, 1 / micro_batches),
+            "sum": np.ones_like(total),
+            "full": count / total * micro_batches / full,
+        }[self.rules.weights]
+        if self.rules.short == "full":
+            weight = weight * total / (size * micro_batches)
+        return np.where(count < size, 0.0, weight) if self.rules.short == "dropped" else weight
+
+    def _finish(self, local: Arrays, total: Array, *, short: bool) -> None:
+        """The step at the end of a window."""
+        if self.rules.clip == "own":
+            local = self._clipped(local)
+        gradients = self._reduced(local, total)
+        gradients = {name: array + self.carried.get(name, 0.0) for name, array in gradients.items()}
+        if self.rules.clip in ("reduced", "each") or (self.rules.clip == "not short" and not short):
+            gradients = self._clipped(gradients)
+        self.carried, self.applied = {}, gradients
+        self._update(gradients)
+
     def _update(self, gradients: Arrays) -> None:
+        self.earlier = {**self.parameters}, {**self.velocity}
         factor = self.rules.factor or partial(law_factor, self.plan)
         at, steps = self.step, np.full(len(self.step), self.steps)
         if self.rules.by_samples:

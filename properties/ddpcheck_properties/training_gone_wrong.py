@@ -10,7 +10,7 @@ from typing import Literal
 from ddpcheck.job import Train
 
 Factor = Callable[[float, float], float]
-Lost = Literal["parameters", "momentum", "schedule"]
+Lost = Literal["parameters", "momentum", "schedule", "step"]
 
 
 @dataclass(frozen=True)
@@ -19,14 +19,18 @@ class Rules:
 
     weights: of micro-batches in a window: by their samples; equal; equal, and not divided by their number; or by samples
     in a full window, though the window is short. tail: whether a short last window is a step, is dropped, or leaks into
-    the next epoch's first. clip_each: each rank clips what it has after every micro-batch. factor: of the learning rate at
-    step i of n; None: the plan's. by_samples: the rank's own samples count as steps. lost: what a run lacks that goes on
-    after epoch `resumed`; lost_on: on all ranks, or on all but rank 0.
+    the next epoch's first. short: whether a last batch of fewer samples is taken as it is, is dropped, or is divided by the
+    samples of a full one. clip: by the norm of what is synchronised; never; not in a short window; by each rank's own norm,
+    before the reduction; or so after every micro-batch. kept: gradients go on from one epoch to the next. factor: of the
+    learning rate at step i of n; None: the plan's. by_samples: the rank's own samples count as steps. lost: what a run
+    lacks that goes on after epoch `resumed`, "step" being the last one before; lost_on: on all ranks, or on all but rank 0.
     """
 
     weights: Literal["samples", "equal", "sum", "full"] = "samples"
     tail: Literal["step", "dropped", "leaks"] = "step"
-    clip_each: bool = False
+    short: Literal["taken", "dropped", "full"] = "taken"
+    clip: Literal["reduced", "never", "not short", "own", "each"] = "reduced"
+    kept: bool = False
     factor: Factor | None = None
     by_samples: bool = False
     lost: frozenset[Lost] = frozenset()
@@ -49,7 +53,15 @@ def wrong_factors(plan: Train, world_size: int) -> list[tuple[str, Factor]]:
             (f"the learning rate is {many} x too small: divided by the world size", lambda i, n: _law(i, n) / many),
         ]
     if plan.schedule == "linear":
-        made.append(("the learning rate stays what it was: the schedule has no effect", lambda i, n: 1.0))
+        made += [
+            ("the learning rate stays what it was: the schedule has no effect", lambda i, n: 1.0),
+            (
+                "the schedule goes on with every epoch, not every step",
+                lambda i, n: _law(i * plan.epochs // n, plan.epochs),
+            ),
+            ("the schedule is one step ahead: it goes on before the step, not after it", lambda i, n: _law(i + 1, n)),
+            ("the schedule is one step behind", lambda i, n: _law(max(0, i - 1), n)),
+        ]
         if many > 1:
             made += [
                 (
@@ -78,12 +90,26 @@ def wrong_rules(plan: Train, world_size: int) -> list[tuple[str, Rules]]:
         made.append(
             ("each rank's learning rate depends on the samples that it has used itself: ranks differ", _BY_SAMPLES)
         )
+    made += _WRONG_EPOCHS
     if plan.micro_batches > 1:
         made += _WRONG_WINDOWS
+    if plan.max_norm is not None:
+        made += _WRONG_CLIPPING
     return made
 
 
 _BY_SAMPLES = Rules(by_samples=True)
+_WRONG_EPOCHS = [
+    ("the last batch of an epoch is dropped where it has fewer samples than others", Rules(short="dropped")),
+    ("the last batch of an epoch is divided by the samples of a full one", Rules(short="full")),
+    ("the last gradients of an epoch are still there in the first step of the next: not reset", Rules(kept=True)),
+]
+_WRONG_CLIPPING = [
+    ("gradients are not clipped", Rules(clip="never")),
+    ("the short last window of an epoch is not clipped", Rules(clip="not short")),
+    ("gradients are clipped by each rank's own norm, before the reduction", Rules(clip="own")),
+    ("gradients are clipped after every micro-batch, when they are partial and not yet reduced", Rules(clip="each")),
+]
 _WRONG_WINDOWS = [
     (
         "the micro-batches of a window weigh equally, whatever their sizes: a mean of means is not the mean over its samples",
@@ -93,18 +119,23 @@ _WRONG_WINDOWS = [
     ("the short last window of an epoch is divided by the micro-batches of a full one", Rules(weights="full")),
     ("the short last window of an epoch is dropped: its samples have no effect", Rules(tail="dropped")),
     ("the short last window of an epoch leaks into the first window of the next", Rules(tail="leaks")),
-    (
-        "gradients are clipped after every micro-batch, when they are partial and not yet reduced",
-        Rules(clip_each=True),
-    ),
 ]
 
 
-def wrong_resumes(epoch: int, world_size: int) -> list[tuple[str, Rules]]:
+def wrong_resumes(plan: Train, epoch: int, world_size: int) -> list[tuple[str, Rules]]:
     """What a run can lack that goes on after so many epochs."""
     made = []
+    if plan.schedule == "linear":
+        sentence = "the schedule of the run that was cut was as long as that run, not as all epochs"
+
+        def shorter(i: float, n: float) -> float:
+            cut = n * epoch / plan.epochs
+            return law_factor(plan, i, cut if i < cut else n)
+
+        made.append((sentence, Rules(factor=shorter)))
     what: list[tuple[str, frozenset[Lost]]] = [
         ("the learning rate's schedule begins anew", frozenset({"schedule"})),
+        ("the last step before is missing: what was saved is of before it", frozenset({"step"})),
         ("the optimizer's state is lost: momentum begins anew", frozenset({"momentum"})),
         ("the optimizer's state and the schedule are lost", frozenset({"momentum", "schedule"})),
         ("nothing was loaded but the number of the epoch", frozenset({"parameters", "momentum", "schedule"})),

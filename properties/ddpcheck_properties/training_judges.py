@@ -43,7 +43,7 @@ def ends_where_one_process_ends(run: Run) -> None:
     """The parameters at the end, within rounding, and with the same bits on all ranks."""
     what = f"after the training run{', which was resumed' if run.first else ''}"
     size = run.job.world_size
-    candidates = wrong_resumes(run.first, size) if run.first else wrong_rules(run.plan, size)
+    candidates = wrong_resumes(run.plan, run.first, size) if run.first else wrong_rules(run.plan, size)
     with explained(lambda: whence(run, candidates)):
         entries = run.moments[-1][-1].arrays["parameters"]
         compare_arrays(run.parameters, entries, "parameters", what, bits=run.promised.same_bits_on_all_ranks)
@@ -182,12 +182,15 @@ def _other_epoch(run: Run, best: int) -> str:
         held.append(int(text) if text else best)
     if set(held) == {best}:
         return ""
+    own_best = np.argmin([_own_losses(windows) for windows in emulation.losses], axis=0)
     if len(set(held)) == 1:
-        forgotten = best < run.first <= held[0]
-        why = ": what was the best before the run was resumed is forgotten" * forgotten
+        why = ""
+        if best < run.first <= held[0]:
+            why = ": what was the best before the run was resumed is forgotten"
+        elif held[0] in own_best:
+            why = f": that is the best by rank {own_best.tolist().index(held[0])}'s own loss"
         return f"all ranks hold the parameters of epoch {held[0]}{why}"
     listed = ", ".join(f"rank {rank} those of epoch {epoch}" for rank, epoch in enumerate(held))
-    own_best = np.argmin([_own_losses(windows) for windows in emulation.losses], axis=0)
     if own_best.tolist() == held:
         return f"each rank goes by a loss of its own, and keeps other parameters: {listed}"
     return f"the ranks do not keep the same parameters: {listed}"

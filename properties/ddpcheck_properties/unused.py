@@ -11,6 +11,7 @@ from hypothesis.strategies import DrawFn
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
 from ddpcheck.job import Backward, Clip, Job, Operation, OptimizerSpec, Step, ZeroGrad
+from ddpcheck.model import Layer, Linear, ModelSpec, Scale
 
 from . import pitfalls
 from .comparison import as_one_process
@@ -47,6 +48,7 @@ def check_parameter_unused_on_all_ranks(session: Session) -> None:
     """A parameter that no rank used since zero_grad has the promised gradient, zero or none; all others are exact."""
     world, promised = session.world_size, session.capabilities
     jobs = [pitfalls.branches(world, "a", ("",), ("a",), ("",)), pitfalls.branches(world, "ab", ("a",), ("b",))]
+    jobs.append(_among_many(world))
     for_all(session, branched(world, promised, alike=True), as_one_process(promised), examples=fitting(session, jobs))
 
 
@@ -84,6 +86,16 @@ def check_parameter_used_only_inside_no_sync(session: Session) -> None:
     job = training_job(world, branching(2, "ab"), operations)
     drawn = branched(world, promised, accumulating=True)
     for_all(session, drawn, as_one_process(promised), examples=fitting(session, [job]))
+
+
+def _among_many(world_size: int) -> Job:
+    """Two parameters that no rank uses, with numbers that a mask of 8 bits or of 256 takes for those of others, which all
+    use.
+    """
+    layers: list[Layer] = [Linear("fc1", 2, 2), Linear("branch_a", 2, 2, branch="a")]
+    layers += [Scale(f"scale{number}", 2) for number in range(270)]
+    operations: list[Operation] = [Backward(shards([2] * world_size)), *GRADIENTS]
+    return training_job(world_size, ModelSpec(tuple(layers), loss="linear"), operations)
 
 
 @st.composite

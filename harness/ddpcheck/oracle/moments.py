@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Literal
 
 import numpy as np
@@ -16,9 +17,11 @@ from .updates import Loading, Update
 
 Presence = Literal["there", "none", "either"]
 
-
 _SEARCHED = 200
 """Elements of the largest flat buffer that is looked through."""
+
+_RANKS = 6
+"""Of so many ranks all subsets are tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,11 @@ class Contributions:
     def evidence(self, expected: Array, rank: int) -> Evidence:
         known = (*self._alternatives(expected, rank), *self._shares(rank), *self._mixtures(), *self._stale())
         if not self.inside:
-            return Evidence(len(self.own), self.own[rank], known)
+            unused = self._unused()
+            doubt = f"; or rank {_listed(unused)}, whose gradient is zero here, is left out of the mean"
+            alone = 0 < len(unused) == len(self.own) - 1
+            known = (*known, *self._left_out(unused))
+            return Evidence(len(self.own), self.own[rank], known, doubt=doubt if alone else "")
         size = len(self.own)
         scaled = (
             (
@@ -99,17 +106,34 @@ class Contributions:
                     mixed[rank] = flat[start : start + size].reshape(self.own.shape[1:])
                     yield f"rank {rank}'s part of it is another piece of a flat buffer: {why}", mixed.mean(axis=0)
 
+    def _unused(self) -> Array:
+        """The ranks whose own gradient is zero."""
+        return np.flatnonzero(~self.own.reshape(len(self.own), -1).any(axis=1))
+
+    def _left_out(self, unused: Array) -> Iterator[tuple[str, Array]]:
+        """What came of it if a rank's part is missing, in the sum or in the number of ranks, too."""
+        if 0 < len(unused) < len(self.own):
+            rest = np.delete(self.own, unused, axis=0).mean(axis=0)
+            yield f"it is the mean without rank {_listed(unused)}, whose gradient is zero here", rest
+        size = len(self.own)
+        for left in range(min(size, _RANKS) - 1, 1, -1):
+            for ranks in map(list, combinations(range(size), left)):
+                others = _listed(np.delete(np.arange(size), ranks))
+                yield f"the part of rank {others} is missing, as if it were zero", self.own[ranks].sum(axis=0) / size
+                yield f"it is the mean of rank {_listed(np.array(ranks))} only", self.own[ranks].mean(axis=0)
+        for rank in range(size if size > 1 else 0):
+            yield f"only rank {rank}'s part of it is there, divided by the world size", self.own[rank] / size
+
     def _stale(self) -> Iterator[tuple[str, Array]]:
         """What came of it if a rank that has no gradient sent what it had last."""
         if self.earlier is None or self.inside:
             return
-        unused = ~self.own.reshape(len(self.own), -1).any(axis=1)
+        unused = self._unused()
         old = "its gradient of an earlier backward: a buffer that is not cleared"
-        if unused.any():
+        if len(unused):
             array = self.own.copy()
             array[unused] = self.earlier[unused]
-            ranks = ", ".join(map(str, np.flatnonzero(unused)))
-            yield f"rank {ranks}, which did not use it, sent {old}", array.mean(axis=0)
+            yield f"rank {_listed(unused)}, which did not use it, sent {old}", array.mean(axis=0)
         for rank in range(len(self.own)):
             array = self.own.copy()
             array[rank] = self.earlier[rank]
@@ -128,6 +152,12 @@ class Contributions:
             first = self.first[rank] if self.inside else self.first.mean(axis=0)
             yield "the first micro-batch is missing: what was accumulated before is lost", expected - first
             yield "it was divided by the number of micro-batches", expected / self.backwards
+            if not self.inside:
+                own = self.own[rank] - self.last[rank]
+                yield (
+                    "what was accumulated before the last micro-batch is this rank's own: only that was reduced",
+                    own + last,
+                )
         if self.inside:
             yield "it is the mean over all ranks: synchronised, though inside no_sync", self.own.mean(axis=0)
         elif self.weighted:
@@ -138,6 +168,10 @@ class Contributions:
         for other in range(len(self.own)):
             if other != rank:
                 yield f"it is rank {other}'s own local gradient: one rank's value, not all ranks'", self.own[other]
+
+
+def _listed(ranks: Array) -> str:
+    return ", ".join(map(str, ranks))
 
 
 @dataclass(frozen=True, slots=True)

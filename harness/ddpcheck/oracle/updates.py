@@ -36,7 +36,7 @@ class Update:
     def evidence(self, expected: Array, rank: int) -> Evidence:
         """Small differences are no sign of lost precision: what an update does wrong is small beside the parameter."""
         made = tuple((sentence, array[rank]) for sentence, array in self._alternatives(expected, rank))
-        return Evidence(len(self.before), alternatives=made, precision=False)
+        return Evidence(len(self.before), alternatives=made, before=self.before[rank], precision=False)
 
     def _alternatives(self, expected: Array, rank: int) -> Iterator[tuple[str, Array]]:
         size, spec, before = len(self.before), self.optimizer.spec, self.before
@@ -44,11 +44,13 @@ class Update:
         if self.own is not None and size > 1:
             yield "it was updated by this rank's own gradient: not reduced", self._stepped(gradient=self.own)
         for factor, words, cause in _factors(size):
-            yield (
-                f"the gradient of its update was exactly {words}: {cause}",
-                self._stepped(gradient=self.gradient * factor),
-            )
-            yield f"its update is exactly {words}: a scaled learning rate", before + (expected - before[rank]) * factor
+            by_gradient = self._stepped(gradient=self.gradient * factor)
+            by_rate = before + (expected - before[rank]) * factor
+            if np.allclose(by_gradient[rank], by_rate[rank]):
+                both = f"its update is exactly {words}: the gradient was {cause}, or the learning rate was scaled"
+                yield both, by_gradient
+            yield f"the gradient of its update was exactly {words}: {cause}", by_gradient
+            yield f"its update is exactly {words}: a scaled learning rate", by_rate
         yield "it was updated twice", self._stepped(times=2)
         if self.optimizer.state:
             yield "its optimizer state was lost: momentum began anew", self._stepped(Optimizer(spec, "float64"))
@@ -147,15 +149,26 @@ def norms_gone_wrong(own: Sequence[Array | None], max_norm: float) -> tuple[tupl
         return ()
     each = np.concatenate(flat, axis=1)
     local = np.sqrt((each**2).sum(axis=1))
-    norm = np.sqrt((each.mean(axis=0) ** 2).sum())
-    largest = max(np.sqrt((gradient.mean(axis=0) ** 2).sum()) for gradient in flat)
+    mean = each.mean(axis=0)
+    norm = np.sqrt((mean**2).sum())
+    norms = [np.sqrt((gradient.mean(axis=0) ** 2).sum()) for gradient in flat]
+    size = len(local)
+    told = [
+        ("it is the largest element, but should be the root of the sum of squares", abs(mean).max(initial=0.0)),
+        ("it is the sum of absolute values, but should be the root of the sum of squares", abs(mean).sum()),
+        ("it is the sum of the parameters' norms, but should be the norm of all together", sum(norms)),
+    ]
+    if size > 1:
+        summed = f"it is sqrt({size}) x too large: squares are summed over the ranks, which have equal gradients"
+        told.append((summed, np.sqrt(size) * norm))
     return (
+        *((sentence, np.full_like(local, number)) for sentence, number in told),
         ("it is the norm of this rank's own gradients: taken before the reduction", local),
         ("it is the largest of the ranks' own norms", np.full_like(local, local.max())),
         ("it is the norm after clipping, but should be that before", np.full_like(local, min(norm, max_norm))),
         ("it is the norm's square", np.full_like(local, norm**2)),
         (
             "it is the norm of one parameter only, but should be that of all gradients together",
-            np.full_like(local, largest),
+            np.full_like(local, max(norms)),
         ),
     )
