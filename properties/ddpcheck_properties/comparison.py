@@ -71,7 +71,12 @@ def compare(moment: Moment, job: Job, trace: Trace, *, bits: bool = True) -> Non
             bound = np.zeros(()) if value.error is None else value.error[rank]
             what = f"{name} of {moment.operation.kind} ({when(job, moment.position)})"
             expect.within(
-                np.float64(got), value.exact[rank], bound, what, rank, partial(_known, moment, value.exact, rank, all_got)
+                np.float64(got),
+                value.exact[rank],
+                bound,
+                what,
+                rank,
+                partial(_known, moment, value.exact, rank, all_got),
             )
     for what, entries in moment.arrays.items():
         compare_arrays(trace.values(moment.position, what), entries, what, when(job, moment.position), bits=bits)
