@@ -5,8 +5,8 @@ A rank's `outcome`:
     done     it ran all operations
     raised   the implementation (or a Raise operation) raised; `error` says what and where
     invalid  the implementation returned something that the contract does not allow; `error` lists all problems
-    hung     it had not ended by the deadline, or by the grace time after another rank failed; `stack` says where it
-    stood died     its process ended; `error` has the exit status and the last lines that it wrote
+    hung     it had not ended by the deadline, or by the grace time after another rank failed; `stack` says where it stood
+    died     its process ended; `error` has the exit status and the last lines that it wrote
 
 `Trace.first_failure` is the rank that failed of itself: one that waits for a failed rank is hung, but not the cause.
 """
