@@ -20,15 +20,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from .capabilities import TRAINER_FEATURES, Capabilities
 from .environment import RankContext
-from .job import OptimizerSpec
 from .launchers.base import Launcher
 from .launchers.processes import Processes
-from .model import ModelSpec
 from .values import Array
+
+if TYPE_CHECKING:  # for who adapts collectives alone, half of the time that the import takes
+    from .job import OptimizerSpec
+    from .model import ModelSpec
 
 Group = Sequence[int]
 """Ascending ranks. Only members call a collective of a group."""

@@ -1,0 +1,83 @@
+"""What an adapter over MPI adds to a bare Allreduce of mpi4py, in turns in one run.
+
+    mpiexec -n 2 python -m ddpcheck_benchmarks.compare_mpi
+
+float32, sum, in place; bursts go A B B A, and a barrier comes before each call; the time of a call is that of the slowest
+rank. The ratio is the median over pairs of bursts, with its 95 % interval.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import click
+import numpy as np
+
+from ddpcheck.environment import rank_context
+from ddpcheck.references import resolve
+
+from .sizes import named, sizes
+from .stats import interval
+
+_BURST_SECONDS = 0.05
+_MOST_CALLS = 400
+
+
+@click.command()
+@click.option("--adapter", default="numpy_mpi", show_default=True)
+@click.option("--sizes", "wanted", default="4B..25MiB", show_default=True)
+@click.option("--pairs", default=40, show_default=True, help="Bursts of each side.")
+def main(adapter: str, wanted: str, pairs: int) -> None:
+    """Print, for each size, microseconds of both and their ratio. A rank's program: start it with mpiexec."""
+    from mpi4py import MPI
+
+    world: Any = MPI.COMM_WORLD
+    collectives = resolve(adapter)[0].connect(rank_context()).collectives
+    if world.rank == 0:
+        click.echo(f"world size {world.size}: {adapter} beside a bare Allreduce\n")
+        click.echo("| bytes | bare (µs) | adapter (µs) | more (µs) | ratio |\n|---:|---:|---:|---:|---:|")
+    for size in sizes(wanted):
+        array = np.zeros(size // 4, np.float32)
+
+        def bare(array: Any = array) -> None:
+            world.Allreduce(MPI.IN_PLACE, array, MPI.SUM)
+
+        def ours(array: Any = array) -> None:
+            collectives.all_reduce_in_place(array)
+
+        _burst(world, bare, 3)
+        calls = world.bcast(int(min(_MOST_CALLS, max(3, _BURST_SECONDS / _burst(world, bare, 3)))))
+        both = []
+        for pair in range(pairs):
+            first, second = (ours, bare) if pair % 2 else (bare, ours)
+            one, other = _burst(world, first, calls), _burst(world, second, calls)
+            both.append((other, one) if pair % 2 else (one, other))
+        if world.rank == 0:
+            alone, through = np.median(both, axis=0) * 1e6
+            ratios = [b / a for a, b in both]
+            low, high = interval(ratios)
+            more = np.median([b - a for a, b in both]) * 1e6
+            click.echo(
+                f"| {named(size)} | {alone:,.2f} | {through:,.2f} | {more:+,.2f} "
+                f"| {np.median(ratios):.3f} ({low:.3f} to {high:.3f}) |"
+            )
+
+
+def _burst(world: Any, call: Callable[[], None], calls: int) -> float:
+    """The median over calls of the slowest rank's seconds."""
+    from mpi4py import MPI
+
+    times = np.empty(calls)
+    for index in range(calls):
+        world.Barrier()
+        began = time.perf_counter()
+        call()
+        times[index] = time.perf_counter() - began
+    world.Allreduce(MPI.IN_PLACE, times, MPI.MAX)
+    return float(np.median(times))
+
+
+if __name__ == "__main__":
+    main()
