@@ -22,11 +22,11 @@ def gradients(job: Job, moved: float = 0.0) -> list[dict[str, Array]]:
     """The gradients that each look shows if parameters and inputs are off by a relative `moved`, up or down."""
     rng = np.random.default_rng(0)
     oracle = Oracle(job, PROMISED)
-    for name, value in oracle.tensors.items():
+    for name, value in oracle.weights.tensors.items():
         factor = 1 + moved * rng.choice((-1, 1), value.exact[:1].shape)
-        oracle.tensors[name] = Value(value.exact * factor)
-    inputs, targets = oracle.data
-    oracle.data = inputs * (1 + moved * rng.choice((-1, 1), inputs.shape)), targets
+        oracle.weights.tensors[name] = Value(value.exact * factor)
+    inputs, targets = oracle.case.data
+    oracle.case.data = inputs * (1 + moved * rng.choice((-1, 1), inputs.shape)), targets
     looks = [moment.arrays["gradients"] for moment in oracle.walk() if moment.arrays]
     return [{name: entry.value.exact[0] for name, entry in look.items()} for look in looks]
 

@@ -13,6 +13,7 @@ from ddpcheck.model import Activation, BatchNorm, Embedding, Linear, ModelSpec, 
 from ddpcheck.oracle import Moment, Oracle, is_exact
 from ddpcheck.oracle.autodiff import gradients
 from ddpcheck.oracle.exactness import SIGNIFICAND, largest_integer, reciprocal_is_exact
+from ddpcheck.oracle.history import Accumulated
 from ddpcheck.oracle.network import Shards, evaluate
 from ddpcheck.values import Array
 from ddpcheck_properties.pitfalls import window
@@ -61,14 +62,14 @@ def test_gradients_are_those_of_numerical_differences(loss: str) -> None:
     model = ModelSpec(EVERY_LAYER, loss=loss, dtype="float64")  # type: ignore[arg-type]
     job = training_job(2, model, [Backward(shards([3, 2]))], exact=False)
     oracle = Oracle(job, PROMISED)
-    shards_ = oracle._shards(((0, 1, 2), (3, 4)), (("a",), ()))
-    tensors = {name: value.exact for name, value in oracle.tensors.items()}
+    shards_ = oracle.case.shards(((0, 1, 2), (3, 4)), (("a",), ()))
+    tensors = {name: value.exact for name, value in oracle.weights.tensors.items()}
     learned = {name: tensors.pop(name) for name in oracle.learned}
-    found = evaluate(oracle.model, learned, tensors, shards_)
+    found = evaluate(oracle.case.model, learned, tensors, shards_)
     for name, array in learned.items():
         for index in np.ndindex(*array.shape):
             low, high = ({**learned, name: _moved(array, index, step)} for step in (-1e-6, 1e-6))
-            losses = [evaluate(oracle.model, moved, tensors, shards_).losses.sum() for moved in (low, high)]
+            losses = [evaluate(oracle.case.model, moved, tensors, shards_).losses.sum() for moved in (low, high)]
             assert found.gradients[name][index] == pytest.approx((losses[1] - losses[0]) / 2e-6, abs=2e-7)
 
 
@@ -124,8 +125,8 @@ def job_model(job: Job) -> ModelSpec:
 
 def _of_rank_1(job: Job) -> dict[str, Array]:
     made_of = moments(job)[-1].arrays["gradients"]["fc1.weight"].made_of
-    assert made_of is not None
-    return {"fc1.weight": made_of.own[1]}
+    assert isinstance(made_of, Accumulated)
+    return {"fc1.weight": made_of.contributions().own[1]}
 
 
 def test_accumulation_adds_up_and_is_local_inside_no_sync() -> None:
@@ -413,8 +414,8 @@ def test_bounds_of_trajectories_hold_in_float32_and_see_float32_in_float64(spec:
 def test_a_relu_of_doubtful_sign_has_no_bound() -> None:
     job = one_backward(mlp((1, 1, 1)), [1])
     oracle = Oracle(job, PROMISED, bounds=True)
-    before = oracle.tensors["fc1.weight"].exact[0] @ oracle.data[0][0]
-    oracle.tensors["fc1.bias"] = replace(oracle.tensors["fc1.bias"], exact=-before[None] * (1 + 1e-9))
+    before = oracle.weights.tensors["fc1.weight"].exact[0] @ oracle.case.data[0][0]
+    oracle.weights.tensors["fc1.bias"] = replace(oracle.weights.tensors["fc1.bias"], exact=-before[None] * (1 + 1e-9))
     entries = list(oracle.walk())[-1].arrays["gradients"]
     errors = [entry.value.error for entry in entries.values()]
     assert all(error is not None and np.isinf(error).all() for error in errors)

@@ -94,7 +94,7 @@ def _known(moment: Moment, expected: Array, rank: int, all_got: list[float]) -> 
     Numbers come as Python floats, and were computed in the model's dtype: 1e-5 is near enough.
     """
     size, got = len(expected), all_got[rank]
-    known = [*moment.known]
+    known = [*moment.known()]
     if size > 1:
         known.append((f"exactly {size} x too large at world size {size}: summed, not averaged", expected * size))
     alternatives = tuple(

@@ -13,58 +13,30 @@ be synchronised, statistics are those of all ranks' samples, on all ranks.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
+from .. import job as ops
 from ..capabilities import Capabilities
-from ..job import (
-    Backward,
-    Clip,
-    CloseWindow,
-    Job,
-    Join,
-    Observe,
-    OpenWindow,
-    PerRank,
-    Predict,
-    Remeasure,
-    Resume,
-    Save,
-    SetTrainable,
-    Step,
-    ZeroGrad,
-)
-from ..model import BatchNorm, Linear
+from ..job import Job
 from ..values import Array
 from . import bounds
-from .clipping import clipped, global_norm
-from .moments import Contributions, Entry, Moment, Presence
-from .network import Shards, evaluate, outputs, owner
-from .optimizer import Optimizer
-from .rounding import Value, combine, from_rank_zero, over_ranks
+from .case import Case
+from .clipping import global_norm
+from .gradients import Gradients
+from .history import Done, History
+from .looks import gradients_shown, tensors_shown
+from .moments import Entry, Moment
+from .network import evaluate, outputs
+from .rounding import Value, combine
 from .shares import Pass
-from .statistics import running_statistics
-from .updates import Loading, Update, losses_gone_wrong, norms_gone_wrong
+from .updates import losses_gone_wrong, norms_gone_wrong
+from .weights import Weights
 
 _unbounded_is_no_error = np.errstate(over="ignore", invalid="ignore")
 """Bounds may grow past all numbers; they are infinite then."""
-
-
-@dataclass
-class _Gradient:
-    """used: by which ranks, since zero_grad. synced: equal on all ranks. pending: left local by no_sync.
-
-    own: all that each rank computed since zero_grad. last: of the last backward only.
-    """
-
-    used: Array
-    synced: Value | None = None
-    pending: Value | None = None
-    own: Array | None = None
-    first: Array | None = None
-    last: Array | None = None
 
 
 class Oracle:
@@ -76,317 +48,132 @@ class Oracle:
     def __init__(
         self, job: Job, capabilities: Capabilities, *, bounds: bool = False, rates: Sequence[float] = ()
     ) -> None:
-        assert job.model is not None
-        self.job, self.model, self.promised, self.bounded = job, job.model, capabilities, bounds
-        self.everyone = tuple(range(job.world_size))
-        self.described = {tensor.name: tensor for tensor in job.model.tensors()}
-        self.learned = [name for name, tensor in self.described.items() if tensor.role == "learned"]
-        self.statistics = [layer for layer in job.model.layers if isinstance(layer, BatchNorm)]
-        self.frozen: list[str] = []  # learned before, or to be learned later
-        self.users = {name: self._using(name) for name, tensor in self.described.items() if tensor.role != "buffer"}
-        if job.data:
-            inputs, targets = job.data.arrays(job.model)
-            self.data = (inputs.astype(np.float64) if inputs.dtype.kind == "f" else inputs), targets
-        self.tensors = self._start()
-        self.optimizer = Optimizer(job.optimizer, job.model.dtype, roundings=3 + 4 * len(rates))
-        self.rates = list(rates)
-        self.averages = self._parameters()
-        self.saved: dict[str, tuple[dict[str, Value], Optimizer, dict[str, Value]]] = {}
-        self.changed: dict[str, Update | Loading] = {}  # what happened last to each tensor
-        self.shown: dict[str, Array] = {}  # gradients after the last backward
-        self.before: dict[str, Array] = {}
-        self.own: dict[str, Array] = {}  # each rank's own gradients of the last backward in which it used them
-        self.earlier: dict[str, Array] = {}  # the same, but one backward before
-        self.counts = np.zeros(job.world_size)
-        self.latest: Pass | None = None
-        self.divisor = job.world_size
-        self.windows = 0  # how deep inside no_sync
-        self.tracked = False  # whether running statistics have moved since the ranks last held the same
-        self._zero_grad()
+        self.case = Case(job, capabilities)
+        self.weights = Weights(self.case, bounds=bounds, rates=rates)
+        self.learned = [name for name in self.case.parameters if self.case.described[name].role == "learned"]
+        self._frozen: list[str] = []  # learned before, or to be learned later
+        self._bounded = bounds
+        self._gradients = Gradients(self.case, self.learned)
+        self._history = History()
+        self._windows = 0  # how deep inside no_sync
 
     def walk(self) -> Iterator[Moment]:
         """What must be, one operation after the other. Operations that are none of a replica's show nothing."""
-        for position, operation in enumerate(self.job.operations):
-            moment = Moment(position, operation)
-            if isinstance(operation, Backward):
-                loss = self._both(operation) if operation.second else self._backward(operation)
-                moment = replace(moment, numbers={"loss": loss}, known=losses_gone_wrong(loss.exact, self.counts))
-            elif isinstance(operation, Observe):
-                moment = replace(moment, arrays={what: self._observed(what) for what in operation.what})
-            elif isinstance(operation, ZeroGrad):
-                self._to_zeros() if operation.to_zeros else self._zero_grad()
-            elif isinstance(operation, (OpenWindow, CloseWindow)):
-                self.windows += 1 if isinstance(operation, OpenWindow) else -1
-            elif isinstance(operation, Join):
-                self._join(operation)
-            elif isinstance(operation, Remeasure):
-                self._remeasure(operation)
-            elif isinstance(operation, SetTrainable):
-                self._set_trainable(operation)
-            elif isinstance(operation, Step):
+        for position, op in enumerate(self.case.job.operations):
+            moment = Moment(position, op)
+            if isinstance(op, ops.Backward):
+                loss = self._both(op) if op.second else self._backward(op)
+                known = partial(losses_gone_wrong, loss.exact, self._history.counts)
+                moment = replace(moment, numbers={"loss": loss}, known=known)
+            elif isinstance(op, ops.Observe):
+                moment = replace(moment, arrays={what: self._observed(what) for what in op.what})
+            elif isinstance(op, ops.ZeroGrad):
+                self._zero_grad(to_zeros=op.to_zeros)
+            elif isinstance(op, (ops.OpenWindow, ops.CloseWindow)):
+                self._windows += 1 if isinstance(op, ops.OpenWindow) else -1
+            elif isinstance(op, ops.Join):
+                self._join(op)
+            elif isinstance(op, ops.Remeasure):
+                self._remeasure(op)
+            elif isinstance(op, ops.SetTrainable):
+                self._set_trainable(op)
+            elif isinstance(op, ops.Step):
                 self._step()
-            elif isinstance(operation, Clip):
-                known = norms_gone_wrong([gradient.own for gradient in self.gradients.values()], operation.max_norm)
-                moment = replace(moment, numbers={"norm": self._clip(operation.max_norm)}, known=known)
-            elif isinstance(operation, Predict):
-                promised = (0,) if self.statistics and self.tracked else self.everyone
-                moment = replace(moment, outputs=self._predict(operation), promised=promised)
-            elif isinstance(operation, Save):
-                self.saved[operation.name] = dict(self.tensors), self.optimizer.copy(), dict(self.averages)
-            elif isinstance(operation, Resume):
-                self._resume(operation.name)
+            elif isinstance(op, ops.Clip):
+                known = partial(norms_gone_wrong, self._history, tuple(self.learned), op.max_norm)
+                moment = replace(moment, numbers={"norm": self._clip(op.max_norm)}, known=known)
+            elif isinstance(op, ops.Predict):
+                promised = (0,) if self.case.batch_norms and self.weights.apart else self.case.everyone
+                moment = replace(moment, outputs=self._predict(op), promised=promised)
+            elif isinstance(op, ops.Save):
+                self.weights.save(op.name)
+            elif isinstance(op, ops.Resume):
+                self.weights.resume(op.name)
+                self._zero_grad()
             yield moment
 
-    # ------------------------------------------------------------------------------------------------------- operations
+    def _observed(self, what: str) -> dict[str, Entry]:
+        case, weights = self.case, self.weights
+        if what == "gradients":
+            return gradients_shown(case, self._gradients, weights.zeros, self._frozen, self._history)
+        if what == "averaged":
+            return tensors_shown(case, weights.averages, {}, apart=weights.apart)
+        values = weights.buffers() if what == "buffers" else weights.parameters()
+        return tensors_shown(case, values, weights.origins, apart=weights.apart)
 
-    def _start(self) -> dict[str, Value]:
-        ranks = [self.job.initial(rank) for rank in self.everyone]
-        made = {}
-        for name, tensor in self.described.items():
-            array = np.stack([rank[name] for rank in ranks]).astype(np.float64)
-            array = from_rank_zero(array) if self._alike(tensor.role) else array
-            made[name] = Value(array, np.zeros_like(array) if self.bounded else None)
-        return made
-
-    def _zero_grad(self) -> None:
-        self.gradients = {name: _Gradient(np.zeros(len(self.everyone), bool)) for name in self.learned}
-        self.backwards, self.reduced = 0, False
-
-    def _to_zeros(self) -> None:
-        """Only where a gradient is there on all ranks or on none; what some hold inside no_sync is no case for a check."""
-        zeros = {
-            name: self.tensors[name].zeros()
-            for name, entry in self._observed("gradients").items()
-            if set(entry.presence) == {"there"}
-        }
-        self._zero_grad()
-        for name, zero in zeros.items():
-            self.gradients[name].synced = zero
+    def _zero_grad(self, *, to_zeros: bool = False) -> None:
+        """to_zeros: where a gradient is there on all ranks; what some hold inside no_sync is no case for a check."""
+        before = self._gradients
+        there = {name: self.weights.zeros[name] for name in before.of if to_zeros and before.everywhere(name)}
+        self._gradients = Gradients(self.case, self.learned, there)
+        self._history = self._history.zeroed()
 
     @_unbounded_is_no_error
-    def _backward(self, operation: Backward) -> Value:
-        shards = self._shards(operation.samples, operation.branches)
-        learned = {name: self.tensors[name] for name in self.learned}
-        fixed = {name: value.exact for name, value in self.tensors.items() if name not in learned}
-        self.latest = Pass(self.model, bounds.exact_parts(learned), fixed, shards)
-        found = evaluate(self.model, self.latest.learned, fixed, shards)
-        losses, errors = None, None
-        if self.bounded:
-            losses, errors = bounds.of_training(self.model, learned, fixed, shards, found)
-        self.before, self.counts = self.shown, shards.counts
-        sync = operation.sync and not self.windows
-        self.earlier = dict(self.own)
-        for name, gradient in self.gradients.items():
-            used = self._used(name, shards)
-            gradient.used = gradient.used | used
-            if name in found.gradients:
-                last = found.gradients[name].copy()
-                if name in self.own:
-                    last[~used] = self.own[name][~used]
-                self.own[name] = last
-            if name in found.gradients:
-                local = Value(found.gradients[name], None if errors is None else errors[name])
-                self._accumulate(gradient, local)
-            if sync and gradient.pending is not None:
-                self._synchronise(gradient, gradient.pending, shards.counts)
-        self.backwards += 1
-        self.reduced = self.reduced or sync
-        self.shown = {name: self._sum(name).exact for name in found.gradients}
-        for layer in self.statistics:
-            self.tracked = self.tracked or (len(self.everyone) > 1 and not shards.together)
-            first = layer is self.model.layers[0]
-            self.tensors.update(running_statistics(layer, self.tensors, found, shards, self.model.dtype, first=first))
+    def _backward(self, op: ops.Backward, live: int | None = None) -> Value:
+        """live: how many ranks a mean is over, if not all."""
+        case, shards, tensors = self.case, self.case.shards(op.samples, op.branches), self.weights.tensors
+        learned = {name: tensors[name] for name in self.learned}
+        fixed = {name: value.exact for name, value in tensors.items() if name not in learned}
+        forward = Pass(case.model, bounds.exact_parts(learned), fixed, shards)
+        found = evaluate(case.model, forward.learned, fixed, shards)
+        losses: Array | None = None
+        errors: dict[str, Array] = {}
+        if self._bounded:
+            losses, errors = bounds.of_training(case.model, learned, fixed, shards, found)
+        used = {name: case.used(name, shards) for name in learned}
+        self._gradients.add({name: Value(own, errors.get(name)) for name, own in found.gradients.items()}, used)
+        if op.sync and not self._windows:
+            self._gradients.synchronise(shards.counts, live or len(case.everyone))
+        self._history = self._history.then(Done(forward, found.gradients, used, dict(self._gradients.of)))
+        self.weights.track(found, shards)
         if not np.isfinite(found.losses).all():
             losses = np.where(np.isfinite(found.losses), 0.0 if losses is None else losses, np.inf)
         return Value(found.losses, losses)
 
-    def _both(self, operation: Backward) -> Value:
-        first = self._backward(replace(operation, second=(), sync=False))
-        second = self._backward(Backward(operation.second, operation.sync))
-        return combine([(1, first), (1, second)], 1, self.model.dtype)
+    def _both(self, op: ops.Backward) -> Value:
+        first = self._backward(replace(op, second=(), sync=False))
+        second = self._backward(ops.Backward(op.second, op.sync))
+        return combine([(1, first), (1, second)], 1, self.case.model.dtype)
 
-    def _join(self, operation: Join) -> None:
-        for number in range(operation.rounds()):
-            samples = operation.round(number)
-            live = sum(map(bool, samples))
-            self.divisor = live if self.promised.join == "divide_by_live_ranks" else len(self.everyone)
+    def _join(self, op: ops.Join) -> None:
+        for number in range(op.rounds()):
+            samples = op.round(number)
             self._zero_grad()
-            self._backward(Backward(samples))
+            live = sum(map(bool, samples)) if self.case.promised.join == "divide_by_live_ranks" else None
+            self._backward(ops.Backward(samples), live)
             self._step()
-        self.divisor = len(self.everyone)
 
-    def _remeasure(self, operation: Remeasure) -> None:
-        shards = replace(self._shards(operation.samples, ()), together=True)
-        exact = bounds.exact_parts(self.tensors)
-        found = evaluate(self.model, {name: exact[name] for name in self.learned}, exact, shards)
-        for layer in self.statistics:
-            first = layer is self.model.layers[0]
-            made = running_statistics(layer, self.tensors, found, shards, self.model.dtype, first=first, momentum=1.0)
-            self.tensors.update({name: value for name, value in made.items() if ".running_" in name})
-        self.tracked = False
+    def _remeasure(self, op: ops.Remeasure) -> None:
+        shards = replace(self.case.shards(op.samples), together=True)
+        exact = bounds.exact_parts(self.weights.tensors)
+        found = evaluate(self.case.model, {name: exact[name] for name in self.learned}, exact, shards)
+        self.weights.remeasure(found, shards)
 
-    def _set_trainable(self, operation: SetTrainable) -> None:
-        switched = {name for name in self.users if name.rpartition(".")[0] in operation.layers}
-        learned = {*self.learned, *switched} if operation.trainable else {*self.learned} - switched
-        known = {*self.learned, *self.frozen, *switched}
-        self.learned = [name for name in self.users if name in learned]
-        self.frozen = [name for name in self.users if name in known - learned]
+    def _set_trainable(self, op: ops.SetTrainable) -> None:
+        switched = {name for name in self.case.parameters if name.rpartition(".")[0] in op.layers}
+        learned = {*self.learned, *switched} if op.trainable else {*self.learned} - switched
+        known = {*self.learned, *self._frozen, *switched}
+        self.learned = [name for name in self.case.parameters if name in learned]
+        self._frozen = [name for name in self.case.parameters if name in known - learned]
         self._zero_grad()
 
     @_unbounded_is_no_error
     def _step(self) -> None:
-        if self.rates:
-            self.optimizer.spec = replace(self.optimizer.spec, lr=self.rates.pop(0))
-        before, gradients = self.optimizer.copy(), self._observed("gradients")
-        if self.promised.skips_nonfinite and not all(np.isfinite(g.value.exact).all() for g in gradients.values()):
-            return
-        for name, gradient in gradients.items():
-            if set(gradient.presence) == {"there"}:
-                self.changed[name] = Update(
-                    name, self.tensors[name].exact, gradient.value.exact, self.gradients[name].own, before
-                )
-                self.tensors[name] = self.optimizer.step(name, self.tensors[name], gradient.value)
-        if decay := self.optimizer.spec.averaging:
-            for name, value in self._parameters().items():
-                self.averages[name] = combine([(decay, self.averages[name]), (1 - decay, value)], 3, self.model.dtype)
+        self.weights.step(self._gradients, self._history)
 
     @_unbounded_is_no_error
     def _clip(self, max_norm: float) -> Value:
-        norm = global_norm([entry.value for entry in self._observed("gradients").values()], self.model.dtype)
-        for gradient in self.gradients.values():
-            if gradient.synced is not None:
-                gradient.synced = clipped(gradient.synced, norm, max_norm, self.model.dtype)
-            if gradient.pending is not None:
-                gradient.pending = clipped(gradient.pending, norm, max_norm, self.model.dtype)
+        shown = self._observed("gradients")
+        norm = global_norm([entry.value for entry in shown.values()], self.case.model.dtype)
+        self._gradients.clip(norm, max_norm)
         return norm
 
     @_unbounded_is_no_error
-    def _predict(self, operation: Predict) -> tuple[Value, ...]:
-        shards = self._shards(operation.samples, operation.branches)
-        exact = outputs(self.model, bounds.exact_parts(self.tensors), shards)
-        errors = bounds.of_outputs(self.model, self.tensors, shards) if self.bounded else None
+    def _predict(self, op: ops.Predict) -> tuple[Value, ...]:
+        shards, tensors = self.case.shards(op.samples, op.branches), self.weights.tensors
+        exact = outputs(self.case.model, bounds.exact_parts(tensors), shards)
+        errors = bounds.of_outputs(self.case.model, tensors, shards) if self._bounded else None
         return tuple(
             Value(exact[rank, :rows], None if errors is None else errors[rank, :rows])
             for rank, rows in enumerate(shards.counts)
         )
-
-    def _resume(self, name: str) -> None:
-        """Every rank goes on with what it saved itself, which differs where construction leaves ranks different."""
-        tensors, optimizer, averages = self.saved[name]
-        initial = [self.job.initial_of_resumed(rank) for rank in self.everyone]
-        for key, value in self.tensors.items():
-            of_ranks = np.stack([rank[key] for rank in initial]).astype(np.float64)
-            self.changed[key] = Loading(of_ranks, value.exact, self.changed.get(key))
-        self.tensors, self.averages = (
-            {key: value.of_rank_zero() if self._alike(self.described[key].role) else value for key, value in of.items()}
-            for of in (tensors, averages)
-        )
-        self.optimizer = optimizer.of_rank_zero() if self.promised.broadcasts_parameters else optimizer.copy()
-        self.tracked = False
-        self._zero_grad()
-
-    # ----------------------------------------------------------------------------------------------------------- parts
-
-    def _parameters(self) -> dict[str, Value]:
-        return {name: value for name, value in self.tensors.items() if self.described[name].role != "buffer"}
-
-    def _alike(self, role: str) -> bool:
-        """Whether construction gives every rank what rank 0 has."""
-        return self.promised.broadcasts_buffers if role == "buffer" else self.promised.broadcasts_parameters
-
-    def _shards(self, samples: PerRank, branches: tuple[tuple[str, ...], ...]) -> Shards:
-        longest = max(map(len, samples))
-        index = np.array([(*rank, *(0,) * (longest - len(rank))) for rank in samples], np.int64)
-        active = {
-            name: np.array([float(bool(branches) and name in branches[rank]) for rank in self.everyone])
-            for name in self.model.branches
-        }
-        inputs, targets = self.data
-        together = self.promised.batch_norm == "synchronised"
-        return Shards(inputs[index], targets[index], np.array([len(rank) for rank in samples]), active, together)
-
-    def _using(self, name: str) -> tuple[str | None, ...]:
-        """The branches of the layers that use a parameter; None for a layer that every forward passes."""
-        layer = name.rpartition(".")[0]
-        linear = [other for other in self.model.layers if isinstance(other, Linear)]
-        return tuple(other.branch for other in linear if owner(other, self.model) == layer) or (None,)
-
-    def _used(self, name: str, shards: Shards) -> Array:
-        taken = [shards.counts > 0 if branch is None else shards.active[branch] > 0 for branch in self.users[name]]
-        used: Array = np.logical_or.reduce(taken) & (shards.counts > 0)
-        return used
-
-    def _accumulate(self, gradient: _Gradient, local: Value) -> None:
-        gradient.first = local.exact if gradient.first is None else gradient.first
-        gradient.last = local.exact
-        gradient.own = local.exact if gradient.own is None else gradient.own + local.exact
-        so_far = gradient.pending
-        gradient.pending = local if so_far is None else combine([(1, so_far), (1, local)], 1, self.model.dtype)
-
-    def _synchronise(self, gradient: _Gradient, pending: Value, counts: Array) -> None:
-        size = len(self.everyone)
-        weights, divisor = None, float(self.divisor)
-        if self.promised.uneven_batches == "weighted" and (counts != counts[0]).any():
-            weights, divisor = counts.astype(np.float64), float(counts.sum())
-        if self.promised.gradient == "sum":
-            divisor /= self.divisor
-        reduced = over_ranks(pending, weights, divisor, self.model.dtype)
-        if gradient.synced is not None:
-            # some reduce the whole gradient again: the part that was equal on all ranks goes through all roundings
-            # once more
-            reduced = combine([(1, gradient.synced), (1, reduced)], size + 3, self.model.dtype)
-        gradient.synced, gradient.pending = reduced, None
-
-    def _observed(self, what: str) -> dict[str, Entry]:
-        if what == "gradients":
-            none: tuple[Presence, ...] = tuple("none" for _ in self.everyone)
-            zeros = {name: self.tensors[name].zeros() for name in self.frozen}
-            frozen = {name: Entry(zero, self.model.dtype, none, self.everyone) for name, zero in zeros.items()}
-            owned = {
-                name: self.tensors[name].zeros().exact if gradient.own is None else gradient.own
-                for name, gradient in self.gradients.items()
-            }
-            return {name: self._gradient(name, owned) for name in self.learned} | frozen
-        there: tuple[Presence, ...] = tuple("there" for _ in self.everyone)
-        made = {}
-        for name, tensor in self.described.items():
-            if (tensor.role == "buffer") == (what == "buffers"):
-                moving = self.tracked and ".running_" in name
-                ranks = (0,) if moving else self.everyone
-                alike = self._alike(tensor.role) and not moving
-                value, made_of = self.tensors[name], self.changed.get(name)
-                if what == "averaged":
-                    value, made_of = self.averages[name], None
-                made[name] = Entry(value, tensor.dtype, there, ranks, alike, made_of)
-        return made
-
-    def _gradient(self, name: str, owned: dict[str, Array]) -> Entry:
-        gradient = self.gradients[name]
-        presence: list[Presence] = ["there" if used else "either" for used in gradient.used]
-        if gradient.synced is not None:
-            presence = ["there" for _ in self.everyone]
-        elif self.backwards and not gradient.used.any():
-            # zeros may be made where gradients are reduced
-            zeros: Presence = "there" if self.reduced else "either"
-            presence = ["none" if self.promised.unused_gradient == "none" else zeros for _ in self.everyone]
-        made_of, inside = None, gradient.pending is not None
-        weighted = self.promised.uneven_batches == "weighted"
-        if gradient.own is not None and gradient.first is not None and gradient.last is not None:
-            shared = self.latest if len(self.users[name]) > 1 and self.backwards == 1 else None
-            shares = partial(shared.shares, name) if shared else None
-            parts, before = (gradient.own, gradient.first, gradient.last), self.before.get(name)
-            history = self.earlier.get(name)
-            made_of = Contributions(
-                *parts, before, self.backwards, self.counts, inside, weighted, owned, shares, history
-            )
-        elif name in self.shown:  # zero_grad came after
-            zero = np.zeros_like(self.shown[name])
-            made_of = Contributions(zero, zero, zero, self.shown[name], 0, self.counts, inside, weighted)
-        return Entry(self._sum(name), self.model.dtype, tuple(presence), self.everyone, not inside, made_of)
-
-    def _sum(self, name: str) -> Value:
-        """Synchronised and local parts of a gradient together."""
-        gradient = self.gradients[name]
-        if gradient.synced is not None and gradient.pending is not None:
-            return combine([(1, gradient.synced), (1, gradient.pending)], 1, self.model.dtype)
-        return gradient.synced or gradient.pending or self.tensors[name].zeros()

@@ -4,14 +4,16 @@ norms.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..diagnosis import Evidence
-from ..job import OptimizerSpec
+from ..job import Job, OptimizerSpec
 from ..values import Array
+from .history import History
+from .moments import Alternatives, Origin
 from .optimizer import Optimizer
 from .rounding import Value
 
@@ -23,15 +25,15 @@ _FOR_EVER = 1 << 20
 class Update:
     """One update of one parameter; arrays have the ranks as first axis.
 
-    before: the parameter, and `optimizer` its state, in front of the update. gradient: what was to be applied. own: the
-    ranks' own local gradients, if there are any.
+    before: the parameter, and `optimizer` its state, in front of the update. gradient: what was to be applied. history: of
+    the ranks' own gradients.
     """
 
     name: str
     before: Array
     gradient: Array
-    own: Array | None
     optimizer: Optimizer
+    history: History
 
     def evidence(self, expected: Array, rank: int) -> Evidence:
         """Small differences are no sign of lost precision: what an update does wrong is small beside the parameter."""
@@ -41,8 +43,8 @@ class Update:
     def _alternatives(self, expected: Array, rank: int) -> Iterator[tuple[str, Array]]:
         size, spec, before = len(self.before), self.optimizer.spec, self.before
         yield "it was not updated: the step passed it over, or worked on a copy", before
-        if self.own is not None and size > 1:
-            yield "it was updated by this rank's own gradient: not reduced", self._stepped(gradient=self.own)
+        if size > 1 and (own := self.history.own(self.name)) is not None:
+            yield "it was updated by this rank's own gradient: not reduced", self._stepped(gradient=own)
         for factor, words, cause in _factors(size):
             by_gradient = self._stepped(gradient=self.gradient * factor)
             by_rate = before + (expected - before[rank]) * factor
@@ -114,24 +116,25 @@ def _factors(size: int) -> list[tuple[float, str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Loading:
-    """A parameter or buffer after load_state on a new replica. initial: what the new replica was built from, on each
-    rank. before: what the old one held last. earlier: what happened to it before it was saved.
+    """A parameter or buffer after load_state on a new replica. before: what the old one held last, on each rank. earlier:
+    what happened to it before it was saved.
     """
 
-    initial: Array
+    name: str
+    job: Job
     before: Array
-    earlier: Update | Loading | None
+    earlier: Origin | None
 
     def evidence(self, expected: Array, rank: int) -> Evidence:
         known = [("it is what the old replica held last, not what was saved: the state is no copy", self.before[rank])]
         for other in dict.fromkeys((rank, 0)):
             sentence = f"it is rank {other}'s initial value of the new replica: load_state did not load it"
-            known.append((sentence, self.initial[other]))
+            known.append((sentence, self.job.initial_of_resumed(other)[self.name].astype(np.float64)))
         known += self.earlier.evidence(expected, rank).alternatives if self.earlier else ()
-        return Evidence(len(self.initial), alternatives=tuple(known))
+        return Evidence(len(self.before), alternatives=tuple(known))
 
 
-def losses_gone_wrong(losses: Array, counts: Array) -> tuple[tuple[str, Array], ...]:
+def losses_gone_wrong(losses: Array, counts: Array) -> Alternatives:
     """losses: every rank's own, shape (ranks,)."""
     everybody = np.full_like(losses, losses.mean())
     summed = np.full_like(losses, losses.sum())
@@ -142,8 +145,9 @@ def losses_gone_wrong(losses: Array, counts: Array) -> tuple[tuple[str, Array], 
     )
 
 
-def norms_gone_wrong(own: Sequence[Array | None], max_norm: float) -> tuple[tuple[str, Array], ...]:
-    """own: every rank's own gradients, by parameter, with the ranks as first axis."""
+def norms_gone_wrong(history: History, names: Iterable[str], max_norm: float) -> Alternatives:
+    """names: of the parameters of whose gradients the norm was taken."""
+    own = [history.own(name) for name in names]
     flat = [gradient.reshape(len(gradient), -1) for gradient in own if gradient is not None]
     if not flat:
         return ()

@@ -1,0 +1,168 @@
+"""What a gradient was made of, and what it would be if something specific had gone wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import combinations
+
+import numpy as np
+
+from ..diagnosis import Evidence
+from ..values import Array
+
+_SEARCHED = 200
+"""Elements of the largest flat buffer that is looked through."""
+
+_RANKS = 6
+"""Of so many ranks all subsets are tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contributions:
+    """What a gradient was made of, for a diagnosis; arrays have the ranks as first axis.
+
+    own: each rank's own, all since zero_grad. first, last: each rank's own of the first and the last backward. before: what
+    was shown after the backward before. backwards: how many since zero_grad. counts: the ranks' batch sizes. inside: whether
+    the last one was inside no_sync. weighted: whether batch sizes are promised to count. others: as own, of every gradient.
+    shares: the parts of the layers that share the parameter, if some do. earlier: each rank's own when it last had one,
+    before the last backward.
+    """
+
+    own: Array
+    first: Array
+    last: Array
+    before: Array | None
+    backwards: int
+    counts: Array
+    inside: bool
+    weighted: bool
+    others: Mapping[str, Array] = field(default_factory=dict)
+    shares: Callable[[], Mapping[str, Array]] | None = None
+    earlier: Array | None = None
+
+    def evidence(self, expected: Array, rank: int) -> Evidence:
+        known = (*self._alternatives(expected, rank), *self._shares(rank), *self._mixtures(), *self._stale())
+        if not self.inside:
+            unused = self._unused()
+            doubt = f"; or rank {_listed(unused)}, whose gradient is zero here, is left out of the mean"
+            alone = 0 < len(unused) == len(self.own) - 1
+            known = (*known, *self._left_out(unused))
+            return Evidence(len(self.own), self.own[rank], known, doubt=doubt if alone else "")
+        size = len(self.own)
+        scaled = (
+            (
+                f"the loss was multiplied by the world size: {size} x too large before anything is reduced",
+                size * expected,
+            ),
+            (f"the loss was divided by the world size: {size} x too small before anything is reduced", expected / size),
+        )
+        return Evidence(1, self.own[rank], (*known, *scaled))
+
+    def _shares(self, rank: int) -> Iterator[tuple[str, Array]]:
+        """What came of it if one of the layers that share the parameter was forgotten, or all but one."""
+        shares = self.shares() if self.shares else {}
+        for name, array in shares.items():
+            part = array[rank] if self.inside else array.mean(axis=0)
+            own = self.own[rank] if self.inside else self.own.mean(axis=0)
+            layers = ", ".join(shares)
+            yield f"it is the part of {name} alone, but is shared by {layers}: the last one's part replaced it", part
+            yield f"it is shared by {layers}, and the part of {name} is missing", own - part
+
+    def _mixtures(self) -> Iterator[tuple[str, Array]]:
+        """What came of it if a rank's part is another parameter's gradient."""
+        why = "gradients of different parameters are taken for one another, by orders or layouts that differ"
+        for name, other in self.others.items():
+            if not other.any() or other is self.own or other.size != self.own.size or self.inside:
+                continue
+            other = other.reshape(self.own.shape)
+            yield f"it is the gradient of {name}: {why}", other.mean(axis=0)
+            for rank in range(len(other)):
+                mixed = self.own.copy()
+                mixed[rank] = other[rank]
+                yield f"rank {rank}'s part of it is that of {name}: {why}", mixed.mean(axis=0)
+        yield from self._pieces(why)
+
+    def _pieces(self, why: str) -> Iterator[tuple[str, Array]]:
+        """What came of it if a rank's part is another piece of the flat buffer of all gradients."""
+        size = self.own[0].size
+        there = {name: other.reshape(len(other), -1) for name, other in self.others.items()}
+        if self.inside or size < 2 or not there or sum(other.shape[1] for other in there.values()) > _SEARCHED:
+            return
+        for rank in range(len(self.own)):
+            backwards = list(there)[::-1]
+            layers = dict.fromkeys(name.rpartition(".")[0] for name in backwards)
+            for first in ("", *layers):  # what a rank did not use once may come first
+                order = sorted(backwards, key=lambda name: name.rpartition(".")[0] != first)
+                flat = np.concatenate([there[name][rank] for name in order])
+                for start in range(flat.size - size + 1):
+                    mixed = self.own.copy()
+                    mixed[rank] = flat[start : start + size].reshape(self.own.shape[1:])
+                    yield f"rank {rank}'s part of it is another piece of a flat buffer: {why}", mixed.mean(axis=0)
+
+    def _unused(self) -> Array:
+        """The ranks whose own gradient is zero."""
+        return np.flatnonzero(~self.own.reshape(len(self.own), -1).any(axis=1))
+
+    def _left_out(self, unused: Array) -> Iterator[tuple[str, Array]]:
+        """What came of it if a rank's part is missing, in the sum or in the number of ranks, too."""
+        if 0 < len(unused) < len(self.own):
+            rest = np.delete(self.own, unused, axis=0).mean(axis=0)
+            yield f"it is the mean without rank {_listed(unused)}, whose gradient is zero here", rest
+        size = len(self.own)
+        for left in range(min(size, _RANKS) - 1, 1, -1):
+            for ranks in map(list, combinations(range(size), left)):
+                others = _listed(np.delete(np.arange(size), ranks))
+                yield f"the part of rank {others} is missing, as if it were zero", self.own[ranks].sum(axis=0) / size
+                yield f"it is the mean of rank {_listed(np.array(ranks))} only", self.own[ranks].mean(axis=0)
+        for rank in range(size if size > 1 else 0):
+            yield f"only rank {rank}'s part of it is there, divided by the world size", self.own[rank] / size
+
+    def _stale(self) -> Iterator[tuple[str, Array]]:
+        """What came of it if a rank that has no gradient sent what it had last."""
+        if self.earlier is None or self.inside:
+            return
+        unused = self._unused()
+        old = "its gradient of an earlier backward: a buffer that is not cleared"
+        if len(unused):
+            array = self.own.copy()
+            array[unused] = self.earlier[unused]
+            yield f"rank {_listed(unused)}, which did not use it, sent {old}", array.mean(axis=0)
+        for rank in range(len(self.own)):
+            array = self.own.copy()
+            array[rank] = self.earlier[rank]
+            yield f"rank {rank} sent {old}", array.mean(axis=0)
+
+    def _alternatives(self, expected: Array, rank: int) -> Iterator[tuple[str, Array]]:
+        """What the gradient would be if something specific had gone wrong."""
+        if self.before is not None:
+            before = self.before[rank]
+            if self.backwards:
+                yield "it is the gradient of the backward before: stale, reduced too early or one step late", before
+            yield "it also holds the gradient of before: not reset by zero_grad, or counted twice", expected + before
+        if self.backwards > 1:
+            last = self.last[rank] if self.inside else self.last.mean(axis=0)
+            yield "it is the last micro-batch only: what was accumulated before is lost", last
+            first = self.first[rank] if self.inside else self.first.mean(axis=0)
+            yield "the first micro-batch is missing: what was accumulated before is lost", expected - first
+            yield "it was divided by the number of micro-batches", expected / self.backwards
+            if not self.inside:
+                own = self.own[rank] - self.last[rank]
+                yield (
+                    "what was accumulated before the last micro-batch is this rank's own: only that was reduced",
+                    own + last,
+                )
+        if self.inside:
+            yield "it is the mean over all ranks: synchronised, though inside no_sync", self.own.mean(axis=0)
+        elif self.weighted:
+            yield "it is the mean with equal weights, but should be weighted by batch sizes", self.own.mean(axis=0)
+        else:
+            share = self.counts / max(self.counts.sum(), 1)
+            yield "it is weighted by batch sizes, but ranks should have equal weights", np.tensordot(share, self.own, 1)
+        for other in range(len(self.own)):
+            if other != rank:
+                yield f"it is rank {other}'s own local gradient: one rank's value, not all ranks'", self.own[other]
+
+
+def _listed(ranks: Array) -> str:
+    return ", ".join(map(str, ranks))

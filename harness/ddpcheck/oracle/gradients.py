@@ -1,0 +1,95 @@
+"""Gradients since the last zero_grad: what each rank holds, and what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..values import Array
+from .case import Case
+from .clipping import clipped
+from .moments import Presence
+from .rounding import Value, combine, over_ranks
+
+
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """used: by which ranks, since zero_grad. synced: equal on all ranks. pending: left local by no_sync."""
+
+    used: Array
+    synced: Value | None = None
+    pending: Value | None = None
+
+    def sum(self, dtype: str) -> Value | None:
+        """Synchronised and local parts together; None if there is neither."""
+        if self.synced is not None and self.pending is not None:
+            return combine([(1, self.synced), (1, self.pending)], 1, dtype)
+        return self.synced or self.pending
+
+
+class Gradients:
+    """Those of all parameters that learn; `zeros` are there from the beginning."""
+
+    def __init__(self, case: Case, learned: Iterable[str], zeros: Mapping[str, Value] | None = None) -> None:
+        self._promised, self._dtype, self._size = case.promised, case.model.dtype, len(case.everyone)
+        nobody = np.zeros(self._size, bool)
+        self.of = {name: Gradient(nobody, (zeros or {}).get(name)) for name in learned}
+        self._backwards, self._reduced = 0, False
+
+    def sum(self, name: str) -> Value | None:
+        return self.of[name].sum(self._dtype)
+
+    def add(self, found: Mapping[str, Value], used: Mapping[str, Array]) -> None:
+        """One more backward's, local as yet. used: on which ranks, by name."""
+        self._backwards += 1
+        for name, before in self.of.items():
+            pending = before.pending
+            if name in found:
+                pending = Gradient(before.used, pending, found[name]).sum(self._dtype)
+            self.of[name] = replace(before, used=before.used | used[name], pending=pending)
+
+    def synchronise(self, counts: Array, divisor: int) -> None:
+        """Reduce what is local, with the batch sizes of the last backward. divisor: so many ranks take part in means."""
+        self._reduced = True
+        for name, gradient in self.of.items():
+            if gradient.pending is None:
+                continue
+            reduced = self._reduced_over_ranks(gradient.pending, counts, divisor)
+            if gradient.synced is not None:
+                # some reduce the whole gradient again: the part that was equal on all ranks goes through all roundings
+                # once more
+                reduced = combine([(1, gradient.synced), (1, reduced)], self._size + 3, self._dtype)
+            self.of[name] = replace(gradient, synced=reduced, pending=None)
+
+    def _reduced_over_ranks(self, pending: Value, counts: Array, live: int) -> Value:
+        weights, divisor = None, float(live)
+        if self._promised.uneven_batches == "weighted" and (counts != counts[0]).any():
+            weights, divisor = counts.astype(np.float64), float(counts.sum())
+        if self._promised.gradient == "sum":
+            divisor /= live
+        return over_ranks(pending, weights, divisor, self._dtype)
+
+    def clip(self, norm: Value, max_norm: float) -> None:
+        def smaller(part: Value | None) -> Value | None:
+            return None if part is None else clipped(part, norm, max_norm, self._dtype)
+
+        for name, gradient in self.of.items():
+            self.of[name] = replace(gradient, synced=smaller(gradient.synced), pending=smaller(gradient.pending))
+
+    def presence(self, name: str) -> tuple[Presence, ...]:
+        """Whether each rank must hold an array, None, or either."""
+        gradient = self.of[name]
+        everywhere: Presence = "there"
+        if gradient.synced is None and self._backwards and not gradient.used.any():
+            # zeros may be made where gradients are reduced
+            zeros: Presence = "there" if self._reduced else "either"
+            everywhere = "none" if self._promised.unused_gradient == "none" else zeros
+        elif gradient.synced is None:
+            return tuple("there" if used else "either" for used in gradient.used)
+        return (everywhere,) * self._size
+
+    def everywhere(self, name: str) -> bool:
+        """Whether every rank must hold an array."""
+        return set(self.presence(name)) == {"there"}

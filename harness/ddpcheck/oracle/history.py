@@ -1,0 +1,107 @@
+"""Which gradients every rank computed, backward by backward. Nothing is copied or added up before a diagnosis asks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from ..diagnosis import Evidence
+from ..values import Array
+from .contributions import Contributions
+from .gradients import Gradient
+from .shares import Pass
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """One backward. own: what it added on each rank, by name. used: on which ranks, bool (ranks,), for each parameter. shown:
+    the gradients after it.
+    """
+
+    forward: Pass
+    own: Mapping[str, Array]
+    used: Mapping[str, Array]
+    shown: Mapping[str, Gradient]
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """All backwards of a Job so far. forgotten: how many of them came before the last zero_grad."""
+
+    backwards: tuple[Done, ...] = ()
+    forgotten: int = 0
+
+    def then(self, done: Done) -> History:
+        return replace(self, backwards=(*self.backwards, done))
+
+    def zeroed(self) -> History:
+        return replace(self, forgotten=len(self.backwards))
+
+    @property
+    def counts(self) -> Array:
+        """The ranks' batch sizes in the last backward."""
+        return self.backwards[-1].forward.shards.counts
+
+    def since_zero_grad(self) -> tuple[Done, ...]:
+        return self.backwards[self.forgotten :]
+
+    def knows(self, name: str) -> bool:
+        """Whether there is anything to tell of a parameter's gradient."""
+        return any(name in done.own for done in (*self.backwards[-1:], *self.since_zero_grad()))
+
+    def own(self, name: str) -> Array | None:
+        """Each rank's own gradient, of all backwards since zero_grad."""
+        parts = [done.own[name] for done in self.since_zero_grad() if name in done.own]
+        return sum(parts[1:], parts[0]) if parts else None
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulated:
+    """What the gradient of a parameter came from. zeros: by name, of the shape of every gradient. shared: whether several
+    layers use the parameter. inside, weighted: as Contributions'.
+    """
+
+    name: str
+    history: History
+    zeros: Mapping[str, Array]
+    dtype: str
+    shared: bool
+    inside: bool
+    weighted: bool
+
+    def evidence(self, expected: Array, rank: int) -> Evidence:
+        return self.contributions().evidence(expected, rank)
+
+    def contributions(self) -> Contributions:
+        name, done = self.name, self.history.since_zero_grad()
+        parts = [one.own[name] for one in done if name in one.own]
+        if not parts:  # zero_grad came after
+            zero = self.zeros[name]
+            return Contributions(zero, zero, zero, self._shown(1), 0, self.history.counts, self.inside, self.weighted)
+        others = {other: self.zeros[other] if (own := self.history.own(other)) is None else own for other in self.zeros}
+        shares = partial(done[0].forward.shares, name) if self.shared and len(done) == 1 else None
+        return Contributions(
+            others[name], parts[0], parts[-1], self._shown(2), len(done), self.history.counts, self.inside, self.weighted,
+            others, shares, self._before_the_last(),
+        )  # fmt: skip
+
+    def _shown(self, back: int) -> Array | None:
+        """After the last backward (1) or the one before (2)."""
+        backwards = self.history.backwards
+        if len(backwards) < back or self.name not in backwards[-back].own:
+            return None
+        shown = backwards[-back].shown[self.name].sum(self.dtype)
+        return None if shown is None else shown.exact
+
+    def _before_the_last(self) -> Array | None:
+        """Each rank's own, of the last backward but one or more in which the rank used the parameter."""
+        found: Array | None = None
+        for done in self.history.backwards[:-1]:
+            if self.name in done.own:
+                own = done.own[self.name]
+                used = done.used[self.name].reshape(-1, *(1,) * (own.ndim - 1))
+                found = own if found is None else np.where(used, own, found)
+        return found
