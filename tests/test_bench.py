@@ -138,13 +138,14 @@ def test_summaries_are_those_of_pytest_benchmark() -> None:
         ("4B..100B", (4, 32, 100)),
         ("64KiB,4B", (4, 65536)),
         ("1MiB", (1 << 20,)),
+        ("100MB,1.5 kib", (1536, 10**8)),
     ],
 )
 def test_sizes_are_read_as_written(text: str, expected: tuple[int, ...]) -> None:
     assert sizes(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "four", "0B", "2MiB..1MiB", "4 parsecs"])
+@pytest.mark.parametrize("text", ["", "four", "0B", "2MiB..1MiB", "4 parsecs", "64K", "-4B", "0.5B", "1..2.5"])
 def test_what_is_no_size_is_told(text: str) -> None:
     with pytest.raises(ValueError, match="size"):
         sizes(text)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import re
 import shlex
 import statistics
 import subprocess
@@ -26,6 +25,7 @@ from ddpcheck.environment import rank_context
 from ddpcheck.launchers.ports import reserve_port
 
 from .compared import MAKERS, measure, of_mpi, take_turns
+from .sizes import size as size_of
 
 COPY = "copy"
 OURS = ("tcp", "unix", "shm", "shm, empty()")
@@ -174,10 +174,10 @@ def _sizes(least: int, most: int) -> list[int]:
 
 
 def _bytes(text: str) -> int:
-    found = re.fullmatch(r"(\d+)(KiB|MiB|)", text)
-    if found is None:
-        raise click.BadParameter(f"{text!r} is no size: write 4, 256KiB or 64MiB")
-    return int(found[1]) * _UNITS[found[2]]
+    try:
+        return size_of(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def _words(size: int) -> str:

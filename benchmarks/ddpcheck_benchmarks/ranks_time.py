@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ddpcheck import expect
 from ddpcheck.trace import Trace
+from ddpcheck.verdict import Finding
 
 Floats = npt.NDArray[np.float64]
 
@@ -48,9 +50,9 @@ def spread(begin: Floats, end: Floats, parts: int = 1) -> dict[str, Any]:
 
 
 def why(trace: Trace) -> str:
-    """Which rank failed first, and its last words."""
-    failed = trace.first_failure
-    if failed is None:
-        return "no rank failed"
-    words = failed.error.strip().splitlines()
-    return f"rank {failed.rank} {failed.outcome}: {words[-1] if words else 'it said nothing'}"
+    """Which rank failed first, where, and its last words: one line. Empty if none did."""
+    try:
+        expect.completed(trace)
+    except Finding as finding:
+        return finding.diagnosis.headline
+    return ""

@@ -1,19 +1,24 @@
-"""Message sizes, as people write them: 4B, 64KiB, 25MiB; powers of two are IEC, rates are not (GB/s = 1e9 B/s)."""
+"""Sizes as people write them: 4B, 64KiB, 1.5MiB, 100MB. KiB, MiB and GiB are powers of two, kB, MB and GB of ten."""
 
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 
-_UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-_ONE = re.compile(r"\s*(\d+)\s*([A-Za-z]*)\s*")
+_IEC = {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10}
+_UNITS = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9} | _IEC
+_FACTORS = {unit.lower(): factor for unit, factor in _UNITS.items()}
+_ONE = re.compile(r"(\d+(?:\.\d+)?) ?([A-Za-z]*)", re.ASCII)
 
 
 def size(text: str) -> int:
-    """Bytes. ValueError if it is no size."""
-    found = _ONE.fullmatch(text)
-    if found is None or found[2].upper() not in _UNITS:
-        raise ValueError(f"{text!r} is no size; write one as 4B, 64KiB or 25MiB")
-    return int(found[1]) * _UNITS[found[2].upper()]
+    """Whole bytes, which a number alone is too; case does not count. ValueError if it is no size above 0."""
+    found = _ONE.fullmatch(text.strip())
+    count = Fraction(found[1]) * _FACTORS.get(found[2].lower(), 0) if found else Fraction(0)
+    if count <= 0 or count.denominator != 1:
+        units = ", ".join(filter(None, _UNITS))
+        raise ValueError(f"{text!r} is no size: write bytes above 0 as 64KiB, 1.5MiB or 100MB (units: {units})")
+    return int(count)
 
 
 def ladder(first: int, last: int, factor: int) -> tuple[int, ...]:
@@ -30,16 +35,15 @@ def sizes(text: str, factor: int = 8) -> tuple[int, ...]:
     for part in text.split(","):
         first, dots, last = part.partition("..")
         bounds = size(first), size(last if dots else first)
-        if not 0 < bounds[0] <= bounds[1]:
-            raise ValueError(f"{part!r} should go from a size above 0 B to a larger one")
+        if bounds[0] > bounds[1]:
+            raise ValueError(f"{part!r} should go from a size to a larger one")
         found += ladder(*bounds, factor)
     return tuple(sorted(set(found)))
 
 
 def named(count: int) -> str:
     """64KiB for 65536; what is no whole multiple keeps its bytes."""
-    for unit in ("GiB", "MiB", "KiB"):
-        scale = _UNITS[unit.upper()]
+    for unit, scale in _IEC.items():
         if count >= scale and count % scale == 0:
             return f"{count // scale}{unit}"
     return f"{count}B"

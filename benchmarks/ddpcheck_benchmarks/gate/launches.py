@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ddpcheck import expect
 from ddpcheck.adapter import Adapter
 from ddpcheck.attaching import StartFailed
 from ddpcheck.session import Session
-from ddpcheck.trace import Trace
 from ddpcheck.values import Array
+from ddpcheck.verdict import Finding
 
 from .side import Side, Unusable
 from .workload import Benchmark
@@ -84,8 +85,10 @@ class Pairing:
     def burst(self, side: int, benchmark: Benchmark, iterations: int, seen: Seen) -> Array:
         """Seconds of each timed iteration on each rank: (iterations, ranks)."""
         trace = self._sessions[side].run(benchmark.job(self._world_size, iterations, self._promised))
-        if not trace.completed:
-            raise Unusable(f"{self._named(side)}: {benchmark.name} did not complete: {_what_happened(trace)}")
+        try:
+            expect.completed(trace)
+        except Finding as finding:
+            raise Unusable(f"{self._named(side)}: {benchmark.name} did not complete: {finding}") from None
         counts = benchmark.counts(trace)
         seen.add(side, benchmark.wrong(trace), counts)
         return benchmark.durations(trace)
@@ -107,11 +110,3 @@ class Pairing:
 
     def _named(self, side: int) -> str:
         return f"{self.sides[side].name} ({self.sides[side].revision})"
-
-
-def _what_happened(trace: Trace) -> str:
-    failed = trace.first_failure
-    if failed is None:
-        return "nobody knows why"
-    text = failed.error or failed.stack
-    return f"rank {failed.rank} {failed.outcome}" + (f":\n{text}" if text else "")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, get_args
@@ -18,11 +17,12 @@ from ddpcheck.suggest import one_of
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array
 
+from ..sizes import size as size_of
+
 BATCH = 32
 _MODEL = mlp((64, 256, 256, 10))
 _KINDS = ("step", *get_args(Collective))
 _ITEM = 4  # float32
-_UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _SECONDS = 2e-3  # at least, for one timed iteration
 _MOST_CALLS = 500
 
@@ -124,17 +124,10 @@ def benchmark_named(text: str) -> Benchmark:
         return Benchmark(kind, kind)
     if len(sizes) != 1:
         raise ValueError(f"{text!r} should have a size, such as {kind}:1MiB")
-    size = size_named(sizes[0])
+    size = size_of(sizes[0])
+    if size % _ITEM:
+        raise ValueError(f"{text!r} is {size} bytes: write a size that {_ITEM} divides")
     return Benchmark(text.strip(), kind, size, in_place)
-
-
-def size_named(text: str) -> int:
-    """Bytes of 4B, 64KiB, 1MiB ... ValueError if it is none of these."""
-    found = re.fullmatch(r"(\d+)(B|KiB|MiB|GiB)", text)
-    size = int(found[1]) * _UNITS[found[2]] if found else 0
-    if not size or size % _ITEM:
-        raise ValueError(f"{text!r} is no size: write bytes that 4 divides, as 4B, 64KiB or 1MiB")
-    return size
 
 
 def offered_by(promised: Capabilities, benchmark: Benchmark) -> str | None:

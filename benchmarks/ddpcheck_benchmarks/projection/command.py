@@ -16,12 +16,13 @@ from ddpcheck.cli.options import console, usage_errors
 from ddpcheck.results import Environment
 from ddpcheck.suggest import one_of
 
+from ..sizes import size as size_of
 from . import wording
 from .caveats import assumptions, caveats
 from .formulas import FORMULAS, Link
 from .measurements import Benchmarks, load
 from .projecting import Fit, Projection, Question, fitted, on_link_alone, projected, shortened
-from .quantities import parse_link, parse_ranks, parse_seconds, parse_size
+from .quantities import parse_link, parse_ranks, parse_seconds
 from .simulation.comparison import Comparison, against_measured, agreement, departures
 from .simulation.runner import SimulationFailed
 from .steps import Compute, equal_buckets
@@ -83,8 +84,8 @@ def command(
             raise ValueError(f"nothing to project from: give --from FILE, --link {_USUAL_LINK}, or both")
         link = parse_link(link_text) if link_text else None
         ranks = parse_ranks(ranks_text)
-        size = parse_size(model_bytes)
-        buckets = equal_buckets(size, parse_size(bucket_bytes))
+        size = size_of(model_bytes)
+        buckets = equal_buckets(size, size_of(bucket_bytes))
         seconds = parse_seconds(compute) if compute else None
         if seconds == 0:
             raise ValueError("--compute should be more than 0, for example 100ms")

@@ -1,4 +1,4 @@
-"""Links, sizes, times and numbers of ranks, as people write and read them."""
+"""Links, times and numbers of ranks, as people write and read them; sizes as they read them (sizes.size)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from .formulas import Link
 _PREFIXES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
 _RATE = re.compile(r"([\d.]+)\s*([kKMGT]i?)?(bE|bit/s|bps|b/s|B/s|Bps)", re.ASCII)
-_SIZE = re.compile(r"([\d.]+)\s*([kKMGT]i?)?B", re.ASCII)
 _TIME = re.compile(r"([\d.]+)\s*(ns|us|µs|μs|ms|s)")
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0}
 _MOST_RANKS = 1 << 24
@@ -43,15 +42,6 @@ def parse_seconds(text: str) -> float:
     if match is None:
         raise ValueError(f"{text!r} is no time: write a number with ns, us, ms or s, for example 20us")
     return _number(match[1], text) * _SECONDS[match[2]]
-
-
-def parse_size(text: str) -> float:
-    """Bytes, such as 100MB, 25MiB or 4096B. ValueError if it is no size above 0."""
-    match = _SIZE.fullmatch(text.strip())
-    size = _number(match[1], text) * _factor(match[2]) if match else 0.0
-    if not 0 < size < math.inf:
-        raise ValueError(f"{text!r} is no size: write a number above 0 with B, for example 100MB or 25MiB")
-    return size
 
 
 def parse_ranks(text: str) -> tuple[int, ...]:
