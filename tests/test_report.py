@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
+import statistics
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from ddpcheck.results import UnreadableFile
 from ddpcheck_reports.command import command
 from ddpcheck_reports.document import SUMMARY_BYTES, Code, Figure, Heading, Table, Text, page, plain, summary
-from ddpcheck_reports.reading import read
+from ddpcheck_reports.noise_section import against_itself, smallest_effect
+from ddpcheck_reports.reading import Entry, read
 from ddpcheck_reports.resource_section import trace_events
 from ddpcheck_reports.words import bars, significant, with_spread
 
@@ -159,6 +163,31 @@ def test_efficiency_is_not_told_where_ranks_share_cores(made: Path) -> None:
     assert not any("17.5 [" in line and "%" in line for line in lines)  # four ranks on two cores
     strong = next(line for line in lines if line.startswith("| a ") and "8.00 [" in line)
     assert "62 %" in strong
+
+
+def test_noise_is_that_of_the_run_itself() -> None:
+    launches = [1.0, 1.1, 1.0, 1.1, 1.0, 1.1]
+    steady, noisy = (Entry("x", {}, tuple(data)) for data in ([1.0] * 6, launches))
+    assert against_itself([steady]) == "1.000 [1.00, 1.00]"
+    assert against_itself([steady, noisy, noisy]).startswith("0.909 ")
+    assert smallest_effect(steady) == 0
+    # two means of 6 differ by 2.8 standard errors of a median: 2.8 x 1.2533 x sqrt(2 / 6) x s
+    deviation = statistics.stdev([0, math.log(1.1)] * 3)
+    assert smallest_effect(noisy) == pytest.approx(math.exp(2.8 * 1.2533 * deviation * math.sqrt(1 / 3)) - 1)
+
+
+def test_the_distribution_of_steps_comes_from_the_archive(tmp_path: Path) -> None:
+    name = step("a", 2, 0.01)["name"]
+    pytest.importorskip("matplotlib")
+    times = np.array([[0.01, 0.02, 0.01], [0.01, 0.01, 0.05]])  # of two ranks
+    np.savez_compressed(tmp_path / "x.npz", **{f"{name}/0/begin": np.zeros((2, 3)), f"{name}/0/end": times})
+    file = write(tmp_path, everything(), archive="x.npz")
+    assert read([file]).samples == {name: [0.01, 0.02, 0.05]}
+    done = CliRunner().invoke(command, [str(file), "-o", str(tmp_path / "r.md")])
+    assert done.exit_code == 0, done.output
+    text = (tmp_path / "r.md").read_text()
+    assert (tmp_path / "plots" / "step-distribution.svg").exists()
+    assert "p99 50.0 ms beside a median of 20.0 ms" in text
 
 
 def test_equal_files_give_equal_reports(made: Path) -> None:

@@ -12,7 +12,7 @@ from ddpcheck.session import Session
 
 from .cases import Case
 from .effort import Effort
-from .ranks_time import slowest, spread, stamps, why
+from .ranks_time import queue_share, slowest, spread, stamps, why
 from .records import Point, Results
 
 _WARM = 16 << 20  # larger messages are warmed up by themselves: all of them at once take too much memory and time
@@ -79,7 +79,7 @@ def _measure(case: Case, session: Session, how: tuple[int, int], results: Result
     seconds = float(np.median(slowest(begin, end))) / parts
     point = results.add(Point(case.name, case.collective, {}), seconds)
     counts = trace.values(0, "counts")
-    point.spread(spread(begin, end, parts))
+    point.spread({**spread(begin, end, parts), "queue_share": queue_share(begin, end, trace.values(0, "queued"))})
     point.info.update(
         {
             **case.info(float(np.median(point.data)), results.environment["cores"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,14 @@ def slowest(begin: Floats, end: Floats) -> Floats:
     """Each iteration's time on the rank that took longest: what a synchronous program waits for."""
     longest: Floats = (end - begin).max(axis=0)
     return longest
+
+
+def queue_share(begin: Floats, end: Floats, queued: Sequence[float | None]) -> float | None:
+    """The largest share of the time of a rank in which it waited for a core; None if a rank does not know."""
+    known = [seconds for seconds in queued if seconds is not None]
+    if len(known) < len(queued):
+        return None
+    return float(max(np.array(known) / (end[:, -1] - begin[:, 0])))
 
 
 def spread(begin: Floats, end: Floats, parts: int = 1) -> dict[str, Any]:

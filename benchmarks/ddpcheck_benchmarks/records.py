@@ -36,12 +36,17 @@ class Point:
     data: list[float] = field(default_factory=list)
 
     def spread(self, launch: Mapping[str, Any]) -> None:
-        """Add ranks_time.spread() of one launch: of numbers the medians over launches are told, of `worst` the largest."""
+        """Add ranks_time.spread() of one launch, and its queue_share.
+
+        Of numbers the medians over launches are told, of `worst` the largest.
+        """
         every: list[dict[str, Any]] = self.info.setdefault("within", [])
         every.append({name: value for name, value in launch.items() if name != "ranks"})
         self.info.update(launch)
         for name in ("p25", "p95", "cv", "global_seconds"):
             self.info[name] = median(one[name] for one in every)
+        shares = [one["queue_share"] for one in every if one["queue_share"] is not None]
+        self.info["queue_share"] = median(shares) if shares else None
         self.info["worst"] = max(one["worst"] for one in every)
         self.info["spikes"] = sum(one["spikes"] for one in every)
         self.info["samples"] = sum(one["iterations"] for one in every)

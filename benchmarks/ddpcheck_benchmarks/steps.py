@@ -13,7 +13,7 @@ from ddpcheck.session import Session
 from ddpcheck.trace import Trace
 
 from .effort import Effort
-from .ranks_time import Floats, slowest, spread, stamps, why
+from .ranks_time import Floats, queue_share, slowest, spread, stamps, why
 from .records import Point, Results
 from .step_cases import BURSTS, StepCase
 from .step_parts import step_parts
@@ -116,7 +116,9 @@ def _add(trace: Trace, case: StepCase, modes: list[bool], results: Results) -> N
             "timeline": _timeline(trace, synced[-1]),
         }
     )
-    point.spread(spread(begin, end))
+    first = synced[0]
+    waited = queue_share(stamps(trace, first, "begin"), stamps(trace, first, "end"), trace.values(first, "queued"))
+    point.spread({**spread(begin, end), "queue_share": waited})
     point.info["parts"] = step_parts(point.data, point.info)
 
 

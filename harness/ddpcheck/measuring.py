@@ -6,6 +6,7 @@ import resource
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ def measured_collective(
     after = dict(counts()) if counts else None
     begin, end = np.empty((2, operation.iterations))
     clock, call, calls = time.monotonic, work.call, operation.calls
-    cpu = 0.0
+    cpu, queued = 0.0, _queued()
     for iteration in range(operation.iterations):
         work.refill()
         work.meet()
@@ -46,6 +47,7 @@ def measured_collective(
     return {
         "begin": begin,
         "end": end,
+        "queued": _since(queued),
         "wrong": wrong + work.wrong(),
         "cpu": cpu,
         "counts": None if before is None or after is None else _difference(before, after),
@@ -57,11 +59,11 @@ def measured_steps(replica: Any, counts: Counts, operation: MeasureSteps, batch:
     begin, backward_end, end = np.empty((3, operation.iterations))
     clock = time.monotonic
     before: dict[str, int] | None = None
-    started = 0.0
+    started, queued = 0.0, None
     for step in range(-operation.warmups, operation.iterations):
         if not step:
             before = dict(counts()) if counts else None
-            started = time.process_time()
+            started, queued = time.process_time(), _queued()
         entered = clock()
         replica.zero_grad()
         with nullcontext() if operation.synced else replica.no_sync():
@@ -75,10 +77,24 @@ def measured_steps(replica: Any, counts: Counts, operation: MeasureSteps, batch:
         "backward_end": backward_end,
         "end": end,
         "cpu": time.process_time() - started,
+        "queued": _since(queued),
         "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
         "counts": None if before is None or counts is None else _difference(before, counts()),
         "timeline": _timeline(replica),
     }
+
+
+def _queued() -> float | None:
+    """Seconds that this thread has waited for a core, though it could run; None where the kernel does not tell."""
+    try:
+        return int(Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
+    except (OSError, IndexError):
+        return None
+
+
+def _since(before: float | None) -> float | None:
+    now = _queued()
+    return None if before is None or now is None else now - before
 
 
 def _timeline(replica: Any) -> list[list[Any]] | None:

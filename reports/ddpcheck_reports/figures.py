@@ -75,6 +75,25 @@ def _dress(place: Axes, title: str, axes: Mapping[str, Any]) -> None:
         place.text(x, 0.03, f" {label}", color="grey", fontsize=8, transform=place.get_xaxis_transform())
 
 
+def ecdf(path: Path, panels: Mapping[str, Mapping[str, Sequence[float]]], unit: str) -> None:
+    """One panel beside the other: the share of values, in ascending order, up to each; logarithmic, for the tails."""
+    with mpl.rc_context(_STYLE):
+        canvas = Canvas(figsize=(max(6.4, 4.6 * len(panels) + 0.6), 3.9), layout="constrained")
+        every = list(dict.fromkeys(label for panel in panels.values() for label in panel))
+        handles: dict[str, Any] = {}
+        for place, (title, panel) in zip(
+            canvas.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True
+        ):
+            for label, values in panel.items():
+                handles[label] = place.ecdf(values, color=colour(every.index(label)), lw=1.5)
+            _dress(place, title, {"x": unit, "y": "share of steps", "y_top": 1.02})
+            place.set_xscale("log")
+        canvas.legend(
+            [handles[label] for label in every], every, loc="outside lower center", ncols=1 + len(panels), frameon=False
+        )
+        _save(canvas, path)
+
+
 def stacked(path: Path, names: Sequence[str], parts: Mapping[str, Sequence[float]], unit: str) -> None:
     """Horizontal bars, one for each name, of parts one after the other."""
     with mpl.rc_context(_STYLE):

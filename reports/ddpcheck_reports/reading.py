@@ -9,6 +9,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
+
 from ddpcheck.results import UnreadableFile
 
 BENCH = "ddpcheck.bench/"
@@ -39,11 +41,16 @@ class Entry:
 
 @dataclass
 class Measured:
-    """What several files hold together; `runs` are their descriptions, `projections` files of other kinds."""
+    """What several files hold together; `runs` are their descriptions, `projections` files of other kinds.
+
+    samples: seconds of every training step on its slowest rank, all launches, by the name of the entry; from the archive
+    beside a file, if it is there.
+    """
 
     entries: list[Entry] = field(default_factory=list)
     runs: list[dict[str, Any]] = field(default_factory=list)
     projections: list[dict[str, Any]] = field(default_factory=list)
+    samples: dict[str, list[float]] = field(default_factory=dict)
 
     def of(self, kind: str, *, linked: bool = False) -> list[Entry]:
         return [entry for entry in self.entries if entry.info["kind"] == kind and entry.linked == linked]
@@ -62,6 +69,8 @@ def read(paths: Iterable[Path]) -> Measured:
         if isinstance(run, dict) and str(run.get("schema", "")).startswith(BENCH):
             found.runs.append({**run, "commit": data.get("commit_info", {}), "date": data.get("datetime", "")})
             found.entries += [_entry(entry, path) for entry in data["benchmarks"]]
+            if run.get("archive") and (archive := path.with_name(run["archive"])).exists():
+                found.samples |= _samples(archive)
         elif str(data.get("schema", "")).startswith("ddpcheck.project"):
             found.projections.append(data)
         else:
@@ -73,6 +82,17 @@ def read(paths: Iterable[Path]) -> Measured:
             f"{twice[0]} is in two files: make a report of each, or compare them with pytest-benchmark"
         )
     found.entries.sort(key=_order)
+    return found
+
+
+def _samples(archive: Path) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
+    with np.load(archive) as arrays:
+        for key in sorted(arrays.files):
+            name, launch, stamp = key.rsplit("/", 2)
+            if name.startswith("step[") and stamp == "begin":
+                longest = (arrays[f"{name}/{launch}/end"] - arrays[key]).max(axis=0)
+                found.setdefault(name, []).extend(map(float, longest))
     return found
 
 

@@ -9,10 +9,11 @@ from typing import Any
 from .collective_section import collectives
 from .document import Alert, Block, Heading, Table, Text
 from .hosts_section import hosts
+from .noise_section import noise
 from .reading import Entry, Measured, distinct
 from .resource_section import resources, stragglers, timelines
 from .step_section import alone, buckets, efficiency, steps
-from .trust_section import caveats, environment, method, noise, reproduce
+from .trust_section import caveats, environment, method, reproduce
 from .words import bytes_named, percent, significant
 
 
@@ -32,7 +33,7 @@ def blocks(measured: Measured, plots: Path, names: Sequence[str], out: str) -> l
         *timelines(measured, plots),
         *stragglers(measured),
         *_projections(measured),
-        *noise(measured),
+        *noise(measured, plots),
         *caveats(measured),
         *environment(measured),
         *reproduce(measured, names, out),

@@ -1,71 +1,14 @@
-"""How far the numbers can be trusted: noise, environment, caveats, and how to get them again."""
+"""How the numbers came about: method, environment, caveats, and how to get them again."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from statistics import median
 from typing import Any
 
 from .document import Block, Code, Heading, Table, Text
 from .reading import Measured, distinct
-from .words import percent, significant
 
 _FEW = 12
-
-
-def noise(measured: Measured) -> Iterator[Block]:
-    """How much launches of the same code differ, and so what this run could have seen."""
-    entries = [e for e in measured.entries if len(e.data) > 1 and e.info["kind"] != "startup"]
-    if not entries:
-        return
-    yield Heading("Noise")
-    rows = []
-    for kind in distinct(entries, lambda e: e.info["kind"]):
-        for crowded in (False, True):
-            own = [e for e in entries if e.info["kind"] == kind and e.crowded == crowded]
-            if own:
-                between = [_spread(e.data) for e in own]
-                told = f"{kind}{', oversubscribed' if crowded else ''}"
-                within = percent(median(e.info["cv"] for e in own))
-                launches = f"{min(len(e.data) for e in own)} to {max(len(e.data) for e in own)}"
-                rows.append([told, str(len(own)), launches, within, percent(median(between)), percent(max(between))])
-    yield Table(
-        (
-            "what",
-            "points",
-            "launches",
-            "CV within a launch",
-            "largest / smallest launch - 1, median",
-            "the same, worst",
-        ),
-        rows,
-    )
-    yield Text(
-        "A difference between two implementations that is smaller than what launches of the same code differ by is not told by "
-        "this run: `ddpcheck gate` is for that."
-    )
-    loads = [
-        [str(i), f"{run['load']['seconds']:.0f}", _numbers(run["load"]["loadavg_before"]), _numbers(run["load"]["loadavg_after"]),
-         significant(run["load"]["steal_seconds"]), significant(run["load"]["waited_seconds"])]
-        for i, run in enumerate(measured.runs, start=1)
-    ]  # fmt: skip
-    names = (
-        "run",
-        "seconds",
-        "load before (1, 5, 15 min)",
-        "load after",
-        "steal (s)",
-        "something waited for a core (s)",
-    )
-    yield Table(names, loads)
-
-
-def _spread(data: Sequence[float]) -> float:
-    return max(data) / min(data) - 1
-
-
-def _numbers(values: Sequence[float]) -> str:
-    return " ".join(f"{value:.1f}" for value in values)
 
 
 def caveats(measured: Measured) -> Iterator[Block]:

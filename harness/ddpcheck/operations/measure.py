@@ -20,8 +20,8 @@ class MeasureCollective:
     empty(). One iteration is `calls` calls in a row.
 
     Yields begin and end: float64 (iterations,), seconds of time.monotonic(); wrong: elements that are not exactly what
-    they should be, before and after the clock ran; cpu: seconds of processor time over all iterations; counts: what
-    Facets.counts says of one call, or None.
+    they should be, before and after the clock ran; cpu: seconds of processor time over all iterations; queued: seconds
+    that this thread waited for a core meanwhile, or None; counts: what Facets.counts says of one call, or None.
     """
 
     kind: ClassVar[str] = "measure_collective"
@@ -42,8 +42,8 @@ class MeasureSteps:
     synced=False: backward in no_sync(), the same work without communication. options: (name, value) pairs for make_replica;
     operations of equal options share a replica until there are others; all other operations have none.
 
-    Yields begin, backward_end and end: float64 (iterations,), seconds of time.monotonic(); cpu: seconds of processor
-    time over all steps; peak: KiB of resident memory at most, since the process began; counts: what Facets.counts says of all
+    Yields begin, backward_end and end: float64 (iterations,), seconds of time.monotonic(); cpu and queued as above, over
+    all steps; peak: KiB of resident memory at most, since the process began; counts: what Facets.counts says of all
     steps together, or None; timeline: (name, begin, end) of the last step, if Capabilities.timeline.
     """
 
