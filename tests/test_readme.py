@@ -17,7 +17,7 @@ CLAIMS = (ROOT / "docs" / "claims.md").read_text(encoding="utf-8")
 
 
 def example(name: str) -> str:
-    found = re.search(rf"<!-- example: {name} -->\n```python\n(.*?)```", README, re.DOTALL)
+    found = re.search(rf"<!-- example: {name} -->\n+```python\n(.*?)```", README, re.DOTALL)
     assert found is not None
     return found[1]
 

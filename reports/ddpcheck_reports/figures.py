@@ -9,6 +9,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import LogLocator
 
 Series = Mapping[str, Sequence[tuple[float, float, float, float]]]
 """(x, value, low, high) by label."""
@@ -88,6 +89,9 @@ def ecdf(path: Path, panels: Mapping[str, Mapping[str, Sequence[float]]], unit: 
                 handles[label] = place.ecdf(values, color=colour(every.index(label)), lw=1.5)
             _dress(place, title, {"x": unit, "y": "share of steps", "y_top": 1.02})
             place.set_xscale("log")
+            place.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            place.xaxis.set_major_formatter("{x:g}")
+            place.xaxis.set_minor_formatter("")
         canvas.legend(
             [handles[label] for label in every], every, loc="outside lower center", ncols=1 + len(panels), frameon=False
         )

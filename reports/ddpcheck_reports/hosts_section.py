@@ -92,13 +92,14 @@ def _figure(own: Sequence[Entry], link: str, plots: Path) -> Iterator[Block]:
         found = _efficiency(entry, own)
         if found is not None and entry.info["world_size"] > 1:
             spread = [found * entry.seconds / value for value in entry.data]
-            curves.setdefault(_label(entry), []).append((entry.info["world_size"], found, min(spread), max(spread)))
+            points = curves.setdefault(_label(entry), [(1.0, 1.0, 1.0, 1.0)])
+            points.append((entry.info["world_size"], found, min(spread), max(spread)))
     if not curves:
         return
     ranks = sorted({int(point[0]) for points in curves.values() for point in points})
     axes: dict[str, Any] = {
         "x": "ranks", "y": "weak-scaling efficiency", "x_base": 2, "x_ticks": (ranks, [str(n) for n in ranks]),
-        "ideal": 1.0, "y_top": 1.1,
+        "ideal": 1.0, "y_top": max(1.1, *(point[3] for points in curves.values() for point in points)),
     }  # fmt: skip
     file = f"hosts-{''.join(c if c.isalnum() else '-' for c in link)}.svg"
     lines(plots / file, {f"links of {link}": curves}, axes)
@@ -108,7 +109,7 @@ def _figure(own: Sequence[Entry], link: str, plots: Path) -> Iterator[Block]:
         f"{plots.name}/{file}",
         f"Weak-scaling efficiency over ranks on emulated hosts, links of {link}: at {best[1][0]:g} ranks {percent(best[1][1])} "
         f"with {best[0]}, {percent(worst[1][1])} with {worst[0]}.",
-        bars([(f"{label}, {p[0]:g} ranks", p[1]) for label, points in curves.items() for p in points], ""),
+        bars([(f"{label}, {p[0]:g} ranks", p[1]) for label, points in curves.items() for p in points[1:]], ""),
     )
 
 

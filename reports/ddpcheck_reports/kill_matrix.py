@@ -50,7 +50,7 @@ def _table(kills: Sequence[Mapping[str, Any]]) -> str:
     rows = []
     for kill in kills:
         first: Mapping[str, Any] = kill["first"] or {"check": "**survives**"}
-        said = _said(first) or f"*{first.get('diagnosis', {}).get('headline', '')}*"
+        said = _said(first) or _code(str(first.get("diagnosis", {}).get("headline", "")))
         mark = "✓" if _caught(kill) else "✗"
         rows.append(
             [
@@ -63,6 +63,11 @@ def _table(kills: Sequence[Mapping[str, Any]]) -> str:
             ]
         )
     return table(["fault", "ranks", "first caught by", "after s", "likely cause, as a user reads it", "seen in"], rows)
+
+
+def _code(text: str) -> str:
+    """Numbers and brackets as they are, which markdown would read as something else."""
+    return f"`{text.replace('`', chr(39))}`" if text else ""
 
 
 def _caught(kill: Mapping[str, Any]) -> bool:
