@@ -17,7 +17,7 @@ from ddpcheck.verdict import Diagnosis, Finding
 
 from .drawing import Judge, for_all, for_each
 from .training_judges import ends_where_one_process_ends, explained, holds_the_best, rates_follow, tells_the_loss
-from .training_runs import Run, plan_of, run_job, runs
+from .training_runs import Run, plan_of, run_job, runs, with_other_optimizers
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -77,9 +77,12 @@ def cut_runs(draw: DrawFn, world_size: int, promised: Capabilities) -> Job:
 
 
 def _cuts(session: Session) -> list[Job]:
-    """One with all features, with micro-batches too, and some of which an early epoch may be the best."""
+    """One with all features, with micro-batches and other optimizers too, and some of which an early epoch may be the
+    best.
+    """
     features = session.capabilities.trainer_features
-    cuts = [_cut(session), *[_cut(session, micro_batches=2)] * ("accumulation" in features)]
+    cuts = [_cut(session), *with_other_optimizers(_cut(session), session.capabilities)]
+    cuts += [_cut(session, micro_batches=2)] * ("accumulation" in features)
     if "best" not in features:
         return cuts
     plan = Train(epochs=4, keep_best=True)

@@ -133,9 +133,10 @@ def compare_arrays(
     wrong: dict[str, list[int]] = {}
     for name, entry in entries.items():
         text = f"{_NOUNS.get(what, what)} {name} ({time})"
+        kept = _UNCHANGED if what == "parameters" and entry.made_of is None else ""
         for rank in entry.ranks:
             try:
-                _compare_one(got[rank].get(name), entry, text, rank)
+                _compare_one(got[rank].get(name), entry, text, rank, kept)
             except Finding as finding:
                 if first is None or (zero and np.any(got[rank].get(name))):
                     first, zero = finding, not np.any(got[rank].get(name))
@@ -149,7 +150,11 @@ def compare_arrays(
         raise Finding(replace(first.diagnosis, details=(*first.diagnosis.details, note)))
 
 
-def _compare_one(got: Any, entry: Entry, text: str, rank: int) -> None:
+_UNCHANGED = "nothing should have changed it since construction"
+
+
+def _compare_one(got: Any, entry: Entry, text: str, rank: int, otherwise: str = "") -> None:
+    """otherwise: what is sure if nothing else explains it."""
     presence = entry.presence[rank]
     if got is None or presence == "none":
         if got is None and presence == "there":
@@ -169,15 +174,20 @@ def _compare_one(got: Any, entry: Entry, text: str, rank: int) -> None:
             )
         return
     exact = entry.value.exact[rank]
+
+    def evidence() -> Evidence:
+        found = entry.evidence(rank)
+        return replace(found, otherwise=found.otherwise or otherwise)
+
     if entry.value.error is None:
         expected = exact.astype(entry.dtype)
         if not (isinstance(got, np.ndarray) and got.dtype == expected.dtype and np.array_equal(got, expected)):
-            expect.same_array(got, expected, text, rank, partial(entry.evidence, rank))
+            expect.same_array(got, expected, text, rank, evidence)
         return
     if isinstance(got, np.ndarray) and str(got.dtype) != entry.dtype:
         raise Finding(Diagnosis(f"{text} on rank {rank}: got dtype {got.dtype}, but should be {entry.dtype}"))
     bound = entry.value.error[rank]
-    expect.within(got, exact, np.where(np.isnan(bound), np.inf, bound), text, rank, partial(entry.evidence, rank))
+    expect.within(got, exact, np.where(np.isnan(bound), np.inf, bound), text, rank, evidence)
 
 
 def when(job: Job, position: int) -> str:

@@ -16,7 +16,7 @@ from ddpcheck.trace import Trace
 
 from .drawing import Judge, for_all, for_each
 from .training_judges import ends_where_one_process_ends, holds_the_best, of_run, rates_follow, tells_the_loss
-from .training_runs import Run, run_job, runs
+from .training_runs import Run, run_job, runs, with_other_optimizers
 
 ACCUMULATION = "trainer_feature:accumulation"
 
@@ -36,8 +36,9 @@ def check_training_run_uses_every_sample(session: Session) -> None:
 @law("trainer", "facet:trainer", "optimizer:sgd")
 def check_training_run_ends_where_one_process_ends(session: Session) -> None:
     """Parameters after a training run are those of one process on the same batches, with the same bits on all ranks."""
-    promised = session.capabilities
-    for_all(session, runs(session.world_size, promised), of_run(promised, ends_where_one_process_ends), share=0.5)
+    world, promised = session.world_size, session.capabilities
+    others = with_other_optimizers(run_job(world, promised, 4 * world, Train(epochs=2)), promised)
+    for_all(session, runs(world, promised), of_run(promised, ends_where_one_process_ends), examples=others, share=0.5)
 
 
 @law("trainer", "facet:trainer", "optimizer:sgd")

@@ -7,8 +7,9 @@ is judged by the oracle.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -29,6 +30,11 @@ class Emulation:
 
     ends: list[Arrays] = field(default_factory=list)
     losses: list[list[list[tuple[Array, Array]]]] = field(default_factory=list)
+
+
+def can_emulate(run: Run) -> bool:
+    """Adam's steps are left to the oracle."""
+    return run.job.optimizer.name == "sgd"
 
 
 def emulate(run: Run, rules: Rules = LAW) -> Emulation:
@@ -138,11 +144,13 @@ class _Emulator:
     def _update(self, gradients: Arrays) -> None:
         self.earlier = {**self.parameters}, {**self.velocity}
         factor = self.rules.factor or partial(law_factor, self.plan)
+        spec = replace(self.job.optimizer, **dict[str, Any](self.rules.optimizer))
         at, steps = self.step, np.full(len(self.step), self.steps)
         if self.rules.by_samples:
             at, steps = self.seen, np.array([max(1, sum(map(len, rank))) for rank in zip(*self.indices, strict=True)])
         for name, gradient in gradients.items():
-            v = self.velocity[name] = self.job.optimizer.momentum * self.velocity.get(name, 0.0) + gradient
+            decayed = gradient + spec.weight_decay * self.parameters[name]
+            v = self.velocity[name] = spec.momentum * self.velocity.get(name, 0.0) + decayed
             rate = self.job.optimizer.lr * np.array([factor(i, n) for i, n in zip(at, steps, strict=True)])
             self.parameters[name] = self.parameters[name] - _by_rank(rate, v) * v
         self.step = self.step + 1

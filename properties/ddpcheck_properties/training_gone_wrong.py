@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
@@ -22,7 +22,8 @@ class Rules:
     the next epoch's first. short: whether a last batch of fewer samples is taken as it is, is dropped, or is divided by the
     samples of a full one. clip: by the norm of what is synchronised; never; not in a short window; by each rank's own norm,
     before the reduction; or so after every micro-batch. kept: gradients go on from one epoch to the next. factor: of the
-    learning rate at step i of n; None: the plan's. by_samples: the rank's own samples count as steps. lost: what a run
+    learning rate at step i of n; None: the plan's. by_samples: the rank's own samples count as steps. optimizer: what
+    of it is another. lost: what a run
     lacks that goes on after epoch `resumed`, "step" being the last one before; lost_on: on all ranks, or on all but rank 0.
     """
 
@@ -33,6 +34,7 @@ class Rules:
     kept: bool = False
     factor: Factor | None = None
     by_samples: bool = False
+    optimizer: Mapping[str, float] = field(default_factory=dict)
     lost: frozenset[Lost] = frozenset()
     lost_on: Literal["all", "others"] = "all"
     resumed: int = 0
@@ -90,7 +92,7 @@ def wrong_rules(plan: Train, world_size: int) -> list[tuple[str, Rules]]:
         made.append(
             ("each rank's learning rate depends on the samples that it has used itself: ranks differ", _BY_SAMPLES)
         )
-    made += _WRONG_EPOCHS
+    made += _WRONG_EPOCHS + _WRONG_OPTIMIZERS
     if plan.micro_batches > 1:
         made += _WRONG_WINDOWS
     if plan.max_norm is not None:
@@ -103,6 +105,10 @@ _WRONG_EPOCHS = [
     ("the last batch of an epoch is dropped where it has fewer samples than others", Rules(short="dropped")),
     ("the last batch of an epoch is divided by the samples of a full one", Rules(short="full")),
     ("the last gradients of an epoch are still there in the first step of the next: not reset", Rules(kept=True)),
+]
+_WRONG_OPTIMIZERS = [
+    ("weight decay is missing", Rules(optimizer={"weight_decay": 0.0})),
+    ("momentum is missing", Rules(optimizer={"momentum": 0.0})),
 ]
 _WRONG_CLIPPING = [
     ("gradients are not clipped", Rules(clip="never")),

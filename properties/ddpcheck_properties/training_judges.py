@@ -22,7 +22,7 @@ from ddpcheck.verdict import Finding
 
 from .comparison import compare_arrays
 from .drawing import Judge
-from .training_emulated import emulate, nearest
+from .training_emulated import can_emulate, emulate, nearest
 from .training_gone_wrong import Rules, wrong_factors, wrong_resumes, wrong_rules
 from .training_runs import Run, stacked
 
@@ -63,6 +63,8 @@ def explained(cause: Callable[[], str]) -> Iterator[None]:
 
 def whence(run: Run, candidates: Sequence[tuple[str, Rules]]) -> str:
     """By which rules a run ends where this one did, in words; empty if by none of these."""
+    if not can_emulate(run):
+        return ""
     others = [(words, emulate(run, rules).ends[-1]) for words, rules in candidates]
     return nearest(stacked(run.parameters), emulate(run).ends[-1], others)
 
@@ -131,6 +133,8 @@ def _losses_gone_wrong(run: Run, epoch: int, rank: int, got: float) -> Evidence:
 
     Numbers come as Python floats, and were computed in the model's dtype: 1e-5 is near enough.
     """
+    if not can_emulate(run):
+        return Evidence(precision=False)
     windows = emulate(run).losses[epoch]  # of micro-batches, of each the losses and counts of the ranks
     micro = [one for window in windows for one in window]
     counts = np.sum([count for _, count in micro], axis=0)
@@ -173,6 +177,8 @@ def holds_the_best(run: Run) -> None:
 
 def _other_epoch(run: Run, best: int) -> str:
     """Which epoch's parameters each rank holds, where that is not the best one's on all."""
+    if not can_emulate(run):
+        return ""
     emulation = emulate(run)
     ends, held = emulation.ends, []
     for rank, arrays in enumerate(run.best):

@@ -73,6 +73,17 @@ def run_job(
     return Job(world_size, plans, model, OptimizerSpec("sgd", lr, momentum), DataSpec(samples, "real", seed), seed)
 
 
+OTHERS = (
+    OptimizerSpec(lr=0.125, momentum=0.5, weight_decay=0.25),
+    OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.01),
+)
+
+
+def with_other_optimizers(job: Job, promised: Capabilities) -> list[Job]:
+    """The Job with weight decay, and with Adam, where they are promised."""
+    return [replace(job, optimizer=spec) for spec in OTHERS if spec.name in promised.optimizers]
+
+
 def plan_of(job: Job, position: int = 0) -> Train:
     plan = job.operations[position]
     assert isinstance(plan, Train)

@@ -43,7 +43,11 @@ class Entry:
     def evidence(self, rank: int) -> Evidence:
         """What else it might be, for a diagnosis."""
         if self.made_of is None:
-            return Evidence(len(self.presence))
+            exact = self.value.exact
+            others = tuple(
+                (f"it is that of rank {other}", exact[other]) for other in range(len(exact)) if other != rank
+            )
+            return Evidence(len(self.presence), alternatives=others, precision=False)
         return self.made_of.evidence(self.value.exact[rank], rank)
 
 

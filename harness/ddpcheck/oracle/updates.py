@@ -50,7 +50,7 @@ class Update:
             by_rate = before + (expected - before[rank]) * factor
             if np.allclose(by_gradient[rank], by_rate[rank]):
                 both = f"its update is exactly {words}: the gradient was {cause}, or the learning rate was scaled"
-                yield both, by_gradient
+                yield both + ", or it was updated twice" * (factor == 2), by_gradient
             yield f"the gradient of its update was exactly {words}: {cause}", by_gradient
             yield f"its update is exactly {words}: a scaled learning rate", by_rate
         yield "it was updated twice", self._stepped(times=2)
@@ -80,6 +80,10 @@ class Update:
             anew = self._like(spec)
             anew.steps[self.name] = 0
             yield "Adam's bias correction counts steps from 1 again", self._stepped(anew)
+            for count in sorted({*self.optimizer.steps.values()} - {self.optimizer.steps.get(self.name, 0)}):
+                others = self._like(spec)
+                others.steps[self.name] = count
+                yield "Adam's bias correction counts the steps of another parameter", self._stepped(others)
         yield "it is held in float16", np.broadcast_to(expected.astype(np.float16).astype(np.float64), before.shape)
 
     def _like(self, spec: OptimizerSpec) -> Optimizer:
