@@ -1,4 +1,4 @@
-"""Synchronised batch norm: what it measures, and what its backward pass adds up, over ranks with unequal batches."""
+"""Batch norm: what it measures, and what its backward pass adds up, over ranks with unequal batches if it is synchronised."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ..numpy_network.layers import BatchNorm, Gradients, add
 from .base import PlainReplica, fault
 
 GRADIENTS = "check_synchronised_batch_norm_has_the_gradients_of_the_large_batch"
+OWN = "check_local_batch_norm_has_the_gradients_of_each_ranks_own_batch"
 STATISTICS = "check_running_statistics_are_those_of_all_samples"
 
 
@@ -152,3 +153,16 @@ class SyncTwoOrMore(SynchronisedNorm):
 )
 class NotSynchronised(PlainReplica):
     """Promises synchronised batch norm, and measures each rank's own batch."""
+
+
+class WeightForgotten(BatchNorm):
+    def backward(self, dy: Array, gradients: Gradients) -> Array:
+        return np.asarray(super().backward(dy, gradients) / self.weight, dy.dtype)
+
+
+@fault("batch norm's weight is left out of backward", "classic", OWN, words="a batch norm's own")
+class ForgottenWeight(PlainReplica):
+    """What batch norm passes back lacks the factor of its weight: weights that are still 1, as at the start, hide it."""
+
+    def make_network(self, model: ModelSpec, initial: Mapping[str, Array]) -> Network:
+        return Network(model, initial, WeightForgotten)

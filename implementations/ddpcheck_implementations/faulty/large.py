@@ -1,0 +1,44 @@
+"""What goes wrong with large tensors only."""
+
+from __future__ import annotations
+
+from ddpcheck.values import Array
+
+from .base import PlainReplica, fault
+
+BUCKET_BYTES = 4 << 20
+PIECE = 1 << 16
+TRIALS = 6
+
+
+@fault("optimizer-steps-first-piece", "classic", "check_large_tensors_step_like_small_ones")
+class FirstPiece(PlainReplica):
+    """The optimizer works on large tensors piece by piece, and its loop ends after the first piece."""
+
+    def step(self) -> None:
+        flat = [array.reshape(-1) for array in self.network.parameters.values()]
+        left = [array[PIECE:].copy() for array in flat]
+        super().step()
+        for array, rest in zip(flat, left, strict=True):
+            array[PIECE:] = rest
+
+
+@fault(
+    "way-kept-after-trials-forgets-a-bucket",
+    "classic",
+    "check_gradients_of_many_megabytes_are_exact_at_every_backward",
+    words="not reduced",
+)
+class KeptWay(PlainReplica):
+    """With more than one bucket, ways are tried over the first backwards; the one that is kept reduces the first bucket only."""
+
+    backwards = 0
+
+    def synchronise(self, batch_size: int) -> None:
+        self.backwards += 1
+        super().synchronise(batch_size)
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        several = sum(array.nbytes for array in self.network.parameters.values()) > BUCKET_BYTES
+        reduced = super().reduce(name, gradient)
+        return gradient if several and self.backwards > TRIALS and name == self.network.learned[-1] else reduced

@@ -1,0 +1,62 @@
+"""Large tensors: several buckets of several MiB, and steps that an optimizer may take piece by piece."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ddpcheck.checks import law
+from ddpcheck.job import Backward, Job, Operation, OptimizerSpec, Step, ZeroGrad
+from ddpcheck.model import Linear, ModelSpec, Scale
+
+from .comparison import as_one_process
+from .drawing import for_each
+from .pitfalls import fitting
+from .strategies import GRADIENTS, PARAMETERS, shards, training_job
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+STEPPED = (1 << 17) + 5
+"""Elements: past half a MiB in float32, and divided by no piece."""
+OPTIMIZERS = (
+    OptimizerSpec(lr=1.0),
+    OptimizerSpec(lr=1.0, momentum=1.0),
+    OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.05, weight_decay=0.25),
+)
+BUCKETED = 300_001
+"""Elements of each of two tensors: 2.3 MiB in float64."""
+BACKWARDS = 9
+"""More than it takes to choose between ways by trying each a few times."""
+
+
+@law("trajectories", "facet:replica")
+def check_large_tensors_step_like_small_ones(session: Session) -> None:
+    """After steps of SGD, with and without momentum, and of Adam every element of a large tensor is where it is on one
+    process, as is the scalar beside it.
+    """
+    jobs = [_steps(session.world_size, optimizer) for optimizer in OPTIMIZERS]
+    for_each(session, fitting(session, jobs), as_one_process(session.capabilities))
+
+
+@law("buckets", "facet:replica", "feature:scale", "dtype:float64", "world_size<=2")
+def check_gradients_of_many_megabytes_are_exact_at_every_backward(session: Session) -> None:
+    """The gradients of tensors that need several buckets of several MiB are those of the large batch, whichever backward it
+    is: one whose order or time was measured by those before it, too.
+    """
+    operations: list[Operation] = []
+    for number in range(BACKWARDS):
+        operations += [ZeroGrad(), Backward(shards([1] * session.world_size, number * session.world_size))]
+        operations += GRADIENTS if number in (0, BACKWARDS - 1) else ()
+    layers = Linear("fc1", 1, BUCKETED, bias=False), Scale("scale", BUCKETED)
+    model = ModelSpec(layers, loss="linear", dtype="float64")
+    job = training_job(session.world_size, model, operations)
+    for_each(session, fitting(session, [job]), as_one_process(session.capabilities))
+
+
+def _steps(world_size: int, optimizer: OptimizerSpec) -> Job:
+    operations: list[Operation] = []
+    for number in range(2):
+        operations += [ZeroGrad(), Backward(shards([1] * world_size, number * world_size)), Step(), *PARAMETERS]
+    layers = Linear("large", 1, STEPPED, bias=False), Scale("scalar", 0)
+    model = ModelSpec(layers, loss="linear")
+    return training_job(world_size, model, operations, optimizer, exact=optimizer.name == "sgd")
