@@ -47,6 +47,7 @@ def resume_sampling(here: Here, op: ops.ResumeSampling) -> Values:
     sampler.set_epoch(op.epoch)
     first = reading = iter(sampler)
     pieces = []
+    instead = new()
     for count in op.pieces:
         pieces.append(list(islice(reading, count)))
         state = sampler.state()
@@ -57,9 +58,12 @@ def resume_sampling(here: Here, op: ops.ResumeSampling) -> Values:
         if op.told:
             sampler.set_epoch(op.epoch)
         reading = iter(sampler)
+        instead = new()
+        instead.load_state(copy.deepcopy(state))
     pieces.append(list(reading))
     sampler.set_epoch(op.then)
-    orders = {"then": list(sampler)}
+    instead.set_epoch(op.then)
+    orders = {"then": list(sampler), "instead": list(instead)}
     whole = new()
     whole.set_epoch(op.epoch)
     orders |= {"whole": list(whole), "on": list(first)}
