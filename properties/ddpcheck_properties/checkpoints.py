@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 WHOLE, CUT, RESUMED = 0, 1, 2
 """Positions in a Job of _cut_and_resumed."""
-FOLDER = "runs/checkpoint"
-"""The folder above it is not there either: whoever saves makes both."""
 CHECKPOINT = "trainer_feature:checkpoint"
 
 
@@ -63,7 +61,7 @@ def check_no_rank_needs_the_folder_before_it_is_there(session: Session) -> None:
 @law("trainer", "facet:trainer", "optimizer:sgd", CHECKPOINT, "world_size>=2")
 def check_no_two_ranks_write_the_same_file(session: Session) -> None:
     """Of the files in the folder of a checkpoint none is opened for writing by two ranks, but for those that stay empty."""
-    plan = Train(epochs=2, folder=FOLDER, keep_best="best" in session.capabilities.trainer_features)
+    plan = Train(epochs=2, folder="checkpoint", keep_best="best" in session.capabilities.trainer_features)
     job = run_job(session.world_size, session.capabilities, 4 * session.world_size, plan)
     for_each(session, [job], _each_file_has_one_writer)
 
@@ -117,7 +115,7 @@ def _cut(
 def _operations(
     plan: Train, stop_after: int, *, rank_0_only: bool = False, slow_disk: bool = False
 ) -> tuple[Train, Train, Train]:
-    saving = replace(plan, folder=FOLDER, rank_0_only=rank_0_only, slow_disk=slow_disk)
+    saving = replace(plan, folder="checkpoint", rank_0_only=rank_0_only, slow_disk=slow_disk)
     return plan, replace(saving, stop_after=stop_after), replace(saving, resume=True)
 
 

@@ -125,7 +125,7 @@ class EveryRankWrites(WithFolder):
     """Every rank saves the same to the same place."""
 
     def save(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(exist_ok=True)
         (self.folder / NAME).write_bytes(pack(self.checkpoint()))
 
 
@@ -174,7 +174,7 @@ class FileForEachRank(WithFolder):
         return self.folder / f"{self.engine.rank}-{NAME}"
 
     def save(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(exist_ok=True)
         (self.folder / "lock").touch()
         self.file.write_bytes(pack(self.checkpoint()))
 
