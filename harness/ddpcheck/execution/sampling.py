@@ -47,7 +47,6 @@ def resume_sampling(here: Here, op: ops.ResumeSampling) -> Values:
     sampler.set_epoch(op.epoch)
     first = reading = iter(sampler)
     pieces = []
-    instead = new()
     for count in op.pieces:
         pieces.append(list(islice(reading, count)))
         state = sampler.state()
@@ -58,12 +57,9 @@ def resume_sampling(here: Here, op: ops.ResumeSampling) -> Values:
         if op.told:
             sampler.set_epoch(op.epoch)
         reading = iter(sampler)
-        instead = new()
-        instead.load_state(copy.deepcopy(state))
     pieces.append(list(reading))
     sampler.set_epoch(op.then)
-    instead.set_epoch(op.then)
-    orders = {"then": list(sampler), "instead": list(instead)}
+    orders = {"then": list(sampler)}
     whole = new()
     whole.set_epoch(op.epoch)
     orders |= {"whole": list(whole), "on": list(first)}

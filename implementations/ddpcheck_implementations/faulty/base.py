@@ -44,12 +44,6 @@ class PlainReplica:
         self.latest: frozenset[str] = frozenset()  # what the last backward used
         self.start(model)
 
-    @staticmethod
-    def look_at(options: Mapping[str, Any]) -> None:
-        """It has no options."""
-        if options:
-            raise ValueError(f"unknown option {', '.join(options)}")
-
     def make_network(self, model: ModelSpec, initial: Mapping[str, Array]) -> Network:
         return Network(model, initial)
 
@@ -200,7 +194,6 @@ def facets(
         model: ModelSpec | str, initial: Mapping[str, Array], optimizer: OptimizerSpec, options: Mapping[str, Any]
     ) -> PlainReplica:
         assert isinstance(model, ModelSpec)
-        replica.look_at(options)
         return replica(model, initial, optimizer, comm, rank, world_size)
 
     return Facets(rank=rank, world_size=world_size, make_replica=make_replica, close=close)

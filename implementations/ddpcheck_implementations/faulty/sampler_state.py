@@ -92,14 +92,6 @@ class EveryEpochCut(PlainSampler):
         self.begin = self.skipped
 
 
-@sampler("position-used-in-any-epoch", "classic", RESUMED, words="an epoch that it does not belong to")
-class PositionInAnyEpoch(PlainSampler):
-    """A state that was saved at the end of an epoch leaves nothing of the next one."""
-
-    def set_epoch(self, epoch: int) -> None:
-        self.epoch = epoch
-
-
 @sampler("resumed-in-one-go", "classic")
 class LaysOutTheRest(PlainSampler):
     """Correct: what is left is laid out when the state is loaded, and kept until it was read."""
