@@ -32,9 +32,11 @@ from ddpcheck.job import (
     Predict,
     ReduceScatter,
     Resume,
+    ResumeSampling,
     Sample,
     Save,
     SendRecv,
+    SetTrainable,
     Sleep,
     Step,
     TensorSpec,
@@ -42,6 +44,7 @@ from ddpcheck.job import (
     Wait,
     ZeroGrad,
 )
+from ddpcheck.model import Linear, ModelSpec
 from ddpcheck.numerics import same_bits
 from ddpcheck.references import reference_of
 from ddpcheck.standalone import _OF_REPLICA, _WRITERS, NoScript, Told, script, write_beside, write_script
@@ -63,6 +66,16 @@ JOBS = {
         Job(2, (Backward(((0, 1), (2, 3))), Observe(("gradients",))), mlp((2, 1)), data=DataSpec(4)),
         "gradient of fc1.weight: WRONG",
     ),
+    "unfrozen-after-wrap-not-synced": (
+        Job(
+            2,
+            (SetTrainable(("fc1",)), Backward(((0, 1), (2, 3))), Observe(("gradients",))),
+            ModelSpec((Linear("fc1", 2, 1, frozen=True),)),
+            data=DataSpec(4),
+        ),
+        "gradient of fc1.weight: WRONG",
+    ),
+    "every-epoch-cut-after-resume": (Job(2, (ResumeSampling(20, (3, 2)),)), "epoch 1 in the last sampler: WRONG"),
     "optimizer-in-float32": (
         Job(2, (*TRAINED, Observe(("parameters",))), FLOAT64, OptimizerSpec(momentum=0.9), DataSpec(4, "real")),
         "parameter fc1.weight: WRONG",
@@ -88,6 +101,8 @@ EVERYTHING = Job(
         Sample(20, (0, 1, None), seed=3),
         Sample(20, (0,), seed=4, drop_last=True),
         Sample(5, (0, 1), shuffle=False),
+        ResumeSampling(20, (2, 0, 3), seed=3),
+        ResumeSampling(5, (9,), told=False),
         Aggregate((0.1, 0.7), (3, 4)),
         Aggregate((1.0, 2.0), (0, 0)),
         Backward(((0,), (1, 2)), sync=False),
@@ -106,6 +121,9 @@ EVERYTHING = Job(
         ZeroGrad(to_zeros=True),
         Observe(),
         ZeroGrad(),
+        Observe(),
+        SetTrainable(("fc1",), False),
+        Backward(((0,), (2, 1))),
         Observe(),
         Train(epochs=1),
     ),

@@ -36,13 +36,14 @@ _WRITERS: dict[str, Callable[[Text, int, Any], None]] = {
     "barrier": collectives.barrier,
     "send_recv": collectives.send_recv,
     "sample": others.sample,
+    "resume_sampling": others.resume_sampling,
     "aggregate": others.aggregate,
     "train": others.train,
     "sleep": others.sleep,
 }
 _OF_REPLICA = (
     *("backward", "zero_grad", "clip", "step", "observe", "predict", "save", "resume"),
-    *("open_window", "close_window"),
+    *("open_window", "close_window", "set_trainable"),
 )
 
 

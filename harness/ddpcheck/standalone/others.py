@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 
-from ..job import Aggregate, Kill, Raise, Sample, Sleep, Train
+from ..job import Aggregate, Kill, Raise, ResumeSampling, Sample, Sleep, Train
 from .literals import declaration
 from .text import Text
 
@@ -50,6 +50,38 @@ def _shared_out(text: Text, op: Sample, shares: str) -> list[str]:
             f'expect("so many samples are there", len(together), {low * world if rule == "drop" else op.length})'
         )
     return lines
+
+
+def resume_sampling(text: Text, position: int, op: ResumeSampling) -> None:
+    text.use("make_sampler")
+    text.judges = True
+    made = f"make_sampler({op.length}, shuffle={op.shuffle}, seed={op.seed}, drop_last={op.drop_last})"
+    text.comment(position, f"epoch {op.epoch} in pieces: each new sampler goes on from the state of the one before")
+    text.add(
+        f"sampler = {made}",
+        f"sampler.set_epoch({op.epoch})",
+        "first = reading = iter(sampler)",
+        "read = []",
+        f"for count in {list(op.pieces)}:",
+        "    read.append([int(index) for _, index in zip(range(count), reading)])",
+        "    state = pickle.loads(pickle.dumps(dict(sampler.state())))  # as from a file",
+        f"    sampler = {made}",
+        "    sampler.load_state(state)",
+        *([f"    sampler.set_epoch({op.epoch})"] if op.told else []),
+        "    reading = iter(sampler)",
+        "read.append([int(index) for index in reading])",
+        f"sampler.set_epoch({op.then})",
+        "after = [int(index) for index in sampler]",
+        f"uninterrupted = {made}",
+        f"uninterrupted.set_epoch({op.epoch})",
+        "whole = [int(index) for index in uninterrupted]",
+        "rest = [int(index) for index in first]",
+        f"uninterrupted.set_epoch({op.then})",
+        *(['say(f"samples, piece by piece: {read}")'] if op.length <= 100 else []),
+        f'expect("epoch {op.epoch} in pieces", sum(read, []), whole)',
+        f'expect("epoch {op.epoch}, read on in the first sampler", rest, whole[len(read[0]):])',
+        f'expect("epoch {op.then} in the last sampler", after, [int(index) for index in uninterrupted])',
+    )
 
 
 def compare_orders(text: Text) -> None:

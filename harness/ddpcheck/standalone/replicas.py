@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 
-from ..job import Backward, Clip, Observe, Predict, Resume, Save, ZeroGrad
+from ..job import Backward, Clip, Observe, Predict, Resume, Save, SetTrainable, ZeroGrad
 from ..oracle import Entry, Moment, Oracle, is_exact
 from ..values import Array
 from .literals import bound, declaration, listed, literal, mapping, model
@@ -26,6 +26,7 @@ class Replicas:
         self.exact = is_exact(job, text.capabilities)
         operated = any(isinstance(op, (Backward, Observe, Predict)) for op in job.operations)
         self.moments: dict[int, Moment] = {}
+        self.switched: set[str] = set()  # layers that were frozen or unfrozen
         if operated:
             oracle = Oracle(job, text.capabilities, bounds=not self.exact)
             self.moments = {moment.position: moment for moment in oracle.walk()}
@@ -89,6 +90,12 @@ class Replicas:
         self.text.comment(position, "the no_sync that began last ends")
         self.text.add("windows.pop().__exit__(None, None, None)")
 
+    def set_trainable(self, position: int, op: SetTrainable) -> None:
+        how = "learn from now on" if op.trainable else "learn no longer"
+        self.text.comment(position, f"layers that {how}: {', '.join(op.layers)}")
+        self.text.add(f"replica.set_trainable({list(op.layers)}, {op.trainable})")
+        self.switched |= {*op.layers}
+
     def clip(self, position: int, op: Clip) -> None:
         self.text.comment(position, "clip by the global norm")
         self.text.add(f"norm = replica.clip({op.max_norm})")
@@ -108,7 +115,9 @@ class Replicas:
             self.text.add(f"{what} = replica.{what}()")
             for name, entry in entries.items():
                 self._entry(what, name, entry)
-            alike = [name for name, entry in entries.items() if entry.alike and len(set(entry.presence)) == 1]
+            alike = [
+                name for name, entry in entries.items() if entry.alike and {*entry.presence} in ({"there"}, {"either"})
+            ]
             if (
                 alike
                 and self.text.job.world_size > 1
@@ -184,6 +193,8 @@ class Replicas:
         noun = nouns[what]
         world = range(self.text.job.world_size)
         value, got, indent = entry.value, f'{what}["{name}"]', ""
+        if what == "gradients" and name.rpartition(".")[0] in self.switched:
+            got = f'gradients.get("{name}")'  # a frozen layer's may be left out
         part, of = "", value.exact[0].size
         if of > _WRITTEN:
             stride = -(-of // _WRITTEN)
