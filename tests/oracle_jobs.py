@@ -1,0 +1,29 @@
+"""What tests of the oracle walk, and how."""
+
+from __future__ import annotations
+
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.job import Backward, Job, Observe, ZeroGrad
+from ddpcheck.model import ModelSpec
+from ddpcheck.oracle import Moment, Oracle
+from ddpcheck_properties.strategies import shards, training_job
+
+PROMISED = Capabilities()
+
+
+def moments(job: Job, capabilities: Capabilities = PROMISED, bounds: bool = False) -> list[Moment]:
+    return list(Oracle(job, capabilities, bounds=bounds).walk())
+
+
+def one_backward(
+    model: ModelSpec, batches: list[int], *, exact: bool = False, branches: tuple[tuple[str, ...], ...] = ()
+) -> Job:
+    look = Observe(("gradients",))
+    return training_job(
+        len(batches), model, [ZeroGrad(), Backward(shards(batches), branches=branches), look], exact=exact
+    )
+
+
+def job_model(job: Job) -> ModelSpec:
+    assert job.model is not None
+    return job.model
