@@ -3,126 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import socket_ranks
+from rank_arrays import REDUCED, of_rank, same_bits
 from socket_ranks import on_ranks
 
-from ddpcheck.values import Array, key_of, numbers
+from ddpcheck.values import Array
 from ddpcheck_implementations.numpy_sockets.communicator import Communicator
-
-REDUCED = {
-    "sum": lambda arrays: sum(arrays[1:], arrays[0]),
-    "mean": lambda arrays: sum(arrays[1:], arrays[0]) / len(arrays),
-    "min": lambda arrays: np.minimum.reduce(arrays),
-    "max": lambda arrays: np.maximum.reduce(arrays),
-    "prod": lambda arrays: np.multiply.reduce(arrays),
-}
-PATHS = [0, 1 << 30]
-"""direct_bytes: all through the ring, or all straight from rank to rank."""
 
 
 @pytest.fixture(autouse=True, params=socket_ranks.TRANSPORTS)
 def _transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket_ranks, "transport", request.param)
-
-
-def of_rank(rank: int, shape: tuple[int, ...], dtype: str = "float32", seed: int = 0) -> Array:
-    return numbers(shape, dtype, "powers", key_of(seed, rank))
-
-
-def same_bits(arrays: list[Array]) -> bool:
-    return len({(array.dtype, array.shape, array.tobytes()) for array in arrays}) == 1
-
-
-@pytest.mark.parametrize("direct_bytes", PATHS)
-@pytest.mark.parametrize("world_size", [1, 2, 3, 4, 5])
-def test_collectives_at_sizes_around_the_world_size(world_size: int, direct_bytes: int) -> None:
-    shapes = [(size,) for size in range(world_size + 3)] + [(), (0, 3), (1, 7), (3, 1, 5)]
-
-    def program(comm: Communicator) -> dict[Any, Array]:
-        made: dict[Any, Array] = {}
-        for shape in shapes:
-            own = of_rank(comm.rank, shape)
-            kept = own.copy()
-            for op in REDUCED:
-                made["all_reduce", op, shape] = comm.all_reduce(own, op)
-            made["all_gather", shape] = comm.all_gather(own)
-            for root in range(world_size):
-                made["broadcast", root, shape] = comm.broadcast(own, root)
-            rows = of_rank(comm.rank, (world_size, *shape))
-            made["reduce_scatter", shape] = comm.reduce_scatter(rows)
-            assert (own == kept).all()
-            assert not any(np.may_share_memory(own, array) for array in made.values())
-        comm.barrier()
-        return made
-
-    results = on_ranks(world_size, program, direct_bytes=direct_bytes)
-    for shape in shapes:
-        arrays = [of_rank(rank, shape) for rank in range(world_size)]
-        for op, reduced in REDUCED.items():
-            got = [result["all_reduce", op, shape] for result in results]
-            assert same_bits([*got, np.asarray(reduced(arrays), np.float32)]), (op, shape)
-        assert same_bits([*(result["all_gather", shape] for result in results), np.stack(arrays)]), shape
-        for root in range(world_size):
-            assert same_bits([*(result["broadcast", root, shape] for result in results), arrays[root]]), (root, shape)
-        rows = sum(of_rank(rank, (world_size, *shape)) for rank in range(world_size))
-        for rank, result in enumerate(results):
-            assert same_bits([result["reduce_scatter", shape], np.asarray(rows[rank : rank + 1])]), shape
-
-
-@pytest.mark.parametrize("direct_bytes", PATHS)
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32", "int64"])
-def test_every_dtype_stays_what_it_is(dtype: str, direct_bytes: int) -> None:
-    ops = [op for op in REDUCED if op != "mean" or dtype.startswith("float")]
-    results = on_ranks(
-        3, lambda comm: [comm.all_reduce(of_rank(comm.rank, (7,), dtype), op) for op in ops], direct_bytes=direct_bytes
-    )
-    arrays = [of_rank(rank, (7,), dtype) for rank in range(3)]
-    for place, op in enumerate(ops):
-        assert same_bits([*(result[place] for result in results), REDUCED[op](arrays).astype(dtype)]), op
-
-
-@pytest.mark.parametrize("direct_bytes", PATHS)
-def test_memory_layout_does_not_matter(direct_bytes: int) -> None:
-    plain = [of_rank(rank, (4, 6)) for rank in range(2)]
-    layouts = {
-        "F": np.asfortranarray,
-        "transposed": lambda array: array.T.copy().T,
-        "strided": lambda array: np.repeat(array, 2, axis=1)[:, ::2],
-        "reversed": lambda array: array[::-1].copy()[::-1],
-    }
-
-    def program(comm: Communicator) -> list[Array]:
-        arrays = [lay(plain[comm.rank]) for lay in layouts.values()]
-        made = [comm.all_reduce(array) for array in arrays]
-        made += [comm.broadcast(array, 1) for array in arrays]
-        made += [comm.all_gather(array) for array in arrays]
-        for array in arrays:
-            if comm.rank:
-                comm.send(array, 0)
-            else:
-                made.append(comm.recv(array, 1))
-        return made
-
-    zero, one = on_ranks(2, program, direct_bytes=direct_bytes)
-    wanted = [plain[0] + plain[1]] * 4 + [plain[1]] * 4 + [np.stack(plain)] * 4
-    assert all(same_bits([got, want]) for got, want in zip(zero, wanted + [plain[1]] * 4, strict=True))
-    assert all(same_bits([got, want]) for got, want in zip(one, wanted, strict=True))
-
-
-@pytest.mark.parametrize("direct_bytes", PATHS)
-@pytest.mark.parametrize("holder", [0, 1, 2])
-def test_min_and_max_propagate_nan_whoever_holds_it(holder: int, direct_bytes: int) -> None:
-    def program(comm: Communicator) -> list[Array]:
-        own = np.array([np.nan if comm.rank == holder else comm.rank + 1.0, comm.rank + 1.0, 2.0])
-        return [comm.all_reduce(own, "min"), comm.all_reduce(own, "max")]
-
-    for low, high in on_ranks(3, program, direct_bytes=direct_bytes):
-        np.testing.assert_array_equal(low, [np.nan, 1, 2])
-        np.testing.assert_array_equal(high, [np.nan, 3, 2])
 
 
 @pytest.mark.parametrize("world_size", [2, 3])

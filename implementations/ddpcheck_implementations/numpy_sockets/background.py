@@ -16,22 +16,22 @@ class Background:
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[tuple[Callable[[], Array], Future[Array]] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._last: Future[Array] | None = None
+        self.last: Future[Array] | None = None
 
     def submit(self, operation: Callable[[], Array]) -> Pending:
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="numpy_sockets", daemon=True)
             self._thread.start()
         result: Future[Array] = Future()
-        self._last = result
+        self.last = result
         self._queue.put((operation, result))
         return Pending(result)
 
     def drain(self) -> None:
         """Return when all operations have ended. Their errors are left to whoever waits for them."""
-        if self._last is not None:
-            self._last.exception()
-            self._last = None
+        if self.last is not None:
+            self.last.exception()
+            self.last = None
 
     def stop(self) -> None:
         """End the thread once all operations have ended."""

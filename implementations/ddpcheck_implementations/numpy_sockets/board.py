@@ -5,6 +5,7 @@ Every rank has a board: memory that it alone writes, and that the others map. On
     lines   for each other rank r, 64 bytes of tickets: word n % SLOTS says in which slot the n-th message to r is
     acks    for each other rank r, 64 bytes: how many of r's messages this rank has done with, and whether it sleeps
     slots   SLOTS blocks, each after the header (wire.py) of the operation that it belongs to
+    halves  for operations that need neither (express.py)
 
 Tickets and acks only ever grow, so nothing is ever reset, and a reader that is early cannot take an old message for a new
 one. A slot is written again once all its readers are done with it. Words of 64 bits are written whole.
@@ -29,8 +30,10 @@ from ddpcheck.values import Array
 
 from . import wire
 from .bell import Bell, Rope
+from .errors import CommunicationError
 from .peer import Peer, Traffic
-from .waiting import fits, looks
+from .plans import HALVES_BYTES, Halves
+from .waiting import Looks, fits
 
 SLOTS = 4
 BLOCK_BYTES = 512 * 1024
@@ -51,7 +54,7 @@ def keeps_order() -> bool:
 
 def board_bytes(ranks: int) -> int:
     """The size of a board among so many ranks."""
-    return 2 * ranks * _LINE + SLOTS * (_LINE + BLOCK_BYTES)
+    return 2 * ranks * _LINE + SLOTS * (_LINE + BLOCK_BYTES) + HALVES_BYTES
 
 
 class _Slot:
@@ -71,16 +74,36 @@ class _Slot:
 class Line:
     """What this rank and another one have on their boards for each other."""
 
-    __slots__ = ("announced", "done", "peer", "received", "rope", "sent", "slots", "taken", "tickets")
+    __slots__ = (
+        "announced",
+        "done",
+        "peer",
+        "place",
+        "received",
+        "rope",
+        "sent",
+        "slots",
+        "taken",
+        "ticket",
+        "tickets",
+        "words",
+    )
 
     def __init__(
         self, own: memoryview, place: int, theirs: memoryview, their_place: int, ranks: int, peer: Peer, rope: Rope
     ) -> None:
         self.peer, self.rope = peer, rope
         self.sent = self.received = 0
+        self.place, self.ticket = 1, _TICKET  # where the next message is announced, and from what ticket on
         self.tickets, self.done = _words(own, their_place), _words(own, ranks + their_place)
         self.announced, self.taken = _words(theirs, place), _words(theirs, ranks + place)
         self.slots = _slots(theirs, ranks)
+        self.words = _halves(theirs, ranks).words
+
+    def wake(self) -> None:
+        """What the other rank may be waiting for is there."""
+        if self.taken[_ASLEEP]:
+            self.rope.pull()
 
 
 class Board:
@@ -106,11 +129,15 @@ class Board:
             for there, other in enumerate(order)
             if other != rank
         }
+        self.halves = [_halves(boards[other], ranks) for other in order]
+        self.place = place
+        self.latest = 0  # word that this rank has written
+        self._code = wire.group_code(order)
         self._own = _slots(own, ranks)
         self._published = 0
         self._traffic = traffic
         self._bell = bell
-        self._spins = _SPINS if fits(ranks) else 0
+        self._looks = Looks(_SPINS if fits(ranks) else 0)
 
     def publish(self, readers: Sequence[Line], header: bytes, block: Array, counted: int) -> Array:
         """Let `readers` have the elements of an array of at most BLOCK_BYTES. Returns the flat copy that they read."""
@@ -131,8 +158,7 @@ class Board:
             line.sent = number = line.sent + 1
             pending.append((line, number))
             line.tickets[number % SLOTS] = number * _TICKET + index
-            if line.taken[_ASLEEP]:
-                line.rope.pull()
+            line.wake()
         self.count(len(readers), counted)
         return elements
 
@@ -145,8 +171,9 @@ class Board:
 
     def take(self, line: Line, header: bytes, dtype: np.dtype[np.generic], size: int) -> Array:
         """The elements of the next block from there, until done(). Mismatch if it belongs to another operation."""
-        line.received = number = line.received + 1
-        place, ticket = number % SLOTS, number * _TICKET
+        place, ticket = line.place, line.ticket
+        line.received += 1
+        line.place, line.ticket = (place + 1) % SLOTS, ticket + _TICKET
         if line.announced[place] < ticket:
             self._wait(line, line.announced, place, ticket, header, "sent")
         slot = line.slots[line.announced[place] - ticket]
@@ -157,17 +184,30 @@ class Board:
     def done(self, line: Line) -> None:
         """Give the block that was taken back to its owner."""
         line.done[0] = line.received
-        if line.taken[_ASLEEP]:
-            line.rope.pull()
+        line.wake()
 
     def close(self) -> None:
         self._bell.close()
         for line in self.lines.values():
             line.rope.close()
 
+    def wait_for_word(self, line: Line, half: int, word: int) -> None:
+        """Return once it is the word of that half. Mismatch if the next one there, or the next message, is another."""
+        header = wire.expand(word, self._code)
+        self._wait(line, line.words, half, word >> wire.WHAT_BITS << wire.WHAT_BITS, header, "sent")
+        if line.words[half] != word:
+            self.refuse_unread(line, word)  # sent before that
+            raise line.peer.unexpected(wire.expand(line.words[half], self._code), header)
+
+    def refuse_unread(self, line: Line, word: int) -> None:
+        """Mismatch if there is a message from there, although what the word stands for comes next."""
+        message = self._astray(line, line.words, wire.expand(word, self._code))
+        if message is not None:
+            raise message
+
     def _wait(self, line: Line, words: memoryview, place: int, least: int, header: bytes, verb: str) -> None:
-        """Return once the word is `least` or more. PeerLost or Mismatch if the peer's socket says that it never will."""
-        for _ in looks(self._spins):
+        """Return once the word is `least` or more. PeerLost or Mismatch if the peer says elsewhere that it never will be."""
+        for _ in self._looks():
             if words[place] >= least:
                 return
         peer = line.peer
@@ -178,8 +218,8 @@ class Board:
         start = time.monotonic()
         try:
             while words[place] < least:
-                trouble = peer.trouble(header)
-                if words[place] >= least:  # it came before the peer ended
+                trouble = peer.trouble(header) or self._astray(line, words, header)
+                if words[place] >= least:  # it came before the peer ended, or went on
                     return
                 if trouble is not None:
                     raise trouble
@@ -190,6 +230,15 @@ class Board:
         finally:
             line.done[_ASLEEP] = 0
 
+    def _astray(self, line: Line, words: memoryview, header: bytes) -> CommunicationError | None:
+        """What to raise if the other rank has gone on: with a word if a message is awaited, with a message if it is a word."""
+        if words is line.words:
+            ahead = line.announced[line.place] - line.ticket
+            return line.peer.unexpected(bytes(line.slots[ahead].header), header) if ahead >= 0 else None
+        word = max(line.words[0], line.words[1])
+        gone_on = word >> wire.WHAT_BITS > self.latest >> wire.WHAT_BITS
+        return line.peer.unexpected(wire.expand(word, self._code), header) if gone_on else None
+
 
 def _words(board: memoryview, line: int) -> memoryview:
     return board[line * _LINE : (line + 1) * _LINE].cast("Q")
@@ -198,3 +247,8 @@ def _words(board: memoryview, line: int) -> memoryview:
 def _slots(board: memoryview, ranks: int) -> list[_Slot]:
     start = 2 * ranks * _LINE
     return [_Slot(board, start + slot * (_LINE + BLOCK_BYTES)) for slot in range(SLOTS)]
+
+
+def _halves(board: memoryview, ranks: int) -> Halves:
+    start = board_bytes(ranks) - HALVES_BYTES
+    return Halves(board[start : start + HALVES_BYTES])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import ParamSpec, TypeVar
+from typing import TypeVar, TypeVarTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -17,12 +17,13 @@ from ddpcheck.values import Array
 from . import wire
 from .background import Background, Pending
 from .errors import CommunicationError
+from .express import express_of
 from .group import Algorithms, Group
 from .in_memory import Channel, Host, InMemory
 from .peer import Link, Peer, Traffic
-from .streams import DIRECT_BYTES, OverStreams
+from .streams import OverStreams
 
-P = ParamSpec("P")
+Ts = TypeVarTuple("Ts")
 T = TypeVar("T")
 
 _MOMENT = 0.05  # seconds
@@ -44,19 +45,21 @@ class Communicator:
         traffic: Traffic,
         *,
         host: Host | None = None,
-        direct_bytes: int = DIRECT_BYTES,
+        algorithm: str = "",
     ) -> None:
         self.rank = rank
         self.world_size = world_size
         self.traffic = traffic
         self._peers = peers
-        self._direct_bytes = direct_bytes
+        self._algorithm = algorithm
         self._host = host
         self._links: dict[int, Link] = dict(peers)
         if host is not None:
             self._links |= {other: Channel(host.board, line) for other, line in host.board.lines.items()}
         self._groups: dict[tuple[int, ...], Group] = {}
         self._world = self._of(range(world_size))
+        if host is not None:
+            self._world.express = express_of(host.board, self._world, algorithm)
         self._sent: dict[int, int] = dict.fromkeys(peers, 0)
         self._received: dict[int, int] = dict.fromkeys(peers, 0)
         self._background = Background()
@@ -66,7 +69,12 @@ class Communicator:
     # -------------------------------------------------------------------------------------------------------- the facet
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Sequence[int] | None = None) -> Array:
-        members = self._of(group)
+        members = self._world if group is None else self._of(group)
+        express = members.express
+        if express is not None and array.nbytes <= express.limit:
+            result = np.empty(array.shape, array.dtype)
+            self._now(express.all_reduce, express.plans.of("all_reduce", op, array), array, result)
+            return result
         return self._now(self._all_reduce, members, members.header("all_reduce", array, op), array, op)
 
     def all_reduce_async(self, array: Array, op: str = "sum", *, group: Sequence[int] | None = None) -> Pending:
@@ -77,9 +85,14 @@ class Communicator:
 
     def all_reduce_in_place(self, array: Array, op: str = "sum", *, group: Sequence[int] | None = None) -> None:
         """As all_reduce, into the array itself, which is C-contiguous and writeable; fastest if empty() has made it."""
-        if not (array.flags.c_contiguous and array.flags.writeable):
+        flags = array.flags
+        if not (flags.c_contiguous and flags.writeable):
             raise ValueError("all_reduce_in_place needs an array that is C-contiguous and writeable: pass a copy")
-        members = self._of(group)
+        members = self._world if group is None else self._of(group)
+        express = members.express
+        if express is not None and array.nbytes <= express.limit:
+            self._now(express.all_reduce, express.plans.of("all_reduce_in_place", op, array), array, array)
+            return
         header = members.header("all_reduce_in_place", array, op)
         algorithms = members.algorithms
         if algorithms is not None:
@@ -129,6 +142,9 @@ class Communicator:
 
     def barrier(self, *, group: Sequence[int] | None = None) -> None:
         members = self._of(group)
+        if members.express is not None:
+            self._now(members.express.barrier)
+            return
         header = members.header("barrier", _NO_ELEMENTS)
         if members.algorithms is not None:
             self._now(members.algorithms.barrier, header)
@@ -161,6 +177,7 @@ class Communicator:
         self._background.stop()
         for peer in self._peers.values():
             peer.close()
+        self._world.express = None  # which has the group, and the memory
         host, self._host = self._host, None
         if host is not None:
             host.close()
@@ -175,17 +192,18 @@ class Communicator:
 
     # ------------------------------------------------------------------------------------------------ order and failure
 
-    def _now(self, operation: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        self._background.drain()
-        return self._guarded(operation, *args, **kwargs)
+    def _now(self, operation: Callable[[*Ts], T], *args: *Ts) -> T:
+        if self._background.last is not None:
+            self._background.drain()
+        return self._guarded(operation, *args)
 
-    def _guarded(self, operation: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def _guarded(self, operation: Callable[[*Ts], T], *args: *Ts) -> T:
         if self._failure is not None:
             raise CommunicationError(
                 self._culprit, f"this communicator failed before: {self._failure}; start the ranks again"
             ) from self._failure
         try:
-            return operation(*args, **kwargs)
+            return operation(*args)
         except BaseException as error:
             self._fail(error)
             raise
@@ -228,8 +246,8 @@ class Communicator:
         if not others:
             return None
         if self._host is not None and others <= self._host.board.lines.keys():
-            return InMemory(ranks, self.rank, self._host)
-        return OverStreams(ranks, self.rank, self._peers, self._direct_bytes)
+            return InMemory(ranks, self.rank, self._host, self._algorithm)
+        return OverStreams(ranks, self.rank, self._peers, self._algorithm)
 
     def _peer(self, rank: int) -> Link:
         try:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from ddpcheck.values import Array
 
 from . import wire
+
+if TYPE_CHECKING:
+    from .express import Express
 
 
 class Algorithms(Protocol):
@@ -31,12 +34,13 @@ class Algorithms(Protocol):
 
 
 class Group:
-    """Ascending ranks, this one among them. `algorithms` is None if it is the only one."""
+    """Ascending ranks, this one among them. `algorithms` is None if it is the only one. `express` goes before them."""
 
     def __init__(self, ranks: Sequence[int], algorithms: Algorithms | None) -> None:
         self.ranks = tuple(ranks)
         self.size = len(self.ranks)
         self.algorithms = algorithms
+        self.express: Express | None = None
         self._code = wire.group_code(self.ranks)
         self.begun = 0
 

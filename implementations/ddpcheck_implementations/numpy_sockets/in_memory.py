@@ -3,11 +3,11 @@
 What they cost for N bytes per rank, W ranks and blocks of B bytes. `a` is the time until one rank sees what another has
 written (some 100 ns), `c` and `r` are the times to copy and to add up one byte:
 
-all_reduce, 2 ranks or small   a N/B + N c + (W - 1) N r           each copies its blocks out, and adds up everybody's
-all_reduce, more ranks         2 a N/B + 2 N c + (W - 1)/W N r     each adds up its part of every block for all
-all_reduce_in_place            2 a + (W - 1)/W N (c + r)           the same, in the arrays themselves, where all of them lie
-                                                                   in regions (memory.py): nothing is copied out
-the others                     a N/B + N c, and what a rank reads of the blocks of the others
+all_add                 a N/B + N c + (W - 1) N r          each copies its blocks out, and adds up everybody's
+owners_add              2 a N/B + 2 N c + (W - 1)/W N r    each adds up its part of every block for all
+all_reduce_in_place     2 a + (W - 1)/W N (c + r)          the same, in the arrays themselves, where all of them lie
+                                                           in regions (memory.py): nothing is copied out
+the others              a N/B + N c, and what a rank reads of the blocks of the others
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ import numpy as np
 from ddpcheck.values import Array
 
 from .board import BLOCK_BYTES, Board, Line
+from .choice import choice
 from .memory import WORTH_BYTES, Mapped, Pool
 
-ALL_ADD_BYTES = 16 * 1024
-"""Up to this size every rank adds up everything, which takes one exchange instead of two."""
 _CACHED_BYTES = 128 * 1024
 """What is read and written of each array at once: it stays in the processor's own cache."""
 _NOTHING = np.empty(0, np.int64)
@@ -66,16 +65,17 @@ class Channel:
 class InMemory:
     """The algorithms for ascending `ranks` of one host, `own` among them. Arrays are flat; `divisor` is 1, or W for a mean."""
 
-    def __init__(self, ranks: tuple[int, ...], own: int, host: Host) -> None:
+    def __init__(self, ranks: tuple[int, ...], own: int, host: Host, forced: str) -> None:
         self._board, self._pool = host.board, host.pool
         self._size, self._position = len(ranks), ranks.index(own)
         self._lines = [host.board.lines.get(rank) for rank in ranks]  # None in this rank's own place
         self._others = [line for line in self._lines if line is not None]
         self._mapped = [host.mapped.get(rank) for rank in ranks]
+        self._choice = choice("memory", len(ranks), forced)
 
     def all_reduce(self, header: bytes, source: Array, target: Array, reduction: np.ufunc, divisor: int) -> None:
         """They may be the same array."""
-        add = self._all_add if self._size == 2 or source.nbytes <= ALL_ADD_BYTES else self._owners_add
+        add = self._owners_add if self._choice(source.nbytes) == "owners_add" else self._all_add
         add(header, source, target, reduction, divisor)
 
     def all_reduce_in_place(self, header: bytes, array: Array, reduction: np.ufunc, divisor: int) -> None:

@@ -7,12 +7,12 @@ from typing import Literal
 
 from ddpcheck.environment import RankContext
 
+from .choice import known
 from .communicator import Communicator
 from .host import share_memory
 from .nearer import over_unix
 from .peer import Peer, Traffic
 from .rendezvous import Meeting, meet
-from .streams import DIRECT_BYTES
 from .waiting import fits
 
 Transport = Literal["auto", "tcp", "unix", "shm"]
@@ -26,13 +26,14 @@ def start(
     start_timeout: float = 120.0,
     timeout: float = 30.0,
     transport: str = "auto",
-    direct_bytes: int = DIRECT_BYTES,
+    algorithm: str = "",
 ) -> Communicator:
     """Meet the other ranks at the master's address. RendezvousError names those that do not come within start_timeout.
 
     Ranks of one host share memory unless `transport` says otherwise: "tcp", "unix" (all on one host), or "shm", which is an
-    error where memory cannot be shared.
+    error where memory cannot be shared. `algorithm` forces one of choice.py.
     """
+    known(algorithm)
     if transport not in TRANSPORTS:
         raise ValueError(f"there is no transport {transport!r}: choose one of {', '.join(TRANSPORTS)}")
     rank, world_size = context.rank, context.world_size
@@ -51,7 +52,7 @@ def start(
         host = None
         if peers and transport in ("auto", "shm"):
             host = share_memory(rank, peers, traffic, must=transport == "shm")
-        return Communicator(rank, world_size, peers, traffic, host=host, direct_bytes=direct_bytes)
+        return Communicator(rank, world_size, peers, traffic, host=host, algorithm=algorithm)
     except BaseException:
         for peer in peers.values():
             peer.close()

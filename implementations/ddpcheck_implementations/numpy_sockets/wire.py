@@ -20,6 +20,7 @@ from ddpcheck.values import Array
 _HEADER = struct.Struct("!4sBBHIQQ4x")
 HEADER_BYTES = _HEADER.size
 _MAGIC = b"NPS1"
+WHAT_BITS = 32
 
 REDUCTIONS: dict[str, np.ufunc] = {
     "sum": np.add,
@@ -78,6 +79,19 @@ def culprit_of(header: bytes) -> int | None:
     """The rank that an abort names; None if this is no abort."""
     magic, operation, _, culprit, *_ = _HEADER.unpack(header)
     return culprit if magic == _MAGIC and operation == _OPERATION_CODES["abort"] else None
+
+
+def compact(header: bytes) -> int:
+    """All of a header but its group and sequence, in WHAT_BITS. The array has fewer than 2^18 elements."""
+    _, operation, dtype, detail, _, _, count = _HEADER.unpack(header)
+    word: int = operation << 26 | dtype << 22 | detail << 18 | count
+    return word
+
+
+def expand(word: int, group: int) -> bytes:
+    """The header that was made compact, in a word with the number of operations of the group before it, and itself."""
+    operation, dtype, detail, count = word >> 26 & 63, word >> 22 & 15, word >> 18 & 15, word & (1 << 18) - 1
+    return _HEADER.pack(_MAGIC, operation, dtype, detail, group, (word >> WHAT_BITS) - 1, count)
 
 
 def describe(header: bytes) -> str:

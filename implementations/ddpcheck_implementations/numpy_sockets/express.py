@@ -1,0 +1,79 @@
+"""Small all-reduces, and barriers, among all ranks of a host: one exchange in memory, with everything prepared (plans.py).
+
+For N bytes per rank and W ranks; `a` is the time until the others see what a rank has written, `c` and `r` are the times to
+copy and to add up one byte:
+
+    all_reduce   a + N c + (W - 1) N r
+
+Operation k goes through half k % 2 of each rank's memory. A rank writes its elements there, and then a word that says
+which operation they are for. It waits for the word of every other rank, and adds all of them up in rank order.
+Nobody has to say that it has read them: who has written its word for operation k + 1 is done with operation k. So
+when a rank has seen those words of all others, the half of operation k is free for k + 2.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from . import wire
+from .board import Board
+from .choice import choice
+from .group import Group
+from .plans import EXPRESS_BYTES, Plan, Plans
+
+_BARRIER = wire.compact(wire.pack("barrier", np.empty(0, np.float64)))
+
+
+def express_of(board: Board, world: Group, forced: str) -> Express | None:
+    """None if it is not for these ranks, or another algorithm is forced."""
+    if len(board.halves) < world.size:
+        return None
+    chosen = choice("memory", world.size, forced)
+    sizes = [size for size in (EXPRESS_BYTES >> shift for shift in range(16)) if chosen(size) == "express"]
+    return Express(board, world, sizes[0]) if sizes else None
+
+
+class Express:
+    """`world` has all ranks of this host, and no others. For arrays of up to `limit` bytes."""
+
+    def __init__(self, board: Board, world: Group, limit: int) -> None:
+        self.plans = Plans(board.halves, board.place)
+        self._board, self._world = board, world
+        self._words = board.halves[board.place].words
+        self._lines = list(board.lines.values())
+        self._half = 0
+        self.limit = limit
+
+    def all_reduce(self, plan: Plan, array: Array, target: Array) -> None:
+        """They may be the same array."""
+        half = self._half = 1 - self._half
+        plan.own[half][...] = array
+        self._meet(half, plan.what, plan.payload_bytes)
+        first, second, *others = plan.blocks[half]
+        plan.reduction(first, second, out=target)
+        for other in others:
+            plan.reduction(target, other, out=target)
+        if plan.divisor > 1:
+            np.divide(target, plan.divisor, out=target)
+
+    def barrier(self) -> None:
+        half = self._half = 1 - self._half
+        self._meet(half, _BARRIER, 0)
+
+    def _meet(self, half: int, what: int, payload_bytes: int) -> None:
+        """Return when all ranks have written to this half. Mismatch if it is for another operation, or a message is unread."""
+        world, board, lines = self._world, self._board, self._lines
+        world.begun += 1
+        word = board.latest = world.begun << wire.WHAT_BITS | what
+        for line in lines:
+            if line.announced[line.place] >= line.ticket:
+                board.refuse_unread(line, word)
+        self._words[half] = word
+        for line in lines:
+            line.wake()
+        for line in lines:
+            if line.words[half] != word:
+                board.wait_for_word(line, half, word)
+        board.count(len(lines), payload_bytes)
