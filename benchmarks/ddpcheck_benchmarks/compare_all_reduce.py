@@ -1,10 +1,11 @@
 """All-reduce of numpy_sockets beside others, in turns in one run: medians in microseconds, and ratios with their spread.
 
 python -m ddpcheck_benchmarks.compare_all_reduce --world-size 2 --max-bytes 64MiB
-python -m ddpcheck_benchmarks.compare_all_reduce --mpi MPICH="/venvs/mpich/bin/mpiexec -n 2 /venvs/mpich/bin/python"
+python -m ddpcheck_benchmarks.compare_all_reduce --mpi MPICH="/venvs/mpich/bin/mpiexec -n 2 /venvs/mpich/bin/python" --tuned
 
-float32, sum, in place, one thread for each rank; the time of a turn is that of the slowest rank. "copy" is no all-reduce:
-each rank copies its array. An MPI has processes of its own, which take turns with the others, a whole sweep at a time.
+float32, sum, in place, one thread for each rank; the time of a turn is that of the slowest rank. "memory" is no all-reduce:
+each rank reads and writes its array once, in place, which is what an all-reduce must touch. An MPI has processes of its own,
+which take turns with the others, a whole sweep at a time; its Python needs mpi4py, NumPy and click.
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ import click
 from ddpcheck.environment import rank_context
 from ddpcheck.launchers.ports import reserve_port
 
-from .compared import MAKERS, measure, of_mpi, take_turns
+from .compared import MAKERS, MEMORY, measure, of_mpi, take_turns
 from .sizes import size as size_of
 
-COPY = "copy"
 OURS = ("tcp", "unix", "shm", "shm, empty()")
 Times = dict[str, dict[int, list[float]]]
 """Of each of those compared, microseconds by size, one for each turn."""
+_KEEPING = {"MALLOC_MMAP_THRESHOLD_": str(1 << 32), "MALLOC_TRIM_THRESHOLD_": str(1 << 33)}
+"""An MPI's temporary arrays then come from memory that is there already."""
 _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 
 
@@ -41,6 +43,7 @@ _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 @click.option("--turns", default=11, show_default=True, help="Of each at each size in a sweep.")
 @click.option("--sweeps", default=1, show_default=True, help="Processes are started afresh for each.")
 @click.option("--mpi", "mpis", multiple=True, help="NAME=COMMAND that starts the ranks of an MPI's own Python.")
+@click.option("--tuned", is_flag=True, help="Each MPI once more: arrays cut into 1 MiB, and freed memory kept.")
 @click.option("--without", multiple=True, help=f"One of {', '.join(MAKERS)}.")
 @click.option("--ports", hidden=True, help="Be a rank.")
 @click.option("--as-mpi", is_flag=True, hidden=True, help="Be a rank of an MPI.")
@@ -51,6 +54,7 @@ def main(
     turns: int,
     sweeps: int,
     mpis: Sequence[str],
+    tuned: bool,
     without: Sequence[str],
     ports: str | None,
     as_mpi: bool,
@@ -64,26 +68,29 @@ def main(
         print(measure(names, rank_context(), [int(port) for port in ports.split(",")], sizes, turns), flush=True)
         os._exit(0)  # Gloo may abort when it is torn down
     if as_mpi:
-        _be_a_rank_of_mpi(sizes, turns)
+        _be_a_rank_of_mpi(sizes, turns, world_size, tuned)
         return
-    arguments = [f"--min-bytes={min_bytes}", f"--max-bytes={max_bytes}", f"--turns={turns}"]
+    arguments = [
+        f"--world-size={world_size}",
+        f"--min-bytes={min_bytes}",
+        f"--max-bytes={max_bytes}",
+        f"--turns={turns}",
+    ]
     times: Times = {}
+    commands = {name: command for name, _, command in (mpi.partition("=") for mpi in mpis)}
     for _ in range(sweeps):
         _extend(times, _processes(world_size, [*arguments, *(f"--without={name}" for name in without)], len(names)))
-        for mpi in mpis:
-            name, _, command = mpi.partition("=")
-            told = subprocess.run(
-                [*shlex.split(command), "-m", __spec__.name, *arguments, "--as-mpi"],
-                stdout=subprocess.PIPE,
-                check=True,
-                env=_alone(),
-            )
-            _extend(times, {name: _by_size(json.loads(told.stdout))})
+        for name, command in commands.items():
+            _extend(times, {name: _of_mpi(command, arguments, _alone())})
+            if tuned:
+                _extend(times, {f"{name}, tuned": _of_mpi(command, [*arguments, "--tuned"], {**_alone(), **_KEEPING})})
+    _add_best(times, "best MPI", list(commands))
+    _add_best(times, "best MPI, tuned", [f"{name}, tuned" for name in commands if tuned])
     click.echo(f"World size {world_size} on {len(os.sched_getaffinity(0))} processors, {sweeps * turns} turns.\n")
     click.echo(_medians(times, sizes))
     for other in (name for name in times if name not in OURS):
-        what = "ours over the time of a copy" if other == COPY else f"time of {other} over ours"
-        click.echo(f"\n{what}: median of turns, and the middle eight tenths of them\n".capitalize())
+        what = "ours over the time of memory" if other == MEMORY else f"time of {other} over ours"
+        click.echo(f"\n{what}: median of turns, and the middle eight tenths of them\n")
         click.echo(_ratios(times, sizes, other))
 
 
@@ -118,11 +125,22 @@ def _processes(world_size: int, arguments: Sequence[str], count: int) -> Times:
     }
 
 
-def _be_a_rank_of_mpi(sizes: Sequence[int], turns: int) -> None:
+def _of_mpi(command: str, arguments: Sequence[str], environment: Mapping[str, str]) -> dict[int, list[float]]:
+    """One sweep."""
+    whole = [*shlex.split(command), "-m", __spec__.name, *arguments, "--as-mpi"]
+    told = subprocess.run(whole, stdout=subprocess.PIPE, check=True, env=environment)
+    return {int(size): turns for size, turns in json.loads(told.stdout).items()}
+
+
+def _be_a_rank_of_mpi(sizes: Sequence[int], turns: int, world_size: int, tuned: bool) -> None:
     from mpi4py import MPI
 
     world = MPI.COMM_WORLD
-    taken = take_turns({"": of_mpi()}, world.Barrier, world.rank, world.size, sizes, turns)[""]
+    if world.size != world_size:
+        raise click.UsageError(
+            f"the MPI started {world.size} ranks, not {world_size}: is this the launcher of its Python?"
+        )
+    taken = take_turns({"": of_mpi(tuned)}, world.Barrier, world.rank, world.size, sizes, turns)[""]
     told = world.gather(taken)
     if told is not None:
         print(json.dumps({size: _slowest([each[size] for each in told]) for size in sizes}))
@@ -137,14 +155,17 @@ def _alone() -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
-def _by_size(told: Mapping[str, list[float]]) -> dict[int, list[float]]:
-    return {int(size): turns for size, turns in told.items()}
-
-
 def _extend(times: Times, more: Times) -> None:
     for name, by_size in more.items():
         for size, turns in by_size.items():
             times.setdefault(name, {}).setdefault(size, []).extend(turns)
+
+
+def _add_best(times: Times, name: str, names: Sequence[str]) -> None:
+    """At each size the one of them that is fastest."""
+    if len(names) > 1:
+        sizes = times[names[0]]
+        times[name] = {size: min((times[one][size] for one in names), key=statistics.median) for size in sizes}
 
 
 def _medians(times: Times, sizes: Sequence[int]) -> str:
@@ -154,7 +175,7 @@ def _medians(times: Times, sizes: Sequence[int]) -> str:
 def _ratios(times: Times, sizes: Sequence[int], other: str) -> str:
     def cell(own: str, size: int) -> str:
         pairs = zip(times[other][size], times[own][size], strict=True)
-        ratios = sorted(mine / theirs if other == COPY else theirs / mine for theirs, mine in pairs)
+        ratios = sorted(mine / theirs if other == MEMORY else theirs / mine for theirs, mine in pairs)
         tenth = len(ratios) // 10
         return f"{statistics.median(ratios):.2f} ({ratios[tenth]:.2f} to {ratios[-1 - tenth]:.2f})"
 
