@@ -44,6 +44,7 @@ class Express:
         self._words = board.halves[board.place].words
         self._lines = list(board.lines.values())
         self._half = 0
+        self._first = board.place == 0
         self.limit = limit
 
     def all_reduce(self, plan: Plan, array: Array, target: Array) -> None:
@@ -52,6 +53,8 @@ class Express:
         plan.own[half][...] = array
         self._meet(half, plan.what, plan.payload_bytes)
         first, second, *others = plan.blocks[half]
+        if not others:  # its own array need not be read twice
+            first, second = (array, second) if self._first else (first, array)
         plan.reduction(first, second, out=target)
         for other in others:
             plan.reduction(target, other, out=target)

@@ -128,17 +128,21 @@ class InMemory:
     # ----------------------------------------------------------------------------------------------------- all_reduce
 
     def _all_add(self, header: bytes, source: Array, target: Array, reduction: np.ufunc, divisor: int) -> None:
-        """Every rank adds up the blocks of all."""
+        """Every rank adds up the blocks of all. Of two it adds its own array, and need not read its copy again."""
         if source.nbytes <= BLOCK_BYTES:
             staged = self._board.publish(self._others, header, source, source.nbytes * len(self._others))
-            _reduce(self._taken(header, staged), target, reduction, divisor)
-            self._done()
+            self._add(header, source, staged, target, reduction, divisor)
             return
         for piece, staged in self._ahead(
             header, source.size, BLOCK_BYTES // source.itemsize, lambda piece: source[piece]
         ):
-            _reduce(self._taken(header, staged), target[piece], reduction, divisor)
-            self._done()
+            self._add(header, source[piece], staged, target[piece], reduction, divisor)
+
+    def _add(
+        self, header: bytes, source: Array, staged: Array, target: Array, reduction: np.ufunc, divisor: int
+    ) -> None:
+        _reduce(self._taken(header, source if self._size == 2 else staged), target, reduction, divisor)
+        self._done()
 
     def _owners_add(self, header: bytes, source: Array, target: Array, reduction: np.ufunc, divisor: int) -> None:
         """Every rank adds up its part of each block. Sums are fetched a block later, so that nobody waits for them."""
@@ -203,10 +207,10 @@ class InMemory:
         assert waiting is not None
         yield waiting
 
-    def _taken(self, header: bytes, staged: Array) -> list[Array]:
-        """The next blocks of all members, in rank order. This rank's is its copy, since the target may be its source."""
-        take, dtype, size = self._board.take, staged.dtype, staged.size
-        return [staged if line is None else take(line, header, dtype, size) for line in self._lines]
+    def _taken(self, header: bytes, own: Array) -> list[Array]:
+        """The next blocks of all members, in rank order: `own` for this one. It is a copy if the target may be its source."""
+        take, dtype, size = self._board.take, own.dtype, own.size
+        return [own if line is None else take(line, header, dtype, size) for line in self._lines]
 
     def _done(self) -> None:
         for line in self._others:

@@ -28,7 +28,7 @@ SCRATCH_BYTES = 1 << 20
 """What arrives to be added is received here: it stays in the cache."""
 GRAIN_BYTES = 64 * 1024
 """It is added, and sent on, when there is so much of it."""
-SEND_BYTES = 256 * 1024
+SEND_BYTES = 1 << 20
 """Sent at once, before it is the other direction's turn."""
 
 
