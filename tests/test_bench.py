@@ -20,6 +20,7 @@ from click.testing import CliRunner
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.session import Session
 from ddpcheck_benchmarks import stats
+from ddpcheck_benchmarks.allowance import Allowance
 from ddpcheck_benchmarks.bench import command, exit_code
 from ddpcheck_benchmarks.cases import COLLECTIVES, Case, bus_factor, cases
 from ddpcheck_benchmarks.consistency import judged
@@ -217,10 +218,10 @@ def test_wrong_elements_have_an_exit_status_of_their_own(tmp_path: Path) -> None
 
 
 def test_an_interruption_keeps_what_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ddpcheck_benchmarks import sweep
+    from ddpcheck_benchmarks.sweep import _Sweep
 
     sessions = []
-    real = sweep._one_session
+    real = _Sweep._launch
 
     def interrupted(*arguments: Any) -> None:
         if sessions:
@@ -228,7 +229,7 @@ def test_an_interruption_keeps_what_was_measured(tmp_path: Path, monkeypatch: py
         sessions.append(1)
         real(*arguments)
 
-    monkeypatch.setattr(sweep, "_one_session", interrupted)
+    monkeypatch.setattr(_Sweep, "_launch", interrupted)
     file = tmp_path / "results.json"
     options = [
         "-w",
@@ -252,6 +253,7 @@ def test_an_interruption_keeps_what_was_measured(tmp_path: Path, monkeypatch: py
 def test_exposed_and_hidden_communication_follow_their_formulas() -> None:
     info = {
         "world_size": 2,
+        "delays": (0.0, 0.0),
         "per_launch": {"compute": [0.8, 0.9], "comm_alone": [0.5, 0.5], "optimizer": [0.1, 0.1]},
     }
     parts = step_parts([1.0, 1.0], info)
@@ -331,3 +333,24 @@ def test_pytest_benchmark_is_given_the_time_of_the_ranks(tmp_path: Path) -> None
     assert found["extra_info"]["wrong"] == 0
     assert found["stats"]["rounds"] == 10
     assert found["extra_info"]["algbw"] == pytest.approx(4 / found["stats"]["median"] / 1e9)
+
+
+def test_what_costs_most_is_measured_in_fewer_launches() -> None:
+    now = 0.0
+    allowance = Allowance(100.0, clock=lambda: now)
+    assert allowance.grants("anything")
+    for name, seconds, again in (("slow", 20.0, 4), ("quick", 1.0, 4), ("middling", 5.0, 4), ("once", 0.1, 0)):
+        allowance.took(name, seconds, again)
+    now = 40.0
+    assert allowance.decide(fixed=10.0) == 10 + 4 + 20  # and 80 more would be too much for the 60 that are left
+    assert [name for name in ("slow", "quick", "middling", "once") if allowance.grants(name)] == ["quick", "middling"]
+
+
+def test_a_sweep_ends_in_time_and_says_what_it_left_out(tmp_path: Path) -> None:
+    words = ["ddpcheck_implementations.numpy_sockets:adapter", "-w", "1", "--collectives", "barrier", "--steps", "none"]
+    file = tmp_path / "short.json"
+    done = CliRunner().invoke(command, [*words, "--launches", "3", "--minutes", "0.000001", "--json", str(file)])
+    assert "1 point in 3 launches, 1e-06 minutes at most" in done.output
+    assert "1 point: there was no time left (--minutes 1e-06)" in done.output
+    assert not of_kind(file, "collective")
+    assert len(of_kind(file, "startup")[0]["stats"]["data"]) == 1

@@ -20,19 +20,20 @@ from .consistency import judged
 from .display import Display
 from .hosts.link import Fabric
 from .hosts.network import unavailable as no_hosts
+from .places import Wanted
 from .records import Results
 from .scope import Scope
 from .sizes import named
 from .sizes import sizes as sizes_of
 from .step_cases import MODELS
-from .sweep import Wanted, sweep
+from .sweep import sweep
 from .table import step_tables, tables
 
 INTERRUPTED = 130
 WRONG = 3
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
-_OVERSUBSCRIBED = 16 << 20
+_OVERSUBSCRIBED = 1 << 20
 
 
 @click.command("bench")
@@ -58,6 +59,9 @@ _OVERSUBSCRIBED = 16 << 20
 @click.option(
     "--launches", type=click.IntRange(1), help="How often to start the ranks.  [default: 5; quick: 3; with --link: 2]"
 )
+@click.option(
+    "--minutes", type=click.FloatRange(min=0, min_open=True), help="What all may take.  [default: 15; quick: 3]"
+)
 @click.option("--seed", default=0, show_default=True, help="Of the order of sizes.")
 @click.option(
     "--link",
@@ -74,6 +78,7 @@ def command(
     models: str | None,
     buckets: str | None,
     launches: int | None,
+    minutes: float | None,
     seed: int,
     link: str | None,
     ranks_per_host: int,
@@ -106,6 +111,7 @@ def command(
             replace(scope.effort, launches=launches or scope.effort.launches),
             seed,
             fabric,
+            minutes or scope.minutes,
         )
     results = Results({"command": _command_line(), **asdict(wanted)}, json_file)
     interrupted = False

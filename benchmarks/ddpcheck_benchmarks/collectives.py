@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from ddpcheck.job import Job
+from ddpcheck.job import Job, MeasureCollective
 from ddpcheck.session import Session
 
 from .cases import Case
@@ -27,24 +28,25 @@ def measure_collectives(
     effort: Effort,
     plan: Plan,
     results: Results,
-    begin: Callable[[Case], None],
+    begin: Callable[[Case], bool],
     seed: int = 0,
-) -> None:
-    """Measure all cases once in this Session, and add what is found to the results.
+) -> Iterator[tuple[Case, float]]:
+    """Measure all cases once in this Session, and add what is found to the results; yields each with its seconds.
 
-    begin: told of each case as it begins. A case whose ranks fail is a problem of the results; the others go on.
+    begin: whether there is time for a case. One whose ranks fail is a problem of the results; the others go on.
     """
-    wanted = [case for case in chosen if effort.includes(case.bytes, launch)]
+    wanted = list(chosen)
     _warm_up([case for case in wanted if case.bytes <= _WARM], session, effort, plan)
     random.Random(f"{seed} {launch} {session.adapter.name} {session.world_size}").shuffle(wanted)
-    for case in wanted:
-        begin(case)
+    for case in filter(begin, wanted):
+        began = time.monotonic()
         if case.name not in plan:
             _look([case], session, effort, plan)
         if case.name in plan:
             _measure(case, session, plan[case.name], results)
         else:
             results.problems.append(f"{case.name}: the ranks failed at the first look")
+        yield case, time.monotonic() - began
 
 
 def _warm_up(chosen: list[Case], session: Session, effort: Effort, plan: Plan) -> None:
@@ -55,7 +57,7 @@ def _warm_up(chosen: list[Case], session: Session, effort: Effort, plan: Plan) -
 
 
 def _look(chosen: list[Case], session: Session, effort: Effort, plan: Plan) -> bool:
-    trace = session.run(Job(session.world_size, tuple(case.operation(1, 3, 1) for case in chosen)))
+    trace = session.run(Job(session.world_size, tuple(_first_look(case) for case in chosen)))
     if not trace.completed:
         return False
     for position, case in enumerate(chosen):
@@ -65,9 +67,14 @@ def _look(chosen: list[Case], session: Session, effort: Effort, plan: Plan) -> b
     return True
 
 
+def _first_look(case: Case) -> MeasureCollective:
+    """The two calls before the clock runs, which look at results and count bytes, warm up enough where one takes long."""
+    return case.operation(1, 3, 1) if case.bytes <= _WARM else case.operation(0, 1, 1)
+
+
 def _measure(case: Case, session: Session, how: tuple[int, int], results: Results) -> None:
     iterations, calls = how
-    trace = session.run(Job(session.world_size, (case.operation(2, iterations, calls),)))
+    trace = session.run(Job(session.world_size, (case.operation(2 if case.bytes <= _WARM else 0, iterations, calls),)))
     if not trace.completed:
         results.problems.append(f"{case.name}: {why(trace)}")
         return

@@ -28,8 +28,9 @@ class Display:
     ) -> None:
         self._bar.stop()
 
-    def expect(self, points: int) -> None:
+    def expect(self, points: int, text: str) -> None:
         self._bar.update(self._task, total=points)
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def begin(self, what: str) -> None:
         self._bar.update(self._task, description=escape(what))

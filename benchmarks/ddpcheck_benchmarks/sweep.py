@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from typing import Protocol
 
-from ddpcheck.adapter import Adapter
 from ddpcheck.attaching import StartFailed
-from ddpcheck.launchers.processes import Processes
-from ddpcheck.operations.measure import Collective
-from ddpcheck.references import missing_modules, resolve
 from ddpcheck.session import Session
 
-from .cases import Case, cases, memory_needed
-from .collectives import Plan, measure_collectives
-from .effort import Effort
+from .allowance import Allowance
+from .cases import Case
+from .collectives import measure_collectives
 from .hosts.launcher import Hosts
-from .hosts.link import Fabric
 from .hosts.network import network
-from .machine import available_memory
+from .places import Place, Wanted, places
 from .records import Point, Results
-from .sizes import named
-from .step_cases import StepCase, step_cases
-from .steps import StepPlan, measure_step
+from .step_cases import StepCase
+from .steps import measure_step
 
 _DEADLINE = 300.0  # seconds for one Job: the largest messages on the most ranks take a while
 
@@ -32,8 +25,8 @@ _DEADLINE = 300.0  # seconds for one Job: the largest messages on the most ranks
 class Progress(Protocol):
     """Who wants to know how far the sweep is."""
 
-    def expect(self, points: int) -> None:
-        """So many points are to be measured in all."""
+    def expect(self, points: int, text: str) -> None:
+        """So many points are to be measured in all; `text` says how long it should take."""
         ...
 
     def begin(self, what: str) -> None: ...
@@ -43,166 +36,120 @@ class Progress(Protocol):
     def end_session(self, text: str) -> None: ...
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """What to measure. sizes: bytes; oversubscribed_size: the largest where there are more ranks than cores.
-
-    models: names of step_cases.MODELS; buckets: values of bucket_cap_mb. fabric: emulated hosts that ranks live on, each rank
-    with a core of its own in as far as it waits for an accelerator.
-    """
-
-    adapters: tuple[str, ...]
-    world_sizes: tuple[int, ...]
-    collectives: tuple[Collective, ...]
-    sizes: tuple[int, ...]
-    oversubscribed_size: int
-    models: tuple[str, ...]
-    buckets: tuple[float, ...]
-    effort: Effort
-    seed: int = 0
-    fabric: Fabric | None = None
-
-    @property
-    def link(self) -> str:
-        return self.fabric.name if self.fabric else ""
-
-
-@dataclass
-class _Place:
-    """One implementation at one world size, with what is to be measured there."""
-
-    reference: str
-    adapter: Adapter
-    world_size: int
-    cases: list[Case]
-    steps: list[StepCase]
-    crowded: bool
-    plan: Plan = field(default_factory=dict)
-    step_plan: StepPlan = field(default_factory=dict)
-
-    def sizes(self) -> list[int]:
-        """Bytes of everything that is measured here."""
-        return [*(case.bytes for case in self.cases), *(case.bytes for case in self.steps)]
-
-    @property
-    def name(self) -> str:
-        return f"{self.adapter.name}, {self.world_size} rank{'s' * (self.world_size > 1)}"
-
-
 def sweep(wanted: Wanted, results: Results, progress: Progress) -> None:
     """Measure everything, launch after launch; the results are saved after every Session."""
-    places = _places(wanted, results)
-    effort = wanted.effort
-    turns = [
-        (launch, place)
-        for launch in range(effort.launches)
-        for place in places
-        if not place.crowded or launch < effort.crowded_launches
-    ]
-    progress.expect(sum(effort.includes(size, launch) for launch, place in turns for size in place.sizes()))
+    chosen = places(wanted, results)
+    points = sum(len(place.items) for place in chosen)
+    launches = wanted.effort.launches
+    progress.expect(
+        points,
+        f"{_points(points)} in {launches} launches, {wanted.minutes:g} minutes at most: what does not fit is measured in fewer",
+    )
     fabric = wanted.fabric
     with ExitStack() as opened:
         hosts = None
-        if fabric is not None and places:
-            most = max(fabric.hosts(place.world_size) for place in places)
+        if fabric is not None and chosen:
+            most = max(fabric.hosts(place.world_size) for place in chosen)
             hosts = Hosts(opened.enter_context(network(most, fabric.rate)), fabric.each)
-        for launch, place in turns:
-            began = time.monotonic()
-            try:
-                _one_session(place, launch, wanted, results, progress, hosts)
-            except StartFailed as failed:
-                results.problems.append(f"{place.name}: {failed}")
-            results.save()
-            progress.end_session(
-                f"launch {launch + 1} of {effort.launches}, {place.name}: {time.monotonic() - began:.1f} s"
+        _Sweep(wanted, results, progress, hosts).run(chosen, points)
+
+
+class _Sweep:
+    def __init__(self, wanted: Wanted, results: Results, progress: Progress, hosts: Hosts | None) -> None:
+        self._wanted, self._results, self._progress, self._hosts = wanted, results, progress, hosts
+        self._allowance = Allowance(60 * wanted.minutes)
+        self._measured = 0.0  # seconds, without the start of ranks
+        self._out_of_time = 0
+
+    def run(self, chosen: list[Place], points: int) -> None:
+        launches = self._wanted.effort.launches
+        began = time.monotonic()
+        for launch in range(launches):
+            for place in chosen:
+                self._launch(place, launch)
+            if launch or launches == 1:
+                continue
+            fixed = (time.monotonic() - began - self._measured) * (launches - 1)
+            seconds = self._allowance.decide(fixed)
+            again = [self._again(place, item) for place in chosen for item in self._granted(place)]
+            self._progress.expect(
+                points + sum(again), f"about {seconds / 60:.1f} minutes more for {_points(len(again))}"
+            )
+        if self._out_of_time:
+            self._results.skip(
+                f"{_points(self._out_of_time)}: there was no time left (--minutes {self._wanted.minutes:g})"
             )
 
+    def _granted(self, place: Place) -> list[StepCase | Case]:
+        return [item for item in place.items if self._allowance.grants(item.name)]
 
-def _one_session(
-    place: _Place, launch: int, wanted: Wanted, results: Results, progress: Progress, hosts: Hosts | None
-) -> None:
-    with Session(place.reference, place.world_size, deadline=_DEADLINE, launcher=hosts) as session:
+    def _again(self, place: Place, item: StepCase | Case) -> int:
+        """In how many launches after the first it should be measured, if there is time."""
+        effort = self._wanted.effort
+        most = effort.crowded_launches if place.crowded else effort.launches
+        return sum(effort.includes(item.bytes, launch) for launch in range(1, min(most, effort.launches)))
+
+    def _launch(self, place: Place, launch: int) -> None:
+        """One Session; none if nothing is to be measured in it."""
+        due = {item.name for item in self._granted(place) if not launch or launch <= self._again(place, item)}
+        if not due and launch:
+            return
         began = time.monotonic()
-        session.start()
-        _add_start(place, wanted.link, time.monotonic() - began, results)
-        for case in place.steps:  # before the collectives, whose buffers would count as its memory
-            if wanted.effort.includes(case.bytes, launch):
-                progress.begin(f"launch {launch + 1}, {case.name}")
-                measure_step(
-                    session, case, wanted.effort, place.step_plan, results, hosts.network.sent if hosts else None
-                )
-                progress.done(1)
-        before = 0
+        try:
+            with Session(place.reference, place.world_size, deadline=_DEADLINE, launcher=self._hosts) as session:
+                session.start()
+                _add_start(place, self._wanted.link, time.monotonic() - began, self._results)
+                self._measure(session, place, launch, due)
+        except StartFailed as failed:
+            self._results.problems.append(f"{place.name}: {failed}")
+        self._results.save()
+        seconds = time.monotonic() - began
+        self._progress.end_session(
+            f"launch {launch + 1} of {self._wanted.effort.launches}, {place.name}: {seconds:.1f} s"
+        )
 
-        def begin(case: Case) -> None:
-            nonlocal before
-            progress.done(before)
-            before = 1
-            progress.begin(f"launch {launch + 1}, {case.name}")
+    def _measure(self, session: Session, place: Place, launch: int, due: set[str]) -> None:
+        sent = self._hosts.network.sent if self._hosts else None
+        effort, results = self._wanted.effort, self._results
+        for step in place.steps:  # before the collectives, whose buffers would count as its memory
+            if step.name in due and self._begin(step, launch):
+                began = time.monotonic()
+                measure_step(session, step, effort, place.step_plan, results, sent)
+                self._end(place, step, launch, time.monotonic() - began)
+        cases = [case for case in place.cases if case.name in due]
+        for case, seconds in measure_collectives(
+            session,
+            cases,
+            launch,
+            effort,
+            place.plan,
+            results,
+            lambda case: self._begin(case, launch),
+            self._wanted.seed,
+        ):
+            self._end(place, case, launch, seconds)
 
-        measure_collectives(session, place.cases, launch, wanted.effort, place.plan, results, begin, wanted.seed)
-        progress.done(before)
+    def _begin(self, item: StepCase | Case, launch: int) -> bool:
+        """Whether there is time for it: in the first launch it may run out, the others are planned."""
+        if not launch and self._allowance.left <= 0:
+            self._out_of_time += 1
+            return False
+        self._progress.begin(f"launch {launch + 1}, {item.name}")
+        return True
+
+    def _end(self, place: Place, item: StepCase | Case, launch: int, seconds: float) -> None:
+        if not launch:
+            self._measured += seconds
+            self._allowance.took(item.name, seconds, self._again(place, item))
+        self._progress.done(1)
 
 
-def _add_start(place: _Place, link: str, seconds: float, results: Results) -> None:
+def _points(count: int) -> str:
+    return f"{count} point{'s' * (count != 1)}"
+
+
+def _add_start(place: Place, link: str, seconds: float, results: Results) -> None:
     """How long it took until every rank had come out of connect(): interpreters, imports and rendezvous."""
     name = f"startup[{'-'.join([place.adapter.name, f'p{place.world_size}', *[link] * bool(link)])}]"
     info = {"kind": "startup", "adapter": place.adapter.name, "world_size": place.world_size, "link": link}
     results.add(Point(name, "startup", {**info, "cores": results.environment["cores"]}), seconds)
-
-
-def _places(wanted: Wanted, results: Results) -> list[_Place]:
-    found = []
-    memory = available_memory()
-    for world_size in wanted.world_sizes:
-        for name in wanted.adapters:
-            adapter, reference = resolve(name)
-            reason = _unusable(adapter, world_size, wanted.fabric)
-            if reason:
-                results.skip(f"{adapter.name}, world size {world_size}: {reason}")
-                continue
-            crowded = world_size > results.environment["cores"] and wanted.fabric is None
-            sizes = [size for size in wanted.sizes if not crowded or size <= wanted.oversubscribed_size]
-            if len(sizes) < len(wanted.sizes):
-                results.skip(
-                    f"world size {world_size}: above {named(wanted.oversubscribed_size)}, as there are more ranks than cores"
-                )
-            chosen = []
-            for case in cases(
-                adapter.name, adapter.capabilities, world_size, wanted.collectives, sizes, link=wanted.link
-            ):
-                if memory_needed(case) > memory / 2:
-                    results.skip(f"{case.name}: needs {memory_needed(case) >> 20} MiB, {memory >> 20} MiB are free")
-                else:
-                    chosen.append(case)
-            found.append(
-                _Place(
-                    reference,
-                    adapter,
-                    world_size,
-                    chosen,
-                    _steps(adapter, world_size, crowded, wanted, results),
-                    crowded,
-                )
-            )
-    return found
-
-
-def _steps(adapter: Adapter, world_size: int, crowded: bool, wanted: Wanted, results: Results) -> list[StepCase]:
-    if adapter.capabilities.lacks("facet:replica", world_size):
-        return []
-    models = [model for model in wanted.models if not crowded or model == "small"]
-    if len(models) < len(wanted.models):
-        results.skip(f"world size {world_size}: steps of all models but small, as there are more ranks than cores")
-    return list(step_cases(adapter.name, world_size, models, () if crowded else wanted.buckets, wanted.link))
-
-
-def _unusable(adapter: Adapter, world_size: int, fabric: Fabric | None) -> str | None:
-    if fabric is not None and adapter.launcher.name != Processes.name:
-        return f"its ranks are started by {adapter.launcher.name}, which knows nothing of emulated hosts"
-    if fabric is not None and (reason := fabric.refuses(world_size)):
-        return reason
-    absent = missing_modules(adapter)
-    if absent:
-        return f"not installed: {', '.join(absent)}"
-    return adapter.launcher.unavailable() or adapter.capabilities.refuses(world_size)

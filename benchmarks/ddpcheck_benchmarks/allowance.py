@@ -1,0 +1,41 @@
+"""How long a whole sweep may take, and what is measured again in it: after the first launch it is known what everything costs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+
+class Allowance:
+    """So many seconds from now. The first launch measures everything once, the others again what fits, the cheapest first."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._end = clock() + seconds
+        self._costs: dict[str, float] = {}
+        self._repeated: set[str] | None = None
+
+    @property
+    def left(self) -> float:
+        """Seconds; below 0 if it took longer."""
+        return self._end - self._clock()
+
+    def took(self, name: str, seconds: float, again: int) -> None:
+        """What something cost in the first launch, and in how many others it should be measured."""
+        if again > 0:
+            self._costs[name] = seconds * again
+
+    def decide(self, fixed: float) -> float:
+        """Choose what is measured again, where starting ranks takes `fixed` seconds in all; returns the seconds for both."""
+        self._repeated = set()
+        total = fixed
+        for name, cost in sorted(self._costs.items(), key=lambda item: item[1]):
+            if total + cost > self.left:
+                break
+            total += cost
+            self._repeated.add(name)
+        return total
+
+    def grants(self, name: str) -> bool:
+        """Whether this is to be measured in the launch that runs."""
+        return self.left > 0 if self._repeated is None else name in self._repeated
