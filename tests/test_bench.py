@@ -28,7 +28,7 @@ from ddpcheck_benchmarks.effort import Effort
 from ddpcheck_benchmarks.ranks_time import slowest, spread
 from ddpcheck_benchmarks.records import Point, Results
 from ddpcheck_benchmarks.sizes import ladder, named, size, sizes
-from ddpcheck_benchmarks.step_cases import step_cases
+from ddpcheck_benchmarks.step_cases import NAMED, StepCase, step_cases
 from ddpcheck_benchmarks.step_parts import step_parts
 from ddpcheck_benchmarks.steps import measure_step
 from ddpcheck_benchmarks.table import tables
@@ -354,3 +354,15 @@ def test_a_sweep_ends_in_time_and_says_what_it_left_out(tmp_path: Path) -> None:
     assert "1 point: there was no time left (--minutes 1e-06)" in done.output
     assert not of_kind(file, "collective")
     assert len(of_kind(file, "startup")[0]["stats"]["data"]) == 1
+
+
+def test_resnet_18_is_for_those_that_build_it() -> None:
+    torch = pytest.importorskip("torch")
+    from ddpcheck_implementations.resnet import ResNet18
+
+    with torch.device("meta"):
+        assert NAMED["resnet18"] == sum(parameter.numel() for parameter in ResNet18().parameters())
+    case = StepCase("torch_ddp", 2, "resnet18", "weak")
+    assert case.bytes == 4 * NAMED["resnet18"]
+    assert case.job([case.steps(0, 1)]).operations[0].named == "resnet18"  # type: ignore[union-attr]
+    assert StepCase("torch_ddp", 2, "small", "weak").steps(0, 1).named is None

@@ -190,6 +190,30 @@ def test_the_distribution_of_steps_comes_from_the_archive(tmp_path: Path) -> Non
     assert "p99 50.0 ms beside a median of 20.0 ms" in text
 
 
+def test_emulated_hosts_have_a_section_of_their_own(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    entries = []
+    for ranks, seconds, share in ((1, 0.5, None), (8, 0.625, 0.83)):
+        one = step("a", ranks, seconds)
+        one["name"] += "-1Gbit"
+        info = one["extra_info"]
+        info["parts"] |= {"comm_alone": 0.3, "of_possible": share}
+        entries.append(
+            {**one, "extra_info": {**info, "link": "1Gbit", "delays": (0.1, 0.3), "wire_bytes": [4e6] * ranks}}
+        )
+    done = CliRunner().invoke(command, [str(write(tmp_path, entries)), "-o", str(tmp_path / "r.md")])
+    assert done.exit_code == 0, done.output
+    text = (tmp_path / "r.md").read_text()
+    row = next(line for line in text.splitlines() if line.startswith("| a ") and "83 %" in line)
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells[1] == "8"
+    assert cells[5:8] == ["83 %", "80 %", "4.00"]
+    assert cells[8].endswith("(too many)")  # 8 ranks at work all the time, on 2 cores
+    assert "at 8 ranks 80 % with a" in text
+    assert "## Training steps" not in text
+    assert "says anything about a cluster" not in text
+
+
 def test_equal_files_give_equal_reports(made: Path) -> None:
     before = {path: path.read_bytes() for path in made.rglob("*") if path.is_file()}
     assert CliRunner().invoke(command, ["x.json", "-o", "out/scaling.md"]).exit_code == 0

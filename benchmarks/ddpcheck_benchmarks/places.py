@@ -16,7 +16,7 @@ from .hosts.link import Fabric
 from .machine import available_memory
 from .records import Results
 from .sizes import named
-from .step_cases import StepCase, step_cases
+from .step_cases import NAMED, StepCase, step_cases
 from .steps import StepPlan
 
 
@@ -108,8 +108,11 @@ def places(wanted: Wanted, results: Results) -> list[Place]:
 def _steps(adapter: Adapter, world_size: int, crowded: bool, wanted: Wanted, results: Results) -> list[StepCase]:
     if adapter.capabilities.lacks("facet:replica", world_size):
         return []
-    models = [model for model in wanted.models if not crowded or model == "small"]
+    models = [model for model in wanted.models if model not in NAMED or model in adapter.capabilities.named_models]
     if len(models) < len(wanted.models):
+        results.skip(f"{adapter.name}: it has no {', '.join(sorted(set(wanted.models) - set(models)))}")
+    many, models = len(models), [model for model in models if not crowded or model == "small"]
+    if len(models) < many:
         results.skip(f"world size {world_size}: steps of all models but small, as there are more ranks than cores")
     return list(step_cases(adapter.name, world_size, models, () if crowded else wanted.buckets, wanted.link))
 

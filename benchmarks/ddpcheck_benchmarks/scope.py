@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from .effort import Effort
 from .step_cases import EMULATED
 
-_COMPUTED = "small,medium,large"
+_COMPUTED = "small,medium,large,resnet18"
 
 
 @dataclass(frozen=True, slots=True)

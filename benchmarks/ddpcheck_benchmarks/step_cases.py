@@ -35,7 +35,10 @@ MODELS: dict[str, ModelSpec] = {
         "cross_entropy",
     ),
 }
-_BATCH = {"small": 64, "medium": 64, "large": 32, EMULATED: 1}
+NAMED = {"resnet18": 11_172_810}
+"""Parameters of models that some implementations build by name, on 28 x 28 pixels."""
+MODELS |= dict.fromkeys(NAMED, mlp((784, 10), loss="cross_entropy"))
+_BATCH = {"small": 64, "medium": 64, "large": 32, "resnet18": 8, EMULATED: 1}
 BURSTS = 2  # synced, local, synced, local
 
 
@@ -61,6 +64,8 @@ class StepCase:
 
     @property
     def parameters(self) -> int:
+        if self.model in NAMED:
+            return NAMED[self.model]
         return sum(math.prod(tensor.shape) for tensor in MODELS[self.model].tensors())
 
     @property
@@ -94,7 +99,8 @@ class StepCase:
     def steps(self, warmups: int, iterations: int, *, synced: bool = True) -> MeasureSteps:
         batch = self.batch
         shards = tuple(tuple(range(rank * batch, (rank + 1) * batch)) for rank in range(self.world_size))
-        return MeasureSteps(shards, synced, warmups, iterations, self.options)
+        named = self.model if self.model in NAMED else None
+        return MeasureSteps(shards, synced, warmups, iterations, self.options, named)
 
     def info(self, cores: int) -> dict[str, Any]:
         return {
@@ -120,10 +126,11 @@ def step_cases(
 ) -> Iterator[StepCase]:
     """Small models first, so that the peak of memory belongs to the one that was measured last.
 
-    buckets: values of the option bucket_cap_mb (of implementations that have it), for the largest model but "large".
+    buckets: values of the option bucket_cap_mb (of implementations that have it), for the largest of the models that do not
+    take long.
     """
     chosen = [model for model in MODELS if model in models]
-    swept = next((model for model in reversed(chosen) if model != "large"), None)
+    swept = next((model for model in reversed(chosen) if model not in ("large", *NAMED)), None)
     for model in chosen:
         yield StepCase(adapter, world_size, model, "weak", link=link)
         if world_size == 1:

@@ -13,11 +13,18 @@ _FEW = 12
 
 def caveats(measured: Measured) -> Iterator[Block]:
     """What a reader must know, found in the numbers themselves."""
-    found = [
-        "All ranks share one host: what goes between them is memory or loopback, not a network; no latency or bandwidth here "
-        "says anything about a cluster."
-    ]
     entries = measured.entries
+    found = []
+    if not all(e.linked for e in entries):
+        found.append(
+            "All ranks share one host: what goes between them is memory or loopback, not a network; no latency or bandwidth "
+            "here says anything about a cluster."
+        )
+    if any(e.linked for e in entries):
+        found.append(
+            "Emulated hosts share the cores, caches and kernel of one machine; their links have a rate, but no latency and no "
+            "losses of a network."
+        )
     crowded = distinct([e for e in entries if e.crowded], lambda e: e.info["world_size"])
     if crowded:
         sizes = ", ".join(map(str, crowded))

@@ -28,7 +28,7 @@ class Held:
     def __init__(self, facets: Facets, job: Job, rank: int) -> None:
         self._facets, self._job, self._rank = facets, job, rank
         self._replica: Replica | None = None
-        self._options: Options = ()
+        self._built_with: tuple[Options, str | None] = (), None
         self.saved: dict[str, Mapping[str, Array]] = {}
         self.windows: list[AbstractContextManager[Any]] = []
         self.switched: frozenset[str] = frozenset()
@@ -48,21 +48,26 @@ class Held:
         assert self._job.model is not None
         return self._job.model
 
-    def replica(self, options: Options = ()) -> Replica:
-        """The one that was built with these options; another's place is taken by a new one."""
-        if self._replica is None or options != self._options:
+    def replica(self, options: Options = (), named: str | None = None) -> Replica:
+        """The one that was built with these options; another's place is taken by a new one. named: of this model, which is not
+        the Job's.
+        """
+        if self._replica is None or (options, named) != self._built_with:
             self._replica = None  # memory may not be there for two
-            self._replica, self._options = self._built(self._job.initial(self._rank), options), options
+            initial = {} if named else self._job.initial(self._rank)
+            self._replica = self._built(named or self._model, initial, options)
+            self._built_with = options, named
         return self._replica
 
     def resume(self, name: str) -> None:
         """Another replica, built from other values, goes on from what was saved."""
-        self._replica, self._options = self._built(self._job.initial_of_resumed(self._rank), ()), ()
+        self._replica = self._built(self._model, self._job.initial_of_resumed(self._rank), ())
+        self._built_with = (), None
         self._replica.load_state(self.saved[name])
 
-    def _built(self, initial: dict[str, Array], options: Options) -> Replica:
+    def _built(self, model: ModelSpec | str, initial: dict[str, Array], options: Options) -> Replica:
         make = offered(self._facets.make_replica, "make_replica")
-        replica: Replica = make(self._model, initial, self._job.optimizer, dict(options))
+        replica: Replica = make(model, initial, self._job.optimizer, dict(options))
         return replica
 
     def extra(self, method: str) -> Any:

@@ -137,5 +137,5 @@ def resume(here: Here, op: ops.Resume) -> Values:
 
 
 def measure_steps(here: Here, op: ops.MeasureSteps) -> Values:
-    replica = here.held.replica(op.options)
+    replica = here.held.replica(op.options, op.named)
     return measured_steps(replica, here.facets.counts, op, here.held.batch(op.samples[here.rank]))

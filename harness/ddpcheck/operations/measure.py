@@ -40,7 +40,8 @@ class MeasureSteps:
     """Training steps (zero_grad, backward, step) on one batch, with the Job's model, optimizer and data.
 
     synced=False: backward in no_sync(), the same work without communication. options: (name, value) pairs for make_replica;
-    operations of equal options share a replica until there are others; all other operations have none.
+    operations of equal options share a replica until there are others; all other operations have none. named: instead of the
+    Job's model, which says what inputs and outputs are, one of Capabilities.named_models.
 
     Yields begin, backward_end and end: float64 (iterations,), seconds of time.monotonic(); cpu and queued as above, over
     all steps; peak: KiB of resident memory at most, since the process began; counts: what Facets.counts says of all
@@ -53,3 +54,4 @@ class MeasureSteps:
     warmups: int = 3
     iterations: int = 10
     options: tuple[tuple[str, float | str], ...] = ()
+    named: str | None = None
