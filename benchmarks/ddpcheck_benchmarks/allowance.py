@@ -34,7 +34,7 @@ class Allowance:
                 break
             total += cost
             self._repeated.add(name)
-        return total
+        return total if self._repeated else 0.0
 
     def grants(self, name: str) -> bool:
         """Whether this is to be measured in the launch that runs."""

@@ -92,7 +92,8 @@ class _Sweep:
     def _launch(self, place: Place, launch: int) -> None:
         """One Session; none if nothing is to be measured in it."""
         due = {item.name for item in self._granted(place) if not launch or launch <= self._again(place, item)}
-        if not due and launch:
+        if not due:
+            self._out_of_time += 0 if launch else len(place.items)
             return
         began = time.monotonic()
         try:
