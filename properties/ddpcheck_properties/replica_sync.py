@@ -42,6 +42,7 @@ def check_construction_gives_every_rank_the_parameters_of_rank_0(session: Sessio
     examples = [
         pitfalls.construction(world, *layers),
         pitfalls.construction(world, Embedding("embedding", 5, 3), *layers, exact=False),
+        pitfalls.construction(world, Linear("fc1", 520, 520)),
     ]
     for_all(session, new_replicas(world, promised), _from_rank_0("parameters"), examples=fitting(session, examples))
 

@@ -145,8 +145,9 @@ def _normalises(job: Job, trace: Trace) -> None:
         for rank, outputs in enumerate(trace.values(position, "outputs")):
             for name, buffer in before[rank]["buffers"].items():
                 text = f"buffer {name} after an evaluation ({when(job, position)})"
-                moved = Evidence(otherwise="the evaluation moved it: forward in training mode")
-                expect.same_array(after[rank]["buffers"][name], buffer, text, rank, moved)
+                now = after[rank]["buffers"][name]
+                moved = Evidence(alternatives=(("the evaluation moved it: forward in training mode", now),))
+                expect.same_array(now, buffer, text, rank, moved)
             rows = _rows(inputs, operation.samples, rank)
             exact, size = _normalised(rows, before[rank]["parameters"], before[rank]["buffers"])
             what = f"prediction by the running statistics ({when(job, position)})"

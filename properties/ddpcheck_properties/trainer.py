@@ -37,7 +37,7 @@ def check_training_run_uses_every_sample(session: Session) -> None:
 def check_training_run_ends_where_one_process_ends(session: Session) -> None:
     """Parameters after a training run are those of one process on the same batches, with the same bits on all ranks."""
     world, promised = session.world_size, session.capabilities
-    others = with_other_optimizers(run_job(world, promised, 4 * world, Train(epochs=2)), promised)
+    others = with_other_optimizers(run_job(world, promised, 3 * world, Train(epochs=2)), promised)
     for_all(session, runs(world, promised), of_run(promised, ends_where_one_process_ends), examples=others, share=0.5)
 
 

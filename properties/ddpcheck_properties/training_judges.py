@@ -85,12 +85,12 @@ def rates_follow(run: Run) -> None:
 def _rates_gone_wrong(run: Run, rank: int, every: Array, before: int) -> Evidence:
     """What a rank's learning rates would be; every: those of all steps; before: how many come before what is told."""
     steps, lr, plan = len(every), run.job.optimizer.lr, run.plan
-    known = [
+    late = "each is that of the step after: the schedule has gone on before it is read, or before the step"
+    known = [(late, np.append(every[1:], every[-1] - lr / steps))]
+    known += [
         (sentence, np.array([lr * factor(step, steps) for step in range(steps)]))
         for sentence, factor in wrong_factors(plan, run.job.world_size)
     ]
-    late = np.append(every[1:], every[-1] - lr / steps)
-    known.append(("each is that of the step after: read when the schedule had gone on", late))
     size, each = plan.batch_size * plan.micro_batches, steps // plan.epochs
     used = np.array([len(epoch[rank][start * size :][:size]) for epoch in run.indices for start in range(each)])
     share = (np.cumsum(used) - used) / max(1, used.sum())

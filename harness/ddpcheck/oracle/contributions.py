@@ -14,6 +14,11 @@ from ..values import Array
 _SEARCHED = 200
 """Elements of the largest flat buffer that is looked through."""
 
+_LEFT_BEHIND = (
+    "earlier backwards were not found wrong: something that one of them has left behind may go into it, a residual, a buffer "
+    "or a layout made anew"
+)
+
 _RANKS = 6
 """Of so many ranks all subsets are tried."""
 
@@ -48,7 +53,8 @@ class Contributions:
             doubt = f"; or rank {_listed(unused)}, whose gradient is zero here, is left out of the mean"
             alone = 0 < len(unused) == len(self.own) - 1
             known = (*known, *self._left_out(unused))
-            return Evidence(len(self.own), self.own[rank], known, doubt=doubt if alone else "")
+            left = _LEFT_BEHIND if self.before is not None else ""
+            return Evidence(len(self.own), self.own[rank], known, doubt=doubt if alone else "", otherwise=left)
         size = len(self.own)
         scaled = (
             (

@@ -44,10 +44,10 @@ class Entry:
         """What else it might be, for a diagnosis."""
         if self.made_of is None:
             exact = self.value.exact
-            others = tuple(
-                (f"it is that of rank {other}", exact[other]) for other in range(len(exact)) if other != rank
-            )
-            return Evidence(len(self.presence), alternatives=others, precision=False)
+            known = [(f"it is that of rank {other}", exact[other]) for other in range(len(exact)) if other != rank]
+            if exact.dtype.kind == "f":
+                known.append(("it is the mean over all ranks", exact.mean(axis=0)))
+            return Evidence(len(self.presence), alternatives=tuple(known), precision=False)
         return self.made_of.evidence(self.value.exact[rank], rank)
 
 

@@ -56,6 +56,11 @@ class Update:
         yield "it was updated twice", self._stepped(times=2)
         if self.optimizer.state:
             yield "its optimizer state was lost: momentum began anew", self._stepped(Optimizer(spec, "float64"))
+        for name, state in self.optimizer.state.items():
+            if spec.momentum and name != self.name and state.exact.shape == before.shape:
+                others = self._like(spec)
+                others.state[self.name] = state
+                yield f"it has the momentum of {name}", self._stepped(others)
         if spec.weight_decay:
             plain, twice = replace(spec, weight_decay=0.0), replace(spec, weight_decay=2 * spec.weight_decay)
             yield "weight decay is missing", self._stepped(self._like(plain))
@@ -174,6 +179,7 @@ def norms_gone_wrong(history: History, names: Iterable[str], max_norm: float) ->
         ("it is the norm of this rank's own gradients: taken before the reduction", local),
         ("it is the largest of the ranks' own norms", np.full_like(local, local.max())),
         ("it is the norm after clipping, but should be that before", np.full_like(local, min(norm, max_norm))),
+        ("it is the norm before an earlier clip: measured once, and kept", np.full_like(local, norm)),
         ("it is the norm's square", np.full_like(local, norm**2)),
         (
             "it is the norm of one parameter only, but should be that of all gradients together",

@@ -47,7 +47,7 @@ class FrozenNotBroadcast(PlainReplica):
                 array[...] = self.comm.broadcast(array)
 
 
-@fault("statistics-averaged", "PaddlePaddle/Paddle#32464", RUNNING)
+@fault("statistics-averaged", "PaddlePaddle/Paddle#32464", RUNNING, words="the mean over all ranks")
 class StatisticsAveraged(PlainReplica):
     """Running statistics are averaged over the ranks after each backward, which the promise does not say."""
 
@@ -58,7 +58,13 @@ class StatisticsAveraged(PlainReplica):
                 buffer[...] = self.comm.all_reduce(buffer) / self.world
 
 
-@fault("checkpoint-without-momentum", "classic", RESUMED, "check_resumed_training_is_exact")
+@fault(
+    "checkpoint-without-momentum",
+    "classic",
+    RESUMED,
+    "check_resumed_training_is_exact",
+    words="its optimizer state was lost",
+)
 class ForgetsMomentum(PlainReplica):
     """A checkpoint holds the parameters, and nothing of the optimizer."""
 

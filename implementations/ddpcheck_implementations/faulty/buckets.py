@@ -119,7 +119,7 @@ class DirtyPadding(BucketReplica):
         return norm
 
 
-@fault("residual-keyed-by-bucket-index", "pytorch/pytorch#51427, pytorch/pytorch#49418", EXACT)
+@fault("residual-keyed-by-bucket-index", "pytorch/pytorch#51427, pytorch/pytorch#49418", EXACT, words="a residual")
 class ResidualByIndex(BucketReplica):
     """A first message is coarse, and what it leaves out is sent in a second one: kept by the bucket's number, under
     which there are other parameters when the buckets are made larger in between, after the second backward.

@@ -92,7 +92,9 @@ class RefusesOnOneRank(PlainReplica):
             raise ValueError(f"{batch_size} samples on rank {self.rank}, {average:g} on average")
 
 
-@fault("optimizer step inside backward", "classic", "check_backward_leaves_parameters_alone")
+@fault(
+    "optimizer step inside backward", "classic", "check_backward_leaves_parameters_alone", words="backward changed it"
+)
 class StepsInBackward(PlainReplica):
     """The optimizer's step is fused into backward."""
 

@@ -54,7 +54,7 @@ class AssignedByHand(PlainReplica):
         return gradient if name in self.apart else super().reduce(name, gradient)
 
 
-@fault("long-window-starts-over", "classic", WINDOW)
+@fault("long-window-starts-over", "classic", WINDOW, words="what was accumulated before is lost")
 class LongWindow(PlainReplica):
     """The counter of micro-batches has three bits: the ninth one of a window starts over."""
 

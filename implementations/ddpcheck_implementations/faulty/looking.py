@@ -35,7 +35,12 @@ class EvaluatesTogether(PlainReplica):
         return super().predict(batch)
 
 
-@fault("evaluation-moves-statistics", "classic", "check_evaluation_uses_the_running_statistics")
+@fault(
+    "evaluation-moves-statistics",
+    "classic",
+    "check_evaluation_uses_the_running_statistics",
+    words="forward in training mode",
+)
 class EvaluationCounts(PlainReplica):
     """An evaluation counts as a batch in the running statistics."""
 
@@ -47,7 +52,7 @@ class EvaluationCounts(PlainReplica):
         return made
 
 
-@fault("saving-clears-gradients", "classic", SAVED)
+@fault("saving-clears-gradients", "classic", SAVED, words="it was not updated")
 class SavingClearsGradients(PlainReplica):
     """state() frees the gradients, to save memory."""
 
@@ -57,7 +62,12 @@ class SavingClearsGradients(PlainReplica):
         return made
 
 
-@fault("checkpoint-without-statistics", "classic", "check_a_checkpoint_holds_running_statistics")
+@fault(
+    "checkpoint-without-statistics",
+    "classic",
+    "check_a_checkpoint_holds_running_statistics",
+    words="load_state did not load it",
+)
 class ForgetsStatistics(PlainReplica):
     """load_state loads parameters and forgets batch norm's buffers."""
 

@@ -151,7 +151,7 @@ class BatchSizeOfCheckpoint(PlainReplica):
         return mean * mean.dtype.type(self.size / self.saved) if self.saved else mean
 
 
-@fault("seen-batch-cached", "classic", ANY)
+@fault("seen-batch-cached", "classic", ANY, words="skipped one")
 class CachesBatches(PlainReplica):
     """The gradient of a batch is taken from a cache if one with its first sample was seen before: right in one epoch."""
 
@@ -204,7 +204,7 @@ class SavingEndsWindow(PlainReplica):
         return super().state()
 
 
-@fault("clip-norm-kept-for-the-window", "classic", ANY)
+@fault("clip-norm-kept-for-the-window", "classic", ANY, words="measured once, and kept")
 class NormOfTheFirstClip(PlainReplica):
     """The norm is measured once between two zero_grads: a second clip, and one of further gradients, takes the old one."""
 
@@ -222,7 +222,7 @@ class NormOfTheFirstClip(PlainReplica):
         return self.norm
 
 
-@fault("loading-fills-missing-state", "classic", ANY)
+@fault("loading-fills-missing-state", "classic", ANY, words="it has the momentum of")
 class FillsMissingState(PlainReplica):
     """load_state gives a parameter without optimizer state the state of the first one of its shape."""
 
@@ -237,7 +237,7 @@ class FillsMissingState(PlainReplica):
         super().load_state(filled)
 
 
-@fault("saving-counts-local-as-reduced", "classic", ANY)
+@fault("saving-counts-local-as-reduced", "classic", ANY, words="is this rank's own")
 class SavingFoldsWindow(PlainReplica):
     """state() adds what was gathered inside no_sync to the reduced gradients, so that it is never reduced itself."""
 

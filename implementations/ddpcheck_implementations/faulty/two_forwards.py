@@ -58,7 +58,7 @@ class BroadcastsBetween(Both):
         return self.add_up(first, second)
 
 
-@fault("the first forward is forgotten", "classic", BOTH, two_forwards=True)
+@fault("the first forward is forgotten", "classic", BOTH, words="last micro-batch only", two_forwards=True)
 class ForgetsFirst(Both):
     """The wrapper keeps the state of one forward pass: backward goes through the second only."""
 

@@ -37,7 +37,7 @@ class BucketStranded(PlainReplica):
             super().synchronise(batch_size)
 
 
-@fault("unused-rank-left-out-of-mean", "classic", SOME)
+@fault("unused-rank-left-out-of-mean", "classic", SOME, words="is left out of the mean")
 class MeanOfUsers(PlainReplica):
     """Divides by the number of ranks that used the parameter."""
 
@@ -72,7 +72,13 @@ class DirtyPlaceholder(PlainReplica):
         super().synchronise(batch_size)
 
 
-@fault("unused parameters go through", "classic", "check_unused_parameter_raises", words="", unused_parameters="raises")
+@fault(
+    "unused parameters go through",
+    "classic",
+    "check_unused_parameter_raises",
+    words="raised on some ranks only, or never",
+    unused_parameters="raises",
+)
 class NeverRaises(PlainReplica):
     """Promises to raise when a parameter has no gradient, and does not."""
 
