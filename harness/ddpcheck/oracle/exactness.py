@@ -2,18 +2,20 @@
 
 A dtype with a significand of t bits (24 or 53) holds every integer up to 2^t. Take integer parameters, inputs and
 targets, layers and a loss that only add and multiply (linear, relu, scale, embedding; linear loss or squared error,
-whose gradient is y - t), batch sizes B_r that are powers of two, and loss_scale = W * lcm(B_r). Then
+whose gradient is y - t), batch sizes B_r that are powers of two, and loss_scale = V * lcm(B_r), where V is the smallest
+multiple of W that has the odd divisors of all smaller numbers, too. Then
 
   - 1 / B_r is exact, and so is its product with anything, in any order;
-  - rank r's local gradient is loss_scale / B_r times a sum of integers: a multiple of W;
+  - rank r's local gradient is loss_scale / B_r times a sum of integers: a multiple of V, and so of W;
   - sum_r g_r / W is an integer, whether W divides before the sum, after it, or in between;
+  - the mean over some of the ranks, as a running mean comes by, is an integer but for a power of two below W;
   - multiplying by fl(1/W) instead gives the same for most W. With fl(1/W) = (1 + d)/W and u the unit roundoff,
     fl(1/W) * W k = k (1 + d) rounds to k where |k d| is at most half the distance from k to its neighbours, which is
     never less than u |k| / 2: |d| <= u/2 is enough. In float64 that holds for every W up to 16; in float32 for every
     W up to 12 but 7 (d = 0.75 u), so a float32 Job for 7 ranks is not called exact. tests/test_oracle.py tries it.
 
 Where a window has a second synchronised backward without zero_grad, some reduce what was reduced before once more; that
-is exact if it is a multiple of W itself, so loss_scale is W^2 * lcm(B_r) there.
+is exact if it is a multiple of V itself, so loss_scale is V^2 * lcm(B_r) there.
 
 As every partial sum is an integer, rounding happens nowhere if none of them is larger than 2^t: `largest_integer`
 bounds them all. With an integer learning rate the parameters stay integers, and the argument holds for the steps that
@@ -54,7 +56,7 @@ _QUIET = (Observe, Predict, Save, SetTrainable, OpenWindow, CloseWindow)
 
 
 def loss_scale_for(world_size: int, operations: Sequence[Operation]) -> int:
-    """The loss scale that makes every sum exact: W * lcm(B), or W^2 * lcm(B) if reduced gradients are accumulated."""
+    """The loss scale that makes every sum exact: V * lcm(B), or V^2 * lcm(B) if reduced gradients are accumulated."""
     sizes = [len(rank) for operation in operations if isinstance(operation, Backward) for rank in operation.samples]
     reduced = again = False
     for operation in operations:
@@ -63,7 +65,8 @@ def loss_scale_for(world_size: int, operations: Sequence[Operation]) -> int:
             reduced = reduced or operation.sync
         elif isinstance(operation, (ZeroGrad, Resume)):
             reduced = False
-    return int(world_size ** (2 if again else 1)) * math.lcm(*(size for size in sizes if size))
+    divisible = math.lcm(world_size, *range(1, world_size, 2))
+    return int(divisible ** (2 if again else 1)) * math.lcm(*(size for size in sizes if size))
 
 
 def is_exact(job: Job, capabilities: Capabilities) -> bool:
@@ -87,8 +90,8 @@ def reciprocal_is_exact(world_size: int, dtype: str) -> bool:
 
 
 def largest_integer(job: Job) -> float:
-    """Bound on twice any number that a correct implementation can come by (squared error has halves); inf if not
-    exact.
+    """Bound on any number that a correct implementation can come by, in units of its smallest fraction (squared error has
+    halves, a running mean of five ranks quarters); inf if not exact.
     """
     model = job.model
     if model is None or job.data is None or job.data.values != "lattice" or not _integral(job, model):
@@ -119,7 +122,7 @@ def largest_integer(job: Job) -> float:
                 largest = max(largest, sizes[name], velocity[name])
         elif not isinstance(operation, _QUIET):
             return math.inf
-    return 2 * largest
+    return 2 ** max(1, (job.world_size - 1).bit_length() - 1) * largest
 
 
 def _integral(job: Job, model: ModelSpec) -> bool:
