@@ -48,9 +48,13 @@ def check_gradients_equal_the_large_batch_exactly(session: Session) -> None:
 
 @law("gradients", "facet:replica")
 def check_gradients_of_real_values_equal_the_large_batch_within_rounding(session: Session) -> None:
-    """For real values every gradient is that of the large batch up to rounding, |got - exact| <= gamma_m sum|terms|."""
+    """For real values every gradient is that of the large batch up to rounding, |got - exact| <= gamma_m sum|terms|.
+
+    That holds for small and large gradients alike, as a loss gives that is scaled by 2^-30 or 2^20.
+    """
     world, promised = session.world_size, session.capabilities
-    for_all(session, training_jobs(world, promised, exact=False), as_one_process(promised))
+    examples = fitting(session, (pitfalls.scaled(world, factor) for factor in (2.0**-30, 2.0**20)))
+    for_all(session, training_jobs(world, promised, exact=False), as_one_process(promised), examples=examples)
 
 
 @law("gradients", "facet:replica", "no_sync")

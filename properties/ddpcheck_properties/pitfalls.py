@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ddpcheck.job import Backward, Job, Observe, Operation, OptimizerSpec, Step, ZeroGrad
@@ -71,6 +72,13 @@ def large_and_small(world_size: int, dtype: str, *, exact: bool = True) -> Job:
     for number in range(2):
         operations += [ZeroGrad(), Backward(shards([1] * world_size, number * world_size)), *GRADIENTS]
     return training_job(world_size, ModelSpec(layers, loss="linear", dtype=dtype), operations, exact=exact)
+
+
+def scaled(world_size: int, factor: float) -> Job:
+    """A small network whose loss, and so its gradients, are `factor` times what they are."""
+    job = one_backward(world_size, Linear("fc1", 2, 3), Activation("tanh"), Linear("fc2", 3, 2), batch=2, exact=False)
+    assert job.model is not None
+    return replace(job, model=replace(job.model, loss_scale=factor))
 
 
 def uneven(world_size: int, *, exact: bool = True, batches: Sequence[int] = ()) -> Job:

@@ -122,7 +122,7 @@ def largest_integer(job: Job) -> float:
                 largest = max(largest, sizes[name], velocity[name])
         elif not isinstance(operation, _QUIET):
             return math.inf
-    return 2 ** max(1, (job.world_size - 1).bit_length() - 1) * largest
+    return 2.0 ** max(1, (job.world_size - 1).bit_length() - 1) * largest
 
 
 def _integral(job: Job, model: ModelSpec) -> bool:

@@ -15,6 +15,7 @@ from ddpcheck.values import Array
 from .base import PlainReplica, fault
 
 EXACT = "check_gradients_equal_the_large_batch_exactly"
+REAL = "check_gradients_of_real_values_equal_the_large_batch_within_rounding"
 ANY = "check_any_training_program_goes_as_on_one_process"
 
 
@@ -88,6 +89,25 @@ class BroadcastCut(PlainReplica):
         for array in self.network.tensors.values():
             flat = array.reshape(-1)
             flat[: 1 << 17] = self.comm.broadcast(flat[: 1 << 17])
+
+
+@fault("small-gradients-flushed", "classic", REAL, words="flushed, or left out as the smallest")
+class SmallOnesFlushed(PlainReplica):
+    """What is below a millionth counts as nothing."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        mean = super().reduce(name, gradient)
+        return np.where(abs(mean) < 1e-6, 0, mean).astype(mean.dtype)
+
+
+@fault("large-gradients-clamped", "classic", REAL, words="are cut off at 65504")
+class LargeOnesClamped(PlainReplica):
+    """Gradients are clamped to the range of float16, in which others may send them; NaN and infinities go through."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        mean = super().reduce(name, gradient)
+        clamped = np.clip(mean, -65504, 65504).astype(mean.dtype)
+        return np.where(np.isfinite(mean), clamped, mean)
 
 
 @fault("zero-grad-ends-no-sync", "classic", ANY, words="synchronised, though inside no_sync")

@@ -1,0 +1,136 @@
+"""What the wrong elements of an array have in common: where they lie, and what they look like. For diagnosis.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from .numerics import different_bits, ulp_distance
+from .values import Array
+
+
+def region(wrong: Array) -> str:
+    flat = np.flatnonzero(wrong)
+    first, last, size = int(flat[0]), int(flat[-1]), wrong.size
+    if len(flat) == size:
+        return f"all {size} elements"
+    run = len(flat) == last - first + 1
+    if run and last == size - 1:
+        return f"the last {len(flat)} of {size} elements"
+    if run:
+        return f"elements {first} to {last} of {size}"
+    return f"{len(flat)} of {size} elements (first {first}, last {last})"
+
+
+_RUN = 8
+"""Elements next to one another that do not come to be alike by chance."""
+
+
+def shifted(got: Array, expected: Array, local: Array | None, wrong: Array) -> Iterator[str]:
+    """Elements, or the other ranks' part of them, that belong elsewhere: half of the wrong ones by the same distance."""
+    places = np.flatnonzero(wrong)
+    if got.dtype.kind not in "fi" or len(places) < _RUN:
+        return
+    for what, base in (("", None), (", but for this rank's own part,", local)):
+        if what and (base is None or base.shape != got.shape):
+            continue
+        a, b = (array.reshape(-1).astype(np.float64) for array in (got, expected))
+        if base is not None:
+            a, b = a - base.reshape(-1), b - base.reshape(-1)
+        first = int(places[0])
+        sought = a[first : first + _RUN]
+        if len(set(sought.tolist())) < _RUN // 2:
+            continue
+        for start in np.flatnonzero(b[: len(b) - _RUN + 1] == sought[0]).tolist():
+            distance = start - first
+            if distance and np.array_equal(b[start : start + _RUN], sought):
+                there = places[(places + distance >= 0) & (places + distance < len(b))]
+                if 4 * int((a[there] == b[there + distance]).sum()) >= len(places):
+                    way = "on" if distance > 0 else "back"
+                    yield (
+                        f"{region(wrong)}{what} hold what belongs {abs(distance)} elements further {way}: a buffer was filled "
+                        "again before it was sent, or blocks are in a wrong order"
+                    )
+                    return
+
+
+_SMALL = 2.0**-16
+"""What a format of few bits may take for nothing."""
+
+
+def zeros(got: Array, expected: Array, wrong: Array) -> Iterator[str]:
+    if got[wrong].any():
+        return
+    largest = float(np.max(np.abs(expected[wrong].astype(np.float64))))
+    others = np.abs(expected[~wrong & (expected != 0)].astype(np.float64))
+    smallest = len(others) > 0 and largest < float(others.min())
+    if got.dtype.kind == "f" and (smallest or largest < _SMALL):
+        yield f"{region(wrong)} are zero, but should be small: flushed, or left out as the smallest"
+    yield f"{region(wrong)} are zero: never written, or left out"
+
+
+def cut_off(got: Array, expected: Array, wrong: Array) -> Iterator[str]:
+    """Different elements that come out as one and the same, for what is more than it."""
+    if got.dtype.kind != "f" or int(wrong.sum()) < 2:
+        return
+    largest = float(np.abs(got[wrong]).max())
+    if (np.abs(got[wrong]) == largest).all() and (np.abs(expected[wrong]) > largest).all():
+        yield f"{region(wrong)} are cut off at {largest:g}: gradients are clamped, or go through a dtype that ends there"
+
+
+def changed_by(got: Array, expected: Array, before: Array | None) -> Iterator[str]:
+    """Whether all elements went the same share of their way; two say so by chance only if rounding hides the rest."""
+    if before is None or before.shape != got.shape or got.dtype.kind != "f":
+        return
+    old = before.astype(np.float64)
+    went, way = got.astype(np.float64) - old, expected.astype(np.float64) - old
+    moved = way != 0
+    if moved.sum() < 2:
+        return
+    share = went[moved] / way[moved]
+    rounding = 64 * float(np.finfo(got.dtype).eps) * np.abs(old[moved]) / np.abs(way[moved])
+    middle = float(np.median(share))
+    if np.isfinite(share).all() and (np.abs(share - middle) <= rounding).all() and float(rounding.max()) < 0.01:
+        yield f"it went {middle:.4g} x the way that it should: by another learning rate, or clipped by another norm"
+
+
+def remainder(wrong: Array, world_size: int) -> Iterator[str]:
+    tail = int(wrong.sum())
+    parts = [parts for parts in range(2, world_size + 1) if wrong.size % parts == tail]
+    if parts and tail < wrong.size and wrong.reshape(-1)[-tail:].all():
+        yield f"only {region(wrong)} are wrong: the remainder of a division into {parts[0]} parts"
+
+
+def tiny_differences(got: Array, expected: Array) -> Iterator[str]:
+    if got.dtype != expected.dtype or got.dtype.kind != "f":
+        return
+    differ = different_bits(np.ascontiguousarray(got), np.ascontiguousarray(expected))
+    if differ.any():
+        worst = int(ulp_distance(got, expected).max())
+        yield (
+            f"{int(differ.sum())} of {got.size} elements differ in the last bits (at most {worst} ulp): another order "
+            "of additions, or an extra rounding"
+        )
+
+
+def lost_precision(got: Array, expected: Array, *, small: bool) -> Iterator[str]:
+    if got.dtype.kind == "i":
+        differ = got != expected
+        wrong = np.abs(expected[differ].astype(np.float64))  # an integer's lowest value has no absolute one
+        error = np.abs(got[differ].astype(np.float64) - expected[differ].astype(np.float64))
+        overflow = wrong >= 2.0**62  # the largest integers round up to a float that is no integer of this dtype
+        for name, bits in (("float64", 53), ("float32", 24)):
+            if (wrong > 2.0**bits - 1).all() and (overflow | (error <= wrong * 2.0 ** (2 - bits))).all():
+                yield f"only integers of more than {bits} bits are wrong: computed or sent as {name}"
+                return
+    if got.dtype.kind != "f":
+        return
+    finite = np.isfinite(expected) & (expected != 0)
+    if not finite.any() or not np.isfinite(got).all():
+        return
+    error = float(np.max(np.abs(got[finite] - expected[finite]) / np.max(np.abs(expected[finite]))))
+    for name, bits, dtypes in (("float32", 24, "d"), ("float16", 11, "df" * small), ("bfloat16", 8, "df" * small)):
+        if got.dtype.char in dtypes and error < 2.0 ** (2 - bits):
+            yield f"the relative error is {error:.1e}, as in {name}: computed or sent with fewer bits than {got.dtype}"
+            return
