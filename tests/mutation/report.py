@@ -1,0 +1,96 @@
+"""reports/mutation.md: the score of every package, what killed, and each survivor with its reason.
+
+Reasons are in survivors.toml, by file and by the line that the mutant has instead: "equivalent" says why no law can tell it
+from the original, "open" why it was left. A survivor without reason is open. Its `law` entries are mutants that survived until
+a law was written; by now a check kills them.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+Reasons = Mapping[tuple[str, str], tuple[str, str]]
+"""(kind, reason) by file and line."""
+SURVIVORS = Path(__file__).with_name("survivors.toml")
+HEAD = """\
+# Mutation of the references
+
+Small changes of the references' own sources, one at a time, with the conformance suite alone as the judge (no unit test): the
+default profile at two and three ranks, until the first check fails. The mutants are a seeded sample of all that cosmic-ray's
+operators can make, with the removal of single statements added; changes of annotations are left out. A mutant that is
+equivalent breaks no law, since it changes a text, a speed, or nothing; each that survived is listed below. Mutants come in
+random order, so that a run which is cut off is a smaller sample. Laws were written for some of these very mutants: the share
+that was killed before they were is the measure for mutants that nobody has looked at yet, and so is another --seed.
+
+    pip install cosmic-ray
+    python tests/mutation/run.py mutants.jsonl {arguments}
+    python tests/mutation/run.py mutants.jsonl --markdown reports/mutation.md
+"""
+
+
+def markdown(judged: Sequence[dict[str, Any]], packages: Sequence[str], arguments: str) -> str:
+    """judged: lines of run.py's file. ValueError if survivors.toml has a reason for what was killed."""
+    entries = tomllib.loads(SURVIVORS.read_text(encoding="utf-8"))
+    reasons = {(entry["file"], entry["becomes"]): (entry["kind"], entry["reason"]) for entry in entries["survivor"]}
+    laws = {(entry["file"], entry["becomes"]): entry["law"] for entry in entries["law"]}
+    survivors = [one for one in judged if not one["killed_by"]]
+    stray = {*reasons} - {_key(one) for one in survivors}
+    if stray:
+        raise ValueError(f"survivors.toml has reasons for mutants that did not survive: {sorted(stray)}")
+    lines = [HEAD.format(arguments=arguments)]
+    lines += [
+        "| package | mutants | killed | equivalent | open | killed of those that are not equivalent | before new laws |"
+    ]
+    lines += ["| --- | --- | --- | --- | --- | --- | --- |"]
+    for package in packages:
+        lines.append(_score(package, [one for one in judged if f"/{package}/" in one["file"]], reasons, laws))
+    lines.append(_score("all", judged, reasons, laws))
+    lines += ["", "## What showed that a law was missing", ""]
+    for one in judged:
+        if _key(one) in laws:
+            lines += _shown(one, laws[_key(one)])
+    lines += ["## What killed", "", "| first to fail | mutants |", "| --- | --- |"]
+    killers = Counter(one["killed_by"].partition(" (")[0] for one in judged if one["killed_by"])
+    lines += [f"| {_code(name)} | {count} |" for name, count in killers.most_common()]
+    lines += ["", "## What survived"]
+    for kind in ("open", "equivalent"):
+        there = [one for one in survivors if _kind(one, reasons) == kind]
+        lines += ["", f"### {kind.capitalize()} ({len(there)})", ""]
+        for one in there:
+            lines += _shown(one, reasons.get(_key(one), ("", "no reason was given"))[1])
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _key(one: dict[str, Any]) -> tuple[str, str]:
+    becomes = [line[2:] for line in one["diff"].splitlines() if line.startswith("+")]
+    package, name = Path(one["file"]).parts[-2:]
+    # a removed statement is named by what it was
+    return f"{package}/{name}", becomes[0] if becomes[0] != "pass" else one["diff"].splitlines()[0]
+
+
+def _kind(one: dict[str, Any], reasons: Reasons) -> str:
+    return reasons.get(_key(one), ("open", ""))[0]
+
+
+def _score(name: str, judged: Sequence[dict[str, Any]], reasons: Reasons, laws: Mapping[tuple[str, str], str]) -> str:
+    killed = sum(bool(one["killed_by"]) for one in judged)
+    before = sum(bool(one["killed_by"]) and _key(one) not in laws for one in judged)
+    kinds = Counter(_kind(one, reasons) for one in judged if not one["killed_by"])
+    matter = killed + kinds["open"]
+    shares = " | ".join(f"{100 * part / matter:.0f} %" if matter else "" for part in (killed, before))
+    return f"| {name} | {len(judged)} | {killed} | {kinds['equivalent']} | {kinds['open']} | {shares} |"
+
+
+def _code(name: str) -> str:
+    return f"`{name}`" if name.startswith("check_") else name
+
+
+def _shown(one: dict[str, Any], reason: str) -> Iterator[str]:
+    yield f"`{_key(one)[0]}:{one['place'][0]}`: {reason}"
+    yield ""
+    yield from (f"    {line}" for line in one["diff"].splitlines())
+    yield ""

@@ -1,0 +1,207 @@
+"""Mutants of the references, with the conformance suite alone as their judge: how many does it kill, and which survive?
+
+    pip install cosmic-ray        # into any environment; ddpcheck and MPI may be in another one, given as --python
+    python tests/mutation/run.py mutants.jsonl --size 160 --seed 0
+    python tests/mutation/run.py mutants.jsonl --markdown reports/mutation.md
+
+Each mutant gets a fresh copy of the tree, in which `ddpcheck check ADAPTER --exitfirst` runs: the checks of what the changed
+file is about at two ranks, then those of all families that use it at two and at three. The first failure kills it, as does a
+run that cannot start or has no end. Every judged mutant is a line of mutants.jsonl, and is not judged again: a run that is cut
+off goes on where it was. Survivors are looked at by hand; what was found is in survivors.toml, for the report.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from mutants import Mutant, sample
+from report import markdown
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOTS = ("harness", "implementations", "properties", "benchmarks", "reports")
+SOURCES = "implementations/ddpcheck_implementations"
+PACKAGES = ("numpy_network", "data_parallel", "numpy_sockets", "numpy_mpi")
+DEADLINE = 400.0
+"""Seconds for one run of all checks at one world size: four times what it takes on two busy cores."""
+
+
+@dataclass(frozen=True)
+class Judge:
+    """adapters: that use a file's code. first: the families of checks that are about it, and the only ones for other adapters
+    than the first. then: the other families whose checks use it.
+    """
+
+    adapters: tuple[str, ...]
+    first: tuple[str, ...]
+    then: tuple[str, ...]
+
+
+TRAINING = ("gradients", "trajectories", "accumulation", "unused", "buckets", "replica_sync", "programs", "trainer")
+TALK = ("collectives", "wire", "failures", "rendezvous", "buckets", "metrics", "trainer")
+ENGINE = ("numpy_sockets", "numpy_sockets_small_buckets")
+MEMORY, TCP, UNIX = (("numpy_sockets",), ("numpy_sockets_tcp",), ("numpy_sockets_unix",))
+JUDGES = {
+    "numpy_network/": Judge(ENGINE[:1], ("gradients", "trajectories", "replica_sync"), TRAINING),
+    "data_parallel/": Judge(ENGINE, ("replica_sync", "accumulation", "unused", "buckets"), TRAINING),
+    "data_parallel/sampler.py": Judge(ENGINE[:1], ("sampler",), TRAINING),
+    "data_parallel/metrics.py": Judge(ENGINE[:1], ("metrics",), ("trainer",)),
+    "data_parallel/streams.py": Judge(ENGINE[:1], ("randomness",), TRAINING),
+    "data_parallel/trainer.py": Judge(ENGINE[:1], ("trainer",), ()),
+    "data_parallel/checkpoint.py": Judge(ENGINE[:1], ("trainer",), ()),
+    "numpy_mpi/": Judge(("numpy_mpi",), ("collectives", "wire"), TALK),
+    "numpy_sockets/": Judge(MEMORY, ("collectives", "wire", "failures"), TALK),
+    "numpy_sockets/rendezvous.py": Judge(TCP, ("rendezvous", "failures"), TALK),
+    "numpy_sockets/welcome.py": Judge(TCP, ("rendezvous", "failures"), TALK),
+    "numpy_sockets/host.py": Judge(MEMORY, ("rendezvous", "failures"), TALK),
+    "numpy_sockets/nearer.py": Judge(UNIX, ("rendezvous", "failures"), TALK),
+    "numpy_sockets/peer.py": Judge(TCP, ("collectives", "wire", "failures"), TALK),
+    "numpy_sockets/ring.py": Judge(TCP, ("collectives", "wire", "failures"), TALK),
+    "numpy_sockets/streams.py": Judge(TCP, ("collectives", "wire", "failures"), TALK),
+    "numpy_sockets/wire.py": Judge(TCP, ("collectives", "wire", "failures"), TALK),
+}
+
+
+def judge_of(file: str) -> Judge:
+    """That of the longest beginning that fits."""
+    name = file.removeprefix(f"{SOURCES}/")
+    return JUDGES[max((begin for begin in JUDGES if name.startswith(begin)), key=len)]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What came of a Mutant. killed_by: the check that failed, or why there was none; empty if the mutant survived."""
+
+    file: str
+    place: tuple[int, int]
+    operator: str
+    diff: str
+    killed_by: str
+    seconds: float
+
+
+def runs(judge: Judge) -> Iterator[tuple[str, list[str]]]:
+    """(adapter, arguments) of one `ddpcheck check` after another: the likeliest to kill first."""
+    rest = tuple(family for family in judge.then if family not in judge.first)
+    main, *others = judge.adapters
+    yield main, ["--world-size", "2", *_checks(judge.first)]
+    if rest:
+        yield main, ["--world-size", "2", *_checks(rest)]
+    yield main, ["--world-size", "3", *_checks(judge.first + rest)]
+    for other in others:
+        yield other, ["--world-size", "2,3", *_checks(judge.first)]
+
+
+def _checks(families: tuple[str, ...]) -> list[str]:
+    return [word for family in families for word in ("--check", family)]
+
+
+def killed_by(tree: Path, judge: Judge, python: str) -> str:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(str(tree / root) for root in ROOTS)}
+    for adapter, arguments in runs(judge):
+        verdicts = tree / "verdicts.json"
+        command = [python, "-m", "ddpcheck", "check", adapter, "--exitfirst", "--json", str(verdicts), *arguments]
+        with subprocess.Popen(
+            command,
+            cwd=tree,
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        ) as process:
+            try:
+                _, error = process.communicate(timeout=DEADLINE)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGINT)  # ddpcheck ends its ranks then
+                try:
+                    process.wait(60)
+                except subprocess.TimeoutExpired:
+                    os.killpg(process.pid, signal.SIGKILL)
+                return f"no end after {DEADLINE:g} s ({adapter})"
+        if process.returncode:
+            return _first_failure(verdicts) or f"{error.decode().strip().splitlines()[-1:]} ({adapter})"
+    return ""
+
+
+def _first_failure(verdicts: Path) -> str:
+    if not verdicts.exists():
+        return ""
+    every = json.loads(verdicts.read_text())["verdicts"]
+    return next(
+        (
+            f"{verdict['check']} ({verdict['adapter']}, {verdict['world_size']} ranks)"
+            for verdict in every
+            if verdict["status"] in ("failed", "hung", "unknown")
+        ),
+        "",
+    )
+
+
+@contextmanager
+def compiled_copy(python: str) -> Iterator[Path]:
+    """The tree as it is now, so that it may be edited meanwhile, with its bytecode, which the ranks need not make again."""
+    with tempfile.TemporaryDirectory(prefix="unmutated-") as folder:
+        for root in ROOTS:
+            shutil.copytree(ROOT / root, Path(folder, root))
+        subprocess.run([python, "-m", "compileall", "-q", folder], check=True)
+        yield Path(folder)
+
+
+def judge(mutant: Mutant, original: Path, python: str) -> Judged:
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+        tree = shutil.copytree(original, Path(folder, "tree"))
+        (tree / mutant.file).write_text(mutant.source)
+        found = killed_by(tree, judge_of(mutant.file), python)
+    seconds = round(time.monotonic() - began, 1)
+    return Judged(mutant.file, mutant.place, mutant.operator, mutant.diff, found, seconds)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--size", type=int, default=160)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", default="", help="only files whose name contains this")
+    parser.add_argument("--python", default=sys.executable, help="an interpreter that has ddpcheck's dependencies")
+    parser.add_argument("--markdown", type=Path, help="write the report of what was judged, and judge nothing")
+    options = parser.parse_args()
+    done = _read(options.results)
+    arguments = f"--size {options.size} --seed {options.seed}"
+    if options.markdown:
+        options.markdown.write_text(markdown([asdict(one) for one in done], PACKAGES, arguments), encoding="utf-8")
+        return
+    files = [str(path.relative_to(ROOT)) for name in PACKAGES for path in sorted((ROOT / SOURCES / name).glob("*.py"))]
+    before = {(one.file, one.diff, tuple(one.place)) for one in done}
+    with compiled_copy(options.python) as original:
+        for mutant in sample(original, files, options.size, options.seed, options.only):
+            if (mutant.file, mutant.diff, mutant.place) in before:
+                continue
+            one = judge(mutant, original, options.python)
+            with options.results.open("a") as results:
+                results.write(json.dumps(asdict(one)) + "\n")
+            print(f"{one.seconds:6.1f} s {one.file.removeprefix(SOURCES)}:{one.place[0]} {one.killed_by or 'SURVIVED'}")
+            if not one.killed_by:
+                print(one.diff, flush=True)
+
+
+def _read(results: Path) -> list[Judged]:
+    if not results.exists():
+        return []
+    lines = map(json.loads, results.read_text().splitlines())
+    return [replace(Judged(**line), place=tuple(line["place"])) for line in lines]
+
+
+if __name__ == "__main__":
+    main()
