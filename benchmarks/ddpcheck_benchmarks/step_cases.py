@@ -38,7 +38,7 @@ MODELS: dict[str, ModelSpec] = {
 NAMED = {"resnet18": 11_172_810}
 """Parameters of models that some implementations build by name, on 28 x 28 pixels."""
 MODELS |= dict.fromkeys(NAMED, mlp((784, 10), loss="cross_entropy"))
-_BATCH = {"small": 64, "medium": 64, "large": 32, "resnet18": 8, EMULATED: 1}
+_BATCH = {"small": 64, "medium": 64, "large": 32, "resnet18": 4, EMULATED: 1}
 BURSTS = 2  # synced, local, synced, local
 
 

@@ -22,7 +22,10 @@ def tables(points: Iterable[Point]) -> Iterator[str]:
         collectives, key=lambda point: (point.info["adapter"], point.info["world_size"], point.info["collective"])
     ):
         rows = list(group)
-        over = " (oversubscribed: more ranks than cores)" if world_size > rows[0].info["cores"] else ""
+        link, cores = rows[0].info["link"], rows[0].info["cores"]
+        over = (
+            " (oversubscribed: more ranks than cores)" if world_size > cores and not link else f" ({link})" * bool(link)
+        )
         yield f"{adapter}, {collective}, {world_size} rank{'s' * (world_size > 1)}{over}\n{_block(rows)}"
 
 
