@@ -20,19 +20,24 @@ HEAD = """\
 # Mutation of the references
 
 Small changes of the references' own sources, one at a time, with the conformance suite alone as the judge (no unit test): the
-default profile at two and three ranks, until the first check fails. The mutants are a seeded sample of all that cosmic-ray's
-operators can make, with the removal of single statements added; changes of annotations are left out. A mutant that is
-equivalent breaks no law, since it changes a text, a speed, or nothing; each that survived is listed below. Mutants come in
-random order, so that a run which is cut off is a smaller sample. Laws were written for some of these very mutants: the share
-that was killed before they were is the measure for mutants that nobody has looked at yet, and so is another --seed.
+default profile at two and three ranks, until the first check fails, of the families that use the changed file (the others could
+only kill more). The mutants are a seeded sample of all that cosmic-ray's operators can make, with the removal of single
+statements added; changes of annotations are left out. Mutants come in random order, so that a run which is cut off is a smaller
+sample.
+
+A mutant that is equivalent breaks no law, since it changes a text, a speed, what no promise covers, or nothing; each that
+survived is listed below. Laws were written for some of these very mutants: the share that was killed before they were is the
+measure for mutants that nobody has looked at yet, and so is another --seed.
 
     pip install cosmic-ray
-    python tests/mutation/run.py mutants.jsonl {arguments}
-    python tests/mutation/run.py mutants.jsonl --markdown reports/mutation.md
+    python tests/mutation/run.py tests/mutation/mutants.jsonl --size {size} --seed {seed}
+    python tests/mutation/run.py tests/mutation/mutants.jsonl --markdown reports/mutation.md
+
+Judged so far: {judged} of about {size}.
 """
 
 
-def markdown(judged: Sequence[dict[str, Any]], packages: Sequence[str], arguments: str) -> str:
+def markdown(judged: Sequence[dict[str, Any]], packages: Sequence[str], size: int, seed: int) -> str:
     """judged: lines of run.py's file. ValueError if survivors.toml has a reason for what was killed."""
     entries = tomllib.loads(SURVIVORS.read_text(encoding="utf-8"))
     reasons = {(entry["file"], entry["becomes"]): (entry["kind"], entry["reason"]) for entry in entries["survivor"]}
@@ -41,7 +46,7 @@ def markdown(judged: Sequence[dict[str, Any]], packages: Sequence[str], argument
     stray = {*reasons} - {_key(one) for one in survivors}
     if stray:
         raise ValueError(f"survivors.toml has reasons for mutants that did not survive: {sorted(stray)}")
-    lines = [HEAD.format(arguments=arguments)]
+    lines = [HEAD.format(judged=len(judged), size=size, seed=seed)]
     lines += [
         "| package | mutants | killed | equivalent | open | killed of those that are not equivalent | before new laws |"
     ]

@@ -1,13 +1,13 @@
 """Mutants of the references, with the conformance suite alone as their judge: how many does it kill, and which survive?
 
     pip install cosmic-ray        # into any environment; ddpcheck and MPI may be in another one, given as --python
-    python tests/mutation/run.py mutants.jsonl --size 160 --seed 0
-    python tests/mutation/run.py mutants.jsonl --markdown reports/mutation.md
+    python tests/mutation/run.py tests/mutation/mutants.jsonl --size 160 --seed 0
+    python tests/mutation/run.py tests/mutation/mutants.jsonl --markdown reports/mutation.md
 
 Each mutant gets a fresh copy of the tree, in which `ddpcheck check ADAPTER --exitfirst` runs: the checks of what the changed
 file is about at two ranks, then those of all families that use it at two and at three. The first failure kills it, as does a
 run that cannot start or has no end. Every judged mutant is a line of mutants.jsonl, and is not judged again: a run that is cut
-off goes on where it was. Survivors are looked at by hand; what was found is in survivors.toml, for the report.
+off goes on where it was; when sources have changed, begin a new file. What was found of survivors is in survivors.toml.
 """
 
 from __future__ import annotations
@@ -178,9 +178,10 @@ def main() -> None:
     parser.add_argument("--markdown", type=Path, help="write the report of what was judged, and judge nothing")
     options = parser.parse_args()
     done = _read(options.results)
-    arguments = f"--size {options.size} --seed {options.seed}"
     if options.markdown:
-        options.markdown.write_text(markdown([asdict(one) for one in done], PACKAGES, arguments), encoding="utf-8")
+        options.markdown.write_text(
+            markdown([asdict(one) for one in done], PACKAGES, options.size, options.seed), encoding="utf-8"
+        )
         return
     files = [str(path.relative_to(ROOT)) for name in PACKAGES for path in sorted((ROOT / SOURCES / name).glob("*.py"))]
     before = {(one.file, one.diff, tuple(one.place)) for one in done}
