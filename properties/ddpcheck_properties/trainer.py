@@ -132,6 +132,12 @@ def _uses_every_sample(promised: Capabilities) -> Judge:
                 f"epoch {number}: the ranks together used {len(used)} samples, but should use {job.data.samples}",
                 "the samples are not shared out between the ranks",
             )
+        for number, ranks in enumerate(zip(*trace.values(0, "indices"), strict=True)):
+            expect.that(
+                not promised.shuffles or any((np.diff(rank) < 0).any() for rank in ranks),
+                f"epoch {number} of a shuffled run used the samples of each rank in ascending order, but should shuffle them",
+                "the order is that of the data",
+            )
         orders = {used.tobytes() for used in epochs}
         expect.that(
             not promised.shuffles or len(orders) == len(epochs),

@@ -11,6 +11,7 @@ from ..data_parallel.checkpoint import Checkpoint
 from ..data_parallel.trainer import Engine, Trainer, Window
 from .trainers import trainer
 
+SAMPLES = "check_training_run_uses_every_sample"
 ENDS = "check_training_run_ends_where_one_process_ends"
 SCHEDULE = "check_run_with_a_schedule_ends_where_one_process_ends"
 RESUMED = "check_resumed_run_ends_where_the_uninterrupted_one_ends"
@@ -27,6 +28,15 @@ class LastShortBatchDropped(Trainer):
     @property
     def length(self) -> int:
         return super().length - super().length % self.task.batch_size or super().length
+
+
+@trainer("no-shuffle-in-the-first-epoch", "classic", SAMPLES, words="the order is that of the data", world_size=1)
+class FirstEpochInOrder(Trainer):
+    """Samples are shuffled between epochs, and so not before the first."""
+
+    def order(self, epoch: int) -> Sequence[int]:
+        order = super().order(epoch)
+        return order if epoch else sorted(order)
 
 
 @trainer("gradients-go-on-into-the-next-epoch", "classic", ENDS, words="not reset", world_size=1)
