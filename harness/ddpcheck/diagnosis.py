@@ -52,14 +52,16 @@ def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[s
     if not wrong.any():
         yield from tiny_differences(got, expected)
         return
+    if (
+        not np.isfinite(expected).all() or np.isnan(got).any()
+    ):  # a factor says nothing, and the elements are of no one size
+        for sentence, array in evidence.alternatives:
+            if np.array_equal(got, array, equal_nan=True):
+                yield sentence
     if not np.isfinite(got[wrong]).all() and np.isfinite(expected).all():
         yield "the wrong elements are NaN or infinite: memory that was never written, or an overflow"
     if np.isnan(expected[wrong]).all() and not np.isnan(got[wrong]).any():
         yield f"a NaN is lost in {region(wrong)}: a comparison drops it, depending on which rank has it"
-    if not np.isfinite(expected).all():  # then a factor says nothing, and the elements are of no one size
-        for sentence, array in evidence.alternatives:
-            if np.array_equal(got, array, equal_nan=True):
-                yield sentence
     yield from _likely_factor(got, expected, evidence)
     local = evidence.local
     if local is not None and local.shape == got.shape and not _close(local, expected).all():

@@ -181,8 +181,15 @@ def _where(rank: RankTrace) -> str:
 def _missing(trace: Trace, stuck: Sequence[RankTrace]) -> str:
     done = [rank.rank for rank in trace.ranks if rank.outcome == "done"]
     places = {rank.last.operation for rank in stuck if rank.last}
+    kinds = {rank.last.kind for rank in stuck if rank.last}
+    if kinds == {"close"}:
+        return "close() waits for something that does not come; it should end by itself, whoever else has closed or not"
     if done:
         ranks = ", ".join(map(str, done))
+        if kinds == {"send_recv"}:
+            return (
+                f"what rank {ranks} sent was lost: a message that nobody waits for yet is dropped, or another took it"
+            )
         return f"rank {ranks} went through without the others: it left a collective early or skipped one"
     if len(places) > 1:
         return (

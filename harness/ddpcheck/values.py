@@ -113,6 +113,11 @@ def numbers(shape: tuple[int, ...], dtype: str, kind: Kind, key: int, spread: in
     return made.astype(np.dtype(dtype)).reshape(shape)
 
 
+def overwritten_with(position: int) -> int:
+    """What a result is overwritten with by its owner, after the operation at this position gave it."""
+    return 113 + (position + 1) % 900
+
+
 def poison_like(array: Array) -> Array:
     """Values that nobody would compute: a write that never came shows."""
     return np.full(array.shape, np.nan if array.dtype.kind in "fc" else 113, array.dtype)

@@ -12,7 +12,7 @@ from ddpcheck.diagnosis import Evidence
 from ddpcheck.job import AllReduce, Barrier, Broadcast, Job, ReduceScatter, SendRecv, Wait
 from ddpcheck.numerics import different_bits, same_bits
 from ddpcheck.trace import Trace
-from ddpcheck.values import Array, poison_like
+from ddpcheck.values import Array, overwritten_with, poison_like
 from ddpcheck.verdict import Diagnosis, Finding
 
 from .collective_results import Collective, Want, finished, members_of, named, reduced, wants
@@ -25,7 +25,7 @@ def results_hold(job: Job, trace: Trace) -> None:
         if isinstance(operation, Barrier):
             _blocked(operation, position, trace)
         elif isinstance(operation, SendRecv):
-            _received(operation, position, trace)
+            _received(job, operation, position, trace)
     for position, collective, members in finished(job):
         wanted = wants(collective, members)
         for rank in members:
@@ -128,6 +128,12 @@ def _others(job: Job, collective: Collective, rank: int, members: tuple[int, ...
         for other, want in wants(collective, members).items():
             if other != rank:
                 yield f"it is the block of rank {other}", want.value
+    if tensor.dtype.startswith("float"):
+        text = "an argument was read after the call, or its wait(), had given it back: its owner had overwritten it"
+        yield text, poison_like(tensor.on(rank))
+    for position in range(len(job.operations)):
+        text = f"it is the array that operation {position} gave, overwritten by its owner since: two results share their memory"
+        yield text, np.full(tensor.shape, overwritten_with(position), tensor.dtype)
     for position, made, ranks in finished(job):
         if made is not collective and made.tensor.dtype == tensor.dtype and rank in ranks:
             yield f"it is the result of operation {position}: results are mixed up", wants(made, ranks)[rank].value
@@ -171,7 +177,7 @@ def _blocked(barrier: Barrier, position: int, trace: Trace) -> None:
             )
 
 
-def _received(operation: SendRecv, position: int, trace: Trace) -> None:
+def _received(job: Job, operation: SendRecv, position: int, trace: Trace) -> None:
     """Every receiver has the sender's array."""
     arrays = [operation.tensor.on(rank) for rank in range(len(trace.ranks))]
     wrong_senders = tuple(
@@ -181,4 +187,16 @@ def _received(operation: SendRecv, position: int, trace: Trace) -> None:
         got = trace.ranks[dest].values(position)["received"][f"{source}>{dest}"]
         what = f"{named(operation, position)}: what rank {source} sent"
         want = Want(arrays[source], moved=True)
-        _compare(got, want, what, dest, lambda: Evidence(len(arrays), None, wrong_senders))
+
+        def evidence(source: int = source, dest: int = dest) -> Evidence:
+            others = tuple(
+                (
+                    f"it is what rank {source} sent in operation {place}: messages overtake each other",
+                    each.tensor.on(source),
+                )
+                for place, each in enumerate(job.operations)
+                if isinstance(each, SendRecv) and (source, dest) in each.pairs and place != position
+            )
+            return Evidence(len(arrays), None, (*wrong_senders, *others))
+
+        _compare(got, want, what, dest, evidence)

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ddpcheck import expect
 from ddpcheck.checks import law
-from ddpcheck.job import AllReduce, Job, Kill, Operation, TensorSpec
-from ddpcheck.operations.probes import Leave
+from ddpcheck.job import (
+    AllGather,
+    AllReduce,
+    Barrier,
+    Broadcast,
+    Close,
+    Job,
+    Kill,
+    Leave,
+    Operation,
+    ReduceScatter,
+    SendRecv,
+    Sleep,
+    TensorSpec,
+    Wait,
+)
 from ddpcheck.trace import RankTrace, Record, Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
@@ -16,6 +32,8 @@ from .strategies_collectives import dtypes, reductions
 if TYPE_CHECKING:
     from ddpcheck.session import Session
 
+LATE = 0.05
+"""Seconds by which a rank is later than the others."""
 FAILS_AT = 1
 """Position of the mishap in a Job of _with_mishap."""
 
@@ -24,14 +42,24 @@ FAILS_AT = 1
 def check_no_collective_ends_without_a_dead_rank(session: Session) -> None:
     """No rank comes out of a collective that a dead rank never entered: it raises an error, or is still waiting."""
     last = session.world_size - 1
-    for_each(session, [_with_mishap(session, Kill(last))], _nobody_went_on)
+    kinds = [each for each in _with_the_dead(session, last) if each[0].kind not in ("send_recv", "broadcast")]
+    chosen = kinds[(session.world_size - 2) % len(kinds)]  # another one at each world size, as each costs new ranks
+    for_each(session, [_with_mishap(session, Kill(last), chosen)], _nobody_went_on)
 
 
 @law("failures", "collective:all_reduce", "detects_dead_peer", "world_size>=2")
 def check_death_of_a_rank_is_an_error_on_every_other_rank(session: Session) -> None:
-    """When a rank dies every other rank raises an error within the grace time, whichever rank it is."""
-    ranks = range(session.world_size)
-    for_each(session, [_with_mishap(session, Kill(rank)) for rank in ranks], _raised_everywhere)
+    """When a rank dies every other rank raises an error within the grace time, whichever rank it is, and in whatever
+    collective they wait for it.
+    """
+    world = session.world_size
+    jobs = [_with_mishap(session, Kill(0))]
+    for rank in range(1, world):
+        kinds = _with_the_dead(session, rank)
+        jobs.append(
+            _with_mishap(session, Kill(rank), kinds[-(world * (world - 1) // 2 - world + 1 + rank) % len(kinds)])
+        )
+    for_each(session, jobs, _raised_everywhere)
 
 
 @law("failures", "collective:all_reduce", "detects_failed_peer", "world_size>=2")
@@ -41,25 +69,56 @@ def check_exception_of_a_rank_is_an_error_on_every_other_rank(session: Session) 
     for_each(session, [_with_mishap(session, mishap) for mishap in mishaps], _raised_everywhere)
 
 
-def _with_mishap(session: Session, mishap: Operation) -> Job:
-    """A collective that goes well, the mishap, and two more collectives."""
+@law("failures", "collective:all_reduce", "world_size>=2", "world_size<=2")
+def check_closing_comes_to_an_end(session: Session) -> None:
+    """close() comes back on every rank without an error, though the ranks do not call it at the same time."""
+    promised = session.capabilities
+    made = AllReduce(TensorSpec((5,), dtypes(promised)[0], "powers"), reductions(promised)[0])
+    try:
+        for_each(session, [Job(session.world_size, (made, Sleep(1, LATE), Close()))], _completed)
+    finally:
+        session.close(orderly=False)  # they have been closed
+
+
+def _completed(_: Job, trace: Trace) -> None:
+    """A process that dies after it was closed is the engine's end, and no judgement of close(): Gloo's threads may abort then."""
+    if all(rank.outcome in ("done", "died") for rank in trace.ranks):
+        return
+    expect.completed(trace)
+
+
+def _with_the_dead(session: Session, dead: int) -> list[tuple[Operation, ...]]:
+    """What needs that rank: collectives of all kinds that are promised, asynchronous too, and messages from it to others."""
+    world, promised = session.world_size, session.capabilities
+    tensor = TensorSpec((2 * world,), dtypes(promised)[0], "powers", 1)
+    reduced = AllReduce(tensor, reductions(promised)[0])
+    found: list[tuple[Operation, ...]] = [(reduced,), (Barrier(),), (AllGather(tensor),)]
+    found += [(ReduceScatter(tensor, reduced.reduction),), (Broadcast(tensor, dead),)]
+    found.append((SendRecv(tensor, tuple((dead, rank) for rank in range(world) if rank != dead)),))
+    offered = [each for each in found if each[0].kind in promised.collectives]
+    if promised.asynchronous:
+        offered.append((replace(reduced, wait=False), Wait(FAILS_AT + 1)))
+    return offered
+
+
+def _with_mishap(session: Session, mishap: Operation, then: tuple[Operation, ...] = ()) -> Job:
+    """A collective that goes well, the mishap, and more collectives."""
     promised = session.capabilities
     made = [
         AllReduce(TensorSpec((5,), dtypes(promised)[0], "powers", seed), reductions(promised)[0]) for seed in range(3)
     ]
-    return Job(session.world_size, (made[0], mishap, *made[1:]))
+    return Job(session.world_size, (made[0], mishap, *(then or made[1:])))
 
 
 def _nobody_went_on(job: Job, trace: Trace) -> None:
     dead = _dead(job)
     for rank in trace.ranks:
-        through = [
-            record.operation for record in rank.records if record.operation > FAILS_AT and record.left is not None
-        ]
-        if rank.rank != dead and through:
+        through = [record for record in rank.records if record.operation > FAILS_AT and record.left is not None]
+        started = isinstance(job.operations[-1], Wait)  # who only starts one need not notice anything
+        if rank.rank != dead and len(through) > started:
             raise Finding(
                 Diagnosis(
-                    f"rank {rank.rank} came out of operation {through[0]} (all_reduce), which rank {dead} never entered as it "
+                    f"rank {rank.rank} came out of {_place(through[-1])}, which rank {dead} never entered as it "
                     "was gone; it should have raised an error, or still be waiting",
                     "a broken connection is taken for the end of the operation, or an error is swallowed",
                 )

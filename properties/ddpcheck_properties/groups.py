@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from hypothesis import strategies as st
@@ -10,7 +11,18 @@ from hypothesis.strategies import DrawFn
 
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
-from ddpcheck.job import AllReduce, Barrier, Job, Operation, ReduceScatter, Sleep, Wait
+from ddpcheck.job import (
+    AllGather,
+    AllReduce,
+    Barrier,
+    Broadcast,
+    Job,
+    Operation,
+    ReduceScatter,
+    SendRecv,
+    Sleep,
+    Wait,
+)
 from ddpcheck.trace import Trace
 
 from .collective_judges import arguments_are_left_alone, results_hold
@@ -90,7 +102,7 @@ def check_groups_at_work_together_do_not_disturb_each_other(session: Session) ->
 def check_barrier_of_a_group_waits_for_its_members(session: Session) -> None:
     """No member leaves a group's barrier before every member has entered it."""
     world = session.world_size
-    groups = [(0, world - 1), tuple(range(world))] if world > 2 else [(0, 1)]
+    groups = [(0, world - 1), tuple(range(1, world)), tuple(range(world))] if world > 2 else [(0, 1)]
     drawn = [
         Job(world, (Sleep(group[-1], LATE), Barrier(group), Sleep(group[0], LATE), Barrier(group))) for group in groups
     ]
@@ -117,6 +129,7 @@ def check_all_reduces_under_way_together_keep_their_results(session: Session) ->
     same = [_reduction(promised, each, None, world, 7, wait=False) for each in reductions(promised)]
     between = _reduction(promised, reduction, None, world, 8)
     examples.append(Job(world, (*same, between, *map(Wait, range(len(same))), between)))
+    examples += _with_others_between(world, promised, same[0])
     if promised.subgroups:
         members = [group for group in subsets(world) if len(group) < world]
         started = [
@@ -131,6 +144,20 @@ def check_all_reduces_under_way_together_keep_their_results(session: Session) ->
         arguments_are_left_alone(job, trace)
 
     for_all(session, under_way(world, promised), judge, examples=examples, share=0.5)
+
+
+def _with_others_between(world: int, promised: Capabilities, started: AllReduce) -> list[Job]:
+    """Each other collective while an all-reduce is under way, a barrier with a rank late; of the same shape and dtype."""
+    tensor = started.tensor
+    others: dict[str, tuple[Operation, ...]] = {
+        "broadcast": tuple(Broadcast(replace(tensor, seed=3), root) for root in range(world)),
+        "all_gather": (AllGather(replace(tensor, seed=4)),),
+        "reduce_scatter": (ReduceScatter(replace(tensor, seed=5, shape=(4 * world,)), started.reduction),),
+        "barrier": (Sleep(world - 1, LATE), Barrier()) if world > 1 else (Barrier(),),
+    }
+    if world > 1:
+        others["send_recv"] = (SendRecv(replace(tensor, seed=6), ((0, world - 1), (world - 1, 0))),)
+    return [Job(world, (started, *each, Wait(0))) for kind, each in others.items() if kind in promised.collectives]
 
 
 @law("collectives", "collective:all_reduce", "asynchronous", "world_size>=2")

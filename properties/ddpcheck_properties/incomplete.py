@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ddpcheck.job import AllReduce, Backward, Broadcast, Job, Operation, Predict
+from ddpcheck.job import AllReduce, Backward, Broadcast, Job, Operation, Predict, Sleep
 from ddpcheck.trace import RankTrace, Trace
 from ddpcheck.verdict import Finding
 
@@ -51,6 +51,12 @@ def _causes(job: Job, trace: Trace) -> Iterator[str]:
                 "the ranks use different parameters here, and do not send the same: a parameter without gradient is left out of "
                 "the message, or has none of its own"
             )
+    late = [earlier for earlier in job.operations[: culprit.last.operation] if isinstance(earlier, Sleep)]
+    if late and culprit.outcome == "raised" and "time" in culprit.error.rpartition("\n")[2].lower():
+        yield (
+            f"rank {culprit.rank} gave up waiting for rank {late[-1].rank}, which was only {late[-1].seconds:g} s late: a time "
+            "limit of the implementation's own"
+        )
     if culprit.outcome == "raised" and operation.kind in _TOGETHER and (through := _through(culprit, trace)):
         yield (
             f"rank {through} came through this operation without rank {culprit.rank}: the ranks do not make the same calls, one "

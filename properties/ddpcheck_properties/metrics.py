@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ddpcheck import expect
 from ddpcheck.checks import law
-from ddpcheck.job import Aggregate, Job
+from ddpcheck.job import Aggregate, Job, Operation
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
@@ -30,7 +31,10 @@ def check_metrics_are_weighted_by_counts(session: Session) -> None:
     many = (*(1,) * (world - 1), (1 << 17) - (world - 1))  # sums that float32 still holds
     long = tuple(4097.0 + rank for rank in range(world))  # more digits than half precision has
     examples = [Job(world, (Aggregate(values, counts),)) for counts in (uneven, uneven[::-1], many, many[::-1])]
+    examples.insert(0, Job(world, (Aggregate(values, uneven), Aggregate(values, many))))
     examples.append(Job(world, (Aggregate(long, uneven),)))
+    tokens = (*(1 << 31,) * (world - 1), (1 << 33) - ((world - 1) << 31))  # more than 32 bits hold
+    examples.append(Job(world, (Aggregate(values, tokens),)))
     drawn = aggregates(world).map(lambda made: Job(world, (made,)))
     for_all(session, drawn, _weighted, examples=examples, share=2)  # one check, cheap Jobs
 
@@ -42,7 +46,7 @@ def check_ranks_without_samples_take_no_part_in_metrics(session: Session) -> Non
     jobs = []
     for only in range(world):
         counts = tuple(4 * (rank == only) for rank in range(world))
-        for nothing in (math.nan, 100.0, 0.0):
+        for nothing in (math.nan, 100.0, 0.0, math.inf):
             values = tuple(2.5 if rank == only else nothing for rank in range(world))
             jobs.append(Job(world, (Aggregate(values, counts), Aggregate((1.5,) * world, (2,) * world))))
     for_each(session, jobs, _weighted)
@@ -70,6 +74,21 @@ def check_a_metric_that_is_no_number_stays_one(session: Session) -> None:
     for_each(session, jobs, _strange)
 
 
+@law("metrics", "facet:metrics")
+def check_several_metrics_keep_their_names(session: Session) -> None:
+    """Of several metrics each is the mean of its own values, whatever it is called, and the caller's mapping stays as it is.
+
+    Python's hashes of names differ from rank to rank: an order that follows from them shows.
+    """
+    world = session.world_size
+    values = tuple(float(3 * rank + 1) for rank in range(world))
+    counts = (*(1,) * (world - 1), 64 - (world - 1))
+    names = ("loss", "accuracy", "perplexity", "f1", "a", "norm")
+    for_each(
+        session, [Job(world, (Aggregate(values, counts, names), Aggregate(values, counts, names[::-1])))], _by_name
+    )
+
+
 @law("metrics", "facet:metrics", "world_size>=2")
 def check_metrics_are_equal_on_all_ranks(session: Session) -> None:
     """Every rank gets the same bits, for real values too: decisions that follow from a metric must not differ."""
@@ -85,7 +104,30 @@ def _weighted(job: Job, trace: Trace) -> None:
     expect.completed(trace)
     for position, made in enumerate(job.operations):
         assert isinstance(made, Aggregate)
-        _compare(made, position, trace)
+        _compare(made, position, trace, job.operations[:position])
+
+
+def _by_name(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    for position, made in enumerate(job.operations):
+        assert isinstance(made, Aggregate)
+        wanted = {name: (place + 1) * _mean([made]) for place, name in enumerate(made.names)}
+        for rank, values in enumerate(record.values(position) for record in trace.ranks):
+            got, own = values["metrics"], made.given(rank)
+            local = [name for name in wanted if got.get(name) == own[name] != wanted[name]]
+            cause = ""
+            if sorted(got.values()) == sorted(wanted.values()):
+                cause = "the values are there under other names: they are packed in one order and unpacked in another"
+            elif local:
+                cause = f"{', '.join(local)}: this rank's own mean, not aggregated"
+            elif got.keys() >= wanted.keys():
+                cause = "ranks pack their metrics in different orders, as of a set: values of different ones are mixed"
+            expect.equal(got, wanted, f"{len(wanted)} metrics, {_named(made)}: metrics", rank, cause)
+            expect.that(
+                not values["argument_changed"],
+                f"the mapping of metrics that rank {rank} passed was changed, but should stay as it was",
+                "the global means are written into the caller's mapping: who logs local means afterwards logs others",
+            )
 
 
 def _nothing_or_weighted(job: Job, trace: Trace) -> None:
@@ -127,13 +169,20 @@ def _equal(job: Job, trace: Trace) -> None:
             expect.equal(metrics, first, f"{_named(made)}: metrics, compared with rank 0,", rank, cause)
 
 
-def _compare(made: Aggregate, position: int, trace: Trace) -> None:
-    pairs = [(value, count) for value, count in zip(made.values, made.counts, strict=True) if count]
-    expected = math.fsum(value * count for value, count in pairs) / sum(made.counts)
+def _compare(made: Aggregate, position: int, trace: Trace, earlier: Sequence[Operation] = ()) -> None:
+    expected = _mean([made])
+    running = _mean([made, *(each for each in earlier if isinstance(each, Aggregate))])
     for rank, metrics in enumerate(trace.values(position, "metrics")):
-        expect.equal(
-            metrics, {"metric": expected}, f"{_named(made)}: metrics", rank, _cause(made, metrics.get("metric"), rank)
-        )
+        got = metrics.get("metric")
+        cause = "it is the mean of this call and those before it: sums are kept from call to call" * (got == running)
+        text = f"{_named(made)}: metrics"
+        expect.equal(metrics, {"metric": expected}, text, rank, cause or _cause(made, got, rank))
+
+
+def _mean(all_made: Sequence[Aggregate]) -> float:
+    """The mean over the samples of all of these."""
+    pairs = [pair for made in all_made for pair in zip(made.values, made.counts, strict=True) if pair[1]]
+    return math.fsum(value * count for value, count in pairs) / sum(count for _, count in pairs)
 
 
 def _cause(made: Aggregate, got: float | None, rank: int) -> str:
@@ -143,8 +192,11 @@ def _cause(made: Aggregate, got: float | None, rank: int) -> str:
     total = math.fsum(value * count for value, count in zip(values, made.counts, strict=True) if count)
     if got is None:
         return "the metric's name is missing"
-    if math.isnan(got):
-        return "a rank without samples took part with its NaN: 0 times NaN is NaN"
+    if 0 in made.counts and math.isnan(got):
+        what = "NaN" if any(map(math.isnan, values)) else "infinity"
+        return f"a rank without samples took part with its {what}: 0 times {what} is NaN"
+    if max(made.counts) >= 1 << 31:
+        return "a count needs more than 32 bits: it overflows on the way"
     if got in (math.fsum(values) / world, math.fsum(present) / len(present)):
         return "it is the mean of the ranks' means: counts are not used"
     if got == math.fsum(values):

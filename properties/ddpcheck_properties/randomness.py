@@ -1,8 +1,8 @@
 """Random numbers: what must differ between ranks differs, what must be common is, and nobody else's draws matter.
 
 Two independent streams of COUNT uniform float32 numbers have 2 COUNT^2 2^-24 = 1/8 numbers in common on average, x and
-1 - x counted as one, and more than SHARED of them with probability below 1e-13. One of BINS equal parts of [0, 1) stays
-empty with probability below BINS (1 - 1/BINS)^COUNT < 1e-27.
+1 - x counted as one, and more than SHARED of them with probability below 1e-13. One of BINS equal parts of [0, 1) gets
+less than LEAST or more than MOST of them, instead of 64, with probability below 1e-15.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 COUNT = 1024
 SHARED = 8
-BINS = 16
+BINS, LEAST, MOST = 16, 8, 144
 SEEDS = (42, 43, 1042, 42 + (1 << 16), 1 << 24, (1 << 24) + 1)
 """Neighbours, and such as are alike in 16 bits, in float32, or when an epoch or a rank counts for a thousand."""
 Source = tuple[int, int, int | None]
@@ -49,7 +49,7 @@ def check_every_rank_and_epoch_has_random_numbers_of_its_own(session: Session) -
 
 @law("randomness", "facet:randomness")
 def check_random_numbers_fill_the_unit_interval(session: Session) -> None:
-    """Own and common random numbers are spread over the whole of [0, 1), on every rank."""
+    """Own and common random numbers are spread evenly over the whole of [0, 1), on every rank."""
     for_each(session, [Job(session.world_size, (Draw(SEEDS[0], (0, 1), COUNT),))], _spread)
 
 
@@ -66,10 +66,12 @@ def check_common_random_numbers_are_equal_on_all_ranks(session: Session) -> None
 
 @law("randomness", "facet:randomness")
 def check_random_numbers_come_again_with_their_seed(session: Session) -> None:
-    """Equal (seed, epoch, rank) give equal numbers: in an epoch begun again, and in a new object, whatever else was drawn."""
+    """Equal (seed, epoch, rank) give equal numbers: in an epoch begun again, at once or later, and in a new object, which
+    begins with epoch 0, whatever else was drawn.
+    """
     world = session.world_size
-    draw = Draw(SEEDS[0], (1, 0, 1), COUNT)
-    again = Draw(SEEDS[0], (0, 1), COUNT)
+    draw = Draw(SEEDS[0], (1, 0, 1, 1), COUNT)
+    again = Draw(SEEDS[0], (None, 0, 1), COUNT)
     for_each(session, [Job(world, (draw, Disturb(0), again))], _come_again)
 
 
@@ -118,6 +120,7 @@ def _all_different(job: Job, trace: Trace) -> None:
     for position, draw in enumerate(job.operations):
         assert isinstance(draw, Draw)
         for place, epoch in enumerate(draw.epochs):
+            assert epoch is not None
             found[draw.seed, epoch, None] = trace.values(position, "common")[0][place]
             for rank, local in enumerate(trace.values(position, "local")):
                 found[draw.seed, epoch, rank] = local[place]
@@ -147,12 +150,20 @@ def _spread(job: Job, trace: Trace) -> None:
     for kind in ("local", "common"):
         for rank, epochs in enumerate(trace.values(0, kind)):
             for epoch, numbers in enumerate(epochs):
-                filled = np.histogram(numbers, BINS, (0, 1))[0] > 0
+                parts = np.histogram(numbers, BINS, (0, 1))[0]
+                filled = int((parts > 0).sum())
+                text = f"{kind} numbers of epoch {epoch} on rank {rank}: got"
                 expect.that(
-                    bool(filled.all()),
-                    f"{kind} numbers of epoch {epoch} on rank {rank}: got {int(filled.sum())} of {BINS} parts of [0, 1), but "
-                    f"should be all of them ({len(numbers)} numbers from {numbers.min():.3g} to {numbers.max():.3g})",
+                    filled == BINS,
+                    f"{text} {filled} of {BINS} parts of [0, 1), but should be all of them ({len(numbers)} numbers from "
+                    f"{numbers.min():.3g} to {numbers.max():.3g})",
                     "the numbers are scaled or cut on the way: a probability that is compared with them is another one",
+                )
+                expect.that(
+                    parts.min() >= LEAST and parts.max() <= MOST,
+                    f"{text} from {parts.min()} to {parts.max()} in each of {BINS} equal parts of [0, 1), but should be about "
+                    f"{len(numbers) // BINS}",
+                    "the numbers are not uniform: a probability that is compared with them is another one",
                 )
 
 
@@ -194,7 +205,7 @@ def _common_agree(job: Job, trace: Trace) -> None:
                 more = draw.extra[rank] if draw.extra else 0
                 expect.that(
                     bool(np.array_equal(got, should)),
-                    f"common numbers of epoch {epoch} on rank {rank}: got {_some(got)}, but should be {_some(should)} as "
+                    f"common numbers of epoch {epoch} on rank {rank}: got {some(got)}, but should be {some(should)} as "
                     "before on rank 0" + f" (it drew {more} numbers of its own first)" * bool(more),
                     "common numbers are drawn from the rank's own stream, or from a generator that others use too",
                 )
@@ -203,22 +214,30 @@ def _common_agree(job: Job, trace: Trace) -> None:
 def _come_again(job: Job, trace: Trace) -> None:
     expect.completed(trace)
     for kind in ("local", "common"):
-        for rank, ((one, zero, again), (fresh_zero, fresh_one)) in enumerate(
+        for rank, ((one, zero, again, at_once), (untold, fresh_zero, fresh_one)) in enumerate(
             zip(trace.values(0, kind), trace.values(2, kind), strict=True)
         ):
-            for what, got, should in (
-                ("epoch 1 begun again", again, one),
-                ("epoch 0 of a new object", fresh_zero, zero),
-                ("epoch 1 of a new object", fresh_one, one),
+            for what, got, should, cause in (
+                ("epoch 1 begun again", again, one, ""),
+                ("epoch 1 begun again at once", at_once, one, "set_epoch() of the epoch that it is does nothing"),
+                (
+                    "a new object, before set_epoch,",
+                    untold,
+                    zero,
+                    "a new object does not begin with epoch 0, or is not seeded",
+                ),
+                ("epoch 0 of a new object", fresh_zero, zero, _OTHERS),
+                ("epoch 1 of a new object", fresh_one, one, _OTHERS),
             ):
                 expect.that(
                     bool(np.array_equal(got, should)),
-                    f"{kind} numbers of {what} on rank {rank}: got {_some(got)}, but should be {_some(should)} as before",
-                    "set_epoch() does not begin the stream again: a run that is resumed draws other numbers"
-                    if what == "epoch 1 begun again"
-                    else "they depend on what was drawn before, or on a generator that others use too",
+                    f"{kind} numbers of {what} on rank {rank}: got {some(got)}, but should be {some(should)} as before",
+                    cause or "set_epoch() does not begin the stream again: a run that is resumed draws other numbers",
                 )
 
 
-def _some(numbers: Array) -> str:
+_OTHERS = "they depend on what was drawn before, or on a generator that others use too"
+
+
+def some(numbers: Array) -> str:
     return f"[{', '.join(f'{number:.4g}' for number in numbers[:3])}, ...]"

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 PAST_16_BITS = 70_001
 PAST_24_BITS = ((1 << 24), (1 << 24) + 1)  # alike in float32
 SEED = 42
-EPOCHS = (2, 0, 1, 3, 258)
-"""First forwards, then back, and equal to an earlier one in their lowest eight bits."""
+EPOCHS = (2, 0, 1, 3, 258, (1 << 16) + 2)
+"""First forwards, then back, and equal to an earlier one in their lowest eight, or sixteen, bits."""
 
 
 def shuffled(world_size: int) -> int:
@@ -74,9 +74,16 @@ def check_set_epoch_changes_the_order(session: Session) -> None:
 
     def judge(job: Job, trace: Trace) -> None:
         found = orders(trace, 0)
+        (read,) = job.operations
+        assert isinstance(read, Sample)
         everywhere = all(order == found[0] for order in found)
         cause = (
-            "set_epoch() has no effect: it is not forwarded to what shuffles, or not used there"
+            "set_epoch() has no effect"
+            + (
+                ": it is not forwarded to what shuffles, or not used there"
+                if read.seed
+                else " with a seed of 0: it is a factor"
+            )
             if everywhere
             else "set_epoch() does not take every number: epochs are counted round, in pairs, or forwards only, or 0 is "
             "taken for none"
@@ -85,7 +92,8 @@ def check_set_epoch_changes_the_order(session: Session) -> None:
             headline = f"epoch {second}: got the order of epoch {first} on every rank, but should be another one"
             expect.that(order != other, headline, cause)
 
-    _read(session, [_reads(session.world_size, epochs=EPOCHS)], judge)
+    # a seed of 0 is a factor that takes all others with it, or taken for none
+    _read(session, [_reads(session.world_size, epochs=EPOCHS, seeds=(seed,)) for seed in (SEED, 0)], judge)
 
 
 @law("sampler", "facet:sampler", "shuffles", "world_size>=2")

@@ -59,6 +59,25 @@ def check_an_epoch_broken_off_leaves_no_trace(session: Session) -> None:
 
 
 @law("sampler", "facet:sampler")
+def check_the_epoch_that_was_set_last_counts(session: Session) -> None:
+    """Told several epochs before it is read, as by a loop that resumes, a sampler has the order of the last of them."""
+    _as_undisturbed(
+        session,
+        [{"retold": True}],
+        "after it was told another epoch",
+        "set_epoch() is taken once until the sampler is read: the first epoch that it was told stays",
+    )
+
+
+@law("sampler", "facet:sampler", "shuffles", "drop_last", "world_size>=2")
+def check_drop_last_does_not_always_cut_the_same_samples(session: Session) -> None:
+    """What drop_last leaves out in one epoch has its turn in others: no sample is never seen."""
+    world = session.world_size
+    length = shuffled(world) + world - 1
+    for_each(session, [Job(world, (Sample(length, tuple(range(12)), seed=SEED, drop_last=True),))], _left_out_in_turn)
+
+
+@law("sampler", "facet:sampler")
 def check_samplers_do_not_share_their_state(session: Session) -> None:
     """A sampler's order does not depend on another one, as that of the validation set, which is read meanwhile."""
     _as_undisturbed(
@@ -92,6 +111,21 @@ def _as_undisturbed(session: Session, ways: list[dict[str, object]], what: str, 
         used = [Sample(plain.length, plain.epochs, shuffle, SEED, **way) for way in ways]  # type: ignore[arg-type]  # its fields
         jobs += [Job(world, (one, plain)) for one in used]
     for_each(session, jobs, judge)
+
+
+def _left_out_in_turn(job: Job, trace: Trace) -> None:
+    """W - 1 of more than 40 W samples are left out alike in twelve epochs with a probability below 81^-11 < 1e-20."""
+    expect.completed(trace)
+    (read,) = job.operations
+    assert isinstance(read, Sample)
+    found = orders(trace, 0)
+    never = set(range(read.length)).difference(*(samples for order in found for samples in order))
+    expect.that(
+        len(never) < job.world_size - 1 or found[0] == found[1],  # that set_epoch has no effect is another check's
+        f"{read.length} samples with drop_last: got the samples {sorted(never)} on no rank in any of {len(found)} epochs, but "
+        "should get each in some",
+        "the tail is cut before the samples are shuffled: those at the end are never seen",
+    )
 
 
 def _no_two_alike(job: Job, trace: Trace) -> None:

@@ -59,15 +59,13 @@ def shared_out(promised: Capabilities) -> Judge:
             assert isinstance(read, Sample)
             rule = "drop" if read.drop_last else promised.remainder
             for number, ranks in enumerate(orders(trace, position)):
-                _check_shares(
-                    ranks, read.length, rule, f"{named(read)}, reading {number} (epoch {read.epochs[number]})"
-                )
+                _check_shares(ranks, read, rule, f"{named(read)}, reading {number} (epoch {read.epochs[number]})")
 
     return judge
 
 
-def _check_shares(ranks: list[list[int]], length: int, rule: str, what: str) -> None:
-    world = len(ranks)
+def _check_shares(ranks: list[list[int]], read: Sample, rule: str, what: str) -> None:
+    world, length = len(ranks), read.length
     _check_lengths(ranks, length, rule, what)
     holders: dict[int, list[int]] = {}
     for rank, order in enumerate(ranks):
@@ -78,13 +76,14 @@ def _check_shares(ranks: list[list[int]], length: int, rule: str, what: str) -> 
     shared = sorted(index for index, found in holders.items() if len(found) > 1)
     allowed = max(0, length - total)  # what drop leaves out
     if len(absent) > allowed:
+        tail = not read.shuffle and absent == list(range(length))[-len(absent) :]
         twice = f", and sample {shared[0]} went to ranks {', '.join(map(str, holders[shared[0]]))}" if shared else ""
         raise Finding(
             Diagnosis(
                 f"{what}: sample {absent[-1]} went to no rank{twice}; {len(absent)} of {length} samples are missing, but "
                 f"should be {allowed}",
                 "the ranks do not agree on the order: each shuffles with a seed or a generator of its own"
-                if shared and world > 1 and absent != list(range(length))[-len(absent) :]
+                if shared and world > 1 and not tail
                 else "the samples at the end of the order go to no rank",
             )
         )
@@ -98,10 +97,12 @@ def _check_lengths(ranks: list[list[int]], length: int, rule: str, what: str) ->
         if wanted[0] <= len(order) <= wanted[1]:
             continue
         cause = ""
-        if world > 1 and len(order) >= length > 0:
+        if world > 1 and len(order) > high and len(order) >= length:
             cause = "the rank reads the whole data set: samples are not shared out"
         elif rule == "pad" and len(order) == low:
             cause = "nothing is padded: ranks run out of samples at different times, or the tail is lost"
+        elif rule == "drop" and len(order) == high:
+            cause = "the length is rounded up: the tail is padded, and not cut"
         elif len(order) in (low // world, -(-low // world)):
             cause = "a rank's share was shared out once more"
         should = " or ".join(map(str, sorted(set(wanted))))

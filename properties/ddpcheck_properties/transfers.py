@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 LATE = 0.05
 """Seconds by which a rank comes late: a hundred times what a barrier between processes of one host takes."""
+VERY_LATE = 1.2
+"""Longer than a second, which nobody may take for an end."""
 
 
 @law("collectives", "collective:broadcast")
@@ -135,6 +137,9 @@ def check_messages_reach_their_receiver(session: Session) -> None:
     # rank 1 is the first that rank 0 receives from, and the last to send
     others = tuple((rank, 0) for rank in range(1, world))
     examples.append(Job(world, (Sleep(1, LATE), SendRecv(small, others), SendRecv(replace(small, seed=1), others))))
+    # many that wait for a receiver that is not there yet, of two shapes
+    waiting = (SendRecv(replace(small, seed=seed, shape=(3 + seed % 2,)), ((0, 1),)) for seed in range(40))
+    examples.append(Job(world, (Sleep(1, LATE), *waiting)))
     for_all(session, jobs(world, send_recvs(world, promised), 1, 4), results_hold, examples=examples, share=0.5)
 
 
@@ -176,7 +181,10 @@ def check_a_late_rank_changes_no_result(session: Session) -> None:
     # the ranks take turns, so that each is late for some, and each kind has a first rank and a last one that is
     late = [Sleep(number % world, LATE / 2) for number in range(len(made))]
     row = tuple(one for pair in zip(late, made, strict=True) for one in pair)
-    for_each(session, [Job(world, (*row, *made))], results_hold)
+    drawn = [Job(world, (*row, *made))]
+    if world == 2:  # once: it takes its time
+        drawn += [Job(world, (Sleep(1, VERY_LATE), one)) for one in made[:1]]
+    for_each(session, drawn, results_hold)
 
 
 def _large(session: Session) -> list[TensorSpec]:

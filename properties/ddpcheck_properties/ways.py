@@ -65,7 +65,7 @@ def check_collectives_of_every_size_are_right(session: Session) -> None:
 def check_the_257th_call_is_as_the_first(session: Session) -> None:
     """More calls of one kind in a row than a byte counts are all right: no counter of calls or handles runs out.
 
-    One kind at each world size, or each where the effort is large, and forty asynchronous calls at once.
+    One kind at each world size, or each where the effort is large, and seventy asynchronous calls at once.
     """
     world, promised = session.world_size, session.capabilities
     dtype, reduction = _usual(promised)
@@ -83,8 +83,8 @@ def check_the_257th_call_is_as_the_first(session: Session) -> None:
     chosen = offered if session.effort > 100 else offered[(world - 1) % max(1, len(offered)) :][:1]
     drawn = [Job(world, operations * (CALLS // 3)) for operations in chosen]
     if promised.asynchronous:
-        started = tuple(AllReduce(reduced[number % 3], reduction, wait=False) for number in range(40))
-        drawn.append(Job(world, (*started, *map(Wait, range(39, -1, -1)))))
+        started = tuple(AllReduce(reduced[number % 3], reduction, wait=False) for number in range(70))
+        drawn.append(Job(world, (*started, *map(Wait, range(69, -1, -1)))))
     for_each(session, drawn, results_hold)
 
 

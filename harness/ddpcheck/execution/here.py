@@ -10,7 +10,7 @@ import numpy as np
 from ..adapter import Facets
 from ..job import Job
 from ..trace import Record
-from ..values import Array
+from ..values import Array, poison_like
 from .contract import offered
 from .held import Held
 
@@ -28,6 +28,7 @@ class Here:
         self.handles: dict[int, tuple[Any, Array, Array]] = {}
         """Of asynchronous operations by position: handle, argument, and the values that the argument had."""
         self._handed_out: list[tuple[Values, str, Array, Any]] = []
+        self._waited: list[Array] = []
 
     @property
     def position(self) -> int:
@@ -44,6 +45,20 @@ class Here:
     def look_again(self, values: Values, name: str, now: Array, handed_out: Any) -> None:
         """At the end of the Job `handed_out` must still be what it is now; else `values` will name it."""
         self._handed_out.append((values, name, now, handed_out))
+
+    def waited(self, argument: Array) -> None:
+        """An argument is the caller's again after wait(): what still reads it then sends nonsense."""
+        self._waited.append(argument)
+
+    def overwrite_waited(self) -> None:
+        for argument in self._waited:
+            argument[...] = poison_like(argument)
+        self._waited.clear()
+
+    def forget(self) -> None:
+        """Nothing of what was handed out so far is looked at again."""
+        self.overwrite_waited()
+        self._handed_out.clear()
 
     def looked_again(self) -> None:
         for values, name, before, handed_out in self._handed_out:

@@ -42,6 +42,12 @@ def leave(here: Here, op: ops.Leave) -> Values:
     raise ProgramEnded("this rank's program ends, as the Job says")
 
 
+def close(here: Here, op: ops.Close) -> Values:
+    if here.facets.close is not None:
+        here.facets.close()
+    return {}
+
+
 def sent(here: Here, op: ops.Sent) -> Values:
     return {"sent": sent_by_connection()}
 

@@ -15,16 +15,27 @@ from .here import Here, Values
 
 
 def draw(here: Here, op: ops.Draw) -> Values:
-    streams = offered(here.facets.make_streams, "make_streams")(op.seed)
-    local, common = [], []
+    make = offered(here.facets.make_streams, "make_streams")
+    streams, other = make(op.seed), make(op.seed + 1) if op.beside else None
+    counts = op.count // 2, -(-op.count // 2)
+    found: Values = {"local": [], "common": []}
     for epoch in op.epochs:
-        streams.set_epoch(epoch)
+        if epoch is not None:
+            streams.set_epoch(epoch)
         if op.extra:
             extra = op.extra[here.rank]
             _numbers(streams.local(extra), extra, "local()")
-        common.append(_numbers(streams.common(op.count), op.count, "common()"))
-        local.append(_numbers(streams.local(op.count), op.count, "local()"))
-    return {"local": local, "common": common}
+        common, local = [], []
+        for count in counts:
+            common.append(_numbers(streams.common(count), count, "common()"))
+            local.append(_numbers(streams.local(count), count, "local()"))
+            if other is not None:
+                other.set_epoch((epoch or 0) + 7)
+                other.local(3)
+                other.common(5)
+        found["common"].append(np.concatenate(common))
+        found["local"].append(np.concatenate(local))
+    return found
 
 
 def _numbers(got: Any, count: int, what: str) -> Array:

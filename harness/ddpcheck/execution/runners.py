@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
 from .. import job as ops
+from ..footprint import Settings, held
 from . import collectives, mishaps, randomness, replica, sampling, training
 from .here import Here, Values
 
 
 def on_ranks(here: Here, op: ops.OnRanks) -> Values:
     return RUNNERS[type(op.operation)](here, op.operation) if here.rank in op.ranks else {}
+
+
+def rounds(here: Here, op: ops.Rounds) -> Values:
+    tracemalloc.start()
+    found, changed = [held()], []
+    try:
+        for _ in range(op.rounds):
+            Settings.at_first().restore()
+            program = Settings()
+            for operation in op.operations * op.times:
+                RUNNERS[type(operation)](here, operation)
+                here.forget()
+            changed.append(Settings().changed(program))
+            found.append(held(found[-1]))
+    finally:
+        tracemalloc.stop()
+    return {"changed": changed, "held": found}
 
 
 RUNNERS: dict[type[ops.Operation], Callable[[Here, Any], Values]] = {
@@ -47,7 +66,9 @@ RUNNERS: dict[type[ops.Operation], Callable[[Here, Any], Values]] = {
     ops.Raise: mishaps.raise_,
     ops.Kill: mishaps.kill,
     ops.Leave: mishaps.leave,
+    ops.Close: mishaps.close,
     ops.Sent: mishaps.sent,
     ops.ShortReads: mishaps.short_reads,
     ops.OnRanks: on_ranks,
+    ops.Rounds: rounds,
 }

@@ -29,6 +29,8 @@ def sample(here: Here, op: ops.Sample) -> Values:
                 sampler.set_epoch(epoch)
             list(islice(iter(sampler), peek))
         if epoch is not None:
+            if op.retold:
+                sampler.set_epoch(epoch + 3)
             sampler.set_epoch(epoch)
         if other is not None:
             other.set_epoch((epoch or 0) + 7)
@@ -71,9 +73,11 @@ def resume_sampling(here: Here, op: ops.ResumeSampling) -> Values:
 
 def aggregate(here: Here, op: ops.Aggregate) -> Values:
     what = "aggregate_metrics()"
-    got = offered(here.facets.aggregate_metrics, "aggregate_metrics")(
-        {"metric": op.values[here.rank]}, op.counts[here.rank]
-    )
+    given = op.given(here.rank)
+    got = offered(here.facets.aggregate_metrics, "aggregate_metrics")(given, op.counts[here.rank])
     if not isinstance(got, Mapping):
         raise ContractBroken(f"{what} must return a mapping of names to numbers, got {type(got).__name__}")
-    return {"metrics": {str(name): checked_number(value, what) for name, value in got.items()}}
+    return {
+        "metrics": {str(name): checked_number(value, what) for name, value in got.items()},
+        "argument_changed": repr(given) != repr(op.given(here.rank)),
+    }

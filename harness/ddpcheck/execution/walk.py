@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from ..adapter import Facets
+from ..footprint import Settings
 from ..job import Job
 from ..short_reads import whole_reads
 from ..trace import Record
@@ -26,6 +27,7 @@ class Execution:
     def __init__(
         self, facets: Facets, job: Job, rank: int, progress: Callable[[int], None], scratch: Path | None = None
     ) -> None:
+        Settings.at_first()
         self._job = job
         self._progress = progress
         self._here = Here(facets, job, rank, scratch)
@@ -45,6 +47,8 @@ class Execution:
         clock, here, records = time.monotonic, self._here, self.records
         for position, operation in enumerate(self._job.operations):
             self._progress(position)
+            if operation.kind != "wait":
+                here.overwrite_waited()
             entered = clock()
             records.append(Record(position, operation.kind, entered, None, {}))
             values = RUNNERS[type(operation)](here, operation)

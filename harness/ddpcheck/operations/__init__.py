@@ -8,7 +8,7 @@ from .collectives import AllGather, AllReduce, Barrier, Broadcast, ReduceScatter
 from .data import DataSpec, Layout, OptimizerSpec, PerRank, TensorSpec
 from .measure import MeasureCollective, MeasureSteps
 from .mishaps import Kill, Raise, Sleep
-from .probes import Leave, OnRanks, Sent
+from .probes import Close, Leave, OnRanks, Rounds, Sent
 from .randomness import Disturb, Draw
 from .replica import Backward, Clip, Join, Observe, Predict, Remeasure, Resume, Save, SetTrainable, Step, ZeroGrad
 from .resume_sampling import ResumeSampling
@@ -21,7 +21,8 @@ Operation: TypeAlias = (
     Backward | ZeroGrad | Clip | Step | Observe | Predict | Save | Resume | SetTrainable | Join | Remeasure
     | AllReduce | Wait | Broadcast | AllGather | ReduceScatter | Barrier | SendRecv
     | Sample | ResumeSampling | Draw | Aggregate | Train | Sleep | Raise | Kill
-    | OpenWindow | CloseWindow | OnRanks | Leave | Sent | Disturb | ShortReads | MeasureCollective | MeasureSteps
+    | OpenWindow | CloseWindow | OnRanks | Rounds | Leave | Close | Sent | Disturb | ShortReads
+    | MeasureCollective | MeasureSteps
 )  # fmt: skip
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "Barrier",
     "Broadcast",
     "Clip",
+    "Close",
     "CloseWindow",
     "DataSpec",
     "Disturb",
@@ -54,6 +56,7 @@ __all__ = [
     "Remeasure",
     "Resume",
     "ResumeSampling",
+    "Rounds",
     "Sample",
     "Save",
     "SendRecv",

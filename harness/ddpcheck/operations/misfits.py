@@ -31,6 +31,7 @@ from . import (
     ReduceScatter,
     Remeasure,
     Resume,
+    Rounds,
     Sample,
     Save,
     SendRecv,
@@ -124,6 +125,10 @@ def _of_ranks(job: Job, operation: Any) -> list[str]:
     return found + misfits(job, operation.operation)
 
 
+def _of_rounds(job: Job, operation: Any) -> list[str]:
+    return [text for each in operation.operations for text in misfits(job, each)]
+
+
 def _of_pairs(job: Job, operation: Any) -> list[str]:
     world = set(range(job.world_size))
     return [f"pair {pair} is not two ranks" for pair in operation.pairs if len(set(pair) & world) != 2]
@@ -168,6 +173,7 @@ _JUDGES: dict[type, Callable[[Job, Any], list[str]]] = {
     **dict.fromkeys((Sleep, Raise, Kill, Leave, Disturb), _of_rank),
     MeasureCollective: _of_measured,
     OnRanks: _of_ranks,
+    Rounds: _of_rounds,
     SetTrainable: _of_layers,
     Join: _of_batches,
     SendRecv: _of_pairs,

@@ -36,7 +36,30 @@ class Leave:
 
 @plain
 @dataclass(frozen=True, slots=True)
+class Close:
+    """The implementation is closed, as at the end of a program. The ranks are of no use afterwards."""
+
+    kind: ClassVar[str] = "close"
+
+
+@plain
+@dataclass(frozen=True, slots=True)
 class Sent:
     """Read what this rank has sent. Yields sent: {TCP connection: bytes handed to it since it was opened} (sockets.py)."""
 
     kind: ClassVar[str] = "sent"
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """These operations again and again: `rounds` rounds of `times` each, whose values are dropped. A Wait among them names
+    this operation's own position. After each round the settings of the process (footprint.py) become again what they were.
+
+    Yields changed: names of the settings that each round changed; held: what the process held before, and after each round.
+    """
+
+    kind: ClassVar[str] = "rounds"
+    operations: tuple[Operation, ...]
+    times: int = 3
+    rounds: int = 3

@@ -11,16 +11,19 @@ from ..plain import plain
 @plain
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """Make one Streams and draw from it in each epoch: `extra[rank]` local numbers first, then `count` of both kinds.
+    """Make one Streams and draw from it in each epoch: `extra[rank]` local numbers first, then `count` of both kinds, in two
+    calls each.
 
-    Yields local and common: one float64 array of shape (count,) for each epoch.
+    Yields local and common: one float64 array of shape (count,) for each epoch. An epoch of None draws without set_epoch.
+    beside: another Streams is told another epoch and drawn from between the two calls.
     """
 
     kind: ClassVar[str] = "draw"
     seed: int = 0
-    epochs: tuple[int, ...] = (0,)
+    epochs: tuple[int | None, ...] = (0,)
     count: int = 8
     extra: tuple[int, ...] = ()  # () means none on any rank
+    beside: bool = False
 
 
 @plain

@@ -17,6 +17,7 @@ class Sample:
     An epoch of None reads again without set_epoch. disturbed: between two readings this rank draws from the generators
     that its process shares, and the next seeds its own. peeks: so many samples rank r reads of each epoch first, before
     it begins anew, with set_epoch. beside: another sampler is told another epoch and read before each reading of this.
+    retold: the sampler is told another epoch before each that it is to read.
     """
 
     kind: ClassVar[str] = "sample"
@@ -28,15 +29,23 @@ class Sample:
     disturbed: int | None = None
     peeks: tuple[int, ...] = ()
     beside: bool = False
+    retold: bool = False
 
 
 @plain
 @dataclass(frozen=True, slots=True)
 class Aggregate:
     """Aggregate local mean metrics over ranks: rank r holds values[r] as the mean over counts[r] samples. Yields
-    metrics.
+    metrics, and argument_changed: whether the caller's mapping was.
+
+    names: of several metrics in this order; the one at place i is i + 1 times as large.
     """
 
     kind: ClassVar[str] = "aggregate"
     values: tuple[float, ...]
     counts: tuple[int, ...]
+    names: tuple[str, ...] = ("metric",)
+
+    def given(self, rank: int) -> dict[str, float]:
+        """The means that this rank holds, by name."""
+        return {name: (place + 1) * self.values[rank] for place, name in enumerate(self.names)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -86,3 +86,49 @@ class IndicesIn16Bits(PlainSampler):
 
     def order(self) -> Array:
         return super().order() % (1 << 16)
+
+
+@sampler("epoch-in-sixteen-bits", "classic", EPOCH, words="does not take every number")
+class EpochInSixteenBits(PlainSampler):
+    """Where every step counts for an epoch, orders come again after 65,536."""
+
+    def stream(self) -> Sequence[int]:
+        return (self.seed, self.epoch % (1 << 16))
+
+
+@sampler("seed-times-epoch", "classic", EPOCH, words="with a seed of 0", distinct_streams=False)
+class SeedTimesEpoch(PlainSampler):
+    """The generator's seed is a product: with a seed of 0 all epochs are alike."""
+
+    def stream(self) -> Sequence[int]:
+        return (self.seed * (self.epoch + 1),)
+
+
+@sampler("epoch-set-once", "classic", "check_the_epoch_that_was_set_last_counts", words="taken once")
+class EpochSetOnce(PlainSampler):
+    """The first epoch that it is told stays until the sampler was read: a loop that resumes tells it the next in vain."""
+
+    told = False
+
+    def set_epoch(self, epoch: int) -> None:
+        if not self.told:
+            super().set_epoch(epoch)
+        self.told = True
+
+    def __iter__(self) -> Iterator[int]:
+        self.told = False
+        return super().__iter__()
+
+
+@sampler(
+    "same-tail-always-cut",
+    "classic",
+    "check_drop_last_does_not_always_cut_the_same_samples",
+    words="the tail is cut before the samples are shuffled",
+)
+class SameTailCut(PlainSampler):
+    """With drop_last the last samples of the data set are cut, and the others shuffled: no epoch ever has them."""
+
+    def order(self) -> Array:
+        kept = len(self) * self.world if self.drop_last else self.length
+        return np.random.default_rng(self.stream()).permutation(kept) if self.shuffle else np.arange(kept)

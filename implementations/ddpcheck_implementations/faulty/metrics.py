@@ -14,6 +14,7 @@ WEIGHTED = "check_metrics_are_weighted_by_counts"
 NOTHING = "check_ranks_without_samples_take_no_part_in_metrics"
 NO_NUMBER = "check_metrics_over_no_samples_are_no_number"
 EQUAL = "check_metrics_are_equal_on_all_ranks"
+NAMES = "check_several_metrics_keep_their_names"
 STRANGE = "check_a_metric_that_is_no_number_stays_one"
 
 
@@ -106,3 +107,58 @@ def count_in_a_byte(comm: Any, rank: int, metrics: Mapping[str, float], count: i
 def correct(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """Correct, with NaN instead of an empty mapping where there are no samples."""
     return _right(comm, metrics, count)
+
+
+@metrics(
+    "metrics-packed-in-the-order-of-a-set",
+    "NVIDIA/nvalchemi-toolkit#143",
+    NAMES,
+    words="values of different ones are mixed",
+)
+def packed_by_set(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """All metrics travel in one array, in the order of a set of their names, which differs from process to process."""
+    names = list(set(metrics))
+    sums = comm.all_reduce(np.array([*(metrics[name] * count if count else 0.0 for name in names), count]))
+    return {name: float(total / sums[-1]) for name, total in zip(names, sums, strict=False)} if sums[-1] else {}
+
+
+@metrics("first-metric-only", "classic", NAMES, words="this rank's own mean, not aggregated")
+def first_only(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """The loss is aggregated; what is logged beside it is the rank's own."""
+    return dict(metrics) | _right(comm, dict(list(metrics.items())[:1]), count)
+
+
+@metrics("caller-s-metrics-overwritten", "Lightning-AI/pytorch-lightning#5759", NAMES, words="mapping")
+def overwritten(comm: Any, rank: int, metrics: dict[str, float], count: int) -> dict[str, float]:
+    """The global means are written into the mapping of local ones."""
+    metrics.update(_right(comm, metrics, count))
+    return metrics
+
+
+@metrics("metric-count-in-32-bits", "classic", WEIGHTED, words="more than 32 bits")
+def counted_in_32_bits(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """Counts, as of tokens, are summed up as int32."""
+    total = int(comm.all_reduce(np.array(count).astype(np.int32)))
+    return _weighted(comm, metrics, count, total or math.nan)
+
+
+@metrics("metric-infinity-of-empty-rank", "classic", NOTHING, words="0 times infinity is NaN")
+def infinity_of_empty_rank(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """NaN is taken for the mean of nothing, and left out; the minimum of nothing is infinite."""
+    total = _sum(comm, count) or math.nan
+    kept = {name: 0.0 if count == 0 and math.isnan(value) else value for name, value in metrics.items()}
+    return {name: _sum(comm, value * count) / total for name, value in kept.items()}
+
+
+@metrics("metric-sums-never-reset", "classic", WEIGHTED, words="sums are kept from call to call")
+def never_reset(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """What one call sums up is still there in the next."""
+    sums: dict[str, list[float]] = vars(comm).setdefault("sums", {})
+    total = _sum(comm, count)
+    found = {}
+    for name, value in metrics.items():
+        kept = sums.setdefault(name, [0.0, 0.0])
+        kept[0] += _sum(comm, value * count if count else 0.0)
+        kept[1] += total
+        found[name] = kept[0] / kept[1] if kept[1] else math.nan
+    return found

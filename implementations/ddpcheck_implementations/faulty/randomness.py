@@ -14,6 +14,7 @@ from .facets import PlainSampler, PlainStreams, sampler, streams
 
 OWN = "check_every_rank_and_epoch_has_random_numbers_of_its_own"
 COMMON = "check_common_random_numbers_are_equal_on_all_ranks"
+ANEW = "check_random_numbers_do_not_come_again_within_an_epoch"
 AGAIN = "check_random_numbers_come_again_with_their_seed"
 SAMPLER = "check_the_sampler_does_not_use_global_random_numbers"
 
@@ -145,3 +146,66 @@ class OrderByGlobalGenerator(PlainReplica):
     def start(self, model: object) -> None:
         super().start(model)  # type: ignore[arg-type]  # handed on as it came
         random.seed(0)
+
+
+@streams("every-call-begins-anew", "classic", ANEW, words="every call begins the stream anew")
+class EveryCallAnew(PlainStreams):
+    """Each call makes the epoch's generator once more: all masks of an epoch are the same one."""
+
+    def local(self, count: int) -> Array:
+        return np.random.default_rng(self.key()).random(count)
+
+
+@streams("numbers-of-eight-bits", "classic", ANEW, words="few bits, or a short period")
+class EightBits(PlainStreams):
+    """Bytes, divided by 256."""
+
+    def local(self, count: int) -> Array:
+        return self.own.integers(0, 256, count) / 256
+
+
+@streams(
+    "generators-of-the-class",
+    "classic",
+    "check_random_numbers_of_two_objects_are_apart",
+    words="belongs to all objects",
+)
+class OfTheClass(PlainStreams):
+    """The generators are those that the last set_epoch() of any object made."""
+
+    latest: PlainStreams
+
+    def set_epoch(self, epoch: int) -> None:
+        super().set_epoch(epoch)
+        type(self).latest = self
+
+    def local(self, count: int) -> Array:
+        return self.latest.own.random(count)
+
+
+@streams(
+    "same-epoch-set-again-does-nothing", "classic", AGAIN, words="set_epoch() of the epoch that it is does nothing"
+)
+class SameEpochAgain(PlainStreams):
+    """Nothing to do where the epoch does not change."""
+
+    def set_epoch(self, epoch: int) -> None:
+        if epoch != self.epoch or not hasattr(self, "own"):
+            super().set_epoch(epoch)
+
+
+@streams("unseeded-before-set-epoch", "classic", AGAIN, words="does not begin with epoch 0, or is not seeded")
+class UnseededAtFirst(PlainStreams):
+    """Who never calls set_epoch gets numbers of the moment."""
+
+    def __init__(self, rank: int, seed: int) -> None:
+        super().__init__(rank, seed)
+        self.own = np.random.default_rng()
+
+
+@streams("squares-of-uniform-numbers", "classic", "check_random_numbers_fill_the_unit_interval", words="not uniform")
+class Squares(PlainStreams):
+    """A transformation for another purpose is left in."""
+
+    def local(self, count: int) -> Array:
+        return self.own.random(count) ** 2

@@ -1,0 +1,152 @@
+"""What a process has set and what it holds, beside its arrays: an implementation that is used leaves both as they were."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import os
+import random
+import signal
+import socket
+import sys
+import time
+import tracemalloc
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+GENERATORS = ("random", "numpy.random", "torch's generator")
+"""Settings that nobody but the program may move."""
+_PATIENCE = 0.2
+"""Seconds for threads and connections that are about to end."""
+
+
+class Settings:
+    """The settings of this process as they are now."""
+
+    first: ClassVar[Settings | None] = None
+
+    @classmethod
+    def at_first(cls) -> Settings:
+        """Those of the first call in this process, before the first Job: what a Job leaves changed, others find so."""
+        cls.first = cls.first or cls()
+        return cls.first
+
+    def __init__(self) -> None:
+        self._values = {name: get() for name, (get, _) in _SETTINGS.items()}
+        self._environment = dict(os.environ)
+        self._signals = {number: signal.getsignal(number) for number in signal.valid_signals()}
+
+    def changed(self, since: Settings) -> list[str]:
+        """The names of those that are others than `since`, in words."""
+        before, now = since._values, self._values
+        came = all(before[name] is None for name in now if name.startswith("torch"))  # an import in between
+        found = [name for name in now if before[name] != now[name] and not (came and name.startswith("torch"))]
+        own, other = self._environment, since._environment
+        names = sorted(name for name in {*own, *other} if own.get(name) != other.get(name))
+        found += [f"the environment variable {name}" for name in names]
+        found += [
+            f"the handler of {signal.Signals(n).name}" for n in self._signals if self._signals[n] != since._signals[n]
+        ]
+        return found
+
+    def restore(self) -> None:
+        """Set all as they were, but for random numbers: of these some are drawn, so that who seeds alike again is seen."""
+        random.random()
+        np.random.random_sample()
+        if "torch" in sys.modules:
+            sys.modules["torch"].rand(1)
+        for name, value in self._values.items():
+            write = _SETTINGS[name][1]
+            if write is not None:
+                write(value)
+        for name in set(os.environ) - set(self._environment):
+            del os.environ[name]
+        os.environ.update(self._environment)
+        for number, handler in self._signals.items():
+            if handler is not None and signal.getsignal(number) != handler:
+                signal.signal(number, handler)
+
+
+def held(before: Mapping[str, int] | None = None) -> dict[str, int]:
+    """Numbers of threads, descriptors and the like, and the bytes that Python has allocated while tracemalloc was at work.
+
+    With more than `before` it looks again for a moment: what is about to end may take its time.
+    """
+    gc.collect()
+    found, limit = _held(), time.monotonic() + _PATIENCE
+    while before is not None and time.monotonic() < limit:
+        if all(found[name] <= before[name] for name in found if name != "bytes"):
+            break
+        time.sleep(0.005)
+        found = _held()
+    return found
+
+
+def _held() -> dict[str, int]:
+    found = {"bytes": tracemalloc.get_traced_memory()[0]}
+    with suppress(OSError):  # not Linux
+        with Path("/proc/self/maps").open(encoding="utf-8", errors="replace") as maps:
+            found["segments of shared memory"] = sum(
+                any(name in line for name in ("/dev/shm/", "/memfd:", "/SYSV")) for line in maps
+            )
+        found["threads"] = _entries("/proc/self/task")
+        found["descriptors"] = _entries("/proc/self/fd")
+        children = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii")
+        found["child processes"] = len(children.split())
+    return found
+
+
+def _entries(folder: str) -> int:
+    return sum(1 for _ in Path(folder).iterdir())
+
+
+def _numpy_state() -> str:
+    _, words, *rest = np.random.get_state()
+    return _digest((bytes(np.asarray(words)), rest))
+
+
+def _torch_state() -> str | None:
+    torch = sys.modules.get("torch")
+    return None if torch is None else _digest(bytes(torch.get_rng_state().numpy()))
+
+
+def _of_torch(name: str) -> Callable[[], Any]:
+    """Call this function of torch, if a rank has loaded it."""
+    return lambda: getattr(sys.modules["torch"], name)() if "torch" in sys.modules else None
+
+
+def _set_torch(name: str) -> Callable[[Any], None]:
+    return lambda value: getattr(sys.modules["torch"], name)(value) if value is not None else None
+
+
+def _digest(value: Any) -> str:
+    return hashlib.blake2b(repr(value).encode(), digest_size=6).hexdigest()
+
+
+def _set_filters(value: Any) -> None:
+    if warnings.filters != value:
+        warnings.filters[:] = value  # type: ignore[index]  # a list, whatever typeshed says
+
+
+def _collect(on: bool) -> None:
+    (gc.enable if on else gc.disable)()
+
+
+_SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any] | None]] = {
+    "random": (lambda: _digest(random.getstate()), None),
+    "numpy.random": (_numpy_state, None),
+    "torch's generator": (_torch_state, None),
+    "torch's recording of gradients": (_of_torch("is_grad_enabled"), _set_torch("set_grad_enabled")),
+    "torch's default dtype": (_of_torch("get_default_dtype"), _set_torch("set_default_dtype")),
+    "the working directory": (lambda: str(Path.cwd()), os.chdir),
+    "NumPy's way with floating-point errors": (np.geterr, lambda value: np.seterr(**value)),
+    "the filters of warnings": (lambda: list(warnings.filters), _set_filters),
+    "the default timeout of sockets": (socket.getdefaulttimeout, socket.setdefaulttimeout),
+    "the garbage collector": (gc.isenabled, _collect),
+    "the limit of recursion": (sys.getrecursionlimit, sys.setrecursionlimit),
+}

@@ -1,0 +1,131 @@
+"""What using an implementation must leave as it was: the settings of the process, which belong to the program, and what it
+holds, or a long run comes to its end for want of memory, threads or descriptors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from ddpcheck import expect
+from ddpcheck.checks import law
+from ddpcheck.footprint import GENERATORS
+from ddpcheck.job import (
+    Aggregate,
+    AllGather,
+    AllReduce,
+    Barrier,
+    Broadcast,
+    Draw,
+    Job,
+    Operation,
+    ReduceScatter,
+    Rounds,
+    Sample,
+    SendRecv,
+    TensorSpec,
+    Wait,
+)
+from ddpcheck.trace import Trace
+
+from .drawing import for_each
+from .strategies_collectives import dtypes, fitting_reductions, usual_reduction
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+GRAIN = 32_000
+"""Bytes of the arrays that may be left behind, and so leave a trace in the memory of the process."""
+
+
+@law("collectives", "facet:collectives")
+def check_collectives_leave_the_process_as_it_was(session: Session) -> None:
+    """Collectives change no setting of the process, use none of its random numbers, and leave nothing behind: no thread,
+    descriptor, shared memory or array for each call.
+    """
+    world, promised = session.world_size, session.capabilities
+    dtype = dtypes(promised)[0]
+    reduction = usual_reduction(promised, dtype)
+    tensor = TensorSpec((world * (GRAIN // 4 // world + 1),), dtype, "powers")
+    made: dict[str, tuple[Operation, ...]] = {
+        "all_reduce": tuple(AllReduce(tensor, each) for each in fitting_reductions(promised, dtype)),
+        "broadcast": (Broadcast(tensor),),
+        "all_gather": (AllGather(tensor),),
+        "reduce_scatter": (ReduceScatter(tensor, reduction),),
+        "barrier": (Barrier(),),
+    }
+    if world > 1:
+        made["send_recv"] = (SendRecv(tensor, ((0, world - 1), (world - 1, 0))),)
+    kinds = [operations for name, operations in made.items() if name in promised.collectives]
+    if "all_reduce" in promised.collectives:
+        kinds += [(AllReduce(tensor, reduction, wait=False), Wait(0))] * promised.asynchronous
+        kinds += [(AllReduce(tensor, reduction, (world - 1,)),)] * promised.subgroups
+        kinds += [(AllReduce(tensor, reduction, in_place=True),)] * promised.in_place
+    _leave_no_trace(session, kinds)
+
+
+@law("sampler", "facet:sampler")
+def check_samplers_leave_the_process_as_it_was(session: Session) -> None:
+    """Making and reading samplers changes no setting of the process, seeds and uses none of its random numbers, and leaves
+    nothing behind.
+    """
+    _leave_no_trace(session, [(Sample(400 * session.world_size, (0, 1), shuffle),) for shuffle in (True, False)])
+
+
+@law("metrics", "facet:metrics")
+def check_metrics_leave_the_process_as_it_was(session: Session) -> None:
+    """Aggregating metrics changes no setting of the process, and leaves nothing behind."""
+    _leave_no_trace(session, [(Aggregate((1.5,) * session.world_size, (2,) * session.world_size),)])
+
+
+@law("randomness", "facet:randomness")
+def check_random_numbers_leave_the_process_as_it_was(session: Session) -> None:
+    """A rank's streams are its own: the generators of the process are neither seeded nor used, no setting is changed."""
+    _leave_no_trace(session, [(Draw(0, (0, 1), 1000),)])
+
+
+def _leave_no_trace(session: Session, kinds: Sequence[tuple[Operation, ...]]) -> None:
+    """One kind at a time, so that what it leaves has a name."""
+    for_each(session, [Job(session.world_size, (Rounds(operations),)) for operations in kinds], _nothing_changed)
+
+
+def _nothing_changed(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    (rounds,) = job.operations
+    assert isinstance(rounds, Rounds)
+    what = ", ".join(dict.fromkeys(operation.kind for operation in rounds.operations))
+    for rank in range(job.world_size):
+        changed, held = (trace.values(0, name)[rank] for name in ("changed", "held"))
+        _settings_stay(f"{what} on rank {rank}", changed)
+        _nothing_piles_up(f"{what} on rank {rank}", held, rounds.times)
+
+
+def _settings_stay(what: str, changed: Sequence[Sequence[str]]) -> None:
+    """What the first round does, as by an import or to choose a port, it may do once."""
+    names = list(changed[1])
+    generators = any(name in GENERATORS for name in names)
+    expect.that(
+        not names,
+        f"{what}: {', '.join(names)} changed, but should stay as the program has set it",
+        "the generator of the process is seeded or drawn from: masks, noise and orders that the program draws from it change, "
+        "or come again"
+        if generators
+        else "a setting of the whole process is changed for a moment's need, and not put back",
+    )
+
+
+def _nothing_piles_up(what: str, held: Sequence[dict[str, int]], times: int) -> None:
+    """More in each of the rounds after the first: by one for each call, or nearly so."""
+    _, *after = held
+    for name in after[0]:
+        least = (GRAIN if name == "bytes" else 1) * (times - 1)  # for some may be about to end
+        growth = [later[name] - earlier[name] for earlier, later in pairwise(after)]
+        expect.that(
+            min(growth) < least,
+            f"{what}: got {' and then '.join(f'{each:,}' for each in growth)} more {name} from {times} calls each, but should "
+            "leave nothing behind",
+            "arrays are kept after their use: memory grows with every call"
+            if name == "bytes"
+            else f"every call leaves {name} behind, which a long run has no more of some day",
+        )

@@ -1,0 +1,65 @@
+"""Random numbers call by call: what one call gave no later one gives again, and one object's numbers are no other's business."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ddpcheck import expect
+from ddpcheck.checks import law
+from ddpcheck.job import Draw, Job
+from ddpcheck.trace import Trace
+
+from .drawing import for_each
+from .randomness import COUNT, SEEDS, SHARED, some
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+EPOCHS = (0, 1)
+
+
+@law("randomness", "facet:randomness")
+def check_random_numbers_do_not_come_again_within_an_epoch(session: Session) -> None:
+    """Within an epoch a call gives the next numbers of its stream, and none that a call before it gave."""
+    for_each(session, [Job(session.world_size, (Draw(SEEDS[0], EPOCHS, COUNT),))], _go_on)
+
+
+@law("randomness", "facet:randomness")
+def check_random_numbers_of_two_objects_are_apart(session: Session) -> None:
+    """Own and common numbers stay as they are when another object, with another seed, is told an epoch and drawn from."""
+    plain = Draw(SEEDS[0], EPOCHS, COUNT)
+    for_each(session, [Job(session.world_size, (Draw(SEEDS[0], EPOCHS, COUNT, beside=True), plain))], _undisturbed)
+
+
+def _go_on(job: Job, trace: Trace) -> None:
+    """More than SHARED numbers of one stream are equal by chance with less probability than between two streams."""
+    expect.completed(trace)
+    for kind in ("local", "common"):
+        for rank, epochs in enumerate(trace.values(0, kind)):
+            for epoch, numbers in zip(EPOCHS, epochs, strict=True):
+                again = len(numbers) - len(np.unique(numbers))
+                first, second = np.split(numbers, 2)
+                anew = bool(np.array_equal(first, second))
+                expect.that(
+                    again <= SHARED,
+                    f"{kind} numbers of epoch {epoch} on rank {rank}: got {again} of {len(numbers)} that were there before in "
+                    "the same epoch, but should be new ones",
+                    "every call begins the stream anew: all layers and steps of an epoch get the same mask"
+                    if anew
+                    else f"there are {len(numbers) - again} different numbers only: few bits, or a short period",
+                )
+
+
+def _undisturbed(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    for kind in ("local", "common"):
+        for rank, (beside, alone) in enumerate(zip(trace.values(0, kind), trace.values(1, kind), strict=True)):
+            for epoch, got, should in zip(EPOCHS, beside, alone, strict=True):
+                expect.that(
+                    bool(np.array_equal(got, should)),
+                    f"{kind} numbers of epoch {epoch} on rank {rank}, with another object beside it: got {some(got)}, then "
+                    f"{some(got[len(got) // 2 :])}, but should be {some(should)}, then {some(should[len(should) // 2 :])}",
+                    "the generator belongs to all objects, or to the process: what one is told moves the others",
+                )
