@@ -129,8 +129,9 @@ def first_only(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -
 
 
 @metrics("caller-s-metrics-overwritten", "Lightning-AI/pytorch-lightning#5759", NAMES, words="mapping")
-def overwritten(comm: Any, rank: int, metrics: dict[str, float], count: int) -> dict[str, float]:
+def overwritten(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """The global means are written into the mapping of local ones."""
+    assert isinstance(metrics, dict)
     metrics.update(_right(comm, metrics, count))
     return metrics
 
