@@ -184,7 +184,7 @@ def test_it_runs_under_the_engines_that_people_use(tmp_path: Path, engine: tuple
 
 @pytest.mark.parametrize("broken", [True, False])
 def test_ddpcheck_need_not_be_installed(tmp_path: Path, broken: bool) -> None:
-    text = README.partition("<!-- example: plain -->\n```python\n")[2].partition("```")[0]
+    text = README.partition("<!-- example: plain -->")[2].partition("```python\n")[2].partition("```")[0]
     assert "total += link.recv()" in text
     adapter = tmp_path / "star.py"
     adapter.write_text(text.replace("total += link.recv()", "link.recv()") if broken else text, encoding="utf-8")

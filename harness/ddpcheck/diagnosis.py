@@ -73,8 +73,9 @@ def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[s
         if array.shape == got.shape and not _close(array, expected).all() and _close(got, array).all():
             yield sentence
     yield from _other_factor(got, expected, evidence)
-    for sentence, array in evidence.alternatives * bool(got[wrong].any()):
-        if array.shape == got.shape and _close(got[wrong], array[wrong]).all():
+    for sentence, array in evidence.alternatives:
+        telling = got[wrong].any() or not array.any()  # zeros come of much else, but for what says that all is zero
+        if telling and array.shape == got.shape and _close(got[wrong], array[wrong]).all():
             yield f"{region(wrong)}: {sentence}"
     if got.size > 1 and np.array_equal(np.sort(got, axis=None), np.sort(expected, axis=None), equal_nan=True):
         yield "all values are there, but in other places: a transposed or permuted layout, or blocks in a wrong order"

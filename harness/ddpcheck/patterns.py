@@ -64,9 +64,6 @@ def zeros(got: Array, expected: Array, wrong: Array) -> Iterator[str]:
         return
     largest = float(np.max(np.abs(expected[wrong].astype(np.float64))))
     others = np.abs(expected[~wrong & (expected != 0)].astype(np.float64))
-    if got.dtype.kind == "f" and largest < float(np.finfo(got.dtype).tiny):
-        yield f"{region(wrong)} are zero: all that is smaller than the smallest normal number is taken for zero"
-        return
     smallest = len(others) > 0 and largest < float(others.min())
     if got.dtype.kind == "f" and (smallest or largest < _SMALL):
         yield f"{region(wrong)} are zero, but should be small: flushed, or left out as the smallest"

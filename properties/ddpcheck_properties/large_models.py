@@ -38,7 +38,7 @@ def check_large_tensors_step_like_small_ones(session: Session) -> None:
     for_each(session, fitting(session, jobs), as_one_process(session.capabilities))
 
 
-@law("buckets", "facet:replica", "feature:scale", "dtype:float64", "world_size<=2")
+@law("buckets", "facet:replica", "feature:scale", "dtype:float64", "world_size>=2", "world_size<=2")
 def check_gradients_of_many_megabytes_are_exact_at_every_backward(session: Session) -> None:
     """The gradients of tensors that need several buckets of several MiB are those of the large batch, whichever backward it
     is: one whose order or time was measured by those before it, too.
