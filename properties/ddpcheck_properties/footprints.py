@@ -39,7 +39,7 @@ GRAIN = 32_000
 """Bytes of the arrays that may be left behind, and so leave a trace in the memory of the process."""
 
 
-@law("collectives", "facet:collectives")
+@law("collectives", "facet:collectives", "world_size<=2")
 def check_collectives_leave_the_process_as_it_was(session: Session) -> None:
     """Collectives change no setting of the process, use none of its random numbers, and leave nothing behind: no thread,
     descriptor, shared memory or array for each call.
@@ -65,7 +65,7 @@ def check_collectives_leave_the_process_as_it_was(session: Session) -> None:
     _leave_no_trace(session, kinds)
 
 
-@law("sampler", "facet:sampler")
+@law("sampler", "facet:sampler", "world_size<=2")
 def check_samplers_leave_the_process_as_it_was(session: Session) -> None:
     """Making and reading samplers changes no setting of the process, seeds and uses none of its random numbers, and leaves
     nothing behind.
@@ -73,13 +73,13 @@ def check_samplers_leave_the_process_as_it_was(session: Session) -> None:
     _leave_no_trace(session, [(Sample(400 * session.world_size, (0, 1), shuffle),) for shuffle in (True, False)])
 
 
-@law("metrics", "facet:metrics")
+@law("metrics", "facet:metrics", "world_size<=2")
 def check_metrics_leave_the_process_as_it_was(session: Session) -> None:
     """Aggregating metrics changes no setting of the process, and leaves nothing behind."""
     _leave_no_trace(session, [(Aggregate((1.5,) * session.world_size, (2,) * session.world_size),)])
 
 
-@law("randomness", "facet:randomness")
+@law("randomness", "facet:randomness", "world_size<=2")
 def check_random_numbers_leave_the_process_as_it_was(session: Session) -> None:
     """A rank's streams are its own: the generators of the process are neither seeded nor used, no setting is changed."""
     _leave_no_trace(session, [(Draw(0, (0, 1), 1000),)])

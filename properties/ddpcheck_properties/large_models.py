@@ -29,7 +29,7 @@ BACKWARDS = 9
 """More than it takes to choose between ways by trying each a few times."""
 
 
-@law("trajectories", "facet:replica")
+@law("trajectories", "facet:replica", "world_size<=2")
 def check_large_tensors_step_like_small_ones(session: Session) -> None:
     """After steps of SGD, with and without momentum, and of Adam every element of a large tensor is where it is on one
     process, as is the scalar beside it.
