@@ -64,7 +64,7 @@ def markdown(judged: Sequence[dict[str, Any]], packages: Sequence[str], size: in
     lines += ["", "## What survived"]
     for kind in ("open", "equivalent"):
         there = [one for one in survivors if _kind(one, reasons) == kind]
-        lines += ["", f"### {kind.capitalize()} ({len(there)})", ""]
+        lines += [*([] if lines[-1] == "" else [""]), f"### {kind.capitalize()} ({len(there)})", ""]
         for one in there:
             lines += _shown(one, reasons.get(_key(one), ("", "no reason was given"))[1])
     return "\n".join(lines).rstrip() + "\n"
