@@ -123,7 +123,7 @@ class ZeroGradEndsNoSync(PlainReplica):
     "empty-batch-clears-the-window",
     "classic",
     "check_gradients_inside_no_sync_are_local",
-    words="never written, or left out",
+    words="what was accumulated before is lost",
 )
 class EmptyBatchClears(PlainReplica):
     """A rank without samples sets its gradients to zero, those that it gathered before included."""
