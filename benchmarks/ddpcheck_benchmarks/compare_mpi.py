@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import click
@@ -20,6 +21,7 @@ from ddpcheck.references import resolve
 
 from .sizes import named, sizes
 from .stats import interval
+from .turns import in_turns
 
 _BURST_SECONDS = 0.05
 _MOST_CALLS = 400
@@ -49,11 +51,7 @@ def main(adapter: str, wanted: str, pairs: int) -> None:
 
         _burst(world, bare, 3)
         calls = world.bcast(int(min(_MOST_CALLS, max(3, _BURST_SECONDS / _burst(world, bare, 3)))))
-        both = []
-        for pair in range(pairs):
-            first, second = (ours, bare) if pair % 2 else (bare, ours)
-            one, other = _burst(world, first, calls), _burst(world, second, calls)
-            both.append((other, one) if pair % 2 else (one, other))
+        both = in_turns(partial(_burst, world, bare, calls), partial(_burst, world, ours, calls), pairs)
         if world.rank == 0:
             alone, through = np.median(both, axis=0) * 1e6
             ratios = [b / a for a, b in both]

@@ -25,6 +25,7 @@ from .ranks_time import slowest, stamps, why
 from .sizes import named
 from .stats import interval
 from .step_cases import StepCase
+from .turns import in_turns
 
 RANKS = 2
 _SIZES = (4, 64 << 10, 25 << 20)
@@ -58,14 +59,10 @@ def _compare(title: str, adapter: str, what: str, job: Job, iterations: int, pai
 
         for burst in (harness, by_hand):
             burst()  # what a process does the first time
-        both = []
-        for pair in range(pairs):
-            first, second = (harness, by_hand) if pair % 2 else (by_hand, harness)
-            one, other = first(), second()
-            both.append((one, other) if pair % 2 else (other, one))
-    ratios = [ours / theirs for ours, theirs in both]
+        both = in_turns(by_hand, harness, pairs)
+    ratios = [ours / theirs for theirs, ours in both]
     low, high = interval(ratios)
-    ours, theirs = np.median(both, axis=0) * 1e6
+    theirs, ours = np.median(both, axis=0) * 1e6
     click.echo(
         f"{title:<24} harness {ours:10.2f} µs, by hand {theirs:10.2f} µs, ratio {np.median(ratios):.3f} [{low:.3f}, {high:.3f}]"
     )

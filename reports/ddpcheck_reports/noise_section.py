@@ -112,14 +112,6 @@ def _loads(measured: Measured) -> Iterator[Block]:
         "steal (s)",
         "something waited for a core (s)",
     )
-    names = (
-        "run",
-        "seconds",
-        "load before (1, 5, 15 min)",
-        "load after",
-        "steal (s)",
-        "something waited for a core (s)",
-    )
     yield Table(names, loads)
 
 

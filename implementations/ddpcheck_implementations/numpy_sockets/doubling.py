@@ -13,6 +13,7 @@ puts the lower ranks first, so that all have the same bits whatever is reduced: 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,12 +64,10 @@ class Cube:
 
 def all_reduce(cube: Cube, header: bytes, source: Array, target: Array, reduction: np.ufunc) -> None:
     """They may be the same array."""
-    if cube.waits_for is not None:
-        cube.waits_for.send(header, source)
-        cube.waits_for.receive(header, target)
-        return
-    theirs = np.empty_like(source)
-    have = join(cube, header, source, theirs, target, reduction)
+    in_cube(_rounds, cube, header, source, target, reduction)
+
+
+def _rounds(cube: Cube, header: bytes, have: Array, theirs: Array, target: Array, reduction: np.ufunc) -> None:
     distance = 1
     while distance < cube.size:
         partner = cube.partner(distance)
@@ -77,14 +76,23 @@ def all_reduce(cube: Cube, header: bytes, source: Array, target: Array, reductio
         reduction(lower, higher, out=target)
         have = target
         distance *= 2
+
+
+Rounds = Callable[[Cube, bytes, Array, Array, Array, np.ufunc], None]
+"""What the ranks of a cube do: cube, header, what this rank starts with, room for what comes, target and reduction."""
+
+
+def in_cube(rounds: Rounds, cube: Cube, header: bytes, source: Array, target: Array, reduction: np.ufunc) -> None:
+    """The rounds, with the pairs before and after: the even rank gives its array to the odd one, and gets the result."""
+    if cube.waits_for is not None:
+        cube.waits_for.send(header, source)
+        cube.waits_for.receive(header, target)
+        return
+    have, theirs = source, np.empty_like(source)
+    if cube.answers is not None:
+        cube.answers.receive(header, theirs)
+        reduction(theirs, source, out=target)
+        have = target
+    rounds(cube, header, have, theirs, target, reduction)
     if cube.answers is not None:
         cube.answers.send(header, target)
-
-
-def join(cube: Cube, header: bytes, source: Array, theirs: Array, target: Array, reduction: np.ufunc) -> Array:
-    """What a rank of the cube starts with: its own array, or the sum of its pair, in `target`."""
-    if cube.answers is None:
-        return source
-    cube.answers.receive(header, theirs)
-    reduction(theirs, source, out=target)
-    return target

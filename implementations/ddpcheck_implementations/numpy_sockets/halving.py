@@ -17,19 +17,17 @@ import numpy as np
 
 from ddpcheck.values import Array
 
-from .doubling import Cube, join
+from .doubling import Cube, in_cube
 from .duplex import swap
 
 
 def all_reduce(cube: Cube, header: bytes, source: Array, target: Array, reduction: np.ufunc) -> None:
     """They may be the same array."""
-    if cube.waits_for is not None:
-        cube.waits_for.send(header, source)
-        cube.waits_for.receive(header, target)
-        return
-    theirs = np.empty_like(source)
-    have = join(cube, header, source, theirs, target, reduction)
-    kept = [(0, source.size)]
+    in_cube(_rounds, cube, header, source, target, reduction)
+
+
+def _rounds(cube: Cube, header: bytes, have: Array, theirs: Array, target: Array, reduction: np.ufunc) -> None:
+    kept = [(0, target.size)]
     distance = 1
     while distance < cube.size:
         start, stop = kept[-1]
@@ -53,5 +51,3 @@ def all_reduce(cube: Cube, header: bytes, source: Array, target: Array, reductio
         other = slice(whole_start, start) if start > whole_start else slice(stop, whole_stop)
         partner = cube.partner(distance)
         swap(partner, partner, header, target[start:stop], target[other])
-    if cube.answers is not None:
-        cube.answers.send(header, target)
