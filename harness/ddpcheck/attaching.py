@@ -32,11 +32,11 @@ class StartFailed(Exception):
         self.ranks = ranks or {}
 
 
-def attached(launched: Launched, world_size: int, listener: Listener, limit: float) -> list[RankLink]:
-    """Accept both connections of every rank until `limit` of time.monotonic(); none stays open if not all come."""
+def attached(launched: Launched, world_size: int, listener: Listener, within: float) -> list[RankLink]:
+    """Accept both connections of every rank within so many seconds; none stays open if not all come."""
     channels: list[Channel] = []
     try:
-        return _accept_all(launched, world_size, listener, limit, channels)
+        return _accept_all(launched, world_size, listener, within, channels)
     except BaseException:
         for channel in channels:
             channel.close()
@@ -44,9 +44,9 @@ def attached(launched: Launched, world_size: int, listener: Listener, limit: flo
 
 
 def _accept_all(
-    launched: Launched, world_size: int, listener: Listener, limit: float, channels: list[Channel]
+    launched: Launched, world_size: int, listener: Listener, within: float, channels: list[Channel]
 ) -> list[RankLink]:
-    began = time.monotonic()
+    limit = time.monotonic() + within
     found: dict[tuple[int, str], tuple[Channel, _Hello]] = {}
     while len(found) < 2 * world_size:
         channel = None
@@ -66,8 +66,7 @@ def _accept_all(
             raise StartFailed([f"{ended} before it reached the harness"], launched.output())
         if time.monotonic() > limit:
             absent = ", ".join(str(rank) for rank in range(world_size) if rank not in reached)
-            seconds = f"{limit - began:.0f} s"
-            raise StartFailed([f"rank {absent} did not reach the harness within {seconds}"], launched.output())
+            raise StartFailed([f"rank {absent} did not reach the harness within {within:g} s"], launched.output())
     return [
         RankLink(rank, found[rank, "jobs"][0], found[rank, "sentinel"][0], found[rank, "jobs"][1])
         for rank in range(world_size)

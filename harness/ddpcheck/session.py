@@ -257,7 +257,7 @@ class Session:
             }
             self._launched = self._launcher.start(command, self.world_size, variables)
             limit = time.monotonic() + self.start_deadline
-            self._links = attached(self._launched, self.world_size, listener, limit)
+            self._links = attached(self._launched, self.world_size, listener, self.start_deadline)
             if hard is not None:
                 hard.let_in(self._links, socket.gethostname())
                 limit = min(limit, time.monotonic() + self._start_seconds)
