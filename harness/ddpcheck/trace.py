@@ -129,4 +129,4 @@ def rank_to_plain(rank: RankTrace) -> list[Any]:
 
 def rank_from_plain(data: list[Any]) -> RankTrace:
     number, outcome, records, error, stack, failed_at = data
-    return RankTrace(number, outcome, tuple(Record(*record) for record in records), error, stack, failed_at)
+    return RankTrace(number, outcome, tuple(map(Record._make, records)), error, stack, failed_at)

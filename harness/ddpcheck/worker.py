@@ -121,7 +121,7 @@ class Worker:
         rank = self._context.rank
         enter = self._scratch.enter if self._scratch else (lambda operation: None)
         self._jobs += 1
-        execution = self._execution = Execution(facets, job, rank, enter, self._files / str(self._jobs))
+        execution = self._execution = Execution(facets, job, rank, enter, f"{self._files}{os.sep}{self._jobs}")
         try:
             execution.run()
         except ContractBroken as error:

@@ -28,11 +28,12 @@ def check_uneven_batches_are_refused_on_every_rank(session: Session) -> None:
 def check_unused_parameter_raises(session: Session) -> None:
     """A rank on which a parameter had no gradient raises by the next backward at the latest, and no rank goes on.
 
-    A rank that used every parameter may be left waiting for those that have raised.
+    A rank that used every parameter may be left waiting for those that have raised. With two ranks one of them uses all;
+    elsewhere none does, since it takes seconds to see that a rank waits.
     """
     world = session.world_size
     # a Job that raises costs new ranks, seconds for some implementations: one is enough
-    taken = ("a", "") if world > 1 else ("",)
+    taken = ("a", "") if world == 2 else ("",)
     for_each(session, fitting(session, [pitfalls.branches(world, "a", taken, taken)]), _raised)
 
 

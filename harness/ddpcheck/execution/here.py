@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,7 +20,7 @@ Values: TypeAlias = dict[str, Any]
 class Here:
     """One rank during one Job. `records` are those of the operations entered so far."""
 
-    def __init__(self, facets: Facets, job: Job, rank: int, scratch: Path | None) -> None:
+    def __init__(self, facets: Facets, job: Job, rank: int, scratch: str | None) -> None:
         self.facets, self.job, self.rank, self.scratch = facets, job, rank, scratch
         self.records: list[Record] = []
         self.held = Held(facets, job, rank)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from .. import job as ops
@@ -40,9 +41,9 @@ def _folder(here: Here, op: ops.Train) -> str | None:
         return None
     if here.scratch is None:
         raise RuntimeError("this Job needs a folder for its files: give Execution a scratch")
-    here.scratch.mkdir(parents=True, exist_ok=True)
+    Path(here.scratch).mkdir(parents=True, exist_ok=True)
     name = f"{op.folder}-of-rank-{here.rank}" if op.rank_0_only and here.rank else op.folder
-    return str(here.scratch / name)
+    return str(Path(here.scratch, name))
 
 
 def _told(here: Here, op: ops.Train, run: Any) -> Values:

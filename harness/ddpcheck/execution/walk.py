@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from pathlib import Path
 
 import numpy as np
 
@@ -21,11 +20,11 @@ from .runners import RUNNERS
 class Execution:
     """One Job on one rank. `records` grows as operations are entered, so that it tells where a rank is stuck.
 
-    scratch: where the Job's files go, the same on all ranks, and used by no other Job; it need not exist.
+    scratch: the folder where the Job's files go, the same on all ranks, and used by no other Job; it need not exist.
     """
 
     def __init__(
-        self, facets: Facets, job: Job, rank: int, progress: Callable[[int], None], scratch: Path | None = None
+        self, facets: Facets, job: Job, rank: int, progress: Callable[[int], None], scratch: str | None = None
     ) -> None:
         Settings.at_first()
         self._job = job

@@ -59,14 +59,15 @@ class Processes:
         }
         environments = [
             {"PYTHONHASHSEED": str(1 + rank)} | clean_environment(shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)})
-            for rank in range(world_size)
+            for rank in range(max(world_size, self.templates.world_size if self.templates else 0))
         ]
+        environments, later = environments[:world_size], environments[world_size:]
         output = Output.open()
         launched = _Children([], output, port)
         try:
             forked = None
             if self.templates is not None and not inherit_output:
-                forked = self.templates.fork(command, environments, self.preload, output.file)
+                forked = self.templates.fork(command, environments, self.preload, output.file, later)
             if forked is not None:
                 launched.children.extend(forked)
                 return launched

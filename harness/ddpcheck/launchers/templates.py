@@ -32,10 +32,11 @@ class Templates:
     """Started when first needed, and kept for all Sessions of one run. Close them, or use them in a `with`.
 
     A template serves as long as the ranks' environment stays the same but for what differs from start to start; else a fresh one
-    takes its place.
+    takes its place. world_size: the largest to come, if known: with the first ranks templates start for all of it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, world_size: int = 0) -> None:
+        self.world_size = world_size
         self._of_rank: dict[int, _Template] = {}
 
     def fork(
@@ -44,10 +45,11 @@ class Templates:
         environments: Sequence[Mapping[str, str]],
         modules: Sequence[str],
         output: IO[bytes],
+        later: Sequence[Mapping[str, str]] = (),
     ) -> list[Forked] | None:
         """One process for each environment, in the order of ranks; None if they must be started in the usual way.
 
-        modules: imported before the fork, besides what ddpcheck needs.
+        modules: imported before the fork, besides what ddpcheck needs. later: environments of the ranks that are to come.
         """
         if tuple(command[: len(RANK_PROGRAM)]) != RANK_PROGRAM or not hasattr(os, "pidfd_open"):
             return None
@@ -57,6 +59,8 @@ class Templates:
             for template, env in zip(asked, environments, strict=True):
                 template.ask(command[len(RANK_PROGRAM) - 1 :], env, output)
             forked.extend(template.answer() for template in asked)  # what has come is kept if another refuses
+            for rank, env in enumerate(later, len(asked)):
+                self._template(rank, env, tuple(modules))
         except _NoFork:
             for child in forked:
                 child.kill()
