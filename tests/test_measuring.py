@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pytest
 
 from ddpcheck import Adapter, Facets, Job, RankContext, Session
+from ddpcheck.execution.measuring import pattern
 from ddpcheck.job import DataSpec
-from ddpcheck.measuring import pattern
 from ddpcheck.model import mlp
 from ddpcheck.operations.measure import Collective, MeasureCollective, MeasureSteps
 from ddpcheck_implementations.numpy_sockets import adapter as numpy_sockets

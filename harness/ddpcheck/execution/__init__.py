@@ -7,6 +7,7 @@ problems of one operation are raised together.
     runners     what does each operation: a new one is entered there
     here        what all of them know of this rank and this Job
     contract    whether what came back is what the contract allows
+    measuring   calls that are timed
 
 The rest are the runners, by facet.
 """

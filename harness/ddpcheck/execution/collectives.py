@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from .. import job as ops
-from ..measuring import measured_collective
 from ..values import Array, overwritten_with, poison_like
 from .contract import checked_array
 from .here import Here, Values
 from .layouts import laid_out
+from .measuring import measured_collective
 
 
 def all_reduce(here: Here, op: ops.AllReduce) -> Values:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from .. import job as ops
-from ..measuring import measured_steps
 from .contract import ContractBroken, checked_array, checked_number
 from .here import Here, Values
+from .measuring import measured_steps
 
 
 class _Interruption(Exception):

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from .adapter import Batch
-from .operations.measure import MeasureCollective, MeasureSteps
-from .values import Array
+from ..adapter import Batch
+from ..operations.measure import MeasureCollective, MeasureSteps
+from ..values import Array
 
 Counts = Callable[[], Mapping[str, int]] | None
 Call = Callable[[], Any]
