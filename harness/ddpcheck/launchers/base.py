@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Protocol, Self
@@ -78,6 +77,8 @@ class Output:
 
     @classmethod
     def open(cls) -> Self:
+        import tempfile  # for the driver, not for each rank that imports its adapter
+
         return cls(tempfile.TemporaryFile())  # closed by Launched.kill
 
     def tail(self) -> str:

@@ -14,11 +14,13 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from .base import Launched, Output, clean_environment
 from .ports import Port, reserve_port
-from .templates import Templates
+
+if TYPE_CHECKING:  # a rank that starts needs none
+    from .templates import Templates
 
 _POLL = 0.02
 _SAY_WITHIN = 2.0

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ddpcheck.adapter import Collectives, Facets
-from ddpcheck.job import OptimizerSpec
-from ddpcheck.model import ModelSpec
 from ddpcheck.values import Array
 
 from ..numpy_network import Network, make_optimizer
@@ -18,6 +16,10 @@ from .sampler import DistributedSampler
 from .settings import Settings
 from .streams import RandomStreams
 from .trainer import Engine, Trainer
+
+if TYPE_CHECKING:  # a third of the time that a rank takes to start
+    from ddpcheck.job import OptimizerSpec
+    from ddpcheck.model import ModelSpec
 
 
 def numpy_facets(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from ddpcheck.job import OptimizerSpec
 from ddpcheck.values import Array
+
+if TYPE_CHECKING:
+    from ddpcheck.job import OptimizerSpec
 
 PIECE = 1 << 17
 """Elements of a large array that an optimizer works on at a time."""
