@@ -1,0 +1,90 @@
+"""A replica whose module is its own wrapper, as one process trains it."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch_replicas import T, X, assert_close, initial_of, replica_of, spec  # noqa: E402
+
+from ddpcheck.adapter import Batch  # noqa: E402
+from ddpcheck.job import OptimizerSpec  # noqa: E402
+from ddpcheck.model import Linear, mlp  # noqa: E402
+from ddpcheck.torch_replica import Hooks  # noqa: E402
+
+
+def test_arrays_are_copies_in_and_out() -> None:
+    model = spec(Linear("fc", 3, 2))
+    p = initial_of(model)
+    given = {name: value.copy() for name, value in p.items()}
+    replica = replica_of(model, given)
+    replica.backward(Batch(X[:, ::-1], T))
+    parameters, gradients = replica.parameters(), replica.gradients()
+    kept = {name: np.array(value) for name, value in gradients.items()}
+    replica.step()
+    replica.backward(Batch(X, T))
+    assert_close(given, p)
+    assert_close(parameters, p)
+    assert_close(gradients, kept)
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam"])
+def test_resumed_replica_goes_on_alike(name: Any) -> None:
+    model = mlp((3, 4, 2), dtype="float64")
+    optimizer = OptimizerSpec(name, lr=0.1, momentum=0.5 if name == "sgd" else 0.0)
+    first, second = (
+        replica_of(model, initial_of(model), optimizer),
+        replica_of(model, model.initial(9, "real"), optimizer),
+    )
+    first.backward(Batch(X, T))
+    first.step()
+    second.load_state(first.state())
+    for replica in (first, second):
+        replica.zero_grad()
+        replica.backward(Batch(X, T))
+        replica.step()
+    assert_close(second.parameters(), first.parameters())
+    assert any(key.startswith("optimizer/") for key in first.state())
+
+
+def test_state_of_another_model_is_refused() -> None:
+    model = spec(Linear("fc", 3, 2))
+    replica = replica_of(model, initial_of(model))
+    with pytest.raises(ValueError, match=r"lacks fc\.bias.*another model"):
+        replica.load_state({"fc.weight": np.zeros((2, 3))})
+
+
+def test_clip_scales_all_gradients_by_the_global_norm() -> None:
+    model = spec(Linear("fc", 3, 2), loss="linear")
+    replica = replica_of(model, initial_of(model))
+    replica.backward(Batch(X, T))
+    before = {name: np.array(value) for name, value in replica.gradients().items()}
+    norm = np.sqrt(sum((value**2).sum() for value in before.values()))
+    assert replica.clip(0.5) == pytest.approx(norm)
+    after = replica.gradients()
+    for name, value in before.items():
+        np.testing.assert_allclose(np.asarray(after[name]), value * 0.5 / norm, rtol=1e-5)
+
+
+def test_no_sync_leaves_the_explicit_synchronisation_out() -> None:
+    calls: list[str] = []
+    hooks = Hooks(lambda wrapped: contextlib.nullcontext(), lambda wrapped: calls.append("synchronised"))
+    model = spec(Linear("fc", 3, 2))
+    replica = replica_of(model, initial_of(model), hooks=hooks)
+    with replica.no_sync():
+        replica.backward(Batch(X, T))
+    assert calls == []
+    replica.backward(Batch(X, T))
+    assert calls == ["synchronised"]
+
+
+def test_wrapper_without_no_sync_says_what_to_do() -> None:
+    model = spec(Linear("fc", 3, 2))
+    replica = replica_of(model, initial_of(model))
+    with pytest.raises(NotImplementedError, match=r"Chain has no no_sync.*torch_adapter\(no_sync"), replica.no_sync():
+        pass
