@@ -1,99 +1,171 @@
-"""Does the harness slow down what it times? The same step and the same all-reduce, timed by it and by hand, in turn.
+"""Does the harness slow down what it times? The same step and the same all-reduce, timed by it and by hand, in turns.
 
-python -m ddpcheck_benchmarks.overhead
+    torchrun --nproc-per-node 2 -m ddpcheck_benchmarks.overhead step
+    mpiexec -n 2 python -m ddpcheck_benchmarks.overhead all-reduce
 
-Both process groups are there all the time; one waits in a read while the other works (A B B A), so that a drift of the machine
-meets both. The ratio is the median over pairs of bursts, with its 95 % interval.
+A rank's program: by hand it uses torch or mpi4py, a clock and nothing else; the other side is what the harness runs on ranks,
+with an adapter. Bursts go A B B A in the same processes, whose memory and cores both share. A burst's time is the median over its
+iterations of the slowest rank's; the ratio is the median over pairs of bursts, with its 95 % interval.
 """
 
 from __future__ import annotations
 
-import json
-import socket
-import sys
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import click
 import numpy as np
 
-from ddpcheck.job import Job, MeasureCollective
+from ddpcheck.adapter import Batch
+from ddpcheck.environment import RankContext, rank_context
+from ddpcheck.execution.measuring import measured_collective, measured_steps
+from ddpcheck.operations.measure import MeasureCollective
 from ddpcheck.references import resolve
-from ddpcheck.session import Session
+from ddpcheck.values import Array
 
-from .ranks_time import slowest, stamps, why
+from .ranks_time import Floats
 from .sizes import named
 from .stats import interval
 from .step_cases import StepCase
 from .turns import in_turns
 
-RANKS = 2
 _SIZES = (4, 64 << 10, 25 << 20)
-_WARMUPS = 5
+_WARMUPS, _STEPS, _CALLS = 5, 20, 100
+_BURST_BYTES = 100 << 20
+
+Burst = Callable[[], Floats]
+"""Returns the seconds of each iteration on this rank."""
 
 
 @click.command()
-@click.option("--pairs", default=20, show_default=True, help="Bursts of each side.")
-@click.option("--torch", "torch_ddp", default="torch_ddp", show_default=True, help="The adapter whose step is timed.")
-@click.option(
-    "--mpi", "numpy_mpi", default="numpy_mpi", show_default=True, help="The adapter whose all-reduce is timed."
-)
-def main(pairs: int, torch_ddp: str, numpy_mpi: str) -> None:
-    """Print harness / by hand for a torch DDP step and an MPI all-reduce in place at 4 B, 64 KiB and 25 MiB, on two ranks."""
-    case = StepCase("torch_ddp", RANKS, "small", "weak")
-    _compare("torch DDP step", torch_ddp, "step", case.job([case.steps(_WARMUPS, 20)]), 20, pairs)
-    for size in _SIZES:
-        iterations = 5 if size > 1 << 20 else 200
-        operation = MeasureCollective("all_reduce", size // 4, in_place=True, warmups=_WARMUPS, iterations=iterations)
-        _compare(f"MPI all-reduce, {named(size)}", numpy_mpi, str(size), Job(RANKS, (operation,)), iterations, pairs)
+@click.argument("what", type=click.Choice(["step", "all-reduce"]))
+@click.option("--pairs", default=40, show_default=True, help="Bursts of each side.")
+def main(what: str, pairs: int) -> None:
+    """Print harness / by hand for a torch DDP step, or for an MPI all-reduce in place at 4 B, 64 KiB and 25 MiB."""
+    context = rank_context()
+    for title, by_hand, harness, largest in (_steps if what == "step" else _all_reduces)(context):
+        one, other = (partial(_time_of, burst, largest) for burst in (by_hand, harness))
+        in_turns(one, other, 1)  # what a process does the first time
+        both = in_turns(one, other, pairs)
+        if context.rank == 0:
+            ratios = [ours / theirs for theirs, ours in both]
+            low, high = interval(ratios)
+            theirs, ours = np.median(both, axis=0) * 1e6
+            click.echo(
+                f"{title:<22} harness {ours:10.2f} µs, by hand {theirs:10.2f} µs, "
+                f"ratio {np.median(ratios):.3f} [{low:.3f}, {high:.3f}]"
+            )
 
 
-def _compare(title: str, adapter: str, what: str, job: Job, iterations: int, pairs: int) -> None:
-    with Session(adapter, RANKS, deadline=120.0) as session, _by_hand(adapter, what, iterations) as by_hand:
+def _time_of(burst: Burst, largest: Callable[[Floats], Floats]) -> float:
+    return float(np.median(largest(burst())))
 
-        def harness() -> float:
-            trace = session.run(job)
-            if not trace.completed:
-                raise click.ClickException(why(trace))
-            return float(np.median(slowest(stamps(trace, 0, "begin"), stamps(trace, 0, "end"))))
 
-        for burst in (harness, by_hand):
-            burst()  # what a process does the first time
-        both = in_turns(by_hand, harness, pairs)
-    ratios = [ours / theirs for theirs, ours in both]
-    low, high = interval(ratios)
-    theirs, ours = np.median(both, axis=0) * 1e6
-    click.echo(
-        f"{title:<24} harness {ours:10.2f} µs, by hand {theirs:10.2f} µs, ratio {np.median(ratios):.3f} [{low:.3f}, {high:.3f}]"
+Comparison = tuple[str, Burst, Burst, Callable[[Floats], Floats]]
+"""Title, the burst by hand, the harness's, and the element-wise maximum over the ranks."""
+
+
+def _steps(context: RankContext) -> Iterator[Comparison]:
+    import torch
+    from torch import distributed, nn
+    from torch.nn.parallel import DistributedDataParallel
+
+    facets = resolve("torch_ddp")[0].connect(context)
+    assert facets.make_replica is not None
+    case = StepCase("torch_ddp", context.world_size, "small", "weak")
+    operation = case.steps(_WARMUPS, _STEPS)
+    job = case.job([operation])
+    assert job.model is not None
+    assert job.data is not None
+    inputs, labels = (array[list(operation.samples[context.rank])] for array in job.data.arrays(job.model))
+    replica = facets.make_replica(job.model, job.initial(context.rank), job.optimizer, {})
+    batch = Batch(inputs, labels)
+
+    module = nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
+    model = DistributedDataParallel(module)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6, momentum=0.5)
+    given, wanted = torch.from_numpy(inputs), torch.from_numpy(labels)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        loss: Any = nn.functional.cross_entropy(model(given), wanted)
+        loss.backward()
+        optimizer.step()
+
+    def largest(seconds: Floats) -> Floats:
+        found = torch.from_numpy(seconds)
+        distributed.all_reduce(found, distributed.ReduceOp.MAX)
+        return seconds
+
+    yield (
+        "torch DDP step",
+        partial(_by_hand, lambda: None, step, _STEPS, 1),
+        lambda: _seconds(measured_steps(replica, None, operation, batch)),
+        largest,
     )
 
 
-@contextmanager
-def _by_hand(adapter: str, what: str, iterations: int) -> Iterator[Callable[[], float]]:
-    """The bare script on as many ranks, by the adapter's launcher; a burst is a call."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(120.0)
-        variables = {"BARE_DRIVER": f"127.0.0.1:{server.getsockname()[1]}", "BARE_WHAT": what, "OMP_NUM_THREADS": "1"}
-        launched = resolve(adapter)[0].launcher.start([sys.executable, "-m", f"{__package__}.bare"], RANKS, variables)
-        sockets: list[socket.socket] = []
-        try:
-            sockets = [server.accept()[0] for _ in range(RANKS)]
-            channels = [channel.makefile("rw") for channel in sockets]
-            for channel in channels:
-                channel.readline()
+@dataclass
+class _Bare:
+    """An adapter's collectives over mpi4py that are nothing but the call."""
 
-            def burst() -> float:
-                for channel in channels:
-                    channel.write(f"{_WARMUPS} {iterations}\n")
-                    channel.flush()
-                begin, end = np.array([json.loads(channel.readline()) for channel in channels]).swapaxes(0, 1)
-                return float(np.median(slowest(begin, end)))
+    comm: Any
+    in_place: Any
 
-            yield burst
-        finally:
-            for connection in sockets:
-                connection.close()
-            launched.kill()
+    def empty(self, shape: tuple[int, ...], dtype: str) -> Array:
+        return np.empty(shape, dtype)
+
+    def barrier(self) -> None:
+        self.comm.Barrier()
+
+    def all_reduce_in_place(self, array: Array) -> None:
+        self.comm.Allreduce(self.in_place, array)
+
+
+def _all_reduces(context: RankContext) -> Iterator[Comparison]:
+    from mpi4py import MPI
+
+    comm: Any = MPI.COMM_WORLD
+    bare = _Bare(comm, MPI.IN_PLACE)
+
+    def largest(seconds: Floats) -> Floats:
+        comm.Allreduce(MPI.IN_PLACE, seconds, MPI.MAX)
+        return seconds
+
+    for size in _SIZES:
+        calls = _CALLS if size < 1 << 20 else 1
+        iterations = max(5, min(_STEPS, _BURST_BYTES // size // calls))
+        operation = MeasureCollective("all_reduce", size // 4, "float32", True, _WARMUPS, iterations, calls)
+        array = np.zeros(size // 4, np.float32)
+        yield (
+            f"MPI all-reduce, {named(size)}",
+            partial(_by_hand, comm.Barrier, partial(comm.Allreduce, MPI.IN_PLACE, array), iterations, calls),
+            lambda operation=operation: _seconds(  # type: ignore[misc]
+                measured_collective(bare, None, operation, context.rank, context.world_size), operation.calls
+            ),
+            largest,
+        )
+
+
+def _by_hand(meet: Callable[[], object], call: Callable[[], object], iterations: int, calls: int) -> Floats:
+    """What a script does: a clock before, a clock after."""
+    found = np.empty(iterations)
+    for iteration in range(-_WARMUPS, iterations):
+        meet()
+        began = time.perf_counter()
+        for _ in range(calls):
+            call()
+        if iteration >= 0:
+            found[iteration] = time.perf_counter() - began
+    return found / calls
+
+
+def _seconds(values: dict[str, Any], calls: int = 1) -> Floats:
+    seconds: Floats = (values["end"] - values["begin"]) / calls
+    return seconds
 
 
 if __name__ == "__main__":
