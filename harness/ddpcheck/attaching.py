@@ -119,6 +119,7 @@ def all_connected(links: Sequence[RankLink], launched: Launched, limit: float, g
                 frame = link.jobs.pop()
                 if frame is None:
                     continue
+                link.remember()
                 answer = codec.decode(frame)
                 problems += [f"rank {link.rank}: {text}" for text in answer["problems"]]
                 if answer["problems"]:

@@ -16,6 +16,7 @@ from . import codec
 from .channel import Channel, ChannelClosed
 from .job import Job
 from .launchers.base import Launched
+from .segments import Segment, remove_segments, segments_of
 from .trace import RankTrace, Record, rank_from_plain
 
 _POSITION = struct.Struct("q")
@@ -34,6 +35,12 @@ class RankLink:
         here = self.host == socket.gethostname()
         self._files = _open_files(self.pid, hello["files"]) if here else []
         self._process = _open_process(self.pid) if here else None
+        self._segments: set[Segment] = set()
+
+    def remember(self) -> None:
+        """Take note of what would stay behind if the rank were killed."""
+        if self._process is not None:
+            self._segments |= segments_of(self.pid)
 
     def ask(self) -> None:
         """Ask the rank where it stands; report() gives the answer. Asking all first makes their answers
@@ -72,10 +79,12 @@ class RankLink:
     def kill(self) -> None:
         """End the rank by force if it is on this host; a rank elsewhere ends itself when its connections break."""
         if self._process is not None:
+            self.remember()
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._process, signal.SIGKILL)
 
     def close(self) -> None:
+        remove_segments(self._segments)
         self.jobs.close()
         self._sentinel.close()
         for file in self._files:

