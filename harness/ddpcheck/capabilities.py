@@ -43,10 +43,18 @@ class Capabilities:
         False, "all_reduce_in_place() reduces into its argument; empty() gives arrays that the transport reaches best."
     )
     counts_traffic: bool = promise(False, "counts() tells the bytes and messages sent, and the collectives begun.")
+    sends_once: bool = promise(
+        False,
+        "Of N bytes per rank a large all_reduce of W ranks sends 2 (W - 1) N in all, or at most a quarter more, reduce_scatter "
+        "no more than that, all_gather W (W - 1) N; in an all_reduce of four ranks or more none sends more than log2 W, "
+        "rounded up, times N; and a replica's backward sends as much as an all_reduce of its gradients.",
+    )
     sends_least: bool = promise(
         False,
-        "Of N bytes per rank a large all_reduce sends no more than 2 (W - 1) / W N from any of W ranks, reduce_scatter half "
-        "of that, all_gather (W - 1) N, and a replica's backward as much as an all_reduce of its gradients.",
+        "It sends_once, and no rank sends more than its share of the least: 2 (W - 1) / W N, half of that, (W - 1) N.",
+    )
+    bundles_gradients: bool = promise(
+        False, "A backward sends many small gradients together, in fewer messages than a quarter of their number."
     )
     rounds_float16_once: bool = promise(
         False, "Sums and means of float16 are kept in float32 or wider on the way, and rounded once."

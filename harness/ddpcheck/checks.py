@@ -5,7 +5,8 @@
         '''All-reduce gives the exact sum of the ranks' arrays.'''
 
 It runs Jobs on the session, judges their Traces, and raises Finding if what must hold does not. It knows capabilities,
-never an implementation's name. The first paragraph of its docstring is the law in one sentence.
+never an implementation's name. What it returns, if anything, is a note to its verdict. The first paragraph of its docstring
+is the law in one sentence.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from .session import Session
 
-F = TypeVar("F", bound=Callable[..., None])
+F = TypeVar("F", bound=Callable[..., str | None])
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Check:
     family: str
     needs: tuple[str, ...]
     sentence: str
-    function: Callable[[Session], None]
+    function: Callable[[Session], str | None]
 
 
 def law(family: str, *needs: str) -> Callable[[F], F]:

@@ -31,7 +31,8 @@ class Job:
     """Operations for `world_size` ranks, with the model, optimizer and data that they use.
 
     Rank r builds its model from initial values of its own (seed and rank), so that a missing broadcast shows; replicas
-    must then hold those of rank 0. start: how the ranks are started for this Job; None takes those that run. ValueError if
+    must then hold those of rank 0. start: how the ranks are started for this Job; None takes those that run. over_tcp: only
+    those will do whose launcher made them send over TCP, where the system counts, even what stays on one host. ValueError if
     the operations do not fit the world size or the data.
     """
 
@@ -43,6 +44,7 @@ class Job:
     data: DataSpec | None = None
     seed: int = 0
     start: Start | None = None
+    over_tcp: bool = False
 
     def __post_init__(self) -> None:
         problems = [

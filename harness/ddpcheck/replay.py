@@ -30,6 +30,8 @@ def described(job: Job, trace: Trace) -> Iterator[str]:
         yield f"model: {_fields(to_plain(job.model))}"
     if job.start is not None:
         yield f"started afresh: {_fields(to_plain(job.start))}".rstrip()
+    if job.over_tcp:
+        yield "its ranks send over TCP"
     for position, operation in enumerate(job.operations):
         yield f"{position:3} {operation.kind} {_fields(to_plain(operation))}".rstrip()
         for line in _outcomes(position, trace):

@@ -112,7 +112,7 @@ def run_check(session: Session, check: Check, expected: Expectations | Mapping[s
     status: Status = "passed"
     reason, finding = "", None
     try:
-        check.function(session)
+        reason = check.function(session) or ""
     except Finding as found:
         finding = found
         status = "hung" if found.hung else "failed"

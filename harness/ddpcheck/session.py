@@ -32,7 +32,7 @@ from .gathering import gathered
 from .hard_start import LEAST_SECONDS, HardStart
 from .home import Home
 from .job import Job
-from .launchers.base import Launched, Launcher
+from .launchers.base import Launched, Launcher, OverTcp
 from .launchers.processes import Processes
 from .launchers.templates import RANK_PROGRAM, Templates
 from .launchers.trial import Trial, run_trial
@@ -88,6 +88,7 @@ class Session:
         self._busy = False
         self._connecting = 0.0  # seconds that connect() took at most
         self._files: Path | None = None
+        self._over_tcp = False
 
     @property
     def _start_seconds(self) -> float:
@@ -97,6 +98,11 @@ class Session:
     @property
     def capabilities(self) -> Capabilities:
         return self.adapter.capabilities
+
+    @property
+    def offers_tcp(self) -> bool:
+        """Whether Jobs may ask for over_tcp."""
+        return isinstance(self._launcher, OverTcp)
 
     def __enter__(self) -> Self:
         return self
@@ -114,6 +120,7 @@ class Session:
         meanwhile: called with the Job while the ranks are at work.
         """
         self._not_busy()
+        self._choose_transport(job)
         if job.start is not None:
             return self._run_afresh(job)
         self._send(self._frame(job))
@@ -134,9 +141,11 @@ class Session:
         waiting: deque[Job] = deque()
         try:
             for job in jobs:
-                if job.start is not None:
+                if job.start is not None or job.over_tcp != self._over_tcp:
                     while waiting:
                         yield self._next(waiting)
+                    self._choose_transport(job)
+                if job.start is not None:
                     yield self._run_afresh(job)
                     continue
                 frame = self._frame(job)
@@ -153,6 +162,15 @@ class Session:
             while waiting and self._launched is not None:
                 self._next(waiting)  # answers that nobody wants must not be taken for those of the next Job
             self._busy = False
+
+    def _choose_transport(self, job: Job) -> None:
+        """Let ranks that send another way than the Job wants make room for others. CannotTell if the launcher has no choice."""
+        if job.over_tcp == self._over_tcp:
+            return
+        if job.over_tcp and not self.offers_tcp:
+            raise CannotTell(f"{self._launcher.name} cannot make its ranks send over TCP")
+        self.close()
+        self._over_tcp = job.over_tcp
 
     def _not_busy(self) -> None:
         if self._busy:
@@ -253,6 +271,7 @@ class Session:
                 **(home.variables() if home else {"PYTHONPATH": _path_for_ranks()}),
                 # one thread of BLAS and OpenMP for each rank, or the ranks fight for the cores
                 **{f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")},
+                **(self._launcher.over_tcp() if self._over_tcp and isinstance(self._launcher, OverTcp) else {}),
                 **(hard.variables() if hard is not None else {}),
             }
             self._launched = self._launcher.start(command, self.world_size, variables)
@@ -264,8 +283,10 @@ class Session:
             since = time.monotonic()
             all_connected(self._links, self._launched, limit, self.grace)
             self._connecting = max(self._connecting, time.monotonic() - since)
-        except BaseException:
+        except BaseException as error:
             self._stop()
+            if self._over_tcp and isinstance(error, StartFailed):
+                raise CannotTell(f"the ranks do not start where they must send over TCP: {error}") from error
             raise
         finally:
             listener.close()

@@ -66,8 +66,9 @@ class CannotTell(Exception):
 class Verdict:
     """The outcome of one check on one adapter at one world size.
 
-    `reason` is why it was skipped, why the failure was expected, or the traceback of a check that crashed (status
-    unknown: never a pass). `job` is the smallest Job known to fail; `jobs` counts those run; `seconds` is wall time.
+    `reason` is why it was skipped, why the failure was expected, how far to trust a pass, or the traceback of a check that
+    crashed (status unknown: never a pass). `job` is the smallest Job known to fail; `jobs` counts those run; `seconds` is
+    wall time.
     """
 
     adapter: str

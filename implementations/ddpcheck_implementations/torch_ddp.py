@@ -23,6 +23,8 @@ PROMISES = dataclasses.replace(
     subgroups=True,
     asynchronous=True,
     propagates_nan=False,
+    sends_once=True,
+    bundles_gradients=True,
     unused_parameters="raises",
     join="divide_by_initial_world",
     two_forwards=True,
@@ -95,6 +97,7 @@ bucket_view = _ddp(
 small_buckets = _ddp(
     "torch_ddp_small_buckets",
     "torch DDP with buckets so small that almost every parameter has one of its own",
+    dataclasses.replace(PROMISES, bundles_gradients=False),
     bucket_cap_mb=0.0001,
 )
 

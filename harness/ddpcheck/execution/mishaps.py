@@ -49,7 +49,8 @@ def close(here: Here, op: ops.Close) -> Values:
 
 
 def sent(here: Here, op: ops.Sent) -> Values:
-    return {"sent": sent_by_connection()}
+    counts = here.facets.counts
+    return {"sent": sent_by_connection(), "counts": dict(counts()) if counts is not None else None}
 
 
 def short_reads(here: Here, op: ops.ShortReads) -> Values:

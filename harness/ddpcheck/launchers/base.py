@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import IO, Protocol, Self
+from typing import IO, Protocol, Self, runtime_checkable
 
 from ..environment import ENGINE_VARIABLES
 
@@ -34,6 +34,15 @@ class Launched(Protocol):
 
     def kill(self) -> None:
         """End every process at once and reap them. Safe to call twice."""
+        ...
+
+
+@runtime_checkable
+class OverTcp(Protocol):
+    """A launcher that can make ranks of one host send all over TCP, whatever else their library would use."""
+
+    def over_tcp(self) -> Mapping[str, str]:
+        """The environment variables that do."""
         ...
 
 

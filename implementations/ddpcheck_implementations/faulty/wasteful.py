@@ -13,6 +13,7 @@ from .facets import Group, PassThrough, collectives
 LEAST = "check_large_collectives_send_the_least_bytes"
 ONCE = "check_backward_sends_its_gradients_once"
 SILENT = "check_nothing_is_sent_inside_no_sync"
+TOGETHER = "check_many_small_gradients_go_together"
 
 
 @collectives(
@@ -20,6 +21,7 @@ SILENT = "check_nothing_is_sent_inside_no_sync"
     "callummcdougall/ARENA_3.0#407",
     LEAST,
     words="every step of the ring sends the whole array",
+    sends_once=True,
     sends_least=True,
 )
 class WholeArrayRing(PassThrough):
@@ -44,7 +46,13 @@ class WholeArrayRing(PassThrough):
 
 
 @collectives(
-    "gather-then-broadcast", "classic", LEAST, words="everything goes through one rank", world_size=3, sends_least=True
+    "gather-then-broadcast",
+    "classic",
+    LEAST,
+    words="everything goes through one rank",
+    world_size=3,
+    sends_once=True,
+    sends_least=True,
 )
 class ThroughOneRank(PassThrough):
     """The first rank receives the arrays of all others, and sends each the result."""
@@ -62,7 +70,9 @@ class ThroughOneRank(PassThrough):
         return result
 
 
-@collectives("sent-twice-as-wide", "classic", LEAST, words="in a dtype twice as wide", sends_least=True)
+@collectives(
+    "sent-twice-as-wide", "classic", LEAST, words="in a dtype twice as wide", sends_once=True, sends_least=True
+)
 class TwiceAsWide(PassThrough):
     """float32 travels as float64."""
 
@@ -83,7 +93,9 @@ class ReducesInside(PlainReplica):
         return loss
 
 
-@fault("window-sent-once-per-micro-batch", "classic", ONCE, words="a window of no_sync", sends_least=True)
+@fault(
+    "window-sent-once-per-micro-batch", "classic", ONCE, words="a window of no_sync", sends_once=True, sends_least=True
+)
 class OncePerMicroBatch(PlainReplica):
     """The micro-batches of a window are kept, and reduced one by one when it ends."""
 
@@ -101,9 +113,16 @@ class OncePerMicroBatch(PlainReplica):
         return super().reduce(name, gradient)
 
 
-@fault("gradients-sent-as-float64", "classic", ONCE, words="in a dtype twice as wide", sends_least=True)
+@fault(
+    "gradients-sent-as-float64", "classic", ONCE, words="in a dtype twice as wide", sends_once=True, sends_least=True
+)
 class WideGradients(PlainReplica):
     """Gradients of float32 travel as float64."""
 
     def reduce(self, name: str, gradient: Array) -> Array:
         return super().reduce(name, gradient.astype(np.float64)).astype(gradient.dtype)
+
+
+@fault("bucketing-off", "classic", TOGETHER, words="every gradient goes alone", bundles_gradients=True)
+class EachAlone(PlainReplica):
+    """One all-reduce for each parameter, as ever, where buckets were promised."""

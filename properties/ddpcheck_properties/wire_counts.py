@@ -1,0 +1,67 @@
+"""Who counted what the ranks sent: their kernel on TCP connections, or else the implementation itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal
+
+from ddpcheck.operations.probes import Sent
+from ddpcheck.trace import Trace
+from ddpcheck.verdict import CannotTell
+
+OWN_WORD = "as the implementation counts itself: what it sends does not go where the system counts"
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """By rank, and from one Sent to the next. note: who counted, if it was not the kernel.
+
+    A message is a packet of TCP, or what the implementation calls one.
+    """
+
+    bytes: list[list[int]]
+    messages: list[list[int]]
+    note: str = ""
+
+
+def counted(trace: Trace, least: float) -> Counted:
+    """CannotTell if nobody has seen half of the `least` bytes that all ranks together must have sent at first."""
+    for one in (by_kernel(trace), by_itself(trace)):
+        if _at_first(one) >= least / 2:
+            return one
+    raise CannotTell(
+        f"only {_at_first(by_kernel(trace)):,} of some {least:,.0f} bytes were seen on TCP connections: the data go another "
+        "way, and the implementation does not count them"
+    )
+
+
+def by_kernel(trace: Trace) -> Counted:
+    return Counted(_grown(trace, "sent", 0), _grown(trace, "sent", 1))
+
+
+def by_itself(trace: Trace) -> Counted:
+    return Counted(_grown(trace, "counts", "bytes"), _grown(trace, "counts", "messages"), OWN_WORD)
+
+
+def _at_first(of: Counted) -> int:
+    return sum(sent[0] for sent in of.bytes)
+
+
+def _grown(trace: Trace, source: str, of: Literal[0, 1, "bytes", "messages"]) -> list[list[int]]:
+    """For each rank by how much each count grew, all connections together."""
+    grown = []
+    for rank in trace.ranks:
+        totals = [_totals(record.values[source], of) for record in rank.records if record.kind == Sent.kind]
+        grown.append(
+            [sum(count - before.get(name, 0) for name, count in after.items()) for before, after in pairwise(totals)]
+        )
+    return grown
+
+
+def _totals(values: Mapping[str, Any] | None, of: int | str) -> dict[str, int]:
+    """By connection if there are such, else one; nothing where nobody counts."""
+    if isinstance(of, int):
+        return {name: both[of] for name, both in (values or {}).items()}
+    return {name: count for name, count in (values or {}).items() if name == of}

@@ -1,0 +1,95 @@
+"""Whether ranks have sent too much: each of them, or all together.
+
+What correct algorithms send in all for an all-reduce of N bytes among W ranks: 2 (W - 1) N for rings, trees, and halving and
+doubling (Rabenseifner). Where W is no power of two the latter folds the W - P ranks beyond the largest one, P, first, by an
+exchange of halves at N / 2 more for each: at most an eighth of the whole, with W = 3 or 7. A reduce-scatter needs half of
+that, and may be an all-reduce of which the rest is dropped (Gloo), or a reduction to one rank that scatters its result (Open
+MPI). Gathering the arrays at one rank, which sends each of the others the result, is 2 (W - 1) N in all, too, but (W - 1) N
+from one rank. In trees, halving and doubling none sends more than log2 W N, rounded up: less from four ranks on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ddpcheck.verdict import Diagnosis, Finding
+
+CHANGE = 1.02
+"""Headers, rounding up of chunks and the like may add so much, and 4 KiB for each rank."""
+_HEADERS = 4096
+_IN_ALL = {"all_reduce": 1.25, "reduce_scatter": 2.0, "all_gather": 1.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """An operation of `kind` on `size` bytes per rank among `ranks`; `what` names it. each: no rank has more than its share."""
+
+    kind: str
+    size: int
+    ranks: Sequence[int]
+    what: str
+    each: bool
+
+    @property
+    def share(self) -> float:
+        """The least bytes that each rank must send."""
+        others, world = len(self.ranks) - 1, len(self.ranks)
+        return {"all_reduce": 2 * others / world, "reduce_scatter": others / world, "all_gather": others}[
+            self.kind
+        ] * self.size
+
+    @property
+    def least(self) -> float:
+        """In all."""
+        return self.share * len(self.ranks)
+
+    @property
+    def cap(self) -> float | None:
+        """The most that one rank sends in a correct algorithm, where that tells anything."""
+        if self.each:
+            return self.share
+        world = len(self.ranks)
+        return (world - 1).bit_length() * self.size if self.kind == "all_reduce" and world > 3 else None
+
+
+def sends_no_more(sent: Sequence[int], demand: Demand, note: str) -> None:
+    """Raise a Finding if these bytes, by rank, are more than is needed."""
+    most, total, ranks = max(sent), sum(sent), demand.ranks
+    details = [f"rank {rank} sent {count:,} bytes" for rank, count in zip(ranks, sent, strict=True)]
+    if demand.cap is not None and most > CHANGE * demand.cap + _HEADERS * len(ranks):
+        headline = (
+            f"rank {ranks[sent.index(most)]} sent {most:,} bytes, but needs no more than {demand.cap:,.0f} for its "
+            f"{demand.size:,} bytes among {len(ranks)} ranks"
+        )
+    elif total > CHANGE * _IN_ALL[demand.kind] * demand.least + _HEADERS * len(ranks):
+        headline = (
+            f"the {len(ranks)} ranks sent {total:,} bytes in all, but need no more than {demand.least:,.0f} for "
+            f"{demand.size:,} bytes each"
+        )
+    else:
+        return
+    raise Finding(
+        Diagnosis(
+            f"{demand.what}: {headline}",
+            _why(sent, demand),
+            "how much of the array each step sends, and in which dtype",
+            (*details, note) if note else tuple(details),
+        )
+    )
+
+
+def _why(sent: Sequence[int], demand: Demand) -> str:
+    most, world, size = max(sent), len(sent), demand.size
+    if world > 2 and most > 1.4 * sorted(sent)[-2]:
+        return "everything goes through one rank, which sends the whole result to each of the others"
+    twice = "everything is sent twice, or in a dtype twice as wide"
+    near = [
+        (2 * (world - 1) * size, "every step of the ring sends the whole array, not its share"),
+        ((world - 1) * size, "every rank sends its whole array to every other one"),
+        (2 * demand.share, twice),
+    ]
+    fits = [words for count, words in near if all(abs(each - count) < 0.03 * count for each in sent)]
+    if not fits and abs(sum(sent) - 2 * demand.least) < 0.06 * demand.least:
+        fits = [twice]
+    return "; or ".join(fits) or f"{sum(sent) / demand.least:.3g} x the least"
