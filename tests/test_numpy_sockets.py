@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from socket_ranks import on_ranks
 
 from ddpcheck.values import Array
 from ddpcheck_implementations.numpy_sockets.communicator import Communicator
+from ddpcheck_implementations.numpy_sockets.options import UNDER_WAY_BYTES, set_options
 
 
 @pytest.fixture(autouse=True, params=socket_ranks.TRANSPORTS)
@@ -163,3 +165,16 @@ def test_a_rank_may_leave_while_others_still_receive_from_it() -> None:
         return comm.recv(np.empty_like(large), 0)
 
     assert same_bits([on_ranks(2, program)[1], large])
+
+
+def test_connections_within_a_host_bound_what_is_under_way_and_others_leave_it_to_the_kernel() -> None:
+    wmem_max = int(Path("/proc/sys/net/core/wmem_max").read_text())
+    with socket.create_server(("0.0.0.0", 0)) as listener:
+        for address, bounded in (("127.0.0.1", True), ("127.0.0.2", False)):
+            source = ("127.0.0.1", 0)
+            with socket.create_connection((address, listener.getsockname()[1]), source_address=source) as connection:
+                before = connection.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+                set_options(connection, 1.0)
+                after = connection.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+                # Linux doubles what is asked for, as room for its own
+                assert after == (2 * min(UNDER_WAY_BYTES, wmem_max) if bounded else before)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import select
 import socket
-import struct
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,6 +17,7 @@ from ddpcheck.values import Array
 
 from . import wire
 from .errors import CommunicationError, Mismatch, PeerLost
+from .options import set_options
 from .waiting import Looks
 
 _NOTHING = np.empty(0, np.uint8)
@@ -55,12 +55,7 @@ class Peer:
         self.looks = (lambda: iter(())) if crowded else Looks(_SPINS)  # the kernel wakes who waits for a socket fast
         self._whole = True  # no message is half sent
         self._header = bytearray(wire.HEADER_BYTES)
-        limit = struct.pack("ll", int(timeout), int(timeout % 1 * 1e6))
-        connection.settimeout(None)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
-        if connection.family != socket.AF_UNIX:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        set_options(connection, timeout)
 
     def fileno(self) -> int:
         return self._socket.fileno()

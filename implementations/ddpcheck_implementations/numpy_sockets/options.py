@@ -1,0 +1,26 @@
+"""What the kernel is asked for each connection between two ranks."""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+UNDER_WAY_BYTES = 384 * 1024
+"""What is sent, but not yet received, within a host. More of it leaves the cache before it is read: all-reduces of 25 MiB took
+1.5 times as long with the kernel's own choice, and from 576 KiB on. Between hosts the kernel knows best."""
+
+
+def set_options(connection: socket.socket, timeout: float) -> None:
+    """Calls block for at most `timeout` seconds, small messages leave at once, and those within a host stay in the cache."""
+    limit = struct.pack("ll", int(timeout), int(timeout % 1 * 1e6))
+    connection.settimeout(None)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+    if connection.family != socket.AF_UNIX:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if _within_host(connection):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, UNDER_WAY_BYTES)
+
+
+def _within_host(connection: socket.socket) -> bool:
+    return connection.family == socket.AF_UNIX or connection.getsockname()[0] == connection.getpeername()[0]
