@@ -15,6 +15,8 @@ LIMIT = 20.0
 TRANSPORTS = ("tcp", "unix", "shm")
 transport = "auto"
 """What ranks use unless a test says otherwise; modules that run all their tests over each transport set it."""
+hosts = ""
+"""Those that are emulated, alike."""
 
 
 def in_threads(functions: list[Callable[[], Any]]) -> list[Any]:
@@ -35,13 +37,17 @@ def in_threads(functions: list[Callable[[], Any]]) -> list[Any]:
     return outcomes
 
 
+def usual() -> dict[str, Any]:
+    return {"timeout": LIMIT, "transport": transport, "hosts": hosts}
+
+
 def outcomes_of(world_size: int, program: Callable[[Communicator], Any], **options: Any) -> list[Any]:
     """What `program` returned or raised on every rank."""
     port = reserve_port()
 
     def rank(number: int) -> Any:
         context = RankContext(number, world_size, number, world_size, "127.0.0.1", port.number)
-        communicator = start(context, start_timeout=LIMIT, **({"timeout": LIMIT, "transport": transport} | options))
+        communicator = start(context, start_timeout=LIMIT, **(usual() | options))
         try:
             return program(communicator)
         finally:

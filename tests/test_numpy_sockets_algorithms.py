@@ -10,16 +10,22 @@ from rank_arrays import REDUCED, of_rank, same_bits
 from socket_ranks import on_ranks
 
 from ddpcheck.values import Array, key_of, numbers
-from ddpcheck_implementations.numpy_sockets.choice import ALGORITHMS
+from ddpcheck_implementations.numpy_sockets.choice import ALGORITHMS, Way
 from ddpcheck_implementations.numpy_sockets.communicator import Communicator
 
-PATHS = [("unix", ""), ("auto", "")]
-PATHS += [(transport, name) for transport, way in (("tcp", "sockets"), ("shm", "memory")) for name in ALGORITHMS[way]]
+WAYS: dict[Way, dict[str, str]] = {
+    "sockets": {"transport": "tcp"},
+    "memory": {"transport": "shm"},
+    "hosts": {"transport": "auto", "hosts": "1,2"},
+}
+PATHS = [{"transport": "unix"}, {"transport": "auto"}]
+PATHS += [{**options, "algorithm": name} for way, options in WAYS.items() for name in ALGORITHMS[way]]
+each_path = pytest.mark.parametrize("path", PATHS, ids=lambda path: "-".join(path.values()))
 
 
-@pytest.mark.parametrize(("transport", "algorithm"), PATHS)
+@each_path
 @pytest.mark.parametrize("world_size", [1, 2, 3, 4, 5])
-def test_collectives_at_sizes_around_the_world_size(world_size: int, transport: str, algorithm: str) -> None:
+def test_collectives_at_sizes_around_the_world_size(world_size: int, path: dict[str, str]) -> None:
     shapes = [(size,) for size in range(world_size + 3)] + [(), (0, 3), (1, 7), (3, 1, 5)]
 
     def program(comm: Communicator) -> dict[Any, Array]:
@@ -39,7 +45,7 @@ def test_collectives_at_sizes_around_the_world_size(world_size: int, transport: 
         comm.barrier()
         return made
 
-    results = on_ranks(world_size, program, transport=transport, algorithm=algorithm)
+    results = on_ranks(world_size, program, **path)
     for shape in shapes:
         arrays = [of_rank(rank, shape) for rank in range(world_size)]
         for op, reduced in REDUCED.items():
@@ -53,23 +59,22 @@ def test_collectives_at_sizes_around_the_world_size(world_size: int, transport: 
             assert same_bits([result["reduce_scatter", shape], np.asarray(rows[rank : rank + 1])]), shape
 
 
-@pytest.mark.parametrize(("transport", "algorithm"), PATHS)
+@each_path
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32", "int64"])
-def test_every_dtype_stays_what_it_is(dtype: str, transport: str, algorithm: str) -> None:
+def test_every_dtype_stays_what_it_is(dtype: str, path: dict[str, str]) -> None:
     ops = [op for op in REDUCED if op != "mean" or dtype.startswith("float")]
     results = on_ranks(
         3,
         lambda comm: [comm.all_reduce(of_rank(comm.rank, (7,), dtype), op) for op in ops],
-        transport=transport,
-        algorithm=algorithm,
+        **path,
     )
     arrays = [of_rank(rank, (7,), dtype) for rank in range(3)]
     for place, op in enumerate(ops):
         assert same_bits([*(result[place] for result in results), REDUCED[op](arrays).astype(dtype)]), op
 
 
-@pytest.mark.parametrize(("transport", "algorithm"), PATHS)
-def test_memory_layout_does_not_matter(transport: str, algorithm: str) -> None:
+@each_path
+def test_memory_layout_does_not_matter(path: dict[str, str]) -> None:
     plain = [of_rank(rank, (4, 6)) for rank in range(2)]
     layouts = {
         "F": np.asfortranarray,
@@ -90,20 +95,20 @@ def test_memory_layout_does_not_matter(transport: str, algorithm: str) -> None:
                 made.append(comm.recv(array, 1))
         return made
 
-    zero, one = on_ranks(2, program, transport=transport, algorithm=algorithm)
+    zero, one = on_ranks(2, program, **path)
     wanted = [plain[0] + plain[1]] * 4 + [plain[1]] * 4 + [np.stack(plain)] * 4
     assert all(same_bits([got, want]) for got, want in zip(zero, wanted + [plain[1]] * 4, strict=True))
     assert all(same_bits([got, want]) for got, want in zip(one, wanted, strict=True))
 
 
-@pytest.mark.parametrize(("transport", "algorithm"), PATHS)
+@each_path
 @pytest.mark.parametrize("holder", [0, 1, 2])
-def test_min_and_max_propagate_nan_whoever_holds_it(holder: int, transport: str, algorithm: str) -> None:
+def test_min_and_max_propagate_nan_whoever_holds_it(holder: int, path: dict[str, str]) -> None:
     def program(comm: Communicator) -> list[Array]:
         own = np.array([np.nan if comm.rank == holder else comm.rank + 1.0, comm.rank + 1.0, 2.0])
         return [comm.all_reduce(own, "min"), comm.all_reduce(own, "max")]
 
-    for low, high in on_ranks(3, program, transport=transport, algorithm=algorithm):
+    for low, high in on_ranks(3, program, **path):
         np.testing.assert_array_equal(low, [np.nan, 1, 2])
         np.testing.assert_array_equal(high, [np.nan, 3, 2])
 
@@ -122,29 +127,25 @@ def test_an_unknown_algorithm_is_refused() -> None:
 
 
 @pytest.mark.parametrize("world_size", [2, 3, 4, 5])
-@pytest.mark.parametrize(("transport", "algorithm"), PATHS)
-def test_real_numbers_have_the_same_bits_on_all_ranks_and_each_time(
-    world_size: int, transport: str, algorithm: str
-) -> None:
+@each_path
+def test_real_numbers_have_the_same_bits_on_all_ranks_and_each_time(world_size: int, path: dict[str, str]) -> None:
     """Of arrays larger than the buffers of the kernel."""
     own = [numbers((500_003,), "float32", "real", key_of(0, rank)) for rank in range(world_size)]
 
     def program(comm: Communicator) -> list[Array]:
         return [comm.all_reduce(own[comm.rank]), comm.all_reduce(own[comm.rank])]
 
-    results = on_ranks(world_size, program, transport=transport, algorithm=algorithm)
+    results = on_ranks(world_size, program, **path)
     assert same_bits([array for result in results for array in result])
     np.testing.assert_allclose(results[0][0], np.sum(own, axis=0, dtype=np.float64), atol=1e-5)
 
 
 @pytest.mark.parametrize("world_size", [2, 3, 4])
-@pytest.mark.parametrize(("transport", "algorithm"), PATHS)
-def test_which_of_two_zeros_is_the_least_is_the_same_everywhere(
-    world_size: int, transport: str, algorithm: str
-) -> None:
+@each_path
+def test_which_of_two_zeros_is_the_least_is_the_same_everywhere(world_size: int, path: dict[str, str]) -> None:
     def program(comm: Communicator) -> list[Array]:
         own = np.array([0.0, -0.0] * 4) * (-1.0) ** comm.rank
         return [comm.all_reduce(own, op) for op in ("min", "max")]
 
-    results = on_ranks(world_size, program, transport=transport, algorithm=algorithm)
+    results = on_ranks(world_size, program, **path)
     assert all(same_bits([result[place] for result in results]) for place in range(2))

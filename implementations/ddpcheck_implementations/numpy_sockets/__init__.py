@@ -9,7 +9,8 @@ One process per terminal, on one host or several, finds the others by four varia
 NUMPY_SOCKETS_TRANSPORT forces one of tcp, unix (Unix-domain sockets) and shm (shared memory); the last two need all
 ranks on one host, and shared memory a processor of the x86 family. By default, auto, ranks use what they can.
 NUMPY_SOCKETS_ALGORITHM forces the algorithm of all-reduces where it can be used: direct, doubling, halving or ring over
-sockets, express, all_add or owners_add in memory (choice.py says which is chosen otherwise).
+sockets, express, all_add or owners_add in memory, hierarchical between hosts (choice.py says which is chosen otherwise).
+NUMPY_SOCKETS_HOSTS=4,2 treats ranks as if 4 were on one host, 2 on the next, and so on, to try out what they do between hosts.
 NUMPY_SOCKETS_START_TIMEOUT (default 120) is how many seconds ranks wait for each other at the start,
 NUMPY_SOCKETS_TIMEOUT (default 30) how long a peer may be silent in an operation. NUMPY_SOCKETS_RUN names the run, if
 several share an address by mistake.
@@ -38,6 +39,7 @@ def connect(context: RankContext, transport: str | None = None) -> Facets:
         timeout=float(os.environ.get("NUMPY_SOCKETS_TIMEOUT", "30")),
         transport=transport or os.environ.get("NUMPY_SOCKETS_TRANSPORT", "auto"),
         algorithm=os.environ.get("NUMPY_SOCKETS_ALGORITHM", ""),
+        hosts=os.environ.get("NUMPY_SOCKETS_HOSTS", ""),
     )
     return numpy_facets(
         communicator, communicator.rank, communicator.world_size, communicator.close, counts=communicator.counts

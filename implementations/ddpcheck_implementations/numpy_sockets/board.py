@@ -33,7 +33,7 @@ from .bell import Bell, Rope
 from .errors import CommunicationError
 from .peer import Peer, Traffic
 from .plans import HALVES_BYTES, Halves
-from .waiting import Looks, fits
+from .waiting import Looks
 
 SLOTS = 4
 BLOCK_BYTES = 512 * 1024
@@ -121,6 +121,8 @@ class Board:
         ropes: Mapping[int, Rope],
         peers: Mapping[int, Peer],
         traffic: Traffic,
+        *,
+        crowded: bool,
     ) -> None:
         order = sorted(boards)
         place, own, ranks = order.index(rank), boards[rank], len(order)
@@ -137,7 +139,7 @@ class Board:
         self._published = 0
         self._traffic = traffic
         self._bell = bell
-        self._looks = Looks(_SPINS if fits(ranks) else 0)
+        self._looks = Looks(0 if crowded else _SPINS)
 
     def publish(self, readers: Sequence[Line], header: bytes, block: Array, counted: int) -> Array:
         """Let `readers` have the elements of an array of at most BLOCK_BYTES. Returns the flat copy that they read."""

@@ -1,7 +1,7 @@
 """Which algorithm an all-reduce takes: by where bytes go, the number of ranks, and bytes per rank.
 
 All ranks choose the same, since it depends on nothing else. NUMPY_SOCKETS_ALGORITHM forces one wherever it can be used: over
-sockets, or in memory.
+sockets, in memory, or between hosts of which one has several of the ranks.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-Way = Literal["sockets", "memory"]
+Way = Literal["sockets", "memory", "hosts"]
 _ANY = sys.maxsize
 
 
@@ -35,12 +35,15 @@ TABLE = (
     Row("memory", 2, _ANY, "all_add"),  # in_memory.py
     Row("memory", _ANY, 64 * 1024, "express"),
     Row("memory", _ANY, _ANY, "owners_add"),
+    Row("hosts", _ANY, 128 * 1024, "flat"),  # over sockets, as if each rank had a host of its own
+    Row("hosts", _ANY, _ANY, "hierarchical"),  # hierarchical.py
 )
 """The first row that fits counts. In memory `express` is for all ranks of the host; groups of them use `all_add` instead."""
 
 ALGORITHMS: dict[Way, tuple[str, ...]] = {
     "sockets": ("direct", "doubling", "halving", "ring"),
     "memory": ("express", "all_add", "owners_add"),
+    "hosts": ("hierarchical",),
 }
 
 

@@ -1,4 +1,4 @@
-"""Collectives of ranks that have met: over one connection to every other rank (streams.py), or in memory (in_memory.py).
+"""Collectives of ranks that have met: over one connection to every other rank, in memory, or both (algorithms.py).
 
 Groups share connections and memory; a rank takes part in the operations of its groups in the order of its calls.
 """
@@ -15,13 +15,14 @@ from numpy.typing import DTypeLike
 from ddpcheck.values import Array
 
 from . import wire
+from .algorithms import algorithms_of
 from .background import Background, Pending
 from .errors import CommunicationError
 from .express import express_of
-from .group import Algorithms, Group
-from .in_memory import Channel, Host, InMemory
+from .group import Group
+from .host import Hosts
+from .in_memory import Channel, Host
 from .peer import Link, Peer, Traffic
-from .streams import OverStreams
 
 Ts = TypeVarTuple("Ts")
 T = TypeVar("T")
@@ -45,6 +46,7 @@ class Communicator:
         traffic: Traffic,
         *,
         host: Host | None = None,
+        hosts: Hosts = (),
         algorithm: str = "",
     ) -> None:
         self.rank = rank
@@ -52,7 +54,7 @@ class Communicator:
         self.traffic = traffic
         self._peers = peers
         self._algorithm = algorithm
-        self._host = host
+        self._host, self._hosts = host, hosts
         self._links: dict[int, Link] = dict(peers)
         if host is not None:
             self._links |= {other: Channel(host.board, line) for other, line in host.board.lines.items()}
@@ -237,17 +239,9 @@ class Communicator:
                 raise ValueError(
                     f"{ranks} is no group for rank {self.rank} of {self.world_size}: name ranks in ascending order, with this one"
                 )
-            known = self._groups[ranks] = Group(ranks, self._algorithms(ranks))
+            way = algorithms_of(ranks, self.rank, self._peers, self._host, self._hosts, self._algorithm)
+            known = self._groups[ranks] = Group(ranks, way)
         return known
-
-    def _algorithms(self, ranks: tuple[int, ...]) -> Algorithms | None:
-        """In memory if all of them share it."""
-        others = {*ranks} - {self.rank}
-        if not others:
-            return None
-        if self._host is not None and others <= self._host.board.lines.keys():
-            return InMemory(ranks, self.rank, self._host, self._algorithm)
-        return OverStreams(ranks, self.rank, self._peers, self._algorithm)
 
     def _peer(self, rank: int) -> Link:
         try:

@@ -2,7 +2,7 @@
 
 Ranks that have met tell each other where they are: the kernel that runs them, and their network namespace, so that hosts
 that are namespaces of one kernel count as several. Those of one host map each other's boards through /proc. Only if that
-worked for all ranks of the host is memory used: otherwise all of them use sockets.
+worked for all ranks of the host is memory used: otherwise all of them use sockets, and count as hosts of their own.
 """
 
 from __future__ import annotations
@@ -25,12 +25,22 @@ from .errors import RendezvousError
 from .in_memory import Host
 from .memory import Mapped, Pool, Region, map_region
 from .peer import Peer, Traffic
+from .waiting import fits
 
 _TOKEN_BYTES = 16
 
 
-def share_memory(rank: int, peers: Mapping[int, Peer], traffic: Traffic, *, must: bool) -> Host | None:
-    """What this rank shares with the other ranks of its host; None if sockets have to do. RendezvousError if they `must` not."""
+Hosts = tuple[tuple[int, ...], ...]
+"""The ranks that share memory with each other, host by host; every rank is on one."""
+
+
+def share_memory(
+    rank: int, peers: Mapping[int, Peer], traffic: Traffic, *, must: bool, emulated: int = 0
+) -> tuple[Host | None, Hosts]:
+    """What this rank shares with the other ranks of its host, or None if sockets have to do; and who shares memory.
+
+    RendezvousError if sockets `must` not do. Ranks of which another host is `emulated` are on another one.
+    """
     with ExitStack() as ours:
         bell = Bell()
         ours.callback(bell.close)
@@ -41,7 +51,7 @@ def share_memory(rank: int, peers: Mapping[int, Peer], traffic: Traffic, *, must
             region.view[-_TOKEN_BYTES:] = token
             descriptor = region.descriptor
         numbers = np.array([os.getpid(), descriptor, bell.descriptor], np.int64)
-        card = np.concatenate([np.frombuffer(_host_digest() + token, np.int64), numbers])
+        card = np.concatenate([np.frombuffer(_place(emulated) + token, np.int64), numbers])
         cards = _told(peers, card, 0)
         near = {other: peers[other] for other, told in cards.items() if (told[:2] == card[:2]).all()}
         boards: dict[int, memoryview] = {}
@@ -58,18 +68,32 @@ def share_memory(rank: int, peers: Mapping[int, Peer], traffic: Traffic, *, must
                         raise OSError("another process has its number")
             except (OSError, ValueError) as error:
                 reason = f"rank {rank} cannot map the memory of all others: {error}"
-        agreed = _told(near, np.array([not reason], np.int64), 1)
+        agreement = np.array([not reason], np.int64)
+        agreed = _told(peers, agreement, 1) | {rank: agreement}
         if region is not None:
             region.close()
-        reason = reason or next((f"rank {other} cannot" for other, told in agreed.items() if not told[0]), "")
+        reason = reason or next((f"rank {other} cannot" for other in near if not agreed[other][0]), "")
         if must and (reason or len(near) < len(peers)):
             far = next((other for other in peers if other not in near), rank)
             raise RendezvousError(far, f"ranks cannot share memory: {reason or f'rank {far} is on another host'}")
+        hosts = _hosts({**cards, rank: card}, agreed)
         if reason or not near:
-            return None
+            return None, hosts
         ours.pop_all()
+    crowded = not fits(1 + sum(told[0] == card[0] for told in cards.values()))
     mapped = {other: Mapped(int(cards[other][4])) for other in near}
-    return Host(Board(rank, boards, bell, ropes, near, traffic), Pool(), mapped)
+    return Host(Board(rank, boards, bell, ropes, near, traffic, crowded=crowded), Pool(), mapped), hosts
+
+
+def _hosts(cards: Mapping[int, Array], agreed: Mapping[int, Array]) -> Hosts:
+    """The same on all ranks."""
+    found: dict[bytes, list[int]] = {}
+    for rank in sorted(cards):
+        found.setdefault(cards[rank][:2].tobytes(), []).append(rank)
+    hosts: list[tuple[int, ...]] = []
+    for ranks in found.values():
+        hosts += [tuple(ranks)] if all(agreed[rank][0] for rank in ranks) else [(rank,) for rank in ranks]
+    return tuple(hosts)
 
 
 def _made(ranks: int) -> tuple[Region | None, str]:
@@ -92,7 +116,12 @@ def _told(peers: Mapping[int, Peer], card: Array, round_: int) -> dict[int, Arra
     return told
 
 
-def _host_digest() -> bytes:
+def _place(emulated: int) -> bytes:
+    """Two numbers: who has both in common is on the same host, and who has the first one has the same processors."""
     kernel = Path("/proc/sys/kernel/random/boot_id").read_bytes()
     network = Path("/proc/self/ns/net").stat()
-    return blake2b(b"%b %d %d" % (kernel, network.st_dev, network.st_ino), digest_size=16).digest()
+    return _digest(kernel) + _digest(b"%b %d %d %d" % (kernel, network.st_dev, network.st_ino, emulated))
+
+
+def _digest(told: bytes) -> bytes:
+    return blake2b(told, digest_size=8).digest()

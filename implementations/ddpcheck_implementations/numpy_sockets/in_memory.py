@@ -52,11 +52,11 @@ class Channel:
 
     def send(self, header: bytes, payload: Array) -> None:
         """May return before it was received, if it is no more than SLOTS blocks."""
-        for piece in _pieces(0, payload.size, BLOCK_BYTES // payload.itemsize):
+        for piece in pieces(0, payload.size, BLOCK_BYTES // payload.itemsize):
             self._board.publish((self._line,), header, payload[piece], payload[piece].nbytes)
 
     def receive(self, header: bytes, payload: Array) -> None:
-        for piece in _pieces(0, payload.size, BLOCK_BYTES // payload.itemsize):
+        for piece in pieces(0, payload.size, BLOCK_BYTES // payload.itemsize):
             block = payload[piece]
             block[:] = self._board.take(self._line, header, payload.dtype, block.size)
             self._board.done(self._line)
@@ -84,9 +84,9 @@ class InMemory:
             self.all_reduce(header, array, array, reduction, divisor)
             return
         start, stop = (array.size * part // self._size for part in (self._position, self._position + 1))
-        for piece in _pieces(start, stop, _CACHED_BYTES // array.itemsize):
+        for piece in pieces(start, stop, _CACHED_BYTES // array.itemsize):
             first, *others = (each[piece] for each in arrays)
-            _reduce([first, *others], first, reduction, divisor)
+            reduce_into([first, *others], first, reduction, divisor)
             for other in others:
                 other[:] = first
         self._board.count(0, 2 * (self._size - 1) * (stop - start) * array.itemsize)
@@ -98,7 +98,7 @@ class InMemory:
         length = BLOCK_BYTES // (source.itemsize * self._size)
         for piece, staged in self._ahead(header, target.size, length, lambda piece: rows[:, piece], self._size):
             blocks = [block.reshape(self._size, -1)[self._position] for block in self._taken(header, staged)]
-            _reduce(blocks, target[piece], reduction, divisor)
+            reduce_into(blocks, target[piece], reduction, divisor)
             self._done()
 
     def all_gather(self, header: bytes, own: Array, target: Array) -> None:
@@ -111,7 +111,7 @@ class InMemory:
     def broadcast(self, header: bytes, array: Array, root: int) -> None:
         """From the member in place `root` into the arrays of all others, which read it all at once."""
         line = self._lines[root]
-        for piece in _pieces(0, array.size, BLOCK_BYTES // array.itemsize):
+        for piece in pieces(0, array.size, BLOCK_BYTES // array.itemsize):
             block = array[piece]
             if line is None:
                 self._board.publish(self._others, header, block, block.nbytes * len(self._others))
@@ -141,7 +141,7 @@ class InMemory:
     def _add(
         self, header: bytes, source: Array, staged: Array, target: Array, reduction: np.ufunc, divisor: int
     ) -> None:
-        _reduce(self._taken(header, source if self._size == 2 else staged), target, reduction, divisor)
+        reduce_into(self._taken(header, source if self._size == 2 else staged), target, reduction, divisor)
         self._done()
 
     def _owners_add(self, header: bytes, source: Array, target: Array, reduction: np.ufunc, divisor: int) -> None:
@@ -155,7 +155,7 @@ class InMemory:
             parts = [target[piece][start:stop] for start, stop in pairwise(bounds)]
             own = parts[self._position]
             mine = slice(*bounds[self._position : self._position + 2])
-            _reduce([block[mine] for block in self._taken(header, staged)], own, reduction, divisor)
+            reduce_into([block[mine] for block in self._taken(header, staged)], own, reduction, divisor)
             self._done()
             board.publish(others, header, own, own.nbytes * len(others))
             self._fetch(header, before)
@@ -198,7 +198,7 @@ class InMemory:
         Every other rank reads 1 / `shares` of a block.
         """
         waiting: tuple[slice, Array] | None = None
-        for piece in _pieces(0, size, length):
+        for piece in pieces(0, size, length):
             part = block(piece)
             staged = self._board.publish(self._others, header, part, part.nbytes * (self._size - 1) // shares)
             if waiting is not None:
@@ -217,7 +217,7 @@ class InMemory:
             self._board.done(line)
 
 
-def _reduce(arrays: list[Array], target: Array, reduction: np.ufunc, divisor: int) -> None:
+def reduce_into(arrays: list[Array], target: Array, reduction: np.ufunc, divisor: int) -> None:
     reduction(arrays[0], arrays[1], out=target)
     for other in arrays[2:]:
         reduction(target, other, out=target)
@@ -225,6 +225,6 @@ def _reduce(arrays: list[Array], target: Array, reduction: np.ufunc, divisor: in
         np.divide(target, divisor, out=target)
 
 
-def _pieces(start: int, stop: int, length: int) -> list[slice]:
+def pieces(start: int, stop: int, length: int) -> list[slice]:
     """The range in pieces of at most `length`; an empty one has one piece, so that its headers are compared too."""
     return [slice(at, min(at + length, stop)) for at in range(start, stop, length)] or [slice(start, start)]

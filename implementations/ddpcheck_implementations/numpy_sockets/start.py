@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from itertools import cycle
 from typing import Literal
 
 from ddpcheck.environment import RankContext
 
 from .choice import known
 from .communicator import Communicator
-from .host import share_memory
+from .host import Hosts, share_memory
+from .in_memory import Host
 from .nearer import over_unix
 from .peer import Peer, Traffic
 from .rendezvous import Meeting, meet
@@ -27,13 +29,16 @@ def start(
     timeout: float = 30.0,
     transport: str = "auto",
     algorithm: str = "",
+    hosts: str = "",
 ) -> Communicator:
     """Meet the other ranks at the master's address. RendezvousError names those that do not come within start_timeout.
 
     Ranks of one host share memory unless `transport` says otherwise: "tcp", "unix" (all on one host), or "shm", which is an
-    error where memory cannot be shared. `algorithm` forces one of choice.py.
+    error where memory cannot be shared. `algorithm` forces one of choice.py. `hosts` emulates some, of so many ranks each: "2"
+    or "4,2", over and over.
     """
     known(algorithm)
+    emulated = _emulated_host(context.rank, hosts)
     if transport not in TRANSPORTS:
         raise ValueError(f"there is no transport {transport!r}: choose one of {', '.join(TRANSPORTS)}")
     rank, world_size = context.rank, context.world_size
@@ -49,11 +54,28 @@ def start(
         for other, connection in sorted(connections.items())
     }
     try:
-        host = None
+        host: Host | None = None
+        shared: Hosts = ()
         if peers and transport in ("auto", "shm"):
-            host = share_memory(rank, peers, traffic, must=transport == "shm")
-        return Communicator(rank, world_size, peers, traffic, host=host, algorithm=algorithm)
+            host, shared = share_memory(rank, peers, traffic, must=transport == "shm", emulated=emulated)
+        return Communicator(rank, world_size, peers, traffic, host=host, hosts=shared, algorithm=algorithm)
     except BaseException:
         for peer in peers.values():
             peer.close()
         raise
+
+
+def _emulated_host(rank: int, sizes: str) -> int:
+    """The number of the host that a rank is to be on. ValueError if these are no sizes."""
+    try:
+        each = [int(size) for size in sizes.split(",")] if sizes else []
+        if any(size < 1 for size in each):
+            raise ValueError
+    except ValueError:
+        raise ValueError(f"hosts of {sizes!r} ranks: say how many each has, as 2 or 4,2") from None
+    last = -1
+    for number, size in enumerate(cycle(each)):
+        last += size
+        if rank <= last:
+            return number
+    return 0

@@ -1,0 +1,111 @@
+"""Several hosts with several ranks each: they are emulated, as all memory of this machine is within reach."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rank_arrays import REDUCED, of_rank, same_bits
+from socket_ranks import on_ranks, outcomes_of
+
+from ddpcheck.sockets import sent_by_connection
+from ddpcheck.values import Array, key_of, numbers
+from ddpcheck_implementations.numpy_sockets.communicator import Communicator
+from ddpcheck_implementations.numpy_sockets.errors import CommunicationError, Mismatch, PeerLost
+from ddpcheck_implementations.numpy_sockets.peer import Peer
+from ddpcheck_implementations.numpy_sockets.wire import DTYPES, HEADER_BYTES
+
+HIERARCHICAL = {"algorithm": "hierarchical"}
+LARGE = 300_003
+"""Elements: several blocks of memory, and of no size that anything divides."""
+
+
+@pytest.mark.parametrize(("world_size", "hosts"), [(3, "1,2"), (4, "2"), (6, "4,2")])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_arrays_of_any_size_are_reduced_on_hosts_of_any_size(world_size: int, hosts: str, dtype: str) -> None:
+    ops = [op for op in REDUCED if op != "mean" or dtype.startswith("float")]
+    cases = [(size, op) for size in (*range(world_size), LARGE) for op in (ops if size < LARGE else ["sum"])]
+
+    def program(comm: Communicator) -> list[Array]:
+        made = [comm.all_reduce(of_rank(comm.rank, (size,), dtype), op) for size, op in cases]
+        for array in (of_rank(comm.rank, (LARGE,), dtype), comm.empty((LARGE,), dtype)):
+            array[:] = of_rank(comm.rank, (LARGE,), dtype)
+            comm.all_reduce_in_place(array, "max")
+            made.append(array)
+        return made
+
+    results = on_ranks(world_size, program, hosts=hosts, **HIERARCHICAL)
+    for place, (size, op) in enumerate([*cases, (LARGE, "max"), (LARGE, "max")]):
+        wanted = REDUCED[op]([of_rank(rank, (size,), dtype) for rank in range(world_size)])
+        assert same_bits([*(result[place] for result in results), np.asarray(wanted).astype(dtype)]), (size, op)
+
+
+@pytest.mark.parametrize(("world_size", "hosts"), [(3, "2,1"), (5, "1,3,1"), (6, "4,2"), (6, "3")])
+def test_real_numbers_have_the_same_bits_on_all_ranks_and_each_time(world_size: int, hosts: str) -> None:
+    own = [numbers((LARGE,), "float32", "real", key_of(0, rank)) for rank in range(world_size)]
+    results = on_ranks(world_size, lambda comm: [comm.all_reduce(own[comm.rank]) for _ in range(2)], hosts=hosts)
+    assert same_bits([array for result in results for array in result])
+    np.testing.assert_allclose(results[0][0], np.sum(own, axis=0, dtype=np.float64), atol=1e-5)
+
+
+@pytest.mark.parametrize("group", [(0, 1), (1, 2), (0, 2, 3), (1, 2, 3, 4)])
+def test_groups_take_what_they_have_of_each_host(group: tuple[int, ...]) -> None:
+    """Hosts of 2, 1 and 2 ranks."""
+
+    def program(comm: Communicator) -> Array | None:
+        return comm.all_reduce(of_rank(comm.rank, (LARGE,)), group=group) if comm.rank in group else None
+
+    results = on_ranks(5, program, hosts="2,1", **HIERARCHICAL)
+    wanted = np.add.reduce([of_rank(rank, (LARGE,)) for rank in group])
+    assert same_bits([*(results[rank] for rank in group), wanted])
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "elements", "share"),
+    [("hierarchical", 60_000, 2 / 2), ("", 60_000, 2 / 2), ("ring", 60_000, 2 * 3 / 4), ("", 60, 2)],
+)
+def test_what_leaves_a_host_of_two_is_what_two_hosts_need(algorithm: str, elements: int, share: float) -> None:
+    """Small arrays are not worth it, and ranks that are told to go over sockets alone do so."""
+    own = np.ones(elements, np.float32)
+
+    def program(comm: Communicator) -> int:
+        away = [peer for rank, peer in comm._peers.items() if rank // 2 != comm.rank // 2]
+        before = sum(map(sent, away))
+        comm.all_reduce(own)
+        return sum(map(sent, away)) - before
+
+    zero, one, *_ = on_ranks(4, program, hosts="2", algorithm=algorithm)
+    assert share * own.nbytes <= zero + one <= share * own.nbytes + 4 * HEADER_BYTES
+
+
+def sent(peer: Peer) -> int:
+    """Bytes on this connection, by the kernel's count."""
+    return sent_by_connection()[str(Path(f"/proc/self/fd/{peer.fileno()}").readlink())]
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_a_rank_that_is_gone_is_named_by_those_of_its_host_and_of_others(lost: int) -> None:
+    def program(comm: Communicator) -> None:
+        comm.barrier()
+        if comm.rank != lost:
+            comm.all_reduce(np.ones(LARGE))
+
+    for rank, outcome in enumerate(outcomes_of(3, program, hosts="1,2")):
+        if rank != lost:
+            assert isinstance(outcome, PeerLost)
+            assert f"rank {lost}" in str(outcome) + "".join(getattr(outcome, "__notes__", [])), outcome
+
+
+@pytest.mark.parametrize("odd", [0, 1, 3])
+def test_ranks_that_disagree_are_told_so_wherever_they_are(odd: int) -> None:
+    outcomes = outcomes_of(4, lambda comm: comm.all_reduce(np.ones(LARGE + (comm.rank == odd))), hosts="2")
+    assert all(isinstance(outcome, CommunicationError) for outcome in outcomes), outcomes
+    told = [str(outcome) for outcome in outcomes if isinstance(outcome, Mismatch)]
+    assert any(f"{LARGE} x float64" in words and f"{LARGE + 1} x float64" in words for words in told), outcomes
+
+
+@pytest.mark.parametrize("hosts", ["0", "2,", "two"])
+def test_hosts_of_no_size_are_refused(hosts: str) -> None:
+    with pytest.raises(ValueError, match=r"hosts of .* ranks: say how many each has, as 2 or 4,2"):
+        on_ranks(2, lambda comm: comm.rank, hosts=hosts)
