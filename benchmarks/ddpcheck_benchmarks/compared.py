@@ -137,23 +137,34 @@ def take_turns(
     rounds: int,
 ) -> dict[str, dict[int, list[float]]]:
     """Microseconds of one all-reduce, name by name and size by size."""
-    taken: dict[str, dict[int, list[float]]] = {name: {size: [] for size in sizes} for name in compared}
+    taken: dict[str, dict[int, list[float]]] = {name: {} for name in compared}
     for size in sizes:
-        arrays = {name: each.array(size // 4) for name, each in compared.items()}
-        for name, array in arrays.items():
-            array[:] = rank + 1
-            compared[name].reduce(array)
-            wrong = 0 if name == MEMORY else int((array != world_size * (world_size + 1) / 2).sum())
-            assert not wrong, f"{name}: {wrong} of {array.size} elements are wrong"
-            array[:] = 0  # which can be added up for ever
-        for _ in range(rounds):
-            for name, array in arrays.items():
-                calls = 1 if size > SMALL_BYTES or name == "naive" else 20
-                reduce = compared[name].reduce
-                barrier()
+        for name, times in _turns(compared, barrier, rank, world_size, size, rounds).items():
+            taken[name][size] = times
+    return taken
+
+
+def _turns(
+    compared: Mapping[str, Compared], barrier: Callable[[], Any], rank: int, world_size: int, size: int, rounds: int
+) -> dict[str, list[float]]:
+    """Those that like the same arrays share one, so that a few GiB are enough for all sizes."""
+    made = {make: make(size // 4) for make in {each.array for each in compared.values()}}
+    for name, each in compared.items():
+        array = made[each.array]
+        array[:] = rank + 1
+        each.reduce(array)
+        wrong = 0 if name == MEMORY else int((array != world_size * (world_size + 1) / 2).sum())
+        assert not wrong, f"{name}: {wrong} of {array.size} elements are wrong"
+        array[:] = 0  # which can be added up for ever
+    taken: dict[str, list[float]] = {name: [] for name in compared}
+    for _ in range(rounds):
+        for name, each in compared.items():
+            array, reduce = made[each.array], each.reduce
+            calls = 1 if size > SMALL_BYTES or name == "naive" else 20
+            barrier()
+            reduce(array)
+            begin = time.perf_counter()
+            for _ in range(calls):
                 reduce(array)
-                begin = time.perf_counter()
-                for _ in range(calls):
-                    reduce(array)
-                taken[name][size].append((time.perf_counter() - begin) / calls * 1e6)
+            taken[name].append((time.perf_counter() - begin) / calls * 1e6)
     return taken

@@ -28,8 +28,6 @@ from .peer import Peer, Traffic
 from .waiting import fits
 
 _TOKEN_BYTES = 16
-
-
 Hosts = tuple[tuple[int, ...], ...]
 """The ranks that share memory with each other, host by host; every rank is on one."""
 
