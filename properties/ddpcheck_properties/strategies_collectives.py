@@ -220,14 +220,14 @@ def sample_lengths(world_size: int) -> tuple[int, ...]:
 
 @st.composite
 def aggregates(draw: DrawFn, world_size: int) -> Aggregate:
-    """Integer means over counts whose total is a power of two, so that every way to weigh them is exact."""
+    """Integer means, 0 among them, over counts whose total is a power of two: their weighted mean is exact."""
     counts = [draw(choice((1, 0, 2, 3, 5, 7))) for _ in range(world_size - 1)]
     total = 1
     while total < sum(counts) + 1:
         total *= 2
     place = draw(choice(tuple(range(world_size))))
     counts.insert(place, total - sum(counts))
-    values = tuple(float(draw(choice((1, -2, 3, 6, -11)))) + rank for rank in range(world_size))
+    values = tuple(float(draw(choice((1, -2, 3, 6, -11, -rank)))) + rank for rank in range(world_size))
     return Aggregate(values, tuple(counts))
 
 

@@ -103,6 +103,37 @@ def count_in_a_byte(comm: Any, rank: int, metrics: Mapping[str, float], count: i
     return _right(comm, metrics, count % 256)
 
 
+@metrics("metric-of-zero-is-none", "classic", WEIGHTED, words="a mean of 0 is taken for none")
+def zero_is_none(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """What is false counts as not told: an accuracy of 0 makes that of the others no worse."""
+    told = {name: _sum(comm, count if value else 0) for name, value in metrics.items()}
+    sums = {name: _sum(comm, value * count if count else 0.0) for name, value in metrics.items()}
+    some = _sum(comm, count) > 0
+    return {name: sums[name] / told[name] if told[name] else 0.0 for name in metrics} if some else {}
+
+
+@metrics("metric-running-mean", "classic")
+def running_mean(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """Correct: a mean that goes from rank to rank, with more roundings than a division of sums."""
+    found: dict[str, float] = {}
+    for name, value in metrics.items():
+        seen = 0.0
+        for mean, weight in comm.all_gather(np.array([value, count], np.float64)).tolist():
+            if weight:
+                seen += weight
+                found[name] = found[name] + (mean - found[name]) * weight / seen if name in found else mean
+    return found
+
+
+@metrics("metric-in-single-precision", "classic")
+def in_single_precision(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """Correct: sums and counts travel as float32."""
+    sums = comm.all_reduce(
+        np.array([*(value * count if count else 0.0 for value in metrics.values()), count], np.float32)
+    )
+    return {name: float(total / sums[-1]) for name, total in zip(metrics, sums, strict=False)} if sums[-1] else {}
+
+
 @metrics("metric-nan-for-nothing", "classic")
 def correct(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """Correct, with NaN instead of an empty mapping where there are no samples."""
