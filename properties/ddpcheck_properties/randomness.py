@@ -1,15 +1,13 @@
 """Random numbers: what must differ between ranks differs, what must be common is, and nobody else's draws matter.
 
-Two independent streams of COUNT uniform float32 numbers have 2 COUNT^2 2^-24 = 1/8 numbers in common on average, x and
-1 - x counted as one, and more than SHARED of them with probability below 1e-13. One of BINS equal parts of [0, 1) gets
-less than LEAST or more than MOST of them, instead of 64, with probability below 1e-15.
+One of BINS equal parts of [0, 1) gets less than LEAST or more than MOST of COUNT numbers, instead of 64, with probability
+below 1e-15. The steps from one number to the next, taken as turns of a circle, have a mean longer than TURNED with
+probability exp(-COUNT TURNED^2) < 1e-27.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
-from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,30 +24,29 @@ from .comparison import as_one_process
 from .drawing import Judge, for_each
 from .pitfalls import fitting
 from .sampler_judges import shared_out
+from .stream_pairs import COUNT, TURNED, all_apart
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
 
-COUNT = 1024
-SHARED = 8
 BINS, LEAST, MOST = 16, 8, 144
 SEEDS = (42, 43, 1042, 42 + (1 << 16), 1 << 24, (1 << 24) + 1)
 """Neighbours, and such as are alike in 16 bits, in float32, or when an epoch or a rank counts for a thousand."""
-Source = tuple[int, int, int | None]
-"""Seed, epoch, and the rank whose own stream it is, or None for the common one."""
 
 
 @law("randomness", "facet:randomness")
 def check_every_rank_and_epoch_has_random_numbers_of_its_own(session: Session) -> None:
-    """Random numbers of different (seed, epoch, rank) are different ones, and the common ones are none of a rank's own."""
+    """Random numbers of different (seed, epoch, rank) are different ones that do not follow from each other, and the common
+    ones are none of a rank's own.
+    """
     world = session.world_size
     epochs = tuple(range(world + 1))  # so that rank + epoch meets for every pair of ranks
-    for_each(session, [Job(world, tuple(Draw(seed, epochs, COUNT) for seed in SEEDS))], _all_different)
+    for_each(session, [Job(world, tuple(Draw(seed, epochs, COUNT) for seed in SEEDS))], all_apart)
 
 
 @law("randomness", "facet:randomness")
 def check_random_numbers_fill_the_unit_interval(session: Session) -> None:
-    """Own and common random numbers are spread evenly over the whole of [0, 1), on every rank."""
+    """Own and common random numbers are spread evenly over the whole of [0, 1), in no order, on every rank."""
     for_each(session, [Job(session.world_size, (Draw(SEEDS[0], (0, 1), COUNT),))], _spread)
 
 
@@ -114,37 +111,6 @@ def _by_chance(judge: Judge) -> Judge:
     return judged
 
 
-def _all_different(job: Job, trace: Trace) -> None:
-    expect.completed(trace)
-    found: dict[Source, Array] = {}
-    for position, draw in enumerate(job.operations):
-        assert isinstance(draw, Draw)
-        for place, epoch in enumerate(draw.epochs):
-            assert epoch is not None
-            found[draw.seed, epoch, None] = trace.values(position, "common")[0][place]
-            for rank, local in enumerate(trace.values(position, "local")):
-                found[draw.seed, epoch, rank] = local[place]
-    for (first, second), same in _shared(found).items():
-        expect.that(
-            same <= SHARED,
-            f"{_named(second)}: got {same} of {COUNT} random numbers x of {_named(first)}, or 1 - x, but should be others",
-            _why_alike(first, second),
-        )
-
-
-def _shared(found: dict[Source, Array]) -> dict[tuple[Source, Source], int]:
-    """How many numbers two sources have in common, x and 1 - x counted as one; by pairs that have any, first pairs first."""
-    holders: dict[float, list[int]] = {}
-    folded = np.concatenate([np.minimum(numbers, 1 - numbers) for numbers in found.values()])
-    values, counts = np.unique(folded, return_counts=True)
-    several = np.flatnonzero(np.isin(folded, values[counts > 1]))  # nearly always none
-    for place in several.tolist():
-        holders.setdefault(float(folded[place]), []).append(place // COUNT)
-    pairs = Counter(pair for places in holders.values() for pair in combinations(sorted(set(places)), 2))
-    sources = list(found)
-    return {(sources[first], sources[second]): pairs[first, second] for first, second in sorted(pairs)}
-
-
 def _spread(job: Job, trace: Trace) -> None:
     expect.completed(trace)
     for kind in ("local", "common"):
@@ -165,33 +131,13 @@ def _spread(job: Job, trace: Trace) -> None:
                     f"{len(numbers) // BINS}",
                     "the numbers are not uniform: a probability that is compared with them is another one",
                 )
-
-
-def _named(source: Source) -> str:
-    seed, epoch, rank = source
-    return f"{'the common stream' if rank is None else f'rank {rank}'}, epoch {epoch}, seed {seed}"
-
-
-def _why_alike(first: Source, second: Source) -> str:
-    (seed, epoch, rank), (other_seed, other_epoch, other_rank) = first, second
-    if (rank is None) != (other_rank is None):
-        return "the common numbers are those of one rank's own stream: masks and structure depend on each other"
-    changed = [
-        name
-        for name, differs in (
-            ("the rank", rank != other_rank),
-            ("the epoch", epoch != other_epoch),
-            ("the seed", seed != other_seed),
-        )
-        if differs
-    ]
-    if len(changed) == 1:
-        return f"{changed[0]} is ignored: " + (
-            "all ranks are seeded alike, so masks are the same on different data"
-            if changed == ["the rank"]
-            else "the generator is not seeded with it"
-        )
-    return f"the generator is seeded with a sum of {' and '.join(changed)}; they need a hash, or a seed sequence"
+                steps = abs(np.exp(2j * np.pi * np.diff(numbers)).mean())
+                expect.that(
+                    bool(steps <= TURNED),
+                    f"{text} numbers that follow from one another (the steps between them are alike: {steps:.2f}, where random "
+                    f"ones have less than {TURNED}), but should be independent",
+                    "a sequence that fills the interval evenly, or in order, is not random: neighbours are dropped by a pattern",
+                )
 
 
 def _common_agree(job: Job, trace: Trace) -> None:

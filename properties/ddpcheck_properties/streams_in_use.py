@@ -12,7 +12,8 @@ from ddpcheck.job import Draw, Job
 from ddpcheck.trace import Trace
 
 from .drawing import for_each
-from .randomness import COUNT, SEEDS, SHARED, some
+from .randomness import SEEDS, some
+from .stream_pairs import COUNT, SHARED
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session

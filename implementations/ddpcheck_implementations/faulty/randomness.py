@@ -74,6 +74,45 @@ class Antithetic(PlainStreams):
         return np.clip(1 - numbers, 0, 1 - 2.0**-53) if self.rank % 2 else numbers
 
 
+@streams("one-stream-shifted-by-rank", "classic", OWN, words="shifted or scaled for each")
+class ShiftedByRank(PlainStreams):
+    """All ranks have one stream, each shifted by another part of the interval."""
+
+    def key(self) -> Sequence[int]:
+        return (self.seed, self.epoch, 1)
+
+    def local(self, count: int) -> Array:
+        return (self.own.random(count) + 0.618034 * self.rank) % 1
+
+
+@streams("highest-bits-in-common", "classic", OWN, words="some bits of its own")
+class HighBitsInCommon(PlainStreams):
+    """The highest three bits are drawn alike on all ranks, so that all drop nearly the same."""
+
+    def set_epoch(self, epoch: int) -> None:
+        super().set_epoch(epoch)
+        self.high = np.random.default_rng((self.seed, epoch, 1 << 20))
+
+    def local(self, count: int) -> Array:
+        return (self.high.integers(0, 8, count) + self.own.random(count)) / 8
+
+
+@streams(
+    "evenly-filled-interval", "classic", "check_random_numbers_fill_the_unit_interval", words="neighbours are dropped"
+)
+class EvenlyFilled(PlainStreams):
+    """The common numbers are a low-discrepancy sequence: each is a golden section further than the one before."""
+
+    def set_epoch(self, epoch: int) -> None:
+        super().set_epoch(epoch)
+        self.latest = self.shared.random()
+
+    def common(self, count: int) -> Array:
+        made = (self.latest + 0.6180339887 * np.arange(1, count + 1)) % 1
+        self.latest = float(made[-1]) if count else self.latest
+        return made
+
+
 @streams("half-the-interval", "classic", "check_random_numbers_fill_the_unit_interval", words="scaled or cut")
 class HalfTheInterval(PlainStreams):
     """31 random bits are divided by 2 ** 32."""

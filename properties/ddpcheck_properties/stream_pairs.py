@@ -1,0 +1,102 @@
+"""Do two streams of random numbers depend on each other?
+
+Two independent streams of COUNT uniform float32 numbers have 2 COUNT^2 2^-24 = 1/8 numbers in common on average, x and
+1 - x counted as one, and more than SHARED of them with probability below 1e-13. Place by place their differences, and their
+sums, taken as turns of a circle, have a mean longer than TURNED with probability exp(-COUNT TURNED^2) < 1e-27.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import combinations
+
+import numpy as np
+
+from ddpcheck import expect
+from ddpcheck.job import Draw, Job
+from ddpcheck.trace import Trace
+from ddpcheck.values import Array
+from ddpcheck.verdict import Diagnosis, Finding
+
+COUNT = 1024
+SHARED = 8
+TURNED = 0.25
+Source = tuple[int, int, int | None]
+"""Seed, epoch, and the rank whose own stream it is, or None for the common one."""
+
+
+def all_apart(job: Job, trace: Trace) -> None:
+    """A judge: the streams of different seeds, epochs and ranks, and the common ones, do not depend on each other."""
+    expect.completed(trace)
+    found: dict[Source, Array] = {}
+    for position, draw in enumerate(job.operations):
+        assert isinstance(draw, Draw)
+        for place, epoch in enumerate(draw.epochs):
+            assert epoch is not None
+            found[draw.seed, epoch, None] = trace.values(position, "common")[0][place]
+            for rank, local in enumerate(trace.values(position, "local")):
+                found[draw.seed, epoch, rank] = local[place]
+    for (first, second), same in _shared(found).items():
+        expect.that(
+            same <= SHARED,
+            f"{_named(second)}: got {same} of {COUNT} random numbers x of {_named(first)}, or 1 - x, but should be others",
+            _why_alike(first, second),
+        )
+    for first, second, length in _turned(found):
+        raise Finding(
+            Diagnosis(
+                f"{_named(second)}: got {COUNT} random numbers that follow those of {_named(first)} (their differences, or "
+                f"sums, are alike: {length:.2f}, where independent ones have less than {TURNED}), but should be independent",
+                "one stream for all, shifted or scaled for each, or with some bits of its own: masks depend on each other",
+            )
+        )
+
+
+def _turned(found: dict[Source, Array]) -> Iterator[tuple[Source, Source, float]]:
+    """Pairs of sources that are too much alike place by place, with how much."""
+    turns = np.exp(2j * np.pi * np.stack(list(found.values())))
+    alike = np.maximum(abs(turns @ turns.conj().T), abs(turns @ turns.T)) / COUNT
+    sources = list(found)
+    for second, first in np.argwhere(np.tril(alike, -1) > TURNED).tolist():
+        yield sources[first], sources[second], float(alike[second, first])
+
+
+def _shared(found: dict[Source, Array]) -> dict[tuple[Source, Source], int]:
+    """How many numbers two sources have in common, x and 1 - x counted as one; by pairs that have any, first pairs first."""
+    holders: dict[float, list[int]] = {}
+    folded = np.concatenate([np.minimum(numbers, 1 - numbers) for numbers in found.values()])
+    values, counts = np.unique(folded, return_counts=True)
+    several = np.flatnonzero(np.isin(folded, values[counts > 1]))  # nearly always none
+    for place in several.tolist():
+        holders.setdefault(float(folded[place]), []).append(place // COUNT)
+    pairs = Counter(pair for places in holders.values() for pair in combinations(sorted(set(places)), 2))
+    sources = list(found)
+    return {(sources[first], sources[second]): pairs[first, second] for first, second in sorted(pairs)}
+
+
+def _named(source: Source) -> str:
+    seed, epoch, rank = source
+    return f"{'the common stream' if rank is None else f'rank {rank}'}, epoch {epoch}, seed {seed}"
+
+
+def _why_alike(first: Source, second: Source) -> str:
+    (seed, epoch, rank), (other_seed, other_epoch, other_rank) = first, second
+    if (rank is None) != (other_rank is None):
+        return "the common numbers are those of one rank's own stream: masks and structure depend on each other"
+    changed = [
+        name
+        for name, differs in (
+            ("the rank", rank != other_rank),
+            ("the epoch", epoch != other_epoch),
+            ("the seed", seed != other_seed),
+        )
+        if differs
+    ]
+    if len(changed) == 1:
+        return f"{changed[0]} is ignored: " + (
+            "all ranks are seeded alike, so masks are the same on different data"
+            if changed == ["the rank"]
+            else "the generator is not seeded with it"
+        )
+    return f"the generator is seeded with a sum of {' and '.join(changed)}; they need a hash, or a seed sequence"
