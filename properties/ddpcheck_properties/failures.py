@@ -71,20 +71,26 @@ def check_exception_of_a_rank_is_an_error_on_every_other_rank(session: Session) 
 
 @law("failures", "collective:all_reduce", "world_size>=2", "world_size<=2")
 def check_closing_comes_to_an_end(session: Session) -> None:
-    """close() comes back on every rank without an error, though the ranks do not call it at the same time."""
+    """close() comes back on every rank without an error, though the ranks do not call it at the same time; and when their
+    programs end then, so do their processes.
+    """
     promised = session.capabilities
     made = AllReduce(TensorSpec((5,), dtypes(promised)[0], "powers"), reductions(promised)[0])
+    leaving = tuple(map(Leave, range(session.world_size)))
     try:
-        for_each(session, [Job(session.world_size, (made, Sleep(1, LATE), Close()))], _completed)
+        for_each(session, [Job(session.world_size, (made, Sleep(1, LATE), Close(), *leaving))], _closed_and_left)
     finally:
         session.close(orderly=False)  # they have been closed
 
 
-def _completed(_: Job, trace: Trace) -> None:
+def _closed_and_left(_: Job, trace: Trace) -> None:
     """A process that dies after it was closed is the engine's end, and no judgement of close(): Gloo's threads may abort then."""
-    if all(rank.outcome in ("done", "died") for rank in trace.ranks):
-        return
-    expect.completed(trace)
+    for rank in trace.ranks:
+        if rank.last is None or rank.last.kind != "leave":
+            if rank.outcome != "died":
+                expect.completed(trace)
+        elif rank.outcome == "hung":
+            raise _still_there(rank, "after close()")
 
 
 def _with_the_dead(session: Session, dead: int) -> list[tuple[Operation, ...]]:
@@ -147,11 +153,11 @@ def _raised_everywhere(job: Job, trace: Trace) -> None:
         )
 
 
-def _still_there(rank: RankTrace) -> Finding:
+def _still_there(rank: RankTrace, when: str = "") -> Finding:
     return Finding(
         Diagnosis(
-            f"rank {rank.rank}'s program ended by an exception in {_place(rank.last)}, but its process is still there; it "
-            "should have ended, so that the others notice",
+            f"rank {rank.rank}'s program ended {when or f'by an exception in {_place(rank.last)}'}, but its process is still "
+            f"there; it should have ended" + ", so that the others notice" * (not when),
             "something keeps it: a thread that is no daemon, an exit handler, or a close() that waits for the other ranks",
             "the stack below" if rank.stack else "",
             (f"stack of rank {rank.rank}:\n{rank.stack}",) if rank.stack else (),

@@ -109,6 +109,19 @@ class ResultsKept(PassThrough):
         return self.log[-1].copy()
 
 
+@collectives("thread-after-close", "classic", CLOSED, words="a thread that is no daemon")
+class ThreadAfterClose(PassThrough):
+    """A heartbeat that is no daemon begins with the first call, and nothing ends it."""
+
+    beating = False
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        if not self.beating:
+            threading.Thread(target=threading.Event().wait).start()
+        self.beating = True
+        return super().all_reduce(array, op, group=group)
+
+
 @sampler(
     "seeds-the-global-generator", "classic", "check_samplers_leave_the_process_as_it_was", words="numpy.random changed"
 )
