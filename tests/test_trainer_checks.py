@@ -130,4 +130,4 @@ def test_a_run_with_all_features_is_a_file_that_can_be_replayed() -> None:
 
 def test_features_that_do_not_exist_are_told_before_anything_starts() -> None:
     strange = Adapter("strange", lambda context: None, Capabilities(trainer_features=frozenset({"warp"})))
-    assert any("'warp', which is none" in problem for problem in problems_of_adapter(strange))
+    assert any("names 'warp'" in problem for problem in problems_of_adapter(strange))

@@ -22,7 +22,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
-from .capabilities import TRAINER_FEATURES, Capabilities
+from .capabilities import CHOICES, Capabilities
 from .environment import RankContext
 from .launchers.base import Launcher
 from .launchers.processes import Processes
@@ -211,7 +211,9 @@ class MakeReplica(Protocol):
 
 class AggregateMetrics(Protocol):
     def __call__(self, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
-        """Global means of local means over `count` samples each (0: no part in it); all ranks get the same."""
+        """Global means of local means over `count` samples each (0: no part in it), at least as precise as float32; all ranks
+        get the same.
+        """
         ...
 
 
@@ -279,7 +281,8 @@ class Facets:
     """What an implementation offers on one rank, and its own idea of rank and world size (the harness compares).
 
     counts: "bytes" and "messages" sent to other ranks, and "collectives" begun, on this rank since connect(). Bytes that
-    another rank reads from shared memory are sent as well.
+    another rank reads from shared memory are sent as well. close: called once, at the end, on every rank; afterwards
+    nothing may keep the process from ending.
     """
 
     rank: int
@@ -333,8 +336,11 @@ def problems_of_adapter(adapter: Any) -> list[str]:
     if not found:
         unknown = adapter.capabilities.facets - {"collectives", *_FACET_FIELDS}
         found += [f"Capabilities.facets names {facet!r}, which is no facet" for facet in sorted(unknown)]
-        strange = sorted(adapter.capabilities.trainer_features - TRAINER_FEATURES)
-        found += [f"Capabilities.trainer_features names {feature!r}, which is none" for feature in strange]
+        for promise, known in CHOICES.items():
+            strange = sorted(getattr(adapter.capabilities, promise) - known)
+            found += [
+                f"Capabilities.{promise} names {each!r}; checks know {', '.join(sorted(known))}" for each in strange
+            ]
     return found
 
 

@@ -15,8 +15,19 @@ T = TypeVar("T")
 
 REDUCTIONS = frozenset({"sum", "mean", "min", "max", "prod"})
 COLLECTIVES = frozenset({"all_reduce", "broadcast", "all_gather", "reduce_scatter", "barrier", "send_recv"})
+COLLECTIVE_DTYPES = frozenset(
+    {"float16", "float32", "float64", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))}
+)
 TRAINER_FEATURES = frozenset({"accumulation", "schedule", "best", "checkpoint", "checkpoint_on_rank_0", "exact_resume"})
 MODEL_FEATURES = frozenset({"tied", "frozen", "branch", "batch_norm", "embedding", "scale", "buffer", "delay"})
+CHOICES = {
+    "collectives": COLLECTIVES,
+    "reductions": REDUCTIONS,
+    "collective_dtypes": COLLECTIVE_DTYPES,
+    "model_features": MODEL_FEATURES,
+    "trainer_features": TRAINER_FEATURES,
+}
+"""What there is to promise, by field: another name is a misspelt one, and would hide checks."""
 
 
 def promise(default: T, sentence: str) -> T:
@@ -35,7 +46,8 @@ class Capabilities:
     collectives: frozenset[str] = promise(COLLECTIVES, "The collectives that the collectives facet offers.")
     reductions: frozenset[str] = promise(REDUCTIONS, "The reductions that all_reduce and reduce_scatter offer.")
     collective_dtypes: frozenset[str] = promise(
-        frozenset({"float32", "float64", "int32", "int64"}), "The NumPy dtypes that collectives carry unchanged."
+        frozenset({"float32", "float64", "int32", "int64"}),
+        "The NumPy dtypes, integers and floats of up to 64 bits, that collectives carry unchanged.",
     )
     subgroups: bool = promise(False, "Collectives take a group of ranks, and only its members call them.")
     asynchronous: bool = promise(False, "all_reduce can return a handle at once; wait() on it gives the result.")
@@ -131,7 +143,8 @@ class Capabilities:
 
     sampler_state: bool = promise(
         False,
-        "state() in the middle of an epoch, load_state() on a new sampler: it gives what was not given yet, in order.",
+        "state() in an epoch, before its first sample too, load_state() on a new sampler: it gives what was not given yet, in "
+        "order.",
     )
 
     trainer_features: frozenset[str] = promise(
