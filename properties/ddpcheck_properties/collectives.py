@@ -31,6 +31,7 @@ from .strategies import choice
 from .strategies_collectives import (
     LAYOUTS,
     Reduction,
+    Shape,
     all_reduces,
     collectives,
     dtypes,
@@ -41,6 +42,7 @@ from .strategies_collectives import (
     reductions,
     shapes,
     tensors,
+    usual_reduction,
 )
 from .ways import other_ways
 
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
 FLOATS = "collective_dtype:float32"
 PAST_64_KIB, PAST_1_MIB = (127, 131), (521, 521)
 """Shapes whose float32 arrays are larger than usual buffers of sockets and messages, and that nothing divides."""
+POOL = 16
+"""Calls by which a buffer of a pool has its turn again."""
 
 
 @law("collectives", "collective:all_reduce", "reduction:sum")
@@ -132,23 +136,27 @@ def check_all_reduce_is_reproducible(session: Session) -> None:
 
 @law("collectives", "collective:all_reduce")
 def check_all_reduce_of_large_tensors(session: Session) -> None:
-    """Tensors past 64 KiB and past 1 MiB are reduced exactly in every memory layout, with small ones in between."""
+    """Tensors past 64 KiB and past 1 MiB are reduced exactly, by each reduction in every memory layout, with small ones in
+    between.
+    """
     world, promised = session.world_size, session.capabilities
-    among, offered = reductions(promised), dtypes(promised, floats=True) or dtypes(promised)
+    offered = dtypes(promised, floats=True) or dtypes(promised)
+    among = fitting_reductions(promised, offered[0])
     small = AllReduce(exact_tensor((1,), offered[0], among[0], world, 9), among[0])
-    cases: list[tuple[tuple[int, ...], Layout]] = [(PAST_1_MIB, "C"), ((PAST_1_MIB[0] * PAST_1_MIB[1],), "reversed")]
-    for layout in LAYOUTS:
-        cases.append((PAST_64_KIB, layout))  # noqa: PERF401  # a comprehension here loses the literal's type in pyright
     integers = [dtype for dtype in dtypes(promised) if not floating(dtype)]
     exact = fitting_reductions(promised, integers[0]) if integers else []
     drawn = [
         Job(world, (AllReduce(exact_tensor(PAST_64_KIB, dtype, each, world, 8), each),))
         for dtype, each in zip(integers, exact * len(integers), strict=False)
     ]
+    cases: list[tuple[Shape, Layout]] = [(PAST_1_MIB, "C"), ((PAST_1_MIB[0] * PAST_1_MIB[1],), "reversed")]
     for number, (shape, layout) in enumerate(cases):
-        reduction, dtype = among[number % len(among)], offered[number % len(offered)]
-        tensor = exact_tensor(shape, dtype, reduction, world, number, layout)
-        drawn.append(Job(world, (AllReduce(tensor, reduction), small)))
+        tensor = exact_tensor(shape, offered[number % len(offered)], among[0], world, number, layout)
+        drawn.append(Job(world, (AllReduce(tensor, among[0]), small)))
+    for number, layout in enumerate(LAYOUTS):
+        dtype = offered[number % len(offered)]
+        by_each = (AllReduce(exact_tensor(PAST_64_KIB, dtype, each, world, number, layout), each) for each in among)
+        drawn.append(Job(world, (*by_each, small)))
     for_each(session, drawn, results_hold)
 
 
@@ -168,12 +176,14 @@ def check_nan_propagates_in_minimum_and_maximum(session: Session) -> None:
 def check_collectives_leave_their_arguments_alone(session: Session) -> None:
     """No collective changes its argument; every result is a new array, which no later collective overwrites.
 
-    The same with arrays past 64 KiB, and in groups of one rank, where there is nothing to send.
+    The same with arrays past 64 KiB, after as many calls as a pool of buffers may have, and in groups of one rank, where
+    there is nothing to send.
     """
     world, promised = session.world_size, session.capabilities
-    dtype, reduction = dtypes(promised)[0], reductions(promised)[0]
+    dtype = dtypes(promised)[0]
+    reduction = usual_reduction(promised, dtype)
     examples: list[Job] = []
-    for shape in ((2 * world,), (PAST_64_KIB[0] * world, PAST_64_KIB[1])):
+    for shape, calls in (((2 * world,), POOL), ((PAST_64_KIB[0] * world, PAST_64_KIB[1]), 1)):
         first, second = (exact_tensor(shape, dtype, reduction, world, seed) for seed in (0, 1))
         made: dict[str, Callable[[TensorSpec], Operation]] = {
             "all_reduce": lambda tensor: AllReduce(tensor, reduction),
@@ -184,7 +194,9 @@ def check_collectives_leave_their_arguments_alone(session: Session) -> None:
         if world > 1:
             made["send_recv"] = lambda tensor: SendRecv(tensor, ((0, 1),))
         examples += [
-            Job(world, (one(first), one(second))) for name, one in made.items() if name in promised.collectives
+            Job(world, (one(first), *(one(second),) * calls))
+            for name, one in made.items()
+            if name in promised.collectives
         ]
     if promised.subgroups:
         examples += _alone(world, promised)
@@ -194,7 +206,8 @@ def check_collectives_leave_their_arguments_alone(session: Session) -> None:
 
 def _alone(world_size: int, promised: Capabilities) -> list[Job]:
     """Every collective in a group of one rank, where some return what they were given."""
-    dtype, reduction = dtypes(promised)[0], reductions(promised)[0]
+    dtype = dtypes(promised)[0]
+    reduction = usual_reduction(promised, dtype)
     tensor = exact_tensor((4,), dtype, reduction, 1)
     made = (AllReduce(tensor, reduction, (0,)), Broadcast(tensor, 0, (0,)), AllGather(tensor, (0,)))
     scattered = ReduceScatter(tensor, reduction, (0,))

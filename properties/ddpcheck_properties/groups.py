@@ -26,9 +26,11 @@ from ddpcheck.job import (
 from ddpcheck.trace import Trace
 
 from .collective_judges import arguments_are_left_alone, results_hold
+from .collectives import PAST_64_KIB
 from .drawing import for_all, for_each
 from .strategies import choice
 from .strategies_collectives import (
+    LAYOUTS,
     Reduction,
     all_reduces,
     collectives,
@@ -113,7 +115,8 @@ def check_barrier_of_a_group_waits_for_its_members(session: Session) -> None:
 def check_all_reduces_under_way_together_keep_their_results(session: Session) -> None:
     """Several all-reduces started before any is waited for, in whatever order, each give their own result.
 
-    So do those of groups, and others in between that are not asynchronous; no result is another's memory.
+    So do those of groups, those of arrays in any memory layout, and others in between that are not asynchronous; no result is
+    another's memory.
     """
     world, promised = session.world_size, session.capabilities
     reduction = reductions(promised)[0]
@@ -130,6 +133,13 @@ def check_all_reduces_under_way_together_keep_their_results(session: Session) ->
     between = _reduction(promised, reduction, None, world, 8)
     examples.append(Job(world, (*same, between, *map(Wait, range(len(same))), between)))
     examples += _with_others_between(world, promised, same[0])
+    dtype = same[0].tensor.dtype
+    laid_out = [
+        AllReduce(exact_tensor(shape, dtype, reduction, world, 9, layout), reduction, wait=False)
+        for shape in ((3, 2), PAST_64_KIB)
+        for layout in LAYOUTS
+    ]
+    examples.append(_under_way(world, laid_out, "forwards"))
     if promised.subgroups:
         members = [group for group in subsets(world) if len(group) < world]
         started = [

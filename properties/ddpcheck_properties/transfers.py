@@ -19,6 +19,7 @@ from ddpcheck.job import (
     Sleep,
     TensorSpec,
 )
+from ddpcheck.trace import Trace
 
 from .collective_judges import results_hold
 from .collectives import PAST_64_KIB
@@ -100,8 +101,8 @@ def check_reduce_scatter_gives_each_rank_its_block(session: Session) -> None:
     if reduction:
         large = ReduceScatter(exact_tensor((131 * world, 127), offered, reduction, world, 6), reduction)
         laid_out = [
-            ReduceScatter(exact_tensor((2 * world, 3), offered, reduction, world, 7, layout), reduction)
-            for layout in LAYOUTS
+            ReduceScatter(exact_tensor((rows * world, 3), offered, reduction, world, 7, layout), reduction)
+            for layout, rows in product(LAYOUTS, (2, PAST_64_KIB[0] * PAST_64_KIB[1] // 3))
         ]
         examples.append(Job(world, (large, *laid_out)))
     for_all(session, jobs(world, reduce_scatters(world, promised, (None,))), results_hold, examples=examples, share=0.5)
@@ -109,12 +110,23 @@ def check_reduce_scatter_gives_each_rank_its_block(session: Session) -> None:
 
 @law("collectives", "collective:barrier", "world_size>=2")
 def check_barrier_waits_for_every_rank(session: Session) -> None:
-    """No rank leaves a barrier before every rank has entered it, whichever rank is late, and twice in a row too."""
+    """No rank leaves a barrier before every rank has entered it, whichever rank is late, and however often in a row.
+
+    A rank is later than a barrier takes, so that one which only waits for a while shows.
+    """
     world = session.world_size
+    took: list[float] = []
+
+    def timed(job: Job, trace: Trace) -> None:
+        results_hold(job, trace)
+        took.extend(record.left - record.entered for rank in trace.ranks for record in rank.records if record.left)
+
+    for_each(session, [Job(world, (Barrier(), Barrier()))], timed)
+    late = min(LATE + 2 * max(took, default=0.0), VERY_LATE)
     one_late: list[Operation] = []
     for rank in range(world):
-        one_late += [Sleep(rank, LATE), Barrier()]
-    last_late_twice: list[Operation] = [Barrier(), Barrier(), Sleep(world - 1, LATE), Barrier(), Barrier()]
+        one_late += [Sleep(rank, late), Barrier()]
+    last_late_twice: list[Operation] = [Barrier(), Barrier(), Sleep(world - 1, late), Barrier(), Barrier()]
     for_each(session, [Job(world, tuple(one_late)), Job(world, tuple(last_late_twice))], results_hold)
 
 
@@ -195,9 +207,9 @@ def _large(session: Session) -> list[TensorSpec]:
 
 
 def _laid_out(session: Session) -> list[TensorSpec]:
-    """In every memory layout, in one dimension and in two."""
+    """In every memory layout, in one dimension and in two, and past 64 KiB."""
     offered = dtypes(session.capabilities)
     return [
         TensorSpec(shape, offered[number % len(offered)], "special", 8, layout)
-        for number, (layout, shape) in enumerate(product(LAYOUTS, ((5,), (3, 2))))
+        for number, (layout, shape) in enumerate(product(LAYOUTS, ((5,), (3, 2), PAST_64_KIB)))
     ]

@@ -17,6 +17,7 @@ from ddpcheck.job import (
     TensorSpec,
     Wait,
 )
+from ddpcheck.trace import Trace
 
 from .collective_judges import results_hold
 from .drawing import for_each
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 SIZES = tuple(dict.fromkeys(int(2 ** (half / 2)) for half in range(33)))
 """1 to 65536 elements, each some 1.4 times the one before: whatever has a way of its own is as wide as that."""
+AROUND_CHUNKS = tuple(size + more for size in (1024, 4096, 16384) for more in (-1, 1))
+"""One element less and more than what chunks of powers of two hold: the last chunk is one short, or has one element."""
 CALLS = 258
 """More than a byte counts."""
 LARGE_ROWS = (60, 300)
@@ -47,17 +50,23 @@ def other_ways(world_size: int, promised: Capabilities, tensor: TensorSpec, redu
 
 @law("collectives", "facet:collectives")
 def check_collectives_of_every_size_are_right(session: Session) -> None:
-    """From one element to some hundred KiB, each size half as large again as the last: no size goes a wrong way."""
+    """From one element to some hundred KiB, each size half as large again as the last, and next to powers of two: no size goes
+    a wrong way.
+    """
     world, promised = session.world_size, session.capabilities
     dtype, reduction = _usual(promised)
     kinds: dict[str, list[Operation]] = {"all_reduce": [], "broadcast": [], "all_gather": [], "reduce_scatter": []}
-    for seed, size in enumerate(SIZES):
-        moved = TensorSpec((size,), dtype, "special", seed)
+    if world > 1:
+        kinds["send_recv"] = []
+    for seed, size in enumerate((*SIZES, *AROUND_CHUNKS)):
+        moved = TensorSpec((size,), dtype, "special" if size in SIZES else "lattice", seed)
         kinds["all_reduce"].append(AllReduce(exact_tensor((size,), dtype, reduction, world, seed), reduction))
         kinds["broadcast"].append(Broadcast(moved, seed % world))
         kinds["all_gather"].append(AllGather(moved))
         rows = exact_tensor((-(-size // world) * world,), dtype, reduction, world, seed)
         kinds["reduce_scatter"].append(ReduceScatter(rows, reduction))
+        if world > 1:
+            kinds["send_recv"].append(SendRecv(moved, ((0, world - 1),)))
     for_each(session, [Job(world, tuple(kinds[kind])) for kind in kinds if kind in promised.collectives], results_hold)
 
 
@@ -65,7 +74,8 @@ def check_collectives_of_every_size_are_right(session: Session) -> None:
 def check_the_257th_call_is_as_the_first(session: Session) -> None:
     """More calls of one kind in a row than a byte counts are all right: no counter of calls or handles runs out.
 
-    One kind at each world size, or each where the effort is large, and seventy asynchronous calls at once.
+    One kind at each world size, or each where the effort is large, and seventy asynchronous calls at once. Who would take
+    more than half of the deadline for so many gets them in several Jobs.
     """
     world, promised = session.world_size, session.capabilities
     dtype, reduction = _usual(promised)
@@ -81,7 +91,7 @@ def check_the_257th_call_is_as_the_first(session: Session) -> None:
         kinds["send_recv"] = tuple(SendRecv(tensor, ((0, world - 1),)) for tensor in moved)
     offered = [operations for kind, operations in kinds.items() if kind in promised.collectives]
     chosen = offered if session.effort > 100 else offered[(world - 1) % max(1, len(offered)) :][:1]
-    drawn = [Job(world, operations * (CALLS // 3)) for operations in chosen]
+    drawn = [job for operations in chosen for job in _in_time(session, operations)]
     if promised.asynchronous:
         started = tuple(AllReduce(reduced[number % 3], reduction, wait=False) for number in range(70))
         drawn.append(Job(world, (*started, *map(Wait, range(69, -1, -1)))))
@@ -114,6 +124,20 @@ def check_groups_move_and_reduce_arrays_of_any_size(session: Session) -> None:
     kinds["broadcast"].append(Broadcast(large, world - 1, rest))
     kinds["all_gather"].append(AllGather(large, rest))
     for_each(session, [Job(world, tuple(kinds[kind])) for kind in kinds if kind in promised.collectives], results_hold)
+
+
+def _in_time(session: Session, operations: tuple[Operation, ...]) -> list[Job]:
+    """CALLS of these operations in turn, in one Job or, where that is slow, in several."""
+    took: list[float] = []
+
+    def timed(job: Job, trace: Trace) -> None:
+        results_hold(job, trace)
+        took.extend(record.left - record.entered for record in trace.ranks[0].records if record.left)
+
+    for_each(session, [Job(session.world_size, operations)], timed)
+    affordable = session.deadline / 2 / max([*took, 1e-6])
+    turns = max(1, min(CALLS // 3, int(affordable / len(operations))))
+    return [Job(session.world_size, operations * turns)] * -(-CALLS // 3 // turns)
 
 
 def _usual(promised: Capabilities) -> tuple[str, Reduction]:

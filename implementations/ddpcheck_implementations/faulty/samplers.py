@@ -198,6 +198,22 @@ class ContiguousBlocks(PlainSampler):
         return order[size * self.rank : size * (self.rank + 1)]
 
 
+@sampler("shuffle-buffer", "classic")
+class ShuffleBuffer(PlainSampler):
+    """A stream goes through a buffer of 32 samples, of which one is taken at random each time."""
+
+    def order(self) -> Array:
+        if not self.shuffle:
+            return super().order()
+        generator = np.random.default_rng(self.stream())
+        buffer, order = list(range(min(32, self.length))), []
+        for index in range(len(buffer), self.length):
+            place = int(generator.integers(32))
+            order.append(buffer[place])
+            buffer[place] = index
+        return np.array([*order, *generator.permutation(buffer)], np.int64)
+
+
 @sampler("uneven-lengths", "classic", remainder="uneven")
 class UnevenLengths(PlainSampler):
     """Nothing is padded or cut, as promised: lengths differ by one."""

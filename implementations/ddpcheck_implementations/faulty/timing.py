@@ -29,6 +29,14 @@ class NoBarrier(PassThrough):
         pass
 
 
+@collectives("barrier-by-sleeping", "classic", BARRIER, words="does not block")
+class SleepingBarrier(PassThrough):
+    """A tenth of a second should do for the others."""
+
+    def barrier(self, *, group: Group = None) -> None:
+        time.sleep(0.1)
+
+
 @collectives(
     "subgroup-barrier-does-not-block",
     "pytorch/pytorch#130102",

@@ -1,0 +1,86 @@
+"""Collectives that are right for some memory layouts, sizes and counts of calls: what each way does by itself goes wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.adapter import Handle
+from ddpcheck.values import Array
+
+from .collectives import BROADCAST, LARGE
+from .facets import Group, PassThrough, collectives
+
+IN_OTHER_PLACES = "in other places"
+PAST_64_KIB = 65536
+"""Bytes from which on an array is a large one here."""
+
+
+@collectives("large-products-in-the-order-of-memory", "classic", LARGE, words=IN_OTHER_PLACES)
+class ProductsReversed(PassThrough):
+    """The product of a large array has a way of its own, which forgets that the first dimension may run backwards."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        result = super().all_reduce(array, op, group=group)
+        backwards = op == "prod" and array.nbytes > PAST_64_KIB and array.strides[0] < 0
+        return result[::-1].copy() if backwards else result
+
+
+@collectives("large-broadcasts-in-the-order-of-memory", "classic", BROADCAST, words=IN_OTHER_PLACES)
+class BroadcastsTransposed(PassThrough):
+    """A large array is broadcast as it lies in memory, and written in the order of rows."""
+
+    def broadcast(self, array: Array, root: int = 0, *, group: Group = None) -> Array:
+        large = array.nbytes > PAST_64_KIB
+        sent = array.ravel(order="K").reshape(array.shape) if large else array
+        return super().broadcast(sent, root, group=group)
+
+
+@collectives(
+    "asynchronous-in-the-order-of-memory",
+    "classic",
+    "check_all_reduces_under_way_together_keep_their_results",
+    words=IN_OTHER_PLACES,
+)
+class AsynchronousTransposed(PassThrough):
+    """Only the synchronous way makes an array contiguous first."""
+
+    def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Handle:
+        sent = array.ravel(order="K").reshape(array.shape)
+        handle: Handle = self.comm.all_reduce_async(sent, op, group=group)
+        return handle
+
+
+@collectives("last-chunk-of-one-element", "classic", "check_collectives_of_every_size_are_right", words="never written")
+class LoneTailLost(PassThrough):
+    """Chunks of 4096 elements are broadcast as long as more than one element is left."""
+
+    def broadcast(self, array: Array, root: int = 0, *, group: Group = None) -> Array:
+        result = super().broadcast(array, root, group=group)
+        if result.size > 4096 and result.size % 4096 == 1 and self.rank != root:
+            result.reshape(-1)[-1] = 0
+        return result
+
+
+@collectives(
+    "pool-of-four-results",
+    "classic",
+    "check_collectives_leave_their_arguments_alone",
+    words="overwritten by a later operation",
+)
+class PoolOfFour(PassThrough):
+    """Results come from a pool of four buffers, each used again in the fourth call after."""
+
+    def __init__(self, comm: Any, rank: int, world: int) -> None:
+        super().__init__(comm, rank, world)
+        self.pool: list[Array] = []
+
+    def all_gather(self, array: Array, *, group: Group = None) -> Array:
+        result = np.asarray(self.comm.all_gather(array, group=group))
+        oldest = self.pool.pop(0) if len(self.pool) == 4 else result
+        fits = oldest.shape == result.shape and oldest.dtype == result.dtype
+        if fits:
+            oldest[...] = result
+        self.pool.append(oldest if fits else result)
+        return self.pool[-1]
