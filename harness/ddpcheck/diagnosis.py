@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .patterns import changed_by, cut_off, lost_precision, region, remainder, shifted, tiny_differences, zeros
+from .patterns import changed_by, cut_off, lost_precision, region, remainder, shifted, tiny_differences, weighted, zeros
 from .values import Array
 
 
@@ -26,6 +26,7 @@ class Evidence:
     before: what it was before it was updated.
     precision: whether a difference of 1e-2 or 1e-3 may come from fewer bits.
     doubt: what else a factor of the world size may come from.
+    parts: what every rank has put in, with the ranks as first axis.
     otherwise: what is sure even if nothing else fits.
     """
 
@@ -37,6 +38,7 @@ class Evidence:
     precision: bool = True
     doubt: str = ""
     otherwise: str = ""
+    parts: Array | None = None
 
 
 def likely_cause(got: Array, expected: Array, evidence: Evidence) -> str:
@@ -79,6 +81,8 @@ def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[s
             yield f"{region(wrong)}: {sentence}"
     if got.size > 1 and np.array_equal(np.sort(got, axis=None), np.sort(expected, axis=None), equal_nan=True):
         yield "all values are there, but in other places: a transposed or permuted layout, or blocks in a wrong order"
+    if evidence.parts is not None:
+        yield from weighted(got, expected, evidence.parts)
     yield from shifted(got, expected, evidence.local, wrong)
     yield from zeros(got, expected, wrong)
     yield from cut_off(got, expected, wrong)

@@ -64,7 +64,7 @@ def same_array(got: Any, expected: Array, what: str, rank: int, evidence: Known 
         # -0.0 and +0.0 are one number: x + (-x) may be either, by the order of additions
         if array.dtype.kind == "f" and np.array_equal(array, expected, equal_nan=True):
             return
-        wrong = different_bits(array, expected)
+        wrong = different_bits(array, expected) & (array != expected)
         raise _wrong(array, expected, wrong, what, rank, evidence, "")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +22,32 @@ def region(wrong: Array) -> str:
     if run:
         return f"elements {first} to {last} of {size}"
     return f"{len(flat)} of {size} elements (first {first}, last {last})"
+
+
+def weighted(got: Array, expected: Array, parts: Array) -> Iterator[str]:
+    """The ranks' parts with other weights, where there are twice as many elements as ranks to tell by."""
+    size, matrix = len(parts), parts.reshape(len(parts), -1).T.astype(np.float64)
+    if got.dtype.kind != "f" or size < 2 or got.size <= 2 * size or not np.isfinite(matrix).all():
+        return
+    if not got.any() or not np.isfinite(got).all() or np.linalg.matrix_rank(matrix) < size:
+        return
+    found, right = (_weights(matrix, array.reshape(-1).astype(np.float64), got.dtype) for array in (got, expected))
+    if found is None or right is None:
+        return
+    given, due = (" + ".join(f"{w:.3g} x rank {rank}'s" for rank, w in enumerate(ws)) for ws in (found, right))
+    why = ""
+    if (np.isclose(found, 1) | np.isclose(found, 1 / size)).all():
+        why = ": it is divided in place while it is being sent"
+    elif np.isclose(found.sum(), 1):
+        why = ", as if by the sizes of other batches"
+    yield f"it is {given} gradient, but should be {due}{why}"
+
+
+def _weights(matrix: Array, array: Array, dtype: np.dtype[Any]) -> Array | None:
+    """What the columns are multiplied with to make up the array; None if nothing does."""
+    weights = np.linalg.lstsq(matrix, array, rcond=None)[0]
+    rounding = 1024 * float(np.finfo(dtype).eps) * float(np.abs(array).max(initial=0.0))
+    return np.asarray(weights) if np.abs(matrix @ weights - array).max() <= rounding else None
 
 
 _RUN = 8

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +18,7 @@ from ddpcheck.diagnosis import Evidence
 from ddpcheck.job import Backward, Job, Observe, Operation, ZeroGrad
 from ddpcheck.model import Activation, BatchNorm, Linear
 from ddpcheck.numerics import sum_bound
+from ddpcheck.oracle import Contributions
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array
 
@@ -189,20 +191,27 @@ def _reduction_is_tight(promised: Capabilities) -> Judge:
     def judge(job: Job, trace: Trace) -> None:
         expect.completed(trace)
         (_, local), (position, synchronised) = trace.all_values("observe")
-        samples = next(op for op in job.operations if isinstance(op, Backward)).samples
+        counts = np.array(list(map(len, next(op for op in job.operations if isinstance(op, Backward)).samples)))
         for name in local[0]["gradients"]:
-            own = [seen["gradients"][name] for seen in local]
-            expect.that(
-                all(array is not None for array in own), f"gradient of {name}: got none inside no_sync on some rank"
-            )
-            exact, size = _mean(own, [len(rank) for rank in samples], promised)
-            bound = sum_bound(size, job.world_size, own[0].dtype, extra=3)
+            there = all(seen["gradients"][name] is not None for seen in local)
+            expect.that(there, f"gradient of {name}: got none inside no_sync on some rank")
+        own = {name: np.stack([seen["gradients"][name] for seen in local]) for name in local[0]["gradients"]}
+        wide = {name: parts.astype(np.float64) for name, parts in own.items()}
+        for name, parts in wide.items():
+            exact, size = _mean(list(own[name]), counts.tolist(), promised)
+            bound = sum_bound(size, job.world_size, own[name].dtype, extra=3)
+            weighted = promised.uneven_batches == "weighted"
+            made_of = Contributions(parts, parts, parts, None, 1, counts, inside=False, weighted=weighted, others=wide)
             for rank, seen in enumerate(synchronised):
-                evidence = Evidence(job.world_size, own[rank].astype(np.float64), otherwise=_seen_elsewhere(job))
                 text = f"gradient of {name} ({when(job, position)}) against the mean of the ranks' own"
+                evidence = partial(_evidence, made_of, job, exact, rank)
                 expect.within(seen["gradients"][name], exact, bound, text, rank, evidence)
 
     return judge
+
+
+def _evidence(made_of: Contributions, job: Job, expected: Array, rank: int) -> Evidence:
+    return replace(made_of.evidence(expected, rank), otherwise=_seen_elsewhere(job))
 
 
 def _seen_elsewhere(job: Job) -> str:

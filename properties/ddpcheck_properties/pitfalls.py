@@ -10,7 +10,7 @@ from ddpcheck.job import Backward, Job, Observe, Operation, OptimizerSpec, Step,
 from ddpcheck.model import Activation, BatchNorm, Embedding, Layer, Linear, ModelSpec, Scale, mlp
 
 from .drawing import within_promises
-from .strategies import GRADIENTS, PARAMETERS, branching, shards, training_job
+from .strategies import GRADIENTS, PARAMETERS, branching, rotated, shards, training_job
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -82,9 +82,12 @@ def scaled(world_size: int, factor: float) -> Job:
 
 
 def uneven(world_size: int, *, exact: bool = True, batches: Sequence[int] = ()) -> Job:
-    """Rank 0 has four samples, the others one (or as in `batches`), and no two ranks have alike gradients."""
+    """Rank 0 has four samples, the others one (or as in `batches`), then rank 1 has; no two ranks have alike gradients."""
     batches = batches or [4] + [1] * (world_size - 1)
-    operations: list[Operation] = [ZeroGrad(), Backward(shards(batches)), *GRADIENTS]
+    operations: list[Operation] = []
+    for number in range(2):
+        backward = Backward(shards(rotated(batches, -number), number * sum(batches)))
+        operations += [ZeroGrad(), backward, *GRADIENTS]
     return training_job(world_size, mlp((2, 3, 1)), operations, exact=exact)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
@@ -186,10 +187,14 @@ def _from_rank_0(what: Literal["parameters", "buffers"]) -> Judge:
         initial = [job.initial(rank) for rank in range(job.world_size)]
         for name in (tensor.name for tensor in job.model.tensors() if (tensor.role == "buffer") == (what == "buffers")):
             for rank, seen in enumerate(trace.values(0, what)):
-                own = (f"it is rank {rank}'s own initial value: that of rank 0 was not broadcast", initial[rank][name])
+                mean = np.mean([values[name] for values in initial], axis=0)
+                known = (
+                    (f"it is rank {rank}'s own initial value: that of rank 0 was not broadcast", initial[rank][name]),
+                    ("it is the mean of all ranks' initial values, but should be rank 0's", mean),
+                )
                 text = f"{what.removesuffix('s')} {name} of a new replica"
                 expect.same_array(
-                    seen[name], initial[0][name], text, rank, Evidence(job.world_size, alternatives=(own,))
+                    seen[name], initial[0][name], text, rank, Evidence(job.world_size, alternatives=known)
                 )
 
     return judge

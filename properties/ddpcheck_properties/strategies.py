@@ -109,7 +109,7 @@ def training_jobs(
 ) -> Job:
     """Rounds of zero_grad, backward on new samples, `observe`; with an optimizer also a step and its parameters.
 
-    uneven: ranks have batches of different sizes, as the capabilities say.
+    uneven: ranks have batches of different sizes, each the next rank's in the next round.
     """
     drawn = draw(models(capabilities, exact=exact) if model is None else model)
     sizes = (1, 2, 4) if exact else (2, 1, 3, 4, 5)
@@ -120,9 +120,15 @@ def training_jobs(
     spec = OptimizerSpec() if optimizer is None else draw(optimizer)
     operations: list[Operation] = []
     for number in range(count):
-        operations += [ZeroGrad(), Backward(shards(batches, number * sum(batches))), *observe]
+        operations += [ZeroGrad(), Backward(shards(rotated(batches, number), number * sum(batches))), *observe]
         operations += [Step(), *PARAMETERS] if optimizer is not None else []
     return training_job(world_size, drawn, operations, spec, exact=exact, seed=draw(SEEDS))
+
+
+def rotated(batches: Sequence[int], places: int) -> list[int]:
+    """Every rank's size is that of the rank so many places on."""
+    places %= len(batches)
+    return [*batches[places:], *batches[:places]]
 
 
 @st.composite

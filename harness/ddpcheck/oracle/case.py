@@ -32,13 +32,17 @@ class Case:
         buffer = self.described[name].role == "buffer"
         return self.promised.broadcasts_buffers if buffer else self.promised.broadcasts_parameters
 
+    def given(self) -> dict[str, Array]:
+        """What every rank is given to begin with; counters stay integers, which a float may not hold."""
+        ranks = [self.job.initial(rank) for rank in self.everyone]
+        stacked = {name: np.stack([rank[name] for rank in ranks]) for name in self.described}
+        return {name: a.astype(np.float64) if a.dtype.kind == "f" else a for name, a in stacked.items()}
+
     def start(self, *, bounds: bool) -> dict[str, Value]:
         """The tensors of a new replica on every rank."""
-        ranks = [self.job.initial(rank) for rank in self.everyone]
         made = {}
-        for name in self.described:
-            array = np.stack([rank[name] for rank in ranks]).astype(np.float64)
-            array = from_rank_zero(array) if self.alike(name) else array
+        for name, given in self.given().items():
+            array = from_rank_zero(given) if self.alike(name) else given
             made[name] = Value(array, np.zeros_like(array) if bounds else None)
         return made
 

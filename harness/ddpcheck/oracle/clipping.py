@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -41,6 +42,36 @@ def clipped(gradient: Value, norm: Value, max_norm: float, dtype: str) -> Value:
     moved = np.where(touched, np.minimum(1, max_norm * (norm.error + GUARD) / (size * least)), 0).reshape(shape)
     error = factor * gradient.error + (abs(gradient.exact) + gradient.error) * moved
     return Value(exact, error + (gamma(3, dtype) + gamma(3, np.float64)) * (abs(exact) + error))
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """The last clip since zero_grad. before: gradients by name in front of it, with the ranks as first axis."""
+
+    before: Mapping[str, Array]
+    max_norm: float
+
+    def gone_wrong(self, name: str) -> Iterator[tuple[str, Array]]:
+        """What the gradient of this name would be if it had been clipped in another way."""
+        gradient, limit = self.before[name], self.max_norm
+        norms = np.sqrt(sum(_sum(other**2) for other in self.before.values()))
+        largest = np.max(
+            [abs(other.reshape(len(norms), -1)).max(axis=1, initial=0) for other in self.before.values()], axis=0
+        )
+        yield "not clipped", gradient
+        yield (
+            "clipped by its own norm, not by that of all gradients together",
+            _scaled(gradient, _sum(gradient**2) ** 0.5, limit),
+        )
+        yield "cut off element by element, not scaled by the norm", np.clip(gradient, -limit, limit)
+        yield "clipped by the largest element, not by the norm", _scaled(gradient, largest, limit)
+        yield "scaled up to the limit, though its norm is below", _scaled(gradient, norms, limit, most=np.inf)
+        yield "clipped twice, or by the square of the norm", _scaled(gradient, norms**2, limit**2)
+
+
+def _scaled(gradient: Array, norms: Array, limit: float, most: float = 1.0) -> Array:
+    factors = np.minimum(most, limit / np.maximum(norms, TINY))
+    return np.asarray(gradient * factors.reshape(-1, *(1,) * (gradient.ndim - 1)))
 
 
 def _sum(squares: Array) -> Array:

@@ -19,6 +19,8 @@ _LEFT_BEHIND = (
     "or a layout made anew"
 )
 
+_ALONE = "the others' never arrived here, or nobody waited for them"
+
 _RANKS = 6
 """Of so many ranks all subsets are tried."""
 
@@ -52,9 +54,11 @@ class Contributions:
             unused = self._unused()
             doubt = f"; or rank {_listed(unused)}, whose gradient is zero here, is left out of the mean"
             alone = 0 < len(unused) == len(self.own) - 1
-            known = (*known, *self._left_out(unused))
+            known = (*known, *self._left_out(unused, rank))
             left = _LEFT_BEHIND if self.before is not None else ""
-            return Evidence(len(self.own), self.own[rank], known, doubt=doubt if alone else "", otherwise=left)
+            return Evidence(
+                len(self.own), self.own[rank], known, doubt=doubt if alone else "", otherwise=left, parts=self.own
+            )
         size = len(self.own)
         scaled = (
             (
@@ -110,7 +114,7 @@ class Contributions:
         """The ranks whose own gradient is zero."""
         return np.flatnonzero(~self.own.reshape(len(self.own), -1).any(axis=1))
 
-    def _left_out(self, unused: Array) -> Iterator[tuple[str, Array]]:
+    def _left_out(self, unused: Array, rank: int) -> Iterator[tuple[str, Array]]:
         """What came of it if a rank's part is missing, in the sum or in the number of ranks, too."""
         if 0 < len(unused) < len(self.own):
             rest = np.delete(self.own, unused, axis=0).mean(axis=0)
@@ -121,14 +125,22 @@ class Contributions:
                 others = _listed(np.delete(np.arange(size), ranks))
                 yield f"the part of rank {others} is missing, as if it were zero", self.own[ranks].sum(axis=0) / size
                 yield f"it is the mean of rank {_listed(np.array(ranks))} only", self.own[ranks].mean(axis=0)
-        for rank in range(size if size > 1 else 0):
-            yield f"only rank {rank}'s part of it is there, divided by the world size", self.own[rank] / size
+        for other in range(size if size > 1 else 0):
+            whose = "this rank's own" if other == rank else f"rank {other}'s"
+            yield f"only {whose} part of it is there, divided by the world size: {_ALONE}", self.own[other] / size
 
     def _stale(self) -> Iterator[tuple[str, Array]]:
         """What came of it if a rank that has no gradient sent what it had last."""
-        if self.earlier is None or self.inside:
+        if self.inside:
             return
         unused = self._unused()
+        if len(unused) and self.before is not None:
+            array = self.own.copy()
+            array[unused] = self.before[unused]
+            sent = "sent what the backward before left in its buffer, the mean over all ranks: it is not cleared"
+            yield f"rank {_listed(unused)}, which did not use it, {sent}", array.mean(axis=0)
+        if self.earlier is None:
+            return
         old = "its gradient of an earlier backward: a buffer that is not cleared"
         if len(unused):
             array = self.own.copy()

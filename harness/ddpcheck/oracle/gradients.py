@@ -9,7 +9,7 @@ import numpy as np
 
 from ..values import Array
 from .case import Case
-from .clipping import clipped
+from .clipping import Clip, clipped
 from .moments import Presence
 from .rounding import Value, combine, over_ranks
 
@@ -30,13 +30,14 @@ class Gradient:
 
 
 class Gradients:
-    """Those of all parameters that learn; `zeros` are there from the beginning."""
+    """Those of all parameters that learn; `zeros` are there from the beginning. clipped: if that came last."""
 
     def __init__(self, case: Case, learned: Iterable[str], zeros: Mapping[str, Value] | None = None) -> None:
         self._promised, self._dtype, self._size = case.promised, case.model.dtype, len(case.everyone)
         nobody = np.zeros(self._size, bool)
         self.of = {name: Gradient(nobody, (zeros or {}).get(name)) for name in learned}
         self._backwards, self._reduced = 0, False
+        self.clipped: Clip | None = None
 
     def sum(self, name: str) -> Value | None:
         return self.of[name].sum(self._dtype)
@@ -44,6 +45,7 @@ class Gradients:
     def add(self, found: Mapping[str, Value], used: Mapping[str, Array]) -> None:
         """One more backward's, local as yet. used: on which ranks, by name."""
         self._backwards += 1
+        self.clipped = None
         for name, before in self.of.items():
             pending = before.pending
             if name in found:
@@ -75,6 +77,8 @@ class Gradients:
         def smaller(part: Value | None) -> Value | None:
             return None if part is None else clipped(part, norm, max_norm, self._dtype)
 
+        sums = {name: value.exact for name in self.of if (value := self.sum(name)) is not None}
+        self.clipped = Clip(sums, max_norm)
         for name, gradient in self.of.items():
             self.of[name] = replace(gradient, synced=smaller(gradient.synced), pending=smaller(gradient.pending))
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..diagnosis import Evidence
 from ..values import Array
+from .clipping import Clip
 from .contributions import Contributions
 from .gradients import Gradient
 from .shares import Pass
@@ -61,7 +62,7 @@ class History:
 @dataclass(frozen=True, slots=True)
 class Accumulated:
     """What the gradient of a parameter came from. zeros: by name, of the shape of every gradient. shared: whether several
-    layers use the parameter. inside, weighted: as Contributions'.
+    layers use the parameter. clipped: how it was, since. inside, weighted: as Contributions'.
     """
 
     name: str
@@ -71,8 +72,12 @@ class Accumulated:
     shared: bool
     inside: bool
     weighted: bool
+    clipped: Clip | None = None
 
     def evidence(self, expected: Array, rank: int) -> Evidence:
+        if self.clipped is not None and self.name in self.clipped.before:
+            known = tuple((f"it was {words}", array[rank]) for words, array in self.clipped.gone_wrong(self.name))
+            return Evidence(len(self.history.counts), alternatives=known)
         return self.contributions().evidence(expected, rank)
 
     def contributions(self) -> Contributions:

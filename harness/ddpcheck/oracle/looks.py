@@ -24,7 +24,9 @@ def gradients_shown(
         origin = None
         if history.knows(name):
             shared = case.shared(name)
-            origin = Accumulated(name, history, exact, case.model.dtype, shared, inside, weighted)
+            origin = Accumulated(
+                name, history, exact, case.model.dtype, shared, inside, weighted, clipped=gradients.clipped
+            )
         value = gradients.sum(name) or zeros[name]
         presence = gradients.presence(name)
         shown[name] = Entry(value, case.model.dtype, presence, case.everyone, not inside, origin)

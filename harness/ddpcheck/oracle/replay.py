@@ -12,7 +12,7 @@ be synchronised, statistics are those of all ranks' samples, on all ranks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -28,11 +28,12 @@ from .clipping import global_norm
 from .gradients import Gradients
 from .history import Done, History
 from .looks import gradients_shown, tensors_shown
-from .moments import Entry, Moment
+from .losses import losses_gone_wrong, losses_of_initial_values
+from .moments import Alternatives, Entry, Moment
 from .network import evaluate, outputs
 from .rounding import Value, combine
 from .shares import Pass
-from .updates import losses_gone_wrong, norms_gone_wrong
+from .updates import norms_gone_wrong
 from .weights import Weights
 
 _unbounded_is_no_error = np.errstate(over="ignore", invalid="ignore")
@@ -63,8 +64,7 @@ class Oracle:
             moment = Moment(position, op)
             if isinstance(op, ops.Backward):
                 loss = self._both(op) if op.second else self._backward(op)
-                known = partial(losses_gone_wrong, loss.exact, self._history.counts)
-                moment = replace(moment, numbers={"loss": loss}, known=known)
+                moment = replace(moment, numbers={"loss": loss}, known=self._losses_gone_wrong(loss.exact))
             elif isinstance(op, ops.Observe):
                 moment = replace(moment, arrays={what: self._observed(what) for what in op.what})
             elif isinstance(op, ops.ZeroGrad):
@@ -107,6 +107,16 @@ class Oracle:
         there = {name: self.weights.zeros[name] for name in before.of if to_zeros and before.everywhere(name)}
         self._gradients = Gradients(self.case, self.learned, there)
         self._history = self._history.zeroed()
+
+    def _losses_gone_wrong(self, losses: Array) -> Callable[[], Alternatives]:
+        """As of now, told later."""
+        case, forward, untrained = self.case, self._history.backwards[-1].forward, not self.weights.trained
+
+        def known() -> Alternatives:
+            initial = losses_of_initial_values(forward, case.given(), case.described.values()) if untrained else ()
+            return (*losses_gone_wrong(losses, forward.shards.counts), *initial)
+
+        return known
 
     @_unbounded_is_no_error
     def _backward(self, op: ops.Backward, live: int | None = None) -> Value:

@@ -14,7 +14,7 @@ from ..values import Array
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """`exact`, in float64, and how far it may come out (None: nobody asks; inf: no bound is known)."""
+    """`exact`, in float64 (a counter as integers), and how far it may come out (None: nobody asks; inf: no bound is known)."""
 
     exact: Array
     error: Array | None = None

@@ -3,13 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
+from ..diagnosis import Evidence
 from ..model import BATCH_NORM_MOMENTUM, BatchNorm
 from ..numerics import gamma
+from ..values import Array
 from .network import Evaluation, Shards
 from .rounding import Value, combine
+
+
+@dataclass(frozen=True, slots=True)
+class Tracked:
+    """A buffer that one forward pass has moved; arrays have the ranks as first axis. counts: the ranks' batch sizes."""
+
+    before: Array
+    after: Array
+    counts: Array
+
+    def evidence(self, expected: Array, rank: int) -> Evidence:
+        if self.after.dtype.kind == "i":
+            twice: Array = 2 * self.after - self.before
+            return Evidence(alternatives=((_TWICE, twice[rank]), (_STILL, self.before[rank])))
+        kept = 1 - BATCH_NORM_MOMENTUM
+        twice = self.after + kept * (self.after - self.before)
+        measured = (self.after - kept * self.before) / BATCH_NORM_MOMENTUM
+        biased = kept * self.before + BATCH_NORM_MOMENTUM * (measured.T * (1 - 1 / np.maximum(self.counts, 1))).T
+        swapped = BATCH_NORM_MOMENTUM * self.before + kept * measured
+        known = (
+            (_TWICE, twice),
+            (_STILL, self.before),
+            ("it is the mean over all ranks", np.broadcast_to(self.after.mean(axis=0), self.after.shape)),
+            ("the variance is the biased one, divided by n in place of n - 1", biased),
+            ("momentum is taken for its opposite: what was measured has the weight of what was there", swapped),
+        )
+        return Evidence(
+            len(expected), alternatives=tuple((words, array[rank]) for words, array in known), precision=False
+        )
+
+
+_TWICE = (
+    "one batch moved it twice: the forward pass ran twice in training mode, as when it is computed anew for backward"
+)
+_STILL = "it was not moved: the forward pass ran in evaluation mode, or on a copy"
 
 
 def running_statistics(

@@ -1,6 +1,4 @@
-"""What a parameter would be if its last update, or the loading of its state, had gone wrong in a known way; and losses and
-norms.
-"""
+"""What a parameter would be if its last update, or the loading of its state, had gone wrong in a known way; and norms."""
 
 from __future__ import annotations
 
@@ -12,6 +10,7 @@ import numpy as np
 from ..diagnosis import Evidence
 from ..job import Job, OptimizerSpec
 from ..values import Array
+from .clipping import Clip
 from .history import History
 from .moments import Alternatives, Origin
 from .optimizer import Optimizer
@@ -26,7 +25,7 @@ class Update:
     """One update of one parameter; arrays have the ranks as first axis.
 
     before: the parameter, and `optimizer` its state, in front of the update. gradient: what was to be applied. history: of
-    the ranks' own gradients.
+    the ranks' own gradients. clipped: how that was clipped.
     """
 
     name: str
@@ -34,6 +33,7 @@ class Update:
     gradient: Array
     optimizer: Optimizer
     history: History
+    clipped: Clip | None = None
 
     def evidence(self, expected: Array, rank: int) -> Evidence:
         """Small differences are no sign of lost precision: what an update does wrong is small beside the parameter."""
@@ -50,9 +50,14 @@ class Update:
             by_rate = before + (expected - before[rank]) * factor
             if np.allclose(by_gradient[rank], by_rate[rank]):
                 both = f"its update is exactly {words}: the gradient was {cause}, or the learning rate was scaled"
-                yield both + ", or it was updated twice" * (factor == 2), by_gradient
+                both += ", or it was updated twice" * (factor == 2)
+                if spec.momentum and np.allclose(by_gradient[rank], self._ahead()[rank]):
+                    both = f"it is Nesterov's momentum; or {both}"
+                yield both, by_gradient
             yield f"the gradient of its update was exactly {words}: {cause}", by_gradient
             yield f"its update is exactly {words}: a scaled learning rate", by_rate
+        for words, gradient in self.clipped.gone_wrong(self.name) if self.clipped else ():
+            yield f"the gradient of its update was {words}", self._stepped(gradient=gradient)
         yield "it was updated twice", self._stepped(times=2)
         if self.optimizer.state:
             yield "its optimizer state was lost: momentum began anew", self._stepped(Optimizer(spec, "float64"))
@@ -75,10 +80,10 @@ class Update:
                 gradient=self._decayed() * (1 - spec.momentum), optimizer=self._like(replace(spec, weight_decay=0.0))
             )
             yield "momentum is dampened: the gradient is multiplied by 1 - momentum", damped
-            velocity = (before - self._stepped()) / spec.lr
-            ahead = before - spec.lr * (self._decayed() + spec.momentum * velocity)
-            yield "it is Nesterov's momentum", ahead
+            yield "it is Nesterov's momentum", self._ahead()
         if spec.name == "adam":
+            usual = replace(spec, eps=1e-8)
+            yield "Adam's eps is 1e-8, and not the one that was asked for", self._stepped(self._like(usual))
             settled = self._like(spec)
             settled.steps[self.name] = _FOR_EVER
             yield "Adam's bias correction is missing", self._stepped(settled)
@@ -90,6 +95,11 @@ class Update:
                 others.steps[self.name] = count
                 yield "Adam's bias correction counts the steps of another parameter", self._stepped(others)
         yield "it is held in float16", np.broadcast_to(expected.astype(np.float16).astype(np.float64), before.shape)
+
+    def _ahead(self) -> Array:
+        spec = self.optimizer.spec
+        velocity = (self.before - self._stepped()) / spec.lr
+        return np.asarray(self.before - spec.lr * (self._decayed() + spec.momentum * velocity))
 
     def _like(self, spec: OptimizerSpec) -> Optimizer:
         made = self.optimizer.copy()
@@ -141,17 +151,6 @@ class Loading:
             known.append((sentence, self.job.initial_of_resumed(other)[self.name].astype(np.float64)))
         known += self.earlier.evidence(expected, rank).alternatives if self.earlier else ()
         return Evidence(len(self.before), alternatives=tuple(known))
-
-
-def losses_gone_wrong(losses: Array, counts: Array) -> Alternatives:
-    """losses: every rank's own, shape (ranks,)."""
-    everybody = np.full_like(losses, losses.mean())
-    summed = np.full_like(losses, losses.sum())
-    return (
-        ("it is the mean over all ranks, but should be this rank's own, before reduction", everybody),
-        ("it is the sum over all ranks, but should be this rank's own, before reduction", summed),
-        ("it is the sum over the rank's samples, but should be their mean", losses * counts),
-    )
 
 
 def norms_gone_wrong(history: History, names: Iterable[str], max_norm: float) -> Alternatives:

@@ -15,13 +15,14 @@ from .moments import Origin
 from .network import Evaluation, Shards
 from .optimizer import Optimizer
 from .rounding import Value, combine
-from .statistics import running_statistics
+from .statistics import Tracked, running_statistics
 from .updates import Loading, Update
 
 
 class Weights:
     """tensors: parameters and buffers. averages: of parameters. zeros: of the shape of each parameter. origins: what happened
-    last to a tensor. apart: whether running statistics have moved since the ranks last held the same.
+    last to a tensor. trained: whether there was a step, or a state was loaded. apart: whether running statistics have moved
+    since the ranks last held the same.
     """
 
     def __init__(self, case: Case, *, bounds: bool, rates: Sequence[float]) -> None:
@@ -30,7 +31,7 @@ class Weights:
         self.averages = self.parameters()
         self.zeros = {name: value.zeros() for name, value in self.averages.items()}
         self.origins: dict[str, Origin] = {}
-        self.apart = False
+        self.trained = self.apart = False
         self._optimizer = Optimizer(case.job.optimizer, self._dtype, roundings=3 + 4 * len(rates))
         self._rates = list(rates)
         self._saved: dict[str, tuple[dict[str, Value], dict[str, Value], Optimizer]] = {}
@@ -42,6 +43,7 @@ class Weights:
         return {name: value for name, value in self.tensors.items() if self._case.described[name].role == "buffer"}
 
     def step(self, gradients: Gradients, history: History) -> None:
+        self.trained = True
         if self._rates:
             self._optimizer.spec = replace(self._optimizer.spec, lr=self._rates.pop(0))
         before = self._optimizer.copy()
@@ -51,7 +53,7 @@ class Weights:
         for name, value in values.items():
             if gradients.everywhere(name):
                 parameter = self.tensors[name]
-                self.origins[name] = Update(name, parameter.exact, value.exact, before, history)
+                self.origins[name] = Update(name, parameter.exact, value.exact, before, history, gradients.clipped)
                 self.tensors[name] = self._optimizer.step(name, parameter, value)
         if decay := self._optimizer.spec.averaging:
             for name, value in self.parameters().items():
@@ -61,7 +63,10 @@ class Weights:
         """Running statistics after a forward pass in training mode."""
         for layer in self._case.batch_norms:
             self.apart = self.apart or (len(self._case.everyone) > 1 and not shards.together)
-            self.tensors.update(self._statistics(layer, found, shards, BATCH_NORM_MOMENTUM))
+            made = self._statistics(layer, found, shards, BATCH_NORM_MOMENTUM)
+            for name, value in made.items():
+                self.origins[name] = Tracked(self.tensors[name].exact, value.exact, shards.counts)
+            self.tensors.update(made)
 
     def remeasure(self, found: Evaluation, shards: Shards) -> None:
         """Running statistics are forgotten for those of these samples of all ranks."""
@@ -79,6 +84,7 @@ class Weights:
 
     def resume(self, name: str) -> None:
         """Every rank goes on with what it saved itself, which differs where construction leaves ranks different."""
+        self.trained = True
         tensors, averages, optimizer = self._saved[name]
         for key, value in self.tensors.items():
             self.origins[key] = Loading(key, self._case.job, value.exact, self.origins.get(key))

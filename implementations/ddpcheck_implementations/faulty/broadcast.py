@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from ddpcheck.adapter import Batch
 from ddpcheck.model import ModelSpec
 from ddpcheck.values import Array
 
@@ -45,6 +46,44 @@ class FrozenNotBroadcast(PlainReplica):
         for name, array in self.network.tensors.items():
             if name in self.network.learned or name in self.network.buffers:
                 array[...] = self.comm.broadcast(array)
+
+
+@fault(
+    "initial-values-averaged",
+    "classic",
+    "check_gradients_equal_the_large_batch_exactly",
+    PARAMETERS,
+    words="of the mean of all ranks' initial parameters",
+)
+class InitialValuesAveraged(PlainReplica):
+    """Replicas are made equal by the mean of what they start from, and not by rank 0's."""
+
+    def start(self, model: ModelSpec) -> None:
+        for parameter in self.network.parameters.values():
+            parameter[...] = self.comm.all_reduce(parameter) / self.world
+        for buffer in self.network.buffers.values():
+            buffer[...] = self.comm.broadcast(buffer)
+
+
+@fault("counter-through-a-float", "classic", RUNNING, words="computed or sent as float64")
+class CounterThroughFloat(PlainReplica):
+    """Buffers are broadcast before each forward pass in one message of float64, the counter of batches among them."""
+
+    def before_forward(self) -> None:
+        for buffer in self.network.buffers.values():
+            buffer[...] = self.comm.broadcast(buffer.astype(np.float64)).astype(buffer.dtype)
+
+
+@fault("statistics-moved-twice", "classic", RUNNING, words="one batch moved it twice")
+class ForwardRecomputed(PlainReplica):
+    """The forward pass is computed anew for backward, in training mode, so that a batch counts twice in the statistics."""
+
+    def backward(self, batch: Batch) -> float:
+        with self.no_sync():
+            held = dict(self.local)
+            super().backward(batch)
+            self.local = held
+        return super().backward(batch)
 
 
 @fault("statistics-averaged", "PaddlePaddle/Paddle#32464", RUNNING, words="the mean over all ranks")
