@@ -23,6 +23,7 @@ from ddpcheck.job import (
     Barrier,
     Broadcast,
     Clip,
+    Close,
     CloseWindow,
     DataSpec,
     Kill,
@@ -33,6 +34,7 @@ from ddpcheck.job import (
     ReduceScatter,
     Resume,
     ResumeSampling,
+    Rounds,
     Sample,
     Save,
     SendRecv,
@@ -75,6 +77,16 @@ JOBS = {
         ),
         "gradient of fc1.weight: WRONG",
     ),
+    "epoch-set-once": (Job(2, (Sample(32, (0, 1), retold=True),)), "as in a sampler that was only read: WRONG"),
+    "first-metric-only": (
+        Job(2, (Aggregate((1.0, 4.0), (1, 63), ("loss", "accuracy")),)),
+        "accuracy, the mean over all samples: WRONG",
+    ),
+    "seeds-the-global-generator": (Job(2, (Rounds((Sample(32),)),)), "settings that changed: WRONG"),
+    "thread-for-each-call": (
+        Job(2, (Rounds((AllReduce(TensorSpec((5,)), wait=False), Wait(0))),)),
+        "what every round leaves behind: WRONG",
+    ),
     "every-epoch-cut-after-resume": (Job(2, (ResumeSampling(20, (3, 2)),)), "epoch 1 in the last sampler: WRONG"),
     "optimizer-in-float32": (
         Job(2, (*TRAINED, Observe(("parameters",))), FLOAT64, OptimizerSpec(momentum=0.9), DataSpec(4, "real")),
@@ -101,9 +113,10 @@ EVERYTHING = Job(
         Sample(20, (0, 1, None), seed=3),
         Sample(20, (0,), seed=4, drop_last=True),
         Sample(5, (0, 1), shuffle=False),
+        Sample(20, (0, 1), disturbed=0, peeks=(3, 1), beside=True, retold=True),
         ResumeSampling(20, (2, 0, 3), seed=3),
         ResumeSampling(5, (9,), told=False),
-        Aggregate((0.1, 0.7), (3, 4)),
+        Aggregate((0.1, 0.7), (3, 4), ("loss", "accuracy")),
         Aggregate((1.0, 2.0), (0, 0)),
         Backward(((0,), (1, 2)), sync=False),
         Backward(((3,), (1,))),
@@ -126,6 +139,8 @@ EVERYTHING = Job(
         Backward(((0,), (2, 1))),
         Observe(),
         Train(epochs=1),
+        Rounds((Barrier(),), times=1, rounds=2),
+        Close(),
     ),
     FLOAT64,
     OptimizerSpec("adam"),
@@ -165,7 +180,7 @@ def test_every_operation_passes_on_a_right_one(tmp_path: Path) -> None:
     done = run(sys.executable, str(path))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "WRONG" not in done.stdout
-    assert {op.kind for op in EVERYTHING.operations} == {*_WRITERS, *_OF_REPLICA}
+    assert {op.kind for op in EVERYTHING.operations} == {*_WRITERS, *_OF_REPLICA, "rounds"}
 
 
 @pytest.mark.parametrize(
@@ -204,6 +219,15 @@ def test_a_rank_that_hangs_is_named_and_ended(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "rank 0: WRONG, it hangs in program(); ended after 0.5 s" in done.stdout
     assert "collectives.all_reduce(argument" in done.stdout
+
+
+def test_closing_without_end_shows(tmp_path: Path) -> None:
+    job = Job(2, (AllReduce(TensorSpec(())), Sleep(1, 0.1), Close()))
+    path = write_script(tmp_path / "shows.py", fault("close-waits-for-ever"), job, TOLD)
+    path.write_text(path.read_text().replace("DEADLINE = 10.0", "DEADLINE = 0.5"))
+    done = run(sys.executable, str(path))
+    assert done.returncode == 1
+    assert "facets.close and facets.close()" in done.stdout.partition("WRONG, it hangs in program()")[2]
 
 
 def test_another_number_of_ranks_is_refused(tmp_path: Path) -> None:

@@ -110,7 +110,9 @@ def _known(moment: Moment, expected: Array, rank: int, all_got: list[float]) -> 
     return Evidence(alternatives=alternatives, precision=False, otherwise=sure)
 
 
-_SHARD = "it is the norm of this rank's shard of the gradients: the ranks' squares add up to the whole, but were not added"
+_SHARD = (
+    "it is the norm of this rank's shard of the gradients: the ranks' squares add up to the whole, but were not added"
+)
 _TOO_LARGE = (
     "too large: it is also taken of what is no gradient (a bucket's padding), a gradient counts twice, or squares round"
 )

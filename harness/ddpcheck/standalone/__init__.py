@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from ..adapter import Adapter
-from ..job import Backward, Job, Sample
+from ..job import Backward, Job, Operation, Rounds, Sample
 from ..references import UnusableAdapter, resolve
 from ..run import installed_checks
 from ..verdict import Diagnosis, Verdict
-from . import collectives, others
+from . import collectives, others, repeated
 from .replicas import Replicas
 from .text import NoScript, Text
 
@@ -40,6 +40,7 @@ _WRITERS: dict[str, Callable[[Text, int, Any], None]] = {
     "aggregate": others.aggregate,
     "train": others.train,
     "sleep": others.sleep,
+    "close": repeated.close,
 }
 _OF_REPLICA = (
     *("backward", "zero_grad", "clip", "step", "observe", "predict", "save", "resume"),
@@ -95,7 +96,9 @@ def _fill(text: Text) -> None:
     replicas = Replicas(text) if job.model is not None else None
     begun = False
     for position, operation in enumerate(job.operations):
-        if operation.kind in _WRITERS:
+        if isinstance(operation, Rounds):
+            repeated.rounds(text, position, operation, _write_one)
+        elif operation.kind in _WRITERS:
             _WRITERS[operation.kind](text, position, operation)
         elif isinstance(operation, Backward) and (operation.second or operation.interrupted):
             raise NoScript(
@@ -110,6 +113,12 @@ def _fill(text: Text) -> None:
             raise NoScript(f"operation {position} ({operation.kind}) has no plain form")
     if any(isinstance(operation, Sample) for operation in job.operations):
         others.compare_orders(text)
+
+
+def _write_one(text: Text, position: int, operation: Operation) -> None:
+    if operation.kind not in _WRITERS:
+        raise NoScript(f"operation {position} (rounds of {operation.kind}) has no plain form")
+    _WRITERS[operation.kind](text, position, operation)
 
 
 def _docstring(adapter: Adapter, job: Job, told: Told, name: str, text: Text) -> str:

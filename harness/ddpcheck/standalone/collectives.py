@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..job import AllGather, AllReduce, Barrier, Broadcast, ReduceScatter, SendRecv, TensorSpec, Wait
+from ..job import AllGather, AllReduce, Barrier, Broadcast, ReduceScatter, Rounds, SendRecv, TensorSpec, Wait
 from ..numerics import gamma
 from .literals import bound
 from .text import Text, laid_out, poison
@@ -40,6 +40,8 @@ def _all_reduce_in_place(text: Text, position: int, op: AllReduce) -> None:
 
 def wait(text: Text, position: int, op: Wait) -> None:
     begun = text.job.operations[op.operation]
+    if isinstance(begun, Rounds):
+        begun = next(each for each in begun.operations if isinstance(each, AllReduce))
     assert isinstance(begun, AllReduce)
     what = f"wait() of operation {op.operation}, all_reduce {begun.reduction}"
     text.comment(position, f"wait for operation {op.operation}")

@@ -19,14 +19,46 @@ def sample(text: Text, position: int, op: Sample) -> None:
     words = f"{op.length}, shuffle={op.shuffle}, seed={op.seed}, drop_last={op.drop_last}"
     text.comment(position, f"a sampler of {op.length} samples")
     text.add(f"sampler = make_sampler({words})")
+    current = 0
     for number, epoch in enumerate(op.epochs):
         name = f"shares_{position}_{number}"
+        text.add(*_meanwhile(text, op, number, epoch))
         text.add(f"sampler.set_epoch({epoch})" if epoch is not None else "# once more, without set_epoch")
         text.add("mine = [int(index) for index in sampler]", 'expect("len(sampler)", len(sampler), len(mine))')
+        current = current if epoch is None else epoch
+        if _meanwhile(text, op, 1, epoch):
+            text.add(
+                f"undisturbed = make_sampler({words})",
+                f"undisturbed.set_epoch({current})",
+                'expect("as in a sampler that was only read", mine, [int(index) for index in undisturbed])',
+            )
         text.add(f"{name} = from_all_ranks(mine)")
         if not op.shuffle and op.length % text.job.world_size == 0:
             text.add('expect("without shuffle the samples ascend", mine, sorted(mine))')
         text.add("if rank == 0:", *(f"    {line}" for line in _shared_out(text, op, name)))
+
+
+def _meanwhile(text: Text, op: Sample, number: int, epoch: int | None) -> list[str]:
+    """What happens between two readings, and has no part in the second."""
+    lines = []
+    if number and op.disturbed is not None:
+        after = (op.disturbed + 1) % text.job.world_size
+        lines += [
+            "import random",
+            f"if rank == {op.disturbed}:  # draws from the generators of the process; the next rank seeds its own",
+            "    random.random(), np.random.random_sample()",
+            f"if rank == {after}:",
+            "    random.seed(rank), np.random.seed(rank)",
+        ]
+    if op.peeks:
+        lines += [f"sampler.set_epoch({epoch})"] if epoch is not None else []
+        lines.append(f"list(zip(range({list(op.peeks)}[rank]), sampler))  # begun, and broken off")
+    if op.retold and epoch is not None:
+        lines.append(f"sampler.set_epoch({epoch + 3})  # another epoch, which is not read")
+    if op.beside:
+        made = f"{op.length}, shuffle={op.shuffle}, seed={op.seed + 1}, drop_last={op.drop_last}"
+        lines += [f"other = make_sampler({made})", f"other.set_epoch({(epoch or 0) + 7})", "list(other)"]
+    return lines
 
 
 def _shared_out(text: Text, op: Sample, shares: str) -> list[str]:
@@ -124,11 +156,12 @@ def aggregate(text: Text, position: int, op: Aggregate) -> None:
     text.judges = True
     text.comment(position, "rank r holds means[r] as the mean over counts[r] samples")
     text.add(f"means, counts = {_numbers(op.values)}, {list(op.counts)}")
-    text.add('got = aggregate_metrics({"metric": means[rank]}, counts[rank])')
+    given = ", ".join(f'"{name}": {_times(place)}means[rank]' for place, name in enumerate(op.names))
+    text.add(f"given = {{{given}}}", "got = aggregate_metrics(dict(given), counts[rank])")
     if not any(op.counts):
         text.add(
             'expect("no samples, no number", all(np.isnan(value) for value in got.values()), True)',
-            *_same(position, "dict(got)"),
+            *_same(position, "sorted(got.items())"),
         )
         return
     text.add("there = [r for r, count in enumerate(counts) if count]  # who has no samples takes no part")
@@ -136,9 +169,15 @@ def aggregate(text: Text, position: int, op: Aggregate) -> None:
     used = [value for value, count in zip(op.values, op.counts, strict=True) if count]
     exact = all(value == int(value) if math.isfinite(value) else True for value in used)
     whole = exact and math.log2(sum(op.counts)).is_integer()
-    within = "" if whole or not all(map(math.isfinite, used)) else ", within=1e-6 * max(map(abs, means))"
-    text.add(f'expect("the mean over all samples", float(got["metric"]), want{within})')
-    text.add(*_same(position, 'float(got["metric"])'))
+    for place, name in enumerate(op.names):
+        size = f"{_times(place)}1e-6 * max(map(abs, means))"
+        within = "" if whole or not all(map(math.isfinite, used)) else f", within={size}"
+        text.add(f'expect("{name}, the mean over all samples", float(got["{name}"]), {_times(place)}want{within})')
+    text.add(*_same(position, "sorted(got.items())"))
+
+
+def _times(place: int) -> str:
+    return f"{place + 1} * " if place else ""
 
 
 def _same(position: int, value: str) -> list[str]:

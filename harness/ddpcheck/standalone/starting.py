@@ -145,7 +145,7 @@ def main() -> int:
         shutil.rmtree(folder(), ignore_errors=True)
     timer.cancel()
     close = getattr(facets, "close", None)
-    if close is not None:
+    if close is not None and "closed" not in seen:
         close()
     return int(wrong > 0)
 

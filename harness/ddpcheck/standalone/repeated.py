@@ -1,0 +1,85 @@
+"""Operations again and again, what they leave in the process, and the end of an implementation, as plain calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..job import Close, Rounds
+from .text import NoScript, Text
+
+Write = Callable[[Text, int, Any], None]
+
+_FOOTPRINT = '''
+def settings():
+    """What belongs to the program, and no call may change."""
+    import gc, random, warnings
+
+    return {
+        "random": random.getstate(),
+        "numpy.random": np.random.get_state()[1].tobytes() + bytes(np.random.get_state()[2]),
+        "the environment": dict(os.environ),
+        "the working directory": os.getcwd(),
+        "NumPy's way with floating-point errors": np.geterr(),
+        "the filters of warnings": list(warnings.filters),
+        "the default timeout of sockets": socket.getdefaulttimeout(),
+        "the garbage collector": gc.isenabled(),
+        "the handlers of signals": {number: signal.getsignal(number) for number in signal.valid_signals()},
+    }
+
+
+def held():
+    """So many bytes of Python's, threads, descriptors and child processes this process has."""
+    import gc, tracemalloc
+
+    gc.collect()
+    if not tracemalloc.is_tracing():
+        tracemalloc.start()
+    found = {"bytes": tracemalloc.get_traced_memory()[0]}
+    if os.path.isdir("/proc/self/fd"):
+        found |= {"threads": len(os.listdir("/proc/self/task")), "descriptors": len(os.listdir("/proc/self/fd"))}
+        found["child processes"] = len(open(f"/proc/self/task/{os.getpid()}/children").read().split())
+    return found
+'''
+_GRAIN = 32_000
+"""Bytes from each call that are no chance."""
+
+
+def rounds(text: Text, position: int, op: Rounds, write: Write) -> None:
+    """write: how one of its operations is written."""
+    kinds = ", ".join(dict.fromkeys(operation.kind for operation in op.operations))
+    text.comment(position, f"{op.rounds} rounds of {op.times} times {kinds}: what they leave behind")
+    text.inputs.append(_FOOTPRINT)
+    before, text.lines = text.lines, []
+    for operation in op.operations:
+        write(text, position, operation)
+    inside, text.lines = text.lines, before
+    text.judges = True
+    text.add(
+        "import random",
+        "had = [held()]",
+        f"for turn in range({op.rounds}):",
+        "    random.random(), np.random.random_sample()  # so that who seeds alike again is seen",
+        "    was = settings()",
+        f"    for _ in range({op.times}):",
+        *(f"        {line}" if line else "" for line in inside),
+        "    handed_out.clear()  # the script's own",
+        "    now = settings()",
+        "    if turn == 1:  # what the first round does, as by an import, it may do once",
+        '        expect("settings that changed", [name for name in was if was[name] != now[name]], [])',
+        "    was = now = None",
+        "    time.sleep(0.2)  # for what is about to end",
+        "    had.append(held())",
+        f'least = {{name: {max(1, op.times - 1)} * ({_GRAIN} if name == "bytes" else 1) for name in had[1]}}',
+        "grown = {name: [b[name] - a[name] for a, b in zip(had[1:], had[2:])] for name in had[1]}",
+        "left = {name: by for name, by in grown.items() if min(by) >= least[name]}",
+        'say(f"more held after each round but the first: {left}")',
+        'expect("what every round leaves behind", sorted(left), [])',
+    )
+
+
+def close(text: Text, position: int, op: Close) -> None:
+    if position != len(text.job.operations) - 1:
+        raise NoScript(f"operation {position} (close) is not the last: what follows has no plain form")
+    text.comment(position, "the implementation is closed, which must come to an end")
+    text.add('expect("close() comes to an end", facets.close and facets.close(), None)', 'seen["closed"] = 1')
