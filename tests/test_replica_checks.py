@@ -44,7 +44,9 @@ def applicable(world_size: int, capabilities: Capabilities) -> list[Check]:
 def opened(fault: Fault) -> AbstractContextManager[Any]:
     """A session of threads, or of processes where threads would hide what is wrong."""
     if fault.made.between_processes:
-        return sessions.session(fault.adapter, fault.world_size, deadline=1.5, grace=0.3, effort=2)
+        return sessions.session(
+            fault.adapter, fault.world_size, deadline=10.0 if fault.adapter.requires else 1.5, grace=0.3, effort=2
+        )
     return nullcontext(session_of(fault.made, fault.world_size, fault.adapter.capabilities, effort=25))
 
 

@@ -54,7 +54,8 @@ def _explained(promised: Capabilities) -> Judge:
         except Finding as finding:
             if not trace.completed or not finding.diagnosis.headline.startswith("average"):
                 raise
-            raise Finding(replace(finding.diagnosis, cause=_cause(trace))) from None
+            cause = _cause(trace) or finding.diagnosis.cause
+            raise Finding(replace(finding.diagnosis, cause=cause)) from None
 
     return judge
 

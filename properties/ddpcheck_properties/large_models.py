@@ -31,8 +31,8 @@ BACKWARDS = 9
 
 @law("trajectories", "facet:replica", "world_size<=2")
 def check_large_tensors_step_like_small_ones(session: Session) -> None:
-    """After steps of SGD, with and without momentum, and of Adam every element of a large tensor is where it is on one
-    process, as is the scalar beside it.
+    """After steps of SGD, with and without momentum, and of Adam every element of two large tensors is where it is on one
+    process, as is the scalar beside them.
     """
     jobs = [_steps(session.world_size, optimizer) for optimizer in OPTIMIZERS]
     for_each(session, fitting(session, jobs), as_one_process(session.capabilities))
@@ -57,6 +57,6 @@ def _steps(world_size: int, optimizer: OptimizerSpec) -> Job:
     operations: list[Operation] = []
     for number in range(2):
         operations += [ZeroGrad(), Backward(shards([1] * world_size, number * world_size)), Step(), *PARAMETERS]
-    layers = Linear("large", 1, STEPPED, bias=False), Scale("scalar", 0)
+    layers = Linear("large", 1, STEPPED), Scale("scalar", 0)  # weight and bias may belong to different ranks
     model = ModelSpec(layers, loss="linear")
     return training_job(world_size, model, operations, optimizer, exact=optimizer.name == "sgd")

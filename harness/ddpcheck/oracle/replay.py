@@ -97,7 +97,7 @@ class Oracle:
         if what == "gradients":
             return gradients_shown(case, self._gradients, weights.zeros, self._frozen, self._history)
         if what == "averaged":
-            return tensors_shown(case, weights.averages, {}, apart=weights.apart)
+            return tensors_shown(case, weights.averages, weights.averaged, apart=weights.apart)
         values = weights.buffers() if what == "buffers" else weights.parameters()
         return tensors_shown(case, values, weights.origins, apart=weights.apart)
 

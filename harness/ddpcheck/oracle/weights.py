@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..model import BATCH_NORM_MOMENTUM, BatchNorm
+from .averaged import Averaged
 from .case import Case
 from .gradients import Gradients
 from .history import History
@@ -21,8 +22,8 @@ from .updates import Loading, Update
 
 class Weights:
     """tensors: parameters and buffers. averages: of parameters. zeros: of the shape of each parameter. origins: what happened
-    last to a tensor. trained: whether there was a step, or a state was loaded. apart: whether running statistics have moved
-    since the ranks last held the same.
+    last to a tensor; averaged: to an average. trained: whether there was a step, or a state was loaded. apart: whether running
+    statistics have moved since the ranks last held the same.
     """
 
     def __init__(self, case: Case, *, bounds: bool, rates: Sequence[float]) -> None:
@@ -31,7 +32,9 @@ class Weights:
         self.averages = self.parameters()
         self.zeros = {name: value.zeros() for name, value in self.averages.items()}
         self.origins: dict[str, Origin] = {}
+        self.averaged: dict[str, Origin] = {}
         self.trained = self.apart = False
+        self._steps = 0
         self._optimizer = Optimizer(case.job.optimizer, self._dtype, roundings=3 + 4 * len(rates))
         self._rates = list(rates)
         self._saved: dict[str, tuple[dict[str, Value], dict[str, Value], Optimizer]] = {}
@@ -43,7 +46,7 @@ class Weights:
         return {name: value for name, value in self.tensors.items() if self._case.described[name].role == "buffer"}
 
     def step(self, gradients: Gradients, history: History) -> None:
-        self.trained = True
+        self.trained, begun = True, self.parameters()
         if self._rates:
             self._optimizer.spec = replace(self._optimizer.spec, lr=self._rates.pop(0))
         before = self._optimizer.copy()
@@ -55,8 +58,11 @@ class Weights:
                 parameter = self.tensors[name]
                 self.origins[name] = Update(name, parameter.exact, value.exact, before, history, gradients.clipped)
                 self.tensors[name] = self._optimizer.step(name, parameter, value)
+        self._steps += 1
         if decay := self._optimizer.spec.averaging:
             for name, value in self.parameters().items():
+                old, average = begun[name].exact, self.averages[name].exact
+                self.averaged[name] = Averaged(average, old, value.exact, decay, self._steps)
                 self.averages[name] = combine([(decay, self.averages[name]), (1 - decay, value)], 3, self._dtype)
 
     def track(self, found: Evaluation, shards: Shards) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
+from ddpcheck.references import missing_modules
+
 from .base import PlainReplica, fault
 from .registry import REGISTERED, Fault
 
@@ -25,10 +27,11 @@ def unusual() -> tuple[Fault, ...]:
 
 
 def _registered() -> list[Fault]:
-    """Importing a module registers what is in it."""
+    """Importing a module registers what is in it; what needs a module that is not installed is left out."""
     for module in pkgutil.iter_modules(__path__, f"{__name__}."):
         importlib.import_module(module.name)
-    return sorted(REGISTERED, key=lambda found: found.module)
+    here = (found for found in REGISTERED if not missing_modules(found.adapter))
+    return sorted(here, key=lambda found: found.module)
 
 
 __all__ = ["Fault", "PlainReplica", "fault", "faults", "unusual"]

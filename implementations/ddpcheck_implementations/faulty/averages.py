@@ -97,3 +97,34 @@ class NotSaved(Averaging):
     def load_state(self, state: Mapping[str, Array]) -> None:
         super().load_state(state)
         self.averages = self.parameters()
+
+
+@fault("the average is taken before the step", "classic", AVERAGED, words="one step late", averaged_weights=True)
+class BeforeStep(Averaging):
+    """The average takes up the parameters of the step before."""
+
+    def step(self) -> None:
+        self.average(self.network.parameters)
+        PlainReplica.step(self)
+
+
+@fault("the weights of the average are swapped", "classic", AVERAGED, words="are swapped", averaged_weights=True)
+class Swapped(Averaging):
+    """The decay is taken for the weight of what is new, as lerp's."""
+
+    def average(self, parameters: Mapping[str, Array]) -> None:
+        for name, average in self.averages.items():
+            average += np.asarray((parameters[name] - average) * self.spec.averaging, average.dtype)
+
+
+@fault("the decay of the average warms up", "classic", AVERAGED, words="its decay warms up", averaged_weights=True)
+class WarmsUp(Averaging):
+    """In the first steps the average follows faster, which nobody asked for."""
+
+    steps = 0
+
+    def average(self, parameters: Mapping[str, Array]) -> None:
+        self.steps += 1
+        decay = min(self.spec.averaging, (1 + self.steps) / (10 + self.steps))
+        for name, average in self.averages.items():
+            average += np.asarray((parameters[name] - average) * (1 - decay), average.dtype)

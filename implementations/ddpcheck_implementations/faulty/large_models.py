@@ -24,6 +24,24 @@ class FirstPiece(PlainReplica):
 
 
 @fault(
+    "large-ones-shared-from-rank-0",
+    "classic",
+    "check_large_tensors_step_like_small_ones",
+    words="it was not updated",
+    checkpoint=False,
+)
+class LargeOnesFromRankZero(PlainReplica):
+    """Every rank steps its share of the parameters; large ones are then shared from rank 0, whoever has stepped them."""
+
+    def step(self) -> None:
+        parameters, shown = self.network.parameters, self._shown()
+        owners = {name: number % self.world for number, name in enumerate(parameters)}
+        self.optimizer.step({name: shown[name] for name in shown if owners[name] == self.rank})
+        for name, parameter in parameters.items():
+            parameter[...] = self.comm.broadcast(parameter, 0 if parameter.size > PIECE else owners[name])
+
+
+@fault(
     "way-kept-after-trials-forgets-a-bucket",
     "classic",
     "check_gradients_of_many_megabytes_are_exact_at_every_backward",

@@ -51,10 +51,11 @@ def register(
     connect: Callable[[RankContext], Facets],
     promises: Capabilities,
     launcher: Launcher | None = None,
+    requires: tuple[str, ...] = (),
 ) -> Adapter:
     """Remember what is at fault, or unusual; returns its adapter, which its module gives a name."""
     title = f"{'faulty' if caught_by else 'unusual'} {name}"
     description = (made.__doc__ or name).partition("\n")[0]
-    adapter = Adapter(title, connect, promises, launcher or Processes(), description=description)
+    adapter = Adapter(title, connect, promises, launcher or Processes(), requires, description)
     REGISTERED.append(Fault(name, source, caught_by, words, adapter, world_size, made))
     return adapter

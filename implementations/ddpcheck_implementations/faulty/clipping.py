@@ -1,0 +1,51 @@
+"""Gradients that are clipped, but not by the norm of all together, or whose norm is that of a part."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from .base import PlainReplica, fault
+
+CLIPPED = "check_clipping_uses_the_norm_of_the_synchronised_gradients"
+
+
+class Clipping(PlainReplica):
+    def clip(self, max_norm: float) -> float:
+        norm = math.sqrt(sum(float(np.sum(np.square(g, dtype=np.float64))) for g in self._shown().values()))
+        for gradients in (self.synced, self.local):
+            gradients.update({name: np.asarray(self.clipped(g, max_norm), g.dtype) for name, g in gradients.items()})
+        return norm
+
+    def clipped(self, gradient: Array, max_norm: float) -> Array:
+        raise NotImplementedError
+
+
+@fault("clipped-tensor-by-tensor", "classic", CLIPPED, words="clipped by its own norm")
+class TensorByTensor(Clipping):
+    """Each gradient is clipped by its own norm, as by calling clip_grad_norm_ in a loop."""
+
+    def clipped(self, gradient: Array, max_norm: float) -> Array:
+        return np.asarray(gradient * min(1.0, max_norm / (float(np.linalg.norm(gradient)) or 1.0)))
+
+
+@fault("clipped-by-value", "classic", CLIPPED, words="cut off element by element")
+class ByValue(Clipping):
+    """Elements are cut off at the limit that was meant for the norm."""
+
+    def clipped(self, gradient: Array, max_norm: float) -> Array:
+        return np.asarray(np.clip(gradient, -max_norm, max_norm))
+
+
+@fault("norm-of-the-own-shard", "facebookresearch/fairscale#517", CLIPPED, words="norm of this rank's shard")
+class NormOfShard(PlainReplica):
+    """Each rank measures the gradients that its part of the optimizer is for, and nobody adds the squares up."""
+
+    def clip(self, max_norm: float) -> float:
+        mine = list(self._shown().values())[self.rank :: self.world]
+        norm = math.sqrt(sum(float(np.sum(np.square(g, dtype=np.float64))) for g in mine))
+        self.scale(min(1.0, max_norm / norm) if norm else 1.0)
+        return norm

@@ -1,0 +1,151 @@
+"""Mistakes of wrappers that are written in torch, and of communication hooks for its DistributedDataParallel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+
+from ddpcheck.adapter import Adapter
+from ddpcheck.torch_adapter import TORCH_PROMISES, torch_adapter
+
+from .registry import register
+
+EXACT = "check_gradients_equal_the_large_batch_exactly"
+
+
+def torch_fault(
+    name: str, source: str, *caught_by: str, words: str = "", **promises: Any
+) -> Callable[[Callable[[Any], Any]], Adapter]:
+    """Register what wraps a module; promises: Capabilities other than torch_adapter's."""
+
+    def make(wrap: Callable[[Any], Any]) -> Adapter:
+        wrap.__dict__["between_processes"] = True
+        made = torch_adapter(
+            name, wrap, capabilities=replace(TORCH_PROMISES, **promises), after_backward=_synchronise, no_sync=_no_sync
+        )
+        return register(
+            name, source, caught_by, words, 2, wrap, made.connect, made.capabilities, made.launcher, made.requires
+        )
+
+    return make
+
+
+def _synchronise(wrapped: Any) -> None:
+    getattr(wrapped, "synchronise", lambda: None)()
+
+
+def _no_sync(wrapped: Any) -> Any:
+    return wrapped.no_sync() if hasattr(wrapped, "no_sync") else nullcontext()
+
+
+@torch_fault("copied-back-late", "classic", EXACT, words="not reduced")
+def copied_back_late(module: Any) -> Any:
+    """Reduced gradients are put in place at the next forward."""
+    from ..torch_mistakes import CopiedBackLate
+
+    return CopiedBackLate(module)
+
+
+@torch_fault(
+    "hook-reduces-what-arrives",
+    "classic",
+    "check_accumulated_window_counts_every_micro_batch_once",
+    words="what was accumulated before the last micro-batch is this rank's own",
+)
+def hook_reduces_what_arrives(module: Any) -> Any:
+    """A tensor hook reduces the gradient that arrives, and not what no_sync has gathered."""
+    from ..torch_mistakes import ReducesWhatArrives
+
+    return ReducesWhatArrives(module)
+
+
+@torch_fault("hooks-on-replaced-parameters", "classic", EXACT, words="not reduced")
+def hooks_on_replaced_parameters(module: Any) -> Any:
+    """Hooks sit on parameters that were replaced since."""
+    from ..torch_mistakes import HooksReplacedOnes
+
+    return HooksReplacedOnes(module)
+
+
+@torch_fault(
+    "checkpointing-moves-statistics",
+    "classic",
+    "check_running_statistics_of_rank_0_are_those_of_its_own_batches",
+    words="one batch moved it twice",
+)
+def checkpointing_moves_statistics(module: Any) -> Any:
+    """Activation checkpointing runs batch norm's forward twice."""
+    from ..torch_mistakes import ComputedAnew
+
+    return ComputedAnew(module)
+
+
+@torch_fault(
+    "flat-buffer-not-cleared",
+    "NVIDIA/Megatron-LM#6565",
+    "check_parameter_unused_on_some_ranks_counts_as_zero_there",
+    words="it is not cleared",
+    unused_parameters="synchronised",
+    unused_gradient="zero",
+)
+def flat_buffer_not_cleared(module: Any) -> Any:
+    """A buffer made once still holds the mean of the backward before."""
+    from ..torch_mistakes import BufferNotCleared
+
+    return BufferNotCleared(module)
+
+
+@torch_fault("forward-of-the-inner-module", "jingyaogong/minimind#853", EXACT, words="not reduced")
+def forward_of_the_inner_module(module: Any) -> Any:
+    """Training calls DistributedDataParallel's module, past its hooks."""
+    _ddp(module)
+    return module
+
+
+@torch_fault("comm-hook-sums", "classic", EXACT, words="summed, not averaged")
+def comm_hook_sums(module: Any) -> Any:
+    """A communication hook that forgets to divide."""
+    from ..torch_mistakes import summed
+
+    return _ddp(module, summed)
+
+
+@torch_fault("comm-hook-divides-twice", "classic", EXACT, words="divided by the world size once too often")
+def comm_hook_divides_twice(module: Any) -> Any:
+    """A communication hook that divides before and after the sum."""
+    from ..torch_mistakes import divided_twice
+
+    return _ddp(module, divided_twice)
+
+
+@torch_fault("comm-hook-sees-the-last-bucket", "classic", EXACT, words="not reduced")
+def comm_hook_sees_the_last_bucket(module: Any) -> Any:
+    """A communication hook that reduces the last bucket only."""
+    from ..torch_mistakes import last_bucket_only
+
+    return _ddp(module, last_bucket_only)
+
+
+@torch_fault(
+    "comm-hook-float16",
+    "classic",
+    "check_reduction_is_the_mean_of_local_gradients_to_the_last_bits",
+    words="as in float16",
+)
+def comm_hook_float16(module: Any) -> Any:
+    """Gradients are compressed to float16, which no promise says."""
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+
+    return _ddp(module, fp16_compress_hook)
+
+
+def _ddp(module: Any, hook: Any = None) -> Any:
+    from torch.nn.parallel import DistributedDataParallel
+
+    wrapped = DistributedDataParallel(module, bucket_cap_mb=1e-4)
+    if hook is not None:
+        # a function of its own, without annotations: DDP compares those with its classes, and not as text
+        wrapped.register_comm_hook(None, lambda state, bucket: hook(state, bucket))
+    return wrapped

@@ -1,0 +1,137 @@
+"""Wrappers in torch as they are written by hand, each with one mistake; faulty/in_torch.py registers them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.futures import Future
+from torch.utils.checkpoint import checkpoint
+
+from .torch_steps import communication
+from .torch_steps.naive import NaiveDDP
+
+
+class CopiedBackLate(NaiveDDP):
+    """Gradients are reduced in copies, which the next forward puts in their place: the step comes before."""
+
+    reduced: tuple[tuple[nn.Parameter, Tensor], ...] = ()
+
+    def forward(self, *args: object) -> Tensor:
+        for parameter, mean in self.reduced:
+            if parameter.grad is not None:
+                parameter.grad.copy_(mean)
+        self.reduced = ()
+        return super().forward(*args)
+
+    def synchronise(self) -> None:
+        own = {p: p.grad.clone() for p in self.module.parameters() if p.grad is not None}
+        super().synchronise()
+        self.reduced = tuple((p, p.grad.clone()) for p in self.module.parameters() if p.grad is not None)
+        for parameter, gradient in own.items():
+            parameter.grad = gradient
+
+
+class Hooked(NaiveDDP):
+    """Correct: each gradient is reduced as soon as backward has added to it."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__(module)
+        self.synchronising = True
+        for parameter in module.parameters():
+            if parameter.requires_grad:
+                self.hook(parameter)
+
+    def hook(self, parameter: nn.Parameter) -> None:
+        parameter.register_post_accumulate_grad_hook(self.after)  # type: ignore[no-untyped-call]
+
+    def after(self, parameter: Tensor) -> None:
+        if self.synchronising and parameter.grad is not None:
+            communication.all_reduce_mean(parameter.grad)
+
+    @contextlib.contextmanager
+    def no_sync(self) -> Iterator[None]:
+        before, self.synchronising = self.synchronising, False
+        try:
+            yield
+        finally:
+            self.synchronising = before
+
+    def synchronise(self) -> None:
+        """The hooks have done it."""
+
+
+class ReducesWhatArrives(Hooked):
+    """The hook sees the gradient that arrives, and not what no_sync has gathered before."""
+
+    def hook(self, parameter: nn.Parameter) -> None:
+        parameter.register_hook(self.arriving)  # type: ignore[no-untyped-call]
+
+    def arriving(self, gradient: Tensor) -> Tensor:
+        mean = gradient.clone()
+        if self.synchronising:
+            communication.all_reduce_mean(mean)
+        return mean
+
+
+class HooksReplacedOnes(Hooked):
+    """Biases are replaced by others after the hooks were set."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__(module)
+        for layer in module.modules():
+            bias = layer._parameters.get("bias")
+            if bias is not None:
+                layer._parameters["bias"] = nn.Parameter(bias.detach().clone(), bias.requires_grad)
+
+
+class ComputedAnew(NaiveDDP):
+    """Activations are computed anew for backward, batch norm's running statistics with them."""
+
+    def forward(self, *args: object) -> Tensor:
+        outputs: Tensor = checkpoint(self.module, *args, use_reentrant=False)
+        return outputs
+
+
+class BufferNotCleared(NaiveDDP):
+    """Gradients travel in buffers that are made once: who has no gradient sends what is left there."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__(module)
+        self.kept = {p: torch.zeros_like(p) for p in module.parameters() if p.requires_grad}
+
+    def synchronise(self) -> None:
+        for parameter, buffer in self.kept.items():
+            if parameter.grad is not None:
+                buffer.copy_(parameter.grad)
+            communication.all_reduce_mean(buffer)
+            parameter.grad = buffer.clone()
+
+
+def summed(_: object, bucket: Any) -> Future[Any]:
+    """A communication hook of DDP that forgets to divide."""
+    return _all_reduced(bucket.buffer())
+
+
+def divided_twice(_: object, bucket: Any) -> Future[Any]:
+    """A communication hook of DDP that divides before and after."""
+    size = dist.get_world_size()
+    return _all_reduced(bucket.buffer().div_(size)).then(lambda future: future.value().div_(size))
+
+
+def last_bucket_only(_: object, bucket: Any) -> Future[Any]:
+    """A communication hook of DDP that takes the last bucket for the only one."""
+    if bucket.is_last():
+        return _all_reduced(bucket.buffer().div_(dist.get_world_size()))
+    future: Future[Any] = Future()
+    future.set_result(bucket.buffer())
+    return future
+
+
+def _all_reduced(buffer: Tensor) -> Future[Any]:
+    future: Future[Any] = communication.start_all_reduce(buffer).get_future()
+    return future.then(lambda done: done.value()[0])
