@@ -26,13 +26,13 @@ from ddpcheck.job import (
 from ddpcheck.model import Linear, ModelSpec
 from ddpcheck.operations.probes import Sent
 from ddpcheck.trace import Trace
-from ddpcheck.verdict import Diagnosis, Finding
+from ddpcheck.verdict import CannotTell, Diagnosis, Finding
 
 from .collective_results import named
 from .drawing import for_each
 from .strategies_collectives import dtypes, fitting_reductions, reductions
-from .wire_counts import counted
-from .wire_judges import Demand, sends_no_more
+from .wire_counts import by_itself, counted
+from .wire_judges import CHANGE, HEADERS, Demand, sends_no_more
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -85,6 +85,14 @@ def check_many_small_gradients_go_together(session: Session) -> str:
     operations = (Backward(shards), ZeroGrad(), Sent(), Backward(shards), Sent())
     job = Job(world, operations, model=ModelSpec(layers, "linear"), data=DataSpec(world))
     return _judged(session, job, _together)
+
+
+@law("wire", "collective:all_reduce", "counts_traffic", "world_size>=2")
+def check_traffic_is_counted_as_it_is_sent(session: Session) -> str:
+    """counts() tells the bytes of a large all-reduce that the kernel sees each rank send."""
+    offered = dtypes(session.capabilities)[0]
+    reduced = AllReduce(TensorSpec(LARGE, offered, "powers"), reductions(session.capabilities)[0])
+    return _judged(session, Job(session.world_size, (Sent(), reduced, Sent())), _told)
 
 
 def _judged(session: Session, job: Job, judge: Callable[[Job, Trace, bool], str]) -> str:
@@ -158,6 +166,20 @@ def _silent(job: Job, trace: Trace, each: bool) -> str:
                 )
             )
     return seen.note
+
+
+def _told(job: Job, trace: Trace, each: bool) -> str:
+    reduced = job.operations[1]
+    assert isinstance(reduced, AllReduce)
+    demand = Demand("all_reduce", reduced.tensor.on(0).nbytes, range(job.world_size), "", each)
+    seen = counted(trace, demand.least)
+    if seen.note:
+        raise CannotTell(f"there is nothing to compare counts() with: {seen.note}")
+    for rank, ((sent,), (told,)) in enumerate(zip(seen.bytes, by_itself(trace).bytes, strict=True)):
+        if abs(told - sent) > (CHANGE - 1) * sent + HEADERS * job.world_size:
+            headline = f"{named(reduced, 1)}: rank {rank} sent {sent:,} bytes, but counts() tells {told:,}"
+            raise Finding(Diagnosis(headline, f"what it tells is {told / sent:.3g} x what goes out"))
+    return ""
 
 
 def _together(job: Job, trace: Trace, each: bool) -> str:

@@ -17,7 +17,7 @@ from ddpcheck.verdict import Diagnosis, Finding
 
 CHANGE = 1.02
 """Headers, rounding up of chunks and the like may add so much, and 4 KiB for each rank."""
-_HEADERS = 4096
+HEADERS = 4096
 _IN_ALL = {"all_reduce": 1.25, "reduce_scatter": 2.0, "all_gather": 1.0}
 
 
@@ -57,12 +57,12 @@ def sends_no_more(sent: Sequence[int], demand: Demand, note: str) -> None:
     """Raise a Finding if these bytes, by rank, are more than is needed."""
     most, total, ranks = max(sent), sum(sent), demand.ranks
     details = [f"rank {rank} sent {count:,} bytes" for rank, count in zip(ranks, sent, strict=True)]
-    if demand.cap is not None and most > CHANGE * demand.cap + _HEADERS * len(ranks):
+    if demand.cap is not None and most > CHANGE * demand.cap + HEADERS * len(ranks):
         headline = (
             f"rank {ranks[sent.index(most)]} sent {most:,} bytes, but needs no more than {demand.cap:,.0f} for its "
             f"{demand.size:,} bytes among {len(ranks)} ranks"
         )
-    elif total > CHANGE * _IN_ALL[demand.kind] * demand.least + _HEADERS * len(ranks):
+    elif total > CHANGE * _IN_ALL[demand.kind] * demand.least + HEADERS * len(ranks):
         headline = (
             f"the {len(ranks)} ranks sent {total:,} bytes in all, but need no more than {demand.least:,.0f} for "
             f"{demand.size:,} bytes each"

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from ddpcheck.adapter import Batch
+from ddpcheck.adapter import Batch, Facets
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.environment import RankContext
 from ddpcheck.values import Array
 
 from .base import PlainReplica, fault
 from .facets import Group, PassThrough, collectives
+from .registry import register
 
 LEAST = "check_large_collectives_send_the_least_bytes"
 ONCE = "check_backward_sends_its_gradients_once"
 SILENT = "check_nothing_is_sent_inside_no_sync"
 TOGETHER = "check_many_small_gradients_go_together"
+TOLD = "check_traffic_is_counted_as_it_is_sent"
 
 
 @collectives(
@@ -126,3 +132,28 @@ class WideGradients(PlainReplica):
 @fault("bucketing-off", "classic", TOGETHER, words="every gradient goes alone", bundles_gradients=True)
 class EachAlone(PlainReplica):
     """One all-reduce for each parameter, as ever, where buckets were promised."""
+
+
+def _counting_elements(context: RankContext) -> Facets:
+    """Elements are counted where bytes should be."""
+    from ..numpy_sockets import tcp
+
+    reference = tcp.connect(context)
+
+    def counts() -> dict[str, int]:
+        assert reference.counts is not None
+        return {**reference.counts(), "bytes": reference.counts()["bytes"] // np.dtype(np.float32).itemsize}
+
+    return replace(reference, counts=counts)
+
+
+elements_for_bytes = register(
+    "elements-counted-as-bytes",
+    "classic",
+    (TOLD,),
+    "0.25 x what goes out",
+    2,
+    _counting_elements,
+    _counting_elements,
+    Capabilities(facets=frozenset({"collectives"}), counts_traffic=True),
+)
