@@ -101,9 +101,11 @@ def _jobs(session: Session, pairs: list[Pair]) -> list[Job]:
     for number, (usual, odd) in enumerate(chosen):
         other = 0 if number % 2 else world - 1
         rest = tuple(rank for rank in range(world) if rank != other)
-        if isinstance(usual, Broadcast) and isinstance(odd, Broadcast):
-            # each takes itself for the root: two that wait for each other send nothing that could be noticed
-            usual, odd = replace(usual, root=rest[-1]), replace(odd, root=other)
+        # who is not the root sends nothing that could be noticed: some all-reduces of three or more ranks wait in a circle then
+        if isinstance(odd, Broadcast) and (world > 2 or isinstance(usual, Broadcast)):
+            odd = replace(odd, root=other)
+        if isinstance(usual, Broadcast):
+            usual = replace(usual, root=rest[-1])
         made.append(Job(world, (before, OnRanks(rest, usual), OnRanks((other,), odd), *after)))
     return made
 
