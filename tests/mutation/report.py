@@ -20,10 +20,10 @@ HEAD = """\
 # Mutation of the references
 
 Small changes of the references' own sources, one at a time, with the conformance suite alone as the judge (no unit test): the
-default profile at two and three ranks, until the first check fails, of the families that use the changed file (the others could
-only kill more). The mutants are a seeded sample of all that cosmic-ray's operators can make, with the removal of single
-statements added; changes of annotations are left out. Mutants come in random order, so that a run which is cut off is a smaller
-sample.
+default profile at two and three ranks, then at one and four, until the first check fails, of the families that use the changed
+file (the others could only kill more). The mutants are a seeded sample of all that cosmic-ray's operators can make, with the
+removal of single statements added; changes of annotations are left out. Mutants come in random order, so that a run which is
+cut off is a smaller sample, of each package for itself.
 
 A mutant that is equivalent breaks no law, since it changes a text, a speed, what no promise covers, or nothing; each that
 survived is listed below. Laws were written for some of these very mutants: the share that was killed before they were is the
@@ -57,16 +57,22 @@ def markdown(judged: Sequence[dict[str, Any]], packages: Sequence[str], size: in
     lines += ["", "## What showed that a law was missing", ""]
     for one in judged:
         if _key(one) in laws:
-            lines += _shown(one, laws[_key(one)])
+            lines += [f"{laws[_key(one)]}:", "", *_shown(one)]
     lines += ["## What killed", "", "| first to fail | mutants |", "| --- | --- |"]
     killers = Counter(one["killed_by"].partition(" (")[0] for one in judged if one["killed_by"])
     lines += [f"| {_code(name)} | {count} |" for name, count in killers.most_common()]
     lines += ["", "## What survived"]
     for kind in ("open", "equivalent"):
-        there = [one for one in survivors if _kind(one, reasons) == kind]
-        lines += [*([] if lines[-1] == "" else [""]), f"### {kind.capitalize()} ({len(there)})", ""]
-        for one in there:
-            lines += _shown(one, reasons.get(_key(one), ("", "no reason was given"))[1])
+        by_reason: dict[str, list[dict[str, Any]]] = {}
+        for one in survivors:
+            if _kind(one, reasons) == kind:
+                by_reason.setdefault(reasons.get(_key(one), ("", "no reason was given"))[1], []).append(one)
+        lines += ["", f"### {kind.capitalize()} ({sum(map(len, by_reason.values()))})"]
+        for reason, there in sorted(by_reason.items(), key=lambda item: -len(item[1])):
+            lines += ["", f"{len(there)} x {reason}:", ""]
+            for one in there:
+                lines += _shown(one)
+            lines.pop()
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -94,8 +100,7 @@ def _code(name: str) -> str:
     return f"`{name}`" if name.startswith("check_") else name
 
 
-def _shown(one: dict[str, Any], reason: str) -> Iterator[str]:
-    yield f"`{_key(one)[0]}:{one['place'][0]}`: {reason}"
-    yield ""
+def _shown(one: dict[str, Any]) -> Iterator[str]:
+    yield f"    {_key(one)[0]}:{one['place'][0]}"
     yield from (f"    {line}" for line in one["diff"].splitlines())
     yield ""

@@ -5,9 +5,10 @@
     python tests/mutation/run.py tests/mutation/mutants.jsonl --markdown reports/mutation.md
 
 Each mutant gets a fresh copy of the tree, in which `ddpcheck check ADAPTER --exitfirst` runs: the checks of what the changed
-file is about at two ranks, then those of all families that use it at two and at three. The first failure kills it, as does a
-run that cannot start or has no end. Every judged mutant is a line of mutants.jsonl, and is not judged again: a run that is cut
-off goes on where it was; when sources have changed, begin a new file. What was found of survivors is in survivors.toml.
+file is about at two ranks and three, then those of the other families that use it, then those at one and four. The first
+failure kills it, as does a run that cannot start or has no end. Every judged mutant is a line of mutants.jsonl, and is not
+judged again: a run that is cut off goes on where it was; drop the lines of sources, or laws, that have changed. What was found
+of survivors is in survivors.toml.
 """
 
 from __future__ import annotations
@@ -33,25 +34,32 @@ ROOT = Path(__file__).resolve().parents[2]
 ROOTS = ("harness", "implementations", "properties", "benchmarks", "reports")
 SOURCES = "implementations/ddpcheck_implementations"
 PACKAGES = ("numpy_network", "data_parallel", "numpy_sockets", "numpy_mpi")
-DEADLINE = 400.0
-"""Seconds for one run of all checks at one world size: four times what it takes on two busy cores."""
+DEADLINE = 150.0
+"""Seconds for one run of checks: ten times what it takes on an idle machine, for one that is not."""
+
+START_TIMEOUT = "40"
+"""Seconds that ranks of numpy_sockets look for each other."""
 
 
 @dataclass(frozen=True)
 class Judge:
     """adapters: that use a file's code. first: the families of checks that are about it, and the only ones for other adapters
-    than the first. then: the other families whose checks use it.
+    than the first. then: the other families whose checks use it. world_sizes: at which it is used in every way, fastest first.
     """
 
     adapters: tuple[str, ...]
     first: tuple[str, ...]
     then: tuple[str, ...]
+    world_sizes: str = "2,3"
 
 
 TRAINING = ("gradients", "trajectories", "accumulation", "unused", "buckets", "replica_sync", "programs", "trainer")
 TALK = ("collectives", "wire", "failures", "rendezvous", "buckets", "metrics", "trainer")
+MESSAGES, MEETING = ("collectives", "wire", "failures"), ("rendezvous", "failures")
 ENGINE = ("numpy_sockets", "numpy_sockets_small_buckets")
-MEMORY, TCP, UNIX = (("numpy_sockets",), ("numpy_sockets_tcp",), ("numpy_sockets_unix",))
+MEMORY, TCP = ("numpy_sockets",), ("numpy_sockets_tcp",)
+OVER_STREAMS = Judge(TCP, MESSAGES, TALK)
+OF_EVERY_TRANSPORT = Judge(MEMORY + TCP, MESSAGES, TALK)
 JUDGES = {
     "numpy_network/": Judge(ENGINE[:1], ("gradients", "trajectories", "replica_sync"), TRAINING),
     "data_parallel/": Judge(ENGINE, ("replica_sync", "accumulation", "unused", "buckets"), TRAINING),
@@ -61,15 +69,15 @@ JUDGES = {
     "data_parallel/trainer.py": Judge(ENGINE[:1], ("trainer",), ()),
     "data_parallel/checkpoint.py": Judge(ENGINE[:1], ("trainer",), ()),
     "numpy_mpi/": Judge(("numpy_mpi",), ("collectives", "wire"), TALK),
-    "numpy_sockets/": Judge(MEMORY, ("collectives", "wire", "failures"), TALK),
-    "numpy_sockets/rendezvous.py": Judge(TCP, ("rendezvous", "failures"), TALK),
-    "numpy_sockets/welcome.py": Judge(TCP, ("rendezvous", "failures"), TALK),
-    "numpy_sockets/host.py": Judge(MEMORY, ("rendezvous", "failures"), TALK),
-    "numpy_sockets/nearer.py": Judge(UNIX, ("rendezvous", "failures"), TALK),
-    "numpy_sockets/peer.py": Judge(TCP, ("collectives", "wire", "failures"), TALK),
-    "numpy_sockets/ring.py": Judge(TCP, ("collectives", "wire", "failures"), TALK),
-    "numpy_sockets/streams.py": Judge(TCP, ("collectives", "wire", "failures"), TALK),
-    "numpy_sockets/wire.py": Judge(TCP, ("collectives", "wire", "failures"), TALK),
+    "numpy_sockets/": Judge(MEMORY, MESSAGES, TALK),
+    "numpy_sockets/host.py": Judge(MEMORY, MEETING, TALK),
+    "numpy_sockets/nearer.py": Judge(("numpy_sockets_unix",), MEETING, TALK),
+    "numpy_sockets/rendezvous.py": Judge(TCP, MEETING, TALK),
+    "numpy_sockets/welcome.py": Judge(TCP, MEETING, TALK),
+    "numpy_sockets/doubling.py": replace(OVER_STREAMS, world_sizes="4,5"),  # fewer ranks use other algorithms
+    "numpy_sockets/halving.py": replace(OVER_STREAMS, world_sizes="4,5"),
+    **{f"numpy_sockets/{name}.py": OVER_STREAMS for name in ("direct", "duplex", "peer", "ring", "streams", "tree")},
+    **{f"numpy_sockets/{name}.py": OF_EVERY_TRANSPORT for name in ("background", "choice", "communicator", "wire")},
 }
 
 
@@ -95,12 +103,13 @@ def runs(judge: Judge) -> Iterator[tuple[str, list[str]]]:
     """(adapter, arguments) of one `ddpcheck check` after another: the likeliest to kill first."""
     rest = tuple(family for family in judge.then if family not in judge.first)
     main, *others = judge.adapters
-    yield main, ["--world-size", "2", *_checks(judge.first)]
+    yield main, ["--world-size", judge.world_sizes, *_checks(judge.first)]
     if rest:
-        yield main, ["--world-size", "2", *_checks(rest)]
-    yield main, ["--world-size", "3", *_checks(judge.first + rest)]
+        yield main, ["--world-size", judge.world_sizes, *_checks(rest)]
     for other in others:
-        yield other, ["--world-size", "2,3", *_checks(judge.first)]
+        yield other, ["--world-size", judge.world_sizes, *_checks(judge.first)]
+    if judge.world_sizes == "2,3":
+        yield main, ["--world-size", "1,4", *_checks(judge.first)]
 
 
 def _checks(families: tuple[str, ...]) -> list[str]:
@@ -108,7 +117,10 @@ def _checks(families: tuple[str, ...]) -> list[str]:
 
 
 def killed_by(tree: Path, judge: Judge, python: str) -> str:
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(str(tree / root) for root in ROOTS)}
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(str(tree / root) for root in ROOTS),
+        "NUMPY_SOCKETS_START_TIMEOUT": START_TIMEOUT,
+    }
     for adapter, arguments in runs(judge):
         verdicts = tree / "verdicts.json"
         command = [python, "-m", "ddpcheck", "check", adapter, "--exitfirst", "--json", str(verdicts), *arguments]
@@ -192,9 +204,8 @@ def main() -> None:
             one = judge(mutant, original, options.python)
             with options.results.open("a") as results:
                 results.write(json.dumps(asdict(one)) + "\n")
-            print(f"{one.seconds:6.1f} s {one.file.removeprefix(SOURCES)}:{one.place[0]} {one.killed_by or 'SURVIVED'}")
-            if not one.killed_by:
-                print(one.diff, flush=True)
+            verdict = one.killed_by or f"SURVIVED\n{one.diff}"
+            print(f"{one.seconds:6.1f} s {one.file.removeprefix(SOURCES)}:{one.place[0]} {verdict}", flush=True)
 
 
 def _read(results: Path) -> list[Judged]:
