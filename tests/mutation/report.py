@@ -26,8 +26,8 @@ removal of single statements added; changes of annotations are left out. Mutants
 cut off is a smaller sample, of each package for itself.
 
 A mutant that is equivalent breaks no law, since it changes a text, a speed, what no promise covers, or nothing; each that
-survived is listed below. Laws were written for some of these very mutants: the share that was killed before they were is the
-measure for mutants that nobody has looked at yet, and so is another --seed.
+survived is listed below. A mutant is judged once, with the laws of that day. Laws were written for some of these very mutants:
+the share that was killed before they were is the measure for mutants that nobody has looked at yet, and so is another --seed.
 
     pip install cosmic-ray
     python tests/mutation/run.py tests/mutation/mutants.jsonl --size {size} --seed {seed}
@@ -57,7 +57,7 @@ def markdown(judged: Sequence[dict[str, Any]], packages: Sequence[str], size: in
     lines += ["", "## What showed that a law was missing", ""]
     for one in judged:
         if _key(one) in laws:
-            lines += [f"{laws[_key(one)]}:", "", *_shown(one)]
+            lines += [laws[_key(one)], "", *_shown(one)]
     lines += ["## What killed", "", "| first to fail | mutants |", "| --- | --- |"]
     killers = Counter(one["killed_by"].partition(" (")[0] for one in judged if one["killed_by"])
     lines += [f"| {_code(name)} | {count} |" for name, count in killers.most_common()]
