@@ -1,0 +1,90 @@
+"""Training steps of several implementations, in turns in one run: milliseconds, and ratios with their intervals.
+
+    python -m ddpcheck_benchmarks.compare_steps numpy_sockets numpy_mpi torch_ddp --model large
+
+All ranks are there all the time; those whose turn it is not wait in a read. A turn is the same training without communication,
+where there is no_sync, with it, and an all-reduce, in place if possible, of as many elements as there are parameters. The time
+of a step is that of the slowest rank, and a turn's the median of its steps. Ratios are to the last one named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+import click
+import numpy as np
+
+from ddpcheck.job import MeasureCollective, MeasureSteps
+from ddpcheck.session import Session
+from ddpcheck.trace import Trace
+
+from .ranks_time import slowest, stamps, why
+from .stats import interval
+from .step_cases import MODELS, StepCase
+
+_WARMUPS = 8  # torch builds buckets anew after the first step, others find out in seven whether overlap pays
+_PARTS = ("step", "compute", "all-reduce", "CPU")
+
+
+@click.command()
+@click.argument("adapters", nargs=-1, required=True)
+@click.option("--world-size", default=2, show_default=True)
+@click.option("--model", type=click.Choice(list(MODELS)), default="large", show_default=True)
+@click.option("--turns", type=click.IntRange(1), default=7, show_default=True)
+@click.option(
+    "--steps", type=click.IntRange(1), default=5, show_default=True, help="In a turn, after eight that do not count."
+)
+def main(adapters: Sequence[str], world_size: int, model: str, turns: int, steps: int) -> None:
+    """Print a table; the CPU time is that of a step on all ranks."""
+    cases = {adapter: StepCase(adapter, world_size, model, "weak") for adapter in adapters}
+    taken: dict[str, list[list[float]]] = {adapter: [] for adapter in cases}
+    with ExitStack() as opened:
+        sessions = {adapter: opened.enter_context(Session(adapter, world_size, deadline=300.0)) for adapter in taken}
+        for turn in range(turns):
+            for adapter in list(taken) if turn % 2 else reversed(taken):
+                taken[adapter].append(_turn(sessions[adapter], cases[adapter], steps))
+    parameters = cases[adapters[0]].parameters
+    click.echo(f"{model}, {parameters:,} parameters, world size {world_size}, {turns} turns of {steps} steps\n")
+    click.echo(f"| | {' (ms) | '.join(_PARTS)} (ms) | step / (compute + all-reduce) | step / {adapters[-1]}'s |")
+    click.echo("|---|" + "---:|" * (len(_PARTS) + 2))
+    for adapter, turned in taken.items():
+        medians = " | ".join(f"{1e3 * value:,.1f}" for value in np.median(turned, axis=0))
+        apart = _ratio([step / (compute + alone) for step, compute, alone, _ in turned])
+        beside = _ratio([own[0] / last[0] for own, last in zip(turned, taken[adapters[-1]], strict=True)])
+        click.echo(f"| {adapter} | {medians} | {apart} | {beside} |")
+
+
+def _turn(session: Session, case: StepCase, steps: int) -> list[float]:
+    """Seconds of what _PARTS names; NaN for what the implementation does not offer."""
+    promises = session.capabilities
+    parts: list[MeasureSteps | MeasureCollective] = [case.steps(_WARMUPS, steps)]
+    if promises.no_sync:
+        parts.append(case.steps(2, steps, synced=False))
+    reduces = promises.lacks("collective:all_reduce", case.world_size) is None
+    if reduces:
+        parts.append(
+            MeasureCollective("all_reduce", case.parameters, in_place=bool(promises.in_place), iterations=steps)
+        )
+    trace = session.run(case.job(parts))
+    if not trace.completed:
+        raise click.ClickException(why(trace))
+    return [
+        _median(trace, 0),
+        _median(trace, 1) if promises.no_sync else float("nan"),
+        _median(trace, len(parts) - 1) if reduces else float("nan"),
+        sum(trace.values(0, "cpu")) / steps,
+    ]
+
+
+def _median(trace: Trace, operation: int) -> float:
+    return float(np.median(slowest(stamps(trace, operation, "begin"), stamps(trace, operation, "end"))))
+
+
+def _ratio(ratios: Sequence[float]) -> str:
+    low, high = interval(ratios)
+    return f"{np.median(ratios):.2f} ({low:.2f} to {high:.2f})"
+
+
+if __name__ == "__main__":
+    main()
