@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,10 @@ from socket_ranks import on_ranks, outcomes_of
 
 from ddpcheck.sockets import sent_by_connection
 from ddpcheck.values import Array, key_of, numbers
+from ddpcheck_implementations.numpy_sockets import host
 from ddpcheck_implementations.numpy_sockets.communicator import Communicator
 from ddpcheck_implementations.numpy_sockets.errors import CommunicationError, Mismatch, PeerLost
+from ddpcheck_implementations.numpy_sockets.memory import map_region
 from ddpcheck_implementations.numpy_sockets.peer import Peer
 from ddpcheck_implementations.numpy_sockets.wire import DTYPES, HEADER_BYTES
 
@@ -103,6 +106,20 @@ def test_ranks_that_disagree_are_told_so_wherever_they_are(odd: int) -> None:
     assert all(isinstance(outcome, CommunicationError) for outcome in outcomes), outcomes
     told = [str(outcome) for outcome in outcomes if isinstance(outcome, Mismatch)]
     assert any(f"{LARGE} x float64" in words and f"{LARGE + 1} x float64" in words for words in told), outcomes
+
+
+def test_a_host_whose_memory_is_out_of_reach_counts_as_one_for_each_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All ranks must know, those of other hosts too, or they would wait for different ones."""
+    calls = itertools.count()
+
+    def once_refused(process: int, descriptor: int, size: int) -> memoryview:
+        if next(calls) == 0:
+            raise OSError("not permitted")
+        return map_region(process, descriptor, size)
+
+    monkeypatch.setattr(host, "map_region", once_refused)
+    results = on_ranks(4, lambda comm: comm.all_reduce(of_rank(comm.rank, (LARGE,))), hosts="2", **HIERARCHICAL)
+    assert same_bits([*results, np.add.reduce([of_rank(rank, (LARGE,)) for rank in range(4)])])
 
 
 @pytest.mark.parametrize("hosts", ["0", "2,", "two"])
