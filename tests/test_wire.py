@@ -135,8 +135,9 @@ def test_mpi_sends_over_tcp_while_a_job_asks_for_it() -> None:
 @needs_mpi
 def test_mpi_does_not_send_too_much() -> None:
     with Session("numpy_mpi", 4, deadline=30.0) as session:
-        notes = {name: check.function(session) for name, check in WIRE.items()}
-    assert notes == dict.fromkeys(WIRE, "")
+        promised = [check for check in WIRE.values() if "counts_traffic" not in check.needs]
+        notes = [check.function(session) for check in promised]
+    assert notes == [""] * len(promised)
 
 
 @needs_mpi
