@@ -84,7 +84,7 @@ def test_what_leaves_a_host_of_two_is_what_two_hosts_need(algorithm: str, elemen
 
 def sent(peer: Peer) -> int:
     """Bytes on this connection, by the kernel's count."""
-    return sent_by_connection()[str(Path(f"/proc/self/fd/{peer.fileno()}").readlink())]
+    return sent_by_connection()[str(Path(f"/proc/self/fd/{peer.fileno()}").readlink())][0]
 
 
 @pytest.mark.parametrize("lost", [0, 1, 2])
