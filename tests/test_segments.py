@@ -17,7 +17,7 @@ from ddpcheck import Job, Session
 from ddpcheck.job import Barrier
 from ddpcheck.launchers import agent
 from ddpcheck.launchers.mpi import Mpiexec, find_mpi
-from ddpcheck.segments import Segment, remove_segments, segments_of, segments_under
+from ddpcheck.segments import Segment, processes_under, remove_segments, segments_of, segments_under
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="what a process has mapped is told by /proc")
 needs_mpi = pytest.mark.skipif(
@@ -99,6 +99,11 @@ def test_shared_memory_goes_with_a_program_that_is_ended(tmp_path: Path, monkeyp
         with fifo.open("rb") as came:
             came.read()
         named = segments_under(launched.process.pid)
+        ranks = [os.pidfd_open(pid) for pid in processes_under(launched.process.pid)]
     finally:
         launched.kill()
     assert not left(named)
+    assert ranks
+    for rank in ranks:
+        assert select.select([rank], [], [], 20.0)[0]  # readable once the process has ended
+        os.close(rank)

@@ -18,7 +18,7 @@ Segment = tuple[str, int]
 
 def segments_of(process: int | str = "self") -> set[Segment]:
     """Those that a process on this host has mapped; none if it is gone."""
-    found = set()
+    found: set[Segment] = set()
     with suppress(OSError), Path(f"/proc/{process}/maps").open(encoding="utf-8", errors="replace") as maps:
         for line in maps:
             _, _, _, _, inode, *path = line.split()
@@ -29,11 +29,16 @@ def segments_of(process: int | str = "self") -> set[Segment]:
 
 def segments_under(process: int) -> set[Segment]:
     """Those of a process's children, and theirs."""
-    found: set[Segment] = set()
+    return {segment for child in processes_under(process) for segment in segments_of(child)}
+
+
+def processes_under(process: int) -> set[int]:
+    """A process's children, and theirs."""
+    found: set[int] = set()
     with suppress(OSError):
         for thread in Path(f"/proc/{process}/task").iterdir():
-            for child in (thread / "children").read_text(encoding="ascii").split():
-                found |= segments_of(child) | segments_under(int(child))
+            for child in map(int, (thread / "children").read_text(encoding="ascii").split()):
+                found |= {child} | processes_under(child)
     return found
 
 
