@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -156,4 +157,51 @@ elements_for_bytes = register(
     _counting_elements,
     _counting_elements,
     Capabilities(facets=frozenset({"collectives"}), counts_traffic=True),
+)
+
+
+class _Uncounted:
+    """Collectives whose reductions in place are kept out of `hidden` counts."""
+
+    def __init__(self, reference: Facets) -> None:
+        self._collectives: Any = reference.collectives
+        self._counts = reference.counts
+        self.hidden = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._collectives, name)
+
+    def all_reduce_in_place(self, array: Array, op: str = "sum", *, group: Group | None = None) -> None:
+        before = self.told()
+        self._collectives.all_reduce_in_place(array, op, group=group)
+        self.hidden += self.told() - before
+
+    def told(self) -> int:
+        assert self._counts is not None
+        return self._counts()["bytes"]
+
+
+def _not_counting_in_place(context: RankContext) -> Facets:
+    """Only the calls that return a new array are counted."""
+    from ..numpy_sockets import connect
+
+    reference = connect(context)
+    uncounted = _Uncounted(reference)
+
+    def counts() -> dict[str, int]:
+        assert reference.counts is not None
+        return {**reference.counts(), "bytes": uncounted.told() - uncounted.hidden}
+
+    return replace(reference, collectives=uncounted, counts=counts)
+
+
+in_place_uncounted = register(
+    "reductions-in-place-not-counted",
+    "mutation of numpy_sockets",
+    (TOLD,),
+    "it does not count this way of sending",
+    2,
+    _not_counting_in_place,
+    _not_counting_in_place,
+    Capabilities(facets=frozenset({"collectives"}), counts_traffic=True, in_place=True),
 )
