@@ -92,7 +92,7 @@ def _score(name: str, judged: Sequence[dict[str, Any]], reasons: Reasons, laws: 
     before = sum(bool(one["killed_by"]) and _key(one) not in laws for one in judged)
     kinds = Counter(_kind(one, reasons) for one in judged if not one["killed_by"])
     matter = killed + kinds["open"]
-    shares = " | ".join(f"{100 * part / matter:.0f} %" if matter else "" for part in (killed, before))
+    shares = " | ".join(f"{100 * part / matter:.1f} %" if matter else "" for part in (killed, before))
     return f"| {name} | {len(judged)} | {killed} | {kinds['equivalent']} | {kinds['open']} | {shares} |"
 
 
