@@ -31,7 +31,7 @@ the share that was killed before they were is the measure for mutants that nobod
 
     pip install cosmic-ray
     python tests/mutation/run.py tests/mutation/mutants.jsonl --size {size} --seed {seed}
-    python tests/mutation/run.py tests/mutation/mutants.jsonl --markdown reports/mutation.md
+    python tests/mutation/run.py tests/mutation/mutants.jsonl --size {size} --markdown reports/mutation.md
 
 Judged so far: {judged} of about {size}.
 """
