@@ -181,6 +181,7 @@ def main() -> NoReturn:
             "usage: DDPCHECK_CONTROL=... DDPCHECK_SECRET=... python -m ddpcheck.worker ADAPTER\n"
             "ddpcheck starts this by itself; by hand only for `ddpcheck check --attach`, which prints both values"
         )
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job, and what it starts, would ignore it
     worker = Worker(sys.argv[1])
     try:
         worker.serve(os.environ["DDPCHECK_CONTROL"], os.environ["DDPCHECK_SECRET"])
