@@ -181,7 +181,8 @@ def main() -> NoReturn:
             "usage: DDPCHECK_CONTROL=... DDPCHECK_SECRET=... python -m ddpcheck.worker ADAPTER\n"
             "ddpcheck starts this by itself; by hand only for `ddpcheck check --attach`, which prints both values"
         )
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job, and what it starts, would ignore it
+    # a shell's background job ignores interrupts, and all that it starts would
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     worker = Worker(sys.argv[1])
     try:
         worker.serve(os.environ["DDPCHECK_CONTROL"], os.environ["DDPCHECK_SECRET"])
