@@ -17,7 +17,8 @@ from ddpcheck import Job, Session
 from ddpcheck.job import Barrier
 from ddpcheck.launchers import agent
 from ddpcheck.launchers.mpi import Mpiexec, find_mpi
-from ddpcheck.segments import Segment, processes_under, remove_segments, segments_of, segments_under
+from ddpcheck.pids import processes_under
+from ddpcheck.segments import Segment, remove_segments, segments_of, segments_under
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="what a process has mapped is told by /proc")
 needs_mpi = pytest.mark.skipif(

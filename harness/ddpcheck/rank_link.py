@@ -16,6 +16,7 @@ from . import codec
 from .channel import Channel, ChannelClosed
 from .job import Job
 from .launchers.base import Launched
+from .pids import end_process, open_process
 from .segments import Segment, remove_segments, segments_of
 from .trace import RankTrace, Record, rank_from_plain
 
@@ -34,7 +35,7 @@ class RankLink:
         self._sentinel = sentinel
         here = self.host == socket.gethostname()
         self._files = _open_files(self.pid, hello["files"]) if here else []
-        self._process = _open_process(self.pid) if here else None
+        self._process = open_process(self.pid) if here else None
         self._segments: set[Segment] = set()
 
     def remember(self) -> None:
@@ -80,8 +81,7 @@ class RankLink:
         """End the rank by force if it is on this host; a rank elsewhere ends itself when its connections break."""
         if self._process is not None:
             self.remember()
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._process, signal.SIGKILL)
+            end_process(self._process)
 
     def close(self) -> None:
         remove_segments(self._segments)
@@ -104,14 +104,6 @@ class RankLink:
 
     def _stack(self) -> str:
         return os.pread(self._files[1], 20000, 0).decode(errors="replace").strip() if self._files else ""
-
-
-def _open_process(pid: int) -> int | None:
-    """A handle that names this process for ever, so that a signal can never reach another one of the same number."""
-    try:
-        return os.pidfd_open(pid)
-    except (AttributeError, OSError):
-        return None
 
 
 def _open_files(pid: int, numbers: list[int]) -> list[int]:

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from .pids import processes_under
+
 _NAMES = tuple(f"/dev/shm/{name}" for name in ("mpich_shm_", "sm_segment.", "vader_segment.", "Intel_MPI_"))
 """Of MPICH, Open MPI from version 5 on and before, Intel MPI. What others leave is for checks to find."""
 
@@ -30,16 +32,6 @@ def segments_of(process: int | str = "self") -> set[Segment]:
 def segments_under(process: int) -> set[Segment]:
     """Those of a process's children, and theirs."""
     return {segment for child in processes_under(process) for segment in segments_of(child)}
-
-
-def processes_under(process: int) -> set[int]:
-    """A process's children, and theirs."""
-    found: set[int] = set()
-    with suppress(OSError):
-        for thread in Path(f"/proc/{process}/task").iterdir():
-            for child in map(int, (thread / "children").read_text(encoding="ascii").split()):
-                found |= {child} | processes_under(child)
-    return found
 
 
 def remove_segments(segments: Iterable[Segment]) -> None:

@@ -6,11 +6,12 @@ import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from ..segments import Segment, processes_under, remove_segments, segments_under
+from ..pids import end_process, open_process, processes_under
+from ..segments import Segment, remove_segments, segments_under
 from .base import Output, clean_environment
 from .processes import describe_exit
 
@@ -73,7 +74,7 @@ class Agent:
     def kill(self) -> None:
         """Let the agent end its ranks and remove its files; by force only if it does not."""
         self.segments |= segments_under(self.process.pid)
-        ranks = _opened(processes_under(self.process.pid))
+        ranks = [open_process(pid) for pid in processes_under(self.process.pid)]
         for number in (None, signal.SIGTERM, signal.SIGKILL):
             if number is not None:
                 with suppress(ProcessLookupError):
@@ -84,19 +85,10 @@ class Agent:
             except subprocess.TimeoutExpired:
                 continue
         for rank in ranks:  # they may be in groups of their own, and outlive an agent that had to be killed
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(rank, signal.SIGKILL)
-            os.close(rank)
+            if rank is not None:
+                end_process(rank)
+                os.close(rank)
         remove_segments(self.segments)
         self.written.file.close()
         if self.scratch is not None:
             self.scratch.cleanup()
-
-
-def _opened(processes: Iterable[int]) -> list[int]:
-    """Descriptors, which stay those of the processes when their numbers are given to others."""
-    found: list[int] = []
-    for pid in processes:
-        with suppress(ProcessLookupError):
-            found.append(os.pidfd_open(pid))
-    return found
