@@ -169,6 +169,9 @@ class Capabilities:
         False,
         "A new world can start at the MASTER_ADDR and MASTER_PORT of one that was killed, and sees nothing of it.",
     )
+    shares_host: bool = promise(
+        False, "Worlds of different MASTER_PORT can be at work on one host at once, and see nothing of each other."
+    )
     closed_to_strangers: bool = promise(
         False,
         "Ranks listen on the interface of MASTER_ADDR only, and whoever connects without belonging to the world is no rank, "

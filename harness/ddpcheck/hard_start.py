@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from .channel import ChannelClosed
+from .job import AllGather, AllReduce, Broadcast, Job, SendRecv
 from .operations.start import GATED, SHORT_READS, Start
 from .rank_link import RankLink
 from .strangers import Strangers
@@ -26,11 +27,14 @@ _WAITING = "SZ"  # asleep, or ended; no answer counts too: the rank is elsewhere
 
 
 class HardStart:
-    """One start. `port`: where the ranks must meet, or None."""
+    """One start. `port`: where the ranks must meet, or None. meet: starts the neighbours."""
 
-    def __init__(self, start: Start, strangers: Strangers, port: int | None = None) -> None:
+    def __init__(
+        self, start: Start, strangers: Strangers, port: int | None = None, meet: Callable[[], None] = lambda: None
+    ) -> None:
         self._start = start
         self._strangers = strangers
+        self._meet = meet
         self._port = port
         self._pids: dict[int, int] = {}
 
@@ -46,13 +50,15 @@ class HardStart:
     def let_in(self, links: Sequence[RankLink], here: str) -> None:
         """Let the ranks enter connect(), as the Start says."""
         order = self._start.order or tuple(range(len(links)))
-        in_turn = bool(self._start.order) or self._start.strangers
+        in_turn = bool(self._start.order) or self._start.strangers or self._start.neighbour
         self._pids = {link.rank: link.pid for link in links if link.host == here}
         for rank in order:
             with suppress(ChannelClosed):  # one that is gone shows when its answer is read
                 links[rank].jobs.send(b"")
             if in_turn and rank != order[-1]:
                 self._until_it_waits(rank)
+            if self._start.neighbour and rank == order[0]:
+                self._meet()
 
     def _until_it_waits(self, rank: int) -> None:
         """Until the rank has nothing to do but wait for the others: its main thread sleeps."""
@@ -76,6 +82,17 @@ class HardStart:
         found.leave()
         listening = tuple(tuple(sorted(found.listening.get(rank, ()))) for rank in range(len(trace.ranks)))
         return replace(trace, start=StartReport(listening, found.calls, found.ran))
+
+
+def of_neighbours(job: Job) -> Job:
+    """The same operations on other values, for ranks that have started already."""
+    operations = tuple(
+        replace(operation, tensor=replace(operation.tensor, seed=operation.tensor.seed + 1))
+        if isinstance(operation, AllGather | AllReduce | Broadcast | SendRecv)
+        else operation
+        for operation in job.operations
+    )
+    return replace(job, operations=operations, seed=job.seed + 1, start=None)
 
 
 def _state(pid: int) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from types import TracebackType
@@ -26,6 +27,7 @@ from .launchers.templates import Templates
 from .profiles import Profile, profile_named
 from .references import missing_modules, reference_of, resolve
 from .session import Session
+from .side_by_side import side_by_side
 from .verdict import CannotTell, Diagnosis, Finding, Status, Verdict
 
 GROUP = "ddpcheck.checks"
@@ -58,12 +60,17 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How to run: seconds for one Job, the adapter's own launcher or another, and None or a seed for new draws."""
+    """How to run: seconds for one Job, the adapter's own launcher or another, and None or a seed for new draws.
+
+    sessions: how many world sizes, or adapters, may be at work at once. An adapter that does not promise to share its host
+    has one at a time.
+    """
 
     profile: Profile = field(default_factory=lambda: profile_named("default"))
     deadline: float = 10.0
     random_seed: int | None = None
     launcher: Launcher | None = None
+    sessions: int = 1
 
 
 def installed_checks() -> tuple[Check, ...]:
@@ -213,20 +220,52 @@ def run_items(
     expected: Expectations,
     begin: Callable[[Item], None] = lambda item: None,
 ) -> Generator[Verdict, None, None]:
-    """A Verdict for each item, as it comes; `begin` is told what runs next. Ranks start only where something will run."""
+    """A Verdict for each item, as it comes; `begin` is told what runs next. Ranks start only where something will run.
+
+    In the order of the items, unless several sessions may be at work at once.
+    """
     groups: dict[tuple[str, int], list[Item]] = {}
     for item in items:
         groups.setdefault((item.reference, item.world_size), []).append(item)
-    with Templates(max((world_size for _, world_size in groups), default=0)) as templates:
-        for (reference, world_size), group in groups.items():
+    running: set[Session] = set()
+
+    def judged(lane: Iterable[list[Item]]) -> Iterator[Verdict]:
+        for group in lane:
             if not any(item.check is not RANKS_START and not item.skip for item in group):
                 why = next((item.skip for item in group if item.skip), "")
                 yield from (skipped(item, item.skip or why) for item in group)
                 continue
-            with Ranks(reference, world_size, settings, templates=templates) as ranks:
+            with Ranks(group[0].reference, group[0].world_size, settings, templates=templates) as ranks:
+                running.add(ranks.session)
                 for item in group:
                     begin(item)
                     yield ranks.verdict(item, expected)
+                running.discard(ranks.session)
+
+    def interrupt() -> None:
+        for session in tuple(running):
+            session.interrupt()
+
+    with (
+        Templates(max((world_size for _, world_size in groups), default=0)) as templates,
+        closing(
+            side_by_side([judged(lane) for lane in _lanes(groups, settings.sessions)], settings.sessions, interrupt)
+        ) as verdicts,
+    ):
+        yield from verdicts
+
+
+def _lanes(groups: Mapping[tuple[str, int], list[Item]], at_once: int) -> list[list[list[Item]]]:
+    """Groups that may only run one after the other stand together."""
+    lanes: dict[tuple[str, int], list[list[Item]]] = {}
+    for (reference, world_size), group in groups.items():
+        shares = group[0].adapter.capabilities.shares_host
+        lanes.setdefault((reference, world_size if shares else 0), []).append(group)
+    found = list(lanes.values())
+    if at_once > 1:
+        # two ranks show most faults in the fewest words; then the longest, lest one be left alone at the end
+        found.sort(key=lambda lane: (lane[0][0].world_size != 2, -lane[0][0].world_size))
+    return found
 
 
 def run_checks(

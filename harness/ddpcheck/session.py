@@ -14,6 +14,7 @@ import json
 import shutil
 import socket
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
@@ -29,7 +30,7 @@ from .capabilities import Capabilities
 from .channel import ChannelClosed, Listener
 from .files import scratch_of
 from .gathering import gathered
-from .hard_start import LEAST_SECONDS, HardStart
+from .hard_start import LEAST_SECONDS, HardStart, of_neighbours
 from .home import Home
 from .job import Job
 from .launchers.base import Launched, Launcher, OverTcp
@@ -89,6 +90,8 @@ class Session:
         self._connecting = 0.0  # seconds that connect() took at most
         self._files: Path | None = None
         self._over_tcp = False
+        self._interrupted = False
+        self._ending = threading.Lock()
 
     @property
     def _start_seconds(self) -> float:
@@ -103,6 +106,18 @@ class Session:
     def offers_tcp(self) -> bool:
         """Whether Jobs may ask for over_tcp."""
         return isinstance(self._launcher, OverTcp)
+
+    def beside(self) -> Session:
+        """A Session of the same kind, whose ranks are another world."""
+        return Session(
+            self.reference,
+            self.world_size,
+            deadline=self.deadline,
+            grace=self.grace,
+            start_deadline=self.start_deadline,
+            launcher=self._launcher,
+            home=self._home,
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -185,7 +200,19 @@ class Session:
         self.jobs_run += 1
         if not trace.completed:
             self._stop()  # what the ranks hold after a failure is anybody's guess
+        self._go_on()
         return trace
+
+    def interrupt(self) -> None:
+        """From another thread: end the ranks, and what this Session is at, by KeyboardInterrupt in the thread that uses it."""
+        with self._ending:
+            self._interrupted = True
+            for link in self._links:
+                link.kill()
+
+    def _go_on(self) -> None:
+        if self._interrupted:
+            raise KeyboardInterrupt
 
     def _run_afresh(self, job: Job) -> Trace:
         """Start the ranks as the Job says, and run it. CannotTell if they cannot be started again, or not so."""
@@ -194,8 +221,8 @@ class Session:
         if (reason := self._launcher.unavailable()) is not None:
             raise CannotTell(reason)
         port = self._end_world(in_place=job.start.in_place)
-        with Strangers() as strangers:
-            begin = HardStart(job.start, strangers, port)
+        with Strangers() as strangers, self.beside() as neighbours:
+            begin = HardStart(job.start, strangers, port, neighbours.start)
             try:
                 self.start(begin)
             except StartFailed as error:
@@ -206,7 +233,9 @@ class Session:
                 return begin.told(Trace(fates, self._start_seconds))
             begin.look_around()
             self._send(frame)
-            return begin.told(self._next(deque((job,))))
+            theirs = neighbours.run(of_neighbours(job)) if job.start.neighbour else None
+            trace = self._next(deque((job,)))
+            return begin.told(trace if theirs is None or theirs.completed else theirs)
 
     def _end_world(self, *, in_place: bool) -> int | None:
         """End the ranks that run; in_place: by force, and say at which port they met."""
@@ -259,6 +288,7 @@ class Session:
         reason = self._launcher.unavailable()
         if reason is not None:
             raise StartFailed([reason])
+        self._go_on()
         self.starts += 1
         listener = self._launcher_listener()
         self._files = scratch_of(listener.secret)
@@ -310,7 +340,8 @@ class Session:
 
     def _stop(self) -> None:
         launched, self._launched = self._launched, None
-        links, self._links = self._links, []
+        with self._ending:  # links that are closed are not for interrupt() to kill
+            links, self._links = self._links, []
         for link in links:
             link.kill()
         for link in links:

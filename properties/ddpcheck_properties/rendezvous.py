@@ -96,6 +96,18 @@ def check_a_world_can_start_where_another_was_killed(session: Session) -> None:
     _forms_a_world(session, Start(order, in_place=True), cause, cause)
 
 
+@law("rendezvous", "world_size>=2", "world_size<=2", "shares_host")
+def check_two_worlds_on_one_host_do_not_meet(session: Session) -> None:
+    """While the ranks of one world wait for each other, another one starts on the host, at a MASTER_PORT of its own, and both
+    are at work at once: neither sees anything of the other.
+    """
+    cause = (
+        "something has the same name, or number, for all worlds of a host: a port, a file or a segment that does not "
+        "follow from MASTER_PORT"
+    )
+    _forms_a_world(session, Start(neighbour=True), cause, cause)
+
+
 def _forms_a_world(session: Session, start: Start, wrong: str, failed: str, also: Judge | None = None) -> None:
     """The probe after this start. Causes: of wrong values, and of ranks that fail."""
     probe = _probe(session)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import click
@@ -16,7 +16,7 @@ from ..expectations import Expectations
 from ..launchers.base import Launcher
 from ..profiles import PROFILES, profile_named
 from ..references import known_adapters
-from ..results import Results, save_junit, write_failure
+from ..results import Results, save_junit, visible_cores, write_failure
 from ..run import Item, Settings, installed_checks, plan, run_items
 from ..standalone import write_beside
 from ..verdict import Verdict
@@ -45,6 +45,11 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--expect-failure", "expected", multiple=True, metavar="NAME=REASON", help="Strict. NAME@2,3 for world sizes."
 )
+@click.option(
+    "--sessions",
+    type=click.IntRange(1),
+    help="World sizes at work at once, if the adapter promises shares_host; else one for each core, and one with -x.",
+)
 @click.option("--json", "json_file", type=_FILE, help="Write verdicts and environment.")
 @click.option("--junit", "junit_file", type=_FILE, help="Write JUnit XML.")
 @click.option("--markdown", "markdown_file", type=_FILE, help="Write a conformance report.")
@@ -66,6 +71,7 @@ def command(
     exitfirst: bool,
     deadline: float,
     expected: tuple[str, ...],
+    sessions: int | None,
     json_file: Path | None,
     junit_file: Path | None,
     markdown_file: Path | None,
@@ -86,7 +92,7 @@ def command(
         how = profile_named(profile)
         sizes = world_sizes or how.world_sizes
         launcher = _launcher(out, launcher_name, attach, sizes, adapters)
-        settings = Settings(how, deadline, seed, launcher)
+        settings = Settings(how, deadline, seed, launcher, sessions or (1 if exitfirst else visible_cores()))
         every = installed_checks()
         expectations = Expectations(named_reasons(expected), every)
         chosen = select(every, patterns)
@@ -134,13 +140,14 @@ def run_shown(
 ) -> None:
     """Run the items; show how far it is, and each failure as it comes, in full unless its cause was shown already.
 
-    Verdicts are appended as they come.
+    Verdicts are appended as they come, and stand in the order of the items in the end.
     """
     every = list(items)
     shown: set[tuple[str, str]] = set()
     references = {item.adapter.name: item.reference for item in every}
     with (
-        Display(out, len(every)) as display,
+        _in_order(verdicts, every),
+        Display(out, every) as display,
         closing(run_items(every, settings, expectations, display.begin)) as running,
     ):
         for verdict in running:
@@ -158,6 +165,16 @@ def run_shown(
             shown.update([cause] if cause[1] else [])
             if exitfirst:
                 break
+
+
+@contextmanager
+def _in_order(verdicts: list[Verdict], items: Sequence[Item]) -> Iterator[None]:
+    """In the end the verdicts stand as the items do, whichever came first."""
+    places = {(item.adapter.name, item.world_size, item.check.name): place for place, item in enumerate(items)}
+    try:
+        yield
+    finally:
+        verdicts.sort(key=lambda verdict: places[verdict.adapter, verdict.world_size, verdict.check])
 
 
 def show_all(out: Console, verdicts: list[Verdict], seconds: float) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from types import TracebackType
 from typing import Self
@@ -15,20 +17,24 @@ from ..run import Item
 from ..verdict import Verdict
 from .show import ranks, summary
 
+_Place = tuple[str, int]  # an adapter's name and a world size
+
 
 class Display(AbstractContextManager["Display"]):
-    """Told of each item as it begins, and of each verdict as it comes."""
+    """Told of each item as it begins, by whichever thread runs it, and of each verdict as it comes."""
 
-    def __init__(self, console: Console, total: int) -> None:
+    def __init__(self, console: Console, items: Sequence[Item]) -> None:
         self.console = console
         self._stack = ExitStack()
-        self._group: list[Verdict] = []
-        self._since = time.monotonic()
+        self._left = Counter(_place(item) for item in items)
+        self._verdicts: dict[_Place, list[Verdict]] = {place: [] for place in self._left}
+        self._since: dict[_Place, float] = {}
+        self._at_work: dict[_Place, str] = {}
         self._bar: Progress | None = None
         if console.is_terminal:
             columns = (BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
             self._bar = Progress(*columns, console=console, transient=True)
-            self._task = self._bar.add_task("", total=total)
+            self._task = self._bar.add_task("", total=len(items))
 
     def __enter__(self) -> Self:
         if self._bar is not None:
@@ -38,30 +44,40 @@ class Display(AbstractContextManager["Display"]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        self._end_group()
+        for place, verdicts in self._verdicts.items():
+            if verdicts and self._left[place]:
+                self._tell(place)
         self._stack.close()
 
     def begin(self, item: Item) -> None:
-        if self._bar is not None:
-            text = f"{escape(item.adapter.name)}, {ranks(item.world_size)}: {escape(item.check.name)}"
-            self._bar.update(self._task, description=text)
+        place = _place(item)
+        self._since.setdefault(place, time.monotonic())
+        self._at_work[place] = item.check.name
+        self._describe()
 
     def add(self, verdict: Verdict) -> None:
-        if self._group and _place(self._group[0]) != _place(verdict):
-            self._end_group()
-        self._group.append(verdict)
+        place = _place(verdict)
+        self._verdicts[place].append(verdict)
+        self._left[place] -= 1
         if self._bar is not None:
             self._bar.advance(self._task)
+        if not self._left[place]:
+            self._at_work.pop(place, None)
+            self._describe()
+            self._tell(place)
 
-    def _end_group(self) -> None:
-        group, since = self._group, self._since
-        self._group, self._since = [], time.monotonic()
-        if group and self._bar is None:
-            adapter, size = _place(group[0])
-            self.console.print(
-                f"{escape(adapter)}, {ranks(size)}: {summary(group, time.monotonic() - since)}", soft_wrap=True
-            )
+    def _describe(self) -> None:
+        if self._bar is not None:
+            at_work = (f"{adapter}, {ranks(size)}: {name}" for (adapter, size), name in dict(self._at_work).items())
+            self._bar.update(self._task, description=escape("; ".join(at_work)))
+
+    def _tell(self, place: _Place) -> None:
+        if self._bar is None:
+            adapter, size = place
+            seconds = time.monotonic() - self._since.get(place, time.monotonic())
+            told = f"{escape(adapter)}, {ranks(size)}: {summary(self._verdicts[place], seconds)}"
+            self.console.print(told, soft_wrap=True)
 
 
-def _place(verdict: Verdict) -> tuple[str, int]:
-    return verdict.adapter, verdict.world_size
+def _place(what: Item | Verdict) -> _Place:
+    return what.adapter if isinstance(what, Verdict) else what.adapter.name, what.world_size

@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -32,12 +33,14 @@ class Templates:
     """Started when first needed, and kept for all Sessions of one run. Close them, or use them in a `with`.
 
     A template serves as long as the ranks' environment stays the same but for what differs from start to start; else a fresh one
-    takes its place. world_size: the largest to come, if known: with the first ranks templates start for all of it.
+    takes its place. world_size: the largest to come, if known: with the first ranks templates start for all of it. Several
+    threads may use them.
     """
 
     def __init__(self, world_size: int = 0) -> None:
         self.world_size = world_size
         self._of_rank: dict[int, _Template] = {}
+        self._asking = threading.Lock()
 
     def fork(
         self,
@@ -53,6 +56,17 @@ class Templates:
         """
         if tuple(command[: len(RANK_PROGRAM)]) != RANK_PROGRAM or not hasattr(os, "pidfd_open"):
             return None
+        with self._asking:
+            return self._fork(command, environments, modules, output, later)
+
+    def _fork(
+        self,
+        command: Sequence[str],
+        environments: Sequence[Mapping[str, str]],
+        modules: Sequence[str],
+        output: IO[bytes],
+        later: Sequence[Mapping[str, str]],
+    ) -> list[Forked] | None:
         forked: list[Forked] = []
         try:
             asked = [self._template(rank, env, tuple(modules)) for rank, env in enumerate(environments)]

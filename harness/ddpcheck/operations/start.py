@@ -18,7 +18,8 @@ class Start:
 
     order: the ranks enter connect() one after the other; () lets them in at once. strangers: whoever listens is called by
     programs that do not belong to the world (strangers.py). short_reads: as the operation ShortReads, from before
-    connect() on. in_place: the world before is killed, and the new one meets where that did.
+    connect() on. in_place: the world before is killed, and the new one meets where that did. neighbour: when the first rank
+    waits for the others, another world of the adapter starts on this host, and is at work while this one is.
     """
 
     kind: ClassVar[str] = "start"
@@ -26,6 +27,7 @@ class Start:
     strangers: bool = False
     short_reads: bool = False
     in_place: bool = False
+    neighbour: bool = False
 
     def misfit(self, world_size: int) -> str:
         """Why the ranks of a world of this size cannot be started so; empty if they can."""

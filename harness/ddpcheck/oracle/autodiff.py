@@ -6,6 +6,7 @@ than the network. Here every array is a root of the trace of its own; the rest i
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,10 +15,13 @@ from autograd.tracer import isbox, new_box, toposort, trace_stack
 
 from ..values import Array
 
+_TRACING = threading.Lock()
+"""autograd counts the traces under way for the whole process: two threads would take them for nested ones."""
+
 
 def gradients(function: Callable[[dict[str, Any]], Any], arrays: Mapping[str, Array]) -> dict[str, Array]:
     """The derivatives by name; an array that the result does not depend on is left out."""
-    with trace_stack.new_trace() as trace:
+    with _TRACING, trace_stack.new_trace() as trace:
         roots = {name: VJPNode.new_root() for name in arrays}
         result = function({name: new_box(array, trace, roots[name]) for name, array in arrays.items()})
     if not isbox(result):

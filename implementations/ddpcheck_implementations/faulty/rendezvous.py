@@ -8,7 +8,11 @@ import pickle
 import socket
 import tempfile
 import time
+import zlib
+from dataclasses import replace
 from pathlib import Path
+
+from ddpcheck.environment import RankContext
 
 from .star import HELLO, MAGIC, PATIENCE, Star, exactly, star
 
@@ -16,6 +20,8 @@ ORDER = "check_ranks_may_come_in_any_order"
 PIECES = "check_messages_may_come_in_pieces"
 STRANGERS = "check_strangers_change_nothing"
 AGAIN = "check_a_world_can_start_where_another_was_killed"
+BESIDE = "check_two_worlds_on_one_host_do_not_meet"
+SAME_FOR_ALL = "the same name, or number, for all worlds of a host"
 
 
 @star("rank-by-accept-order", "classic", ORDER, words="their numbers follow it", world_size=3)
@@ -96,13 +102,10 @@ class AcceptsAnybody(Star):
         return {HELLO.unpack(exactly(link, HELLO.size))[1]: link for link in links}
 
 
-@star("stale-store-file", "deepspeedai/DeepSpeed#7941", AGAIN, words="something of the world before")
-class StaleFile(Star):
+class ToldByAFile(Star):
     """Rank 0 listens at a port of its own choice and writes it to a file, which nobody removes when the world is killed."""
 
-    @property
-    def file(self) -> Path:
-        return Path(tempfile.gettempdir(), f"star-{os.getuid()}-{self.place[1]}")
+    file: Path
 
     def listen(self) -> socket.socket:
         listener = socket.create_server((self.place[0], 0), backlog=64)
@@ -121,6 +124,37 @@ class StaleFile(Star):
         super().close()
         if self.rank == 0:
             self.file.unlink(missing_ok=True)
+
+
+@star("stale-store-file", "deepspeedai/DeepSpeed#7941", AGAIN, words="something of the world before")
+class StaleFile(ToldByAFile):
+    """The file is called after MASTER_PORT."""
+
+    def __init__(self, context: RankContext) -> None:
+        self.file = Path(tempfile.gettempdir(), f"star-{os.getuid()}-{context.master_port}")
+        super().__init__(context)
+
+
+@star("one-file-for-all-worlds", "classic", BESIDE, words=SAME_FOR_ALL, shares_host=True, restarts_in_place=False)
+class OneFile(ToldByAFile):
+    """The file is called after the folder that the ranks run in."""
+
+    def __init__(self, context: RankContext) -> None:
+        self.file = Path(tempfile.gettempdir(), f"star-{os.getuid()}-{_of_this_folder()}")
+        super().__init__(context)
+
+
+@star("port-from-the-folder", "classic", BESIDE, words=SAME_FOR_ALL, shares_host=True)
+class PortFromTheFolder(Star):
+    """Ranks meet at a port that follows from where they run, so that nobody need set MASTER_PORT."""
+
+    def __init__(self, context: RankContext) -> None:
+        super().__init__(replace(context, master_port=15000 + _of_this_folder() % 10000))
+
+
+def _of_this_folder() -> int:
+    """The same for all ranks here; pytest's workers, who share a folder, are told apart."""
+    return zlib.crc32(f"{Path.cwd()} {os.environ.get('PYTEST_XDIST_WORKER')}".encode())
 
 
 # ------------------------------------------------------------------------------------------------- correct, but unusual

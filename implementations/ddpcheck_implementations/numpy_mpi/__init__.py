@@ -32,6 +32,7 @@ adapter = Adapter(
     connect,
     Capabilities(
         facets=frozenset({"collectives", "sampler", "replica", "metrics", "trainer", "randomness"}),
+        shares_host=True,
         subgroups=True,
         asynchronous=True,
         in_place=True,

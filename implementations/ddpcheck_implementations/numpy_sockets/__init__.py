@@ -52,6 +52,7 @@ adapter = Adapter(
     Capabilities(
         facets=frozenset({"collectives", "sampler", "replica", "metrics", "trainer", "randomness"}),
         collective_dtypes=frozenset({"float16", "float32", "float64", "int32", "int64"}),
+        shares_host=True,
         subgroups=True,
         asynchronous=True,
         in_place=True,

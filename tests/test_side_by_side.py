@@ -1,0 +1,116 @@
+"""Several Sessions at work at once: nothing is lost, nothing goes on after the end, and who does not share a host is alone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+
+import minimal_adapter
+import pytest
+
+from ddpcheck.adapter import Adapter
+from ddpcheck.expectations import NOTHING_EXPECTED
+from ddpcheck.profiles import profile_named
+from ddpcheck.run import Item, Settings, installed_checks, plan, run_items
+from ddpcheck.side_by_side import side_by_side
+
+TWO_AT_ONCE = Settings(profile_named("quick"), sessions=2)
+SUMS = tuple(check for check in installed_checks() if check.name == "check_all_reduce_sums_exactly")
+
+
+def sharing(adapter: Adapter) -> Adapter:
+    return replace(adapter, capabilities=replace(adapter.capabilities, shares_host=True))
+
+
+minimal, sleepy = sharing(minimal_adapter.adapter), sharing(minimal_adapter.sleepy)
+unsharing = minimal_adapter.adapter
+
+
+def never() -> None:
+    raise AssertionError("nothing was to be interrupted")
+
+
+def test_one_at_a_time_keeps_the_order() -> None:
+    assert list(side_by_side([[1, 2], [3], [4]], 1, never)) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("at_once", [2, 3, 9])
+def test_all_that_is_made_comes(at_once: int) -> None:
+    found = list(side_by_side([range(10 * i, 10 * i + 10) for i in range(5)], at_once, lambda: None))
+    assert sorted(found) == list(range(50))
+    assert [[value for value in found if value // 10 == i] for i in range(5)] == [
+        list(range(10 * i, 10 * i + 10)) for i in range(5)
+    ]
+
+
+def test_they_are_at_work_at_once() -> None:
+    both = threading.Barrier(2, timeout=20)
+
+    def work() -> Iterator[int]:
+        yield both.wait()
+
+    assert sorted(side_by_side([work(), work()], 2, lambda: None)) == [0, 1]
+
+
+def test_an_error_ends_the_others_and_comes_through() -> None:
+    told = threading.Event()
+
+    def wrong() -> Iterator[int]:
+        yield 1
+        raise ZeroDivisionError
+
+    def long() -> Iterator[int]:
+        told.wait(20)
+        yield 2
+        raise AssertionError("it was to end with what it was at")
+
+    with pytest.raises(ZeroDivisionError):
+        list(side_by_side([wrong(), long()], 2, told.set))
+    assert told.is_set()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("side-by-side")]
+
+
+def test_verdicts_are_those_of_one_after_the_other() -> None:
+    items = plan(f"{__file__}:minimal", (1, 2, 3), SUMS)
+    found = {(v.world_size, v.check, v.status, v.jobs) for v in run_items(items, TWO_AT_ONCE, NOTHING_EXPECTED)}
+    alone = {
+        (v.world_size, v.check, v.status, v.jobs)
+        for v in run_items(items, replace(TWO_AT_ONCE, sessions=1), NOTHING_EXPECTED)
+    }
+    assert found == alone
+    assert len(found) == len(items)
+
+
+@pytest.mark.parametrize(("adapter", "most"), [("minimal", 2), ("unsharing", 1)])
+def test_only_who_shares_its_host_has_company(adapter: str, most: int) -> None:
+    reference = f"{__file__}:{adapter}"
+    items = plan(reference, (1, 2), SUMS)
+    at_work: list[int] = []
+    together: list[int] = []
+    begun = threading.Barrier(most, timeout=20)
+
+    def begin(item: Item) -> None:
+        at_work.append(item.world_size)
+        together.append(len(set(at_work)))
+        begun.wait()
+
+    for verdict in run_items(items, TWO_AT_ONCE, NOTHING_EXPECTED, begin):
+        at_work.remove(verdict.world_size)
+    assert max(together) == most
+
+
+def test_what_hangs_ends_when_nobody_wants_more() -> None:
+    items = plan(f"{__file__}:sleepy", (1, 2), SUMS)
+    asleep = threading.Semaphore(0)
+
+    def begin(item: Item) -> None:
+        if item.check in SUMS:
+            asleep.release()
+
+    with closing(run_items(items, replace(TWO_AT_ONCE, deadline=600.0), NOTHING_EXPECTED, begin)) as verdicts:
+        assert [next(verdicts).check for _ in range(2)] == ["check_ranks_start"] * 2
+        assert asleep.acquire(timeout=60)
+        assert asleep.acquire(timeout=60)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("side-by-side")]
