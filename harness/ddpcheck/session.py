@@ -11,37 +11,28 @@ wedge it.
 from __future__ import annotations
 
 import json
-import shutil
-import socket
-import sys
-import threading
-import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
-from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from .adapter import Adapter
-from .attaching import StartFailed, all_connected, attached
+from .attaching import StartFailed
 from .capabilities import Capabilities
-from .channel import ChannelClosed, Listener
-from .files import scratch_of
 from .gathering import gathered
 from .hard_start import LEAST_SECONDS, HardStart, of_neighbours
 from .home import Home
 from .job import Job
-from .launchers.base import Launched, Launcher, OverTcp
+from .launchers.base import Launcher, OverTcp
 from .launchers.processes import Processes
-from .launchers.templates import RANK_PROGRAM, Templates
+from .launchers.templates import Templates
 from .launchers.trial import Trial, run_trial
-from .rank_link import RankLink
 from .references import reference_of, resolve
 from .strangers import Strangers
 from .trace import RankTrace, Trace
 from .verdict import CannotTell
+from .world import World
 
 _IN_FLIGHT = 8
 _SMALL = 1 << 14
@@ -84,14 +75,11 @@ class Session:
         if templates is not None and isinstance(self._launcher, Processes):
             self._launcher = replace(self._launcher, templates=templates)
         self._home = home
-        self._launched: Launched | None = None
-        self._links: list[RankLink] = []
+        self._world: World | None = None
         self._busy = False
         self._connecting = 0.0  # seconds that connect() took at most
-        self._files: Path | None = None
         self._over_tcp = False
         self._interrupted = False
-        self._ending = threading.Lock()
 
     @property
     def _start_seconds(self) -> float:
@@ -174,7 +162,7 @@ class Session:
             while waiting:
                 yield self._next(waiting)
         finally:
-            while waiting and self._launched is not None:
+            while waiting and self._world is not None:
                 self._next(waiting)  # answers that nobody wants must not be taken for those of the next Job
             self._busy = False
 
@@ -194,25 +182,14 @@ class Session:
     def _next(self, waiting: deque[Job]) -> Trace:
         """The Trace of the Job that was submitted first."""
         self._submit_again(waiting)
-        assert self._launched is not None
-        answers = gathered(waiting.popleft(), self._links, self._launched, self.deadline, self.grace)
+        assert self._world is not None
+        answers = gathered(waiting.popleft(), self._world.links, self._world.launched, self.deadline, self.grace)
         trace = Trace(tuple(answers[rank] for rank in range(self.world_size)), self.deadline)
         self.jobs_run += 1
         if not trace.completed:
             self._stop()  # what the ranks hold after a failure is anybody's guess
         self._go_on()
         return trace
-
-    def interrupt(self) -> None:
-        """From another thread: end the ranks, and what this Session is at, by KeyboardInterrupt in the thread that uses it."""
-        with self._ending:
-            self._interrupted = True
-            for link in self._links:
-                link.kill()
-
-    def _go_on(self) -> None:
-        if self._interrupted:
-            raise KeyboardInterrupt
 
     def _run_afresh(self, job: Job) -> Trace:
         """Start the ranks as the Job says, and run it. CannotTell if they cannot be started again, or not so."""
@@ -242,9 +219,10 @@ class Session:
         if not in_place:
             self.close()
             return None
-        if self._launched is None:
+        if self._world is None:
             self.start()
-        port = getattr(self._launched, "port", None)
+        assert self._world is not None
+        port = getattr(self._world.launched, "port", None)
         if port is None:
             raise CannotTell(
                 f"where the ranks meet is for {self._launcher.name} to choose: they cannot be started there again"
@@ -254,7 +232,7 @@ class Session:
 
     def _submit_again(self, waiting: Iterable[Job]) -> None:
         """Jobs that went to ranks which are gone go to fresh ones."""
-        if self._launched is None:
+        if self._world is None:
             for job in waiting:
                 self._send(self._frame(job))
 
@@ -264,12 +242,10 @@ class Session:
         return json.dumps(job.to_plain(), separators=(",", ":")).encode()
 
     def _send(self, frame: bytes) -> None:
-        if self._launched is None:
+        if self._world is None:
             self.start()
-        for link in self._links:
-            # a rank that is gone shows when its answer is read
-            with suppress(ChannelClosed):
-                link.jobs.send(frame)
+        assert self._world is not None
+        self._world.send(frame)
 
     def trial(self, failing: int, later: float) -> Trial:
         """Let the launcher start another program, of which one rank fails, and the others `later` seconds after
@@ -290,77 +266,42 @@ class Session:
             raise StartFailed([reason])
         self._go_on()
         self.starts += 1
-        listener = self._launcher_listener()
-        self._files = scratch_of(listener.secret)
+        over_tcp = self._launcher.over_tcp() if self._over_tcp and isinstance(self._launcher, OverTcp) else {}
+        world = World(self._launcher, self.world_size)
         try:
-            home = self._home
-            command = home.command() if home else [*RANK_PROGRAM, self.reference]
-            variables = {
-                "DDPCHECK_CONTROL": listener.address,
-                "DDPCHECK_SECRET": listener.secret,
-                **(home.variables() if home else {"PYTHONPATH": _path_for_ranks()}),
-                # one thread of BLAS and OpenMP for each rank, or the ranks fight for the cores
-                **{f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")},
-                **(self._launcher.over_tcp() if self._over_tcp and isinstance(self._launcher, OverTcp) else {}),
-                **(hard.variables() if hard is not None else {}),
-            }
-            self._launched = self._launcher.start(command, self.world_size, variables)
-            limit = time.monotonic() + self.start_deadline
-            self._links = attached(self._launched, self.world_size, listener, self.start_deadline)
-            if hard is not None:
-                hard.let_in(self._links, socket.gethostname())
-                limit = min(limit, time.monotonic() + self._start_seconds)
-            since = time.monotonic()
-            all_connected(self._links, self._launched, limit, self.grace)
-            self._connecting = max(self._connecting, time.monotonic() - since)
-        except BaseException as error:
-            self._stop()
-            if self._over_tcp and isinstance(error, StartFailed):
+            took = world.start(
+                self.reference, self._home, over_tcp, hard, self.start_deadline, self._start_seconds, self.grace
+            )
+        except StartFailed as error:
+            if self._over_tcp:
                 raise CannotTell(f"the ranks do not start where they must send over TCP: {error}") from error
             raise
-        finally:
-            listener.close()
-
-    def _launcher_listener(self) -> Listener:
-        make = getattr(self._launcher, "listener", None)
-        return make() if make is not None else Listener()
+        self._world = world
+        self._connecting = max(self._connecting, took)
 
     def close(self, *, orderly: bool = True) -> None:
         """Let the ranks finish (orderly), then make sure that none is left. Safe to call twice."""
-        if orderly and self._launched is not None:
-            for link in self._links:
-                with suppress(ChannelClosed):
-                    link.jobs.send(b"")
-            limit = time.monotonic() + self.grace
-            for link in self._links:
-                link.jobs.settimeout(max(0.01, limit - time.monotonic()))
-                with suppress(ChannelClosed, TimeoutError):
-                    link.jobs.receive()  # the end of the stream: the rank has closed its facets and left
+        if orderly and self._world is not None:
+            self._world.leave(self.grace)
         self._stop()
 
     def _stop(self) -> None:
-        launched, self._launched = self._launched, None
-        with self._ending:  # links that are closed are not for interrupt() to kill
-            links, self._links = self._links, []
-        for link in links:
-            link.kill()
-        for link in links:
-            link.close()
-        if launched is not None:
-            launched.kill()
-        if self._files is not None:
-            shutil.rmtree(self._files, ignore_errors=True)
+        world, self._world = self._world, None
+        if world is not None:
+            world.stop()
+
+    def interrupt(self) -> None:
+        """From another thread: end the ranks, and what this Session is at, by KeyboardInterrupt in the thread that uses it."""
+        self._interrupted = True
+        world = self._world
+        if world is not None:
+            world.kill_ranks()
+
+    def _go_on(self) -> None:
+        if self._interrupted:
+            raise KeyboardInterrupt
 
     @property
     def pids(self) -> list[int]:
         """Process ids of the ranks on this host."""
-        here = socket.gethostname()
-        return [link.pid for link in self._links if link.host == here]
-
-
-def _path_for_ranks() -> str:
-    """What this process can import, the ranks can import too."""
-    here = Path(__file__).resolve().parents[1]
-    entries = [str(Path(entry).resolve()) for entry in sys.path if entry and Path(entry).is_dir()]
-    kept = [entry for entry in entries if "lib/python" not in entry or "site-packages" in entry]
-    return ":".join(dict.fromkeys([*kept, str(here), str(Path.cwd())]))
+        return [] if self._world is None else self._world.pids

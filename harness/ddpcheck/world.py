@@ -1,0 +1,134 @@
+"""The ranks of one start: their processes, and the driver's links to them."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from .attaching import all_connected, attached
+from .channel import ChannelClosed, Listener
+from .files import scratch_of
+from .hard_start import HardStart
+from .home import Home
+from .launchers.base import Launched, Launcher
+from .launchers.templates import RANK_PROGRAM
+from .rank_link import RankLink
+
+
+class World:
+    """Ranks that start together, and of which nothing is left after stop()."""
+
+    def __init__(self, launcher: Launcher, world_size: int) -> None:
+        self.links: list[RankLink] = []
+        self._launcher = launcher
+        self._world_size = world_size
+        self._launched: Launched | None = None
+        self._files: Path | None = None
+        self._ending = threading.Lock()
+
+    @property
+    def launched(self) -> Launched:
+        assert self._launched is not None, "nothing was started yet"
+        return self._launched
+
+    def start(
+        self,
+        reference: str,
+        home: Home | None,
+        conditions: Mapping[str, str],
+        hard: HardStart | None,
+        seconds: float,
+        connect_seconds: float,
+        grace: float,
+    ) -> float:
+        """Start the ranks; the seconds that connect() took. StartFailed with all problems of all ranks.
+
+        conditions: further variables of the ranks' environment. seconds: until all are there; connect_seconds: for how long
+        those that a HardStart let in may be in connect(). grace: for the others, once one has failed.
+        """
+        listener = self._listener()
+        self._files = scratch_of(listener.secret)
+        try:
+            command = home.command() if home else [*RANK_PROGRAM, reference]
+            variables = {
+                "DDPCHECK_CONTROL": listener.address,
+                "DDPCHECK_SECRET": listener.secret,
+                **(home.variables() if home else {"PYTHONPATH": _path_for_ranks()}),
+                # one thread of BLAS and OpenMP for each rank, or the ranks fight for the cores
+                **{f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")},
+                **conditions,
+                **(hard.variables() if hard is not None else {}),
+            }
+            self._launched = self._launcher.start(command, self._world_size, variables)
+            limit = time.monotonic() + seconds
+            self.links = attached(self._launched, self._world_size, listener, seconds)
+            if hard is not None:
+                hard.let_in(self.links, socket.gethostname())
+                limit = min(limit, time.monotonic() + connect_seconds)
+            since = time.monotonic()
+            all_connected(self.links, self._launched, limit, grace)
+            return time.monotonic() - since
+        except BaseException:
+            self.stop()
+            raise
+        finally:
+            listener.close()
+
+    def _listener(self) -> Listener:
+        make = getattr(self._launcher, "listener", None)
+        return make() if make is not None else Listener()
+
+    def send(self, frame: bytes) -> None:
+        """To every rank; one that is gone shows when its answer is read."""
+        for link in self.links:
+            with suppress(ChannelClosed):
+                link.jobs.send(frame)
+
+    def leave(self, grace: float) -> None:
+        """Let the ranks close their facets and end, for `grace` seconds at most."""
+        self.send(b"")
+        limit = time.monotonic() + grace
+        for link in self.links:
+            link.jobs.settimeout(max(0.01, limit - time.monotonic()))
+            with suppress(ChannelClosed, TimeoutError):
+                link.jobs.receive()  # the end of the stream
+
+    def kill_ranks(self) -> None:
+        """For any thread: whoever waits for the ranks waits no more."""
+        with self._ending:
+            for link in self.links:
+                link.kill()
+
+    def stop(self) -> None:
+        """Make sure that no process and no file is left. Safe to call twice."""
+        with self._ending:  # links that are closed are not for another thread to kill
+            links, self.links = self.links, []
+        for link in links:
+            link.kill()
+        for link in links:
+            link.close()
+        launched, self._launched = self._launched, None
+        if launched is not None:
+            launched.kill()
+        if self._files is not None:
+            shutil.rmtree(self._files, ignore_errors=True)
+
+    @property
+    def pids(self) -> list[int]:
+        """Process ids of the ranks on this host."""
+        here = socket.gethostname()
+        return [link.pid for link in self.links if link.host == here]
+
+
+def _path_for_ranks() -> str:
+    """What this process can import, the ranks can import too."""
+    here = Path(__file__).resolve().parents[1]
+    entries = [str(Path(entry).resolve()) for entry in sys.path if entry and Path(entry).is_dir()]
+    kept = [entry for entry in entries if "lib/python" not in entry or "site-packages" in entry]
+    return ":".join(dict.fromkeys([*kept, str(here), str(Path.cwd())]))
