@@ -41,7 +41,7 @@ class _Encoder:
 def encode(data: Any) -> bytes:
     """Bytes of nested dicts (string keys), lists, tuples, scalars and arrays. TypeError on anything else."""
     encoder = _Encoder()
-    head = json.dumps(data, default=encoder.array, separators=(",", ":")).encode()
+    head = json.dumps(data, default=encoder.array, separators=(",", ":"), check_circular=False).encode()
     return b"".join((_HEADER.pack(len(head)), head, *encoder.chunks))
 
 

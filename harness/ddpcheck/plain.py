@@ -7,6 +7,7 @@ their default left out; tuples become lists. Unknown kinds and fields are errors
 from __future__ import annotations
 
 import dataclasses
+import json
 import marshal
 from typing import Any, TypeVar
 
@@ -30,17 +31,29 @@ def plain(cls: C) -> C:
 
 def to_plain(value: Any) -> Any:
     """JSON data of a registered dataclass, or of a tuple, list or scalar that holds some."""
-    fields = _FIELDS.get(type(value))
-    if fields is not None:
-        made = {"kind": value.kind}
-        for name, default in fields:
-            item = getattr(value, name)
-            if item is not default and item != default:
-                made[name] = to_plain(item) if type(item) in _NESTED or type(item) in _FIELDS else item
-        return made
+    if type(value) in _FIELDS:
+        return {name: to_plain(item) for name, item in _said(value).items()}
     if isinstance(value, (tuple, list)):
         return [to_plain(item) for item in value]
     return value
+
+
+def _said(value: Any) -> dict[str, Any]:
+    """What is said of a registered dataclass; its parts as they are."""
+    made = {"kind": value.kind}
+    for name, default in _FIELDS[type(value)]:
+        item = getattr(value, name)
+        if item is not default and item != default:
+            made[name] = item
+    return made
+
+
+_in_json = json.JSONEncoder(separators=(",", ":"), default=_said, check_circular=False).encode
+
+
+def to_json(value: Any) -> bytes:
+    """The JSON text of to_plain(value), which is quicker than to make that first."""
+    return _in_json(value).encode()
 
 
 def from_plain(data: Any) -> Any:
@@ -73,5 +86,4 @@ def _part(data: Any) -> Any:
     return made
 
 
-_NESTED = (tuple, list)
 _COMPOSITE = (list, dict)

@@ -10,7 +10,6 @@ wedge it.
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import replace
@@ -28,6 +27,7 @@ from .launchers.base import Launcher, OverTcp
 from .launchers.processes import Processes
 from .launchers.templates import Templates
 from .launchers.trial import Trial, run_trial
+from .plain import to_json
 from .references import reference_of, resolve
 from .strangers import Strangers
 from .trace import RankTrace, Trace
@@ -239,7 +239,7 @@ class Session:
     def _frame(self, job: Job) -> bytes:
         if job.world_size != self.world_size:
             raise ValueError(f"a Job for {job.world_size} ranks cannot run on a Session of {self.world_size}")
-        return json.dumps(job.to_plain(), separators=(",", ":")).encode()
+        return to_json(job)
 
     def _send(self, frame: bytes) -> None:
         if self._world is None:
