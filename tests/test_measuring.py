@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 
 from ddpcheck import Adapter, Facets, Job, RankContext, Session
-from ddpcheck.execution.measuring import pattern
+from ddpcheck.execution.measuring import measured_collective, pattern
 from ddpcheck.job import DataSpec
 from ddpcheck.model import mlp
 from ddpcheck.operations.measure import Collective, MeasureCollective, MeasureSteps
@@ -63,6 +63,23 @@ def test_wrong_elements_are_counted_before_and_after() -> None:
         trace = session.run(Job(2, (MeasureCollective("all_reduce", 50), MeasureCollective("broadcast", 50))))
     assert [rank.values(0)["wrong"] for rank in trace.ranks] == [2, 2]
     assert [rank.values(1)["wrong"] for rank in trace.ranks] == [0, 0]
+
+
+class _Doubling:
+    """Collectives that sum in place what two equal ranks have. An overflow is a warning, and so an error here."""
+
+    empty = staticmethod(np.empty)
+
+    def barrier(self) -> None: ...
+
+    def all_reduce_in_place(self, array: npt.NDArray[Any]) -> None:
+        np.add(array, array, out=array)
+
+
+def test_sums_in_place_do_not_grow_however_many_are_timed() -> None:
+    operation = MeasureCollective("all_reduce", 8, in_place=True, iterations=3, calls=200)
+    values = measured_collective(_Doubling(), None, operation, rank=0, world_size=2)
+    assert (values["end"] > values["begin"]).all()
 
 
 @pytest.mark.parametrize("synced", [True, False])

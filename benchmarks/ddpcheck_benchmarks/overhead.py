@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -24,7 +23,6 @@ from ddpcheck.environment import RankContext, rank_context
 from ddpcheck.execution.measuring import measured_collective, measured_steps
 from ddpcheck.operations.measure import MeasureCollective
 from ddpcheck.references import resolve
-from ddpcheck.values import Array
 
 from .ranks_time import Floats
 from .sizes import named
@@ -34,7 +32,7 @@ from .turns import in_turns
 
 _SIZES = (4, 64 << 10, 25 << 20)
 _WARMUPS, _STEPS, _CALLS = 5, 20, 100
-_BURST_BYTES = 100 << 20
+_BURST_BYTES = 250 << 20
 
 Burst = Callable[[], Floats]
 """Returns the seconds of each iteration on this rank."""
@@ -108,21 +106,14 @@ def _steps(context: RankContext) -> Iterator[Comparison]:
     )
 
 
-@dataclass
 class _Bare:
     """An adapter's collectives over mpi4py that are nothing but the call."""
 
-    comm: Any
-    in_place: Any
+    empty = staticmethod(np.empty)
 
-    def empty(self, shape: tuple[int, ...], dtype: str) -> Array:
-        return np.empty(shape, dtype)
-
-    def barrier(self) -> None:
-        self.comm.Barrier()
-
-    def all_reduce_in_place(self, array: Array) -> None:
-        self.comm.Allreduce(self.in_place, array)
+    def __init__(self, comm: Any, in_place: Any) -> None:
+        self.barrier = comm.Barrier
+        self.all_reduce_in_place = partial(comm.Allreduce, in_place)
 
 
 def _all_reduces(context: RankContext) -> Iterator[Comparison]:
@@ -139,15 +130,17 @@ def _all_reduces(context: RankContext) -> Iterator[Comparison]:
         calls = _CALLS if size < 1 << 20 else 1
         iterations = max(5, min(_STEPS, _BURST_BYTES // size // calls))
         operation = MeasureCollective("all_reduce", size // 4, "float32", True, _WARMUPS, iterations, calls)
-        array = np.zeros(size // 4, np.float32)
-        yield (
-            f"MPI all-reduce, {named(size)}",
-            partial(_by_hand, comm.Barrier, partial(comm.Allreduce, MPI.IN_PLACE, array), iterations, calls),
-            lambda operation=operation: _seconds(  # type: ignore[misc]
-                measured_collective(bare, None, operation, context.rank, context.world_size), operation.calls
-            ),
-            largest,
-        )
+
+        def by_hand(operation: MeasureCollective = operation) -> Floats:
+            array = np.zeros(operation.count, np.float32)
+            call = partial(comm.Allreduce, MPI.IN_PLACE, array)
+            return _by_hand(comm.Barrier, call, operation.iterations, operation.calls)
+
+        def harness(operation: MeasureCollective = operation) -> Floats:
+            values = measured_collective(bare, None, operation, context.rank, context.world_size)
+            return _seconds(values, operation.calls)
+
+        yield f"MPI all-reduce, {named(size)}", by_hand, harness, largest
 
 
 def _by_hand(meet: Callable[[], object], call: Callable[[], object], iterations: int, calls: int) -> Floats:

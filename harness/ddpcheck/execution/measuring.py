@@ -6,6 +6,7 @@ import resource
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,24 +27,27 @@ def measured_collective(
 ) -> dict[str, Any]:
     """The values that a MeasureCollective yields."""
     work = _Work(comm, operation, rank, world_size)
+    clock, meet, call, calls = time.monotonic, work.meet, work.call, operation.calls
     wrong = work.wrong()
+    work.settle()
     for _ in range(operation.warmups):
-        work.again()
-    before = dict(counts()) if counts else None
-    work.call()
-    after = dict(counts()) if counts else None
-    begin, end = np.empty((2, operation.iterations))
-    clock, call, calls = time.monotonic, work.call, operation.calls
-    cpu, queued = 0.0, _queued()
-    for iteration in range(operation.iterations):
-        work.refill()
-        work.meet()
-        started = time.process_time()
-        begin[iteration] = clock()
+        meet()
         for _ in range(calls):
             call()
-        end[iteration] = clock()
+    before = dict(counts()) if counts else None
+    call()
+    after = dict(counts()) if counts else None
+    begin, end = np.empty((2, operation.iterations))
+    cpu, queued = 0.0, _queued()
+    for iteration in range(operation.iterations):
+        meet()
+        started = time.process_time()
+        entered = clock()
+        for _ in range(calls):
+            call()
+        left = clock()
         cpu += time.process_time() - started
+        begin[iteration], end[iteration] = entered, left
     return {
         "begin": begin,
         "end": end,
@@ -113,33 +117,34 @@ class _Work:
         array = comm.empty((own,), dtype) if operation.in_place else np.empty(own, dtype)
         self._array: Array = array
         self._own = pattern(own, rank, dtype)
-        self.refill(force=True)
+        array[...] = (
+            self._own
+        )  # of a call that is not in place it is the argument for good: who changes it is found out
         token = np.zeros(1, dtype)
         barrier = getattr(comm, "barrier", None)
-        self.meet: Call = barrier if callable(barrier) else lambda: comm.all_reduce(token)
+        self.meet: Call = barrier if callable(barrier) else partial(comm.all_reduce, token)
         self.call = self._call()
 
-    def refill(self, *, force: bool = False) -> None:
-        """An array that is reduced in place grows from call to call."""
-        if force or self._operation.in_place:
-            self._array[...] = self._own
-
-    def again(self) -> None:
-        self.refill()
-        self.meet()
-        for _ in range(self._operation.calls):
-            self.call()
+    def settle(self) -> None:
+        """Make an array that is reduced in place all zeros, which sums leave as they are: other numbers would grow until they
+        overflow, and writing them anew before each call would leave other caches than a loop of calls finds.
+        """
+        if self._operation.in_place:
+            self._array.fill(0)
 
     def wrong(self) -> int:
         """How many elements one call leaves wrong on this rank."""
-        self.refill()
+        in_place = self._operation.in_place
+        if in_place:
+            self._array[...] = self._own
         self.meet()
         result = self.call()
-        got = self._array if self._operation.in_place else result
+        got = self._array if in_place else result
         expected = self._expected()
         return 0 if expected is None else int(np.count_nonzero(np.ravel(got) != expected))
 
     def _call(self) -> Call:
+        """All looked up and bound, so that nothing but the collective is left for the clock."""
         comm, array, rank, last = self._comm, self._array, self._rank, self._world_size - 1
 
         def pass_on() -> Any:
@@ -151,18 +156,17 @@ class _Work:
                 comm.send(comm.recv(array, 0), 0)
             return None
 
-        return {
-            "all_reduce": (
-                (lambda: comm.all_reduce_in_place(array))
-                if self._operation.in_place
-                else (lambda: comm.all_reduce(array))
-            ),
-            "broadcast": lambda: comm.broadcast(array, 0),
-            "all_gather": lambda: comm.all_gather(array),
-            "reduce_scatter": lambda: comm.reduce_scatter(array),
-            "send_recv": pass_on,
-            "barrier": self.meet,
-        }[self._operation.collective]
+        match self._operation.collective:
+            case "barrier":
+                return self.meet
+            case "send_recv":
+                return pass_on
+            case "broadcast":
+                return partial(comm.broadcast, array, 0)
+            case "all_reduce" if self._operation.in_place:
+                return partial(comm.all_reduce_in_place, array)
+            case name:
+                return partial(getattr(comm, name), array)
 
     def _expected(self) -> Array | None:
         """What a call gives on this rank, flat; None if it gives nothing."""

@@ -17,7 +17,7 @@ class MeasureCollective:
 
     count: elements of the whole: of the array that is reduced or sent, of all that all_gather collects, of all that
     reduce_scatter shares out; the world size divides it for those two. in_place: all_reduce_in_place, on an array from
-    empty(). One iteration is `calls` calls in a row.
+    empty(), which holds zeros while the clock runs. One iteration is `calls` calls in a row.
 
     Yields begin and end: float64 (iterations,), seconds of time.monotonic(); wrong: elements that are not exactly what
     they should be, before and after the clock ran; cpu: seconds of processor time over all iterations; queued: seconds
