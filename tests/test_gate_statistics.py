@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from ddpcheck_benchmarks.gate.decision import (
     BASE,
@@ -21,7 +23,8 @@ from ddpcheck_benchmarks.gate.decision import (
     seconds_apart,
 )
 from ddpcheck_benchmarks.gate.signed_rank import lower_bound, pseudo_median, tail, upper_bound, walsh_averages
-from ddpcheck_benchmarks.gate.study import clopper_pearson, replayed
+from ddpcheck_benchmarks.gate.study import main, replayed
+from ddpcheck_benchmarks.gate.trials import NOT_MEASURED, Trial, clopper_pearson, share, trials_in
 
 DESIGN = Design()
 
@@ -177,10 +180,10 @@ def test_a_design_survives_a_file() -> None:
 
 def test_gates_drawn_from_recorded_launches_find_what_is_planted() -> None:
     recorded = launches_like_ours(np.random.default_rng(4), 100, 0.0)
-    assert replayed(recorded, 0.0, 200, DESIGN, 1).verdicts["fail"] == 0
-    slower = replayed(recorded, 0.25, 200, DESIGN, 1)
-    assert slower.share("fail") >= 0.95
-    assert min(slower.launches) >= DESIGN.looks[0] + DESIGN.confirmations
+    assert share(replayed("step", recorded, 0.0, 200, DESIGN, 1), "fail") == 0
+    slower = replayed("step", recorded, 0.25, 200, DESIGN, 1)
+    assert share(slower, "fail") >= 0.95
+    assert min(trial.launches for trial in slower) >= DESIGN.looks[0] + DESIGN.confirmations
 
 
 @pytest.mark.parametrize(
@@ -188,3 +191,32 @@ def test_gates_drawn_from_recorded_launches_find_what_is_planted() -> None:
 )
 def test_intervals_of_shares_are_those_of_the_tables(hits: int, of: int, interval: tuple[float, float]) -> None:
     assert clopper_pearson(hits, of) == pytest.approx(interval, abs=1e-4)
+
+
+def test_real_gates_are_kept_one_by_one_and_told_on_a_page(tmp_path: Path) -> None:
+    file, page = tmp_path / "live.jsonl", tmp_path / "gate.md"
+    trials = [Trial("step", 0.25, seed, "fail", 28, 0.223, 61.0, 0.5, (0.2, 0.3)) for seed in range(3)]
+    trials += [Trial("step", 0.0, 0, "pass", 12), Trial("step", 0.0, 1, NOT_MEASURED, reason="rank 1 did not start")]
+    for trial in trials:
+        trial.append_to(file)
+    assert [trial.which for trial in trials_in(file)] == [trial.which for trial in trials]
+    for _ in range(2):  # a second time it takes the place of the first
+        page.write_text(
+            page.read_text() if page.exists() else "above\n<!-- live gates -->\n<!-- end of live gates -->\nbelow\n"
+        )
+        assert CliRunner().invoke(main, ["show", str(file), "--page", str(page)]).exit_code == 0
+    told = page.read_text().splitlines()
+    assert [line[:40] for line in told if line.startswith("| step")] == [
+        "| step | +0% | 1 | 0.0% | 0.00% to 97.50",
+        "| step | +25% | 3 | 100.0% | 29.24% to 1",
+    ]
+    assert "Not measured: 1, of which the last: rank 1 did not start" in told
+    assert (told[0], told[-1]) == ("above", "below")
+
+
+def test_gates_that_a_file_has_are_not_run_again(tmp_path: Path) -> None:
+    file = tmp_path / "live.jsonl"
+    for slower in (0.0, 0.1, 0.25):
+        Trial("barrier", slower, 0, "pass", 12).append_to(file)
+    done = CliRunner().invoke(main, ["live", str(file), "--equal", "1", "--slower", "1", "--benchmarks", "barrier"])
+    assert (done.exit_code, done.output, len(trials_in(file))) == (0, "", 3)

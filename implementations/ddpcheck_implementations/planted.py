@@ -1,8 +1,8 @@
 """The sockets reference, made slower or more talkative on purpose: what a regression gate has to find.
 
-Results stay right. `laborious` computes 20 forward passes for each backward, and does each all_reduce 20 times; `laborious_10`
-and `laborious_25` do 22 and 25, which is 10 and 25 % more work. `extra_all_reduce` has one more for each backward, `unbucketed`
-one for each parameter, and `doubled` sends float32 as float64.
+Results stay right. `times_N` does each backward of a step, and each all_reduce, N times: from times_10 to times_11 is 10 % more
+work, from times_4 to times_5 25 %. `extra_all_reduce` has one more for each backward, `unbucketed` one for each parameter, and
+`doubled` sends float32 as float64.
 """
 
 from __future__ import annotations
@@ -35,16 +35,17 @@ class _Through:
         return getattr(self._inner, name)
 
 
-class _Laborious(_Through):
-    """A replica or collectives."""
+class _Repeating(_Through):
+    """A replica, in steps that begin with zero_grad, or collectives."""
 
     def __init__(self, inner: Any, times: int) -> None:
         super().__init__(inner)
         self._times = times
 
     def backward(self, batch: Batch) -> float:
-        for _ in range(self._times):
-            self._inner.predict(batch)
+        for _ in range(self._times - 1):
+            self._inner.backward(batch)
+            self._inner.zero_grad()
         loss: float = self._inner.backward(batch)
         return loss
 
@@ -97,10 +98,10 @@ def _replica(reference: Facets, wrap: Callable[[Any], Any]) -> Facets:
     return dataclasses.replace(reference, make_replica=lambda *arguments: wrap(make(*arguments)))
 
 
-def _laborious(times: int) -> Callable[[Facets, RankContext], Facets]:
+def _repeating(times: int) -> Callable[[Facets, RankContext], Facets]:
     def change(reference: Facets, context: RankContext) -> Facets:
-        changed = _replica(reference, lambda replica: _Laborious(replica, times))
-        return dataclasses.replace(changed, collectives=_Laborious(reference.collectives, times))
+        changed = _replica(reference, lambda replica: _Repeating(replica, times))
+        return dataclasses.replace(changed, collectives=_Repeating(reference.collectives, times))
 
     return change
 
@@ -120,9 +121,9 @@ def _adapter(name: str, change: Callable[[Facets, RankContext], Facets], descrip
 
 
 plain = _adapter("plain", lambda reference, context: reference, "the sockets reference, as it is")
-laborious = _adapter("laborious", _laborious(20), "20 times the work")
-laborious_10 = _adapter("laborious_10", _laborious(22), "22 times the work")
-laborious_25 = _adapter("laborious_25", _laborious(25), "25 times the work")
+times_4, times_5, times_10, times_11 = (
+    _adapter(f"times_{times}", _repeating(times), f"{times} times the work") for times in (4, 5, 10, 11)
+)
 extra_all_reduce = _adapter(
     "extra_all_reduce",
     lambda reference, context: _replica(reference, lambda replica: _ExtraAllReduce(replica, reference.collectives)),

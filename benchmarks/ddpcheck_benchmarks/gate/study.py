@@ -2,20 +2,19 @@
 
     python -m ddpcheck_benchmarks.gate.study record --launches 300 aa.npz    real launches of equal code
     python -m ddpcheck_benchmarks.gate.study replay aa.npz                    gates drawn from them, with planted slow-downs
-    python -m ddpcheck_benchmarks.gate.study live --runs 20                   real gates: equal code, 10 and 25 % more work
+    python -m ddpcheck_benchmarks.gate.study live live.jsonl                  real gates: equal code, 10 and 25 % more work
+    python -m ddpcheck_benchmarks.gate.study show live.jsonl                  their table so far
     python -m ddpcheck_benchmarks.gate.study traffic --runs 20                real gates: more messages, more bytes
 
 A replay multiplies head's times, which is cheap and many; `live` runs code that does more (implementations/planted.py), which
-is real and few.
+takes hours. It can be stopped at any time, and goes on where it was.
 """
 
 from __future__ import annotations
 
-import math
+import os
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -31,12 +30,17 @@ from .decision import Design, confirm, log_ratios, looks
 from .launches import Pairing, Toss
 from .record import Place, Record
 from .result import REGRESSION, result_of
-from .side import Side, path_for
+from .side import Side, Unusable, path_for
+from .trials import NOT_MEASURED, Trial, table, trials_in
 from .workload import benchmark_named
 
 PLANTED = "ddpcheck_implementations.planted"
 SLOW_DOWNS = (0.0, 0.03, 0.05, 0.10, 0.25)
+_LIVE = {0.0: ("plain", "plain"), 0.10: ("times_10", "times_11"), 0.25: ("times_4", "times_5")}
+"""Base and head of real gates, by how much more head does."""
 _EXTRA = {"extra_all_reduce": "step", "unbucketed": "step", "doubled": "step,all_reduce:1MiB"}
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_BEGIN, _END = "<!-- live gates -->\n", "<!-- end of live gates -->\n"
 
 
 @click.group()
@@ -47,51 +51,32 @@ def main() -> None:
 # ---------------------------------------------------------------------------------------------------------------- replay
 
 
-@dataclass
-class Tried:
-    """What came of many gates. seconds: of each, where they were real."""
-
-    verdicts: Counter[str]
-    launches: list[int]
-    estimates: list[float]
-    seconds: list[float]
-
-    @staticmethod
-    def none() -> Tried:
-        return Tried(Counter(), [], [], [])
-
-    def share(self, *verdicts: str) -> float:
-        return sum(self.verdicts[verdict] for verdict in verdicts) / max(1, self.verdicts.total())
-
-
 @main.command()
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("file", type=_FILE)
 @click.option("--draws", default=2000, show_default=True, help="Gates for each slow-down.")
 @click.option("--seed", default=1, show_default=True)
 def replay(file: Path, draws: int, seed: int) -> None:
     """Gates over recorded launches of equal code, head's times multiplied."""
     record = Record.load_from(file)
-    rows = []
+    trials: list[Trial] = []
     for benchmark in record.benchmarks:
         raw = record.launches("measurement", benchmark.name)
         if raw is None:
             continue
-        values = log_ratios(raw)
         for slower in SLOW_DOWNS:
-            tried = replayed(values, slower, draws, record.design, seed)
-            rows.append((benchmark.name, f"+{slower:.0%}", tried))
+            trials += replayed(benchmark.name, log_ratios(raw), slower, draws, record.design, seed)
     click.echo(f"{file}: launches of equal code on {record.environment.cores} cores, load {record.load}\n")
-    click.echo(_table(rows))
+    click.echo(table(trials))
 
 
-def replayed(values: Array, slower: float, draws: int, design: Design, seed: int) -> Tried:
+def replayed(name: str, values: Array, slower: float, draws: int, design: Design, seed: int) -> list[Trial]:
     """Gates on recorded ln(head / base) of equal code. Each begins at a random launch and goes on with those that followed, as
     noise lasts; which side is called head is tossed for each launch anew, as it is in a real gate.
     """
     rng = np.random.default_rng(seed)
-    tried = Tried.none()
+    trials = []
     needed = design.looks[-1] + design.confirmations
-    for _ in range(draws):
+    for draw in range(draws):
         order = (rng.integers(len(values)) + np.arange(needed)) % len(values)
         drawn = values[order] * rng.choice([-1.0, 1.0], needed) + np.log1p(slower)
         seen = looks(drawn, design)[-1]
@@ -102,17 +87,15 @@ def replayed(values: Array, slower: float, draws: int, design: Design, seed: int
             # those that come next, as they would
             fresh = drawn[seen.launches : seen.launches + design.confirmations]
             verdict = "fail" if confirm(fresh, design).outcome == "fail" else verdict
-        tried.verdicts[verdict] += 1
-        tried.launches.append(launches)
-        tried.estimates.append(seen.estimate)
-    return tried
+        trials.append(Trial(name, slower, draw, verdict, launches, seen.estimate))
+    return trials
 
 
 # ------------------------------------------------------------------------------------------------------------ real gates
 
 
 @main.command("record")
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("file", type=_FILE)
 @click.option("--launches", default=300, show_default=True)
 @click.option("--benchmarks", default="step,all_reduce:1MiB", show_default=True)
 @click.option("-w", "--world-size", default=2, show_default=True)
@@ -121,10 +104,10 @@ def replayed(values: Array, slower: float, draws: int, design: Design, seed: int
 def record_launches(file: Path, launches: int, benchmarks: str, world_size: int, name: str, seed: int) -> None:
     """Launch equal code again and again; an interruption keeps what there is."""
     adapter, _ = resolve(name)
-    record, sides = _prepared(adapter, benchmarks, world_size, seed, (name, name), Design())
+    record, sides = _prepared(adapter, benchmarks, world_size, seed, (name, name))
     pairing = Pairing(adapter, world_size, sides)
     try:
-        _calibrate(record, adapter, sides)
+        measure(record, adapter, sides, lambda: sides[1], lambda text: None, timed=False)
         with click.progressbar(range(launches), label="launches") as bar:
             for launch in bar:
                 toss = Toss.of(seed, "measurement", launch)
@@ -141,30 +124,50 @@ def record_launches(file: Path, launches: int, benchmarks: str, world_size: int,
 
 
 @main.command()
-@click.option("--runs", default=20, show_default=True, help="Gates for each line of the table.")
+@click.argument("file", type=_FILE)
+@click.option("--equal", default=200, show_default=True, help="Gates on equal code, for each benchmark.")
+@click.option("--slower", default=100, show_default=True, help="Gates on each slow-down, for each benchmark.")
+@click.option("--minutes", type=float, help="Begin no gate after so many.  [default: no end]")
 @click.option("--benchmarks", default="step,all_reduce:1MiB", show_default=True)
 @click.option("-w", "--world-size", default=2, show_default=True)
-@click.option("--equal-only", is_flag=True, help="Equal code only.")
-@click.option("--seed", default=1, show_default=True)
-def live(runs: int, benchmarks: str, world_size: int, equal_only: bool, seed: int) -> None:
-    """Real gates: equal code, and code that does 10 and 25 % more work. The lines so far are shown after each."""
-    heads = ("laborious",) if equal_only else ("laborious", "laborious_10", "laborious_25")
-    found: dict[tuple[str, str], Tried] = {}
-    for run in range(runs):
-        for head in heads:
+def live(file: Path, equal: int, slower: int, minutes: float | None, benchmarks: str, world_size: int) -> None:
+    """Real gates that FILE does not have yet: equal code, and code that does 10 and 25 % more work.
+
+    Each is a line that is added when it has ended, so that nothing but one gate is lost if this is stopped.
+    """
+    end = None if minutes is None else time.monotonic() + 60 * minutes
+    known = {trial.which for trial in trials_in(file)}
+    for seed in range(max(equal, slower)):
+        for more in _LIVE:
             for benchmark in benchmarks.split(","):
-                began = time.monotonic()
-                record = _gate(benchmark, world_size, seed + run, ("laborious", head), timed=True)
-                tried = found.setdefault((benchmark, head), Tried.none())
-                (row,) = result_of(record).rows
-                assert row.decision is not None
-                tried.verdicts[row.decision.verdict] += 1
-                tried.launches.append(sum(len(raw) for stage in record.raw.values() for raw in stage.values()))
-                tried.estimates.append(row.decision.last.estimate)
-                tried.seconds.append(time.monotonic() - began)
-        click.echo(
-            f"\nafter {run + 1} of {runs}\n\n" + _table((name, head, tried) for (name, head), tried in found.items())
-        )
+                if seed >= (slower if more else equal) or (benchmark, more, seed) in known:
+                    continue
+                if end is not None and time.monotonic() > end:
+                    return
+                trial = _tried(benchmark, more, seed, world_size)
+                trial.append_to(file)
+                click.echo(
+                    f"{benchmark} +{more:.0%}, gate {seed + 1}: {trial.verdict}, found {np.expm1(trial.estimate):+.1%} in "
+                    f"{trial.launches} launches, {trial.seconds:.0f} s, load {trial.load:.1f} {trial.reason}"
+                )
+
+
+@main.command()
+@click.argument("file", type=_FILE)
+@click.option(
+    "--page", type=_FILE, help="A page that has a place for the table, such as reports/gate.md: write it there."
+)
+def show(file: Path, page: Path | None) -> None:
+    """The table of the gates in FILE."""
+    text = table(trials_in(file))
+    if page is None:
+        click.echo(text)
+        return
+    before, begin, rest = page.read_text(encoding="utf-8").partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not end:
+        raise click.UsageError(f"{page} has no place for the table: the lines {_BEGIN.strip()} and {_END.strip()}")
+    page.write_text(f"{before}{begin}\n{text}\n\n{end}{after}", encoding="utf-8")
 
 
 @main.command()
@@ -180,16 +183,36 @@ def traffic(runs: int, world_size: int) -> None:
         click.echo(f"| {head} | {benchmarks} | {runs} | {results.count(REGRESSION)} |")
 
 
+def _tried(benchmark: str, slower: float, seed: int, world_size: int) -> Trial:
+    began, load = time.monotonic(), os.getloadavg()[0]
+    try:
+        record = _gate(benchmark, world_size, seed, _LIVE[slower], timed=True)
+    except Unusable as error:
+        reason = str(error).splitlines()[0]
+        return Trial(benchmark, slower, seed, NOT_MEASURED, 0, 0.0, time.monotonic() - began, load, reason=reason)
+    (row,) = result_of(record).rows
+    assert row.decision is not None
+    values, fresh = (
+        () if raw is None else tuple(round(float(value), 5) for value in log_ratios(raw))
+        for raw in (record.launches("measurement", benchmark), record.launches("confirmation", benchmark))
+    )
+    launches = sum(len(raw) for stage in record.raw.values() for raw in stage.values())
+    estimate = row.decision.last.estimate
+    return Trial(
+        benchmark, slower, seed, row.decision.verdict, launches, estimate, time.monotonic() - began, load, values, fresh
+    )
+
+
 def _gate(benchmarks: str, world_size: int, seed: int, planted: tuple[str, str], *, timed: bool) -> Record:
     names = [f"{PLANTED}:{name}" for name in planted]
     adapter, _ = resolve(names[1])
-    record, sides = _prepared(adapter, benchmarks, world_size, seed, names, Design())
+    record, sides = _prepared(adapter, benchmarks, world_size, seed, names)
     measure(record, adapter, sides, lambda: sides[1], lambda text: None, timed=timed)
     return record
 
 
 def _prepared(
-    adapter: Adapter, benchmarks: str, world_size: int, seed: int, names: Sequence[str], design: Design
+    adapter: Adapter, benchmarks: str, world_size: int, seed: int, names: Sequence[str]
 ) -> tuple[Record, tuple[Side, Side]]:
     """A record to be filled, and two sides of this very tree, with an adapter each."""
     chosen = tuple(benchmark_named(name) for name in benchmarks.split(","))
@@ -198,55 +221,9 @@ def _prepared(
         Side(side, name, Home(name, here, Path.cwd())) for side, name in zip(("base", "head"), names, strict=True)
     )
     places = Place(base.name, base.revision, {}), Place(head.name, head.revision, {})
-    record = Record(adapter.name, world_size, seed, design, chosen, places, adapter.capabilities.sends_least)
+    record = Record(adapter.name, world_size, seed, Design(), chosen, places, adapter.capabilities.sends_least)
     record.least = {one.name: one.least_bytes(world_size, adapter.capabilities) for one in chosen}
     return record, (base, head)
-
-
-def _calibrate(record: Record, adapter: Adapter, sides: tuple[Side, Side]) -> None:
-    measure(record, adapter, sides, lambda: sides[1], lambda text: None, timed=False)
-
-
-def _table(rows: Iterable[tuple[str, str, Tried]]) -> str:
-    return "\n".join(_lines(rows))
-
-
-def _lines(rows: Iterable[tuple[str, str, Tried]]) -> Iterator[str]:
-    yield "| benchmark | head | gates | failed | 95 % interval | not confirmed | undecided | found | launches | seconds each |"
-    yield "| --- | --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: |"
-    for benchmark, head, tried in rows:
-        gates = tried.verdicts.total()
-        low, high = clopper_pearson(tried.verdicts["fail"], gates)
-        change = np.expm1(np.median(tried.estimates))
-        seconds = f"{np.mean(tried.seconds):.0f}" if tried.seconds else "-"
-        yield (
-            f"| {benchmark} | {head} | {gates} | {tried.share('fail'):.1%} | {low:.2%} to {high:.2%} "
-            f"| {tried.share('unconfirmed', 'advisory'):.1%} | {tried.share('inconclusive'):.1%} | {change:+.1%} "
-            f"| {np.mean(tried.launches):.0f} | {seconds} |"
-        )
-
-
-def clopper_pearson(hits: int, of: int, alpha: float = 0.05) -> tuple[float, float]:
-    """The exact two-sided interval of a share, by bisection on the binomial distribution."""
-    low = 0.0 if not hits else _where(lambda share: 1 - _at_most(hits - 1, of, share) >= alpha / 2)
-    high = 1.0 if hits == of else _where(lambda share: _at_most(hits, of, share) <= alpha / 2)
-    return low, high
-
-
-def _at_most(hits: int, of: int, share: float) -> float:
-    if share in (0.0, 1.0):
-        return 1.0 if share == 0.0 or hits >= of else 0.0
-    terms = (math.log(math.comb(of, k)) + k * math.log(share) + (of - k) * math.log1p(-share) for k in range(hits + 1))
-    return min(1.0, sum(map(math.exp, terms)))
-
-
-def _where(reached: Callable[[float], bool]) -> float:
-    """The smallest share for which `reached` holds; it goes on to hold."""
-    low, high = 0.0, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (low, middle) if reached(middle) else (middle, high)
-    return high
 
 
 if __name__ == "__main__":
