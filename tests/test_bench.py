@@ -345,6 +345,12 @@ def test_what_costs_most_is_measured_in_fewer_launches() -> None:
     assert allowance.decide(fixed=10.0) == 10 + 4 + 20  # and 80 more would be too much for the 60 that are left
     assert [name for name in ("slow", "quick", "middling", "once") if allowance.grants(name)] == ["quick", "middling"]
     assert allowance.decide(fixed=60.0) == 0  # ranks need not be started for nothing
+    now = 90.0  # the machine has become slower
+    assert [name for name in ("slow", "quick", "middling", "once") if allowance.fits(name)] == [
+        "quick",
+        "middling",
+        "once",
+    ]
 
 
 def test_a_sweep_ends_in_time_and_says_what_it_left_out(tmp_path: Path) -> None:

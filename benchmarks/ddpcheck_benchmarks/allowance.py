@@ -12,6 +12,7 @@ class Allowance:
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._end = clock() + seconds
+        self._each: dict[str, float] = {}
         self._costs: dict[str, float] = {}
         self._repeated: set[str] | None = None
 
@@ -22,6 +23,7 @@ class Allowance:
 
     def took(self, name: str, seconds: float, again: int) -> None:
         """What something cost in the first launch, and in how many others it should be measured."""
+        self._each[name] = seconds
         if again > 0:
             self._costs[name] = seconds * again
 
@@ -35,6 +37,10 @@ class Allowance:
             total += cost
             self._repeated.add(name)
         return total if self._repeated else 0.0
+
+    def fits(self, name: str) -> bool:
+        """Whether there is time for it now, if it costs what it did before: a machine may have become slower."""
+        return self.left > self._each.get(name, 0.0)
 
     def grants(self, name: str) -> bool:
         """Whether this is to be measured in the launch that runs."""

@@ -91,7 +91,8 @@ class _Sweep:
 
     def _launch(self, place: Place, launch: int) -> None:
         """One Session; none if nothing is to be measured in it."""
-        due = {item.name for item in self._granted(place) if not launch or launch <= self._again(place, item)}
+        wanted = (item for item in self._granted(place) if not launch or launch <= self._again(place, item))
+        due = {item.name for item in wanted if self._allowance.fits(item.name)}
         if not due:
             self._out_of_time += 0 if launch else len(place.items)
             return
@@ -131,9 +132,9 @@ class _Sweep:
             self._end(place, case, launch, seconds)
 
     def _begin(self, item: StepCase | Case, launch: int) -> bool:
-        """Whether there is time for it: in the first launch it may run out, the others are planned."""
-        if not launch and self._allowance.left <= 0:
-            self._out_of_time += 1
+        """Whether there is time for it. Where there is none after the first launch, it has been measured in fewer."""
+        if not self._allowance.fits(item.name):
+            self._out_of_time += not launch
             return False
         self._progress.begin(f"launch {launch + 1}, {item.name}")
         return True
