@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +15,15 @@ import pytest
 from click.testing import CliRunner
 
 from ddpcheck.job import AllReduce, Job, TensorSpec
+from ddpcheck.launchers.mpi import Mpi, Mpiexec, find_mpi
+from ddpcheck.launchers.torchrun import Torchrun
 from ddpcheck.model import Delay, Linear, ModelSpec
+from ddpcheck.references import resolve
 from ddpcheck.session import Session
 from ddpcheck_benchmarks import bench
+from ddpcheck_benchmarks.hosts import launcher
 from ddpcheck_benchmarks.hosts import network as networks
-from ddpcheck_benchmarks.hosts.launcher import Hosts
+from ddpcheck_benchmarks.hosts.launcher import Hosts, cannot_carry
 from ddpcheck_benchmarks.hosts.link import Fabric
 from ddpcheck_benchmarks.hosts.namespace import Namespace
 from ddpcheck_benchmarks.hosts.network import INTERFACE, Network, network
@@ -26,6 +31,10 @@ from ddpcheck_benchmarks.step_cases import StepCase
 from ddpcheck_benchmarks.step_parts import step_parts
 
 may_emulate = pytest.mark.skipif(networks.unavailable() is not None, reason=str(networks.unavailable()))
+mpi_goes = pytest.mark.skipif(
+    find_mpi() is None or find_spec("mpi4py") is None or cannot_carry(Mpiexec()) is not None,
+    reason="needs mpi4py, and an MPI whose ranks can go to emulated hosts",
+)
 RATE = 125e6
 
 
@@ -36,12 +45,16 @@ def two_hosts() -> Iterator[Network]:
 
 
 @may_emulate
-@pytest.mark.parametrize("each", [1, 2])
-def test_ranks_on_two_hosts_meet_over_the_link_and_its_counter_sees_their_bytes(two_hosts: Network, each: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "each"), [("numpy_sockets", 1), ("numpy_sockets", 2), pytest.param("numpy_mpi", 1, marks=mpi_goes)]
+)
+def test_ranks_on_two_hosts_meet_over_the_link_and_its_counter_sees_their_bytes(
+    two_hosts: Network, name: str, each: int
+) -> None:
     """However many there are on each, two hosts need not send more than the array."""
     before = two_hosts.sent()
     count = 1 << 16
-    with Session("numpy_sockets", 2 * each, launcher=Hosts(two_hosts, each)) as session:
+    with Session(name, 2 * each, launcher=Hosts(two_hosts, resolve(name)[0].launcher, each)) as session:
         trace = session.run(Job(2 * each, (AllReduce(TensorSpec((count,), "float32", "powers")),)))
     assert trace.completed
     for sent, earlier in zip(two_hosts.sent(), before, strict=True):
@@ -110,6 +123,14 @@ def test_fabrics_are_read_as_written() -> None:
     assert Fabric.of("10GbE", 4).refuses(2) is None
     with pytest.raises(ValueError, match="is no rate"):
         Fabric.of("fast", 1)
+
+
+def test_who_cannot_go_to_emulated_hosts_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cannot_carry(Torchrun()) == "its ranks are started by torchrun, which knows nothing of emulated hosts"
+    monkeypatch.setattr(launcher, "find_mpi", lambda: Mpi("mpiexec", "openmpi", "Open MPI 5.0"))
+    assert "use MPICH" in str(cannot_carry(Mpiexec()))
+    monkeypatch.setattr(launcher, "find_mpi", lambda: Mpi("mpiexec", "mpich", "5.0"))
+    assert cannot_carry(Mpiexec()) is None
 
 
 def waiting(forward: float, backward: float) -> ModelSpec:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ddpcheck.adapter import Adapter
-from ddpcheck.launchers.processes import Processes
 from ddpcheck.operations.measure import Collective
 from ddpcheck.references import missing_modules, resolve
 
 from .cases import Case, cases, memory_needed
 from .collectives import Plan
 from .effort import Effort
+from .hosts.launcher import cannot_carry
 from .hosts.link import Fabric
 from .machine import available_memory
 from .records import Results
@@ -118,9 +118,7 @@ def _steps(adapter: Adapter, world_size: int, crowded: bool, wanted: Wanted, res
 
 
 def _unusable(adapter: Adapter, world_size: int, fabric: Fabric | None) -> str | None:
-    if fabric is not None and adapter.launcher.name != Processes.name:
-        return f"its ranks are started by {adapter.launcher.name}, which knows nothing of emulated hosts"
-    if fabric is not None and (reason := fabric.refuses(world_size)):
+    if fabric is not None and (reason := cannot_carry(adapter.launcher) or fabric.refuses(world_size)):
         return reason
     absent = missing_modules(adapter)
     if absent:

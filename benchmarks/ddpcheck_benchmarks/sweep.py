@@ -7,13 +7,14 @@ from contextlib import ExitStack
 from typing import Protocol
 
 from ddpcheck.attaching import StartFailed
+from ddpcheck.launchers.base import Launcher
 from ddpcheck.session import Session
 
 from .allowance import Allowance
 from .cases import Case
 from .collectives import measure_collectives
 from .hosts.launcher import Hosts
-from .hosts.network import network
+from .hosts.network import Network, network
 from .places import Place, Wanted, places
 from .records import Point, Results
 from .step_cases import StepCase
@@ -49,13 +50,12 @@ def sweep(wanted: Wanted, results: Results, progress: Progress) -> None:
     with ExitStack() as opened:
         hosts = None
         if fabric is not None and chosen:
-            most = max(fabric.hosts(place.world_size) for place in chosen)
-            hosts = Hosts(opened.enter_context(network(most, fabric.rate)), fabric.each)
+            hosts = opened.enter_context(network(max(fabric.hosts(place.world_size) for place in chosen), fabric.rate))
         _Sweep(wanted, results, progress, hosts).run(chosen, points)
 
 
 class _Sweep:
-    def __init__(self, wanted: Wanted, results: Results, progress: Progress, hosts: Hosts | None) -> None:
+    def __init__(self, wanted: Wanted, results: Results, progress: Progress, hosts: Network | None) -> None:
         self._wanted, self._results, self._progress, self._hosts = wanted, results, progress, hosts
         self._allowance = Allowance(60 * wanted.minutes)
         self._measured = 0.0  # seconds, without the start of ranks
@@ -98,7 +98,9 @@ class _Sweep:
             return
         began = time.monotonic()
         try:
-            with Session(place.reference, place.world_size, deadline=_DEADLINE, launcher=self._hosts) as session:
+            with Session(
+                place.reference, place.world_size, deadline=_DEADLINE, launcher=self._launcher(place)
+            ) as session:
                 session.start()
                 _add_start(place, self._wanted.link, time.monotonic() - began, self._results)
                 self._measure(session, place, launch, due)
@@ -110,8 +112,15 @@ class _Sweep:
             f"launch {launch + 1} of {self._wanted.effort.launches}, {place.name}: {seconds:.1f} s"
         )
 
+    def _launcher(self, place: Place) -> Launcher | None:
+        """None: the implementation's own."""
+        fabric = self._wanted.fabric
+        if fabric is None or self._hosts is None:
+            return None
+        return Hosts(self._hosts, place.adapter.launcher, fabric.each)
+
     def _measure(self, session: Session, place: Place, launch: int, due: set[str]) -> None:
-        sent = self._hosts.network.sent if self._hosts else None
+        sent = self._hosts.sent if self._hosts else None
         effort, results = self._wanted.effort, self._results
         for step in place.steps:  # before the collectives, whose buffers would count as its memory
             if step.name in due and self._begin(step, launch):
