@@ -60,7 +60,7 @@ _OVERSUBSCRIBED = 1 << 20
     "--launches", type=click.IntRange(1), help="How often to start the ranks.  [default: 5; quick: 3; with --link: 2]"
 )
 @click.option(
-    "--minutes", type=click.FloatRange(min=0, min_open=True), help="What all may take.  [default: 15; quick: 3]"
+    "--minutes", type=click.FloatRange(min=0, min_open=True), help="What all may take.  [default: 14; quick: 3]"
 )
 @click.option("--seed", default=0, show_default=True, help="Of the order of sizes.")
 @click.option(

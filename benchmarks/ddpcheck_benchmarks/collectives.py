@@ -1,4 +1,4 @@
-"""Collectives of one launch: every size is warmed up first, then each is measured, in an order drawn anew."""
+"""Collectives of one launch: small sizes are warmed up first, then each is measured, in an order drawn anew."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from ddpcheck.job import Job, MeasureCollective
+from ddpcheck.job import Job
 from ddpcheck.session import Session
 
 from .cases import Case
@@ -16,7 +16,7 @@ from .effort import Effort
 from .ranks_time import queue_share, slowest, spread, stamps, why
 from .records import Point, Results
 
-_WARM = 16 << 20  # larger messages are warmed up by themselves: all of them at once take too much memory and time
+_WARM = 16 << 20  # larger messages warm up by what checks their results: to look first would take half of their time
 Plan = dict[str, tuple[int, int]]
 """Iterations, and calls to each, by the name of the case: decided in the first launch for all of them."""
 
@@ -36,12 +36,11 @@ def measure_collectives(
     begin: whether there is time for a case. One whose ranks fail is a problem of the results; the others go on.
     """
     wanted = list(chosen)
+    plan |= {case.name: (effort.least, 1) for case in wanted if case.bytes > _WARM}
     _warm_up([case for case in wanted if case.bytes <= _WARM], session, effort, plan)
     random.Random(f"{seed} {launch} {session.adapter.name} {session.world_size}").shuffle(wanted)
     for case in filter(begin, wanted):
         began = time.monotonic()
-        if case.name not in plan:
-            _look([case], session, effort, plan)
         if case.name in plan:
             _measure(case, session, plan[case.name], results)
         else:
@@ -57,7 +56,7 @@ def _warm_up(chosen: list[Case], session: Session, effort: Effort, plan: Plan) -
 
 
 def _look(chosen: list[Case], session: Session, effort: Effort, plan: Plan) -> bool:
-    trace = session.run(Job(session.world_size, tuple(_first_look(case) for case in chosen)))
+    trace = session.run(Job(session.world_size, tuple(case.operation(1, 3, 1) for case in chosen)))
     if not trace.completed:
         return False
     for position, case in enumerate(chosen):
@@ -65,11 +64,6 @@ def _look(chosen: list[Case], session: Session, effort: Effort, plan: Plan) -> b
         calls = effort.calls(seconds)
         plan.setdefault(case.name, (effort.iterations(seconds * calls), calls))
     return True
-
-
-def _first_look(case: Case) -> MeasureCollective:
-    """The two calls before the clock runs, which look at results and count bytes, warm up enough where one takes long."""
-    return case.operation(1, 3, 1) if case.bytes <= _WARM else case.operation(0, 1, 1)
 
 
 def _measure(case: Case, session: Session, how: tuple[int, int], results: Results) -> None:

@@ -38,7 +38,7 @@ class Wanted:
     effort: Effort
     seed: int = 0
     fabric: Fabric | None = None
-    minutes: float = 15.0
+    minutes: float = 14.0
 
     @property
     def link(self) -> str:

@@ -20,7 +20,7 @@ class Scope:
     sizes: str
     steps: str
     buckets: str
-    minutes: float = 15.0
+    minutes: float = 14.0
 
     @classmethod
     def of(cls, *, quick: bool, hosts: bool) -> Scope:

@@ -127,7 +127,7 @@ class _Sweep:
                 began = time.monotonic()
                 measure_step(session, step, effort, place.step_plan, results, sent)
                 self._end(place, step, launch, time.monotonic() - began)
-        cases = [case for case in place.cases if case.name in due]
+        cases = [case for case in place.cases if case.name in due and self._fits(case, launch)]
         for case, seconds in measure_collectives(
             session,
             cases,
@@ -140,10 +140,14 @@ class _Sweep:
         ):
             self._end(place, case, launch, seconds)
 
-    def _begin(self, item: StepCase | Case, launch: int) -> bool:
+    def _fits(self, item: StepCase | Case, launch: int) -> bool:
         """Whether there is time for it. Where there is none after the first launch, it has been measured in fewer."""
-        if not self._allowance.fits(item.name):
-            self._out_of_time += not launch
+        fits = self._allowance.fits(item.name)
+        self._out_of_time += not (fits or launch)
+        return fits
+
+    def _begin(self, item: StepCase | Case, launch: int) -> bool:
+        if not self._fits(item, launch):
             return False
         self._progress.begin(f"launch {launch + 1}, {item.name}")
         return True
