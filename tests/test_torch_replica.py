@@ -52,6 +52,38 @@ def test_resumed_replica_goes_on_alike(name: Any) -> None:
     assert any(key.startswith("optimizer/") for key in first.state())
 
 
+def test_an_optimizer_of_ones_own_is_resumed_though_its_groups_are_in_another_order() -> None:
+    def in_groups(module: Any, settings: OptimizerSpec) -> Any:
+        groups: list[dict[str, Any]] = [{"params": [p for p in module.parameters() if p.ndim == n]} for n in (1, 2)]
+        return torch.optim.Adam(groups, lr=settings.lr, amsgrad=True)
+
+    model = mlp((3, 4, 2), dtype="float64")
+    first, second = (
+        replica_of(model, model.initial(seed, "real"), OptimizerSpec("adam"), Hooks(optimizer=in_groups))
+        for seed in (3, 9)
+    )
+    first.backward(Batch(X, T))
+    first.step()
+    second.load_state(first.state())
+    for replica in (first, second):
+        replica.zero_grad()
+        replica.backward(Batch(X, T))
+        replica.step()
+    assert_close(second.parameters(), first.parameters())
+    assert "optimizer/fc1.weight/max_exp_avg_sq" in first.state()
+
+
+def test_a_clip_of_ones_own_takes_the_wrapped_module() -> None:
+    def clip(module: Any, max_norm: float) -> Any:
+        return torch.nn.utils.clip_grad_value_(module.parameters(), max_norm) or torch.tensor(7.0)
+
+    model = spec(Linear("fc", 3, 2), loss="linear")
+    replica = replica_of(model, initial_of(model), hooks=Hooks(clip=clip))
+    replica.backward(Batch(X, T))
+    assert replica.clip(0.125) == 7
+    assert {float(np.abs(np.asarray(value)).max()) for value in replica.gradients().values()} == {0.125}
+
+
 def test_state_of_another_model_is_refused() -> None:
     model = spec(Linear("fc", 3, 2))
     replica = replica_of(model, initial_of(model))

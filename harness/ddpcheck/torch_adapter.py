@@ -50,6 +50,8 @@ def torch_adapter(
     capabilities: Capabilities = TORCH_PROMISES,
     no_sync: Callable[[Any], AbstractContextManager[Any]] | None = None,
     after_backward: Callable[[Any], object] | None = None,
+    optimizer: Callable[[Any, OptimizerSpec], Any] | None = None,
+    clip: Callable[[Any, float], Any] | None = None,
     models: Mapping[str, Callable[[], nn.Module]] | None = None,
     collectives: Callable[[], Collectives] | None = None,
     sampler: MakeSampler | None = None,
@@ -68,6 +70,10 @@ def torch_adapter(
     capabilities    the promises; the facets among them follow from what is given here.
     no_sync         the context in which backward does not communicate; by default the wrapper's own no_sync().
     after_backward  called after each backward outside no_sync, for engines with an explicit call to synchronise.
+    optimizer       makes a torch.optim.Optimizer of your own, sharded, say, or in groups, of what wrap returned and the settings,
+                    for whose `name` it has to do what torch.optim's does; by default that one.
+    clip            clips the gradients of what wrap returned to a norm, and returns the norm before; by default
+                    torch's clip_grad_norm_ on the module's parameters.
     models          models of your own by name; they take (batch, features) and return logits.
     collectives, sampler, metrics, trainer
                     the other facets; torch_collectives, torch_sampler and torch_metrics below are torch's own.
@@ -80,6 +86,8 @@ def torch_adapter(
         facets=frozenset(facet for facet, value in given.items() if value is not None),
         named_models=frozenset(models or ()),
     )
+
+    hooks = {"no_sync": no_sync, "after_backward": after_backward, "optimizer": optimizer, "clip": clip}
 
     def connect(context: RankContext) -> Facets:
         # Errors are raised as well; torch's own hints on the terminal (DDP's on find_unused_parameters, say) are noise.
@@ -102,7 +110,7 @@ def torch_adapter(
             world_size=dist.get_world_size() if connected else 1,
             collectives=collectives() if collectives else None,
             make_sampler=sampler,
-            make_replica=_replica_maker(context.rank, wrap, models or {}, no_sync, after_backward) if wrap else None,
+            make_replica=_replica_maker(context.rank, wrap, models or {}, hooks) if wrap else None,
             aggregate_metrics=metrics,
             train=trainer,
             close=_stop_process_group,
@@ -136,8 +144,7 @@ def _replica_maker(
     rank: int,
     wrap: Callable[..., Any],
     models: Mapping[str, Callable[[], nn.Module]],
-    no_sync: Callable[[Any], AbstractContextManager[Any]] | None,
-    after_backward: Callable[[Any], object] | None,
+    hooks: Mapping[str, Callable[..., Any] | None],
 ) -> MakeReplica:
     known = list(inspect.signature(wrap).parameters)[1:]
 
@@ -165,7 +172,7 @@ def _replica_maker(
             wrap(module, **options),
             loss,
             optimizer,
-            Hooks(no_sync, after_backward),
+            Hooks(**hooks),
             takes_branches=isinstance(model, ModelSpec) and bool(model.branches),
             device=device,
         )

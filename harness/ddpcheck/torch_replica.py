@@ -18,10 +18,12 @@ from .values import Array
 
 @dataclass(frozen=True)
 class Hooks:
-    """What the user's engine wants done around a backward, beside being called."""
+    """What the user's engine wants done in its own way, beside being called."""
 
     no_sync: Callable[[Any], AbstractContextManager[Any]] | None = None
     after_backward: Callable[[Any], object] | None = None
+    optimizer: Callable[[Any, OptimizerSpec], Any] | None = None
+    clip: Callable[[Any, float], Any] | None = None
 
 
 class TorchReplica:
@@ -46,7 +48,11 @@ class TorchReplica:
         self._device = device
         self._synchronising = True
         self._learned = {name: p for name, p in module.named_parameters() if p.requires_grad}
-        self._optimizer = make_optimizer(list(self._learned.values()), optimizer)
+        self._optimizer = (
+            make_optimizer(list(self._learned.values()), optimizer)
+            if hooks.optimizer is None
+            else hooks.optimizer(wrapped, optimizer)
+        )
 
     def backward(self, batch: Batch) -> float:
         inputs, targets = self._on_device(batch.inputs), self._on_device(batch.targets)
@@ -95,6 +101,8 @@ class TorchReplica:
         self._optimizer.zero_grad(set_to_none=False)
 
     def clip(self, max_norm: float) -> float:
+        if self._hooks.clip is not None:
+            return float(self._hooks.clip(self._wrapped, max_norm))
         return float(nn.utils.clip_grad_norm_(self._learned.values(), max_norm))
 
     def step(self) -> None:
@@ -119,9 +127,9 @@ class TorchReplica:
             self._module.train()
 
     def state(self) -> Mapping[str, Array]:
-        names = list(self._learned)
+        names = self._in_the_optimizers_order()
         optimizer = {
-            f"optimizer/{names[index]}/{key}": array_of(value)
+            f"optimizer/{names[index]}/{key}": array_of(torch.as_tensor(value))
             for index, values in self._optimizer.state_dict()["state"].items()
             for key, value in values.items()
             if value is not None
@@ -138,13 +146,18 @@ class TorchReplica:
         for name, tensor in held.items():
             tensor.copy_(tensor_of(state[name]))
         values: dict[int, dict[str, Tensor]] = {}
-        for index, name in enumerate(self._learned):
+        for index, name in enumerate(self._in_the_optimizers_order()):
             prefix = f"optimizer/{name}/"
             own = {key.removeprefix(prefix): tensor_of(value) for key, value in state.items() if key.startswith(prefix)}
             if own:
                 values[index] = own
         groups = self._optimizer.state_dict()["param_groups"]
         self._optimizer.load_state_dict({"state": values, "param_groups": groups})
+
+    def _in_the_optimizers_order(self) -> list[str]:
+        """Names of parameters as state_dict() numbers them: by groups."""
+        names = {id(parameter): name for name, parameter in self._module.named_parameters()}
+        return [names[id(parameter)] for group in self._optimizer.param_groups for parameter in group["params"]]
 
     def _call(self, module: Any, inputs: Tensor, branches: tuple[str, ...]) -> Tensor:
         outputs: Tensor = module(inputs, branches) if self._takes_branches else module(inputs)
