@@ -29,7 +29,8 @@ CHECKPOINT = "trainer_feature:checkpoint"
 
 @law("trainer", "facet:trainer", "optimizer:sgd", CHECKPOINT)
 def check_resumed_run_ends_where_the_uninterrupted_one_ends(session: Session) -> None:
-    """A run that was cut after an epoch, and goes on from its checkpoint, ends where one process ends that was not cut.
+    """A run that was cut after an epoch, even the last, and goes on from its checkpoint, ends where one process ends that
+    was not cut.
 
     That is: parameters, losses, the order of samples, learning rates and best weights, on every rank.
     """
@@ -81,7 +82,7 @@ def _cuts(session: Session) -> list[Job]:
     best.
     """
     features = session.capabilities.trainer_features
-    cuts = [_cut(session), *with_other_optimizers(_cut(session), session.capabilities)]
+    cuts = [_cut(session), _cut(session, stop_after=3), *with_other_optimizers(_cut(session), session.capabilities)]
     cuts += [_cut(session, micro_batches=2)] * ("accumulation" in features)
     if "best" not in features:
         return cuts
@@ -98,15 +99,16 @@ def _cut(
     rank_0_only: bool = False,
     slow_disk: bool = False,
     begins: bool = False,
+    stop_after: int = 1,
 ) -> Job:
-    """begins: there is nothing to resume from."""
+    """stop_after: of three epochs. begins: there is nothing to resume from."""
     features = session.capabilities.trainer_features
     linear, best = "schedule" in features, "best" in features
     schedule: Literal["linear", "constant"] = "linear" if linear else "constant"
     plan = Train(epochs=3, micro_batches=micro_batches, schedule=schedule, keep_best=best)
     world = session.world_size
     job = run_job(world, session.capabilities, 4 * world, plan, momentum=0.5)
-    operations = _operations(plan, 1, rank_0_only=rank_0_only, slow_disk=slow_disk)
+    operations = _operations(plan, stop_after, rank_0_only=rank_0_only, slow_disk=slow_disk)
     if begins:
         operations = (plan, replace(plan, folder="elsewhere", stop_after=1), replace(plan, folder="empty", resume=True))
     return replace(job, operations=operations)
@@ -156,6 +158,14 @@ def _cause_of(plan: Train, trace: Trace) -> str:
     return ""
 
 
+def _why_other_epochs(more: int, first: int) -> str:
+    if more == first:
+        return "the number of the epoch is not restored"
+    if more > 0:
+        return "what was trained before is trained again: the end of the last epochs was not saved, or is not known as the end"
+    return "epochs are left out: they count as done, though they were not"
+
+
 def _same_epochs(trace: Trace, rank: int, first: int, epochs: int) -> None:
     whole, resumed = (trace.values(position, "indices")[rank] for position in (WHOLE, RESUMED))
     if len(resumed) != epochs - first:
@@ -164,7 +174,7 @@ def _same_epochs(trace: Trace, rank: int, first: int, epochs: int) -> None:
             Diagnosis(
                 f"rank {rank} trained {len(resumed)} of {epochs} epochs after resuming, but should have {where}: "
                 f"{epochs - first} epochs",
-                "the number of the epoch is not restored" if first else "",
+                _why_other_epochs(len(resumed) - (epochs - first), first) if first else "",
             )
         )
     for epoch, indices in enumerate(resumed, start=first):

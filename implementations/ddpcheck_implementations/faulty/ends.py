@@ -115,3 +115,21 @@ class SavedBeforeTheLastStep(Trainer):
 
     def checkpoint(self) -> Checkpoint:
         return replace(super().checkpoint(), state=self.copied)
+
+
+@trainer("nothing-saved-after-the-last-epoch", "classic", RESUMED, words="the end of the last epochs was not saved")
+class NothingSavedAtTheEnd(Trainer):
+    """What is saved at the end of an epoch is for those to come: after the last one nothing is."""
+
+    def save(self) -> None:
+        if self.progress.epoch < self.task.epochs:
+            super().save()
+
+
+@trainer("finished-run-goes-on", "classic", RESUMED, words="is not known as the end")
+class FinishedRunGoesOn(Trainer):
+    """Resuming goes on with an epoch in any case, with the last one where all are done."""
+
+    def resume(self) -> None:
+        super().resume()
+        self.progress = replace(self.progress, epoch=min(self.progress.epoch, self.task.epochs - 1))
