@@ -165,6 +165,9 @@ class Capabilities:
         "When ranks call different collectives, or one with different dtypes, sizes, reductions or roots, all of them "
         "raise an error there or in the next calls, and one says what it called and what came.",
     )
+    gives_back: bool = promise(
+        False, "After close() a process has no more sockets, pipes, threads and child processes than before connect()."
+    )
     restarts_in_place: bool = promise(
         False,
         "A new world can start at the MASTER_ADDR and MASTER_PORT of one that was killed, and sees nothing of it.",

@@ -14,6 +14,7 @@ import tracemalloc
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,6 +22,8 @@ import numpy as np
 
 GENERATORS = ("random", "numpy.random", "torch's generator")
 """Settings that nobody but the program may move."""
+_OPEN = ("sockets and pipes", "threads", "child processes")
+"""What close() can give back, whoever still has an array or a handle."""
 _PATIENCE = 0.2
 """Seconds for threads and connections that are about to end."""
 
@@ -72,6 +75,13 @@ class Settings:
                 signal.signal(number, handler)
 
 
+@cache
+def held_at_first() -> Mapping[str, int]:
+    """What of this close() can give back was there at the first call in this process: before connect()."""
+    found = _held()
+    return {name: found[name] for name in _OPEN if name in found}
+
+
 def held(before: Mapping[str, int] | None = None) -> dict[str, int]:
     """Numbers of threads, descriptors and the like, and the bytes that Python has allocated while tracemalloc was at work.
 
@@ -80,7 +90,7 @@ def held(before: Mapping[str, int] | None = None) -> dict[str, int]:
     gc.collect()
     found, limit = _held(), time.monotonic() + _PATIENCE
     while before is not None and time.monotonic() < limit:
-        if all(found[name] <= before[name] for name in found if name != "bytes"):
+        if all(found[name] <= before[name] for name in before if name != "bytes"):
             break
         time.sleep(0.005)
         found = _held()
@@ -96,6 +106,7 @@ def _held() -> dict[str, int]:
             )
         found["threads"] = _entries("/proc/self/task")
         found["descriptors"] = _entries("/proc/self/fd")
+        found["sockets and pipes"] = sum(map(_has_other_end, Path("/proc/self/fd").iterdir()))
         children = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii")
         found["child processes"] = len(children.split())
     return found
@@ -103,6 +114,13 @@ def _held() -> dict[str, int]:
 
 def _entries(folder: str) -> int:
     return sum(1 for _ in Path(folder).iterdir())
+
+
+def _has_other_end(descriptor: Path) -> bool:
+    try:
+        return str(descriptor.readlink()).startswith(("socket:", "pipe:"))
+    except OSError:  # that of the folder itself
+        return False
 
 
 def _numpy_state() -> str:

@@ -29,6 +29,7 @@ from .channel import Channel, ChannelClosed, connect
 from .environment import RankContext, rank_context
 from .execution import ContractBroken, Execution
 from .files import scratch_of
+from .footprint import held_at_first
 from .job import Job
 from .launchers.agent import SCRATCH
 from .operations.start import GATED, SHORT_READS
@@ -82,6 +83,7 @@ class Worker:
                 jobs.receive()  # the driver says when to go in
             if SHORT_READS in os.environ:
                 cut_reads()
+            held_at_first()  # what close() should leave behind at most
             facets = adapter.connect(self._context)
             problems = problems_of_facets(facets, adapter.capabilities, self._context)
         except BaseException as error:

@@ -41,12 +41,14 @@ from . import (
     trajectories,
     transfers,
     unused,
+    waiting,
     ways,
     wire,
 )
 
 CHECKS: tuple[Check, ...] = checks_of(
     gradients,
+    waiting,
     nonfinite,
     trajectories,
     large_models,

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 LATE = 0.05
 """Seconds by which a rank is later than the others."""
+LARGE = 20_000
+"""Elements of an array that may go another way than a small one."""
 FAILS_AT = 1
 """Position of the mishap in a Job of _with_mishap."""
 
@@ -81,6 +83,37 @@ def check_closing_comes_to_an_end(session: Session) -> None:
         for_each(session, [Job(session.world_size, (made, Sleep(1, LATE), Close(), *leaving))], _closed_and_left)
     finally:
         session.close(orderly=False)  # they have been closed
+
+
+@law("failures", "collective:all_reduce", "gives_back", "world_size>=2", "world_size<=2")
+def check_closing_gives_back_what_was_taken(session: Session) -> None:
+    """After close() a process has no more sockets, pipes, threads and child processes than before connect(), so that it can
+    train again and again. Memory may stay for arrays that are in use.
+    """
+    promised = session.capabilities
+    small, large = (
+        AllReduce(TensorSpec((size,), dtypes(promised)[0], "powers"), reductions(promised)[0]) for size in (5, LARGE)
+    )
+    made: list[Operation] = [small, large]
+    if promised.asynchronous:
+        made += [replace(small, wait=False), Wait(len(made))]
+    try:
+        for_each(session, [Job(session.world_size, (*made, Close()))], _gave_back)
+    finally:
+        session.close(orderly=False)  # the ranks have been closed
+
+
+def _gave_back(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    for rank in trace.ranks:
+        before, after = (rank.values(len(job.operations) - 1)[name] for name in ("before", "held"))
+        for name, number in before.items():  # none where the system does not tell
+            left = after[name] - number
+            expect.that(
+                left <= 0,
+                f"rank {rank.rank}: got {left} more {name} after close() than before connect(), but should have given all back",
+                "close() leaves something open: a process that trains again and again has no more of it some day",
+            )
 
 
 def _closed_and_left(_: Job, trace: Trace) -> None:

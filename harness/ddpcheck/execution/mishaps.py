@@ -7,6 +7,7 @@ import signal
 import time
 
 from .. import job as ops
+from ..footprint import held, held_at_first
 from ..short_reads import cut_reads, reads_cut, whole_reads
 from ..sockets import sent_by_connection
 from .here import Here, Values
@@ -45,7 +46,8 @@ def leave(here: Here, op: ops.Leave) -> Values:
 def close(here: Here, op: ops.Close) -> Values:
     if here.facets.close is not None:
         here.facets.close()
-    return {}
+    before = held_at_first()
+    return {"before": before, "held": held(before)}
 
 
 def sent(here: Here, op: ops.Sent) -> Values:

@@ -37,7 +37,10 @@ class Leave:
 @plain
 @dataclass(frozen=True, slots=True)
 class Close:
-    """The implementation is closed, as at the end of a program. The ranks are of no use afterwards."""
+    """The implementation is closed, as at the end of a program. The ranks are of no use afterwards.
+
+    Yields before and held: what the process had open before connect(), and what it holds now (footprint.py).
+    """
 
     kind: ClassVar[str] = "close"
 

@@ -20,6 +20,7 @@ from .star import Star, exactly, star
 
 USED = "check_collectives_leave_the_process_as_it_was"
 CLOSED = "check_closing_comes_to_an_end"
+GAVE_BACK = "check_closing_gives_back_what_was_taken"
 
 
 @collectives("errors-of-numpy-switched-off", "classic", USED, words="NumPy's way with floating-point errors changed")
@@ -120,6 +121,15 @@ class ThreadAfterClose(PassThrough):
             threading.Thread(target=threading.Event().wait).start()
         self.beating = True
         return super().all_reduce(array, op, group=group)
+
+
+@collectives("pipe-after-close", "classic", GAVE_BACK, words="2 more sockets and pipes after close()", gives_back=True)
+class PipeAfterClose(PassThrough):
+    """What wakes the thread of asynchronous calls is a pipe, which is not closed."""
+
+    def __init__(self, comm: Any, rank: int, world: int) -> None:
+        super().__init__(comm, rank, world)
+        self.pipe = os.pipe()
 
 
 @sampler(

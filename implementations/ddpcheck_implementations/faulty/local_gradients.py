@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import numpy as np
 
+from ddpcheck import model as spec
 from ddpcheck.adapter import Batch
 from ddpcheck.model import ModelSpec, Scale
 from ddpcheck.values import Array
 
+from ..numpy_network import Network
+from ..numpy_network.layers import Delay, Gradients
 from .base import PlainReplica, fault
 
 EXACT = "check_gradients_equal_the_large_batch_exactly"
 TIGHT = "check_reduction_is_the_mean_of_local_gradients_to_the_last_bits"
 NONFINITE = "check_nonfinite_gradients_reach_every_rank"
 WINDOW = "check_accumulated_window_counts_every_micro_batch_once"
+WAITING = "check_layers_that_wait_change_nothing_else"
 LOCAL = "check_gradients_inside_no_sync_are_local"
 
 
@@ -52,6 +59,30 @@ class AssignedByHand(PlainReplica):
 
     def reduce(self, name: str, gradient: Array) -> Array:
         return gradient if name in self.apart else super().reduce(name, gradient)
+
+
+@fault("gradient-ends-at-a-layer-without-parameters", "classic", WAITING, world_size=1, words="zero")
+class EndsAtDelays(PlainReplica):
+    """A function of our own, which only waits and passes its input on, has no derivative: nothing goes back through it."""
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        for layer in self.network._layers:
+            if isinstance(layer, Delay):
+                layer.backward = _nothing_goes_back  # type: ignore[method-assign]  # of this network only
+
+
+@fault("layers-that-do-not-wait", "classic", WAITING, world_size=1, words="does not wait")
+class NeverWaits(PlainReplica):
+    """A layer that only takes time is left out: it has no part in the result."""
+
+    def make_network(self, model: ModelSpec, initial: Mapping[str, Array]) -> Network:
+        layers = tuple(layer for layer in model.layers if not isinstance(layer, spec.Delay))
+        return super().make_network(replace(model, layers=layers), initial)
+
+
+def _nothing_goes_back(dy: Array, gradients: Gradients) -> Array:
+    return np.zeros_like(dy)
 
 
 @fault("long-window-starts-over", "classic", WINDOW, words="what was accumulated before is lost")

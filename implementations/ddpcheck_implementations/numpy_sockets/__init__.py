@@ -73,6 +73,7 @@ adapter = Adapter(
         detects_dead_peer=True,
         detects_failed_peer=True,
         detects_mismatch=True,
+        gives_back=True,
         restarts_in_place=True,
         closed_to_strangers=True,
     ),
