@@ -98,6 +98,14 @@ def check_traffic_is_counted_as_it_is_sent(session: Session) -> str:
     return _judged(session, Job(session.world_size, asked), _told)
 
 
+@law("wire", "collective:all_reduce", "counts_traffic", "world_size<=1")
+def check_a_rank_alone_counts_nothing_sent(session: Session) -> None:
+    """counts() of a rank that is alone tells no bytes and no messages, as it has sent none to another rank."""
+    promised = session.capabilities
+    reduced = AllReduce(TensorSpec(LARGE, dtypes(promised)[0], "powers"), reductions(promised)[0])
+    for_each(session, [Job(session.world_size, (reduced, Sent()))], _nothing_told)
+
+
 def _judged(session: Session, job: Job, judge: Callable[[Job, Trace, bool], str]) -> str:
     """Run the Job, over TCP if that can be had. The judge says who counted, if it was not the kernel."""
     notes: list[str] = []
@@ -194,6 +202,17 @@ def _told(job: Job, trace: Trace, each: bool) -> str:
                 )
             )
     return note
+
+
+def _nothing_told(_: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    counts = trace.values(1, "counts")[0]
+    told = {name: counts.get(name, 0) for name in ("bytes", "messages")}
+    expect.that(
+        not any(told.values()),
+        f"rank 0: counts() tells {told['bytes']:,} bytes and {told['messages']:,} messages, but there is no rank to send to",
+        "it does not begin at zero, or counts what a rank sends to itself",
+    )
 
 
 def _same(seen: list[int], told: list[int], what: str) -> None:

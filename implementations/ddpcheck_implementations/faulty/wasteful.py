@@ -20,6 +20,7 @@ LEAST = "check_large_collectives_send_the_least_bytes"
 ONCE = "check_backward_sends_its_gradients_once"
 SILENT = "check_nothing_is_sent_inside_no_sync"
 TOGETHER = "check_many_small_gradients_go_together"
+ALONE = "check_a_rank_alone_counts_nothing_sent"
 TOLD = "check_traffic_is_counted_as_it_is_sent"
 
 
@@ -156,6 +157,33 @@ elements_for_bytes = register(
     2,
     _counting_elements,
     _counting_elements,
+    Capabilities(facets=frozenset({"collectives"}), counts_traffic=True),
+)
+
+
+def _counting_calls(context: RankContext) -> Facets:
+    """Each collective counts for a message, though a rank is alone."""
+    from ..numpy_sockets import tcp
+
+    reference = tcp.connect(context)
+    own = reference.counts
+    assert own is not None
+
+    def counts() -> dict[str, int]:
+        told = own()
+        return {**told, "messages": max(told["messages"], told["collectives"])}
+
+    return replace(reference, counts=counts)
+
+
+calls_counted = register(
+    "calls-counted-for-messages",
+    "mutation of numpy_sockets",
+    (ALONE,),
+    "does not begin at zero",
+    1,
+    _counting_calls,
+    _counting_calls,
     Capabilities(facets=frozenset({"collectives"}), counts_traffic=True),
 )
 
