@@ -1,0 +1,169 @@
+"""Does any law raise an alarm about an implementation that is right? Thousands of drawn Jobs on each that is known to be.
+
+    python tests/false_alarms/run.py tests/false_alarms/results.jsonl --jobs 10000
+    python tests/false_alarms/run.py tests/false_alarms/results.jsonl --jobs 10000 --only ^torch
+    python tests/false_alarms/run.py tests/false_alarms/results.jsonl --jobs 10000 --markdown reports/false-alarms.md
+
+On every adapter that is installed, and every one that is correct but unusual (`ddpcheck faults --unusual`). A run is an
+adapter at one world size, with a random seed of its own: the first has every check at the effort of `ddpcheck check`, those
+after it draw many more Jobs. The adapter with the fewest drawn Jobs is next. Every run is a line of the results, so what is cut
+off goes on where it was; drop the lines of laws that have changed. The Job of an alarm is saved for `ddpcheck replay`, and what
+came of the alarm belongs into answers.toml.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import secrets
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from report import markdown
+
+from ddpcheck.job import Job
+from ddpcheck.kill import installed_faults
+from ddpcheck.launchers.templates import Templates
+from ddpcheck.profiles import profile_named
+from ddpcheck.references import known_adapters, reference_of
+from ddpcheck.results import write_failure
+from ddpcheck.run import installed_checks, plan, run_check
+from ddpcheck.session import Session
+from ddpcheck.trace import Trace
+
+LATER_SIZES = (2, 3, 2, 4)
+"""World sizes of the runs after the first, in turns."""
+
+AT_ONCE = 5000
+"""Drawn Jobs of one run, times ranks: a minute on two cores."""
+
+MOST_EFFORT = 1000
+FIRST_ONLY = ("failures", "rendezvous", "wire")
+"""Families whose Jobs are fixed, and mostly start ranks afresh."""
+
+DEADLINE = 60.0
+"""Seconds for one Job: a machine with much else to do is no reason for an alarm."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came of one. checks: how many ran, of so many families. jobs: all that ran, fixed ones too; drawn: how many different
+    ones were drawn. alarms: check, status, and words of each.
+    """
+
+    adapter: str
+    world_size: int
+    seed: int
+    effort: int
+    checks: int
+    families: int
+    jobs: int
+    drawn: int
+    seconds: float
+    alarms: list[tuple[str, str, str]]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An adapter, with the world sizes of its first run and of those after it."""
+
+    name: str
+    reference: str
+    first: int
+    later: tuple[int, ...]
+
+    def next_run(self, before: Sequence[Run], templates: Templates) -> Run:
+        if not before:
+            return judged(self, self.first, profile_named("default").effort, (), templates)
+        world_size = self.later[(len(before) - 1) % len(self.later)]
+        drawn_for_one = sum(run.drawn for run in before) / sum(run.effort for run in before)
+        effort = min(MOST_EFFORT, round(AT_ONCE / world_size / max(1.0, drawn_for_one)))
+        return judged(self, world_size, effort, FIRST_ONLY, templates)
+
+
+class CountingSession(Session):
+    """Knows drawn Jobs from fixed ones: they come one by one."""
+
+    drawn: set[int]
+
+    def run(self, job: Job, meanwhile: Callable[[Job], object] | None = None) -> Trace:
+        self.drawn.add(hash(job))
+        return super().run(job, meanwhile)
+
+
+def subjects(only: str) -> Iterator[Subject]:
+    """Every adapter that is known to be right, and can run here."""
+    known = [(name, name, 2) for name in sorted(known_adapters())]
+    known += [(one.adapter.name, reference_of(one.adapter), one.world_size) for one in installed_faults("unusual")]
+    for name, reference, size in known:
+        sizes = [size, *LATER_SIZES, 1]
+        runs = {item.world_size for item in plan(reference, set(sizes), installed_checks()) if not item.skip}
+        first, *later = (size for size in sizes if size in runs)
+        if re.search(only, name):
+            yield Subject(name, reference, first, tuple(size for size in later if size > 1) or (first,))
+
+
+def judged(subject: Subject, world_size: int, effort: int, without: Collection[str], templates: Templates) -> Run:
+    seed = secrets.randbits(32)
+    session = CountingSession(
+        subject.reference, world_size, deadline=DEADLINE, effort=effort, random_seed=seed, templates=templates
+    )
+    session.drawn = set()
+    began = time.monotonic()
+    alarms: list[tuple[str, str, str]] = []
+    ran: list[str] = []
+    with session:
+        for item in plan(subject.reference, (world_size,), installed_checks()):
+            if item.skip or item.check.family in without:
+                continue
+            verdict = run_check(session, item.check)
+            if verdict.status != "skipped":
+                ran.append(verdict.family)
+            if not verdict.ok:
+                words = verdict.diagnosis.text() if verdict.diagnosis else verdict.reason
+                alarms.append((verdict.check, verdict.status, words[:2000]))
+                write_failure(Path("ddpcheck-failures"), subject.reference, verdict)
+    seconds = round(time.monotonic() - began, 1)
+    counts = (len(ran), len({*ran}), session.jobs_run, len(session.drawn))
+    return Run(subject.name, world_size, seed, effort, *counts, seconds, alarms)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--jobs", type=int, default=10_000, help="drawn Jobs for each adapter")
+    parser.add_argument("--only", default="", help="only adapters whose name matches this regular expression")
+    parser.add_argument("--markdown", type=Path, help="write the report of what has run, and run nothing")
+    options = parser.parse_args()
+    if options.markdown:
+        every = [asdict(run) for run in _read(options.results)]
+        names = [one.name for one in subjects(options.only)]
+        options.markdown.write_text(markdown(every, names, options.jobs), encoding="utf-8")
+        return
+    chosen = list(subjects(options.only))
+    with Templates() as templates:
+        while True:
+            done = _read(options.results)
+            before = {one: [run for run in done if run.adapter == one.name] for one in chosen}
+            fewest = min(chosen, key=lambda one: sum(run.drawn for run in before[one]))
+            if sum(run.drawn for run in before[fewest]) >= options.jobs:
+                return
+            run = fewest.next_run(before[fewest], templates)
+            with options.results.open("a") as results:
+                results.write(json.dumps(asdict(run)) + "\n")
+            print(f"{run.seconds:6.1f} s {run.adapter}: {run.drawn} drawn at {run.world_size} ranks", flush=True)
+            for alarm in run.alarms:
+                print("ALARM", *alarm, flush=True)
+
+
+def _read(results: Path) -> list[Run]:
+    if not results.exists():
+        return []
+    return [Run(**json.loads(line)) for line in results.read_text().splitlines()]
+
+
+if __name__ == "__main__":
+    main()
