@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from ddpcheck import expect
 from ddpcheck.checks import law
-from ddpcheck.job import Backward, Job
+from ddpcheck.job import Backward, DataSpec, Job, MeasureSteps
+from ddpcheck.model import Linear, ModelSpec
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
@@ -16,6 +17,8 @@ from .pitfalls import fitting
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
+
+UNKNOWN = "an_option_that_nobody_has"
 
 
 @law("gradients", "facet:replica", "world_size>=2", "uneven_batches=refused")
@@ -35,6 +38,23 @@ def check_unused_parameter_raises(session: Session) -> None:
     # a Job that raises costs new ranks, seconds for some implementations: one is enough
     taken = ("a", "") if world == 2 else ("",)
     for_each(session, fitting(session, [pitfalls.branches(world, "a", taken, taken)]), _raised)
+
+
+@law("replica_sync", "facet:replica", "world_size<=1")
+def check_unknown_options_are_refused(session: Session) -> None:
+    """make_replica raises a ValueError for an option that it does not know: a misspelt one must not seem to be set."""
+    step = MeasureSteps(((0,),), warmups=0, iterations=1, options=((UNKNOWN, 1.0),))
+    job = Job(session.world_size, (step,), ModelSpec((Linear("fc1", 2, 2),)), data=DataSpec(1))
+    for_each(session, fitting(session, [job]), _option_refused)
+
+
+def _option_refused(_: Job, trace: Trace) -> None:
+    for rank in trace.ranks:
+        expect.that(
+            rank.outcome == "raised" and "ValueError" in rank.error,
+            f"rank {rank.rank}: a replica with the option {UNKNOWN} {rank.outcome}, but should have raised a ValueError",
+            "options are not looked at: whoever misspells one measures something else than he thinks",
+        )
 
 
 def _raised(job: Job, trace: Trace) -> None:

@@ -44,6 +44,12 @@ class PlainReplica:
         self.latest: frozenset[str] = frozenset()  # what the last backward used
         self.start(model)
 
+    @classmethod
+    def take(cls, options: Mapping[str, Any]) -> None:
+        """There are none."""
+        if options:
+            raise ValueError(f"unknown option {', '.join(options)}: this implementation has none")
+
     def make_network(self, model: ModelSpec, initial: Mapping[str, Array]) -> Network:
         return Network(model, initial)
 
@@ -194,6 +200,7 @@ def facets(
         model: ModelSpec | str, initial: Mapping[str, Array], optimizer: OptimizerSpec, options: Mapping[str, Any]
     ) -> PlainReplica:
         assert isinstance(model, ModelSpec)
+        replica.take(options)
         return replica(model, initial, optimizer, comm, rank, world_size)
 
     return Facets(rank=rank, world_size=world_size, make_replica=make_replica, close=close)

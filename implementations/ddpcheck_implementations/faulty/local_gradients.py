@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,7 @@ EXACT = "check_gradients_equal_the_large_batch_exactly"
 TIGHT = "check_reduction_is_the_mean_of_local_gradients_to_the_last_bits"
 NONFINITE = "check_nonfinite_gradients_reach_every_rank"
 WINDOW = "check_accumulated_window_counts_every_micro_batch_once"
+OPTIONS = "check_unknown_options_are_refused"
 WAITING = "check_layers_that_wait_change_nothing_else"
 LOCAL = "check_gradients_inside_no_sync_are_local"
 
@@ -79,6 +81,15 @@ class NeverWaits(PlainReplica):
     def make_network(self, model: ModelSpec, initial: Mapping[str, Array]) -> Network:
         layers = tuple(layer for layer in model.layers if not isinstance(layer, spec.Delay))
         return super().make_network(replace(model, layers=layers), initial)
+
+
+@fault("unknown-options-ignored", "mutation of data_parallel", OPTIONS, world_size=1, words="options are not looked at")
+class OptionsIgnored(PlainReplica):
+    """Options are read by name, and those of other names by nobody."""
+
+    @classmethod
+    def take(cls, options: Mapping[str, Any]) -> None:
+        """Whatever they are."""
 
 
 def _nothing_goes_back(dy: Array, gradients: Gradients) -> Array:
