@@ -83,6 +83,19 @@ def sample(root: Path, files: list[str], size: int, seed: int, only: str = "") -
             yield mutant
 
 
+def remade(root: Path, file: str, place: tuple[int, int], operator: str, diff: str) -> Mutant | None:
+    """The mutant of this diff again, where such lines are now, nearest to the place. None if there are none any more."""
+    old, new = ([line[2:] for line in diff.splitlines() if line.startswith(sign)] for sign in "-+")
+    lines = (root / file).read_text().splitlines(keepends=True)
+    found = [at for at in range(len(lines)) if [line.strip() for line in lines[at : at + len(old)]] == old]
+    if not found:
+        return None
+    at = min(found, key=lambda line: abs(line + 1 - place[0]))
+    margin = lines[at][: len(lines[at]) - len(lines[at].lstrip())]
+    source = "".join([*lines[:at], *(f"{margin}{line}\n" for line in new), *lines[at + len(old) :]])
+    return Mutant(file, (at + 1, place[1]), operator, source, diff)
+
+
 def _of_file(root: Path, spots: list[_Spot], chance: random.Random) -> Iterator[Mutant]:
     chance.shuffle(spots)
     return (mutant for spot in spots if (mutant := _made(root, spot, chance)) is not None)
@@ -109,7 +122,9 @@ def _operators() -> Iterator[tuple[str, Operator]]:
 
 
 def _made(root: Path, spot: _Spot, chance: random.Random) -> Mutant | None:
-    """None if it is no Python, or if all that changes is an annotation, which is never evaluated."""
+    """None if it is no Python, or if all that changes is an annotation, which is never evaluated, or what is promised: checks of
+    what is not promised are skipped, and the table says so.
+    """
     name, operator, occurrence = chance.choice(spot.ways)
     before = (root / spot.file).read_text()
     after = mutate_code(before, operator, occurrence)
@@ -130,4 +145,6 @@ def _meaning(source: str) -> str | None:
             node.annotation = ast.Constant(None)
         elif isinstance(node, ast.FunctionDef):
             node.returns = None
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Capabilities":
+            node.keywords = []
     return ast.dump(tree)

@@ -22,8 +22,8 @@ HEAD = """\
 Small changes of the references' own sources, one at a time, with the conformance suite alone as the judge (no unit test): the
 default profile at two and three ranks, then at one and four, until the first check fails, of the families that use the changed
 file (the others could only kill more). The mutants are a seeded sample of all that cosmic-ray's operators can make, with the
-removal of single statements added; changes of annotations are left out. Mutants come in random order, so that a run which is
-cut off is a smaller sample, of each package for itself.
+removal of single statements added; changes of annotations are left out, and those of what is promised, which only take checks
+away. Mutants come in random order, so that a run which is cut off is a smaller sample, of each package for itself.
 
 A mutant that is equivalent breaks no law, since it changes a text, a speed, what no promise covers, or nothing; each that
 survived is listed below. A mutant is judged once, with the laws of that day. Laws were written for some of these very mutants:
@@ -37,10 +37,15 @@ Judged so far: {judged} of about {size}.
 """
 
 
+def is_open(one: dict[str, Any]) -> bool:
+    """Whether this line of run.py's file tells of a survivor that nobody has called equivalent."""
+    return not one["killed_by"] and _kind(one, _reasons(_entries())) == "open"
+
+
 def markdown(judged: Sequence[dict[str, Any]], packages: Sequence[str], size: int, seed: int) -> str:
     """judged: lines of run.py's file. ValueError if survivors.toml has a reason for what was killed."""
-    entries = tomllib.loads(SURVIVORS.read_text(encoding="utf-8"))
-    reasons = {(entry["file"], entry["becomes"]): (entry["kind"], entry["reason"]) for entry in entries["survivor"]}
+    entries = _entries()
+    reasons = _reasons(entries)
     laws = {(entry["file"], entry["becomes"]): entry["law"] for entry in entries["law"]}
     survivors = [one for one in judged if not one["killed_by"]]
     stray = {*reasons} - {_key(one) for one in survivors}
@@ -74,6 +79,14 @@ def markdown(judged: Sequence[dict[str, Any]], packages: Sequence[str], size: in
                 lines += _shown(one)
             lines.pop()
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _entries() -> dict[str, Any]:
+    return tomllib.loads(SURVIVORS.read_text(encoding="utf-8"))
+
+
+def _reasons(entries: Mapping[str, Any]) -> Reasons:
+    return {(entry["file"], entry["becomes"]): (entry["kind"], entry["reason"]) for entry in entries["survivor"]}
 
 
 def _key(one: dict[str, Any]) -> tuple[str, str]:

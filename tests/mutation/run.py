@@ -7,8 +7,8 @@
 Each mutant gets a fresh copy of the tree, in which `ddpcheck check ADAPTER --exitfirst` runs: the checks of what the changed
 file is about at two ranks and three, then those of the other families that use it, then those at one and four. The first
 failure kills it, as does a run that cannot start or has no end. Every judged mutant is a line of mutants.jsonl, and is not
-judged again: a run that is cut off goes on where it was; drop the lines of sources, or laws, that have changed. What was found
-of survivors is in survivors.toml.
+judged again, though its line may have moved: a run that is cut off goes on where it was; drop the lines of sources that have
+changed, and judge with --again what is open, when laws have. What was found of survivors is in survivors.toml.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from mutants import Mutant, sample
-from report import markdown
+from mutants import Mutant, remade, sample
+from report import is_open, markdown
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOTS = ("harness", "implementations", "properties", "benchmarks", "reports")
 SOURCES = "implementations/ddpcheck_implementations"
 PACKAGES = ("numpy_network", "data_parallel", "numpy_sockets", "numpy_mpi")
-DEADLINE = 150.0
-"""Seconds for one run of checks: ten times what it takes on an idle machine, for one that is not."""
+DEADLINE = 300.0
+"""Seconds for one run of checks: twenty times what it takes on an idle machine, for one that is not."""
 
 START_TIMEOUT = "40"
 """Seconds that ranks of numpy_sockets look for each other."""
@@ -43,8 +43,9 @@ START_TIMEOUT = "40"
 
 @dataclass(frozen=True)
 class Judge:
-    """adapters: that use a file's code. first: the families of checks that are about it, and the only ones for other adapters
-    than the first. then: the other families whose checks use it. world_sizes: at which it is used in every way, fastest first.
+    """adapters: that use a file's code, each with the environment variables, if any, under which it does. first: the families
+    of checks that are about it, and the only ones for other adapters than the first. then: the other families whose checks use
+    it. world_sizes: at which it is used in every way, fastest first.
     """
 
     adapters: tuple[str, ...]
@@ -58,6 +59,8 @@ TALK = ("collectives", "wire", "failures", "rendezvous", "buckets", "metrics", "
 MESSAGES, MEETING = ("collectives", "wire", "failures"), ("rendezvous", "failures")
 ENGINE = ("numpy_sockets", "numpy_sockets_small_buckets")
 MEMORY, TCP = ("numpy_sockets",), ("numpy_sockets_tcp",)
+HOSTS = ("numpy_sockets NUMPY_SOCKETS_HOSTS=2",)
+"""Pairs of ranks are on hosts of their own. What is promised of bytes sent is not kept there: hosts are emulated."""
 OVER_STREAMS = Judge(TCP, MESSAGES, TALK)
 OF_EVERY_TRANSPORT = Judge(MEMORY + TCP, MESSAGES, TALK)
 JUDGES = {
@@ -70,7 +73,12 @@ JUDGES = {
     "data_parallel/checkpoint.py": Judge(ENGINE[:1], ("trainer",), ()),
     "numpy_mpi/": Judge(("numpy_mpi",), ("collectives", "wire"), TALK),
     "numpy_sockets/": Judge(MEMORY, MESSAGES, TALK),
-    "numpy_sockets/host.py": Judge(MEMORY, MEETING, TALK),
+    "numpy_sockets/algorithms.py": Judge(MEMORY + HOSTS, ("collectives", "failures"), TALK),
+    "numpy_sockets/hierarchical.py": Judge(
+        HOSTS, ("collectives", "failures"), ("buckets", "metrics", "trainer"), "3,4"
+    ),
+    "numpy_sockets/host.py": Judge(MEMORY + HOSTS, MEETING, TALK),
+    "numpy_sockets/start.py": Judge(MEMORY + HOSTS, MEETING, TALK),
     "numpy_sockets/nearer.py": Judge(("numpy_sockets_unix",), MEETING, TALK),
     "numpy_sockets/rendezvous.py": Judge(TCP, MEETING, TALK),
     "numpy_sockets/welcome.py": Judge(TCP, MEETING, TALK),
@@ -121,13 +129,14 @@ def killed_by(tree: Path, judge: Judge, python: str) -> str:
         "PYTHONPATH": os.pathsep.join(str(tree / root) for root in ROOTS),
         "NUMPY_SOCKETS_START_TIMEOUT": START_TIMEOUT,
     }
-    for adapter, arguments in runs(judge):
+    for name, arguments in runs(judge):
+        adapter, *variables = name.split()
         verdicts = tree / "verdicts.json"
         command = [python, "-m", "ddpcheck", "check", adapter, "--exitfirst", "--json", str(verdicts), *arguments]
         with subprocess.Popen(
             command,
             cwd=tree,
-            env=environment,
+            env=environment | dict(variable.split("=") for variable in variables),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             start_new_session=True,
@@ -186,6 +195,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=160)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="only files whose name contains this")
+    parser.add_argument("--again", action="store_true", help="judge those that are open in survivors.toml once more")
     parser.add_argument("--python", default=sys.executable, help="an interpreter that has ddpcheck's dependencies")
     parser.add_argument("--markdown", type=Path, help="write the report of what was judged, and judge nothing")
     options = parser.parse_args()
@@ -196,16 +206,32 @@ def main() -> None:
         )
         return
     files = [str(path.relative_to(ROOT)) for name in PACKAGES for path in sorted((ROOT / SOURCES / name).glob("*.py"))]
-    before = {(one.file, one.diff, tuple(one.place)) for one in done}
     with compiled_copy(options.python) as original:
-        for mutant in sample(original, files, options.size, options.seed, options.only):
-            if (mutant.file, mutant.diff, mutant.place) in before:
+        drawn = sample(original, files, options.size, options.seed, options.only)
+        if options.again:
+            drawn = (
+                mutant for one in done if options.only in one.file and (mutant := _again(one, original)) is not None
+            )
+        for mutant in drawn:
+            if not options.again and any(_same(one, mutant) for one in done):
                 continue
             one = judge(mutant, original, options.python)
-            with options.results.open("a") as results:
-                results.write(json.dumps(asdict(one)) + "\n")
+            others = [other for other in _read(options.results) if not _same(other, mutant)]
+            options.results.write_text("".join(json.dumps(asdict(each)) + "\n" for each in (*others, one)))
             verdict = one.killed_by or f"SURVIVED\n{one.diff}"
             print(f"{one.seconds:6.1f} s {one.file.removeprefix(SOURCES)}:{one.place[0]} {verdict}", flush=True)
+
+
+def _again(one: Judged, original: Path) -> Mutant | None:
+    return remade(original, one.file, one.place, one.operator, one.diff) if is_open(asdict(one)) else None
+
+
+def _same(one: Judged, mutant: Mutant) -> bool:
+    """The line may have moved since, if there is no other like it."""
+    if (one.file, one.diff) != (mutant.file, mutant.diff):
+        return False
+    lines = [line.strip() for line in mutant.source.splitlines()]
+    return one.place == mutant.place or lines.count(mutant.diff.splitlines()[0].removeprefix("- ")) == 0
 
 
 def _read(results: Path) -> list[Judged]:
