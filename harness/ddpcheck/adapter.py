@@ -204,7 +204,8 @@ class MakeReplica(Protocol):
         """Build the model from this rank's initial values and wrap it.
 
         `model` is a name only if Capabilities.named_models has it; `initial` is empty then. `options` are what a user
-        set on the command line for this implementation (bucket_cap_mb, say); an unknown one is a ValueError.
+        set on the command line for this implementation (bucket_cap_mb, say); an unknown one should be a ValueError
+        (`refuses_options`).
         """
         ...
 

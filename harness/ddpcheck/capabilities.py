@@ -128,6 +128,9 @@ class Capabilities:
         False, "backward_of_both() goes forward on two batches, then backward once: their gradients are added up."
     )
     timeline: bool = promise(False, "timeline() tells when the last backward computed, and when it communicated.")
+    refuses_options: bool = promise(
+        False, "make_replica raises a ValueError for an option that it does not know, in place of leaving it unread."
+    )
     named_models: frozenset[str] = promise(frozenset(), "Models that make_replica builds by name, beside a ModelSpec.")
 
     remainder: Literal["pad", "drop", "uneven"] = promise(

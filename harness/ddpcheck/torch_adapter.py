@@ -30,9 +30,11 @@ from .values import Array
 if TYPE_CHECKING:
     from torch import nn
 
-TORCH_PROMISES = Capabilities(clipping=True, checkpoint=True, zeroes_gradients=True, shares_host=True)
-"""What torch_adapter promises by default: clipping, checkpoints and both forms of zero_grad work on any wrapped module, and
-torch's process groups meet at MASTER_PORT.
+TORCH_PROMISES = Capabilities(
+    clipping=True, checkpoint=True, zeroes_gradients=True, refuses_options=True, shares_host=True
+)
+"""What torch_adapter promises by default: clipping, checkpoints and both forms of zero_grad work on any wrapped module, options
+are parameters of `wrap`, and torch's process groups meet at MASTER_PORT.
 """
 
 _TIMEOUT = timedelta(seconds=30)

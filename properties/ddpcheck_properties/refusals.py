@@ -40,7 +40,7 @@ def check_unused_parameter_raises(session: Session) -> None:
     for_each(session, fitting(session, [pitfalls.branches(world, "a", taken, taken)]), _raised)
 
 
-@law("replica_sync", "facet:replica", "world_size<=1")
+@law("replica_sync", "facet:replica", "refuses_options", "world_size<=1")
 def check_unknown_options_are_refused(session: Session) -> None:
     """make_replica raises a ValueError for an option that it does not know: a misspelt one must not seem to be set."""
     step = MeasureSteps(((0,),), warmups=0, iterations=1, options=((UNKNOWN, 1.0),))

@@ -83,7 +83,14 @@ class NeverWaits(PlainReplica):
         return super().make_network(replace(model, layers=layers), initial)
 
 
-@fault("unknown-options-ignored", "mutation of data_parallel", OPTIONS, world_size=1, words="options are not looked at")
+@fault(
+    "unknown-options-ignored",
+    "mutation of data_parallel",
+    OPTIONS,
+    world_size=1,
+    words="options are not looked at",
+    refuses_options=True,
+)
 class OptionsIgnored(PlainReplica):
     """Options are read by name, and those of other names by nobody."""
 

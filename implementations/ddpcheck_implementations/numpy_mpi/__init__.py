@@ -41,6 +41,7 @@ adapter = Adapter(
         keeps_tiny_values=True,
         unused_parameters="synchronised",
         clipping=True,
+        refuses_options=True,
         checkpoint=True,
         trainer_features=TRAINER_FEATURES,
         unfreezing=True,

@@ -63,6 +63,7 @@ adapter = Adapter(
         bundles_gradients=True,
         unused_parameters="synchronised",
         clipping=True,
+        refuses_options=True,
         checkpoint=True,
         trainer_features=TRAINER_FEATURES,
         unfreezing=True,
