@@ -12,7 +12,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .patterns import changed_by, cut_off, lost_precision, region, remainder, shifted, tiny_differences, weighted, zeros
+from .patterns import (
+    changed_by,
+    cut_off,
+    lost_precision,
+    region,
+    remainder,
+    shifted,
+    thinned,
+    tiny_differences,
+    weighted,
+    zeros,
+)
 from .values import Array
 
 
@@ -86,6 +97,8 @@ def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[s
     yield from shifted(got, expected, evidence.local, wrong)
     yield from zeros(got, expected, wrong)
     yield from cut_off(got, expected, wrong)
+    if evidence.parts is not None:
+        yield from thinned(got, expected, evidence.parts)
     yield from changed_by(got, expected, evidence.before)
     yield from lost_precision(got, expected, small=evidence.precision)
     yield from remainder(wrong, evidence.world_size)

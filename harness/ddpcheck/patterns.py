@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,10 @@ def region(wrong: Array) -> str:
     return f"{len(flat)} of {size} elements (first {first}, last {last})"
 
 
+_ALIKE = 2.0**-7
+"""Weights that differ by less come of lost precision."""
+
+
 def weighted(got: Array, expected: Array, parts: Array) -> Iterator[str]:
     """The ranks' parts with other weights, where there are twice as many elements as ranks to tell by."""
     size, matrix = len(parts), parts.reshape(len(parts), -1).T.astype(np.float64)
@@ -32,7 +37,7 @@ def weighted(got: Array, expected: Array, parts: Array) -> Iterator[str]:
     if not got.any() or not np.isfinite(got).all() or np.linalg.matrix_rank(matrix) < size:
         return
     found, right = (_weights(matrix, array.reshape(-1).astype(np.float64), got.dtype) for array in (got, expected))
-    if found is None or right is None:
+    if found is None or right is None or np.allclose(found, right, rtol=_ALIKE):
         return
     given, due = (" + ".join(f"{w:.3g} x rank {rank}'s" for rank, w in enumerate(ws)) for ws in (found, right))
     why = ""
@@ -41,6 +46,29 @@ def weighted(got: Array, expected: Array, parts: Array) -> Iterator[str]:
     elif np.isclose(found.sum(), 1):
         why = ", as if by the sizes of other batches"
     yield f"it is {given} gradient, but should be {due}{why}"
+
+
+def thinned(got: Array, expected: Array, parts: Array) -> Iterator[str]:
+    """Whether here this and there that rank's part is missing, where there are elements enough to say so."""
+    size = len(parts)
+    if got.dtype.kind != "f" or not 1 < size <= _SUBSETS:
+        return
+    each, seen = parts / size, got.astype(np.float64)
+    near = 4 * float(np.finfo(got.dtype).eps) * np.abs(each).sum(axis=0)
+    wrong = np.abs(expected - seen) > near
+    if int(wrong.sum()) < 4 * 2**size:
+        return
+    missing = [list(subset) for count in range(1, size + 1) for subset in combinations(range(size), count)]
+    fits = [(np.abs(expected - each[subset].sum(axis=0) - seen) <= near)[wrong] for subset in missing]
+    if np.logical_or.reduce(fits).all() and not any(fit.all() for fit in fits):
+        yield (
+            f"{region(wrong)} lack the parts of some ranks, here of these and there of those: each sends its largest "
+            "elements only, or pieces are lost"
+        )
+
+
+_SUBSETS = 4
+"""Ranks of which all subsets are tried."""
 
 
 def _weights(matrix: Array, array: Array, dtype: np.dtype[Any]) -> Array | None:

@@ -13,7 +13,7 @@ import numpy as np
 from ddpcheck import expect
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.diagnosis import Evidence
-from ddpcheck.job import Backward, Job, Step
+from ddpcheck.job import Backward, Job, Observe, Operation, Predict, Save, Step
 from ddpcheck.oracle import Entry, Moment, Oracle, is_exact
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array
@@ -43,7 +43,12 @@ class as_one_process:  # noqa: N801  # reads as the judge that it makes: for_all
         if job is not self._job:
             self.prepare(job)
         for moment in self._moments:
-            compare(moment, job, trace, bits=self.capabilities.same_bits_on_all_ranks)
+            try:
+                compare(moment, job, trace, bits=self.capabilities.same_bits_on_all_ranks)
+            except Finding as finding:
+                sure = finding.diagnosis.cause or _just_done(job, moment.position, finding.diagnosis.headline)
+                causes = filter(None, (sure, _lateness(job, moment.position)))
+                raise Finding(replace(finding.diagnosis, cause="; ".join(causes))) from None
 
 
 def because(judge: Callable[[Job, Trace], None], cause: str, *, of: str = "") -> Callable[[Job, Trace], None]:
@@ -193,6 +198,35 @@ def _compare_one(got: Any, entry: Entry, text: str, rank: int, otherwise: str = 
         raise Finding(Diagnosis(f"{text} on rank {rank}: got dtype {got.dtype}, but should be {entry.dtype}"))
     bound = entry.value.error[rank]
     expect.within(got, exact, np.where(np.isnan(bound), np.inf, bound), text, rank, evidence)
+
+
+def _just_done(job: Job, position: int, headline: str) -> str:
+    """What changed a gradient between two looks, of which the first found it right."""
+    looked = job.operations[position - 2] if position > 1 else None
+    if not isinstance(looked, Observe) or "gradients" not in looked.what or not headline.startswith("gradient"):
+        return ""
+    return _DISTURBS.get(type(job.operations[position - 1]), "")
+
+
+_DISTURBS: dict[type[Operation], str] = {
+    Step: "step() changes it: weight decay or momentum is added in place, say",
+    Predict: "predicting changes it",
+    Save: "saving changes it",
+}
+
+
+_LATE = 8
+"""Backwards: more than any Job has by chance."""
+
+
+def _lateness(job: Job, position: int) -> str:
+    """What it says if many backwards were looked at before, and went well."""
+    done = job.operations[:position]
+    backwards, looks = (sum(isinstance(operation, kind) for operation in done) for kind in (Backward, Observe))
+    well = (
+        f"the first {backwards - 1} backwards went well: a count of calls may end or come round (a warm-up, a period)"
+    )
+    return well if min(backwards - 1, looks) >= _LATE else ""
 
 
 def when(job: Job, position: int) -> str:

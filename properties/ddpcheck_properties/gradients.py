@@ -194,20 +194,25 @@ def _reduction_is_tight(promised: Capabilities) -> Judge:
         counts = np.array(list(map(len, next(op for op in job.operations if isinstance(op, Backward)).samples)))
         for name in local[0]["gradients"]:
             there = all(seen["gradients"][name] is not None for seen in local)
-            expect.that(there, f"gradient of {name}: got none inside no_sync on some rank")
+            expect.that(there, f"gradient of {name}: got none inside no_sync on some rank", _NOT_SHOWN)
         own = {name: np.stack([seen["gradients"][name] for seen in local]) for name in local[0]["gradients"]}
         wide = {name: parts.astype(np.float64) for name, parts in own.items()}
         for name, parts in wide.items():
             exact, size = _mean(list(own[name]), counts.tolist(), promised)
             bound = sum_bound(size, job.world_size, own[name].dtype, extra=3)
             weighted = promised.uneven_batches == "weighted"
-            made_of = Contributions(parts, parts, parts, None, 1, counts, inside=False, weighted=weighted, others=wide)
+            made_of = Contributions(
+                parts, parts, parts, None, 1, counts, inside=False, weighted=weighted, others=wide, earlier=parts
+            )
             for rank, seen in enumerate(synchronised):
                 text = f"gradient of {name} ({when(job, position)}) against the mean of the ranks' own"
                 evidence = partial(_evidence, made_of, job, exact, rank)
                 expect.within(seen["gradients"][name], exact, bound, text, rank, evidence)
 
     return judge
+
+
+_NOT_SHOWN = "it was dropped, or is gathered elsewhere (a main gradient, a buffer), where gradients() does not look"
 
 
 def _evidence(made_of: Contributions, job: Job, expected: Array, rank: int) -> Evidence:

@@ -21,6 +21,8 @@ _LEFT_BEHIND = (
 
 _ALONE = "the others' never arrived here, or nobody waited for them"
 
+_KEPT = "what every rank had gathered inside no_sync before zero_grad went in, too: zero_grad leaves it"
+
 _RANKS = 6
 """Of so many ranks all subsets are tried."""
 
@@ -54,11 +56,10 @@ class Contributions:
             unused = self._unused()
             doubt = f"; or rank {_listed(unused)}, whose gradient is zero here, is left out of the mean"
             alone = 0 < len(unused) == len(self.own) - 1
+            doubt = doubt * alone + self._kept(expected)
             known = (*known, *self._left_out(unused, rank))
             left = _LEFT_BEHIND if self.before is not None else ""
-            return Evidence(
-                len(self.own), self.own[rank], known, doubt=doubt if alone else "", otherwise=left, parts=self.own
-            )
+            return Evidence(len(self.own), self.own[rank], known, doubt=doubt, otherwise=left, parts=self.own)
         size = len(self.own)
         scaled = (
             (
@@ -68,6 +69,11 @@ class Contributions:
             (f"the loss was divided by the world size: {size} x too small before anything is reduced", expected / size),
         )
         return Evidence(1, self.own[rank], (*known, *scaled))
+
+    def _kept(self, expected: Array) -> str:
+        """What else makes a gradient of two ranks too large by their number, if the backward before had an equal one."""
+        same = len(self.own) == 2 and self.earlier is not None and np.allclose(self.earlier.mean(axis=0), expected)
+        return f"; or {_KEPT}" * same
 
     def _shares(self, rank: int) -> Iterator[tuple[str, Array]]:
         """What came of it if one of the layers that share the parameter was forgotten, or all but one."""
@@ -158,6 +164,8 @@ class Contributions:
             if self.backwards:
                 yield "it is the gradient of the backward before: stale, reduced too early or one step late", before
             yield "it also holds the gradient of before: not reset by zero_grad, or counted twice", expected + before
+        if self.earlier is not None and self.backwards == 1 and not self.inside:
+            yield _KEPT, expected + self.earlier.mean(axis=0)
         if self.backwards > 1:
             last = self.last[rank] if self.inside else self.last.mean(axis=0)
             yield "it is the last micro-batch only: what was accumulated before is lost", last

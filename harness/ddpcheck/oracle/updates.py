@@ -34,6 +34,7 @@ class Update:
     optimizer: Optimizer
     history: History
     clipped: Clip | None = None
+    initial: Array | None = None
 
     def evidence(self, expected: Array, rank: int) -> Evidence:
         """Small differences are no sign of lost precision: what an update does wrong is small beside the parameter."""
@@ -59,6 +60,11 @@ class Update:
         for words, gradient in self.clipped.gone_wrong(self.name) if self.clipped else ():
             yield f"the gradient of its update was {words}", self._stepped(gradient=gradient)
         yield "it was updated twice", self._stepped(times=2)
+        if self.initial is not None:
+            sentence = (
+                "the step began at the new replica's initial value: what it updates, a master copy, was not loaded"
+            )
+            yield sentence, self._stepped(before=np.broadcast_to(self.initial, before.shape))
         if self.optimizer.state:
             yield "its optimizer state was lost: momentum began anew", self._stepped(Optimizer(spec, "float64"))
         for name, state in self.optimizer.state.items():
@@ -87,6 +93,7 @@ class Update:
             settled = self._like(spec)
             settled.steps[self.name] = _FOR_EVER
             yield "Adam's bias correction is missing", self._stepped(settled)
+            yield from self._other_moments()
             anew = self._like(spec)
             anew.steps[self.name] = 0
             yield "Adam's bias correction counts steps from 1 again", self._stepped(anew)
@@ -97,6 +104,24 @@ class Update:
         with np.errstate(over="ignore"):  # what is too large for it would be infinite
             narrow = expected.astype(np.float16).astype(np.float64)
         yield "it is held in float16", np.broadcast_to(narrow, before.shape)
+
+    def _other_moments(self) -> Iterator[tuple[str, Array]]:
+        """Adam's second moment never smaller than before, and moments of the usual betas, which the second step shows."""
+        spec, name, after = self.optimizer.spec, self.name, self.optimizer.copy()
+        if name not in after.steps:
+            return
+        old = {part: self.optimizer.state[f"{name}.{part}"].exact for part in "ms"}
+        after.step(name, Value(self.before), Value(self.gradient))
+        new, step = {part: after.state[f"{name}.{part}"].exact for part in "ms"}, after.steps[name]
+        first, second = (1 - beta**step for beta in spec.betas)
+        root = np.sqrt(np.maximum(old["s"], new["s"]) / second)
+        largest = self.before - spec.lr * new["m"] / first / (root + spec.eps)
+        yield "it is AMSGrad: divided by the largest second moment so far, not by the last", largest
+        if step == 2:
+            usual = Optimizer(replace(spec, betas=(0.9, 0.999)), "float64", steps={name: 1})
+            given = old["m"] / (1 - spec.betas[0])
+            usual.state = {f"{name}.m": Value(0.1 * given), f"{name}.s": Value(0.001 * given**2)}
+            yield "Adam's betas are 0.9 and 0.999, and not those that were asked for", self._stepped(usual)
 
     def _ahead(self) -> Array:
         spec = self.optimizer.spec
@@ -145,6 +170,11 @@ class Loading:
     job: Job
     before: Array
     earlier: Origin | None
+
+    @property
+    def initial(self) -> Array:
+        """What rank 0's new replica held before."""
+        return self.job.initial_of_resumed(0)[self.name].astype(np.float64)
 
     def evidence(self, expected: Array, rank: int) -> Evidence:
         known = [("it is what the old replica held last, not what was saved: the state is no copy", self.before[rank])]

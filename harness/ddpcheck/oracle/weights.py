@@ -15,6 +15,7 @@ from .history import History
 from .moments import Origin
 from .network import Evaluation, Shards
 from .optimizer import Optimizer
+from .passed_over import PassedOver
 from .rounding import Value, combine
 from .statistics import Tracked, running_statistics
 from .updates import Loading, Update
@@ -53,10 +54,17 @@ class Weights:
         values = {name: gradients.sum(name) or self.zeros[name] for name in gradients.of}
         if self._case.promised.skips_nonfinite and not all(np.isfinite(value.exact).all() for value in values.values()):
             return
+        for name in self._case.parameters:
+            if name not in values or not gradients.everywhere(name):
+                self.origins[name] = PassedOver(name, self.tensors[name].exact, before, self.origins.get(name))
         for name, value in values.items():
             if gradients.everywhere(name):
                 parameter = self.tensors[name]
-                self.origins[name] = Update(name, parameter.exact, value.exact, before, history, gradients.clipped)
+                last = self.origins.get(name)
+                initial = last.initial if isinstance(last, Loading) else None
+                self.origins[name] = Update(
+                    name, parameter.exact, value.exact, before, history, gradients.clipped, initial
+                )
                 self.tensors[name] = self._optimizer.step(name, parameter, value)
         self._steps += 1
         if decay := self._optimizer.spec.averaging:
