@@ -34,7 +34,7 @@ def check_gradients_inside_no_sync_are_local(session: Session) -> None:
     world, promised = session.world_size, session.capabilities
     jobs = [pitfalls.accumulation(world, (2, 2, 2), look=True)]
     if promised.uneven_batches == "equal_weight":
-        jobs.append(running_dry(world))
+        jobs += [running_dry(world), running_dry(world, all_at_last=True)]
     for_all(session, windows(world, promised, look=True), as_one_process(promised), examples=fitting(session, jobs))
 
 
@@ -142,9 +142,10 @@ def interrupted(world_size: int, ranks: tuple[int, ...], *, again: bool) -> Job:
     return training_job(world_size, mlp((2, 3, 2)), operations)
 
 
-def running_dry(world_size: int) -> Job:
-    """A window whose second micro-batch has no samples on the last rank."""
-    sizes = [2] * world_size, [2] * (world_size - 1) + [0], [2] * world_size
+def running_dry(world_size: int, *, all_at_last: bool = False) -> Job:
+    """A window whose second micro-batch has no samples on the last rank; or whose last one has none on any."""
+    last = [0 if all_at_last else 2] * world_size
+    sizes = [2] * world_size, [2] * (world_size - 1) + [0], last
     operations: list[Operation] = [ZeroGrad()]
     for number, batches in enumerate(sizes, start=1):
         operations += [Backward(shards(batches, 2 * number * world_size), sync=number == len(sizes)), *GRADIENTS]

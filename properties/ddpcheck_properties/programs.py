@@ -76,6 +76,7 @@ KNOWN: tuple[tuple[Word, ...], ...] = (
     ("local", "local", "local", "local", "local", "backward", "step"),
     ("open", "open", "backward", "close", "backward", "predict_alone", "close", "backward", "clip", "step"),
     ("open", "backward", "zero_grad", "backward", "close", "backward", "step"),
+    ("open", "close", "backward", "step"),
 )
 """Programs that found faults, run first."""
 

@@ -80,7 +80,7 @@ def check_clipping_uses_the_norm_of_the_synchronised_gradients(session: Session)
     model = models(promised, exact=False, depths=(1, 2))
     steps = training_jobs(world, promised, model=model, exact=False, rounds=(1, 2), optimizer=sgd())
     drawn = st.builds(_clipping, steps, choice((0.05, 0.5, 100.0)))
-    small = _clipping(pitfalls.steps(world, OptimizerSpec(lr=0.05), count=2), 0.1)
+    small = _clipping(pitfalls.steps(world, OptimizerSpec(lr=0.05), count=12), 0.1)
     for_all(session, drawn, as_one_process(promised), examples=fitting(session, [small]))
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+import numpy as np
+
 from ddpcheck.adapter import Batch
 
 from .base import PlainReplica, added, fault
@@ -106,3 +108,35 @@ class MeanOfMicroBatches(PlainReplica):
         super().synchronise(batch_size)
         self.synced = {name: gradient / gradient.dtype.type(self.count) for name, gradient in self.synced.items()}
         self.count = 0
+
+
+@fault(
+    "empty-window-swallows-the-next",
+    "classic",
+    "check_any_training_program_goes_as_on_one_process",
+    words="this rank's own local value: not reduced",
+)
+class EmptyWindow(PlainReplica):
+    """Leaving no_sync takes it for granted that a backward was inside: after none the next one is not synchronised."""
+
+    pending = False
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        with super().no_sync():
+            yield
+        self.pending = not self.local
+
+    def synchronise(self, batch_size: int) -> None:
+        if not self.pending:
+            super().synchronise(batch_size)
+        self.pending = False
+
+
+@fault("window-ends-without-samples", "classic", LOCAL, words="not reduced")
+class EndsWithoutSamples(PlainReplica):
+    """A micro-batch that is empty on all ranks is passed over, and with it what the window has gathered."""
+
+    def synchronise(self, batch_size: int) -> None:
+        if self.comm.all_reduce(np.array([float(batch_size)]))[0]:
+            super().synchronise(batch_size)

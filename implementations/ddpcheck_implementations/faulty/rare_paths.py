@@ -83,3 +83,19 @@ class LargeOnesAsFloat32(PlainReplica):
     def reduce(self, name: str, gradient: Array) -> Array:
         wire = np.float32 if gradient.size > 1000 else gradient.dtype
         return super().reduce(name, gradient.astype(wire)).astype(gradient.dtype)
+
+
+@fault(
+    "large-ones-sparsified",
+    "classic",
+    "check_reduction_is_the_mean_of_local_gradients_to_the_last_bits",
+    words="each sends its largest elements only",
+)
+class Sparsified(PlainReplica):
+    """Of a gradient of more than a thousand elements each rank sends its largest hundredth."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        if gradient.size > 1000:
+            smallest = np.sort(np.abs(gradient), axis=None)[-gradient.size // 100]
+            gradient = np.where(np.abs(gradient) < smallest, 0, gradient)
+        return super().reduce(name, gradient)

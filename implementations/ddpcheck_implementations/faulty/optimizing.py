@@ -1,0 +1,103 @@
+"""Optimizers of replicas that are right about gradients: what a step takes, what it moves, and what it leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ddpcheck.job import OptimizerSpec
+from ddpcheck.model import ModelSpec
+from ddpcheck.values import Array
+
+from .base import PlainReplica, fault
+from .freezing import UNFROZEN
+from .programs import ANY
+
+UNUSED = "check_parameter_unused_on_all_ranks_does_not_move"
+
+
+class WithSettings(PlainReplica):
+    """It knows what its optimizer is set to."""
+
+    def __init__(self, model: ModelSpec, initial: Mapping[str, Array], optimizer: OptimizerSpec, *rest: object) -> None:
+        self.settings = optimizer
+        super().__init__(model, initial, optimizer, *rest)  # type: ignore[arg-type]  # as given
+
+    def forgotten(self) -> list[str]:
+        """Parameters without gradient."""
+        shown = self._shown()
+        return [name for name in self.network.parameters if name not in shown]
+
+
+@fault("momentum-without-gradient", "classic", UNUSED, UNFROZEN, words="the step moved it by its momentum")
+class MomentumWithoutGradient(WithSettings):
+    """A parameter without gradient goes on by the momentum that it had, as if the gradient were zero."""
+
+    def step(self) -> None:
+        velocity = getattr(self.optimizer, "_velocity", {})
+        for name in self.forgotten():
+            if name in velocity:
+                velocity[name] *= self.settings.momentum
+                self.network.parameters[name] -= self.settings.lr * velocity[name]
+        super().step()
+
+
+@fault("decay-without-gradient", "classic", UNUSED, words="the step moved it by its weight decay")
+class DecayWithoutGradient(WithSettings):
+    """Weights decay in a loop over all parameters, those without gradient included."""
+
+    def step(self) -> None:
+        for name in self.forgotten():
+            self.network.parameters[name] *= 1 - self.settings.lr * self.settings.weight_decay
+        super().step()
+
+
+@fault("decay-stays-in-the-gradient", "classic", ANY, words="step() changes it")
+class DecayStaysInTheGradient(WithSettings):
+    """A step adds weight decay to the gradient in place, where the next backward without zero_grad finds it."""
+
+    def step(self) -> None:
+        decayed = {name: self.settings.weight_decay * self.network.parameters[name] for name in self.synced}
+        super().step()
+        for name, decay in decayed.items():
+            self.synced[name] = np.asarray(self.synced[name] + decay, decay.dtype)
+
+
+@fault(
+    "master-weights-not-loaded",
+    "classic",
+    "check_resumed_training_goes_where_one_process_goes",
+    words="a master copy, was not loaded",
+)
+class MasterWeightsNotLoaded(PlainReplica):
+    """Steps are taken on a copy of the parameters, which load_state() leaves as it is."""
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        self.masters = self.parameters()
+
+    def step(self) -> None:
+        for name, master in self.masters.items():
+            self.network.parameters[name][...] = master
+        super().step()
+        self.masters = self.parameters()
+
+
+@fault(
+    "clip-limit-halves-after-eight-steps",
+    "classic",
+    "check_clipping_uses_the_norm_of_the_synchronised_gradients",
+    words="a count of calls may end or come round",
+)
+class LimitHalves(PlainReplica):
+    """The limit of the norm follows a schedule that nobody asked for: from the ninth step on it is half."""
+
+    steps = 0
+
+    def step(self) -> None:
+        super().step()
+        self.steps += 1
+
+    def clip(self, max_norm: float) -> float:
+        return super().clip(max_norm / 2 if self.steps >= 8 else max_norm)
