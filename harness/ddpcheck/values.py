@@ -113,9 +113,11 @@ def numbers(shape: tuple[int, ...], dtype: str, kind: Kind, key: int, spread: in
     return made.astype(np.dtype(dtype)).reshape(shape)
 
 
-def overwritten_with(position: int) -> int:
+def overwritten(shape: tuple[int, ...], dtype: str, position: int) -> Array:
     """What a result is overwritten with by its owner, after the operation at this position gave it."""
-    return 113 + (position + 1) % 900
+    # no more values than the dtype holds exactly: int8 ends at 127, float16 is exact up to 2048
+    kinds = 14 if np.dtype(dtype).itemsize == 1 else 900
+    return np.full(shape, 113 + (position + 1) % kinds, dtype)
 
 
 def poison_like(array: Array) -> Array:

@@ -12,7 +12,7 @@ from ddpcheck.diagnosis import Evidence
 from ddpcheck.job import AllReduce, Barrier, Broadcast, Job, ReduceScatter, SendRecv, Wait
 from ddpcheck.numerics import different_bits, same_bits
 from ddpcheck.trace import Trace
-from ddpcheck.values import Array, overwritten_with, poison_like
+from ddpcheck.values import Array, overwritten, poison_like
 from ddpcheck.verdict import Diagnosis, Finding
 
 from .collective_results import Collective, Want, finished, members_of, named, reduced, wants
@@ -133,7 +133,7 @@ def _others(job: Job, collective: Collective, rank: int, members: tuple[int, ...
         yield text, poison_like(tensor.on(rank))
     for position in range(len(job.operations)):
         text = f"it is the array that operation {position} gave, overwritten by its owner since: two results share their memory"
-        yield text, np.full(tensor.shape, overwritten_with(position), tensor.dtype)
+        yield text, overwritten(tensor.shape, tensor.dtype, position)
     for position, made, ranks in finished(job):
         if made is not collective and made.tensor.dtype == tensor.dtype and rank in ranks:
             yield f"it is the result of operation {position}: results are mixed up", wants(made, ranks)[rank].value

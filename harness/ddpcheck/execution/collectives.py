@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import job as ops
-from ..values import Array, overwritten_with, poison_like
+from ..values import Array, overwritten, poison_like
 from .contract import checked_array
 from .here import Here, Values
 from .layouts import laid_out
@@ -96,7 +96,7 @@ def _result(
             argument[...] = poison_like(argument)
         if isinstance(result, np.ndarray) and result.flags.writeable:
             # other values for each operation: results that share their memory show
-            result[...] = left = np.full(made.shape, overwritten_with(here.position), made.dtype)
+            result[...] = left = overwritten(made.shape, given.dtype.name, here.position)
     here.look_again(values, "result", left, result)
     return values
 
