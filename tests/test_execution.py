@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, get_args
 
 import numpy as np
 import pytest
 
 from ddpcheck import Facets, Job, ModelSpec
+from ddpcheck.capabilities import COLLECTIVE_DTYPES
 from ddpcheck.execution import Execution
 from ddpcheck.execution.layouts import laid_out
 from ddpcheck.execution.runners import RUNNERS
 from ddpcheck.job import DataSpec, Layout, MeasureSteps, Observe, Operation, Resume, Save, Step, TensorSpec
 from ddpcheck.model import Linear
 from ddpcheck.numerics import same_bits
+from ddpcheck.values import overwritten
 
 FROZEN = ModelSpec((Linear("fc", 1, 1, frozen=True),))
 STEPS = MeasureSteps(((0,),), warmups=0, iterations=1)
@@ -70,6 +73,13 @@ def test_where_nothing_learns_there_are_no_gradients() -> None:
     assert built_by(Observe(("gradients",))) == [{}]
 
 
+@pytest.mark.parametrize("dtype", sorted(COLLECTIVE_DTYPES))
+def test_what_overwrites_results_fits_their_dtype_and_differs_from_one_to_the_next(dtype: str) -> None:
+    made = [overwritten((2,), dtype, position) for position in range(40)]
+    assert all(each.dtype == dtype for each in made)
+    assert all((one != other).all() for one, other in pairwise(made))
+
+
 @pytest.mark.parametrize("layout", get_args(Layout))
 @pytest.mark.parametrize("shape", [(), (0,), (5,), (2, 3), (2, 0, 3), (4, 3, 2)])
 def test_a_layout_moves_values_and_changes_none(layout: Layout, shape: tuple[int, ...]) -> None:
@@ -78,4 +88,4 @@ def test_a_layout_moves_values_and_changes_none(layout: Layout, shape: tuple[int
     assert same_bits(made, array)
     assert not np.may_share_memory(made, array)
     if array.size > 1 and (layout != "F" or array.ndim > 1):
-        assert made.flags.c_contiguous == (layout in ("C", "offset"))
+        assert made.flags.c_contiguous == (layout in ("C", "offset", "mixed"))

@@ -108,6 +108,7 @@ EVERYTHING = Job(
         AllGather(TensorSpec((0, 2)), (0, 1)),
         ReduceScatter(TensorSpec((400,), values="real")),
         AllReduce(TensorSpec((2,)), group=(1,)),
+        AllReduce(TensorSpec((2, 3), layout="mixed"), "max"),
         SendRecv(TensorSpec((3,), "int32"), ((0, 1), (1, 0))),
         Sleep(0, 0.01),
         Sample(20, (0, 1, None), seed=3),

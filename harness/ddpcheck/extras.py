@@ -118,7 +118,7 @@ class ResumableSampler(Protocol):
     """Capabilities.sampler_state."""
 
     def state(self) -> Mapping[str, Any]:
-        """Where this rank is: epoch, and how many indices its last iteration gave. Numbers, strings and arrays."""
+        """Where this rank is: epoch, and how many indices its last iteration gave. Numbers, strings and arrays; a copy."""
         ...
 
     def load_state(self, state: Mapping[str, Any]) -> None:

@@ -16,6 +16,7 @@ from ddpcheck.values import Array, overwritten, poison_like
 from ddpcheck.verdict import Diagnosis, Finding
 
 from .collective_results import Collective, Want, finished, members_of, named, reduced, wants
+from .incomplete import MIXED
 
 
 def results_hold(job: Job, trace: Trace) -> None:
@@ -114,13 +115,18 @@ def _evidence(job: Job, collective: Collective, rank: int) -> Evidence:
         others = tuple(
             (text, np.asarray(array).astype(dtype)) for text, array in _others(job, collective, rank, members)
         )
-    return Evidence(len(members), local, others)
+    return Evidence(len(members), local, others, otherwise=MIXED if collective.tensor.layout == "mixed" else "")
 
 
 def _others(job: Job, collective: Collective, rank: int, members: tuple[int, ...]) -> Iterator[tuple[str, Array]]:
     tensor = collective.tensor
     if isinstance(collective, Broadcast):
         poison = poison_like(tensor.on(rank))
+        if rank == collective.root:
+            yield (
+                "what ranks other than the root passed takes part: a NaN stays one, also if it is multiplied by 0",
+                poison,
+            )
         yield "it is what the ranks other than the root passed: the wrong root, or nothing was received", poison
     if isinstance(collective, AllReduce):
         yield from _other_reductions(collective, members, job.world_size)
@@ -144,6 +150,8 @@ def _other_reductions(collective: AllReduce, members: tuple[int, ...], world_siz
     total = np.asarray(reduced(tensor, "sum", members).value)
     if collective.reduction not in ("sum", "mean"):
         yield "it is the sum: the reduction was not passed on", total
+    if collective.reduction in ("min", "max", "sum") and not tensor.dtype.startswith("float"):
+        yield from _other_integers(collective, members)
     if collective.reduction == "mean":
         yield "the sum was divided by the number of elements, not by that of ranks", total / max(1, total.size)
         yield "the sum was divided by the world size, not by the size of the group", total / world_size
@@ -152,10 +160,39 @@ def _other_reductions(collective: AllReduce, members: tuple[int, ...], world_siz
             "it is the result over all ranks, not over the group",
             reduced(tensor, collective.reduction, everybody).value,
         )
+    if collective.reduction in ("sum", "mean"):
+        count = len(members) if collective.reduction == "mean" else 1
+        for twice in members:
+            yield f"the values of rank {twice} are counted twice", (total + tensor.on(twice)) / count
+    if collective.reduction == "mean" and len(members) > 2:
+        half = len(members) // 2
+        first, second = (reduced(tensor, "mean", part).value for part in (members[:half], members[half:]))
+        yield "it is the mean of two means, of ranks that are not equally many", (first + second) / 2
     for missing in members:
         if rest := tuple(rank for rank in members if rank != missing):
             part = reduced(tensor, collective.reduction, rest).value
             yield f"the values of rank {missing} are missing: read before they came, or lost", part
+
+
+def _other_integers(collective: AllReduce, members: tuple[int, ...]) -> Iterator[tuple[str, Array]]:
+    stack = np.stack([collective.tensor.on(rank) for rank in members])
+    dtype = stack.dtype
+    if collective.reduction == "sum":
+        limits = np.iinfo(dtype)
+        cut = np.array(
+            [[min(max(sum(column), limits.min), limits.max) for column in stack.reshape(len(members), -1).T.tolist()]]
+        )
+        yield (
+            "sums that overflow are cut off at the ends of the dtype: integers wrap round",
+            cut.astype(dtype).reshape(stack.shape[1:]),
+        )
+        return
+    extreme = np.minimum if collective.reduction == "min" else np.maximum
+    opposite = np.maximum if collective.reduction == "min" else np.minimum
+    if dtype.kind == "u":
+        signed = stack.view(dtype.name[1:])
+        yield "unsigned integers are compared as signed ones", extreme.reduce(signed, axis=0).view(dtype)
+    yield f"it is found by negation: the lowest {dtype} has no counterpart", -opposite.reduce(-stack, axis=0)
 
 
 def _blocked(barrier: Barrier, position: int, trace: Trace) -> None:
@@ -197,6 +234,8 @@ def _received(job: Job, operation: SendRecv, position: int, trace: Trace) -> Non
                 for place, each in enumerate(job.operations)
                 if isinstance(each, SendRecv) and (source, dest) in each.pairs and place != position
             )
-            return Evidence(len(arrays), None, (*wrong_senders, *others))
+            text = "the array was read after send() had given it back: its owner had overwritten it"
+            overwritten_since = ((text, poison_like(arrays[source])),) * arrays[source].dtype.name.startswith("float")
+            return Evidence(len(arrays), None, (*overwritten_since, *wrong_senders, *others))
 
         _compare(got, want, what, dest, evidence)

@@ -30,7 +30,7 @@ from .collectives import PAST_64_KIB
 from .drawing import for_all, for_each
 from .strategies import choice
 from .strategies_collectives import (
-    LAYOUTS,
+    EVERY_LAYOUT,
     Reduction,
     all_reduces,
     collectives,
@@ -137,7 +137,7 @@ def check_all_reduces_under_way_together_keep_their_results(session: Session) ->
     laid_out = [
         AllReduce(exact_tensor(shape, dtype, reduction, world, 9, layout), reduction, wait=False)
         for shape in ((3, 2), PAST_64_KIB)
-        for layout in LAYOUTS
+        for layout in EVERY_LAYOUT
     ]
     examples.append(_under_way(world, laid_out, "forwards"))
     if promised.subgroups:

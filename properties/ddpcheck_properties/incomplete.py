@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ddpcheck.job import AllReduce, Backward, Broadcast, Job, Operation, Predict, Sleep
+from ddpcheck.job import AllGather, AllReduce, Backward, Broadcast, Job, Operation, Predict, ReduceScatter, Sleep, Wait
 from ddpcheck.trace import RankTrace, Trace
 from ddpcheck.verdict import Finding
 
+_OF_A_TENSOR = (AllReduce, Broadcast, AllGather, ReduceScatter)
+MIXED = "the ranks' arrays lie differently in memory (F on odd ranks): what is sent, or how, follows from the rank's own array"
 _TOGETHER = ("backward", "all_reduce", "broadcast", "all_gather", "reduce_scatter", "barrier", "wait")
 
 
@@ -26,6 +28,10 @@ def _causes(job: Job, trace: Trace) -> Iterator[str]:
     if culprit is None or culprit.last is None or culprit.outcome == "died":
         return
     operation = job.operations[culprit.last.operation]
+    if culprit.outcome == "invalid":
+        yield from _why_invalid(culprit, job)
+    if isinstance(operation, _OF_A_TENSOR) and operation.tensor.layout == "mixed":
+        yield MIXED
     if _is_empty(operation) and culprit.outcome == "raised":
         yield "the array has no elements: the number of messages, or of rows, is not worked out for that"
     if isinstance(operation, Backward):
@@ -64,8 +70,26 @@ def _causes(job: Job, trace: Trace) -> Iterator[str]:
         )
 
 
+def _why_invalid(culprit: RankTrace, job: Job) -> Iterator[str]:
+    assert culprit.last is not None
+    operation = job.operations[culprit.last.operation]
+    if isinstance(operation, Wait):
+        operation = job.operations[operation.operation]
+    if _is_empty(operation):
+        yield "the array has no elements: its shape is lost, as the number of rows is not worked out for that"
+    if not isinstance(operation, _OF_A_TENSOR):
+        return
+    if operation.tensor.shape == ():
+        yield "the array has no dimension, and is taken for one of one dimension"
+    for position, other in enumerate(job.operations):
+        if isinstance(other, AllReduce) and other.tensor.shape != operation.tensor.shape:
+            given = f"returned {other.tensor.dtype}{list(other.tensor.shape)},"
+            if given in culprit.error:
+                yield f"it has the shape of operation {position}: results are mixed up"
+
+
 def _is_empty(operation: Operation) -> bool:
-    return isinstance(operation, (AllReduce, Broadcast)) and 0 in operation.tensor.shape
+    return isinstance(operation, _OF_A_TENSOR) and 0 in operation.tensor.shape
 
 
 def _through(culprit: RankTrace, trace: Trace) -> str:

@@ -27,7 +27,7 @@ from ddpcheck.verdict import Diagnosis, Finding
 from .collective_results import named
 from .collectives import PAST_64_KIB
 from .drawing import for_each
-from .strategies_collectives import dtypes, floating, reductions
+from .strategies_collectives import Reduction, dtypes, fitting_reductions, floating, reductions
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -64,13 +64,15 @@ def check_arrays_that_do_not_fit_are_an_error_on_every_rank(session: Session) ->
 def check_calls_that_do_not_fit_are_an_error_on_every_rank(session: Session) -> None:
     """Where one rank calls another collective, reduction or root, or calls once more, every rank raises."""
     promised, last = session.capabilities, session.world_size - 1
-    among = reductions(promised)
     tensor = TensorSpec((2 * session.world_size,), dtypes(promised)[0], "powers")
+    among = fitting_reductions(promised, tensor.dtype) or list(reductions(promised))
     usual = AllReduce(tensor, among[0])
+    # a mean sends what a sum does, and divides: its messages may say that they are a sum's
+    others: list[Reduction] = ["mean"] if "mean" in among[1:] else among[-2:-1]
     pairs: list[Pair] = []
     if "broadcast" in promised.collectives:
         pairs += [(usual, Broadcast(tensor)), (Broadcast(tensor, 0), Broadcast(tensor, last))]
-    pairs += [(usual, AllReduce(tensor, other)) for other in among[-2:-1]]
+    pairs += [(usual, replace(usual, reduction=other)) for other in others]
     if "barrier" in promised.collectives:
         pairs += [(usual, Barrier()), (Barrier(), usual)]
     if "all_gather" in promised.collectives:

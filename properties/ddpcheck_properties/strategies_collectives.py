@@ -4,7 +4,7 @@ Values are chosen so that results are exact, and bits can be compared, wherever 
 
     sum, min, max   lattice values, small integers times a `step` that needs more bits than the next narrower dtype has
     mean            lattice values times a multiple of the group's size: the sum, and each term, divides without rounding
-    prod            plus or minus 1 or 2; in int64 times a power of three
+    prod            plus or minus 1 or 2; times a power of three where the dtype has room
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ Group = tuple[int, ...] | None
 
 ALL_REDUCTIONS: tuple[Reduction, ...] = ("sum", "mean", "min", "max", "prod")
 LAYOUTS: tuple[Layout, ...] = ("C", "F", "strided", "reversed", "offset")
+EVERY_LAYOUT: tuple[Layout, ...] = (*LAYOUTS, "mixed")
 WIDE = {"float32": 2**12 + 1, "float64": 2**24 + 1, "int32": 2**24 + 1, "int64": 2**54 + 1}
 """Steps whose multiples need more bits than float16 and bfloat16, float32, float32, and float64 have."""
 
@@ -96,8 +97,9 @@ def exact_tensor(
 ) -> TensorSpec:
     """A tensor whose reduction over `size` ranks is exact in its dtype."""
     if reduction == "prod":
-        # odd factors of more than 53 bits in all, and of less than 63 with the powers of two
-        step = 3 ** (int((61 - size) / 1.585) // size) if wide and dtype == "int64" else 1
+        # odd factors of more bits in all than the next narrower dtype has, and of no more than this one holds
+        held = {"float32": 23, "float64": 52, "int64": 61 - size}.get(dtype, 0)
+        step = 3 ** (int(held / 1.585) // size) if wide else 1
         return TensorSpec(shape, dtype, "powers", seed, layout, step=step)
     step = WIDE.get(dtype, 1) if wide else 1
     return TensorSpec(shape, dtype, "lattice", seed, layout, step=step * size if reduction == "mean" else step)

@@ -25,6 +25,7 @@ from .collective_judges import results_hold
 from .collectives import PAST_64_KIB
 from .drawing import for_all, for_each
 from .strategies_collectives import (
+    EVERY_LAYOUT,
     LAYOUTS,
     all_gathers,
     broadcasts,
@@ -96,13 +97,20 @@ def check_reduce_scatter_gives_each_rank_its_block(session: Session) -> None:
         for reduction in reductions(promised)
         for dtype in dtypes(promised, floats=reduction == "mean")[:2]
     ]
+    by_dtype = [(dtype, fitting_reductions(promised, dtype)) for dtype in dtypes(promised)]
+    of_each = [
+        ReduceScatter(exact_tensor((world, 5), dtype, reduction, world, 5), reduction)
+        for dtype, among in by_dtype
+        for reduction in among
+    ]
+    examples += [Job(world, tuple(of_each))] * bool(of_each)
     offered = dtypes(promised)[0]
     reduction = next(iter(fitting_reductions(promised, offered)), None)
     if reduction:
         large = ReduceScatter(exact_tensor((131 * world, 127), offered, reduction, world, 6), reduction)
         laid_out = [
             ReduceScatter(exact_tensor((rows * world, 3), offered, reduction, world, 7, layout), reduction)
-            for layout, rows in product(LAYOUTS, (2, PAST_64_KIB[0] * PAST_64_KIB[1] // 3))
+            for layout, rows in product(EVERY_LAYOUT, (2, PAST_64_KIB[0] * PAST_64_KIB[1] // 3))
         ]
         examples.append(Job(world, (large, *laid_out)))
     for_all(session, jobs(world, reduce_scatters(world, promised, (None,))), results_hold, examples=examples, share=0.5)
@@ -211,5 +219,5 @@ def _laid_out(session: Session) -> list[TensorSpec]:
     offered = dtypes(session.capabilities)
     return [
         TensorSpec(shape, offered[number % len(offered)], "special", 8, layout)
-        for number, (layout, shape) in enumerate(product(LAYOUTS, ((5,), (3, 2), PAST_64_KIB)))
+        for number, (layout, shape) in enumerate(product(EVERY_LAYOUT, ((5,), (3, 2), PAST_64_KIB)))
     ]

@@ -20,7 +20,7 @@ def all_reduce(here: Here, op: ops.AllReduce) -> Values:
     tensor, comm = op.tensor.on(here.rank), here.collectives
     if op.in_place:
         return _reduced_in_place(here, op, tensor)
-    argument = laid_out(tensor, op.tensor.layout)
+    argument = laid_out(tensor, op.tensor.layout_on(here.rank))
     if not op.wait:
         handle = comm.all_reduce_async(argument, op.reduction, group=op.group)
         here.handles[here.position] = handle, argument, tensor
@@ -51,7 +51,7 @@ def broadcast(here: Here, op: ops.Broadcast) -> Values:
         return {}
     tensor = op.tensor.on(here.rank)
     given = tensor if here.rank == op.root else poison_like(tensor)
-    argument = laid_out(given, op.tensor.layout)
+    argument = laid_out(given, op.tensor.layout_on(here.rank))
     result = here.collectives.broadcast(argument, op.root, group=op.group)
     return _result(here, result, argument, given, "broadcast()")
 
@@ -60,7 +60,7 @@ def all_gather(here: Here, op: ops.AllGather) -> Values:
     if not here.takes_part(op.group):
         return {}
     tensor = op.tensor.on(here.rank)
-    argument = laid_out(tensor, op.tensor.layout)
+    argument = laid_out(tensor, op.tensor.layout_on(here.rank))
     shape = (len(op.group or range(here.job.world_size)), *tensor.shape)
     result = here.collectives.all_gather(argument, group=op.group)
     return _result(here, result, argument, tensor, "all_gather()", shape)
@@ -70,7 +70,7 @@ def reduce_scatter(here: Here, op: ops.ReduceScatter) -> Values:
     if not here.takes_part(op.group):
         return {}
     tensor = op.tensor.on(here.rank)
-    argument = laid_out(tensor, op.tensor.layout)
+    argument = laid_out(tensor, op.tensor.layout_on(here.rank))
     size = len(op.group or range(here.job.world_size))
     shape = (tensor.shape[0] // size, *tensor.shape[1:])
     result = here.collectives.reduce_scatter(argument, op.reduction, group=op.group)
@@ -113,11 +113,11 @@ def send_recv(here: Here, op: ops.SendRecv) -> Values:
     values: Values = {"received": received}
     for source, dest in op.pairs:
         if here.rank == source:
-            argument = laid_out(tensor, op.tensor.layout)
+            argument = laid_out(tensor, op.tensor.layout_on(here.rank))
             here.collectives.send(argument, dest)
             argument[...] = poison_like(tensor)  # the sender may use its array again, received or not
         elif here.rank == dest:
-            got = here.collectives.recv(laid_out(poison_like(tensor), op.tensor.layout), source)
+            got = here.collectives.recv(laid_out(poison_like(tensor), op.tensor.layout_on(here.rank)), source)
             made = np.array(checked_array(got, tensor.shape, tensor.dtype, "recv()"))
             received[f"{source}>{dest}"] = made
             here.look_again(values, f"received from rank {source}", made, got)

@@ -9,7 +9,7 @@ from ..values import Array, poison_like
 
 
 def laid_out(array: Array, layout: Layout) -> Array:
-    """A copy of `array` with equal values and another place in memory (see TensorSpec)."""
+    """A copy of `array` with equal values and another place in memory (see TensorSpec); as C if mixed."""
     if layout == "F":
         return np.array(array, order="F")
     if layout == "strided":

@@ -48,14 +48,16 @@ def resume_sampling(here: Here, op: ops.ResumeSampling) -> Values:
     sampler = new()
     sampler.set_epoch(op.epoch)
     first = reading = iter(sampler)
-    pieces = []
+    pieces, saved = [], []
     for count in op.pieces:
         pieces.append(list(islice(reading, count)))
         state = sampler.state()
         if not isinstance(state, Mapping):
             raise ContractBroken(f"the sampler's state() must return a mapping, got {type(state).__name__}")
-        sampler, state = new(), copy.deepcopy(dict(state))
-        sampler.load_state(state)
+        kept = copy.deepcopy(dict(state))
+        saved.append((state, repr(kept)))
+        sampler = new()
+        sampler.load_state(kept)
         if op.told:
             sampler.set_epoch(op.epoch)
         reading = iter(sampler)
@@ -68,7 +70,10 @@ def resume_sampling(here: Here, op: ops.ResumeSampling) -> Values:
     whole.set_epoch(op.then)
     orders["then_whole"] = list(whole)
     checked = {name: checked_indices(order, op.length, _WHO) for name, order in orders.items()}
-    return {"pieces": [checked_indices(piece, op.length, _WHO) for piece in pieces]} | checked
+    return {
+        "pieces": [checked_indices(piece, op.length, _WHO) for piece in pieces],
+        "state_changed": any(repr(dict(state)) != text for state, text in saved),
+    } | checked
 
 
 def aggregate(here: Here, op: ops.Aggregate) -> Values:

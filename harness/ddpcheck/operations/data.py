@@ -11,7 +11,7 @@ from ..values import Array, Kind, key_of, numbers
 
 PerRank = tuple[tuple[int, ...], ...]
 """One tuple of sample indices for each rank."""
-Layout = Literal["C", "F", "strided", "reversed", "offset"]
+Layout = Literal["C", "F", "strided", "reversed", "offset", "mixed"]
 
 
 @plain
@@ -20,7 +20,8 @@ class TensorSpec:
     """An array that differs from rank to rank.
 
     layout: C (contiguous), F (transposed memory order), strided (every other element of a larger array), reversed
-    (negative stride), offset (starts in the middle of a larger buffer, not aligned to a cache line).
+    (negative stride), offset (starts in the middle of a larger buffer, not aligned to a cache line), mixed (F on odd ranks,
+    C on the others).
     step: every value is multiplied by it: lattice values become multiples of the world size, whose means are exact, or
     get more significant bits than a narrower dtype holds.
     """
@@ -40,6 +41,12 @@ class TensorSpec:
         if self.step != 1:
             made *= made.dtype.type(self.step)
         return made
+
+    def layout_on(self, rank: int) -> Layout:
+        """How this rank's array lies in memory; never mixed."""
+        if self.layout == "mixed":
+            return "F" if rank % 2 else "C"
+        return self.layout
 
 
 @plain

@@ -81,6 +81,8 @@ def laid_out(array: str, layout: Layout, shape: Sequence[int], dtype: str) -> tu
     """An expression for a copy of `array` with this place in memory, and a remark on it."""
     if layout == "F" and len(shape) > 1:
         return f'np.array({array}, order="F")', "in Fortran order"
+    if layout == "mixed" and len(shape) > 1:
+        return f'np.array({array}, order="F" if rank % 2 else "C")', "in Fortran order on odd ranks"
     if layout == "strided" and shape:
         return f"np.repeat({array}, 2, axis=-1)[..., ::2]", "every other element of a larger array"
     if layout == "reversed" and shape:

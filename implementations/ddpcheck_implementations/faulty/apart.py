@@ -95,3 +95,20 @@ class TriesAgainAlone(PassThrough):
         waiting.start()
         waiting.join(0.01)
         return super().all_reduce(array, op, group=group) if waiting.is_alive() else handle.wait()
+
+
+@collectives(
+    "mean-and-sum-look-alike",
+    "classic",
+    CALLS,
+    words="messages do not say what they belong to",
+    world_size=3,
+    detects_mismatch=True,
+)
+class MeansAreSums(PassThrough):
+    """A mean is a sum that each rank divides for itself: its messages say sum."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        if op != "mean":
+            return super().all_reduce(array, op, group=group)
+        return np.asarray(super().all_reduce(array, group=group) / array.dtype.type(self.size(group)), array.dtype)

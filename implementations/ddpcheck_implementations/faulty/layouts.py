@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from ddpcheck.values import Array
 from .collectives import BROADCAST, LARGE
 from .facets import Group, PassThrough, collectives
 
+SUM = "check_all_reduce_sums_exactly"
+ALONE = "check_collectives_leave_their_arguments_alone"
+SCATTERED = "check_reduce_scatter_gives_each_rank_its_block"
 IN_OTHER_PLACES = "in other places"
 PAST_64_KIB = 65536
 """Bytes from which on an array is a large one here."""
@@ -66,7 +69,7 @@ class LoneTailLost(PassThrough):
 @collectives(
     "pool-of-four-results",
     "classic",
-    "check_collectives_leave_their_arguments_alone",
+    ALONE,
     words="overwritten by a later operation",
 )
 class PoolOfFour(PassThrough):
@@ -84,3 +87,46 @@ class PoolOfFour(PassThrough):
             oldest[...] = result
         self.pool.append(oldest if fits else result)
         return self.pool[-1]
+
+
+@collectives("layout-of-one-rank-for-all", "classic", SUM, words="lie differently in memory")
+class SentAsItLies(PassThrough):
+    """An array is sent as it lies in memory, and what comes back is laid out alike: right where all ranks' arrays are."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        order: Literal["C", "F"] = "C" if array.flags.c_contiguous or not array.flags.f_contiguous else "F"
+        result = super().all_reduce(array.reshape(-1, order=order), op, group=group)
+        return np.array(result.reshape(array.shape, order=order))
+
+
+@collectives("large-means-in-place", "classic", ALONE, words="works in place on the caller's array")
+class LargeMeansInPlace(PassThrough):
+    """A large array is divided where it lies, before it is summed."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        if op == "mean" and array.size > 1000:
+            array /= array.dtype.type(self.size(group))
+            op = "sum"
+        return super().all_reduce(array, op, group=group)
+
+
+@collectives("nothing-past-4-mebibytes", "classic", LARGE, words="that part was never reduced")
+class CutAtFourMebibytes(PassThrough):
+    """The buffer of messages has 4 MiB, and a larger array is taken for one that fills it."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        room = (1 << 22) // array.itemsize
+        if array.size <= room:
+            return super().all_reduce(array, op, group=group)
+        flat = array.flatten()
+        flat[:room] = super().all_reduce(flat[:room], op, group=group)
+        return flat.reshape(array.shape)
+
+
+@collectives("reduce-scatter-in-float32", "classic", SCATTERED, words="sent with fewer bits than float64")
+class ScattersInFloat32(PassThrough):
+    """The buffer of reduce-scatter is one of float32, whatever the array is."""
+
+    def reduce_scatter(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        sent = array.astype(np.float32) if array.dtype == np.float64 else array
+        return np.asarray(self.comm.reduce_scatter(sent, op, group=group)).astype(array.dtype)

@@ -109,7 +109,7 @@ class AsyncOwnOrder(PassThrough):
         return Later(lambda: np.asarray(sum(rows)).astype(array.dtype))
 
 
-@collectives("minimum-by-negation", "classic", MINIMUM)
+@collectives("minimum-by-negation", "classic", MINIMUM, words="found by negation")
 class MinimumByNegation(PassThrough):
     """The minimum is minus the maximum of what is negated, which the lowest integer cannot be."""
 
