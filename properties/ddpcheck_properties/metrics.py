@@ -7,8 +7,10 @@ than twice the largest mean, and each rank brings four roundings at most: result
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from ddpcheck import expect
 from ddpcheck.checks import law
@@ -32,7 +34,8 @@ def check_metrics_are_weighted_by_counts(session: Session) -> None:
     world = session.world_size
     values = tuple(float(3 * rank + 1) for rank in range(world))
     uneven = (*(1,) * (world - 1), 64 - (world - 1))
-    many = (*(1,) * (world - 1), (1 << 17) - (world - 1))  # sums that float32 still holds
+    # sums that float32 still holds, and counts that half precision does not
+    many = (*(4099,) * (world - 1), (1 << 17) - 4099 * (world - 1))
     long = tuple(4097.0 + rank for rank in range(world))  # more digits than half precision has
     examples = [Job(world, (Aggregate(values, counts),)) for counts in (uneven, uneven[::-1], many, many[::-1])]
     examples.insert(0, Job(world, (Aggregate(values, uneven), Aggregate(values, many))))
@@ -91,7 +94,7 @@ def check_several_metrics_keep_their_names(session: Session) -> None:
     world = session.world_size
     values = tuple(float(3 * rank + 1) for rank in range(world))
     counts = (*(1,) * (world - 1), 64 - (world - 1))
-    names = ("loss", "accuracy", "perplexity", "f1", "a", "norm")
+    names = ("loss", "accuracy", "perplexity", "f1", "a", "norm", *(f"class {number}" for number in range(14)))
     for_each(
         session, [Job(world, (Aggregate(values, counts, names), Aggregate(values, counts, names[::-1])))], _by_name
     )
@@ -122,15 +125,18 @@ def _by_name(job: Job, trace: Trace) -> None:
         wanted = {name: (place + 1) * _mean([made]) for place, name in enumerate(made.names)}
         for rank, values in enumerate(record.values(position) for record in trace.ranks):
             got, own = values["metrics"], made.given(rank)
-            local = [name for name in wanted if got.get(name) == own[name] != wanted[name]]
-            cause = ""
+            close = _as(wanted, got, made)
+            wrong = {name: value for name, value in wanted.items() if close.get(name) != value}
+            seen = {name: value for name, value in close.items() if wanted.get(name) != value}
             if sorted(got.values()) == sorted(wanted.values()):
                 cause = "the values are there under other names: they are packed in one order and unpacked in another"
-            elif local:
-                cause = f"{', '.join(local)}: this rank's own mean, not aggregated"
-            elif got.keys() >= wanted.keys():
+            elif not got.keys() >= wanted.keys():
+                cause = "names are missing: others are expected, as those of an earlier call, or fewer"
+            elif all(got[name] == own[name] for name in wrong):
+                cause = f"{', '.join(list(wrong)[:3])}: this rank's own mean, not aggregated"
+            else:
                 cause = "ranks pack their metrics in different orders, as of a set: values of different ones are mixed"
-            expect.equal(_as(wanted, got, made), wanted, f"{len(wanted)} metrics, {_named(made)}: metrics", rank, cause)
+            expect.equal(seen, wrong, f"{len(wanted)} metrics, {_named(made)}: those wrong", rank, cause)
             expect.that(
                 not values["argument_changed"],
                 f"the mapping of metrics that rank {rank} passed was changed, but should stay as it was",
@@ -178,14 +184,16 @@ def _equal(job: Job, trace: Trace) -> None:
 
 
 def _compare(made: Aggregate, position: int, trace: Trace, earlier: Sequence[Operation] = ()) -> None:
-    expected = _mean([made])
-    running = _mean([made, *(each for each in earlier if isinstance(each, Aggregate))])
-    for rank, metrics in enumerate(trace.values(position, "metrics")):
-        got = metrics.get("metric")
-        cause = "it is the mean of this call and those before it: sums are kept from call to call" * (got == running)
-        text = f"{_named(made)}: metrics"
-        wanted = {"metric": expected}
-        expect.equal(_as(wanted, metrics, made), wanted, text, rank, cause or _cause(made, got, rank))
+    before = [each for each in earlier if isinstance(each, Aggregate)]
+    wanted = {"metric": _mean([made])}
+    found = [_as(wanted, metrics, made) for metrics in trace.values(position, "metrics")]
+    fitting = {
+        rank: list(_causes(made, got.get("metric"), rank, before)) for rank, got in enumerate(found) if got != wanted
+    }
+    for rank, got in enumerate(found):
+        # what explains the numbers of all ranks comes before what is true of one by chance
+        causes = sorted(fitting.get(rank, []), key=lambda cause: not all(cause in each for each in fitting.values()))
+        expect.equal(got, wanted, f"{_named(made)}: metrics", rank, next(iter(causes), ""))
 
 
 def _as(wanted: Mapping[str, float], got: Mapping[str, float], made: Aggregate) -> dict[str, float]:
@@ -205,30 +213,47 @@ def _mean(all_made: Sequence[Aggregate]) -> float:
     return math.fsum(value * count for value, count in pairs) / sum(count for _, count in pairs)
 
 
-def _cause(made: Aggregate, got: float | None, rank: int) -> str:
-    """What the number would be if something specific had gone wrong."""
+def _causes(made: Aggregate, got: float | None, rank: int, before: Sequence[Aggregate]) -> Iterator[str]:
+    """What would give this number if something specific had gone wrong, likeliest first."""
     world, values = len(made.values), made.values
-    present = [value for value, count in zip(values, made.counts, strict=True) if count]
-    total = math.fsum(value * count for value, count in zip(values, made.counts, strict=True) if count)
+    pairs = list(zip(values, made.counts, strict=True))
+    present = [value for value, count in pairs if count]
+    total = math.fsum(value * count for value, count in pairs if count)
     if got is None:
-        return "the metric's name is missing"
+        yield "the metric's name is missing"
+        return
+    if before and got in (
+        _mean([*before, made]),
+        math.fsum(map(_mean, ([each] for each in (*before, made)))) / (len(before) + 1),
+    ):
+        yield "it is the mean of this call and those before it: sums are kept from call to call"
     if 0 in made.counts and math.isnan(got):
         what = "NaN" if any(map(math.isnan, values)) else "infinity"
-        return f"a rank without samples took part with its {what}: 0 times {what} is NaN"
-    told = [(value, count) for value, count in zip(values, made.counts, strict=True) if value and count]
+        yield f"a rank without samples took part with its {what}: 0 times {what} is NaN"
+    told = [(value, count) for value, count in pairs if value and count]
     if 0.0 in values and told and got == total / sum(count for _, count in told):
-        return "a mean of 0 is taken for none: its samples are left out"
+        yield "a mean of 0 is taken for none: its samples are left out"
     if max(made.counts) >= 1 << 31:
-        return "a count needs more than 32 bits: it overflows on the way"
+        yield "a count needs more than 32 bits: it overflows on the way"
     if got in (math.fsum(values) / world, math.fsum(present) / len(present)):
-        return "it is the mean of the ranks' means: counts are not used"
+        yield "it is the mean of the ranks' means: counts are not used"
     if got == math.fsum(values):
-        return "it is the sum of the ranks' means"
+        yield "it is the sum of the ranks' means"
     if got == total:
-        return "it is the sum over all samples: not divided by the total count"
+        yield "it is the sum over all samples: not divided by the total count"
     if got == values[rank]:
-        return "it is this rank's own mean: not aggregated"
-    return ""
+        yield "it is this rank's own mean: not aggregated"
+    if 0 in made.counts and got == total / sum(max(count, 1) for count in made.counts):
+        yield "a rank without samples is counted as one sample, with a mean of 0"
+    exact = _mean([made])
+    if got == float(np.float16(exact)):
+        yield "the mean has no more digits than half precision"
+    if got == 0.0 > exact:
+        yield "a negative mean is cut off at 0"
+    if abs(got - exact) <= 1e-3 * max(map(abs, present)):
+        yield "the mean is right but for rounding: it, or a count, is kept with fewer digits than float32 has"
+    elif min(present) <= got <= max(present):
+        yield "it is a mean, but with other weights than the counts: they are lost, or changed, on the way"
 
 
 def _named(made: Aggregate) -> str:

@@ -59,14 +59,15 @@ def shared_out(promised: Capabilities) -> Judge:
             assert isinstance(read, Sample)
             rule = "drop" if read.drop_last else promised.remainder
             for number, ranks in enumerate(orders(trace, position)):
-                _check_shares(ranks, read, rule, f"{named(read)}, reading {number} (epoch {read.epochs[number]})")
+                what = f"{named(read)}, reading {number} (epoch {read.epochs[number]})"
+                _check_lengths(ranks, read.length, rule, what, number)
+                _check_shares(ranks, read, what)
 
     return judge
 
 
-def _check_shares(ranks: list[list[int]], read: Sample, rule: str, what: str) -> None:
+def _check_shares(ranks: list[list[int]], read: Sample, what: str) -> None:
     world, length = len(ranks), read.length
-    _check_lengths(ranks, length, rule, what)
     holders: dict[int, list[int]] = {}
     for rank, order in enumerate(ranks):
         for index in order:
@@ -77,19 +78,22 @@ def _check_shares(ranks: list[list[int]], read: Sample, rule: str, what: str) ->
     allowed = max(0, length - total)  # what drop leaves out
     if len(absent) > allowed:
         tail = not read.shuffle and absent == list(range(length))[-len(absent) :]
+        bits = next((bits for bits in (8, 15, 16, 31) if absent == list(range(1 << bits, length))), None)
         twice = f", and sample {shared[0]} went to ranks {', '.join(map(str, holders[shared[0]]))}" if shared else ""
         raise Finding(
             Diagnosis(
                 f"{what}: sample {absent[-1]} went to no rank{twice}; {len(absent)} of {length} samples are missing, but "
                 f"should be {allowed}",
-                "the ranks do not agree on the order: each shuffles with a seed or a generator of its own"
+                f"indices of {bits} bits: those of {1 << bits} and more do not fit"
+                if bits
+                else "the ranks do not agree on the order: each shuffles with a seed or a generator of its own"
                 if shared and world > 1 and not tail
                 else "the samples at the end of the order go to no rank",
             )
         )
 
 
-def _check_lengths(ranks: list[list[int]], length: int, rule: str, what: str) -> None:
+def _check_lengths(ranks: list[list[int]], length: int, rule: str, what: str, number: int) -> None:
     world = len(ranks)
     low, high = length // world, -(-length // world)
     wanted = {"drop": (low, low), "pad": (high, high), "uneven": (low, high)}[rule]
@@ -99,6 +103,12 @@ def _check_lengths(ranks: list[list[int]], length: int, rule: str, what: str) ->
         cause = ""
         if world > 1 and len(order) > high and len(order) >= length:
             cause = "the rank reads the whole data set: samples are not shared out"
+        elif number and not len(order):
+            cause = "a second reading gives nothing: the iterator, or a generator, is used up"
+        elif length % world == 0 and len(order) == low + 1:
+            cause = "a length that the world size divides is padded by a whole round"
+        elif length % world == 0 and len(order) == low - 1:
+            cause = "of a length that the world size divides a whole round is cut"
         elif rule == "pad" and len(order) == low:
             cause = "nothing is padded: ranks run out of samples at different times, or the tail is lost"
         elif rule == "drop" and len(order) == high:

@@ -96,6 +96,11 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
             f"{_some(rest)}"
         )
         expect.that(on == rest, headline, "state() moves the sampler itself, or two samplers share their position")
+        expect.that(
+            not trace.values(0, "state_changed")[rank],
+            f"a state() on rank {rank}, once its sampler was read on: got another content, but should be a copy",
+            "it is the sampler's own mapping: a checkpoint that is written later holds another position",
+        )
 
 
 def _cause(piece: Order, whole: Order, at: int, last: int, other: Order) -> str:

@@ -41,7 +41,7 @@ def all_apart(job: Job, trace: Trace) -> None:
         expect.that(
             same <= SHARED,
             f"{_named(second)}: got {same} of {COUNT} random numbers x of {_named(first)}, or 1 - x, but should be others",
-            _why_alike(first, second),
+            _why_alike(first, second, same),
         )
     for first, second, length in _turned(found):
         raise Finding(
@@ -80,7 +80,7 @@ def _named(source: Source) -> str:
     return f"{'the common stream' if rank is None else f'rank {rank}'}, epoch {epoch}, seed {seed}"
 
 
-def _why_alike(first: Source, second: Source) -> str:
+def _why_alike(first: Source, second: Source, same: int) -> str:
     (seed, epoch, rank), (other_seed, other_epoch, other_rank) = first, second
     if (rank is None) != (other_rank is None):
         return "the common numbers are those of one rank's own stream: masks and structure depend on each other"
@@ -93,6 +93,11 @@ def _why_alike(first: Source, second: Source) -> str:
         )
         if differs
     ]
+    if same < COUNT - SHARED and len(changed) == 1:
+        return f"one stream for all: {changed[0]} decides where in it to begin, not far enough from the others"
+    numbers = {"the epoch": (epoch, other_epoch), "the seed": (seed, other_seed)}
+    if len(changed) == 1 and changed[0] in numbers and max(numbers[changed[0]]) - min(numbers[changed[0]]) >= 100:
+        return f"{changed[0]} is not used whole: its higher bits, or digits, are lost"
     if len(changed) == 1:
         return f"{changed[0]} is ignored: " + (
             "all ranks are seeded alike, so masks are the same on different data"

@@ -1,4 +1,4 @@
-"""Samplers that are wrong about epochs and seeds, or about what they share with each other."""
+"""Samplers and random numbers that are wrong about epochs and seeds, or about what they share with each other."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from ddpcheck.values import Array
 
-from .facets import PlainSampler, sampler
+from .facets import PlainSampler, PlainStreams, sampler, streams
 
 EPOCH = "check_set_epoch_changes_the_order"
 ZERO = "check_before_set_epoch_it_is_epoch_0"
@@ -132,3 +132,16 @@ class SameTailCut(PlainSampler):
     def order(self) -> Array:
         kept = len(self) * self.world if self.drop_last else self.length
         return np.random.default_rng(self.stream()).permutation(kept) if self.shuffle else np.arange(kept)
+
+
+@streams(
+    "streams-with-epochs-in-eight-bits",
+    "classic",
+    "check_every_rank_and_epoch_has_random_numbers_of_its_own",
+    words="its higher bits, or digits, are lost",
+)
+class StreamsInEightBits(PlainStreams):
+    """A rank's own random numbers come again after 256 epochs."""
+
+    def key(self) -> Sequence[int]:
+        return (self.seed, self.epoch % 256, self.rank + 1)

@@ -194,3 +194,16 @@ def never_reset(comm: Any, rank: int, metrics: Mapping[str, float], count: int) 
         kept[1] += total
         found[name] = kept[0] / kept[1] if kept[1] else math.nan
     return found
+
+
+@metrics("metric-count-in-half-precision", "classic", WEIGHTED, words="fewer digits than float32")
+def counted_in_half(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """Counts travel in the dtype of mixed precision as long as that holds them: from 2049 on they are rounded."""
+    near = int(np.float16(count)) if count < 65504 else count
+    return _right(comm, metrics, near)
+
+
+@metrics("sixteen-metrics-at-most", "classic", NAMES, words="this rank's own mean, not aggregated")
+def first_sixteen(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """The message has room for sixteen numbers; further metrics stay those of the rank."""
+    return {**metrics, **_right(comm, dict(list(metrics.items())[:16]), count)}

@@ -50,7 +50,7 @@ class SeedLost(PlainStreams):
         return (0, self.epoch, self.rank + 1)
 
 
-@streams("streams-overlap-further-on", "classic", OWN, words="the rank is ignored")
+@streams("streams-overlap-further-on", "classic", OWN, words="not far enough from the others")
 class OverlapFurtherOn(PlainStreams):
     """All ranks have one stream, each from a hundred numbers further on."""
 

@@ -102,3 +102,11 @@ class LaysOutTheRest(PlainSampler):
 
     def rest(self, indices: list[int], begin: int) -> Iterator[int]:
         return super().rest(self.left if begin else indices, begin)
+
+
+@sampler("state-follows-the-sampler", "classic", RESUMED, words="the sampler's own mapping")
+class StateFollows(PlainSampler):
+    """The state is the sampler's own mapping, which goes on with it: saved in the background, it is that of a later batch."""
+
+    def state(self) -> dict[str, Any]:
+        return self.__dict__
