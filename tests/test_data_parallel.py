@@ -14,11 +14,9 @@ from ddpcheck.adapter import Batch
 from ddpcheck.job import OptimizerSpec
 from ddpcheck.model import BatchNorm, Linear, ModelSpec, mlp
 from ddpcheck.values import Array, key_of, numbers
-from ddpcheck_implementations.data_parallel import (
-    DataParallel,
-    FlatBuffer,
-    numpy_facets,
-)
+from ddpcheck_implementations.data_parallel import numpy_facets
+from ddpcheck_implementations.data_parallel.flat import FlatBuffer
+from ddpcheck_implementations.data_parallel.replica import DataParallel
 from ddpcheck_implementations.numpy_network import Network
 from ddpcheck_implementations.numpy_sockets.communicator import Communicator
 

@@ -16,8 +16,9 @@ from ddpcheck.extras import Timed
 from ddpcheck.job import OptimizerSpec
 from ddpcheck.model import BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
 from ddpcheck.values import Array, key_of, numbers
-from ddpcheck_implementations.data_parallel import DataParallel, Settings, numpy_facets
+from ddpcheck_implementations.data_parallel import Settings, numpy_facets
 from ddpcheck_implementations.data_parallel.overlap import Choice, CommunicationThread
+from ddpcheck_implementations.data_parallel.replica import DataParallel
 from ddpcheck_implementations.numpy_sockets.communicator import Communicator
 
 DEEP = mlp((3, 8, 8, 2), dtype="float64")

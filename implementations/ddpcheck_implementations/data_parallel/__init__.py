@@ -13,17 +13,13 @@ facets.py    all of these for one communicator, as an adapter's connect() hands 
 """
 
 from .facets import numpy_facets
-from .flat import FlatBuffer
 from .metrics import aggregate_metrics
-from .replica import DataParallel
 from .sampler import DistributedSampler
 from .settings import Settings
 from .streams import RandomStreams
 
 __all__ = [
-    "DataParallel",
     "DistributedSampler",
-    "FlatBuffer",
     "RandomStreams",
     "Settings",
     "aggregate_metrics",

@@ -29,9 +29,8 @@ from ..numpy_network import Network, OnGradient, Optimizer
 from .buckets import Bucket, Empty, lay_out
 from .flat import FlatBuffer
 from .overlap import Choice, CommunicationThread
-from .settings import Settings
+from .settings import DEFAULTS, Settings
 
-DEFAULTS = Settings()
 _OPTIMIZER = "optimizer."
 
 

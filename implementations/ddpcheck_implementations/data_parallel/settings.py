@@ -40,3 +40,6 @@ class Settings:
         if unknown:
             raise ValueError(f"unknown option {', '.join(unknown)}: this implementation has {' and '.join(known)}")
         return Settings(**{name: options.get(name, getattr(self, name)) for name in known})
+
+
+DEFAULTS = Settings()

@@ -5,9 +5,12 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from typing import TYPE_CHECKING
 
 from ddpcheck.values import Array
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 
 class Background:
@@ -19,6 +22,8 @@ class Background:
         self.last: Future[Array] | None = None
 
     def submit(self, operation: Callable[[], Array]) -> Pending:
+        from concurrent.futures import Future  # it brings logging along, which a rank need not wait for at its start
+
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="numpy_sockets", daemon=True)
             self._thread.start()

@@ -12,7 +12,6 @@ import secrets
 from collections.abc import Mapping
 from contextlib import ExitStack
 from hashlib import blake2b
-from pathlib import Path
 
 import numpy as np
 
@@ -116,8 +115,10 @@ def _told(peers: Mapping[int, Peer], card: Array, round_: int) -> dict[int, Arra
 
 def _place(emulated: int) -> bytes:
     """Two numbers: who has both in common is on the same host, and who has the first one has the same processors."""
-    kernel = Path("/proc/sys/kernel/random/boot_id").read_bytes()
-    network = Path("/proc/self/ns/net").stat()
+    # pathlib would be a tenth of what a rank takes to start
+    with open("/proc/sys/kernel/random/boot_id", "rb") as file:  # noqa: PTH123
+        kernel = file.read()
+    network = os.stat("/proc/self/ns/net")  # noqa: PTH116
     return _digest(kernel) + _digest(b"%b %d %d %d" % (kernel, network.st_dev, network.st_ino, emulated))
 
 
