@@ -133,10 +133,11 @@ def record_launches(file: Path, launches: int, benchmarks: str, world_size: int,
 def live(file: Path, equal: int, slower: int, minutes: float | None, benchmarks: str, world_size: int) -> None:
     """Real gates that FILE does not have yet: equal code, and code that does 10 and 25 % more work.
 
-    Each is a line that is added when it has ended, so that nothing but one gate is lost if this is stopped.
+    Each is a line that is added when it has ended, so that nothing but one gate is lost if this is stopped. What could not be
+    measured is tried again the next time.
     """
     end = None if minutes is None else time.monotonic() + 60 * minutes
-    known = {trial.which for trial in trials_in(file)}
+    known = {trial.which for trial in trials_in(file) if trial.verdict != NOT_MEASURED}
     for seed in range(max(equal, slower)):
         for more in _LIVE:
             for benchmark in benchmarks.split(","):
