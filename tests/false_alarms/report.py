@@ -23,8 +23,9 @@ draw many more Jobs, for all families but those whose Jobs are fixed (failures, 
     python tests/false_alarms/run.py tests/false_alarms/results.jsonl --jobs {aim}
     python tests/false_alarms/run.py tests/false_alarms/results.jsonl --jobs {aim} --markdown reports/false-alarms.md
 
-{drawn:,} different Jobs were drawn in {runs} runs, each with a seed of its own; {jobs:,} ran, with the fixed ones. The aim is
-{aim:,} drawn Jobs for each adapter: {reached} of {adapters} are there, the others have what the table says. Alarms: {alarms}.
+{drawn:,} Jobs were drawn in {runs} runs, different ones in each, with a seed of its own; {jobs:,} ran, with the fixed ones.
+The aim is {aim:,} drawn Jobs for each adapter: {reached} of {adapters} are there, the others have what the table says.
+Alarms: {alarms}.
 
 | adapter | drawn Jobs | all Jobs | seeds | drawn at ranks | checks | families | alarms |
 | --- | --- | --- | --- | --- | --- | --- | --- |
