@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
@@ -13,6 +14,12 @@ from .facets import PlainSampler, PlainStreams, sampler, streams
 
 EPOCH = "check_set_epoch_changes_the_order"
 ZERO = "check_before_set_epoch_it_is_epoch_0"
+NEXT = "check_the_next_run_has_the_same_orders"
+
+
+def _number_of_the_job() -> int:
+    """Stands for a scheduler's: another one for each start, and the same on all ranks."""
+    return int(os.environ["DDPCHECK_SECRET"], 16)
 
 
 @sampler("epochs-in-pairs", "classic", EPOCH, words="does not take every number")
@@ -37,6 +44,14 @@ class EpochZeroIgnored(PlainSampler):
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch or self.epoch
+
+
+@sampler("job-number-in-the-seed", "classic", NEXT, words="no run can be repeated", world_size=1)
+class JobInTheSeed(PlainSampler):
+    """The number of the job is in the seed, so that all ranks agree, and no two runs do."""
+
+    def stream(self) -> Sequence[int]:
+        return (self.seed, self.epoch, _number_of_the_job())
 
 
 @sampler("epochs-from-one", "classic", ZERO, words="counted from another number than 0")
@@ -145,3 +160,17 @@ class StreamsInEightBits(PlainStreams):
 
     def key(self) -> Sequence[int]:
         return (self.seed, self.epoch % 256, self.rank + 1)
+
+
+@streams(
+    "streams-with-job-number",
+    "classic",
+    "check_the_next_run_has_the_same_random_numbers",
+    words="no run can be repeated",
+    world_size=1,
+)
+class StreamsOfTheJob(PlainStreams):
+    """The number of the job is in the seed of a rank's own random numbers."""
+
+    def key(self) -> Sequence[int]:
+        return (self.seed, self.epoch, self.rank + 1, _number_of_the_job())
