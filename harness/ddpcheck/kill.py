@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from .adapter import Adapter
 from .launchers.templates import Templates
 from .references import reference_of
-from .run import Ranks, Settings, installed_checks, plan
+from .run import RANKS_START, Ranks, Settings, installed_checks, plan
 from .verdict import Verdict
 
 GROUP = "ddpcheck.faults"
@@ -99,7 +99,8 @@ def judged(fault: KnownFault, settings: Settings, *, every: bool = False, templa
             if first is None and not verdict.ok:
                 first, seconds = verdict, time.monotonic() - began
     failed = tuple(verdict.check for verdict in verdicts if verdict.status in ("failed", "hung"))
-    missed = tuple(name for name in fault.caught_by if name not in failed)
+    started = first is None or first.check != RANKS_START.name  # else no other check could run
+    missed = tuple(name for name in fault.caught_by if started and name not in failed)
     return Kill(fault.name, fault.source, fault.family, fault.world_size, first, round(seconds, 2), failed, missed)
 
 
