@@ -48,7 +48,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--sessions",
     type=click.IntRange(1),
-    help="World sizes at work at once, if the adapter promises shares_host; else one for each core, and one with -x.",
+    help="World sizes at work at once, where the adapter promises shares_host. Else one per core, or 1 with -x.",
 )
 @click.option("--json", "json_file", type=_FILE, help="Write verdicts and environment.")
 @click.option("--junit", "junit_file", type=_FILE, help="Write JUnit XML.")
