@@ -25,10 +25,10 @@ def test_a_large_all_reduce_is_right_in_all_its_pieces(in_place: bool) -> None:
         trace = session.run(Job(3, work))
     assert trace.completed
     for rank in trace.ranks:
-        for position, n in enumerate(sizes):
+        for position in range(len(sizes)):
             values = rank.values(position)
             assert values["wrong"] == 0
-            assert values["counts"] == {"collectives": 1, "bytes_by_formula": round(2 * 2 / 3 * n * 8)}
+            assert values["counts"] == {"collectives": 1}
 
 
 def test_a_large_mean_with_a_handle_is_finished_when_waited_for() -> None:

@@ -47,10 +47,10 @@ def test_what_the_kernel_did_not_see_is_counted_by_the_implementation() -> None:
     assert (seen.bytes, seen.messages, seen.note) == ([[1000]], [[4]], OWN_WORD)
 
 
-@pytest.mark.parametrize("own", [None, {"bytes_by_formula": 1000}])
+@pytest.mark.parametrize("own", [None, {"collectives": 1000}])
 def test_what_nobody_counts_cannot_be_told(own: Mapping[str, int] | None) -> None:
     with pytest.raises(CannotTell, match="only 60 of some 1,000 bytes"):
-        counted(trace_of(({}, {"bytes_by_formula": 0}), ({"a": (60, 1)}, own)), 1000)
+        counted(trace_of(({}, {"collectives": 0}), ({"a": (60, 1)}, own)), 1000)
 
 
 def judged(kind: str, sent: Sequence[float], *, each: bool = False) -> None:

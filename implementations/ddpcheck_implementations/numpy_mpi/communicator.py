@@ -44,7 +44,6 @@ class MpiCommunicator:
         self.world_size: int = comm.Get_size()
         self._groups: dict[tuple[int, ...], Any] = {}
         self._collectives = 0
-        self._bytes = 0.0
         self._operations = {
             "sum": MPI.SUM,
             "mean": MPI.SUM,
@@ -61,24 +60,21 @@ class MpiCommunicator:
     def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group | None = None) -> MpiHandle:
         result = np.array(array, order="C")
         comm, operation = self._of(group), self._operation(op)
-        self._count(2, comm.Get_size(), result.nbytes)
+        self._collectives += 1
         requests = [comm.Iallreduce(_IN_PLACE, piece, operation) for piece in _pieces(result)]
         return MpiHandle(requests, result, comm.Get_size() if op == "mean" else None)
 
     def all_reduce_in_place(self, array: Array, op: str = "sum", *, group: Group | None = None) -> None:
         comm = self._comm if group is None else self._of(group)
-        size: int = self.world_size if group is None else comm.Get_size()
-        nbytes = array.nbytes
         self._collectives += 1
-        self._bytes += 2 * nbytes * (size - 1) / size
-        if op == "sum" and nbytes <= WHOLE_BYTES:  # what is called most often, with nothing around it
+        if op == "sum" and array.nbytes <= WHOLE_BYTES:  # what is called most often, with nothing around it
             comm.Allreduce(_IN_PLACE, array, _SUM)
             return
         operation = self._operation(op)
         for piece in _pieces(array):
             comm.Allreduce(_IN_PLACE, piece, operation)
             if op == "mean":
-                piece /= size
+                piece /= comm.Get_size()
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> Array:
         return np.empty(shape, dtype)
@@ -86,14 +82,14 @@ class MpiCommunicator:
     def broadcast(self, array: Array, root: int = 0, *, group: Group | None = None) -> Array:
         result = np.array(array, order="C")
         comm = self._of(group)
-        self._count(1, comm.Get_size(), result.nbytes)
+        self._collectives += 1
         comm.Bcast(result, root if group is None else tuple(group).index(root))
         return result
 
     def all_gather(self, array: Array, *, group: Group | None = None) -> Array:
         comm = self._of(group)
         result = np.empty((comm.Get_size(), *array.shape), array.dtype)
-        self._count(1, comm.Get_size(), result.nbytes)
+        self._collectives += 1
         comm.Allgather(np.ascontiguousarray(array), result)
         return result
 
@@ -101,7 +97,7 @@ class MpiCommunicator:
         comm = self._of(group)
         size = comm.Get_size()
         result = np.empty((array.shape[0] // size, *array.shape[1:]), array.dtype)
-        self._count(1, size, array.nbytes)
+        self._collectives += 1
         comm.Reduce_scatter_block(np.ascontiguousarray(array), result, self._operation(op))
         return _mean(result, size) if op == "mean" else result
 
@@ -118,16 +114,8 @@ class MpiCommunicator:
         return result
 
     def counts(self) -> dict[str, int]:
-        """Collectives begun, and the bytes that a rank sends for them at least, on the mean over the ranks.
-
-        The latter by formula, 2 (W - 1) / W of the data for an all-reduce and half of that for others: what MPI does send, it
-        does not tell. So this is no promise of counts_traffic.
-        """
-        return {"collectives": self._collectives, "bytes_by_formula": round(self._bytes)}
-
-    def _count(self, passes: int, size: int, nbytes: int) -> None:
-        self._collectives += 1
-        self._bytes += passes * nbytes * (size - 1) / size
+        """Collectives begun. What MPI sends for them it does not tell, so this is no promise of counts_traffic."""
+        return {"collectives": self._collectives}
 
     def close(self) -> None:
         """Leave MPI in order: a rank that just exits makes mpiexec report an abnormal end."""
