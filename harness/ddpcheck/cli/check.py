@@ -16,7 +16,7 @@ from ..expectations import Expectations
 from ..launchers.base import Launcher
 from ..profiles import PROFILES, profile_named
 from ..references import known_adapters
-from ..results import Results, save_junit, visible_cores, write_failure
+from ..results import Results, save_junit, write_failure
 from ..run import Item, Settings, installed_checks, plan, run_items
 from ..standalone import write_beside
 from ..verdict import Verdict
@@ -47,8 +47,10 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option(
     "--sessions",
+    default=1,
+    show_default=True,
     type=click.IntRange(1),
-    help="World sizes at work at once, where the adapter promises shares_host. Else one per core, or 1 with -x.",
+    help="World sizes at work at once, where the adapter promises shares_host.",
 )
 @click.option("--json", "json_file", type=_FILE, help="Write verdicts and environment.")
 @click.option("--junit", "junit_file", type=_FILE, help="Write JUnit XML.")
@@ -71,7 +73,7 @@ def command(
     exitfirst: bool,
     deadline: float,
     expected: tuple[str, ...],
-    sessions: int | None,
+    sessions: int,
     json_file: Path | None,
     junit_file: Path | None,
     markdown_file: Path | None,
@@ -92,7 +94,7 @@ def command(
         how = profile_named(profile)
         sizes = world_sizes or how.world_sizes
         launcher = _launcher(out, launcher_name, attach, sizes, adapters)
-        settings = Settings(how, deadline, seed, launcher, sessions or (1 if exitfirst else visible_cores()))
+        settings = Settings(how, deadline, seed, launcher, sessions)
         every = installed_checks()
         expectations = Expectations(named_reasons(expected), every)
         chosen = select(every, patterns)

@@ -13,7 +13,6 @@ from rich.console import Console
 from ..expectations import Expectations
 from ..profiles import profile_named
 from ..references import UnusableAdapter, known_adapters
-from ..results import visible_cores
 from ..run import RANKS_START, Settings, installed_checks, plan
 from ..verdict import Verdict
 from .check import exit_code, run_shown, show_all
@@ -29,7 +28,7 @@ REFERENCES = ("numpy_sockets", "numpy_mpi", "torch_ddp")
 def command(world_sizes: tuple[int, ...] | None, train: bool) -> None:
     """Check the reference implementations that can run here, quickly, then train each on handwritten digits."""
     out = console()
-    settings = Settings(profile_named("quick"), sessions=visible_cores())
+    settings = Settings(profile_named("quick"))
     every = installed_checks()
     items, ready = [], []
     for name in (name for name in REFERENCES if name in known_adapters()):
