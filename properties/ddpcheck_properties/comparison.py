@@ -47,8 +47,7 @@ class as_one_process:  # noqa: N801  # reads as the judge that it makes: for_all
                 compare(moment, job, trace, bits=self.capabilities.same_bits_on_all_ranks)
             except Finding as finding:
                 sure = finding.diagnosis.cause or _just_done(job, moment.position, finding.diagnosis.headline)
-                causes = filter(None, (sure, _lateness(job, moment.position)))
-                raise Finding(replace(finding.diagnosis, cause="; ".join(causes))) from None
+                raise _blaming(finding, sure, _lateness(job, moment.position)) from None
 
 
 def because(judge: Callable[[Job, Trace], None], cause: str, *, of: str = "") -> Callable[[Job, Trace], None]:
@@ -60,10 +59,14 @@ def because(judge: Callable[[Job, Trace], None], cause: str, *, of: str = "") ->
         except Finding as finding:
             if not trace.completed or of not in finding.diagnosis.headline:
                 raise
-            causes = "; ".join(filter(None, (finding.diagnosis.cause, cause)))
-            raise Finding(replace(finding.diagnosis, cause=causes)) from None
+            raise _blaming(finding, finding.diagnosis.cause, cause) from None
 
     return explained
+
+
+def _blaming(finding: Finding, *causes: str) -> Finding:
+    """The same, with these causes; those that say nothing are left out."""
+    return Finding(replace(finding.diagnosis, cause="; ".join(filter(None, causes))))
 
 
 def compare(moment: Moment, job: Job, trace: Trace, *, bits: bool = True) -> None:

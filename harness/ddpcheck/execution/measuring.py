@@ -117,9 +117,8 @@ class _Work:
         array = comm.empty((own,), dtype) if operation.in_place else np.empty(own, dtype)
         self._array: Array = array
         self._own = pattern(own, rank, dtype)
-        array[...] = (
-            self._own
-        )  # of a call that is not in place it is the argument for good: who changes it is found out
+        # of a call that is not in place it is the argument for good: who changes it is found out
+        array[...] = self._own
         token = np.zeros(1, dtype)
         barrier = getattr(comm, "barrier", None)
         self.meet: Call = barrier if callable(barrier) else partial(comm.all_reduce, token)
