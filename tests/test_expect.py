@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from ddpcheck import expect
+from ddpcheck.trace import RankTrace, Trace
 from ddpcheck.verdict import Finding
 
 
@@ -19,3 +22,12 @@ def test_beyond_the_bound_is_told_with_both_numbers(got: float, expected: float,
     values = np.array([2.0, expected])
     with pytest.raises(Finding, match=r"parameter\[1\] on rank 2: got .*, but should be .*rounding allows"):
         expect.within(np.array([2.0, got]), values, np.array([bound, bound]), "parameter", 2)
+
+
+def test_a_death_goes_before_what_others_say_of_it() -> None:
+    raised = RankTrace(0, "raised", (), "connection closed by peer", failed_at=5.0)
+    died = RankTrace(1, "died", (), "rank 1 was killed by SIGSEGV", failed_at=5.1)
+    with pytest.raises(Finding, match=r"rank 1 died in .* was killed by SIGSEGV"):
+        expect.completed(Trace((raised, died)))
+    with pytest.raises(Finding, match=r"rank 0 raised an error in .* closed by peer"):
+        expect.completed(Trace((raised, replace(died, failed_at=6.0))))

@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 from ddpcheck import Adapter, Capabilities, Facets, Job, RankContext, Session
+from ddpcheck.channel import Listener
 from ddpcheck.job import AllReduce, Kill, TensorSpec
 from ddpcheck.launchers.processes import Processes
-from ddpcheck.launchers.templates import Templates
+from ddpcheck.launchers.templates import RANK_PROGRAM, Forked, Templates
 
 HERE = Path(__file__)
 SUM = Job(2, (AllReduce(TensorSpec((3,), "float64")),))
@@ -49,6 +50,7 @@ def _facets(context: RankContext, collectives: Any) -> Facets:
 _PROMISES = Capabilities(facets=frozenset({"collectives"}), collectives=frozenset({"all_reduce"}))
 telling = Adapter("telling", lambda context: _facets(context, Telling()), _PROMISES)
 placed = Adapter("placed", lambda context: _facets(context, Placed()), _PROMISES)
+elsewhere = Adapter("elsewhere", placed.connect, _PROMISES, launcher=Processes(preload=("colorsys",)))
 threaded = Adapter("threaded", placed.connect, _PROMISES, launcher=Processes(preload=("one_more_thread",)))
 
 
@@ -90,16 +92,35 @@ def test_a_forked_rank_is_where_the_driver_is_now(
     assert [rank[2] for rank in after] == [1, 1]
 
 
-def test_ranks_start_in_the_usual_way_where_a_fork_would_be_unsafe(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def one_more_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module of this name starts a thread."""
     tmp_path.joinpath("one_more_thread.py").write_text(
         "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
+
+
+def test_ranks_start_in_the_usual_way_where_a_fork_would_be_unsafe(one_more_thread: None) -> None:
     with Templates() as templates:
         ranks, _ = told("threaded", templates)
     assert [rank[0] for rank in ranks] == [os.getpid()] * 2
+
+
+@pytest.mark.parametrize("other", ["elsewhere", "threaded"])
+def test_ranks_that_run_are_left_alone_by_those_that_start_from_other_templates(
+    other: str, templates: Templates, one_more_thread: None
+) -> None:
+    listener = Listener()  # which lets nobody in: the ranks wait
+    variables = {"DDPCHECK_CONTROL": listener.address, "DDPCHECK_SECRET": listener.secret, "OPENBLAS_NUM_THREADS": "1"}
+    running = Processes(templates=templates).start([*RANK_PROGRAM, f"{HERE}:telling"], 2, variables)
+    try:
+        assert all(isinstance(child, Forked) for child in vars(running)["children"])
+        told(other, templates)
+        assert running.poll() is None
+    finally:
+        running.kill()
+        listener.close()
 
 
 def test_another_environment_and_a_lost_template_get_fresh_ones(
@@ -111,8 +132,7 @@ def test_another_environment_and_a_lost_template_get_fresh_ones(
     assert {rank[0] for rank in usual}.isdisjoint(rank[0] for rank in other)
     for rank in other:
         os.kill(int(rank[0]), signal.SIGKILL)
-    lost, _ = told("placed", templates)
-    assert [rank[0] for rank in lost] == [os.getpid()] * 2
+    told("placed", templates)  # from fresh ones, or in the usual way
     again, _ = told("placed", templates)
     assert os.getpid() not in [rank[0] for rank in again]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import hashlib
 import os
@@ -10,7 +11,6 @@ import signal
 import socket
 import sys
 import time
-import tracemalloc
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -83,7 +83,7 @@ def held_at_first() -> Mapping[str, int]:
 
 
 def held(before: Mapping[str, int] | None = None) -> dict[str, int]:
-    """Numbers of threads, descriptors and the like, and the bytes that Python has allocated while tracemalloc was at work.
+    """Numbers of threads, descriptors and the like, and the bytes that the process has allocated.
 
     With more than `before` it looks again for a moment: what is about to end may take its time.
     """
@@ -98,7 +98,7 @@ def held(before: Mapping[str, int] | None = None) -> dict[str, int]:
 
 
 def _held() -> dict[str, int]:
-    found = {"bytes": tracemalloc.get_traced_memory()[0]}
+    found = _allocated()
     with suppress(OSError):  # not Linux
         with Path("/proc/self/maps").open(encoding="utf-8", errors="replace") as maps:
             found["segments of shared memory"] = sum(
@@ -110,6 +110,29 @@ def _held() -> dict[str, int]:
         children = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii")
         found["child processes"] = len(children.split())
     return found
+
+
+class _Mallinfo2(ctypes.Structure):
+    """As in glibc's malloc.h."""
+
+    _names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
+    _fields_ = [(name, ctypes.c_size_t) for name in _names.split()]
+
+
+_mallinfo2 = getattr(ctypes.CDLL(None), "mallinfo2", None)
+if _mallinfo2 is not None:
+    _mallinfo2.restype = _Mallinfo2
+
+
+def _allocated() -> dict[str, int]:
+    """Bytes in use of what malloc gave, to NumPy and torch too; none where the C library does not tell.
+
+    tracemalloc would slow the process down, and has crashed it where other threads were at work.
+    """
+    if _mallinfo2 is None:
+        return {}
+    found = _mallinfo2()
+    return {"bytes": found.uordblks + found.hblkhd}
 
 
 def _entries(folder: str) -> int:

@@ -74,8 +74,9 @@ class RankLink:
 
     def obituary(self, job: Job | None, launched: Launched) -> RankTrace:
         """What is known of a rank whose connection broke."""
+        seen = time.monotonic()
         text = "\n".join(part for part in (launched.output(), self._stack(), self.ending(launched)) if part)
-        return RankTrace(self.rank, "died", self._entered(job), text, failed_at=time.monotonic())
+        return RankTrace(self.rank, "died", self._entered(job), text, failed_at=seen)
 
     def kill(self) -> None:
         """End the rank by force if it is on this host; a rank elsewhere ends itself when its connections break."""

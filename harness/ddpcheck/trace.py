@@ -20,6 +20,9 @@ from typing import Any, Literal, NamedTuple
 
 from . import codec
 
+_SEEN_WITHIN = 0.3
+"""Seconds after which a death is surely seen."""
+
 Outcome = Literal["done", "raised", "invalid", "hung", "died"]
 
 
@@ -91,7 +94,7 @@ class Trace:
         """The rank that failed first of itself; a hung one only if no rank raised or died."""
         failed = [rank for rank in self.ranks if rank.outcome not in ("done", "hung")]
         if failed:
-            return min(failed, key=lambda rank: (rank.failed_at is None, rank.failed_at or 0.0))
+            return min(failed, key=_began)
         return next((rank for rank in self.ranks if rank.outcome == "hung"), None)
 
     def values(self, operation: int, name: str) -> list[Any]:
@@ -121,6 +124,12 @@ class Trace:
     @staticmethod
     def load(path: Path) -> Trace:
         return Trace.from_plain(codec.decode(path.read_bytes()))
+
+
+def _began(rank: RankTrace) -> float:
+    """When the rank failed. Others that see its sockets close may say so before the driver knows that it is dead."""
+    since = _SEEN_WITHIN if rank.outcome == "died" else 0.0
+    return float("inf") if rank.failed_at is None else rank.failed_at - since
 
 
 def rank_to_plain(rank: RankTrace) -> list[Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -17,19 +16,15 @@ def on_ranks(here: Here, op: ops.OnRanks) -> Values:
 
 
 def rounds(here: Here, op: ops.Rounds) -> Values:
-    tracemalloc.start()
     found, changed = [held()], []
-    try:
-        for _ in range(op.rounds):
-            Settings.at_first().restore()
-            program = Settings()
-            for operation in op.operations * op.times:
-                RUNNERS[type(operation)](here, operation)
-                here.forget()
-            changed.append(Settings().changed(program))
-            found.append(held(found[-1]))
-    finally:
-        tracemalloc.stop()
+    for _ in range(op.rounds):
+        Settings.at_first().restore()
+        program = Settings()
+        for operation in op.operations * op.times:
+            RUNNERS[type(operation)](here, operation)
+            here.forget()
+        changed.append(Settings().changed(program))
+        found.append(held(found[-1]))
     return {"changed": changed, "held": found}
 
 

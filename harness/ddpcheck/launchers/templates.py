@@ -1,7 +1,8 @@
 """The templates of a driver: one process for each rank, from which that rank is forked whenever ranks start (template.py).
 
 A template for each rank and not one for all: each interpreter hashes strings by a seed of its own, and lays out its memory in its
-own way, as those of separately started ranks do.
+own way, as those of separately started ranks do. And one for each set of modules and variables: the ranks of another Session,
+forked from other templates, may be running.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-from .template import HEADER, STATUS, UNSAFE
+from .template import FORKED, HEADER, STATUS
 
 RANK_PROGRAM = (sys.executable, "-m", "ddpcheck.worker")
 """How the command of a rank begins that a template can stand in for."""
@@ -32,14 +33,13 @@ _OF_ONE_START = {"WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_PORT", "PYTHONPATH", 
 class Templates:
     """Started when first needed, and kept for all Sessions of one run. Close them, or use them in a `with`.
 
-    A template serves as long as the ranks' environment stays the same but for what differs from start to start; else a fresh one
-    takes its place. world_size: the largest to come, if known: with the first ranks templates start for all of it. Several
-    threads may use them.
+    world_size: the largest to come, if known: with the first ranks templates start for all of it. Several threads may use
+    them.
     """
 
     def __init__(self, world_size: int = 0) -> None:
         self.world_size = world_size
-        self._of_rank: dict[int, _Template] = {}
+        self._made: dict[tuple[int, frozenset[tuple[str, str]], tuple[str, ...]], _Template] = {}
         self._asking = threading.Lock()
 
     def fork(
@@ -67,41 +67,38 @@ class Templates:
         output: IO[bytes],
         later: Sequence[Mapping[str, str]],
     ) -> list[Forked] | None:
-        forked: list[Forked] = []
-        try:
-            asked = [self._template(rank, env, tuple(modules)) for rank, env in enumerate(environments)]
-            for template, env in zip(asked, environments, strict=True):
-                template.ask(command[len(RANK_PROGRAM) - 1 :], env, output)
-            forked.extend(template.answer() for template in asked)  # what has come is kept if another refuses
-            for rank, env in enumerate(later, len(asked)):
-                self._template(rank, env, tuple(modules))
-        except _NoFork:
+        asked = [self._template(rank, env, modules) for rank, env in enumerate(environments)]
+        for template, env in zip(asked, environments, strict=True):
+            template.ask(command[len(RANK_PROGRAM) - 1 :], env, output)
+        answers = [template.answer() for template in asked]
+        forked = [child for child in answers if child is not None]
+        if len(forked) < len(asked):
             for child in forked:
                 child.kill()
                 child.wait()
-            self.close()
             return None
+        for rank, env in enumerate(later, len(asked)):
+            self._template(rank, env, modules)
         return forked
 
-    def _template(self, rank: int, environment: Mapping[str, str], modules: tuple[str, ...]) -> _Template:
+    def _template(self, rank: int, environment: Mapping[str, str], modules: Sequence[str]) -> _Template:
         known = {
-            name: value
-            for name, value in environment.items()
-            if name not in _OF_ONE_START and not name.startswith("DDPCHECK_")
+            item for item in environment.items() if item[0] not in _OF_ONE_START and not item[0].startswith("DDPCHECK_")
         }
-        there = self._of_rank.get(rank)
-        if there is not None and (there.environment, there.modules) == (known, modules):
-            return there
-        if there is not None:
+        kind = (rank, frozenset(known), tuple(modules))
+        there = self._made.get(kind)
+        if there is not None and there.process.poll() is not None:
             there.close()
-        made = self._of_rank[rank] = _Template.start(known, modules, environment)
-        return made
+            there = None
+        if there is None:
+            there = self._made[kind] = _Template.start(modules, environment)
+        return there
 
     def close(self) -> None:
         """End all templates; ranks that still run are not theirs to end. Safe to call twice."""
-        for template in self._of_rank.values():
+        for template in self._made.values():
             template.close()
-        self._of_rank.clear()
+        self._made.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -112,19 +109,13 @@ class Templates:
         self.close()
 
 
-class _NoFork(Exception):
-    """The template is gone, or cannot fork safely."""
-
-
 @dataclass
 class _Template:
-    environment: dict[str, str]
-    modules: tuple[str, ...]
     process: subprocess.Popen[bytes]
     requests: socket.socket
 
     @classmethod
-    def start(cls, known: dict[str, str], modules: tuple[str, ...], environment: Mapping[str, str]) -> Self:
+    def start(cls, modules: Sequence[str], environment: Mapping[str, str]) -> Self:
         here, there = socket.socketpair()
         with there:
             process = subprocess.Popen(
@@ -136,25 +127,22 @@ class _Template:
                 pass_fds=[there.fileno()],
                 start_new_session=True,
             )
-        return cls(known, modules, process, here)
+        return cls(process, here)
 
     def ask(self, arguments: Sequence[str], variables: Mapping[str, str], output: IO[bytes]) -> None:
         request = {"arguments": list(arguments), "variables": dict(variables), "folder": str(Path.cwd())}
         content = json.dumps(request).encode()
-        try:
+        with suppress(OSError):  # it is gone: no answer says so
             socket.send_fds(self.requests, [HEADER.pack(len(content))], [output.fileno()])
             self.requests.sendall(content)
-        except OSError:
-            raise _NoFork from None
 
-    def answer(self) -> Forked:
+    def answer(self) -> Forked | None:
+        """None if the template is gone, or cannot fork safely."""
         try:
             said, files, _, _ = socket.recv_fds(self.requests, 1, 2, socket.MSG_CMSG_CLOEXEC)
         except OSError:
-            raise _NoFork from None
-        if not said or said == UNSAFE:
-            raise _NoFork
-        return Forked(*files)
+            return None
+        return Forked(*files) if said == FORKED else None
 
     def close(self) -> None:
         self.requests.close()
@@ -183,9 +171,8 @@ class Forked:
                 signal.pidfd_send_signal(self._process, signal.SIGKILL)
 
     def _look(self, seconds: int | None) -> int | None:
-        if self._code is None and select.select([self._status], [], [], seconds)[0]:
-            told = os.read(self._status, STATUS.size)
-            # nothing: the template has gone before it
+        if self._code is None and select.select([self._process], [], [], seconds)[0]:
+            told = os.read(self._status, STATUS.size)  # comes at once, or the template has gone before
             self._code = STATUS.unpack(told)[0] if told else -signal.SIGKILL
             os.close(self._process)
             os.close(self._status)

@@ -29,13 +29,16 @@ def settings():
 
 
 def held():
-    """So many bytes of Python's, threads, descriptors and child processes this process has."""
-    import gc, tracemalloc
+    """So many bytes of malloc's (where glibc tells), threads, descriptors and child processes this process has."""
+    import ctypes, gc
 
     gc.collect()
-    if not tracemalloc.is_tracing():
-        tracemalloc.start()
-    found = {"bytes": tracemalloc.get_traced_memory()[0]}
+    found, mallinfo = {}, getattr(ctypes.CDLL(None), "mallinfo2", None)
+    if mallinfo is not None:
+        fields = [(f"_{number}", ctypes.c_size_t) for number in range(10)]
+        mallinfo.restype = type("mallinfo2", (ctypes.Structure,), {"_fields_": fields})
+        heap = mallinfo()
+        found = {"bytes": heap._4 + heap._7}  # mapped, and in use
     if os.path.isdir("/proc/self/fd"):
         found |= {"threads": len(os.listdir("/proc/self/task")), "descriptors": len(os.listdir("/proc/self/fd"))}
         found["child processes"] = len(open(f"/proc/self/task/{os.getpid()}/children").read().split())
