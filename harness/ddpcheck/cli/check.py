@@ -20,7 +20,7 @@ from ..results import Results, save_junit, write_failure
 from ..run import Item, Settings, installed_checks, plan, run_items
 from ..standalone import write_beside
 from ..verdict import Verdict
-from .options import LAUNCHERS, console, launcher_named, named_reasons, usage_errors
+from .options import LAUNCHERS, console, launcher_named, named_reasons, usage_errors, usual_sessions
 from .options import world_sizes as sizes_option
 from .progress import Display
 from .show import oversubscribed, show_failure, show_reasons, show_same, show_table, summary
@@ -47,10 +47,8 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option(
     "--sessions",
-    default=1,
-    show_default=True,
     type=click.IntRange(1),
-    help="World sizes at work at once, where the adapter promises shares_host.",
+    help="World sizes at work at once, where the adapter promises shares_host. Else one more than cores, or 1 with -x.",
 )
 @click.option("--json", "json_file", type=_FILE, help="Write verdicts and environment.")
 @click.option("--junit", "junit_file", type=_FILE, help="Write JUnit XML.")
@@ -73,7 +71,7 @@ def command(
     exitfirst: bool,
     deadline: float,
     expected: tuple[str, ...],
-    sessions: int,
+    sessions: int | None,
     json_file: Path | None,
     junit_file: Path | None,
     markdown_file: Path | None,
@@ -94,7 +92,7 @@ def command(
         how = profile_named(profile)
         sizes = world_sizes or how.world_sizes
         launcher = _launcher(out, launcher_name, attach, sizes, adapters)
-        settings = Settings(how, deadline, seed, launcher, sessions)
+        settings = Settings(how, deadline, seed, launcher, sessions or (1 if exitfirst else usual_sessions()))
         every = installed_checks()
         expectations = Expectations(named_reasons(expected), every)
         chosen = select(every, patterns)

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from ..launchers.base import Launcher
 from ..references import UnusableAdapter
-from ..results import UnreadableFile
+from ..results import UnreadableFile, visible_cores
 from ..suggest import one_of
 
 LAUNCHERS = {
@@ -28,6 +28,11 @@ def launcher_named(name: str) -> Launcher:
     place, _, attribute = LAUNCHERS[one_of(name, LAUNCHERS, "launcher")][0].partition(":")
     made: Launcher = getattr(importlib.import_module(f"ddpcheck.launchers.{place}"), attribute)()
     return made
+
+
+def usual_sessions() -> int:
+    """One more than there are cores: ranks often wait for one another."""
+    return visible_cores() + 1
 
 
 @contextmanager
