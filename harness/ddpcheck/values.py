@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+Array = np.ndarray[Any, np.dtype[Any]]
+_Words = np.ndarray[Any, np.dtype[np.uint64]]
 Kind = Literal["lattice", "real", "powers", "nonfinite", "special", "tiny"]
 
 _MASK = (1 << 64) - 1
@@ -38,7 +38,7 @@ _STRIDE, _FIRST, _SECOND = (np.uint64(word) for word in (_GOLDEN, 0xBF58476D1CE4
 _27, _30, _31 = (np.uint64(bits) for bits in (27, 30, 31))
 
 
-def hashed(count: int, key: int) -> npt.NDArray[np.uint64]:
+def hashed(count: int, key: int) -> _Words:
     """`count` 64-bit words, uniform, the same for the same key."""
     x = np.arange(1, count + 1, dtype=np.uint64)
     x *= _STRIDE
@@ -51,30 +51,30 @@ def hashed(count: int, key: int) -> npt.NDArray[np.uint64]:
     return x
 
 
-def _lattice(words: npt.NDArray[np.uint64], spread: int) -> Array:
+def _lattice(words: _Words, spread: int) -> Array:
     """Integers of [-spread, spread] without zero, so that an element that was never touched cannot pass for a value."""
     steps = (words >> np.uint64(33)).astype(np.int64) % (2 * spread) - spread
     return np.where(steps >= 0, steps + 1, steps)
 
 
-def _real(words: npt.NDArray[np.uint64], spread: int) -> Array:
+def _real(words: _Words, spread: int) -> Array:
     """Floats of (-spread, spread) with all 53 bits in use."""
     return ((words >> np.uint64(11)).astype(np.float64) * 2.0**-53 - 0.5) * (2.0 * spread)
 
 
-def _powers(words: npt.NDArray[np.uint64], spread: int) -> Array:
+def _powers(words: _Words, spread: int) -> Array:
     """Plus or minus 1 or 2: products of a few are exact in every dtype."""
     del spread
     return np.array([1, -1, 2, -2])[(words >> np.uint64(40)).astype(np.int64) % 4]
 
 
-def _nonfinite(words: npt.NDArray[np.uint64], spread: int) -> Array:
+def _nonfinite(words: _Words, spread: int) -> Array:
     """Lattice values, of which about one in six each is NaN, infinity and minus infinity."""
     fate = (words >> np.uint64(8)) % np.uint64(6)
     return np.select([fate == 0, fate == 1, fate == 2], [np.nan, np.inf, -np.inf], _lattice(words, spread))
 
 
-def _special(words: npt.NDArray[np.uint64], dtype: np.dtype[Any]) -> Array:
+def _special(words: _Words, dtype: np.dtype[Any]) -> Array:
     """The values of a dtype that a detour through another dtype, or through arithmetic, would change."""
     if dtype.kind == "f":
         limits = np.finfo(dtype)
@@ -88,7 +88,7 @@ def _special(words: npt.NDArray[np.uint64], dtype: np.dtype[Any]) -> Array:
     return made
 
 
-_MAKERS: dict[str, Callable[[npt.NDArray[np.uint64], int], Array]] = {
+_MAKERS: dict[str, Callable[[_Words, int], Array]] = {
     "lattice": _lattice,
     "real": _real,
     "powers": _powers,

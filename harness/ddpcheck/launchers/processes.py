@@ -9,8 +9,6 @@ With `templates`, ranks of a Session are forked from processes that have importe
 
 from __future__ import annotations
 
-import signal
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -64,6 +62,8 @@ class Processes:
             for rank in range(max(world_size, self.templates.world_size if self.templates else 0))
         ]
         environments, later = environments[:world_size], environments[world_size:]
+        import subprocess  # here and below: for the driver, not for each rank that imports its adapter
+
         output = Output.open()
         launched = _Children([], output, port)
         try:
@@ -151,6 +151,8 @@ class _Children:
 def describe_exit(code: int) -> str:
     """What an exit status says in words."""
     if code < 0:
+        import signal
+
         try:
             name = signal.Signals(-code).name
         except ValueError:

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from ddpcheck.values import Array
 
@@ -23,6 +22,9 @@ from .group import Group
 from .host import Hosts
 from .in_memory import Channel, Host
 from .peer import Link, Peer, Traffic
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 Ts = TypeVarTuple("Ts")
 T = TypeVar("T")

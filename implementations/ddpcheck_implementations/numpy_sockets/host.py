@@ -8,7 +8,6 @@ worked for all ranks of the host is memory used: otherwise all of them use socke
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Mapping
 from contextlib import ExitStack
 from hashlib import blake2b
@@ -42,7 +41,7 @@ def share_memory(
         bell = Bell()
         ours.callback(bell.close)
         region, reason = _made(len(peers) + 1)
-        token = secrets.token_bytes(_TOKEN_BYTES)
+        token = os.urandom(_TOKEN_BYTES)
         descriptor = -1
         if region is not None:
             region.view[-_TOKEN_BYTES:] = token

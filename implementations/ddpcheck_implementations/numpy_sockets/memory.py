@@ -7,11 +7,14 @@ import mmap
 import os
 import weakref
 from math import prod
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from ddpcheck.values import Array
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 WORTH_BYTES = 32 * 1024
 """Smaller arrays are copied faster than two ranks agree where they lie."""

@@ -6,7 +6,7 @@ The address is drawn at random, so whoever connects to it was told it by a rank.
 
 from __future__ import annotations
 
-import secrets
+import os
 import socket
 import struct
 import time
@@ -23,7 +23,7 @@ _RANK = struct.Struct("!I")
 def over_unix(rank: int, connections: Mapping[int, socket.socket], deadline: float) -> dict[int, socket.socket]:
     """A Unix connection for every TCP connection, which is closed. RendezvousError names a rank that cannot be reached."""
     found: dict[int, socket.socket] = {}
-    name = secrets.token_bytes(_NAME_BYTES)
+    name = os.urandom(_NAME_BYTES)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(b"\0" + name)
         listener.listen(len(connections))

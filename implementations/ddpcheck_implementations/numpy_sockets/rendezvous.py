@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import secrets
+import os
 import socket
 import struct
 import time
@@ -84,7 +84,7 @@ def _host(meeting: Meeting, deadline: float) -> dict[int, socket.socket]:
     with _listen(meeting.address, meeting.port) as listener:
         expected = set(range(1, meeting.world_size))
         found = accept_declared(listener, _HELLO.size, judge, _refusal, expected, deadline, f"rank 0 at {meeting}")
-    secret = secrets.token_bytes(_SECRET_BYTES)
+    secret = os.urandom(_SECRET_BYTES)
     body = secret + b"".join(_ENTRY.pack(host.encode(), port) for host, port in (table[r] for r in range(len(table))))
     for connection in found.values():
         connection.sendall(_REPLY.pack(_MAGIC, 1, len(body)) + body)
