@@ -14,7 +14,10 @@ import pytest
 from click.testing import CliRunner
 
 from ddpcheck.results import UnreadableFile
-from ddpcheck_reports.command import command
+
+pytest.importorskip("matplotlib", reason="pip install ddpcheck[report]")
+
+from ddpcheck_reports.command import command  # figures need matplotlib, see importorskip
 from ddpcheck_reports.document import SUMMARY_BYTES, Code, Figure, Heading, Table, Text, page, plain, summary
 from ddpcheck_reports.noise_section import against_itself, smallest_effect
 from ddpcheck_reports.reading import Entry, read
@@ -121,7 +124,6 @@ def write(folder: Path, entries: list[dict[str, Any]], name: str = "x.json", **r
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a report of everything."""
-    pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
     write(Path(), everything())
     done = CliRunner().invoke(command, ["x.json", "-o", "out/scaling.md"])
@@ -178,7 +180,6 @@ def test_noise_is_that_of_the_run_itself() -> None:
 
 def test_the_distribution_of_steps_comes_from_the_archive(tmp_path: Path) -> None:
     name = step("a", 2, 0.01)["name"]
-    pytest.importorskip("matplotlib")
     times = np.array([[0.01, 0.02, 0.01], [0.01, 0.01, 0.05]])  # of two ranks
     np.savez_compressed(tmp_path / "x.npz", **{f"{name}/0/begin": np.zeros((2, 3)), f"{name}/0/end": times})
     file = write(tmp_path, everything(), archive="x.npz")
@@ -191,7 +192,6 @@ def test_the_distribution_of_steps_comes_from_the_archive(tmp_path: Path) -> Non
 
 
 def test_emulated_hosts_have_a_section_of_their_own(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     entries = []
     for ranks, seconds, share in ((1, 0.5, None), (8, 0.625, 0.83)):
         one = step("a", ranks, seconds)
@@ -240,7 +240,6 @@ def test_violated_rules_caveats_and_the_command_are_told(made: Path) -> None:
 
 
 def test_wrong_elements_are_the_verdict(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     file = write(tmp_path, [collective("a", 2, 4096, 1e-3, wrong=7)])
     assert CliRunner().invoke(command, [str(file), "-o", str(tmp_path / "r.md")]).exit_code == 0
     lines = (tmp_path / "r.md").read_text().splitlines()
@@ -249,7 +248,6 @@ def test_wrong_elements_are_the_verdict(tmp_path: Path) -> None:
 
 
 def test_a_projection_is_shown_if_there_is_one(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     file = write(tmp_path, [collective("a", 2, 4096, 1e-3)])
     other = tmp_path / "projection.json"
     other.write_text(
