@@ -1,10 +1,10 @@
 """A process that has imported what every rank needs, and forks into one rank after the other:
 
-    python -m ddpcheck.launchers.template SOCKET [MODULE ...]
+    python -m ddpcheck.launchers.template SOCKET PROGRAM [MODULE ...]
 
-Importing NumPy takes a tenth of a second and torch seconds; a fork takes milliseconds. Only `ddpcheck.worker` and the named
-modules are imported here: each rank imports the adapter itself, under its own environment. Requests come through the
-socket (templates.py); when it closes, the driver is gone, and so is this process.
+Importing NumPy takes a tenth of a second and torch seconds; a fork takes milliseconds. Only the program, a module whose
+main() each fork runs, and the named modules are imported here: each rank imports the adapter itself, under its own
+environment. Requests come through the socket (templates.py); when it closes, the driver is gone, and so is this process.
 """
 
 from __future__ import annotations
@@ -95,20 +95,20 @@ def _entries(path: str) -> list[str]:
 
 
 def main() -> None:
-    file, *modules = sys.argv[1:]
+    file, name, *modules = sys.argv[1:]
     own = {sys.path[0], *_entries(os.environ.get("PYTHONPATH", ""))}
     standard_path = [entry for entry in sys.path if entry not in own]
     gc.disable()  # what is imported stays: looking for what to free would take a sixth of the time
-    worker = importlib.import_module("ddpcheck.worker")
-    for name in modules:
+    program = importlib.import_module(name)
+    for module in modules:
         with suppress(Exception):  # the rank that needs it will say what is wrong
-            importlib.import_module(name)
+            importlib.import_module(module)
     gc.freeze()
     gc.enable()
     found = serve(socket.socket(fileno=int(file)))
     if found is not None:
         become(*found, standard_path)
-        worker.main()
+        program.main()
 
 
 if __name__ == "__main__":

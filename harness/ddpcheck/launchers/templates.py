@@ -119,7 +119,7 @@ class _Template:
         here, there = socket.socketpair()
         with there:
             process = subprocess.Popen(
-                [sys.executable, "-m", "ddpcheck.launchers.template", str(there.fileno()), *modules],
+                [sys.executable, "-m", "ddpcheck.launchers.template", str(there.fileno()), RANK_PROGRAM[-1], *modules],
                 env=dict(environment),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
