@@ -77,7 +77,7 @@ class Communicator:
         express = members.express
         if express is not None and array.nbytes <= express.limit:
             result = np.empty(array.shape, array.dtype)
-            self._now(express.all_reduce, express.plans.of("all_reduce", op, array), array, result)
+            self._now(express.reduce, express.plans.of("all_reduce", op, array), array, array, result)
             return result
         return self._now(self._all_reduce, members, members.header("all_reduce", array, op), array, op)
 
@@ -95,7 +95,7 @@ class Communicator:
         members = self._world if group is None else self._of(group)
         express = members.express
         if express is not None and array.nbytes <= express.limit:
-            self._now(express.all_reduce, express.plans.of("all_reduce_in_place", op, array), array, array)
+            self._now(express.reduce, express.plans.of("all_reduce_in_place", op, array), array, array, array)
             return
         header = members.header("all_reduce_in_place", array, op)
         algorithms = members.algorithms
@@ -135,11 +135,18 @@ class Communicator:
             raise ValueError(
                 f"reduce_scatter over {members.size} ranks cannot share out the rows of shape {array.shape}"
             )
+        rows = array.shape[0] // members.size
+        express = members.express
+        if express is not None and array.nbytes <= express.limit:
+            mine = array[self.rank * rows : (self.rank + 1) * rows]
+            result = np.empty(mine.shape, array.dtype)
+            self._now(express.reduce, express.plans.of("reduce_scatter", op, array), array, mine, result)
+            return result
         header = members.header("reduce_scatter", array, op)
         algorithms = members.algorithms
         if algorithms is None:
             return np.array(array, order="C")
-        result = self.empty((array.shape[0] // members.size, *array.shape[1:]), array.dtype)
+        result = self.empty((rows, *array.shape[1:]), array.dtype)
         divisor = members.size if op == "mean" else 1
         self._now(algorithms.reduce_scatter, header, array.ravel(), result.reshape(-1), wire.REDUCTIONS[op], divisor)
         return result

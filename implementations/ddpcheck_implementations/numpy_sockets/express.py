@@ -1,12 +1,14 @@
-"""Small all-reduces, and barriers, among all ranks of a host: one exchange in memory, with everything prepared (plans.py).
+"""Small reductions, and barriers, among all ranks of a host: one exchange in memory, with everything prepared (plans.py).
 
 For N bytes per rank and W ranks; `a` is the time until the others see what a rank has written, `c` and `r` are the times to
 copy and to add up one byte:
 
-    all_reduce   a + N c + (W - 1) N r
+    all_reduce      a + N c + (W - 1) N r
+    reduce_scatter  a + N c + (W - 1) N / W r
 
 Operation k goes through half k % 2 of each rank's memory. A rank writes its elements there, and then a word that says
-which operation they are for. It waits for the word of every other rank, and adds all of them up in rank order.
+which operation they are for. It waits for the word of every other rank, and adds all of them up in rank order, or of each
+the elements that are for itself.
 Nobody has to say that it has read them: who has written its word for operation k + 1 is done with operation k. So
 when a rank has seen those words of all others, the half of operation k is free for k + 2.
 """
@@ -47,14 +49,14 @@ class Express:
         self._first = board.place == 0
         self.limit = limit
 
-    def all_reduce(self, plan: Plan, array: Array, target: Array) -> None:
-        """They may be the same array."""
+    def reduce(self, plan: Plan, array: Array, mine: Array, target: Array) -> None:
+        """mine: the part of the array that goes into the target, which may be the array itself."""
         half = self._half = 1 - self._half
         plan.own[half][...] = array
         self._meet(half, plan.what, plan.payload_bytes)
         first, second, *others = plan.blocks[half]
         if not others:  # its own array need not be read twice
-            first, second = (array, second) if self._first else (first, array)
+            first, second = (mine, second) if self._first else (first, mine)
         plan.reduction(first, second, out=target)
         for other in others:
             plan.reduction(target, other, out=target)

@@ -1,4 +1,4 @@
-"""What can be computed once for all all-reduces of arrays of one dtype and shape: where the elements of every rank will be."""
+"""What can be computed once for all reductions of arrays of one dtype and shape: where the elements of every rank will be."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ class Halves:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`what` is its header (wire.compact). `own` and `blocks` have what a rank writes, and all ranks in rank order, by half."""
+    """`what` is its header (wire.compact). By half: `own` is where this rank writes, `blocks` what it reads of all, in rank
+    order.
+    """
 
     what: int
     reduction: np.ufunc
@@ -62,11 +64,14 @@ class Plans:
             [np.frombuffer(each.blocks[half], array.dtype, array.size).reshape(array.shape) for each in self._halves]
             for half in range(2)
         )
+        own, size = (first[self._place], second[self._place]), len(self._halves)
+        if operation == "reduce_scatter":
+            first, second = ([np.split(each, size)[self._place] for each in blocks] for blocks in (first, second))
         return Plan(
             what,
             reduction=wire.REDUCTIONS[op],
-            divisor=len(self._halves) if op == "mean" else 1,
-            own=(first[self._place], second[self._place]),
+            divisor=size if op == "mean" else 1,
+            own=own,
             blocks=(first, second),
-            payload_bytes=(len(self._halves) - 1) * array.nbytes,
+            payload_bytes=(size - 1) * first[0].nbytes,
         )
