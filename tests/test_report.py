@@ -290,6 +290,7 @@ def test_blocks_take_three_forms() -> None:
 def test_numbers_have_three_digits_and_their_spread() -> None:
     values = [significant(value) for value in (0.0012345, 1.2345, 123.45, 123456.0, 0, None)]
     assert values == ["0.00123", "1.23", "123", "123456", "0", "-"]
+    assert with_spread([0.5], 1e3) == "500 (once)"
     assert with_spread([1.0, 2.0, 3.0]) == "2.00 [1.00, 3.00]"
     assert with_spread([float(i) for i in range(1, 21)]) == "10.5 [5.00, 16.0]"
     assert bars([("a", 1.0), ("bb", 2.0)], "ms", 4).splitlines()[1] == "bb  ████  2.00 ms"

@@ -80,9 +80,9 @@ def method(measured: Measured) -> Iterator[Block]:
     yield Text(
         "Ranks take the time themselves, with the host's monotonic clock, after a barrier of the implementation. A sample is one "
         "iteration on the slowest rank; a launch (fresh processes) gives the median of its samples; a time in this report is "
-        "the median over launches, with a nonparametric 95 % interval in brackets (all launches, if there are less than 6). "
-        "Sizes up to 16 MiB are warmed up before any is measured, larger ones by two calls each; sizes follow in an order drawn "
-        "anew in each launch, and launches of the "
+        "the median over launches, with a nonparametric 95 % interval in brackets (all launches, if there are less than 6; or "
+        "once, if there is one). Sizes up to 16 MiB are warmed up before any is measured, larger ones by two calls each; sizes "
+        "follow in an order drawn anew in each launch, and launches of the "
         "implementations alternate. Operations below 5 µs are called several times to a sample. p95 is the median over "
         "launches, too, and the worst iteration that of all launches."
     )

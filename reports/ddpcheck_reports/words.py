@@ -19,8 +19,10 @@ def significant(value: float | None, digits: int = 3) -> str:
 
 
 def with_spread(data: Sequence[float], scale: float = 1.0) -> str:
-    """1.23 [1.20, 1.31]: the median, and its 95 % interval from ranks; below 6 launches all that was seen."""
+    """1.23 [1.20, 1.31]: the median, and its 95 % interval from ranks; below 6 launches all that was seen; 1.23 (once)."""
     ordered, n = sorted(data), len(data)
+    if n == 1:
+        return f"{significant(ordered[0] * scale)} (once)"
     low, high = ordered[0], ordered[-1]
     if n >= 6:
         low = ordered[max(0, math.floor((n - _Z * math.sqrt(n)) / 2) - 1)]
