@@ -127,7 +127,7 @@ def zeros(got: Array, expected: Array, wrong: Array) -> Iterator[str]:
 
 def cut_off(got: Array, expected: Array, wrong: Array) -> Iterator[str]:
     """Different elements that come out as one and the same, for what is more than it."""
-    if got.dtype.kind != "f" or int(wrong.sum()) < 2:
+    if got.dtype.kind != "f" or (int(wrong.sum()) < 2 and np.isfinite(expected[wrong]).all()):
         return
     largest = float(np.abs(got[wrong]).max())
     if (np.abs(got[wrong]) == largest).all() and (np.abs(expected[wrong]) > largest).all():
@@ -170,7 +170,11 @@ def tiny_differences(got: Array, expected: Array) -> Iterator[str]:
 
 
 def lost_precision(got: Array, expected: Array, *, small: bool) -> Iterator[str]:
-    if got.dtype.kind == "i":
+    if got.dtype.kind in "iu":
+        for narrow in (size for size in (4, 2, 1) if size < got.dtype.itemsize):
+            if np.array_equal(got, expected.astype(f"{got.dtype.kind}{narrow}")):
+                yield f"only the lowest {8 * narrow} bits of each integer are there: sent as {8 * narrow} bits"
+                return
         differ = got != expected
         wrong = np.abs(expected[differ].astype(np.float64))  # an integer's lowest value has no absolute one
         error = np.abs(got[differ].astype(np.float64) - expected[differ].astype(np.float64))
@@ -182,7 +186,7 @@ def lost_precision(got: Array, expected: Array, *, small: bool) -> Iterator[str]
     if got.dtype.kind != "f":
         return
     finite = np.isfinite(expected) & (expected != 0)
-    if not finite.any() or not np.isfinite(got).all():
+    if not finite.any() or not np.isfinite(got).all() or np.isinf(expected).any():
         return
     error = float(np.max(np.abs(got[finite] - expected[finite]) / np.max(np.abs(expected[finite]))))
     for name, bits, dtypes in (("float32", 24, "d"), ("float16", 11, "df" * small), ("bfloat16", 8, "df" * small)):

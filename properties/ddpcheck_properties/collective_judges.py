@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -150,7 +151,15 @@ def _other_reductions(collective: AllReduce, members: tuple[int, ...], world_siz
     total = np.asarray(reduced(tensor, "sum", members).value)
     if collective.reduction not in ("sum", "mean"):
         yield "it is the sum: the reduction was not passed on", total
-    if collective.reduction in ("min", "max", "sum") and not tensor.dtype.startswith("float"):
+    if collective.reduction == "sum" and tensor.dtype.startswith("float"):
+        yield "infinities, or sums that overflow, become NaN", np.where(np.isinf(total), np.nan, total)
+    if collective.reduction in ("min", "max"):
+        opposite = "max" if collective.reduction == "min" else "min"
+        yield (
+            "it is the opposite extreme: compared the wrong way round, as bits do",
+            reduced(tensor, opposite, members).value,
+        )
+    if collective.reduction != "mean" and not tensor.dtype.startswith("float"):
         yield from _other_integers(collective, members)
     if collective.reduction == "mean":
         yield "the sum was divided by the number of elements, not by that of ranks", total / max(1, total.size)
@@ -177,14 +186,15 @@ def _other_reductions(collective: AllReduce, members: tuple[int, ...], world_siz
 def _other_integers(collective: AllReduce, members: tuple[int, ...]) -> Iterator[tuple[str, Array]]:
     stack = np.stack([collective.tensor.on(rank) for rank in members])
     dtype = stack.dtype
-    if collective.reduction == "sum":
-        limits = np.iinfo(dtype)
-        cut = np.array(
-            [[min(max(sum(column), limits.min), limits.max) for column in stack.reshape(len(members), -1).T.tolist()]]
-        )
+    if collective.reduction in ("sum", "prod"):
+        limits, whole = np.iinfo(dtype), sum if collective.reduction == "sum" else math.prod
+        columns = stack.reshape(len(members), -1).T.tolist()
+        cut = np.array([min(max(whole(column), limits.min), limits.max) for column in columns], dtype)
+        yield "what overflows is cut off at the ends of the dtype: integers wrap round", cut.reshape(stack.shape[1:])
+        wide = stack.astype(np.float64)
         yield (
-            "sums that overflow are cut off at the ends of the dtype: integers wrap round",
-            cut.astype(dtype).reshape(stack.shape[1:]),
+            "integers are computed with as float64: what is past 53 bits is lost",
+            wide.sum(axis=0) if whole is sum else wide.prod(axis=0),
         )
         return
     extreme = np.minimum if collective.reduction == "min" else np.maximum

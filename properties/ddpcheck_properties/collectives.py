@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
@@ -164,8 +165,14 @@ def check_all_reduce_of_large_tensors(session: Session) -> None:
 
 @law("collectives", "collective:all_reduce", "reduction:sum", FLOATS)
 def check_nan_and_infinity_propagate_in_sums(session: Session) -> None:
-    """A NaN on any rank makes sum and mean NaN; infinities stay, and opposite ones give NaN."""
+    """A NaN on any rank makes sum and mean NaN; infinities stay, opposite ones give NaN, and a sum that overflows is one."""
     _not_finite(session, tuple(each for each in reductions(session.capabilities) if each in ("sum", "mean")))
+    if session.world_size == 2:  # with more terms it is for their order to say whether a sum overflows
+        steps = {each: 2 ** (int(np.finfo(each).maxexp) - 2) for each in dtypes(session.capabilities, floats=True)}
+        large = [TensorSpec((96,), dtype, step=step) for dtype, step in steps.items()]
+        drawn = [Job(2, tuple(AllReduce(tensor) for tensor in large))]
+        drawn += [job for tensor in large for job in other_ways(2, session.capabilities, tensor, "sum")]
+        for_each(session, drawn, results_hold)
 
 
 @law("collectives", "collective:all_reduce", "reduction:min", "reduction:max", "propagates_nan", FLOATS)
@@ -278,7 +285,8 @@ def _long_sums(session: Session) -> list[Job]:
     offered, reduction = dtypes(promised, floats=True), reductions(promised)[0]
     shapes_of = [((64,), dtype) for dtype in offered] + [(PAST_64_KIB, "float32")]
     made = [Job(world, (AllReduce(TensorSpec(shape, dtype, "real"), reduction),)) for shape, dtype in shapes_of]
-    return made + other_ways(world, promised, TensorSpec((120,), "float32", "real"), reduction)
+    few, many = (TensorSpec((size,), "float32", "real") for size in (60, 120))
+    return made + other_ways(world, promised, few, reduction) + other_ways(world, promised, many, reduction)
 
 
 def _not_finite(session: Session, among: tuple[Reduction, ...]) -> None:

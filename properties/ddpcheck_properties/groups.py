@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import cycle, product
 from typing import TYPE_CHECKING, Literal
 
 from hypothesis import strategies as st
@@ -35,11 +36,14 @@ from .strategies_collectives import (
     all_reduces,
     collectives,
     dtypes,
+    every_dtype,
     exact_tensor,
     fitting_reductions,
     jobs,
+    parts,
     reductions,
     subsets,
+    usual_reduction,
 )
 from .transfers import LATE
 
@@ -47,6 +51,8 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 Order = Literal["forwards", "backwards", "odd first"]
+OF_GROUPS = (5, 71, 130, 1025)
+"""Elements, of which two or three ranks leave one or two over."""
 ORDERS: tuple[Order, ...] = ("backwards", "odd first", "forwards")
 
 
@@ -60,7 +66,13 @@ def check_groups_reduce_over_their_members_only(session: Session) -> None:
         for reduction in reductions(promised)
     ]
     drawn = jobs(world, all_reduces(world, promised, groups=subsets(world)))
-    for_all(session, drawn, results_hold, examples=one_reduction, share=0.5)
+    of_each = [
+        AllReduce(exact_tensor((size,), dtype, reduction, len(group)), reduction, group)
+        for (dtype, reduction), group, size in zip(
+            every_dtype(promised), cycle(parts(world)), cycle(OF_GROUPS), strict=False
+        )
+    ]
+    for_all(session, drawn, results_hold, examples=[*one_reduction, Job(world, tuple(of_each))], share=0.5)
 
 
 @law("collectives", "facet:collectives", "subgroups", "world_size>=2")
@@ -133,13 +145,15 @@ def check_all_reduces_under_way_together_keep_their_results(session: Session) ->
     between = _reduction(promised, reduction, None, world, 8)
     examples.append(Job(world, (*same, between, *map(Wait, range(len(same))), between)))
     examples += _with_others_between(world, promised, same[0])
-    dtype = same[0].tensor.dtype
-    laid_out = [
-        AllReduce(exact_tensor(shape, dtype, reduction, world, 9, layout), reduction, wait=False)
-        for shape in ((3, 2), PAST_64_KIB)
-        for layout in EVERY_LAYOUT
+    several = [
+        AllReduce(exact_tensor((5,), dtype, each, world, 9), each, wait=False) for dtype, each in every_dtype(promised)
     ]
-    examples.append(_under_way(world, laid_out, "forwards"))
+    offered = dtypes(promised, floats=True) or dtypes(promised)
+    places = product(((3, 2), PAST_64_KIB), EVERY_LAYOUT)
+    for (shape, layout), dtype in zip(places, cycle(offered), strict=False):
+        each = usual_reduction(promised, dtype)
+        several.append(AllReduce(exact_tensor(shape, dtype, each, world, 9, layout), each, wait=False))
+    examples.append(_under_way(world, several, "forwards"))
     if promised.subgroups:
         members = [group for group in subsets(world) if len(group) < world]
         started = [
@@ -165,6 +179,8 @@ def _with_others_between(world: int, promised: Capabilities, started: AllReduce)
         "reduce_scatter": (ReduceScatter(replace(tensor, seed=5, shape=(4 * world,)), started.reduction),),
         "barrier": (Sleep(world - 1, LATE), Barrier()) if world > 1 else (Barrier(),),
     }
+    if world > 2 and promised.subgroups:
+        others["barrier"] += (Sleep(world - 1, LATE), Barrier((0, world - 1)))
     if world > 1:
         others["send_recv"] = (SendRecv(replace(tensor, seed=6), ((0, world - 1), (world - 1, 0))),)
     return [Job(world, (started, *each, Wait(0))) for kind, each in others.items() if kind in promised.collectives]

@@ -20,7 +20,7 @@ LARGE = (523, 521)
 
 @law("collectives", "facet:collectives")
 def check_every_collective_is_right_for_large_arrays(session: Session) -> None:
-    """Past 64 Ki elements and past 1 MiB every collective is right: each reduction and dtype, in a group, from the last
+    """Past 64 Ki elements and past 1 MiB every collective is right: each reduction and dtype, in a group, from every
     root, and asynchronously.
 
     A third of them at each world size, or all where the effort is large.
@@ -55,7 +55,7 @@ def check_every_collective_is_right_for_large_arrays(session: Session) -> None:
         if promised.subgroups and world > 1:
             rest = tuple(range(1, world))
             made.append((AllReduce(exact_tensor(LARGE, usual, scattered, len(rest), 6), scattered, rest),))
-    made += [(Broadcast(moved, last),), (AllGather(moved),)]
+    made += [tuple(Broadcast(moved, root) for root in range(world)), (AllGather(moved),)]
     made += [(SendRecv(moved, ((last, 0),)),)] * (world > 1)
     whole = [each for each in made if each[0].kind in promised.collectives]
     chosen = whole if session.effort > 100 else whole[world % 3 :: 3]

@@ -70,6 +70,11 @@ def fitting_reductions(capabilities: Capabilities, dtype: str) -> list[Reduction
     return found
 
 
+def every_dtype(capabilities: Capabilities) -> list[tuple[str, Reduction]]:
+    """Each promised dtype with each reduction that it allows."""
+    return [(dtype, each) for dtype in dtypes(capabilities) for each in fitting_reductions(capabilities, dtype)]
+
+
 def usual_reduction(capabilities: Capabilities, dtype: str) -> Reduction:
     """One that is promised, if there is any."""
     found = fitting_reductions(capabilities, dtype)
@@ -83,7 +88,12 @@ def shapes(world_size: int) -> tuple[Shape, ...]:
     """
     few = [(size,) for size in (2 * world_size + 1, *range(1, world_size + 3))]
     several: list[Shape] = [(1, 7), (2, 1, 3), (2, 3, 2), (1, 2, 1, 3, 2), (3, 2), (world_size, 3), (world_size + 1, 2)]
-    return (*few, (), (0,), (0, 3), (3, 0), *several, (17,), (31,), (64,), (4 * world_size + 1,), (129,))
+    return (*few, (), (0,), (0, 3), (3, 0), *several, (17,), (31,), (64,), (4 * world_size + 1,), (129,), (*[1] * 8, 3))
+
+
+def parts(world_size: int) -> tuple[tuple[int, ...], ...]:
+    """Every group of several ranks that is not all of them; all, if there are two."""
+    return tuple(group for group in subsets(world_size) if 1 < len(group) < max(3, world_size))
 
 
 @cache

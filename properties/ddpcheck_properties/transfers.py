@@ -31,6 +31,7 @@ from .strategies_collectives import (
     broadcasts,
     collectives,
     dtypes,
+    every_dtype,
     exact_tensor,
     fitting_reductions,
     floating,
@@ -97,11 +98,9 @@ def check_reduce_scatter_gives_each_rank_its_block(session: Session) -> None:
         for reduction in reductions(promised)
         for dtype in dtypes(promised, floats=reduction == "mean")[:2]
     ]
-    by_dtype = [(dtype, fitting_reductions(promised, dtype)) for dtype in dtypes(promised)]
     of_each = [
         ReduceScatter(exact_tensor((world, 5), dtype, reduction, world, 5), reduction)
-        for dtype, among in by_dtype
-        for reduction in among
+        for dtype, reduction in every_dtype(promised)
     ]
     examples += [Job(world, tuple(of_each))] * bool(of_each)
     offered = dtypes(promised)[0]
@@ -187,19 +186,28 @@ def check_a_late_rank_changes_no_result(session: Session) -> None:
     world, promised = session.world_size, session.capabilities
     dtype = dtypes(promised)[0]
     reduction = usual_reduction(promised, dtype)
+    late: list[Operation] = []
     made: list[Operation] = []
     for seed in range(world):
-        tensor = exact_tensor((world,), dtype, reduction, world, seed)
+        shape = (world, 20_011) if seed % 2 else (world,)  # past 64 KiB, and small
+        tensor = exact_tensor(shape, dtype, reduction, world, seed)
         every: tuple[Operation, ...] = (
             AllReduce(tensor, reduction),
             Broadcast(tensor, seed),
             AllGather(tensor),
             ReduceScatter(tensor, reduction),
             SendRecv(tensor, ((seed, (seed + 1) % world), ((seed + 1) % world, seed))),
+            Broadcast(tensor, (5 + seed) % world),  # from the rank that is late
         )
-        made += [operation for operation in every if operation.kind in promised.collectives]
-    # the ranks take turns, so that each is late for some, and each kind has a first rank and a last one that is
-    late = [Sleep(number % world, LATE / 2) for number in range(len(made))]
+        for number, operation in enumerate(every):
+            if operation.kind in promised.collectives:
+                # the ranks take turns, so that each is late for some, and each kind has a first rank and a last one that is
+                late.append(Sleep((number + seed) % world, LATE / 2))
+                made.append(operation)
+    if promised.subgroups and "all_reduce" in promised.collectives and world > 2:
+        for group in ((0, world - 1), tuple(range(1, world))):
+            late.append(Sleep(group[-1], LATE / 2))
+            made.append(AllReduce(exact_tensor((3,), dtype, reduction, len(group), 7), reduction, group))
     row = tuple(one for pair in zip(late, made, strict=True) for one in pair)
     drawn = [Job(world, (*row, *made))]
     if world == 2:  # once: it takes its time

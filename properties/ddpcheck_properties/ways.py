@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle, islice
 from typing import TYPE_CHECKING
 
 from ddpcheck.capabilities import Capabilities
@@ -21,7 +22,16 @@ from ddpcheck.trace import Trace
 
 from .collective_judges import results_hold
 from .drawing import for_each
-from .strategies_collectives import Reduction, dtypes, exact_tensor, fitting_reductions, subsets, usual_reduction
+from .strategies_collectives import (
+    Reduction,
+    dtypes,
+    every_dtype,
+    exact_tensor,
+    fitting_reductions,
+    parts,
+    subsets,
+    usual_reduction,
+)
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -32,6 +42,8 @@ AROUND_CHUNKS = tuple(size + more for size in (1024, 4096, 16384) for more in (-
 """One element less and more than what chunks of powers of two hold: the last chunk is one short, or has one element."""
 CALLS = 258
 """More than a byte counts."""
+LARGE = (127, 131)
+"""Past 64 KiB in float32, and no group's size divides it."""
 LARGE_ROWS = (60, 300)
 """Past 64 KiB in float32; the rows are shared out evenly among 1 to 6 ranks."""
 
@@ -103,26 +115,33 @@ def check_groups_move_and_reduce_arrays_of_any_size(session: Session) -> None:
     """In every group a broadcast comes from each of its roots, gathered arrays are in order, and large ones are right too."""
     world, promised = session.world_size, session.capabilities
     dtype, reduction = _usual(promised)
-    small, large = (TensorSpec(shape, dtype, "special", 5) for shape in ((3,), LARGE_ROWS))
+    large = TensorSpec(LARGE_ROWS, dtype, "special", 5)
+    small = cycle(TensorSpec((40,), each, "special", 5) for each in dtypes(promised))
     groups = subsets(world)
+    among = fitting_reductions(promised, dtype)
     rest = tuple(range(1, world))
     rows = exact_tensor((60 * len(rest), 300), dtype, reduction, len(rest), 6)
     kinds: dict[str, list[Operation]] = {
-        "broadcast": [Broadcast(small, root, group) for group in groups for root in group],
-        "all_gather": [AllGather(small, group) for group in groups],
+        "broadcast": [Broadcast(next(small), root, group) for group in groups for root in group],
+        "all_gather": [AllGather(next(small), group) for group in groups],
         "reduce_scatter": [
             ReduceScatter(exact_tensor((2 * len(group),), dtype, each, len(group), 8), each, group)
             for group in groups
-            for each in fitting_reductions(promised, dtype)
+            for each in among
         ],
         "all_reduce": [
-            AllReduce(exact_tensor(LARGE_ROWS, dtype, each, len(rest), 7), each, rest)
-            for each in fitting_reductions(promised, dtype)
+            AllReduce(exact_tensor(LARGE, dtype, each, len(group), 7), each, group)
+            for group, each in islice(zip(cycle(parts(world)), cycle(among)), max(len(parts(world)), len(among)))
         ],
     }
+    of_each = zip(every_dtype(promised), cycle(parts(world)), strict=False)
+    kinds["reduce_scatter"] += [
+        ReduceScatter(exact_tensor((2 * len(group), 5), each, by, len(group), 9), by, group)
+        for (each, by), group in of_each
+    ]
     kinds["reduce_scatter"].append(ReduceScatter(rows, reduction, rest))
-    kinds["broadcast"].append(Broadcast(large, world - 1, rest))
-    kinds["all_gather"].append(AllGather(large, rest))
+    kinds["broadcast"] += [Broadcast(large, group[-1], group) for group in parts(world)]
+    kinds["all_gather"] += [AllGather(large, group) for group in parts(world)]
     for_each(session, [Job(world, tuple(kinds[kind])) for kind in kinds if kind in promised.collectives], results_hold)
 
 
