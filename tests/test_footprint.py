@@ -1,11 +1,20 @@
-"""What a process holds is counted."""
+"""What a process holds is counted, and what it has set is seen and put back."""
 
 from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import platform
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
 
-from ddpcheck.footprint import held
+from ddpcheck.footprint import Settings, held
 
 
 @pytest.mark.skipif("bytes" not in held(), reason="this C library does not tell what malloc gave")
@@ -17,3 +26,54 @@ def test_arrays_are_counted_as_long_as_somebody_holds_them() -> None:
     del small, large
     assert during - before >= size
     assert during - held()["bytes"] >= size
+
+
+def test_small_objects_are_counted() -> None:
+    before = held()["objects"]
+    kept = [object() for _ in range(1000)]
+    assert held()["objects"] - before >= len(kept)
+
+
+CHANGES: list[tuple[str, Callable[[], object]]] = [
+    ("the permissions of new files", lambda: os.umask(0o077)),
+    ("the level, or handlers, of the root logger", lambda: logging.getLogger().addHandler(logging.NullHandler())),
+    ("sys.stdout, or sys.stderr", lambda: setattr(sys, "stdout", sys.stderr)),
+    ("the hook for uncaught exceptions", lambda: setattr(sys, "excepthook", print)),
+    ("the timer of alarms", lambda: signal.setitimer(signal.ITIMER_REAL, 3600)),
+    ("the interval of the interpreter's switches", lambda: sys.setswitchinterval(0.5)),
+]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+@pytest.mark.parametrize(("name", "change"), CHANGES, ids=[name for name, _ in CHANGES])
+def test_a_setting_that_is_changed_is_seen_and_put_back(name: str, change: Callable[[], object]) -> None:
+    before = Settings()
+    change()
+    assert Settings().changed(before) == [name]
+    before.restore()
+    assert name not in Settings().changed(before)
+
+
+@contextmanager
+def smallest_numbers_taken_for_zero() -> Iterator[None]:
+    """As a library does that was built with -ffast-math: bits 6 and 15 of MXCSR, at byte 28 of glibc's fenv_t."""
+    library = ctypes.CDLL("libm.so.6")
+    before, after = (ctypes.create_string_buffer(32) for _ in range(2))
+    library.fegetenv(before)
+    word = int.from_bytes(before.raw[28:32], "little") | 0x8040
+    after.raw = before.raw[:28] + word.to_bytes(4, "little")
+    library.fesetenv(after)
+    try:
+        yield
+    finally:
+        library.fesetenv(before)
+
+
+@pytest.mark.skipif(
+    platform.machine() != "x86_64" or platform.libc_ver()[0] != "glibc", reason="sets a register of one processor"
+)
+def test_numbers_that_a_library_takes_for_zero_are_seen() -> None:
+    before = Settings()
+    with smallest_numbers_taken_for_zero():
+        assert Settings().changed(before) == ["the smallest numbers, which are taken for 0"]
+    assert Settings().changed(before) == []

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ctypes
 import gc
 import hashlib
+import logging
 import os
 import random
 import signal
 import socket
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -22,6 +24,10 @@ import numpy as np
 
 GENERATORS = ("random", "numpy.random", "torch's generator")
 """Settings that nobody but the program may move."""
+MEMORY = ("bytes", "objects")
+"""What is held without the system's knowledge: bytes of arrays, and Python's small objects."""
+MANY = 40
+"""Calls in a round from which on one small object for each shows, and fewer show all else."""
 _OPEN = ("sockets and pipes", "threads", "child processes")
 """What close() can give back, whoever still has an array or a handle."""
 _PATIENCE = 0.2
@@ -90,7 +96,7 @@ def held(before: Mapping[str, int] | None = None) -> dict[str, int]:
     gc.collect()
     found, limit = _held(), time.monotonic() + _PATIENCE
     while before is not None and time.monotonic() < limit:
-        if all(found[name] <= before[name] for name in before if name != "bytes"):
+        if all(found[name] <= before[name] for name in before if name not in MEMORY):
             break
         time.sleep(0.005)
         found = _held()
@@ -98,7 +104,7 @@ def held(before: Mapping[str, int] | None = None) -> dict[str, int]:
 
 
 def _held() -> dict[str, int]:
-    found = _allocated()
+    found = _allocated() | {"objects": sys.getallocatedblocks()}
     with suppress(OSError):  # not Linux
         with Path("/proc/self/maps").open(encoding="utf-8", errors="replace") as maps:
             found["segments of shared memory"] = sum(
@@ -178,16 +184,62 @@ def _collect(on: bool) -> None:
     (gc.enable if on else gc.disable)()
 
 
+def _root_logger() -> tuple[int, list[logging.Handler]]:
+    root = logging.getLogger()
+    return root.level, list(root.handlers)
+
+
+def _set_root_logger(value: tuple[int, list[logging.Handler]]) -> None:
+    logging.root.level, logging.root.handlers = value
+
+
+def _set_streams(value: Any) -> None:
+    sys.stdout, sys.stderr = value
+
+
+def _set_hooks(value: Any) -> None:
+    sys.excepthook, threading.excepthook = value
+
+
+def _cpus() -> set[int] | None:
+    return os.sched_getaffinity(0) if sys.platform == "linux" else None
+
+
+def _set_cpus(value: set[int] | None) -> None:
+    if sys.platform == "linux" and value is not None:
+        os.sched_setaffinity(0, value)
+
+
+def _umask() -> str:
+    """Without setting it, which other threads would see."""
+    with suppress(OSError):  # not Linux
+        lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
+        return next((line for line in lines if line.startswith("Umask")), "")
+    return ""
+
+
 _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any] | None]] = {
     "random": (lambda: _digest(random.getstate()), None),
     "numpy.random": (_numpy_state, None),
     "torch's generator": (_torch_state, None),
     "torch's recording of gradients": (_of_torch("is_grad_enabled"), _set_torch("set_grad_enabled")),
     "torch's default dtype": (_of_torch("get_default_dtype"), _set_torch("set_default_dtype")),
+    "torch's number of threads": (_of_torch("get_num_threads"), _set_torch("set_num_threads")),
     "the working directory": (lambda: str(Path.cwd()), os.chdir),
     "NumPy's way with floating-point errors": (np.geterr, lambda value: np.seterr(**value)),
     "the filters of warnings": (lambda: list(warnings.filters), _set_filters),
     "the default timeout of sockets": (socket.getdefaulttimeout, socket.setdefaulttimeout),
     "the garbage collector": (gc.isenabled, _collect),
     "the limit of recursion": (sys.getrecursionlimit, sys.setrecursionlimit),
+    "the interval of the interpreter's switches": (sys.getswitchinterval, sys.setswitchinterval),
+    "the CPUs that it may run on": (_cpus, _set_cpus),
+    "the permissions of new files": (_umask, lambda value: value and os.umask(int(value.split()[1], 8))),
+    "the smallest numbers, which are taken for 0": (lambda: not (np.full(1, 5e-324) * 1.0).any(), None),
+    "the level, or handlers, of the root logger": (_root_logger, _set_root_logger),
+    "sys.stdout, or sys.stderr": (lambda: (sys.stdout, sys.stderr), _set_streams),
+    "the hook for uncaught exceptions": (lambda: (sys.excepthook, threading.excepthook), _set_hooks),
+    "the timer of alarms": (
+        lambda: signal.getitimer(signal.ITIMER_REAL)[0] > 0,
+        lambda on: on or signal.setitimer(signal.ITIMER_REAL, 0),
+    ),
 }

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ddpcheck import expect
 from ddpcheck.checks import law
-from ddpcheck.footprint import GENERATORS
+from ddpcheck.footprint import GENERATORS, MANY, MEMORY
 from ddpcheck.job import (
     Aggregate,
     AllGather,
@@ -28,6 +30,7 @@ from ddpcheck.job import (
     Wait,
 )
 from ddpcheck.trace import Trace
+from ddpcheck.verdict import Finding
 
 from .drawing import for_each
 from .strategies_collectives import dtypes, fitting_reductions, usual_reduction
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
 
 GRAIN = 32_000
 """Bytes of the arrays that may be left behind, and so leave a trace in the memory of the process."""
+FILLING = 9
+"""Jobs of three such rounds after which a record of the last thousand calls is full."""
 
 
 @law("collectives", "facet:collectives", "world_size<=2")
@@ -46,10 +51,18 @@ def check_collectives_leave_the_process_as_it_was(session: Session) -> None:
     """
     world, promised = session.world_size, session.capabilities
     dtype = dtypes(promised)[0]
-    reduction = usual_reduction(promised, dtype)
-    tensor = TensorSpec((world * (GRAIN // 4 // world + 1),), dtype, "powers")
+    count = GRAIN // np.dtype(dtype).itemsize
+    kinds = _calls(session, TensorSpec((world * (count // world + 1),), dtype, "powers"))
+    _leave_no_trace(session, kinds, _calls(session, TensorSpec((world,), dtype, "powers")))
+
+
+def _calls(session: Session, tensor: TensorSpec) -> list[tuple[Operation, ...]]:
+    """Each promised collective with this tensor; all_reduce with each reduction, or with one if it is small."""
+    world, promised = session.world_size, session.capabilities
+    reduction = usual_reduction(promised, tensor.dtype)
+    reductions = fitting_reductions(promised, tensor.dtype) if tensor.shape[0] > world else [reduction]
     made: dict[str, tuple[Operation, ...]] = {
-        "all_reduce": tuple(AllReduce(tensor, each) for each in fitting_reductions(promised, dtype)),
+        "all_reduce": tuple(AllReduce(tensor, each) for each in reductions),
         "broadcast": (Broadcast(tensor),),
         "all_gather": (AllGather(tensor),),
         "reduce_scatter": (ReduceScatter(tensor, reduction),),
@@ -62,7 +75,7 @@ def check_collectives_leave_the_process_as_it_was(session: Session) -> None:
         kinds += [(AllReduce(tensor, reduction, wait=False), Wait(0))] * promised.asynchronous
         kinds += [(AllReduce(tensor, reduction, (world - 1,)),)] * promised.subgroups
         kinds += [(AllReduce(tensor, reduction, in_place=True),)] * promised.in_place
-    _leave_no_trace(session, kinds)
+    return kinds
 
 
 @law("sampler", "facet:sampler", "world_size<=2")
@@ -70,24 +83,58 @@ def check_samplers_leave_the_process_as_it_was(session: Session) -> None:
     """Making and reading samplers changes no setting of the process, seeds and uses none of its random numbers, and leaves
     nothing behind.
     """
-    _leave_no_trace(session, [(Sample(400 * session.world_size, (0, 1), shuffle),) for shuffle in (True, False)])
+    kinds = [(Sample(400 * session.world_size, (0, 1), shuffle),) for shuffle in (True, False)]
+    _leave_no_trace(session, kinds, [(Sample(4, (0, 1)),)])
 
 
 @law("metrics", "facet:metrics", "world_size<=2")
 def check_metrics_leave_the_process_as_it_was(session: Session) -> None:
     """Aggregating metrics changes no setting of the process, and leaves nothing behind."""
-    _leave_no_trace(session, [(Aggregate((1.5,) * session.world_size, (2,) * session.world_size),)])
+    kinds = [(Aggregate((1.5,) * session.world_size, (2,) * session.world_size),)]
+    _leave_no_trace(session, kinds, kinds)
 
 
 @law("randomness", "facet:randomness", "world_size<=2")
 def check_random_numbers_leave_the_process_as_it_was(session: Session) -> None:
     """A rank's streams are its own: the generators of the process are neither seeded nor used, no setting is changed."""
-    _leave_no_trace(session, [(Draw(0, (0, 1), 1000),)])
+    _leave_no_trace(session, [(Draw(0, (0, 1), 1000),)], [(Draw(0, (0, 1), 1),)])
 
 
-def _leave_no_trace(session: Session, kinds: Sequence[tuple[Operation, ...]]) -> None:
-    """One kind at a time, so that what it leaves has a name."""
-    for_each(session, [Job(session.world_size, (Rounds(operations),)) for operations in kinds], _nothing_changed)
+def _leave_no_trace(
+    session: Session, large: Sequence[tuple[Operation, ...]], small: Sequence[tuple[Operation, ...]]
+) -> None:
+    """One kind at a time, so that what it leaves has a name. Small ones are many and, for time's sake, together at first.
+
+    What grows then may be a record of the last thousand calls: it is full before they are looked at kind by kind.
+    """
+    world = session.world_size
+    for_each(session, [Job(world, (Rounds(operations),)) for operations in large], _nothing_changed)
+    together = tuple(operation for operations in small for operation in operations)
+    if not all(_grows(session, together) for _ in range(2)):
+        return
+    for operations in small:
+        if _grows(session, operations):
+            job = Job(world, (Rounds(operations, MANY),))
+            for_each(session, [job] * FILLING, _completed)
+            for_each(session, [job], _nothing_changed)
+
+
+def _grows(session: Session, operations: tuple[Operation, ...]) -> bool:
+    """Whether many of these calls leave something behind, in two rounds of which the first may."""
+    found: list[Finding] = []
+
+    def judge(job: Job, trace: Trace) -> None:
+        try:
+            _nothing_changed(job, trace)
+        except Finding as finding:
+            found.append(finding)
+
+    for_each(session, [Job(session.world_size, (Rounds(operations, MANY, 2),))], judge)
+    return bool(found)
+
+
+def _completed(_: Job, trace: Trace) -> None:
+    expect.completed(trace)
 
 
 def _nothing_changed(job: Job, trace: Trace) -> None:
@@ -118,14 +165,17 @@ def _settings_stay(what: str, changed: Sequence[Sequence[str]]) -> None:
 def _nothing_piles_up(what: str, held: Sequence[dict[str, int]], times: int) -> None:
     """More in each of the rounds after the first: by one for each call, or nearly so."""
     _, *after = held
+    many = times >= MANY
     for name in after[0]:
+        if many != (name == "objects"):  # others come to light, or to an end, with few calls
+            continue
         least = (GRAIN if name == "bytes" else 1) * (times - 1)  # for some may be about to end
         growth = [later[name] - earlier[name] for earlier, later in pairwise(after)]
         expect.that(
             min(growth) < least,
             f"{what}: got {' and then '.join(f'{each:,}' for each in growth)} more {name} from {times} calls each, but should "
             "leave nothing behind",
-            "arrays are kept after their use: memory grows with every call"
-            if name == "bytes"
+            f"{'arrays' if name == 'bytes' else 'small objects'} are kept after their use: memory grows with every call"
+            if name in MEMORY
             else f"every call leaves {name} behind, which a long run has no more of some day",
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..footprint import MANY
 from ..job import Close, Rounds
 from .text import NoScript, Text
 
@@ -13,7 +14,7 @@ Write = Callable[[Text, int, Any], None]
 _FOOTPRINT = '''
 def settings():
     """What belongs to the program, and no call may change."""
-    import gc, random, warnings
+    import gc, logging, random, sys, warnings
 
     return {
         "random": random.getstate(),
@@ -24,13 +25,17 @@ def settings():
         "the filters of warnings": list(warnings.filters),
         "the default timeout of sockets": socket.getdefaulttimeout(),
         "the garbage collector": gc.isenabled(),
+        "the level, or handlers, of the root logger": (logging.root.level, list(logging.root.handlers)),
+        "sys.stdout, or sys.stderr": (sys.stdout, sys.stderr),
+        "the hook for uncaught exceptions": sys.excepthook,
+        "the timer of alarms": signal.getitimer(signal.ITIMER_REAL)[0] > 0,
         "the handlers of signals": {number: signal.getsignal(number) for number in signal.valid_signals()},
     }
 
 
 def held():
-    """So many bytes of malloc's (where glibc tells), threads, descriptors and child processes this process has."""
-    import ctypes, gc
+    """So many bytes of malloc's (where glibc tells), objects, threads, descriptors and child processes this process has."""
+    import ctypes, gc, sys
 
     gc.collect()
     found, mallinfo = {}, getattr(ctypes.CDLL(None), "mallinfo2", None)
@@ -39,6 +44,7 @@ def held():
         mallinfo.restype = type("mallinfo2", (ctypes.Structure,), {"_fields_": fields})
         heap = mallinfo()
         found = {"bytes": heap._4 + heap._7}  # mapped, and in use
+    found["objects"] = sys.getallocatedblocks()
     if os.path.isdir("/proc/self/fd"):
         found |= {"threads": len(os.listdir("/proc/self/task")), "descriptors": len(os.listdir("/proc/self/fd"))}
         found["child processes"] = len(open(f"/proc/self/task/{os.getpid()}/children").read().split())
@@ -73,8 +79,9 @@ def rounds(text: Text, position: int, op: Rounds, write: Write) -> None:
         "    was = now = None",
         "    time.sleep(0.2)  # for what is about to end",
         "    had.append(held())",
-        f'least = {{name: {max(1, op.times - 1)} * ({_GRAIN} if name == "bytes" else 1) for name in had[1]}}',
-        "grown = {name: [b[name] - a[name] for a, b in zip(had[1:], had[2:])] for name in had[1]}",
+        f'judged = [name for name in had[1] if (name == "objects") == {op.times >= MANY}]',
+        f'least = {{name: {max(1, op.times - 1)} * ({_GRAIN} if name == "bytes" else 1) for name in judged}}',
+        "grown = {name: [b[name] - a[name] for a, b in zip(had[1:], had[2:])] for name in judged}",
         "left = {name: by for name, by in grown.items() if min(by) >= least[name]}",
         'say(f"more held after each round but the first: {left}")',
         'expect("what every round leaves behind", sorted(left), [])',
