@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,7 +40,7 @@ def check_metrics_are_weighted_by_counts(session: Session) -> None:
     long = tuple(4097.0 + rank for rank in range(world))  # more digits than half precision has
     examples = [Job(world, (Aggregate(values, counts),)) for counts in (uneven, uneven[::-1], many, many[::-1])]
     examples.insert(0, Job(world, (Aggregate(values, uneven), Aggregate(values, many))))
-    examples.append(Job(world, (Aggregate(long, uneven),)))
+    examples += [Job(world, (Aggregate(long, counts),)) for counts in (uneven, (4,) * world)]
     nothing_wrong = tuple(float(rank == world - 1) for rank in range(world))  # 0 is a mean like any other
     examples.append(Job(world, (Aggregate(nothing_wrong, uneven), Aggregate((0.0,) * world, uneven))))
     tokens = (*(1 << 31,) * (world - 1), (1 << 33) - ((world - 1) << 31))  # more than 32 bits hold
@@ -87,17 +88,32 @@ def check_a_metric_that_is_no_number_stays_one(session: Session) -> None:
 
 @law("metrics", "facet:metrics")
 def check_several_metrics_keep_their_names(session: Session) -> None:
-    """Of several metrics each is the mean of its own values, whatever it is called, and the caller's mapping stays as it is.
+    """Of several metrics, or none, each is the mean of its own values, whatever it is called, and the caller's mapping stays
+    as it is.
 
     Python's hashes of names differ from rank to rank: an order that follows from them shows.
     """
     world = session.world_size
     values = tuple(float(3 * rank + 1) for rank in range(world))
     counts = (*(1,) * (world - 1), 64 - (world - 1))
-    names = ("loss", "accuracy", "perplexity", "f1", "a", "norm", *(f"class {number}" for number in range(14)))
-    for_each(
-        session, [Job(world, (Aggregate(values, counts, names), Aggregate(values, counts, names[::-1])))], _by_name
+    telling = (
+        "loss",
+        "accuracy",
+        "perplexity",
+        "f1",
+        "rmse",
+        "auc",
+        "lr",
+        "epoch",
+        "step",
+        "num_tokens",
+        "max_norm",
+        "best",
     )
+    long = tuple(f"validation/accuracy of the {size} images in class {size}" for size in ("small", "large"))
+    names = (*telling, "a", "précision", *long, *(f"class {number}" for number in range(20)))
+    made = [Aggregate(values, counts, some) for some in (names, names[::-1], (), names[:3])]
+    for_each(session, [Job(world, tuple(made))], _by_name)
 
 
 @law("metrics", "facet:metrics", "world_size>=2")
@@ -128,12 +144,18 @@ def _by_name(job: Job, trace: Trace) -> None:
             close = _as(wanted, got, made)
             wrong = {name: value for name, value in wanted.items() if close.get(name) != value}
             seen = {name: value for name, value in close.items() if wanted.get(name) != value}
-            if sorted(got.values()) == sorted(wanted.values()):
+            if not wrong:
+                cause = "names that were not passed come back, as those of an earlier call"
+            elif sorted(got.values()) == sorted(wanted.values()):
                 cause = "the values are there under other names: they are packed in one order and unpacked in another"
             elif not got.keys() >= wanted.keys():
                 cause = "names are missing: others are expected, as those of an earlier call, or fewer"
             elif all(got[name] == own[name] for name in wrong):
                 cause = f"{', '.join(list(wrong)[:3])}: this rank's own mean, not aggregated"
+            elif all(got[name] in _by_another_rule(made, name) for name in wrong):
+                cause = f"{', '.join(list(wrong)[:3])}: not the mean, but the sum, an extreme or a root of squares, by its name"
+            elif all(any(got[name] == wanted[other] and other[:8] == name[:8] for other in wanted) for name in wrong):
+                cause = "names that begin alike are taken for one: they are cut off"
             else:
                 cause = "ranks pack their metrics in different orders, as of a set: values of different ones are mixed"
             expect.equal(seen, wrong, f"{len(wanted)} metrics, {_named(made)}: those wrong", rank, cause)
@@ -142,6 +164,13 @@ def _by_name(job: Job, trace: Trace) -> None:
                 f"the mapping of metrics that rank {rank} passed was changed, but should stay as it was",
                 "the global means are written into the caller's mapping: who logs local means afterwards logs others",
             )
+
+
+def _by_another_rule(made: Aggregate, name: str) -> list[float]:
+    """What a metric would be that is not averaged."""
+    values = [made.given(rank)[name] for rank in range(len(made.values))]
+    squares = replace(made, values=tuple(value * value for value in values))
+    return [sum(values), max(values), min(values), math.sqrt(_mean([squares]))]
 
 
 def _nothing_or_weighted(job: Job, trace: Trace) -> None:
@@ -227,6 +256,8 @@ def _causes(made: Aggregate, got: float | None, rank: int, before: Sequence[Aggr
         math.fsum(map(_mean, ([each] for each in (*before, made)))) / (len(before) + 1),
     ):
         yield "it is the mean of this call and those before it: sums are kept from call to call"
+    if got in (_mean([each]) for each in before):
+        yield "it is the mean of an earlier call, which is told again"
     if 0 in made.counts and math.isnan(got):
         what = "NaN" if any(map(math.isnan, values)) else "infinity"
         yield f"a rank without samples took part with its {what}: 0 times {what} is NaN"

@@ -30,8 +30,10 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 BINS, LEAST, MOST = 16, 8, 144
-SEEDS = (42, 43, 1042, 42 + (1 << 16), 1 << 24, (1 << 24) + 1)
-"""Neighbours, and such as are alike in 16 bits, in float32, or when an epoch or a rank counts for a thousand."""
+SEEDS = (42, 43, 1042, 42 + (1 << 16), 1 << 24, (1 << 24) + 1, (1 << 32) - 1)
+"""Neighbours, and such as are alike in 16 bits, in float32, or when an epoch or a rank counts for a thousand; and the largest
+that NumPy's older generators take.
+"""
 LATER = (100, 256, 1000, 1 << 16)
 """Epochs that make up for a seed where that counts for a hundred or a thousand, and such as are 0 in eight or sixteen bits."""
 
@@ -60,7 +62,7 @@ def check_common_random_numbers_are_equal_on_all_ranks(session: Session) -> None
     world = session.world_size
     draws: list[Operation] = []
     for rank in sorted({0, world - 1}):
-        extra = tuple(3 * (other == rank) for other in range(world))
+        extra = tuple((2 * COUNT + 3) * (other == rank) for other in range(world))
         draws += [Draw(SEEDS[0], (0, 1), COUNT), Draw(SEEDS[0], (0, 1), COUNT, extra), Disturb(rank)]
     for_each(session, [Job(world, (*draws, Draw(SEEDS[0], (0, 1), COUNT)))], _common_agree)
 

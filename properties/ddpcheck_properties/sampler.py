@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 PAST_16_BITS = 70_001
 PAST_24_BITS = ((1 << 24), (1 << 24) + 1)  # alike in float32
+LARGEST = ((1 << 32) - 1, (1 << 32) - 2)  # what NumPy's older generators take: with an epoch added it is too large
 SEED = 42
 EPOCHS = (2, 0, 1, 3, 258, (1 << 16) + 2)
 """First forwards, then back, and equal to an earlier one in their lowest eight, or sixteen, bits."""
@@ -193,7 +194,8 @@ def check_the_seed_changes_the_order(session: Session) -> None:
         [
             _reads(session.world_size, seeds=seeds)
             for seeds in ((SEED, SEED + 1), (0, 1), (7, 7 + (1 << 16)), PAST_24_BITS)
-        ],
+        ]
+        + [_reads(session.world_size, epochs=(1,), seeds=LARGEST)],
         judge,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
@@ -36,10 +37,11 @@ def check_an_epoch_goes_on_where_it_was_saved(session: Session) -> None:
         ((10,), True),
     ]
     examples = [
-        Job(world, (ResumeSampling(10 * world, pieces, 2, 3, shuffle=shuffle, told=told),))
-        for pieces, told in ways
+        Job(world, (ResumeSampling(10 * world, pieces, epoch, 3, shuffle=shuffle, told=told),))
+        for (pieces, told), epoch in product(ways, (2, 0))
         for shuffle in (True, False)
     ]
+    examples.append(Job(world, (ResumeSampling(10 * world + 1, (11,), 2, 3),)))  # read to its end, padding included
     for_all(session, interruptions(world, session.capabilities), _as_uninterrupted, examples=examples)
 
 
@@ -48,7 +50,7 @@ def interruptions(draw: DrawFn, world_size: int, capabilities: Capabilities) -> 
     """An epoch read in up to four pieces; lengths that the world size divides, or does not."""
     each, odd = draw(choice((7, 1, 2, 20))), draw(st.integers(0, world_size - 1))
     epoch, then = draw(choice(((0, 1), (2, 3), (5, 0))))
-    pieces = tuple(draw(st.lists(st.integers(0, each), min_size=1, max_size=3)))
+    pieces = tuple(draw(st.lists(st.integers(0, each + (odd > 0)), min_size=1, max_size=3)))
     return Job(
         world_size,
         (
@@ -98,8 +100,9 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
         expect.that(on == rest, headline, "state() moves the sampler itself, or two samplers share their position")
         expect.that(
             not trace.values(0, "state_changed")[rank],
-            f"a state() on rank {rank}, once its sampler was read on: got another content, but should be a copy",
-            "it is the sampler's own mapping: a checkpoint that is written later holds another position",
+            f"a state() on rank {rank}, once the sampler that gave it, or was loaded with it, was read on: got another content, "
+            "but should be a copy",
+            "it is the sampler's own mapping: a checkpoint that is written, or loaded again, later holds another position",
         )
 
 

@@ -55,7 +55,7 @@ def resume_sampling(here: Here, op: ops.ResumeSampling) -> Values:
         if not isinstance(state, Mapping):
             raise ContractBroken(f"the sampler's state() must return a mapping, got {type(state).__name__}")
         kept = copy.deepcopy(dict(state))
-        saved.append((state, repr(kept)))
+        saved += [(state, repr(kept)), (kept, repr(kept))]
         sampler = new()
         sampler.load_state(kept)
         if op.told:

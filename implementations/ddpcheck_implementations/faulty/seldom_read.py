@@ -1,0 +1,96 @@
+"""Samplers and random numbers that go wrong at a seldom place: the largest seed, epoch 0, a padded end, many numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from .facets import PlainSampler, PlainStreams, sampler, streams
+from .sampler_state import RESUMED
+
+
+@sampler(
+    "seed-plus-epoch-past-32-bits",
+    "classic",
+    "check_the_seed_changes_the_order",
+    words="between 0 and 2**32 - 1",
+    distinct_streams=False,
+)
+class SeedPastBits(PlainSampler):
+    """The generator takes the largest seed, and not with an epoch added."""
+
+    def order(self) -> Array:
+        generator = np.random.RandomState(self.seed + self.epoch)
+        return generator.permutation(self.length) if self.shuffle else np.arange(self.length)
+
+
+@sampler("epoch-0-told-begins-anew", "classic", RESUMED, words="begins the epoch anew")
+class ToldEpochZero(PlainSampler):
+    """Told the epoch that it is in, a sampler goes on, but for epoch 0, which is false."""
+
+    def set_epoch(self, epoch: int) -> None:
+        self.begin = self.begin if epoch and epoch == self.epoch else 0
+        self.epoch = epoch
+
+
+@sampler("position-of-all-samples-rounded", "classic", RESUMED, words="samples are repeated", world_size=3)
+class PositionRounded(PlainSampler):
+    """The state counts the samples of all ranks, of which there are no more than the data have: no padded ones."""
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), "given": min(self.given * self.world, self.length) // self.world}
+
+
+@sampler("loaded-state-is-used-up", "classic", RESUMED, words="it is the sampler's own mapping")
+class LoadedStateUsedUp(PlainSampler):
+    """The state that was loaded is kept, and counts on."""
+
+    loaded: Any = None
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        super().load_state(state)
+        self.loaded = state
+
+    def rest(self, indices: list[int], begin: int) -> Iterator[int]:
+        for index in super().rest(indices, begin):
+            if self.loaded is not None:
+                self.loaded["given"] = self.given
+            yield index
+
+
+@streams(
+    "numbers-of-a-table",
+    "classic",
+    "check_random_numbers_do_not_come_again_within_an_epoch",
+    words="2048 of 4096 that were there before",
+)
+class NumbersOfATable(PlainStreams):
+    """An epoch's numbers are made at once, and read round and round."""
+
+    def set_epoch(self, epoch: int) -> None:
+        super().set_epoch(epoch)
+        self.table, self.at = self.own.random(2048), 0
+
+    def local(self, count: int) -> Array:
+        places = (self.at + np.arange(count)) % len(self.table)
+        self.at += count
+        return self.table[places]
+
+
+@streams(
+    "common-numbers-move-with-many-own",
+    "classic",
+    "check_common_random_numbers_are_equal_on_all_ranks",
+    words="it drew 2051 numbers of its own first",
+)
+class CommonMoves(PlainStreams):
+    """Once a rank has drawn two thousand numbers all its generators go on, the common one too."""
+
+    def local(self, count: int) -> Array:
+        if count > 2000:
+            self.shared.random()
+        return super().local(count)
