@@ -22,8 +22,10 @@ from .training_runs import Run, plan_of, run_job, runs, with_other_optimizers
 if TYPE_CHECKING:
     from ddpcheck.session import Session
 
-WHOLE, CUT, RESUMED = 0, 1, 2
-"""Positions in a Job of _cut_and_resumed."""
+WHOLE, CUT, RESUMED = 0, 1, -1
+"""Positions in a Job of _operations; each run after the one that is cut goes on from the run before it."""
+MANY = 11
+"""Epochs of which the last are out of order where names are sorted as text."""
 CHECKPOINT = "trainer_feature:checkpoint"
 
 
@@ -84,12 +86,21 @@ def _cuts(session: Session) -> list[Job]:
     features = session.capabilities.trainer_features
     cuts = [_cut(session), _cut(session, stop_after=3), *with_other_optimizers(_cut(session), session.capabilities)]
     cuts += [_cut(session, micro_batches=2)] * ("accumulation" in features)
+    cuts.append(_cut_twice(session))
     if "best" not in features:
         return cuts
     plan = Train(epochs=4, keep_best=True)
     job = run_job(session.world_size, session.capabilities, 4 * session.world_size, plan, lr=1.0)
-    wild = [replace(job, seed=seed, operations=_operations(plan, 3)) for seed in range(3)]
+    wild = [replace(job, seed=seed, operations=_operations(plan, 2, 3)) for seed in range(3)]
     return [*cuts, *wild]
+
+
+def _cut_twice(session: Session) -> Job:
+    """Cut after the first of many epochs, and again before the last."""
+    features = session.capabilities.trainer_features
+    plan = Train(epochs=MANY, schedule="linear" if "schedule" in features else "constant", keep_best="best" in features)
+    job = run_job(session.world_size, session.capabilities, 2 * session.world_size, plan, momentum=0.5)
+    return replace(job, operations=_operations(plan, 1, MANY - 1))
 
 
 def _cut(
@@ -114,11 +125,11 @@ def _cut(
     return replace(job, operations=operations)
 
 
-def _operations(
-    plan: Train, stop_after: int, *, rank_0_only: bool = False, slow_disk: bool = False
-) -> tuple[Train, Train, Train]:
+def _operations(plan: Train, *stops: int, rank_0_only: bool = False, slow_disk: bool = False) -> tuple[Train, ...]:
+    """The plan as it is; cut after so many epochs, perhaps resumed and cut again; resumed."""
     saving = replace(plan, folder="checkpoint", rank_0_only=rank_0_only, slow_disk=slow_disk)
-    return plan, replace(saving, stop_after=stop_after), replace(saving, resume=True)
+    runs = [replace(saving, stop_after=stop, resume=number > 0) for number, stop in enumerate(stops)]
+    return plan, *runs, replace(saving, resume=True)
 
 
 def _resumed(promised: Capabilities, *, bits: bool = False) -> Judge:
@@ -130,13 +141,15 @@ def _resumed(promised: Capabilities, *, bits: bool = False) -> Judge:
 
     def judged(job: Job, trace: Trace) -> None:
         expect.completed(trace)
-        whole, cut, resumed = (plan_of(job, position) for position in (WHOLE, CUT, RESUMED))
+        whole, cut, resumed = (plan_of(job, position) for position in (WHOLE, RESUMED - 1, RESUMED))
         first = (cut.stop_after or 0) if cut.folder == resumed.folder else 0
+        last = len(job.operations) + RESUMED
         for rank in range(job.world_size):
-            _same_epochs(trace, rank, first, whole.epochs)
-        run = Run.told(job, trace, promised, RESUMED, first, before=trace.values(CUT, "losses")[0][:first])
+            _same_epochs(trace, rank, last, first, whole.epochs)
+        before = [loss for position in range(CUT, last) for loss in trace.values(position, "losses")[0]]
+        run = Run.told(job, trace, promised, last, first, before=before[:first])
         if bits:
-            _same_bits(trace, run)
+            _same_bits(trace, run, last)
             return
         ends_where_one_process_ends(run)
         tells_the_loss(run)
@@ -166,8 +179,9 @@ def _why_other_epochs(more: int, first: int) -> str:
     return "epochs are left out: they count as done, though they were not"
 
 
-def _same_epochs(trace: Trace, rank: int, first: int, epochs: int) -> None:
-    whole, resumed = (trace.values(position, "indices")[rank] for position in (WHOLE, RESUMED))
+def _same_epochs(trace: Trace, rank: int, last: int, first: int, epochs: int) -> None:
+    """last: the position of the run that was resumed, with epoch `first`."""
+    whole, resumed = (trace.values(position, "indices")[rank] for position in (WHOLE, last))
     if len(resumed) != epochs - first:
         where = f"gone on with epoch {first}" if first else "begun, as there was nothing to go on from"
         raise Finding(
@@ -183,13 +197,13 @@ def _same_epochs(trace: Trace, rank: int, first: int, epochs: int) -> None:
         expect.equal(indices.tolist(), whole[epoch].tolist(), what, rank, cause)
 
 
-def _same_bits(trace: Trace, run: Run) -> None:
+def _same_bits(trace: Trace, run: Run, last: int) -> None:
     for rank in range(run.job.world_size):
         for what, name in (("parameters", "parameter"), ("best", "best")):
-            whole, resumed = (trace.values(position, what)[rank] for position in (WHOLE, RESUMED))
+            whole, resumed = (trace.values(position, what)[rank] for position in (WHOLE, last))
             for key, expected in (whole or {}).items():
                 expect.same_array(resumed[key], expected, f"{name} {key} after resuming", rank)
-        whole, resumed = (trace.values(position, "losses")[rank] for position in (WHOLE, RESUMED))
+        whole, resumed = (trace.values(position, "losses")[rank] for position in (WHOLE, last))
         expect.equal(resumed, whole[run.first :], "losses after resuming", rank)
 
 

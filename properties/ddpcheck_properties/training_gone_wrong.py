@@ -139,6 +139,12 @@ def wrong_resumes(plan: Train, epoch: int, world_size: int) -> list[tuple[str, R
             return law_factor(plan, i, cut if i < cut else n)
 
         made.append((sentence, Rules(factor=shorter)))
+
+        def later(earlier: int, i: float, n: float) -> float:
+            return law_factor(plan, i - n * earlier / plan.epochs if i >= n * epoch / plan.epochs else i, n)
+
+        sentence = "the schedule goes on by the steps of the last run only, not by those of the runs before it"
+        made += [(sentence, Rules(factor=partial(later, earlier))) for earlier in range(1, epoch)]
     what: list[tuple[str, frozenset[Lost]]] = [
         ("the learning rate's schedule begins anew", frozenset({"schedule"})),
         ("the last step before is missing: what was saved is of before it", frozenset({"step"})),
