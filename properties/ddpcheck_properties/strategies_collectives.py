@@ -72,7 +72,11 @@ def fitting_reductions(capabilities: Capabilities, dtype: str) -> list[Reduction
 
 def every_dtype(capabilities: Capabilities) -> list[tuple[str, Reduction]]:
     """Each promised dtype with each reduction that it allows."""
-    return [(dtype, each) for dtype in dtypes(capabilities) for each in fitting_reductions(capabilities, dtype)]
+    found: list[tuple[str, Reduction]] = []
+    for dtype in dtypes(capabilities):
+        for each in fitting_reductions(capabilities, dtype):
+            found.append((dtype, each))  # noqa: PERF401  # a comprehension loses the literal's type in pyright
+    return found
 
 
 def usual_reduction(capabilities: Capabilities, dtype: str) -> Reduction:

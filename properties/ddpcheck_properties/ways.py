@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import cycle, islice
+from itertools import cycle
 from typing import TYPE_CHECKING
 
 from ddpcheck.capabilities import Capabilities
@@ -119,6 +119,8 @@ def check_groups_move_and_reduce_arrays_of_any_size(session: Session) -> None:
     small = cycle(TensorSpec((40,), each, "special", 5) for each in dtypes(promised))
     groups = subsets(world)
     among = fitting_reductions(promised, dtype)
+    some = parts(world)
+    count = max(len(some), len(among)) if among else 0
     rest = tuple(range(1, world))
     rows = exact_tensor((60 * len(rest), 300), dtype, reduction, len(rest), 6)
     kinds: dict[str, list[Operation]] = {
@@ -130,8 +132,7 @@ def check_groups_move_and_reduce_arrays_of_any_size(session: Session) -> None:
             for each in among
         ],
         "all_reduce": [
-            AllReduce(exact_tensor(LARGE, dtype, each, len(group), 7), each, group)
-            for group, each in islice(zip(cycle(parts(world)), cycle(among)), max(len(parts(world)), len(among)))
+            _in_a_group(dtype, among[number % len(among)], some[number % len(some)]) for number in range(count)
         ],
     }
     of_each = zip(every_dtype(promised), cycle(parts(world)), strict=False)
@@ -143,6 +144,10 @@ def check_groups_move_and_reduce_arrays_of_any_size(session: Session) -> None:
     kinds["broadcast"] += [Broadcast(large, group[-1], group) for group in parts(world)]
     kinds["all_gather"] += [AllGather(large, group) for group in parts(world)]
     for_each(session, [Job(world, tuple(kinds[kind])) for kind in kinds if kind in promised.collectives], results_hold)
+
+
+def _in_a_group(dtype: str, reduction: Reduction, group: tuple[int, ...]) -> AllReduce:
+    return AllReduce(exact_tensor(LARGE, dtype, reduction, len(group), 7), reduction, group)
 
 
 def _in_time(session: Session, operations: tuple[Operation, ...]) -> list[Job]:
