@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 from oracle_jobs import PROMISED, job_model, moments, one_backward
 
 from ddpcheck.capabilities import Capabilities
+from ddpcheck.diagnosis import likely_cause
 from ddpcheck.job import Backward, Clip, Job, Observe, Operation, OptimizerSpec, Predict, Resume, Save, Step, ZeroGrad
 from ddpcheck.model import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
-from ddpcheck.oracle import Oracle
+from ddpcheck.oracle import Contributions, Oracle
 from ddpcheck.oracle.autodiff import gradients
 from ddpcheck.oracle.history import Accumulated
 from ddpcheck.oracle.network import Shards, evaluate
+from ddpcheck.oracle.shares import Pass
 from ddpcheck.values import Array
 from ddpcheck_properties.pitfalls import window
 from ddpcheck_properties.strategies import branching, shards, training_job
@@ -62,15 +65,19 @@ def _moved(array: Array, index: tuple[int, ...], step: float) -> Array:
     return copy
 
 
-def test_relu_passes_no_gradient_at_zero() -> None:
+def test_relu_passes_no_gradient_at_zero_and_one_that_does_is_told() -> None:
     model = ModelSpec((Linear("fc1", 1, 2), Activation("relu"), Linear("fc2", 2, 1)), loss="linear")
     ones = {
         name: np.ones((1, *shape))
         for name, shape in (("fc1.weight", (2, 1)), ("fc2.weight", (1, 2)), ("fc2.bias", (1,)))
     }
     at_zero = {**ones, "fc1.bias": np.array([[-1.0, 0.0]])}
-    shard = Shards(np.ones((1, 1, 1)), np.ones((1, 1, 1)), np.array([1]), {})
-    assert evaluate(model, at_zero, {}, shard).gradients["fc1.bias"].tolist() == [[0.0, 1.0]]
+    done = Pass(model, at_zero, {}, Shards(np.ones((1, 1, 1)), np.ones((1, 1, 1)), np.array([1]), {}))
+    own = evaluate(model, at_zero, {}, done.shards).gradients["fc1.bias"]
+    assert own.tolist() == [[0.0, 1.0]]
+    made_of = Contributions(own, own, own, None, 1, np.ones(1), False, False, bent=partial(done.bent, "fc1.bias"))
+    cause = likely_cause(np.array([0.5, 1.0], np.float32), own[0], made_of.evidence(own[0], 0))
+    assert cause == "relu has the derivative 0.5 at 0 here, but ModelSpec's has 0"
 
 
 def test_what_the_result_does_not_depend_on_has_no_gradient() -> None:

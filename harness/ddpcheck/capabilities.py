@@ -157,7 +157,9 @@ class Capabilities:
     )
 
     detects_dead_peer: bool = promise(
-        False, "When a rank's process dies, every other rank raises an error instead of waiting for ever."
+        False,
+        "When a rank's process dies, every other rank raises an error instead of waiting for ever, though those that raised "
+        "first live on with their connections open.",
     )
     detects_failed_peer: bool = promise(
         False,

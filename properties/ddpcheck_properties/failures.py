@@ -178,12 +178,19 @@ def _raised_everywhere(job: Job, trace: Trace) -> None:
             Diagnosis(
                 f"rank {rank.rank} {'was still waiting' if hung else rank.outcome} in {_place(rank.last)} after rank {dead} "
                 f"{ended}, but should have raised an error",
-                "nobody told it: a broken connection is not noticed, and there is no time limit" if hung else "",
+                _why_it_waits(trace) if hung else "",
                 "the stack below" if rank.stack else "",
                 (f"stack of rank {rank.rank}:\n{rank.stack}",) if rank.stack else (),
             ),
             hung=hung,
         )
+
+
+def _why_it_waits(trace: Trace) -> str:
+    noticed = ", ".join(str(rank.rank) for rank in trace.ranks if rank.outcome == "raised")
+    if not noticed:
+        return "nobody told it: a broken connection is not noticed, and there is no time limit"
+    return f"rank {noticed} noticed, and did not tell it: who raises should close its connections, so that those beyond notice"
 
 
 def _still_there(rank: RankTrace, when: str = "") -> Finding:

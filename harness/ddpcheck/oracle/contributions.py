@@ -35,7 +35,7 @@ class Contributions:
     was shown after the backward before. backwards: how many since zero_grad. counts: the ranks' batch sizes. inside: whether
     the last one was inside no_sync. weighted: whether batch sizes are promised to count. others: as own, of every gradient.
     shares: the parts of the layers that share the parameter, if some do. earlier: each rank's own when it last had one,
-    before the last backward.
+    before the last backward. bent: as own, by the derivative that relu would have at 0.
     """
 
     own: Array
@@ -49,9 +49,16 @@ class Contributions:
     others: Mapping[str, Array] = field(default_factory=dict)
     shares: Callable[[], Mapping[str, Array]] | None = None
     earlier: Array | None = None
+    bent: Callable[[float], Array | None] | None = None
 
     def evidence(self, expected: Array, rank: int) -> Evidence:
-        known = (*self._alternatives(expected, rank), *self._shares(rank), *self._mixtures(), *self._stale())
+        known = (
+            *self._alternatives(expected, rank),
+            *self._shares(rank),
+            *self._mixtures(),
+            *self._stale(),
+            *self._bent(rank),
+        )
         if not self.inside:
             unused = self._unused()
             doubt = f"; or rank {_listed(unused)}, whose gradient is zero here, is left out of the mean"
@@ -115,6 +122,14 @@ class Contributions:
                     mixed = self.own.copy()
                     mixed[rank] = flat[start : start + size].reshape(self.own.shape[1:])
                     yield f"rank {rank}'s part of it is another piece of a flat buffer: {why}", mixed.mean(axis=0)
+
+    def _bent(self, rank: int) -> Iterator[tuple[str, Array]]:
+        """What came of it if the adapter's relu has another derivative at 0 than ModelSpec's."""
+        for slope in (0.5, 1.0):
+            array = self.bent(slope) if self.bent else None
+            if array is not None:
+                why = f"relu has the derivative {slope:g} at 0 here, but ModelSpec's has 0"
+                yield why, array[rank] if self.inside else array.mean(axis=0)
 
     def _unused(self) -> Array:
         """The ranks whose own gradient is zero."""

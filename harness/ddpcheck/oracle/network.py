@@ -43,7 +43,7 @@ np: Any = autograd.numpy  # it fills itself with NumPy's names when imported, wh
 @dataclass(frozen=True)
 class Shards:
     """One batch on all ranks. counts: rows in use on each rank; active: for each branch, 1.0 on the ranks that take
-    it; together: batch norm measures the rows of all ranks as one batch.
+    it; together: batch norm measures the rows of all ranks as one batch; at_zero: relu's derivative at 0, for a diagnosis.
     """
 
     inputs: Array
@@ -51,6 +51,7 @@ class Shards:
     counts: Array
     active: Mapping[str, Array]
     together: bool = False
+    at_zero: float = 0.0
 
     @property
     def rows(self) -> Array:
@@ -161,7 +162,7 @@ def forward(
         if isinstance(layer, Linear):
             x = _linear(layer, model, tensors, x, shards)
         elif isinstance(layer, Activation):
-            x = _activation(layer, x, watched, majorant)
+            x = _activation(layer, x, shards, watched, majorant)
         elif isinstance(layer, Scale):
             x = x * tensors[f"{layer.name}.scale"]
         elif isinstance(layer, Embedding):
@@ -189,12 +190,16 @@ def _linear(layer: Linear, model: ModelSpec, tensors: Mapping[str, Any], x: Any,
     return y if taken is None else x + taken[:, None, None] * y
 
 
-def _activation(layer: Activation, x: Any, watched: Evaluation | None, majorant: bool) -> Any:
+def _activation(layer: Activation, x: Any, shards: Shards, watched: Evaluation | None, majorant: bool) -> Any:
+    entered = getval(x)
     if layer.function == "tanh":
-        return x + 0.385 * (x * x - getval(x) ** 2) if majorant else np.tanh(x)
+        return x + 0.385 * (x * x - entered**2) if majorant else np.tanh(x)
     if watched is not None:
-        watched.kinks.append(getval(x))
-    return x if majorant else x * (getval(x) > 0)  # maximum(x, 0) would have a derivative of 1/2 at 0
+        watched.kinks.append(entered)
+    slopes = entered > 0  # maximum(x, 0) would have a derivative of 1/2 at 0
+    if shards.at_zero:
+        slopes = slopes + shards.at_zero * (entered == 0)
+    return x if majorant else x * slopes
 
 
 def _batch_norm(

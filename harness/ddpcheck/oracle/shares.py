@@ -1,11 +1,11 @@
-"""What each of several layers that share a parameter adds to its gradient, for a diagnosis."""
+"""What a pass would have given otherwise, for a diagnosis: one layer's part alone, or another derivative of relu at 0."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ..model import Linear, ModelSpec
+from ..model import Activation, Linear, ModelSpec
 from ..values import Array
 from .network import Shards, evaluate
 
@@ -35,6 +35,13 @@ class Pass:
         learned = {**self.learned, **apart}
         found = evaluate(replace(self.model, layers=layers), learned, self.fixed, self.shards).gradients
         return {user: found[f"{user}.{part}"] for user in users if f"{user}.{part}" in found}
+
+    def bent(self, name: str, at_zero: float) -> Array | None:
+        """The ranks' local gradients if relu had that derivative at 0; None if nothing enters a relu as 0."""
+        if not any(isinstance(layer, Activation) and layer.function == "relu" for layer in self.model.layers):
+            return None
+        found = evaluate(self.model, self.learned, self.fixed, replace(self.shards, at_zero=at_zero))
+        return found.gradients.get(name) if any((entered == 0).any() for entered in found.kinks) else None
 
     def _owner(self, name: str) -> str:
         uses = {layer.name: layer.uses for layer in self.model.layers if isinstance(layer, Linear) and layer.uses}
