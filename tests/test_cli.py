@@ -130,6 +130,22 @@ def test_usage_errors(here: Path, words: list[str], message: str) -> None:
     assert list(here.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("import numpy\nimport nosuch", r"No module named 'nosuch' \(.*mine.py, line 2\); install what it needs"),
+        ("int('x')", r"ValueError: invalid literal .* \(.*mine.py, line 1\)"),
+        ("def f(:", r"SyntaxError: invalid syntax \(mine.py, line 1\)"),
+    ],
+)
+def test_a_file_that_cannot_be_imported_is_a_usage_error_with_its_place(here: Path, source: str, message: str) -> None:
+    (here / "mine.py").write_text(source)
+    for _ in range(2):
+        result = ddpcheck("check", "mine.py:adapter")
+        assert result.exit_code == 2, result.output
+        assert re.search(message, " ".join(result.output.split()))
+
+
 def test_lists() -> None:
     assert "numpy_sockets" in ddpcheck("list", "adapters").output
     checks = ddpcheck("list", "checks").output

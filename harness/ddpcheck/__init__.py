@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from .checks import Check, law
     from .environment import RankContext, rank_context
     from .job import Job
+    from .launchers.mpi import Mpiexec
+    from .launchers.processes import Processes
+    from .launchers.torchrun import Torchrun
     from .model import ModelSpec, mlp
     from .run import check_adapter, run_checks
     from .session import Session
@@ -36,12 +39,15 @@ __all__ = [
     "Handle",
     "Job",
     "ModelSpec",
+    "Mpiexec",
+    "Processes",
     "RankContext",
     "RankTrace",
     "Replica",
     "Sampler",
     "Session",
     "StartFailed",
+    "Torchrun",
     "Trace",
     "TrainingRun",
     "TrainingTask",
@@ -71,6 +77,9 @@ _HOMES = {
     "checks": ("Check", "law"),
     "environment": ("RankContext", "rank_context"),
     "job": ("Job",),
+    "launchers.mpi": ("Mpiexec",),
+    "launchers.processes": ("Processes",),
+    "launchers.torchrun": ("Torchrun",),
     "model": ("ModelSpec", "mlp"),
     "run": ("check_adapter", "run_checks"),
     "session": ("Session",),

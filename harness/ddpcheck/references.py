@@ -9,6 +9,9 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
@@ -85,13 +88,27 @@ def _importable(name: str) -> bool:
 
 def _load_module(name: str, reference: str) -> ModuleType:
     try:
-        return importlib.import_module(name)
+        with _importing(name):
+            return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        if error.name and (name == error.name or name.startswith(error.name + ".")):
-            raise UnusableAdapter(
-                f"no module {name!r} for {reference!r}; run from the folder that holds it, or install it"
-            ) from None
-        raise UnusableAdapter(f"importing {name!r} failed: {error}; install what it needs") from error
+        raise UnusableAdapter(
+            f"no module {name!r} for {reference!r}; run from the folder that holds it, or install it"
+        ) from error
+
+
+@contextmanager
+def _importing(name: str) -> Iterator[None]:
+    """What goes wrong in the module is told with its place; only that there is no such module stays a ModuleNotFoundError."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
+            raise
+        frames = traceback.extract_tb(error.__traceback__)
+        inside = [frame for frame in frames if frame.filename != __file__ and "importlib" not in frame.filename]
+        place = f" ({inside[-1].filename}, line {inside[-1].lineno})" if inside else ""
+        hint = "; install what it needs" if isinstance(error, ModuleNotFoundError) else ""
+        raise UnusableAdapter(f"importing {name} failed: {type(error).__name__}: {error}{place}{hint}") from error
 
 
 def _load_file(path: Path) -> ModuleType:
@@ -108,5 +125,10 @@ def _load_file(path: Path) -> ModuleType:
     sys.modules[name] = module
     if str(path.resolve().parent) not in sys.path:
         sys.path.insert(0, str(path.resolve().parent))
-    spec.loader.exec_module(module)
+    try:
+        with _importing(str(path)):
+            spec.loader.exec_module(module)
+    except UnusableAdapter:
+        del sys.modules[name]  # half of it is no module
+        raise
     return module
