@@ -129,6 +129,9 @@ def test_reserved_ports_differ_and_lie_outside_the_ephemeral_range() -> None:
         rank_0.bind(("127.0.0.1", ports[0].number))
     for port in ports:
         port.release()
+    again = reserve_port()
+    again.release()
+    assert again.number not in {port.number for port in ports}  # where a killed world may have left something
 
 
 def test_a_reserved_port_is_free_again_after_its_driver() -> None:
@@ -136,6 +139,20 @@ def test_a_reserved_port_is_free_again_after_its_driver() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     with socket.socket(socket.AF_UNIX) as lock:
         lock.bind(f"\0ddpcheck-port-{int(done.stdout)}")
+
+
+@needs_mpi
+def test_worlds_under_mpiexec_have_ports_of_their_own(tmp_path: Path) -> None:
+    """What meets at MASTER_PORT, torch's process groups for one, would meet another world's there."""
+    leave = f"import os, pathlib; pathlib.Path({str(tmp_path)!r}, os.environ['MASTER_PORT'] + f'-{{os.getpid()}}').touch()"
+    for _ in range(2):
+        launched = Mpiexec().start([sys.executable, "-c", leave], 2, {})
+        try:
+            assert launched.wait() == 0, launched.output()
+        finally:
+            launched.kill()
+    ports = sorted(path.name.partition("-")[0] for path in tmp_path.iterdir())
+    assert ports[0] == ports[1] != ports[2] == ports[3]
 
 
 @needs_mpi

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from ..pids import end_process, open_process, processes_under
 from ..segments import Segment, remove_segments, segments_under
 from .base import Output, clean_environment
+from .ports import Port
 from .processes import describe_exit
 
 SCRATCH = "DDPCHECK_SCRATCH"
@@ -29,6 +30,7 @@ class Agent:
     process: subprocess.Popen[bytes]
     written: Output
     scratch: tempfile.TemporaryDirectory[str] | None = None
+    port: Port | None = None
     segments: set[Segment] = field(default_factory=set)
 
     @classmethod
@@ -39,6 +41,7 @@ class Agent:
         variables: Mapping[str, str],
         *,
         scratch: tempfile.TemporaryDirectory[str] | None = None,
+        port: Port | None = None,
         inherit_output: bool = False,
     ) -> Agent:
         output = Output.open()
@@ -51,7 +54,7 @@ class Agent:
             stderr=target,
             start_new_session=True,
         )
-        return cls(name, process, output, scratch)
+        return cls(name, process, output, scratch, port)
 
     def poll(self) -> str | None:
         code = self.process.poll()
@@ -90,5 +93,7 @@ class Agent:
                 os.close(rank)
         remove_segments(self.segments)
         self.written.file.close()
+        if self.port is not None:
+            self.port.release()
         if self.scratch is not None:
             self.scratch.cleanup()

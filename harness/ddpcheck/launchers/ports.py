@@ -1,8 +1,11 @@
 """A port for MASTER_PORT that nobody else takes: outside the ephemeral range, reserved among ddpcheck drivers.
 
+Nor does a driver take one twice: a world that was killed may have left a file, a segment or a socket of its port's name, which
+only who promises `restarts_in_place` has to bear.
+
 A port of the ephemeral range may be taken by any outgoing connection before rank 0 binds it. Between drivers on one
-host an
-abstract Unix socket is the lock: the kernel frees it with the process, however that ends.
+host an abstract
+Unix socket is the lock: the kernel frees it with the process, however that ends.
 """
 
 from __future__ import annotations
@@ -11,8 +14,10 @@ import os
 import socket
 import sys
 from dataclasses import dataclass
+from itertools import count, islice
 
 _FIRST, _LAST = 20000, 31999
+_offsets = count()
 
 
 @dataclass
@@ -35,7 +40,7 @@ def reserve_port(number: int | None = None) -> Port:
         return Port(number, _lock(number))
     span = _LAST - _FIRST + 1
     start = os.getpid() * 61 % span
-    for offset in range(span):
+    for offset in islice(_offsets, span):
         number = _FIRST + (start + offset) % span
         lock = _lock(number)
         if lock is None and sys.platform == "linux":
