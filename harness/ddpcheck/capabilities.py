@@ -75,7 +75,9 @@ class Capabilities:
         False,
         "Values next to the smallest of their dtype do not vanish: sums of them are exact, and a mean divides the sum.",
     )
-    propagates_nan: bool = promise(True, "min and max give NaN wherever any rank has a NaN.")
+    propagates_nan: bool = promise(
+        True, "min and max give NaN wherever any rank has a NaN, as those of MPI and Gloo need not."
+    )
     same_bits_on_all_ranks: bool = promise(True, "all_reduce gives every rank the same bits.")
     reproducible: bool = promise(True, "Equal inputs at an equal world size give equal bits from run to run.")
 
