@@ -144,7 +144,9 @@ def test_a_reserved_port_is_free_again_after_its_driver() -> None:
 @needs_mpi
 def test_worlds_under_mpiexec_have_ports_of_their_own(tmp_path: Path) -> None:
     """What meets at MASTER_PORT, torch's process groups for one, would meet another world's there."""
-    leave = f"import os, pathlib; pathlib.Path({str(tmp_path)!r}, os.environ['MASTER_PORT'] + f'-{{os.getpid()}}').touch()"
+    leave = (
+        f"import os, pathlib; pathlib.Path({str(tmp_path)!r}, os.environ['MASTER_PORT'] + f'-{{os.getpid()}}').touch()"
+    )
     for _ in range(2):
         launched = Mpiexec().start([sys.executable, "-c", leave], 2, {})
         try:

@@ -147,7 +147,8 @@ class Replica(Protocol):
     """This rank's copy of the model, wrapped for data-parallel training. What it may offer beside: ddpcheck.extras.
 
     Names and shapes are those of ModelSpec.tensors(). What is returned is read at once, and may be a view; a state() is kept,
-    and must be a copy.
+    and must be a copy. All ranks call the same methods in the same order, so that each may communicate, to gather what is
+    sharded, say; only predict() may be called by one rank alone.
     """
 
     def backward(self, batch: Batch) -> float:
@@ -194,7 +195,9 @@ class Replica(Protocol):
         """All that a later run needs to go on: parameters and buffers by name, optimizer state under other names."""
         ...
 
-    def load_state(self, state: Mapping[str, Array]) -> None: ...
+    def load_state(self, state: Mapping[str, Array]) -> None:
+        """On a new replica: what this same rank's state() gave, which may hold its shard only."""
+        ...
 
 
 class MakeReplica(Protocol):
