@@ -96,8 +96,11 @@ class Capabilities:
     unused_gradient: Literal["zero", "none"] = promise(
         "none", "The gradient of a parameter that no rank used since zero_grad is zero, or None."
     )
-    broadcasts_parameters: bool = promise(True, "Construction gives every rank the parameters of rank 0.")
-    broadcasts_buffers: bool = promise(True, "Construction gives every rank the buffers of rank 0.")
+    broadcasts_parameters: bool = promise(
+        True,
+        "Construction, not the first forward pass, gives every rank the parameters of rank 0; else each keeps its own.",
+    )
+    broadcasts_buffers: bool = promise(True, "Construction gives every rank the buffers of rank 0, too.")
     batch_norm: Literal["local", "synchronised"] = promise(
         "local", "In training batch norm measures each rank's own batch, or all ranks' samples as one batch."
     )

@@ -29,6 +29,28 @@ class NotBroadcast(PlainReplica):
             buffer[...] = self.comm.broadcast(buffer)
 
 
+@fault(
+    "broadcast-by-the-first-forward",
+    "classic",
+    "check_backward_leaves_parameters_alone",
+    words="by the first forward pass",
+)
+class BroadcastLate(PlainReplica):
+    """The first forward pass broadcasts, construction does not, as in torch's composable replicate."""
+
+    begun = False
+
+    def start(self, model: ModelSpec) -> None:
+        pass
+
+    def before_forward(self) -> None:
+        if not self.begun:
+            for array in self.network.tensors.values():
+                array[...] = self.comm.broadcast(array)
+            self.begun = True
+        super().before_forward()
+
+
 @fault("buffers-not-broadcast", "facebookresearch/fairscale#68", BUFFERS, STATISTICS, words="not broadcast")
 class BuffersNotBroadcast(PlainReplica):
     """Parameters are broadcast, buffers are not."""
