@@ -68,9 +68,11 @@ def torch_adapter(
     """An Adapter for an implementation that wraps nn.Modules.
 
     wrap            gets the plain module with this rank's initial values and returns what is called in its place, with
-                    the same arguments. Its further parameters, if any, are the options that a user may set.
+                    the same arguments; the module's own parameters must stay those that are trained, whole. Its further
+                    parameters, if any, are the options that a user may set.
     capabilities    the promises; the facets among them follow from what is given here.
-    no_sync         the context in which backward does not communicate; by default the wrapper's own no_sync().
+    no_sync         the context in which backward does not communicate, which may be nested; by default the wrapper's own
+                    no_sync().
     after_backward  called after each backward outside no_sync, for engines with an explicit call to synchronise.
     optimizer       makes a torch.optim.Optimizer of your own, sharded, say, or in groups, of what wrap returned and the settings,
                     for whose `name` it has to do what torch.optim's does; by default that one.
