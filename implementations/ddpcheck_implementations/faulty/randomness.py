@@ -42,6 +42,19 @@ class SumOfSeeds(PlainStreams):
         return (1000 * self.seed + self.rank + self.epoch,)
 
 
+@streams("counts-to-its-numbers", "classic")
+class CounterBased(PlainStreams):
+    """A generator that encrypts a counter, keyed by all that must differ; its own numbers are in single precision."""
+
+    def set_epoch(self, epoch: int) -> None:
+        self.own, self.shared = (
+            np.random.Generator(np.random.Philox(key=(self.seed, epoch << 32 | who))) for who in (self.rank + 1, 0)
+        )
+
+    def local(self, count: int) -> Array:
+        return self.own.random(count, dtype=np.float32)
+
+
 @streams("streams-ignore-the-seed", "open-mmlab/mmagic#815", OWN, words="the seed is ignored")
 class SeedLost(PlainStreams):
     """The seed that the user set is not passed on."""

@@ -34,6 +34,37 @@ class Tree(PassThrough):
         return _finished(rows[0], op, self.size(group), array)
 
 
+@collectives("butterfly", "classic", world_size=3)
+class Butterfly(PassThrough):
+    """Partners at distances 1, 2, 4 swap what they have; the ranks past a power of two give theirs away first."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        ranks = list(group) if group is not None else list(range(self.world))
+        here, whole = ranks.index(self.rank), 1 << (len(ranks).bit_length() - 1)
+        if here >= whole:
+            self.comm.send(array, ranks[here - whole])
+            return np.asarray(self.comm.recv(array, ranks[here - whole]))
+        guest = ranks[here + whole] if here + whole < len(ranks) else None
+        mine = np.array(array)
+        if guest is not None:
+            mine = _pair(mine, self.comm.recv(mine, guest), op)
+        for distance in (1 << step for step in range(whole.bit_length() - 1)):
+            other = self.swapped(mine, ranks[here ^ distance])
+            mine = _pair(mine, other, op) if here < here ^ distance else _pair(other, mine, op)
+        result = _finished(mine, op, len(ranks), array)
+        if guest is not None:
+            self.comm.send(result, guest)
+        return result
+
+    def swapped(self, array: Array, partner: int) -> Array:
+        if self.rank < partner:
+            self.comm.send(array, partner)
+            return np.asarray(self.comm.recv(array, partner))
+        other = np.asarray(self.comm.recv(array, partner))
+        self.comm.send(array, partner)
+        return other
+
+
 @collectives("wide-accumulator", "classic", world_size=3, rounds_float16_once=True, collective_dtypes=WITH_FLOAT16)
 class WideAccumulator(PassThrough):
     """Floating-point sums and products are computed in float64 and rounded once."""

@@ -234,6 +234,30 @@ class ShardedOptimizer(PlainReplica):
             parameter[...] = self.comm.broadcast(parameter, owner)
 
 
+@fault("sharded-gradients", "classic")
+class ShardedGradients(PlainReplica):
+    """A rank keeps its block of each reduced gradient only; they are gathered whenever someone looks, or steps."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        padded = np.pad(gradient.reshape(-1), (0, -gradient.size % self.world))
+        return np.split(super().reduce(name, padded), self.world)[self.rank].copy()
+
+    def _shown(self) -> dict[str, Array]:
+        kept, like = self.synced, self.network.parameters
+        self.synced = {
+            name: self.comm.all_gather(block).reshape(-1)[: like[name].size].reshape(like[name].shape)
+            for name, block in kept.items()
+        }
+        shown = super()._shown()
+        self.synced = kept
+        return shown
+
+    def zero_gradients(self) -> None:
+        blocks = {name: np.zeros(-(-zeros.size // self.world), zeros.dtype) for name, zeros in self._shown().items()}
+        super().zero_gradients()
+        self.synced = blocks
+
+
 @fault("larger-than-life", "classic")
 class ScaledLoss(PlainReplica):
     """The backward pass runs with a loss 1024 times as large, against underflow; gradients are scaled back."""
