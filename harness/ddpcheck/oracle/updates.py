@@ -86,6 +86,13 @@ class Update:
                 gradient=self._decayed() * (1 - spec.momentum), optimizer=self._like(replace(spec, weight_decay=0.0))
             )
             yield "momentum is dampened: the gradient is multiplied by 1 - momentum", damped
+            if self.optimizer.state:
+                shared = self._like(spec)
+                shared.state[self.name] = Value(self.gradient)
+                yield (
+                    "its momentum lies in the gradient's memory: the next backward overwrites it",
+                    self._stepped(shared),
+                )
             yield "it is Nesterov's momentum", self._ahead()
         if spec.name == "adam":
             usual = replace(spec, eps=1e-8)
