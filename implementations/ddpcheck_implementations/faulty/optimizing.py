@@ -43,6 +43,25 @@ class MomentumWithoutGradient(WithSettings):
         super().step()
 
 
+@fault(
+    "momentum-in-the-gradients-memory",
+    "classic",
+    "check_parameters_after_steps_are_exact",
+    words="lies in the gradient's memory",
+)
+class MomentumSharesMemory(PlainReplica):
+    """The first step keeps the gradient itself as momentum, no copy: by the second step the next backward has overwritten it."""
+
+    steps = 0
+
+    def step(self) -> None:
+        self.steps += 1
+        velocity = getattr(self.optimizer, "_velocity", {})
+        if self.steps == 2:
+            velocity.update({name: np.array(gradient) for name, gradient in self._shown().items() if name in velocity})
+        super().step()
+
+
 @fault("decay-without-gradient", "classic", UNUSED, words="the step moved it by its weight decay")
 class DecayWithoutGradient(WithSettings):
     """Weights decay in a loop over all parameters, those without gradient included."""
