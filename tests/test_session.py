@@ -81,6 +81,11 @@ def test_a_hung_rank_is_named_with_its_stack(session: Session) -> None:
     assert "rank 0 went through without the others" in text
 
 
+def test_who_is_slow_but_gets_on_is_not_hung(session: Session) -> None:
+    """Two operations together take longer than the deadline is."""
+    expect.completed(session.run(Job(2, (Sleep(0, 0.6), Sleep(0, 0.6)))))
+
+
 def test_a_stopped_process_is_told_from_one_that_waits(session: Session) -> None:
     trace = session.run(reduce_by("min"))
     assert trace.ranks[1].outcome == "hung"

@@ -13,11 +13,15 @@ from .launchers.base import Launched
 from .rank_link import RankLink
 from .trace import RankTrace, rank_from_plain
 
+_LOOKS = 10
+"""How often within a deadline one looks whether a rank has got on."""
+
 
 def gathered(
     job: Job, links: Sequence[RankLink], launched: Launched, deadline: float, grace: float
 ) -> dict[int, RankTrace]:
-    """One RankTrace for each rank, within `deadline` seconds, and `grace` seconds once one has failed.
+    """One RankTrace for each rank, within `deadline` seconds of the last one's entering an operation (who is slow is not
+    stuck), and `grace` seconds once one has failed.
 
     Ranks that have not answered by then are asked where they stand.
     """
@@ -34,10 +38,17 @@ def gathered(
     failed = any(answer.outcome != "done" for answer in answers.values())
     if failed:
         limit = min(limit, time.monotonic() + grace)
+    stood = [link.position() for link in links if link.rank not in answers]
     while len(answers) < len(links):
-        ready = poller.poll(max(0.0, limit - time.monotonic()) * 1000)
+        left = max(0.0, limit - time.monotonic())
+        ready = poller.poll(min(left, deadline / _LOOKS) * 1000)
         if not ready:
-            break
+            stand = [link.position() for link in links if link.rank not in answers]
+            if not failed and stand != stood:
+                stood, limit = stand, time.monotonic() + deadline
+            elif not left:
+                break
+            continue
         for file, _ in ready:
             link = by_file[file]
             answer = _read(link, job, launched)

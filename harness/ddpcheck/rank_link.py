@@ -95,11 +95,16 @@ class RankLink:
             os.close(self._process)
             self._process = None
 
-    def _entered(self, job: Job | None) -> tuple[Record, ...]:
-        if not self._files or job is None:
-            return ()
+    def position(self) -> int | None:
+        """The operation that the rank has entered last, of the Job that it is at; None if it is on another host."""
+        if not self._files:
+            return None
         (position,) = _POSITION.unpack(os.pread(self._files[0], _POSITION.size, 0))
-        if not 0 <= position < len(job.operations):
+        return int(position)
+
+    def _entered(self, job: Job | None) -> tuple[Record, ...]:
+        position = self.position()
+        if position is None or job is None or not 0 <= position < len(job.operations):
             return ()
         return (Record(position, job.operations[position].kind, 0.0, None, {}),)
 

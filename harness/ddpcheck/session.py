@@ -41,9 +41,9 @@ _SMALL = 1 << 14
 class Session:
     """Ranks that run Jobs.
 
-    adapter: an Adapter, or its reference (references.py). deadline: seconds for one Job. grace: seconds for the other ranks
-    once one has failed. start_deadline: seconds until all ranks are connected. effort: how many Jobs a drawn check
-    runs.
+    adapter: an Adapter, or its reference (references.py). deadline: seconds for one operation of a Job. grace: seconds for
+    the other ranks once one has failed. start_deadline: seconds until all ranks are connected. effort: how many Jobs a drawn
+    check runs.
     random_seed: None derandomizes drawing. launcher: instead of the adapter's own. home: where the ranks live, if they are to
     see other code than this process. templates: ranks that are plain processes are forked from these.
     """

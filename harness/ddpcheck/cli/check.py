@@ -41,7 +41,9 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option("--seed", type=int, help="Draw other Jobs than last time. Without it every run draws the same.")
 @click.option("-x", "--exitfirst", is_flag=True, help="Stop at the first failure.")
-@click.option("--deadline", default=10.0, show_default=True, help="Seconds for one Job; then its ranks hang.")
+@click.option(
+    "--deadline", default=10.0, show_default=True, help="Seconds for one operation of a Job; then its ranks hang."
+)
 @click.option(
     "--expect-failure", "expected", multiple=True, metavar="NAME=REASON", help="Strict. NAME@2,3 for world sizes."
 )

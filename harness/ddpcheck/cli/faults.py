@@ -34,7 +34,9 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option("--every", is_flag=True, help="Run all checks on each fault, not only until one fails.")
 @click.option("--seed", type=int, help="Draw other Jobs than last time.")
-@click.option("--deadline", default=3.0, show_default=True, help="Seconds for one Job; then its ranks hang.")
+@click.option(
+    "--deadline", default=3.0, show_default=True, help="Seconds for one operation of a Job; then its ranks hang."
+)
 @click.option("--unusual", is_flag=True, help="Correct adapters that work otherwise than most: none may be flagged.")
 @click.option("--json", "json_file", type=_FILE, help="Write what became of each.")
 @click.option("--markdown", "markdown_file", type=_FILE, help="Write the kill matrix.")

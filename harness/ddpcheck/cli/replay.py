@@ -22,7 +22,7 @@ from .show import ranks, show_failure, symbol
 @click.command("replay")
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option("--adapter", help="Run the Job on another implementation.")
-@click.option("--deadline", default=10.0, show_default=True, help="Seconds for the Job.")
+@click.option("--deadline", default=10.0, show_default=True, help="Seconds for one operation.")
 @click.option(
     "--script",
     "script_file",
