@@ -27,7 +27,10 @@ DEFAULT_MASTER_PORT = 29500
 
 @dataclass(frozen=True, slots=True)
 class RankContext:
-    """One rank's place: rank and world size, the same on this host, and where rank 0 can be met."""
+    """One rank's place: rank and world size, the same on this host, and where rank 0 can be met.
+
+    Address and port are what a world's ranks have in common, and no other world beside it; their parent processes may differ.
+    """
 
     rank: int
     world_size: int
