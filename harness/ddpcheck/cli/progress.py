@@ -68,7 +68,11 @@ class Display(AbstractContextManager["Display"]):
 
     def _describe(self) -> None:
         if self._bar is not None:
-            at_work = (f"{adapter}, {ranks(size)}: {name}" for (adapter, size), name in dict(self._at_work).items())
+            several = len({adapter for adapter, _ in self._left}) > 1
+            at_work = (
+                f"{adapter}, " * several + f"{ranks(size)}: {name.removeprefix('check_')}"
+                for (adapter, size), name in sorted(dict(self._at_work).items())
+            )
             self._bar.update(self._task, description=escape("; ".join(at_work)))
 
     def _tell(self, place: _Place) -> None:
