@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from ddpcheck.adapter import Batch
 from ddpcheck.values import Array
 
-from .base import PlainReplica, fault
+from .base import PlainReplica, added, fault
 
 SKIPPED = "check_a_step_with_nan_is_skipped_on_all_ranks"
 HIDDEN = "check_nonfinite_gradients_reach_every_rank"
@@ -114,3 +115,48 @@ class CountsSkipped(LossScaling):
         self.optimizer.step({name: np.zeros_like(gradient) for name, gradient in self.synced.items()})
         for name, value in before.items():
             self.network.parameters[name][...] = value
+
+
+@fault("the loss decides what is skipped", "classic", SKIPPED, words="one of these", skips_nonfinite=True)
+class DecidedByLoss(LossScaling):
+    """Steps are skipped where some rank's loss is not finite, whatever the gradients are."""
+
+    def backward(self, batch: Batch) -> float:
+        loss = super().backward(batch)
+        self.losses = self.comm.all_reduce(np.array([loss]))
+        return loss
+
+    def finite(self) -> bool:
+        return bool(np.isfinite(self.losses).all())
+
+
+@fault("NaN in the last micro-batch only", "classic", SKIPPED, words="one of these", skips_nonfinite=True)
+class LastMicroBatchOnly(LossScaling):
+    """Each backward says anew whether its gradients are finite, and the step heeds the last."""
+
+    def synchronise(self, batch_size: int) -> None:
+        before, self.synced = self.synced, {}
+        super().synchronise(batch_size)
+        self.fits = super().finite()
+        self.synced = added(before, self.synced)
+
+    def finite(self) -> bool:
+        return self.fits
+
+
+@fault("nobody looks for NaN after clipping", "classic", SKIPPED, words="one of these", skips_nonfinite=True)
+class UncheckedAfterClip(LossScaling):
+    """Clipping unscales the gradients, and the step takes them for looked at."""
+
+    clipped = False
+
+    def clip(self, max_norm: float) -> float:
+        self.clipped = True
+        return super().clip(max_norm)
+
+    def step(self) -> None:
+        super().step()
+        self.clipped = False
+
+    def finite(self) -> bool:
+        return self.clipped or super().finite()
