@@ -203,6 +203,10 @@ class Contributions:
         for other in range(len(self.own)):
             if other != rank:
                 yield f"it is rank {other}'s own local gradient: one rank's value, not all ranks'", self.own[other]
+        if not self.inside:
+            for words, combined in (("largest", self.own.max(axis=0)), ("smallest", self.own.min(axis=0))):
+                yield f"each element is the {words} of all ranks', but should be their mean", combined
+            yield "each element is the product of all ranks', but should be their mean", self.own.prod(axis=0)
 
 
 def _listed(ranks: Array) -> str:

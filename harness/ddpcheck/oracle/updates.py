@@ -14,10 +14,8 @@ from .clipping import Clip
 from .history import History
 from .moments import Alternatives, Origin
 from .optimizer import Optimizer
+from .other_adams import other_adams
 from .rounding import Value
-
-_FOR_EVER = 1 << 20
-"""Steps after which Adam's bias corrections are 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +43,12 @@ class Update:
         size, spec, before = len(self.before), self.optimizer.spec, self.before
         yield "it was not updated: the step passed it over, or worked on a copy", before
         if size > 1 and (own := self.history.own(self.name)) is not None:
-            yield "it was updated by this rank's own gradient: not reduced", self._stepped(gradient=own)
+            by_own = self._stepped(gradient=own)
+            yield "it was updated by this rank's own gradient: not reduced", by_own
+            averaged = "each rank steps by its own gradient, and parameters are averaged afterwards"
+            yield averaged, np.broadcast_to(by_own.mean(axis=0), before.shape)
+        if spec.name == "adam":
+            yield from other_adams(self.name, self.optimizer, before, self.gradient)
         for factor, words, cause in _factors(size):
             by_gradient = self._stepped(gradient=self.gradient * factor)
             by_rate = before + (expected - before[rank]) * factor
@@ -67,15 +70,25 @@ class Update:
             yield sentence, self._stepped(before=np.broadcast_to(self.initial, before.shape))
         if self.optimizer.state:
             yield "its optimizer state was lost: momentum began anew", self._stepped(Optimizer(spec, "float64"))
+        if self.name not in {*self.optimizer.state, *self.optimizer.steps}:
+            begun = self._like(spec)
+            begun.step(self.name, Value(before), Value(np.zeros_like(before)))
+            yield "its optimizer state is not new: a step with a gradient of zero came before", self._stepped(begun)
+        elif spec.momentum:
+            narrow = self._like(spec)
+            narrow.state[self.name] = Value(narrow.state[self.name].exact.astype(np.float16).astype(np.float64))
+            yield "its momentum is held in float16", self._stepped(narrow)
         for name, state in self.optimizer.state.items():
             if spec.momentum and name != self.name and state.exact.shape == before.shape:
                 others = self._like(spec)
                 others.state[self.name] = state
                 yield f"it has the momentum of {name}", self._stepped(others)
         if spec.weight_decay:
-            plain, twice = replace(spec, weight_decay=0.0), replace(spec, weight_decay=2 * spec.weight_decay)
+            plain = replace(spec, weight_decay=0.0)
             yield "weight decay is missing", self._stepped(self._like(plain))
-            yield "weight decay counts twice", self._stepped(self._like(twice))
+            for times, words in ((2, "twice"), (size, f"{size} times, once for each rank")):
+                more = replace(spec, weight_decay=times * spec.weight_decay)
+                yield f"weight decay counts {words}", self._stepped(self._like(more))
             decayed = before * (1 - spec.lr * spec.weight_decay)
             yield (
                 "weight decay is decoupled: it does not go through the gradient",
@@ -94,41 +107,9 @@ class Update:
                     self._stepped(shared),
                 )
             yield "it is Nesterov's momentum", self._ahead()
-        if spec.name == "adam":
-            usual = replace(spec, eps=1e-8)
-            yield "Adam's eps is 1e-8, and not the one that was asked for", self._stepped(self._like(usual))
-            settled = self._like(spec)
-            settled.steps[self.name] = _FOR_EVER
-            yield "Adam's bias correction is missing", self._stepped(settled)
-            yield from self._other_moments()
-            anew = self._like(spec)
-            anew.steps[self.name] = 0
-            yield "Adam's bias correction counts steps from 1 again", self._stepped(anew)
-            for count in sorted({*self.optimizer.steps.values()} - {self.optimizer.steps.get(self.name, 0)}):
-                others = self._like(spec)
-                others.steps[self.name] = count
-                yield "Adam's bias correction counts the steps of another parameter", self._stepped(others)
         with np.errstate(over="ignore"):  # what is too large for it would be infinite
-            narrow = expected.astype(np.float16).astype(np.float64)
-        yield "it is held in float16", np.broadcast_to(narrow, before.shape)
-
-    def _other_moments(self) -> Iterator[tuple[str, Array]]:
-        """Adam's second moment never smaller than before, and moments of the usual betas, which the second step shows."""
-        spec, name, after = self.optimizer.spec, self.name, self.optimizer.copy()
-        if name not in after.steps:
-            return
-        old = {part: self.optimizer.state[f"{name}.{part}"].exact for part in "ms"}
-        after.step(name, Value(self.before), Value(self.gradient))
-        new, step = {part: after.state[f"{name}.{part}"].exact for part in "ms"}, after.steps[name]
-        first, second = (1 - beta**step for beta in spec.betas)
-        root = np.sqrt(np.maximum(old["s"], new["s"]) / second)
-        largest = self.before - spec.lr * new["m"] / first / (root + spec.eps)
-        yield "it is AMSGrad: divided by the largest second moment so far, not by the last", largest
-        if step == 2:
-            usual = Optimizer(replace(spec, betas=(0.9, 0.999)), "float64", steps={name: 1})
-            given = old["m"] / (1 - spec.betas[0])
-            usual.state = {f"{name}.m": Value(0.1 * given), f"{name}.s": Value(0.001 * given**2)}
-            yield "Adam's betas are 0.9 and 0.999, and not those that were asked for", self._stepped(usual)
+            rounded = expected.astype(np.float16).astype(np.float64)
+        yield "it is held in float16", np.broadcast_to(rounded, before.shape)
 
     def _ahead(self) -> Array:
         spec = self.optimizer.spec
@@ -194,20 +175,23 @@ class Loading:
 
 def norms_gone_wrong(history: History, names: Iterable[str], max_norm: float) -> Alternatives:
     """names: of the parameters of whose gradients the norm was taken."""
-    own = [history.own(name) for name in names]
-    flat = [gradient.reshape(len(gradient), -1) for gradient in own if gradient is not None]
+    own = {name: history.own(name) for name in names}
+    flat = {name: gradient.reshape(len(gradient), -1) for name, gradient in own.items() if gradient is not None}
     if not flat:
         return ()
-    each = np.concatenate(flat, axis=1)
+    each = np.concatenate([*flat.values()], axis=1)
     local = np.sqrt((each**2).sum(axis=1))
     mean = each.mean(axis=0)
     norm = np.sqrt((mean**2).sum())
-    norms = [np.sqrt((gradient.mean(axis=0) ** 2).sum()) for gradient in flat]
+    squares = {name: (gradient.mean(axis=0) ** 2).sum() for name, gradient in flat.items()}
+    norms = np.sqrt([*squares.values()])
     size = len(local)
     told = [
         ("it is the largest element, but should be the root of the sum of squares", abs(mean).max(initial=0.0)),
         ("it is the sum of absolute values, but should be the root of the sum of squares", abs(mean).sum()),
-        ("it is the sum of the parameters' norms, but should be the norm of all together", sum(norms)),
+        ("it is the sum of the parameters' norms, but should be the norm of all together", norms.sum()),
+        *((f"the gradient of {name} counts twice", np.sqrt(norm**2 + square)) for name, square in squares.items()),
+        *((f"the gradient of {name} is left out", np.sqrt(norm**2 - square)) for name, square in squares.items()),
     ]
     if size > 1:
         summed = f"it is sqrt({size}) x too large: squares are summed over the ranks, which have equal gradients"
@@ -221,6 +205,6 @@ def norms_gone_wrong(history: History, names: Iterable[str], max_norm: float) ->
         ("it is the norm's square", np.full_like(local, norm**2)),
         (
             "it is the norm of one parameter only, but should be that of all gradients together",
-            np.full_like(local, max(norms)),
+            np.full_like(local, norms.max()),
         ),
     )
