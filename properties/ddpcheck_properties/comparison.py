@@ -111,13 +111,19 @@ def _known(moment: Moment, expected: Array, rank: int, all_got: list[float]) -> 
         if all(math.isclose(a, b, rel_tol=1e-5) for a, b in zip(all_got, numbers, strict=True))
     )
     sure = _BEFORE.get(moment.operation.kind, "")
+    if moment.operation.kind == "backward" and abs(got - expected[rank]) < _FEW_BITS * abs(expected[rank]):
+        sure = f"it is near: computed with fewer bits (autocast, say); or {sure}"
     if moment.operation.kind == "clip" and math.isfinite(got):
         sure = _TOO_LARGE if got > expected[rank] else _TOO_SMALL
+        factor = got / expected[rank] if expected[rank] else 0.0
+        if factor >= 4 and math.isclose(factor, 2 ** round(math.log2(factor)), rel_tol=1e-5):
+            sure = f"exactly {factor:.0f} x too large: of gradients that a loss scale still multiplies"
         if size > 1 and math.isclose(math.hypot(*all_got), expected[rank], rel_tol=1e-5):
             sure = _SHARD
     return Evidence(alternatives=alternatives, precision=False, otherwise=sure)
 
 
+_FEW_BITS = 2.0**-7
 _SHARD = (
     "it is the norm of this rank's shard of the gradients: the ranks' squares add up to the whole, but were not added"
 )

@@ -139,10 +139,14 @@ def construction(world_size: int, *layers: Layer, exact: bool = True) -> Job:
     return training_job(world_size, ModelSpec(layers), [Observe(("parameters", "buffers"))], exact=exact)
 
 
-def statistics(world_size: int, rounds: int = 3) -> Job:
-    """Batch norm in front, so that what it measures is exact: forward passes in training mode, buffers after each."""
+def statistics(world_size: int, rounds: int = 3, *, uneven: bool = False) -> Job:
+    """Batch norm in front, so that what it measures is exact: forward passes in training mode, buffers after each.
+
+    uneven: rank r has r samples more than the three that each has else.
+    """
+    batches = [3 + rank * uneven for rank in range(world_size)]
     operations: list[Operation] = []
     for number in range(rounds):
-        operations += [ZeroGrad(), Backward(shards([3] * world_size, number * 3 * world_size)), Observe(("buffers",))]
+        operations += [ZeroGrad(), Backward(shards(batches, number * sum(batches))), Observe(("buffers",))]
     layers = (BatchNorm("norm", 3), Linear("fc1", 3, 2))
     return training_job(world_size, ModelSpec(layers), operations, exact=False)

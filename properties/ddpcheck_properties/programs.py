@@ -65,7 +65,7 @@ KNOWN: tuple[tuple[Word, ...], ...] = (
     ),
     (*_STEP, *_STEP, *_STEP, *_STEP, *_STEP, *_STEP),
     ("zero_grad", "zero_grad", "backward", "step", "zero_grad", "zero_grad", "backward"),
-    ("backward", "step", "zeros", "step", "local", "backward", "step", "zeros", "zero_grad", "backward", "step"),
+    ("backward", "step", "zeros", "clip", "step", "local", "backward", "step", "zeros", *_STEP),
     (*_STEP, "resize", *_STEP, "save", "resize", "zero_grad", "local", "resize", "backward", "step", "resume", *_STEP),
     (*_STEP, *_STEP, "epoch", *_STEP, *_STEP, "epoch", *_STEP),
     (*_STEP, "freeze", *_STEP, "freeze", "save", "unfreeze", *_STEP, "resume", *_STEP, "unfreeze", "local", "backward"),

@@ -76,12 +76,15 @@ def check_construction_gives_every_rank_the_statistics_of_rank_0(session: Sessio
 
 @law("replica_sync", "facet:replica", "feature:batch_norm", "batch_norm=local")
 def check_running_statistics_of_rank_0_are_those_of_its_own_batches(session: Session) -> None:
-    """After forward passes in training mode rank 0's running statistics are those of its own batches.
+    """After forward passes in training mode rank 0's running statistics are those of its own batches, larger or smaller
+    than the others'.
 
     The other ranks' are not judged: whether they take over rank 0's before each forward is left open.
     """
     promised = session.capabilities
-    for_each(session, fitting(session, [pitfalls.statistics(session.world_size)]), as_one_process(promised))
+    sizes = (False, True) if promised.uneven_batches == "equal_weight" else (False,)
+    jobs = [pitfalls.statistics(session.world_size, uneven=uneven) for uneven in sizes]
+    for_each(session, fitting(session, jobs), as_one_process(promised))
 
 
 @law(

@@ -60,9 +60,9 @@ SATURATED = Scale("scale", 2), Activation("tanh"), Linear("fc1", 2, 3), Linear("
 def hidden_overflow(world_size: int, *, clip: bool) -> Job:
     """As overflow(), where losses and most gradients are finite, and so is a second backward before the step."""
     job = overflow(world_size, OptimizerSpec(lr=0.05, momentum=0.9))
-    second = [Backward(shards([2] * world_size, 8 * world_size)), *[Clip(0.5)] * clip]
+    second: list[Operation] = [Backward(shards([2] * world_size, 8 * world_size)), *[Clip(0.5)] * clip]
     steps = [position for position, operation in enumerate(job.operations) if isinstance(operation, Step)]
-    operations = (*job.operations[: steps[1]], *second, *job.operations[steps[1] :])
+    operations = [*job.operations[: steps[1]], *second, *job.operations[steps[1] :]]
     return training_job(world_size, ModelSpec(SATURATED, loss="linear"), operations, job.optimizer, exact=False)
 
 

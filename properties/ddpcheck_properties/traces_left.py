@@ -96,8 +96,9 @@ def check_saving_leaves_training_alone(session: Session) -> None:
 
 @law("replica_sync", "facet:replica", "checkpoint", "optimizer:sgd")
 def check_a_saved_state_stays_as_it_is(session: Session) -> None:
-    """A state is a copy: later training does not change what was saved."""
-    jobs = [_between(pitfalls.steps(session.world_size, MOMENTUM), Save())]
+    """A state is a copy: later training does not change what was saved, running statistics included."""
+    world = session.world_size
+    jobs = [_between(job, Save()) for job in (pitfalls.steps(world, MOMENTUM), pitfalls.statistics(world, 2))]
     for_each(session, fitting(session, jobs), _nothing_was_changed)
 
 

@@ -59,6 +59,8 @@ class Clip:
             [abs(other.reshape(len(norms), -1)).max(axis=1, initial=0) for other in self.before.values()], axis=0
         )
         yield "not clipped", gradient
+        if not norms.any():
+            yield "divided by a norm of zero", np.full_like(gradient, np.nan)
         yield (
             "clipped by its own norm, not by that of all gradients together",
             _scaled(gradient, _sum(gradient**2) ** 0.5, limit),

@@ -122,6 +122,11 @@ class Contributions:
                     mixed = self.own.copy()
                     mixed[rank] = flat[start : start + size].reshape(self.own.shape[1:])
                     yield f"rank {rank}'s part of it is another piece of a flat buffer: {why}", mixed.mean(axis=0)
+        for order in (list(there), list(there)[::-1]):
+            flat = np.concatenate([there[name].mean(axis=0) for name in order])
+            for start in range(flat.size - size + 1):
+                piece = flat[start : start + size].reshape(self.own.shape[1:])
+                yield "it is another piece of the flat buffer, which is packed and unpacked in different orders", piece
 
     def _bent(self, rank: int) -> Iterator[tuple[str, Array]]:
         """What came of it if the adapter's relu has another derivative at 0 than ModelSpec's."""

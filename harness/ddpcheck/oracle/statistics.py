@@ -39,9 +39,15 @@ class Tracked:
             ("the variance is the biased one, divided by n in place of n - 1", biased),
             ("momentum is taken for its opposite: what was measured has the weight of what was there", swapped),
         )
-        return Evidence(
-            len(expected), alternatives=tuple((words, array[rank]) for words, array in known), precision=False
+        moved = self.after[rank] - kept * self.before[rank]
+        others = tuple(
+            (f"it went on from rank {other}'s statistics, not from its own", moved + kept * before)
+            for other, before in enumerate(self.before)
+            if other != rank
         )
+        mean = "it went on from the mean of all ranks' statistics", moved + kept * self.before.mean(axis=0)
+        alternatives = (*((words, array[rank]) for words, array in known), *others, mean)
+        return Evidence(len(expected), alternatives=alternatives, precision=False)
 
 
 _TWICE = (
