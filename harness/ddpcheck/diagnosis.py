@@ -132,7 +132,7 @@ def _other_factor(got: Array, expected: Array, evidence: Evidence) -> Iterator[s
     size = evidence.world_size
     rarer = [
         (float(size) ** 2, f"exactly {size}^2 x too large at world size {size}: multiplied by it, and not averaged"),
-        (1.0 / size**2, f"exactly {size}^2 x too small at world size {size}: divided by it rarer too often"),
+        (1.0 / size**2, f"exactly {size}^2 x too small at world size {size}: divided by it twice too often"),
     ] * (size > 1)
     if got.size not in (1, size):
         rarer.append((size / got.size, f"divided by the number of elements, {got.size}, instead of the {size} ranks"))

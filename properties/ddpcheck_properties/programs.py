@@ -68,7 +68,7 @@ KNOWN: tuple[tuple[Word, ...], ...] = (
     ("backward", "step", "zeros", "clip", "step", "local", "backward", "step", "zeros", *_STEP),
     (*_STEP, "resize", *_STEP, "save", "resize", "zero_grad", "local", "resize", "backward", "step", "resume", *_STEP),
     (*_STEP, *_STEP, "epoch", *_STEP, *_STEP, "epoch", *_STEP),
-    (*_STEP, "freeze", *_STEP, "freeze", "save", "unfreeze", *_STEP, "resume", *_STEP, "unfreeze", "local", "backward"),
+    (*_STEP, "freeze", *_STEP, "freeze", "save", "unfreeze", *_STEP, "resume", *_STEP, "unfreeze", *_STEP),
     ("unfreeze", *_STEP, "save", "resume", *_STEP),
     ("open", "local", "predict", "backward", "save", "close", "backward", "step", "resume", *_STEP),
     ("backward", "clip", "clip", "step", "backward", "clip", "step"),

@@ -96,8 +96,8 @@ def check_layers_unfrozen_later_are_synchronised(session: Session) -> None:
 
 
 def unfreezing(world_size: int, optimizer: OptimizerSpec, *, exact: bool) -> Job:
-    """fc1 is frozen at first, then nothing is, then fc2, then nothing again: a step of each."""
-    switches = ((), (("fc1", True),), (("fc2", False),), (("fc2", True), ("fc3", False)))
+    """fc1 is frozen at first, then nothing is, for two steps, then fc2, then fc3: a step of each."""
+    switches = ((), (("fc1", True),), (), (("fc2", False),), (("fc2", True), ("fc3", False)))
     operations: list[Operation] = []
     for number, switched in enumerate(switches):
         operations += [ZeroGrad(), *(SetTrainable((name,), trainable) for name, trainable in switched)]

@@ -38,7 +38,8 @@ def other_adams(name: str, optimizer: Optimizer, before: Array, gradient: Array)
         yield "Adam's bias correction counts steps from 1 again", moved(*corrections(1))
     for count in sorted({*optimizer.steps.values()} - {step - 1}):
         yield "Adam's bias correction counts the steps of another parameter", moved(*corrections(count + 1))
-    yield "Adam's bias correction is a step ahead", moved(*corrections(step + 1))
+    ahead = ": a step with a gradient of zero came before, or it counts from 2" * (step == 1)
+    yield f"Adam's bias correction is a step ahead{ahead}", moved(*corrections(step + 1))
     if step == 1:
         return
     old = {part: optimizer.state[f"{name}.{part}"].exact for part in "ms"}

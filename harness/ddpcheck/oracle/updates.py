@@ -75,9 +75,9 @@ class Update:
             begun.step(self.name, Value(before), Value(np.zeros_like(before)))
             yield "its optimizer state is not new: a step with a gradient of zero came before", self._stepped(begun)
         elif spec.momentum:
-            narrow = self._like(spec)
-            narrow.state[self.name] = Value(narrow.state[self.name].exact.astype(np.float16).astype(np.float64))
-            yield "its momentum is held in float16", self._stepped(narrow)
+            rounded = self._like(spec)
+            rounded.state[self.name] = Value(rounded.state[self.name].exact.astype(np.float16).astype(np.float64))
+            yield "its momentum is held in float16", self._stepped(rounded)
         for name, state in self.optimizer.state.items():
             if spec.momentum and name != self.name and state.exact.shape == before.shape:
                 others = self._like(spec)
@@ -108,8 +108,11 @@ class Update:
                 )
             yield "it is Nesterov's momentum", self._ahead()
         with np.errstate(over="ignore"):  # what is too large for it would be infinite
-            rounded = expected.astype(np.float16).astype(np.float64)
-        yield "it is held in float16", np.broadcast_to(rounded, before.shape)
+            narrow = expected.astype(np.float16).astype(np.float64)
+        yield "it is held in float16", np.broadcast_to(narrow, before.shape)
+        significand, exponent = np.frexp(expected)
+        short = np.ldexp(np.rint(significand * 2**8), exponent - 8)
+        yield "it is held in bfloat16", np.broadcast_to(short, before.shape)
 
     def _ahead(self) -> Array:
         spec = self.optimizer.spec

@@ -150,3 +150,20 @@ class StepsInFloat32(PlainReplica):
         super().step()
         for parameter in self.network.parameters.values():
             parameter[...] = parameter.astype(np.float32)
+
+
+@fault("statistics-of-the-largest-batch", "classic", RUNNING, words="it went on from rank 1's statistics")
+class StatisticsOfTheLargest(PlainReplica):
+    """Each forward pass begins with the running statistics of the rank that has the most samples."""
+
+    owner = 0
+
+    def backward(self, batch: Batch) -> float:
+        if self.syncing:
+            self.owner = int(np.argmax(self.comm.all_gather(np.array([len(batch.inputs)]))))
+        return super().backward(batch)
+
+    def before_forward(self) -> None:
+        if self.syncing:
+            for buffer in self.network.buffers.values():
+                buffer[...] = self.comm.broadcast(buffer, self.owner)

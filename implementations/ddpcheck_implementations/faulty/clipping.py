@@ -49,3 +49,16 @@ class NormOfShard(PlainReplica):
         norm = math.sqrt(sum(float(np.sum(np.square(g, dtype=np.float64))) for g in mine))
         self.scale(min(1.0, max_norm / norm) if norm else 1.0)
         return norm
+
+
+@fault(
+    "norm-of-nothing", "classic", "check_any_training_program_goes_as_on_one_process", words="divided by a norm of zero"
+)
+class NormOfNothing(PlainReplica):
+    """Gradients are divided by their norm first, which is zero where all of them are."""
+
+    def clip(self, max_norm: float) -> float:
+        norm = np.sqrt(sum(np.sum(np.square(g, dtype=np.float64)) for g in self._shown().values()))
+        with np.errstate(invalid="ignore"):
+            self.scale(float(np.float64(min(norm, max_norm)) / norm))
+        return float(norm)

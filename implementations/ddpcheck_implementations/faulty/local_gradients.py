@@ -126,3 +126,17 @@ class NanReplaced(PlainReplica):
 
     def reduce(self, name: str, gradient: Array) -> Array:
         return super().reduce(name, np.nan_to_num(gradient))
+
+
+@fault(
+    "remainder-of-a-split-batch",
+    "classic",
+    "check_gradients_of_real_values_equal_the_large_batch_within_rounding",
+    words="not all of its samples went into it",
+)
+class SplitBatch(PlainReplica):
+    """A large batch is computed in pieces of 32 samples, and what is left over is dropped."""
+
+    def backward(self, batch: Batch) -> float:
+        whole = max(len(batch.inputs) // 32 * 32, min(len(batch.inputs), 32))
+        return super().backward(replace(batch, inputs=batch.inputs[:whole], targets=batch.targets[:whole]))

@@ -121,3 +121,11 @@ class ClipsEverything(PlainReplica):
         shown = self._shown()
         assert all(shown[name].size for name in self.network.learned)
         return super().clip(max_norm)
+
+
+@fault("state-shares-statistics", "classic", "check_a_saved_state_stays_as_it_is", words="norm.running_mean")
+class StateSharesStatistics(PlainReplica):
+    """state() copies the parameters, and hands out the buffers themselves."""
+
+    def state(self) -> dict[str, Array]:
+        return super().state() | self.network.buffers

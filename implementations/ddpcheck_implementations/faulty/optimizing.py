@@ -10,10 +10,11 @@ from ddpcheck.job import OptimizerSpec
 from ddpcheck.model import ModelSpec
 from ddpcheck.values import Array
 
-from .base import PlainReplica, fault
+from .base import PlainReplica, added, fault
 from .freezing import UNFROZEN
 from .programs import ANY
 
+ADAM = "check_adam_goes_where_one_process_goes"
 UNUSED = "check_parameter_unused_on_all_ranks_does_not_move"
 
 
@@ -120,3 +121,58 @@ class LimitHalves(PlainReplica):
 
     def clip(self, max_norm: float) -> float:
         return super().clip(max_norm / 2 if self.steps >= 8 else max_norm)
+
+
+@fault("parameters-averaged-after-local-steps", "classic", ADAM, words="averaged afterwards")
+class AveragedAfterwards(PlainReplica):
+    """Each rank steps by its own gradient, and parameters are averaged: as good with SGD, and other than that with Adam."""
+
+    own: Mapping[str, Array] = {}  # never changed
+
+    def synchronise(self, batch_size: int) -> None:
+        self.own = added(self.own, {name: self.mine(name) for name in self.used_somewhere()})
+        super().synchronise(batch_size)
+
+    def zero_grad(self) -> None:
+        super().zero_grad()
+        self.own = {}
+
+    def step(self) -> None:
+        self.optimizer.step(self.own)
+        for name in self.own:
+            self.network.parameters[name][...] = self.reduce(name, self.network.parameters[name])
+
+
+@fault("steps-with-zeros-before-the-first", "classic", ADAM, words="a step with a gradient of zero came before")
+class StepsWithZerosFirst(WithSettings):
+    """A step of zeros makes the optimizer's state, for a checkpoint to be loaded into, and counts."""
+
+    def step(self) -> None:
+        before, steps = self.parameters(), getattr(self.optimizer, "_steps", {})
+        self.optimizer.step({name: np.zeros_like(g) for name, g in self._shown().items() if name not in steps})
+        for name, value in before.items():
+            self.network.parameters[name][...] = value
+        super().step()
+
+
+@fault("zeroes-what-it-began-with", "classic", UNFROZEN, words="not reset by zero_grad")
+class ZeroesTheFirstOnes(PlainReplica):
+    """zero_grad() goes through the parameters that learned at the start."""
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        self.known = set(self.network.learned)
+
+    def zero_grad(self) -> None:
+        kept = {name: gradient for name, gradient in self.synced.items() if name not in self.known}
+        super().zero_grad()
+        self.synced = kept
+
+
+@fault("state-of-what-learns-only", "classic", ANY, words="momentum began anew")
+class StateOfWhatLearns(PlainReplica):
+    """A checkpoint holds the optimizer's state of those layers that learn when it is written."""
+
+    def state(self) -> dict[str, Array]:
+        learned = {f"optimizer.velocity.{name}" for name in self.network.learned}
+        return {name: v for name, v in super().state().items() if not name.startswith("optimizer.") or name in learned}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from ddpcheck.model import ModelSpec
@@ -99,3 +101,42 @@ class Sparsified(PlainReplica):
             smallest = np.sort(np.abs(gradient), axis=None)[-gradient.size // 100]
             gradient = np.where(np.abs(gradient) < smallest, 0, gradient)
         return super().reduce(name, gradient)
+
+
+@fault("tensors-past-the-110th", "classic", MANY, words="it was not updated")
+class OneLaunchOnly(PlainReplica):
+    """One launch of a fused optimizer takes 110 tensors, and there is no second one."""
+
+    def step(self) -> None:
+        self.optimizer.step(dict(list(self._shown().items())[:110]))
+
+
+@fault("state-numbers-sorted-as-text", "classic", MANY, words="it has the momentum of")
+class SortedAsText(PlainReplica):
+    """A checkpoint numbers what the optimizer holds, and goes through it in alphabetical order: 0, 1, 10, 100, 11."""
+
+    def load_state(self, state: Mapping[str, Array]) -> None:
+        prefix = "optimizer.velocity."
+        held = [prefix + name for name in self.network.parameters if prefix + name in state]
+        order = sorted(range(len(held)), key=str)
+        fitting = {
+            name: state[held[number]]
+            for name, number in zip(held, order, strict=True)
+            if state[held[number]].shape == state[name].shape
+        }
+        super().load_state({**state, **fitting})
+
+
+@fault("local-from-the-hundredth-backward-on", "classic", LATER, words="a count of calls may end or come round")
+class LocalLater(PlainReplica):
+    """After a hundred backwards gradients are local, and parameters are averaged now and then."""
+
+    backwards = 0
+
+    def synchronise(self, batch_size: int) -> None:
+        self.backwards += 1
+        super().synchronise(batch_size)
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        mean = super().reduce(name, gradient)
+        return mean if self.backwards < 100 else gradient
