@@ -3,8 +3,8 @@
     session = ThreadedSession(connect, world_size=3)      # connect: as an Adapter's, context.rank and
     context.world_size check(session)
 
-Collectives are a shared table and a barrier with a time limit; a rank that fails leaves its peers with a broken
-barrier, which counts as hung.
+Collectives are a shared table at which all meet. Whoever waits there for a rank that has ended counts as hung, at once: no
+time limit is too short on a slow machine.
 """
 
 from __future__ import annotations
@@ -26,11 +26,9 @@ from ddpcheck.job import Job
 from ddpcheck.trace import Outcome, RankTrace, Trace
 from ddpcheck.values import Array
 
-PATIENCE = 2.0
-
 
 class LostError(Exception):
-    """A peer never came."""
+    """A peer will never come."""
 
 
 @dataclass
@@ -39,9 +37,10 @@ class Table:
 
     size: int
     slots: dict[int, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.gate = threading.Barrier(self.size)
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    turn: int = 0
+    waiting: int = 0
+    ended: bool = False
 
     def exchange(self, rank: int, value: Any) -> list[Any]:
         self.slots[rank] = value
@@ -51,10 +50,22 @@ class Table:
         return found
 
     def wait(self) -> None:
-        try:
-            self.gate.wait(PATIENCE)
-        except threading.BrokenBarrierError:
-            raise LostError from None
+        """Until all ranks have come here as often. LostError once one of those that are missing has ended."""
+        with self.changed:
+            turn = self.turn
+            self.waiting += 1
+            if self.waiting == self.size:
+                self.waiting, self.turn = 0, turn + 1
+                self.changed.notify_all()
+            self.changed.wait_for(lambda: self.turn > turn or self.ended)
+            if self.turn == turn:
+                raise LostError
+
+    def leave(self) -> None:
+        """A rank has ended, in one way or another."""
+        with self.changed:
+            self.ended = True
+            self.changed.notify_all()
 
 
 class ThreadCollectives:
@@ -118,7 +129,8 @@ class ThreadedSession:
                 outcome = "hung"
             except Exception:
                 outcome, error = "raised", traceback.format_exc()
-                table.gate.abort()
+            finally:
+                table.leave()
             records = tuple(execution.records) if execution else ()
             ranks[rank] = RankTrace(rank, outcome, records, error, failed_at=None if outcome == "done" else 1.0)
 
@@ -129,7 +141,7 @@ class ThreadedSession:
                 thread.start()
             for thread in threads:
                 thread.join()
-        return Trace(tuple(rank for rank in ranks if rank is not None), PATIENCE)
+        return Trace(tuple(rank for rank in ranks if rank is not None))
 
 
 def session_of(adapter: Adapter, wire: Wire, world_size: int = 2, effort: int = 10) -> ThreadedSession:

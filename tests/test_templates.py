@@ -66,7 +66,10 @@ def told(name: str, templates: Templates | None) -> tuple[list[list[float]], lis
         return [list(rank.records[0].values["result"]) for rank in trace.ranks], session.pids
 
 
-def test_each_start_forks_fresh_ranks_that_hash_and_draw_as_fresh_interpreters_do(templates: Templates) -> None:
+def test_each_start_forks_fresh_ranks_that_hash_and_draw_as_fresh_interpreters_do(
+    templates: Templates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONHASHSEED", raising=False)  # tox sets it
     (first, pids), (second, others), (fresh, _) = (told("telling", way) for way in (templates, templates, None))
     assert not set(pids) & set(others)
     hashes = [[rank[0] for rank in ranks] for ranks in (first, second, fresh)]

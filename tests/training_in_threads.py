@@ -41,7 +41,9 @@ def on_ranks(world_size: int, body: Callable[[ThreadCollectives, int], Any]) -> 
         try:
             results[rank] = body(ThreadCollectives(table, rank), rank)
         except Exception as error:
-            results[rank] = error  # the others must not depend on it: they are told, or their patience ends
+            results[rank] = error
+        finally:
+            table.leave()
 
     threads = [threading.Thread(target=one, args=(rank,)) for rank in range(world_size)]
     for thread in threads:
