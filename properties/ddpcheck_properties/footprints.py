@@ -33,7 +33,7 @@ from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
 from .drawing import for_each
-from .strategies_collectives import dtypes, fitting_reductions, usual_reduction
+from .strategies_collectives import Reduction, dtypes, fitting_reductions, usual_reduction
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -60,7 +60,8 @@ def _calls(session: Session, tensor: TensorSpec) -> list[tuple[Operation, ...]]:
     """Each promised collective with this tensor; all_reduce with each reduction, or with one if it is small."""
     world, promised = session.world_size, session.capabilities
     reduction = usual_reduction(promised, tensor.dtype)
-    reductions = fitting_reductions(promised, tensor.dtype) if tensor.shape[0] > world else [reduction]
+    small = tensor.shape[0] <= world
+    reductions: list[Reduction] = [reduction] if small else fitting_reductions(promised, tensor.dtype)
     made: dict[str, tuple[Operation, ...]] = {
         "all_reduce": tuple(AllReduce(tensor, each) for each in reductions),
         "broadcast": (Broadcast(tensor),),
