@@ -17,6 +17,14 @@ import pytest
 from ddpcheck.footprint import Settings, held
 
 
+@pytest.fixture(autouse=True)
+def no_alarm() -> Iterator[None]:
+    """A limit on the time of a test is one."""
+    left, every = signal.setitimer(signal.ITIMER_REAL, 0)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, left, every)
+
+
 @pytest.mark.skipif("bytes" not in held(), reason="this C library does not tell what malloc gave")
 def test_arrays_are_counted_as_long_as_somebody_holds_them() -> None:
     before = held()["bytes"]
