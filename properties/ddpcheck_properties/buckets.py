@@ -17,7 +17,7 @@ from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
 from . import pitfalls
-from .comparison import as_one_process, compare_arrays, when
+from .comparison import as_one_process, blaming, compare_arrays, when
 from .drawing import Judge, for_each
 from .pitfalls import fitting
 from .strategies import GRADIENTS, PARAMETERS, shards, training_job
@@ -112,9 +112,8 @@ def many_trained(world_size: int, promised: Capabilities) -> Job:
     optimizer = OptimizerSpec(lr=1e-4, momentum=0.9, weight_decay=0.1)
     job = training_job(world_size, model, operations, optimizer, exact=False)
     assert job.data is not None
-    return replace(
-        job, data=replace(job.data, values="lattice")
-    )  # scales of 1 and -1, whose product neither ends nor grows
+    # scales of 1 and -1, whose product neither ends nor grows
+    return replace(job, data=replace(job.data, values="lattice"))
 
 
 def filled(world_size: int, size: int, dtype: str) -> Job:
@@ -177,8 +176,7 @@ def _like_the_first(promised: Capabilities) -> Judge:
             try:
                 compare_arrays(shown, first.arrays["gradients"], "gradients", when(job, position))
             except Finding as finding:
-                causes = finding.diagnosis.cause, _RIGHT_BEFORE * (position > 2)
-                raise Finding(replace(finding.diagnosis, cause="; ".join(filter(None, causes)))) from None
+                raise blaming(finding, finding.diagnosis.cause, _RIGHT_BEFORE * (position > 2)) from None
 
     return judge
 

@@ -47,7 +47,7 @@ class as_one_process:  # noqa: N801  # reads as the judge that it makes: for_all
                 compare(moment, job, trace, bits=self.capabilities.same_bits_on_all_ranks)
             except Finding as finding:
                 sure = finding.diagnosis.cause or _just_done(job, moment.position, finding.diagnosis.headline)
-                raise _blaming(finding, sure, _lateness(job, moment.position)) from None
+                raise blaming(finding, sure, _lateness(job, moment.position)) from None
 
 
 def because(judge: Callable[[Job, Trace], None], cause: str, *, of: str = "") -> Callable[[Job, Trace], None]:
@@ -59,12 +59,12 @@ def because(judge: Callable[[Job, Trace], None], cause: str, *, of: str = "") ->
         except Finding as finding:
             if not trace.completed or of not in finding.diagnosis.headline:
                 raise
-            raise _blaming(finding, finding.diagnosis.cause, cause) from None
+            raise blaming(finding, finding.diagnosis.cause, cause) from None
 
     return explained
 
 
-def _blaming(finding: Finding, *causes: str) -> Finding:
+def blaming(finding: Finding, *causes: str) -> Finding:
     """The same, with these causes; those that say nothing are left out."""
     return Finding(replace(finding.diagnosis, cause="; ".join(filter(None, causes))))
 

@@ -16,6 +16,7 @@ from ddpcheck.values import Array
 
 from .facets import Group, PassThrough, PlainSampler, PlainStreams, collectives, metrics, sampler, streams
 from .leaving import USED
+from .metrics import right_means
 
 KEPT = "small objects are kept"
 
@@ -84,16 +85,10 @@ _calls: list[Any] = []
 _last_calls: deque[Any] = deque(maxlen=1000)
 
 
-def _mean(comm: Any, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    total = float(comm.all_reduce(np.array(float(count))))
-    sums = {name: float(comm.all_reduce(np.array(value * count if count else 0.0))) for name, value in metrics.items()}
-    return {name: value / total if total else float("nan") for name, value in sums.items()}
-
-
 @metrics("history-of-metrics", "classic", "check_metrics_leave_the_process_as_it_was", words=KEPT)
 def history(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """All means are kept, which nobody reads."""
-    found = _mean(comm, metrics, count)
+    found = right_means(comm, metrics, count)
     _calls.append(found)
     return found
 
@@ -101,6 +96,6 @@ def history(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> M
 @metrics("last thousand metrics", "correct: a record of the last calls that is full some day")
 def last_thousand(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """The last thousand means are kept."""
-    found = _mean(comm, metrics, count)
+    found = right_means(comm, metrics, count)
     _last_calls.append(dict(found))
     return found

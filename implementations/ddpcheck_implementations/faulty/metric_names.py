@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from .facets import metrics
-from .metrics import NAMES, WEIGHTED, _right
+from .metrics import NAMES, WEIGHTED, right_means
 
 
 @metrics("metric-names-cut-off", "classic", NAMES, words="names that begin alike are taken for one")
 def names_cut_off(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """Names are sent in fields of 24 characters."""
-    found = _right(comm, {name[:24]: value for name, value in metrics.items()}, count)
+    found = right_means(comm, {name[:24]: value for name, value in metrics.items()}, count)
     return {name: found[name[:24]] for name in metrics}
 
 
@@ -22,7 +22,7 @@ def names_cut_off(comm: Any, rank: int, metrics: Mapping[str, float], count: int
 def names_in_ascii(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """Names are bytes of ASCII on the way."""
     names = [name.encode("ascii") for name in metrics]
-    found = _right(comm, metrics, count)
+    found = right_means(comm, metrics, count)
     return {name.decode("ascii"): found[name.decode("ascii")] for name in names}
 
 
@@ -30,13 +30,13 @@ def names_in_ascii(comm: Any, rank: int, metrics: Mapping[str, float], count: in
 def none_at_all(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """All values are stacked, and there is one at least."""
     np.stack([np.array(value) for value in metrics.values()])
-    return _right(comm, metrics, count)
+    return right_means(comm, metrics, count)
 
 
 @metrics("metric-reduced-by-its-name", "classic", NAMES, words="not the mean, but the sum, an extreme")
 def by_its_name(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """What begins with "num" is a number to be added up, and with "max" one to take the largest of."""
-    found = _right(comm, metrics, count)
+    found = right_means(comm, metrics, count)
     for start, op in (("num", "sum"), ("max", "max")):
         found |= {
             name: float(comm.all_reduce(np.array(value), op))
@@ -52,14 +52,14 @@ _told: dict[str, float] = {}
 @metrics("metrics-of-earlier-calls-come-back", "classic", NAMES, words="names that were not passed come back")
 def come_back(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """One mapping is updated with every call, and returned."""
-    _told.update(_right(comm, metrics, count))
+    _told.update(right_means(comm, metrics, count))
     return dict(_told)
 
 
 @metrics("metric-of-equal-counts-in-half-precision", "classic", WEIGHTED, words="half precision")
 def half_where_equal(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """Where the ranks have equally many samples a short way is taken, in float16."""
-    found = _right(comm, metrics, count)
+    found = right_means(comm, metrics, count)
     most, least = (float(comm.all_reduce(np.array(float(count)), op)) for op in ("max", "min"))
     return {name: float(np.float16(value)) for name, value in found.items()} if most == least else found
 
@@ -70,5 +70,5 @@ _cache: dict[Any, dict[str, float]] = {}
 @metrics("metric-of-an-earlier-call", "classic", WEIGHTED, words="the mean of an earlier call")
 def told_again(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """Results are kept by what this rank has passed, whatever the others have."""
-    found = _right(comm, metrics, count)
+    found = right_means(comm, metrics, count)
     return _cache.setdefault((tuple(metrics.items()), count), found)

@@ -27,7 +27,7 @@ def _weighted(comm: Any, metrics: Mapping[str, float], count: int, total: float)
     return {name: _sum(comm, value * count if count else 0.0) / total for name, value in metrics.items()}
 
 
-def _right(comm: Any, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+def right_means(comm: Any, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     return _weighted(comm, metrics, count, _sum(comm, count) or math.nan)
 
 
@@ -46,7 +46,7 @@ def not_divided(comm: Any, rank: int, metrics: Mapping[str, float], count: int) 
 @metrics("metric-on-rank-0-only", "classic", WEIGHTED, EQUAL, words="this rank's own mean")
 def on_rank_0_only(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """The means are reduced to rank 0; the others keep their own."""
-    found = _right(comm, metrics, count)
+    found = right_means(comm, metrics, count)
     return found if rank == 0 else metrics
 
 
@@ -88,19 +88,19 @@ def added_in_own_order(comm: Any, rank: int, metrics: Mapping[str, float], count
 @metrics("metric-nan-left-out", "classic", STRANGE, words="is left out")
 def nan_left_out(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """A rank whose loss is NaN takes no part: a run that diverged on one rank looks healthy."""
-    return _right(comm, metrics, 0 if any(map(math.isnan, metrics.values())) else count)
+    return right_means(comm, metrics, 0 if any(map(math.isnan, metrics.values())) else count)
 
 
 @metrics("metric-in-half-precision", "classic", WEIGHTED)
 def in_half_precision(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """Means are sent in half precision."""
-    return _right(comm, {name: float(np.float16(value)) for name, value in metrics.items()}, count)
+    return right_means(comm, {name: float(np.float16(value)) for name, value in metrics.items()}, count)
 
 
 @metrics("metric-count-in-a-byte", "classic", WEIGHTED)
 def count_in_a_byte(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """Counts of 256 samples and more begin again at 0."""
-    return _right(comm, metrics, count % 256)
+    return right_means(comm, metrics, count % 256)
 
 
 @metrics("metric-of-zero-is-none", "classic", WEIGHTED, words="a mean of 0 is taken for none")
@@ -137,7 +137,7 @@ def in_single_precision(comm: Any, rank: int, metrics: Mapping[str, float], coun
 @metrics("metric-nan-for-nothing", "classic")
 def correct(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """Correct, with NaN instead of an empty mapping where there are no samples."""
-    return _right(comm, metrics, count)
+    return right_means(comm, metrics, count)
 
 
 @metrics(
@@ -156,14 +156,14 @@ def packed_by_set(comm: Any, rank: int, metrics: Mapping[str, float], count: int
 @metrics("first-metric-only", "classic", NAMES, words="this rank's own mean, not aggregated")
 def first_only(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """The loss is aggregated; what is logged beside it is the rank's own."""
-    return dict(metrics) | _right(comm, dict(list(metrics.items())[:1]), count)
+    return dict(metrics) | right_means(comm, dict(list(metrics.items())[:1]), count)
 
 
 @metrics("caller-s-metrics-overwritten", "Lightning-AI/pytorch-lightning#5759", NAMES, words="mapping")
 def overwritten(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """The global means are written into the mapping of local ones."""
     assert isinstance(metrics, dict)
-    metrics.update(_right(comm, metrics, count))
+    metrics.update(right_means(comm, metrics, count))
     return metrics
 
 
@@ -200,10 +200,10 @@ def never_reset(comm: Any, rank: int, metrics: Mapping[str, float], count: int) 
 def counted_in_half(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """Counts travel in the dtype of mixed precision as long as that holds them: from 2049 on they are rounded."""
     near = int(np.float16(count)) if count < 65504 else count
-    return _right(comm, metrics, near)
+    return right_means(comm, metrics, near)
 
 
 @metrics("sixteen-metrics-at-most", "classic", NAMES, words="this rank's own mean, not aggregated")
 def first_sixteen(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """The message has room for sixteen numbers; further metrics stay those of the rank."""
-    return {**metrics, **_right(comm, dict(list(metrics.items())[:16]), count)}
+    return {**metrics, **right_means(comm, dict(list(metrics.items())[:16]), count)}
