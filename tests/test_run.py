@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import minimal_adapter
 import pytest
@@ -103,6 +104,17 @@ def test_every_installed_check_that_looks_at_sums_sees_the_broken_twin() -> None
 
 def test_hang_is_a_verdict() -> None:
     assert run(minimal_adapter.sleepy)["check_sum"].status == "hung"
+
+
+@pytest.mark.parametrize(("most", "hung"), [(2, 2), (None, 4)])
+def test_after_many_hangs_the_other_checks_are_skipped(most: int | None, hung: int) -> None:
+    checks = [replace(own(check_sum), name=f"check_{number}") for number in range(4)]
+    items = plan(minimal_adapter.sleepy, (2,), checks)
+    settings = replace(QUICK, most_hangs=most)
+    start, *verdicts = run_items(items, settings, Expectations({}, installed_checks()))
+    assert start.ok
+    assert [verdict.status for verdict in verdicts] == ["hung"] * hung + ["skipped"] * (4 - hung)
+    assert all("hung before it" in verdict.reason for verdict in verdicts[hung:])
 
 
 def test_ranks_that_do_not_start_are_one_failure_and_the_reason_of_all_skips() -> None:

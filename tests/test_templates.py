@@ -148,11 +148,12 @@ def test_how_a_forked_rank_ended_is_known(templates: Templates) -> None:
         assert session.run(SUM).completed
 
 
-def test_templates_for_all_ranks_that_are_to_come_start_with_the_first() -> None:
+def test_even_ranks_are_forked_from_one_template_and_odd_ones_from_another() -> None:
     before = _children()
-    with Templates(3) as own, Session(f"{HERE}:placed", 1, templates=own) as session:
-        session.start()
-        assert len(_children() - before) == 3
+    with Templates() as own, Session(f"{HERE}:placed", 4, templates=own) as session:
+        parents = [rank.records[0].values["result"][0] for rank in session.run(Job(4, SUM.operations)).ranks]
+        assert len(_children() - before) == 2
+    assert parents[0] == parents[2] != parents[1] == parents[3]
     assert _children() <= before
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from typing import Any, Protocol
 
@@ -90,7 +90,7 @@ def judged(fault: KnownFault, settings: Settings, *, every: bool = False, templa
     ]
     first, seconds = None, 0.0
     verdicts: list[Verdict] = []
-    with Ranks(items[0].reference, fault.world_size, settings, templates=templates) as ranks:
+    with Ranks(items[0].reference, fault.world_size, replace(settings, most_hangs=None), templates=templates) as ranks:
         for item in items:
             if first is not None and not every and item.check.name not in fault.caught_by:
                 continue

@@ -63,7 +63,8 @@ class Settings:
     """How to run: seconds for one Job, the adapter's own launcher or another, and None or a seed for new draws.
 
     sessions: how many world sizes, or adapters, may be at work at once. An adapter that does not promise to share its host
-    has one at a time.
+    has one at a time. most_hangs: so many checks may hang one after the other at a world size, at the cost of a deadline
+    each; those after them are skipped. None for no limit.
     """
 
     profile: Profile = field(default_factory=lambda: profile_named("default"))
@@ -71,6 +72,7 @@ class Settings:
     random_seed: int | None = None
     launcher: Launcher | None = None
     sessions: int = 1
+    most_hangs: int | None = 5
 
 
 def installed_checks() -> tuple[Check, ...]:
@@ -161,6 +163,8 @@ class Ranks:
     ) -> None:
         self.expected = expected or Expectations({}, ())
         self.lost = ""
+        self.hangs = 0  # one after the other
+        self.most_hangs = settings.most_hangs
         self.session = Session(
             reference,
             world_size,
@@ -177,7 +181,7 @@ class Ranks:
             return skipped(item, item.skip or self.lost)
         began = time.monotonic()
         try:
-            return run_check(self.session, item.check, expected)
+            verdict = run_check(self.session, item.check, expected)
         except StartFailed as error:
             self.lost = f"the ranks did not start: {error.problems[0]}"
             verdict = Verdict(
@@ -190,6 +194,10 @@ class Ranks:
                 diagnosis=_start_diagnosis(error, item.world_size, again=self.session.starts > 1),
             )
             return expected.applied(verdict)
+        self.hangs = self.hangs + 1 if verdict.status == "hung" else 0
+        if self.hangs == self.most_hangs:
+            self.lost = f"{self.hangs} checks hung before it, one after the other; --check with its name runs it alone"
+        return verdict
 
     def __enter__(self) -> Self:
         return self
@@ -247,7 +255,7 @@ def run_items(
             session.interrupt()
 
     with (
-        Templates(max((world_size for _, world_size in groups), default=0)) as templates,
+        Templates() as templates,
         closing(
             side_by_side([judged(lane) for lane in _lanes(groups, settings.sessions)], settings.sessions, interrupt)
         ) as verdicts,

@@ -18,8 +18,27 @@ from .values import Array
 Loss = Callable[[Tensor, Tensor], Tensor]
 """From outputs and targets to the batch's loss, a 0-d tensor."""
 
-# The values follow when all modules are there; without memory behind them torch spends no time on random ones.
+# The values follow when all modules are there.
 _UNFILLED = torch.device("meta")
+
+
+class _WithoutValues:
+    """Keeps a module of torch from drawing values that are replaced at once: that takes longer than all else about it."""
+
+    def reset_parameters(self) -> None:
+        pass
+
+
+class Linear(_WithoutValues, nn.Linear):
+    pass
+
+
+class BatchNorm1d(_WithoutValues, nn.BatchNorm1d):
+    pass
+
+
+class Embedding(_WithoutValues, nn.Embedding):
+    pass
 
 
 class Chain(nn.Module):
@@ -87,14 +106,12 @@ class _Delayed(torch.autograd.Function):
 
 def _module_of(layer: spec.Layer, dtype: torch.dtype) -> nn.Module:
     if isinstance(layer, spec.Linear):
-        linear = nn.Linear(layer.inputs, layer.outputs, layer.bias, device=_UNFILLED, dtype=dtype)
+        linear = Linear(layer.inputs, layer.outputs, layer.bias, device=_UNFILLED, dtype=dtype)
         return linear.requires_grad_(not layer.frozen)
     if isinstance(layer, spec.BatchNorm):
-        return nn.BatchNorm1d(
-            layer.features, spec.BATCH_NORM_EPS, spec.BATCH_NORM_MOMENTUM, device=_UNFILLED, dtype=dtype
-        )
+        return BatchNorm1d(layer.features, spec.BATCH_NORM_EPS, spec.BATCH_NORM_MOMENTUM, device=_UNFILLED, dtype=dtype)
     if isinstance(layer, spec.Embedding):
-        return nn.Embedding(layer.vocabulary, layer.features, device=_UNFILLED, dtype=dtype)
+        return Embedding(layer.vocabulary, layer.features, device=_UNFILLED, dtype=dtype)
     if isinstance(layer, spec.Scale):
         return Scaling(layer, dtype)
     raise TypeError(f"no torch module for a layer of kind {layer.kind!r}; add one to torch_model.py")

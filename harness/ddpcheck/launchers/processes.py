@@ -1,8 +1,8 @@
 """Plain processes with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
 
-Every rank hashes strings by a seed of its own, PYTHONHASHSEED=1 + rank, unless that variable is set already: what goes
-through a set comes out in different orders on different ranks, and in the same in every run. (mpiexec and torchrun leave
-the seed to each interpreter, which draws one.)
+Even ranks hash strings by another seed than odd ones, PYTHONHASHSEED=20 and 235, unless that variable is set already: what goes
+through a set comes out in different orders on neighbours, and in the same in every run. (mpiexec and torchrun leave the seed to
+each interpreter, which draws one.)
 
 With `templates`, ranks of a Session are forked from processes that have imported what they need (templates.py).
 """
@@ -19,6 +19,9 @@ from .ports import Port, reserve_port
 
 if TYPE_CHECKING:  # a rank that starts needs none
     from .templates import Templates
+
+_HASH_SEEDS = ("20", "235")
+"""A set of two usual names, {"weight", "bias"} or {"loss", "accuracy"}, has one order by the one and the other by the other."""
 
 _POLL = 0.02
 _SAY_WITHIN = 2.0
@@ -58,10 +61,10 @@ class Processes:
             **variables,
         }
         environments = [
-            {"PYTHONHASHSEED": str(1 + rank)} | clean_environment(shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)})
-            for rank in range(max(world_size, self.templates.world_size if self.templates else 0))
+            {"PYTHONHASHSEED": _HASH_SEEDS[rank % 2]}
+            | clean_environment(shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)})
+            for rank in range(world_size)
         ]
-        environments, later = environments[:world_size], environments[world_size:]
         import subprocess  # here and below: for the driver, not for each rank that imports its adapter
 
         output = Output.open()
@@ -69,7 +72,7 @@ class Processes:
         try:
             forked = None
             if self.templates is not None and not inherit_output:
-                forked = self.templates.fork(command, environments, self.preload, output.file, later)
+                forked = self.templates.fork(command, environments, self.preload, output.file)
             if forked is not None:
                 launched.children.extend(forked)
                 return launched

@@ -1,8 +1,8 @@
-"""The templates of a driver: one process for each rank, from which that rank is forked whenever ranks start (template.py).
+"""The templates of a driver: two processes, one for even and one for odd ranks, from which these are forked (template.py).
 
-A template for each rank and not one for all: each interpreter hashes strings by a seed of its own, and lays out its memory in its
-own way, as those of separately started ranks do. And one for each set of modules and variables: the ranks of another Session,
-forked from other templates, may be running.
+Two and not one: each interpreter hashes strings by a seed of its own, and lays out its memory in its own way, as those of
+separately started ranks do. Not one for each rank: importing torch takes seconds. And two for each set of modules and variables:
+the ranks of another Session, forked from other templates, may be running.
 """
 
 from __future__ import annotations
@@ -27,18 +27,20 @@ from .template import FORKED, HEADER, STATUS
 RANK_PROGRAM = (sys.executable, "-m", "ddpcheck.worker")
 """How the command of a rank begins that a template can stand in for."""
 
+UNLIKE = 2
+"""So many templates there are: rank r is forked from that of r % UNLIKE."""
+
+_OF_ONE_RANK = {"RANK", "LOCAL_RANK"}
 _OF_ONE_START = {"WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_PORT", "PYTHONPATH", "PYTEST_CURRENT_TEST"}
 
 
 class Templates:
     """Started when first needed, and kept for all Sessions of one run. Close them, or use them in a `with`.
 
-    world_size: the largest to come, if known: with the first ranks templates start for all of it. Several threads may use
-    them.
+    Several threads may use them.
     """
 
-    def __init__(self, world_size: int = 0) -> None:
-        self.world_size = world_size
+    def __init__(self) -> None:
         self._made: dict[tuple[int, frozenset[tuple[str, str]], tuple[str, ...]], _Template] = {}
         self._asking = threading.Lock()
 
@@ -48,16 +50,15 @@ class Templates:
         environments: Sequence[Mapping[str, str]],
         modules: Sequence[str],
         output: IO[bytes],
-        later: Sequence[Mapping[str, str]] = (),
     ) -> list[Forked] | None:
         """One process for each environment, in the order of ranks; None if they must be started in the usual way.
 
-        modules: imported before the fork, besides what ddpcheck needs. later: environments of the ranks that are to come.
+        modules: imported before the fork, besides what ddpcheck needs.
         """
         if tuple(command[: len(RANK_PROGRAM)]) != RANK_PROGRAM or not hasattr(os, "pidfd_open"):
             return None
         with self._asking:
-            return self._fork(command, environments, modules, output, later)
+            return self._fork(command, environments, modules, output)
 
     def _fork(
         self,
@@ -65,9 +66,8 @@ class Templates:
         environments: Sequence[Mapping[str, str]],
         modules: Sequence[str],
         output: IO[bytes],
-        later: Sequence[Mapping[str, str]],
     ) -> list[Forked] | None:
-        asked = [self._template(rank, env, modules) for rank, env in enumerate(environments)]
+        asked = [self._template(rank % UNLIKE, env, modules) for rank, env in enumerate(environments)]
         for template, env in zip(asked, environments, strict=True):
             template.ask(command[len(RANK_PROGRAM) - 1 :], env, output)
         answers = [template.answer() for template in asked]
@@ -77,15 +77,15 @@ class Templates:
                 child.kill()
                 child.wait()
             return None
-        for rank, env in enumerate(later, len(asked)):
-            self._template(rank, env, modules)
         return forked
 
-    def _template(self, rank: int, environment: Mapping[str, str], modules: Sequence[str]) -> _Template:
+    def _template(self, number: int, environment: Mapping[str, str], modules: Sequence[str]) -> _Template:
         known = {
-            item for item in environment.items() if item[0] not in _OF_ONE_START and not item[0].startswith("DDPCHECK_")
+            (name, value)
+            for name, value in environment.items()
+            if name not in _OF_ONE_RANK | _OF_ONE_START and not name.startswith("DDPCHECK_")
         }
-        kind = (rank, frozenset(known), tuple(modules))
+        kind = (number, frozenset(known), tuple(modules))
         there = self._made.get(kind)
         if there is not None and there.process.poll() is not None:
             there.close()
