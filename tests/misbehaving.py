@@ -5,9 +5,22 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 
 from ddpcheck import Adapter, Capabilities, Facets, RankContext
 from ddpcheck.values import Array
+
+
+class Importing:
+    """Gives each rank its own array back, and imports a framework that takes its time when it is first used."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: object = None) -> Array:
+        load = spec_from_file_location("slow_to_import", Path(__file__).with_name("slow_to_import.py"))
+        assert load is not None
+        assert load.loader is not None
+        load.loader.exec_module(module_from_spec(load))
+        return array.copy()
 
 
 class Alone:
@@ -38,6 +51,10 @@ def connect(context: RankContext) -> Facets:
     return Facets(rank=context.rank, world_size=context.world_size, collectives=Alone(context.rank))
 
 
+def connect_importing(context: RankContext) -> Facets:
+    return Facets(rank=context.rank, world_size=context.world_size, collectives=Importing())
+
+
 def connect_as_world_of_one(context: RankContext) -> Facets:
     return Facets(rank=0, world_size=1, collectives=object())
 
@@ -62,6 +79,7 @@ def connect_exits(context: RankContext) -> Facets:
 
 _promises = Capabilities(facets=frozenset({"collectives"}), collectives=frozenset({"all_reduce"}))
 adapter = Adapter("misbehaving", connect, _promises)
+importing = Adapter("importing", connect_importing, _promises)
 world_of_one = Adapter("world_of_one", connect_as_world_of_one, _promises)
 raising = Adapter("raising", connect_raises, _promises)
 hanging = Adapter("hanging", connect_hangs, _promises)

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 import sessions
 
-from ddpcheck import Job, Session, StartFailed, Trace, expect
+from ddpcheck import Job, Session, StartFailed, Trace, expect, gathering
 from ddpcheck.channel import Listener
 from ddpcheck.channel import connect as attach
-from ddpcheck.job import AllReduce, Barrier, Kill, Raise, Sleep, TensorSpec
+from ddpcheck.job import AllReduce, Barrier, Kill, Raise, Rounds, Sleep, TensorSpec
 from ddpcheck.launchers.attached import Attached
 from ddpcheck.launchers.torchrun import Torchrun
 from ddpcheck.verdict import Finding
@@ -84,6 +84,17 @@ def test_a_hung_rank_is_named_with_its_stack(session: Session) -> None:
 def test_who_is_slow_but_gets_on_is_not_hung(session: Session) -> None:
     """Two operations together take longer than the deadline is."""
     expect.completed(session.run(Job(2, (Sleep(0, 0.6), Sleep(0, 0.6)))))
+
+
+def test_many_calls_in_one_operation_may_take_long(session: Session) -> None:
+    expect.completed(session.run(Job(2, (Rounds((Sleep(0, 0.3),), times=2, rounds=2),))))
+
+
+@pytest.mark.parametrize(("patience", "outcome"), [(60.0, "done"), (0.0, "hung")])
+def test_who_imports_a_module_is_not_hung_yet(patience: float, outcome: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gathering, "_TO_IMPORT", patience)
+    with Session(MISBEHAVING.replace(":adapter", ":importing"), 2, deadline=0.5) as running:
+        assert {rank.outcome for rank in running.run(reduce_by("sum")).ranks} == {outcome}
 
 
 def test_a_stopped_process_is_told_from_one_that_waits(session: Session) -> None:

@@ -5,7 +5,7 @@ Headlines read "got X, but should be Y" with the rank and the thing named, one l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,9 @@ from .numerics import different_bits, same_bits
 from .trace import RankTrace, Trace
 from .values import Array
 from .verdict import Diagnosis, Finding
+
+RAISED = "raised an error in"
+"""Of the headline, before the operation and the error."""
 
 NO_EVIDENCE = Evidence()
 
@@ -36,13 +39,14 @@ def completed(trace: Trace) -> None:
                 f"rank {', '.join(str(rank.rank) for rank in stuck)} hung in {_operation(culprit)} "
                 f"for more than {trace.deadline:g} s, but should have come back",
                 late,
-                "the stacks below, and whether all ranks enter the same collectives in the same order",
-                (*others, *(f"stack of rank {rank.rank}:\n{rank.stack}" for rank in stuck if rank.stack)),
+                "the stacks below, and whether all ranks enter the same collectives in the same order; "
+                "if they are only slow: --deadline",
+                (*others, *_stacks(stuck)),
             ),
             hung=True,
         )
     verb = {
-        "raised": "raised an error in",
+        "raised": RAISED,
         "invalid": "returned what the contract does not allow in",
         "died": "died in",
     }
@@ -54,6 +58,12 @@ def completed(trace: Trace) -> None:
             (*others, culprit.error),
         )
     )
+
+
+def _stacks(stuck: Sequence[RankTrace]) -> Iterator[str]:
+    """Where they stand, in Python's words: once for all that stand at the same place."""
+    for stack in dict.fromkeys(rank.stack for rank in stuck if rank.stack):
+        yield f"stack of rank {', '.join(str(rank.rank) for rank in stuck if rank.stack == stack)}:\n{stack}"
 
 
 def same_array(got: Any, expected: Array, what: str, rank: int, evidence: Known = NO_EVIDENCE) -> None:

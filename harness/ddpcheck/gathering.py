@@ -16,12 +16,15 @@ from .trace import RankTrace, rank_from_plain
 _LOOKS = 10
 """How often within a deadline one looks whether a rank has got on."""
 
+_TO_IMPORT = 60.0
+"""Seconds for what an implementation imports when it is first used: a large framework, on a machine with much else to do."""
+
 
 def gathered(
     job: Job, links: Sequence[RankLink], launched: Launched, deadline: float, grace: float
 ) -> dict[int, RankTrace]:
     """One RankTrace for each rank, within `deadline` seconds of the last one's entering an operation (who is slow is not
-    stuck), and `grace` seconds once one has failed.
+    stuck, and who imports a module is slow), and `grace` seconds once one has failed.
 
     Ranks that have not answered by then are asked where they stand.
     """
@@ -35,19 +38,23 @@ def gathered(
             poller.register(link.jobs.fileno(), select.POLLIN)
     by_file = {link.jobs.fileno(): link for link in links}
     limit = time.monotonic() + deadline
+    imports_until = limit + _TO_IMPORT
     failed = any(answer.outcome != "done" for answer in answers.values())
     if failed:
         limit = min(limit, time.monotonic() + grace)
-    stood = [link.position() for link in links if link.rank not in answers]
+    stood = [link.progress() for link in links if link.rank not in answers]
     while len(answers) < len(links):
         left = max(0.0, limit - time.monotonic())
         ready = poller.poll(min(left, deadline / _LOOKS) * 1000)
         if not ready:
-            stand = [link.position() for link in links if link.rank not in answers]
+            stand = [link.progress() for link in links if link.rank not in answers]
             if not failed and stand != stood:
                 stood, limit = stand, time.monotonic() + deadline
             elif not left:
-                break
+                stuck = _asked([link for link in links if link.rank not in answers], job)
+                if failed or time.monotonic() > imports_until or not any(map(_imports, stuck.values())):
+                    return answers | stuck
+                limit = time.monotonic() + deadline
             continue
         for file, _ in ready:
             link = by_file[file]
@@ -59,10 +66,18 @@ def gathered(
             if answer.outcome != "done" and not failed:
                 failed = True
                 limit = min(limit, time.monotonic() + grace)
-    stuck = [link for link in links if link.rank not in answers]
-    for link in stuck:
+    return answers
+
+
+def _asked(links: Sequence[RankLink], job: Job) -> dict[int, RankTrace]:
+    """Where ranks stand."""
+    for link in links:
         link.ask()
-    return answers | {link.rank: link.report(job) for link in stuck}
+    return {link.rank: link.report(job) for link in links}
+
+
+def _imports(rank: RankTrace) -> bool:
+    return "<frozen importlib._bootstrap>" in rank.stack
 
 
 def _read(link: RankLink, job: Job, launched: Launched) -> RankTrace | None:

@@ -20,7 +20,7 @@ from .pids import end_process, open_process
 from .segments import Segment, remove_segments, segments_of
 from .trace import RankTrace, Record, rank_from_plain
 
-_POSITION = struct.Struct("q")
+_PROGRESS = struct.Struct("qq")
 _ANSWER_WITHIN = 1.0
 
 
@@ -95,16 +95,18 @@ class RankLink:
             os.close(self._process)
             self._process = None
 
-    def position(self) -> int | None:
-        """The operation that the rank has entered last, of the Job that it is at; None if it is on another host."""
+    def progress(self) -> tuple[int, int] | None:
+        """The position of the operation that the rank has entered last, of the Job that it is at, and how many operations it
+        has entered so far; None if it is on another host.
+        """
         if not self._files:
             return None
-        (position,) = _POSITION.unpack(os.pread(self._files[0], _POSITION.size, 0))
-        return int(position)
+        position, entered = _PROGRESS.unpack(os.pread(self._files[0], _PROGRESS.size, 0))
+        return int(position), int(entered)
 
     def _entered(self, job: Job | None) -> tuple[Record, ...]:
-        position = self.position()
-        if position is None or job is None or not 0 <= position < len(job.operations):
+        position, _ = self.progress() or (-1, 0)
+        if job is None or not 0 <= position < len(job.operations):
             return ()
         return (Record(position, job.operations[position].kind, 0.0, None, {}),)
 

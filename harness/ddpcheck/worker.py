@@ -39,26 +39,28 @@ from .short_reads import cut_reads
 from .trace import RankTrace, rank_to_plain
 
 DRIVER_GONE = 75
-_PROGRESS = struct.Struct("q")
+_PROGRESS = struct.Struct("qq")
 
 
 class _Scratch:
     """Two unnamed memory files that the driver can read through /proc even when this process is stuck or dead.
 
-    One holds the position of the operation under way; into the other go the stacks that faulthandler writes, without
-    needing the interpreter's lock, on SIGUSR1 and on a crash.
+    One holds the position of the operation under way, and how many have been entered; into the other go the stacks that
+    faulthandler writes, without needing the interpreter's lock, on SIGUSR1 and on a crash.
     """
 
     def __init__(self) -> None:
         self.progress_file = os.memfd_create("ddpcheck-progress")
         os.ftruncate(self.progress_file, mmap.PAGESIZE)
+        self._entered = 0
         self._page = mmap.mmap(self.progress_file, mmap.PAGESIZE)
         self.stack_file = os.memfd_create("ddpcheck-stack")
         faulthandler.enable(self.stack_file)
         faulthandler.register(signal.SIGUSR1, self.stack_file, all_threads=True)
 
     def enter(self, operation: int) -> None:
-        _PROGRESS.pack_into(self._page, 0, operation)
+        self._entered += 1
+        _PROGRESS.pack_into(self._page, 0, operation, self._entered)
 
 
 class Worker:

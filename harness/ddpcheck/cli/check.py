@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 
 from ..checks import select
+from ..expect import RAISED
 from ..expectations import Expectations
 from ..launchers.base import Launcher
 from ..profiles import PROFILES, profile_named
@@ -159,7 +160,7 @@ def run_shown(
                 continue
             file = write_failure(failures, references[verdict.adapter], verdict)
             script = write_beside(file, references[verdict.adapter], verdict) if file else None
-            cause = verdict.adapter, verdict.diagnosis.cause if verdict.diagnosis else ""
+            cause = verdict.adapter, _known_by(verdict)
             if cause in shown:
                 show_same(out, verdict)
             else:
@@ -167,6 +168,13 @@ def run_shown(
             shown.update([cause] if cause[1] else [])
             if exitfirst:
                 break
+
+
+def _known_by(verdict: Verdict) -> str:
+    """What failures with one cause have in common: the cause in words, or the error that a rank raised."""
+    if verdict.diagnosis is None:
+        return ""
+    return verdict.diagnosis.cause or verdict.diagnosis.headline.partition(RAISED)[2].partition(": ")[2]
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -11,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..results import visible_cores
-from ..verdict import SYMBOLS, Verdict
+from ..verdict import SYMBOLS, Diagnosis, Verdict
 
 WORDS: dict[str, str] = {
     "passed": "passed",
@@ -29,7 +30,10 @@ _STYLES: dict[str, str] = {
     "expected_failure": "yellow",
     "skipped": "dim",
 }
-_DETAIL_LINES = 16
+_DETAIL_LINES = 24
+_OUTER, _INNER = 2, 6
+"""Lines of a stack that are shown: where it begins, and where it stands."""
+
 _NAMED = 4
 
 
@@ -41,18 +45,30 @@ def show_failure(console: Console, verdict: Verdict, file: Path | None, script: 
     """What went wrong, short enough to be read in ten seconds, and how to see it again."""
     title = f"{verdict.adapter}, {ranks(verdict.world_size)}: {verdict.check} ({verdict.family})"
     console.print(f"{symbol(verdict.status)} [bold]{escape(title)}[/]", soft_wrap=True)
-    text = verdict.diagnosis.text() if verdict.diagnosis else f"the check itself crashed:\n{verdict.reason}"
+    text = _short(verdict.diagnosis).text() if verdict.diagnosis else f"the check itself crashed:\n{verdict.reason}"
     lines = text.rstrip().splitlines()
-    shown = lines[:_DETAIL_LINES]
-    for line in shown:
+    for line in lines[:_DETAIL_LINES]:
         console.print(f"    {escape(line)}", soft_wrap=True)
-    if len(lines) > len(shown):
-        console.print(f"    ... {len(lines) - len(shown)} more lines; --json and --junit keep them all", style="dim")
+    if len(lines) > _DETAIL_LINES:
+        console.print(f"    ... {len(lines) - _DETAIL_LINES} more lines; --json and --junit keep them all", style="dim")
     if file is not None:
         console.print(f"    run again: ddpcheck replay {escape(str(file))}", style="cyan", soft_wrap=True)
     if script is not None:
         console.print(f"    stand-alone: python {escape(str(script))}", style="cyan", soft_wrap=True)
     console.print()
+
+
+def _short(diagnosis: Diagnosis) -> Diagnosis:
+    """Without the middle of its stacks, which --json and --junit keep."""
+    return replace(diagnosis, details=tuple(map(_ends, diagnosis.details)))
+
+
+def _ends(detail: str) -> str:
+    lines = detail.splitlines()
+    left_out = len(lines) - _OUTER - _INNER
+    if left_out <= 1:
+        return detail
+    return "\n".join((*lines[:_OUTER], f"    ... {left_out} lines", *lines[-_INNER:]))
 
 
 def show_same(console: Console, verdict: Verdict) -> None:
@@ -62,7 +78,9 @@ def show_same(console: Console, verdict: Verdict) -> None:
 
 
 def show_table(console: Console, verdicts: Sequence[Verdict]) -> None:
-    """Checks by family as rows, adapters as columns, one symbol for each world size."""
+    """Checks by family as rows, adapters as columns, one symbol for each world size; families of which nothing ran on one
+    row.
+    """
     adapters = list(dict.fromkeys(verdict.adapter for verdict in verdicts))
     sizes = {name: sorted({v.world_size for v in verdicts if v.adapter == name}) for name in adapters}
     found: dict[tuple[str, int, str], str] = {(v.adapter, v.world_size, v.check): v.status for v in verdicts}
@@ -72,8 +90,14 @@ def show_table(console: Console, verdicts: Sequence[Verdict]) -> None:
         table.add_column(f"{escape(name)}\n{' '.join(map(str, sizes[name]))}", no_wrap=True)
     families = list(dict.fromkeys(verdict.family for verdict in verdicts))
     for family in families:
+        own = [verdict for verdict in verdicts if verdict.family == family]
+        checks = dict.fromkeys(verdict.check for verdict in own)
+        if all(verdict.status == "skipped" for verdict in own) and len(checks) > 1:
+            cells = [_cell(found, name, sizes[name], own[0].check) for name in adapters]
+            table.add_row(f"[bold]{escape(family)}[/], {len(checks)} checks", *cells)
+            continue
         table.add_row(f"[bold]{escape(family)}[/]")
-        for check in dict.fromkeys(verdict.check for verdict in verdicts if verdict.family == family):
+        for check in checks:
             cells = [_cell(found, name, sizes[name], check) for name in adapters]
             table.add_row(f"  {escape(check)}", *cells)
     console.print(table)
@@ -97,15 +121,19 @@ def show_reasons(console: Console, verdicts: Iterable[Verdict]) -> None:
         console.print("\n[bold]likely causes[/]")
     for cause, names in sorted(causes.items(), key=lambda pair: -len(pair[1])):
         console.print(f"  {escape(cause)}: {_some(list(names))}", style=_STYLES["failed"], soft_wrap=True)
+    every = {verdict.adapter for verdict in verdicts}
     for status, title in (("skipped", "skipped"), ("expected_failure", "expected to fail")):
-        checks: dict[str, dict[str, None]] = {}
+        checks: dict[str, list[Verdict]] = {}
         for verdict in verdicts:
             if verdict.status == status:
-                checks.setdefault(verdict.reason, {})[verdict.check] = None
+                checks.setdefault(verdict.reason, []).append(verdict)
         if checks:
             console.print(f"\n[bold]{title}, because[/]")
-        for reason, names in checks.items():
-            console.print(f"  {escape(reason)}: {_some(list(names))}", style=_STYLES[status], soft_wrap=True)
+        for reason, those in checks.items():
+            adapters = dict.fromkeys(verdict.adapter for verdict in those)
+            whose = "" if len(adapters) == len(every) else f" ({', '.join(adapters)})"
+            checked = _some(list(dict.fromkeys(verdict.check for verdict in those)))
+            console.print(f"  {escape(reason + whose)}: {checked}", style=_STYLES[status], soft_wrap=True)
 
 
 def _some(names: list[str]) -> str:

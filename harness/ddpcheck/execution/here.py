@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,10 +19,15 @@ Values: TypeAlias = dict[str, Any]
 
 
 class Here:
-    """One rank during one Job. `records` are those of the operations entered so far."""
+    """One rank during one Job. `records` are those of the operations entered so far; progress tells the driver of each, and
+    again within one that has much to do.
+    """
 
-    def __init__(self, facets: Facets, job: Job, rank: int, scratch: str | None) -> None:
+    def __init__(
+        self, facets: Facets, job: Job, rank: int, scratch: str | None, progress: Callable[[int], None]
+    ) -> None:
         self.facets, self.job, self.rank, self.scratch = facets, job, rank, scratch
+        self.progress = progress
         self.records: list[Record] = []
         self.held = Held(facets, job, rank)
         self.handles: dict[int, tuple[Any, Array, Array]] = {}

@@ -21,6 +21,7 @@ def rounds(here: Here, op: ops.Rounds) -> Values:
         Settings.at_first().restore()
         program = Settings()
         for operation in op.operations * op.times:
+            here.progress(here.position)
             RUNNERS[type(operation)](here, operation)
             here.forget()
         changed.append(Settings().changed(program))

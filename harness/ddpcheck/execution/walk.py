@@ -28,8 +28,7 @@ class Execution:
     ) -> None:
         Settings.at_first()
         self._job = job
-        self._progress = progress
-        self._here = Here(facets, job, rank, scratch)
+        self._here = Here(facets, job, rank, scratch, progress)
         self.records = self._here.records
 
     def run(self) -> None:
@@ -45,7 +44,7 @@ class Execution:
     def _run_all(self) -> None:
         clock, here, records = time.monotonic, self._here, self.records
         for position, operation in enumerate(self._job.operations):
-            self._progress(position)
+            here.progress(position)
             if operation.kind != "wait":
                 here.overwrite_waited()
             entered = clock()
