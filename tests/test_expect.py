@@ -24,6 +24,20 @@ def test_beyond_the_bound_is_told_with_both_numbers(got: float, expected: float,
         expect.within(np.array([2.0, got]), values, np.array([bound, bound]), "parameter", 2)
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('File "/usr/lib/python3.11/subprocess.py", line 1196, in communicate', "rank 1 waits for a program"),
+        ('File "<frozen importlib._bootstrap>", line 241, in _call', "rank 1 is importing modules"),
+        ('File "my_ddp.py", line 7, in recv', "each waits for a message that nobody sends"),
+    ],
+)
+def test_who_hangs_need_not_wait_for_a_rank(line: str, words: str) -> None:
+    waiting = RankTrace(0, "hung", (), stack='File "my_ddp.py", line 7, in recv')
+    with pytest.raises(Finding, match=words):
+        expect.completed(Trace((waiting, RankTrace(1, "hung", (), stack=line))))
+
+
 def test_a_death_goes_before_what_others_say_of_it() -> None:
     raised = RankTrace(0, "raised", (), "connection closed by peer", failed_at=5.0)
     died = RankTrace(1, "died", (), "rank 1 was killed by SIGSEGV", failed_at=5.1)

@@ -188,10 +188,21 @@ def _where(rank: RankTrace) -> str:
     return f"rank {rank.rank}: {rank.outcome} in {_operation(rank)}"
 
 
+_NOT_WAITING_FOR_RANKS = {
+    '/subprocess.py", line': "waits for a program that it has started, a compiler, say",
+    '"<frozen importlib._bootstrap>", line': "is importing modules",
+}
+"""What a stack shows of a rank that waits for no other one."""
+
+
 def _missing(trace: Trace, stuck: Sequence[RankTrace]) -> str:
     done = [rank.rank for rank in trace.ranks if rank.outcome == "done"]
     places = {rank.last.operation for rank in stuck if rank.last}
     kinds = {rank.last.kind for rank in stuck if rank.last}
+    for sign, doing in _NOT_WAITING_FOR_RANKS.items():
+        at_it = [str(rank.rank) for rank in stuck if sign in rank.stack]
+        if at_it:
+            return f"rank {', '.join(at_it)} {doing}; if that only takes long: --deadline"
     if kinds == {"close"}:
         return "close() waits for something that does not come; it should end by itself, whoever else has closed or not"
     if done:

@@ -1,0 +1,12 @@
+"""Hugging Face Accelerate: the module that prepare() returns."""
+
+from ddpcheck.torch_adapter import torch_adapter
+
+
+def wrap(module):
+    from accelerate import Accelerator
+
+    return Accelerator(cpu=True).prepare(module)
+
+
+adapter = torch_adapter("accelerate", wrap)
