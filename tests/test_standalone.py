@@ -48,6 +48,7 @@ from ddpcheck.job import (
 )
 from ddpcheck.model import Linear, ModelSpec
 from ddpcheck.numerics import same_bits
+from ddpcheck.operations.probes import OnRanks
 from ddpcheck.references import reference_of
 from ddpcheck.standalone import _OF_REPLICA, _WRITERS, NoScript, Told, script, write_beside, write_script
 from ddpcheck.standalone.literals import bound, literal
@@ -103,7 +104,10 @@ EVERYTHING = Job(
         AllReduce(TensorSpec((4,), "float64", "real"), "mean"),
         AllReduce(TensorSpec((), "int64"), "prod", wait=False),
         Barrier(),
-        Wait(5),
+        OnRanks((1,), Wait(5)),
+        OnRanks((0,), Wait(5)),
+        AllReduce(TensorSpec((2,)), wait=False),
+        Wait(9),
         Broadcast(TensorSpec((3,), values="special"), 1),
         AllGather(TensorSpec((0, 2)), (0, 1)),
         ReduceScatter(TensorSpec((400,), values="real")),
@@ -117,7 +121,9 @@ EVERYTHING = Job(
         Sample(20, (0, 1), disturbed=0, peeks=(3, 1), beside=True, retold=True),
         ResumeSampling(20, (2, 0, 3), seed=3),
         ResumeSampling(5, (9,), told=False),
+        ResumeSampling(20, (), then=None, used=True),
         Aggregate((0.1, 0.7), (3, 4), ("loss", "accuracy")),
+        Aggregate((1.0, 4.0), (2, 2), ("loss", "accuracy"), (1, "accuracy")),
         Aggregate((1.0, 2.0), (0, 0)),
         Backward(((0,), (1, 2)), sync=False),
         Backward(((3,), (1,))),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ddpcheck import expect
 from ddpcheck.diagnosis import Evidence
-from ddpcheck.job import AllReduce, Barrier, Broadcast, Job, ReduceScatter, SendRecv, Wait
+from ddpcheck.job import AllGather, AllReduce, Barrier, Broadcast, Job, ReduceScatter, SendRecv, Wait
 from ddpcheck.numerics import different_bits, same_bits
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array, overwritten, poison_like
@@ -29,7 +30,7 @@ def results_hold(job: Job, trace: Trace) -> None:
         elif isinstance(operation, SendRecv):
             _received(job, operation, position, trace)
     for position, collective, members in finished(job):
-        wanted = wants(collective, members)
+        wanted = wants(collective, members_of(collective.group, job.world_size))
         for rank in members:
 
             def evidence(position: int = position, collective: Collective = collective, rank: int = rank) -> Evidence:
@@ -74,6 +75,11 @@ def arguments_are_left_alone(job: Job, trace: Trace) -> None:
 
 
 def _kept(seen: Mapping[str, Any], what: str) -> None:
+    expect.that(
+        not seen.get("read_only"),
+        f"{what}: the result is read-only, but should be the caller's to overwrite",
+        "it is a view of what was received, as of bytes: who divides it in place, or adds to it, gets an error",
+    )
     expect.that(
         not seen.get("overwritten_later"),
         f"{what}: the result was overwritten by a later operation, but should be a new array",
@@ -131,7 +137,13 @@ def _others(job: Job, collective: Collective, rank: int, members: tuple[int, ...
         yield "it is what the ranks other than the root passed: the wrong root, or nothing was received", poison
     if isinstance(collective, AllReduce):
         yield from _other_reductions(collective, members, job.world_size)
+    if isinstance(collective, Broadcast | AllGather) and tensor.dtype == "float64":
+        given = wants(collective, members)[rank].value
+        yield "it was sent as float32: what that has no room for is rounded, zero or infinite", given.astype(np.float32)
     if isinstance(collective, ReduceScatter):
+        if collective.reduction not in ("sum", "mean"):
+            total = wants(replace(collective, reduction="sum"), members)[rank].value
+            yield "it is the block of the sum: the reduction was not passed on", total
         for other, want in wants(collective, members).items():
             if other != rank:
                 yield f"it is the block of rank {other}", want.value
@@ -143,7 +155,8 @@ def _others(job: Job, collective: Collective, rank: int, members: tuple[int, ...
         yield text, overwritten(tensor.shape, tensor.dtype, position)
     for position, made, ranks in finished(job):
         if made is not collective and made.tensor.dtype == tensor.dtype and rank in ranks:
-            yield f"it is the result of operation {position}: results are mixed up", wants(made, ranks)[rank].value
+            every = wants(made, members_of(made.group, job.world_size))
+            yield f"it is the result of operation {position}: results are mixed up", every[rank].value
 
 
 def _other_reductions(collective: AllReduce, members: tuple[int, ...], world_size: int) -> Iterator[tuple[str, Array]]:

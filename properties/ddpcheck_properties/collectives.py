@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 FLOATS = "collective_dtype:float32"
 PAST_64_KIB, PAST_1_MIB, PAST_4_MIB = (127, 131), (521, 521), (1031, 1033)
 """Shapes whose float32 arrays are larger than usual buffers of sockets and messages, and that nothing divides."""
+A_MIB = (1 << 18,)
+"""A MiB of float32, which fills chunks of any size to the last byte."""
 POOL = 16
 """Calls by which a buffer of a pool has its turn again."""
 
@@ -95,8 +97,9 @@ def check_all_reduce_keeps_the_precision_of_its_dtype(session: Session) -> None:
         Job(
             session.world_size,
             tuple(
-                AllReduce(exact_tensor((5,), dtype, reduction, session.world_size), reduction)
+                AllReduce(exact_tensor(shape, dtype, reduction, session.world_size), reduction)
                 for reduction in fitting_reductions(session.capabilities, dtype)
+                for shape in ((5,), (), (1,))
             ),
         )
         for dtype in dtypes(session.capabilities)
@@ -152,7 +155,7 @@ def check_all_reduce_of_large_tensors(session: Session) -> None:
         for dtype, each in zip(integers, exact * len(integers), strict=False)
     ]
     largest = PAST_4_MIB if world == 2 else PAST_1_MIB  # it takes long, and is cut at a size, not at a world size
-    cases: list[tuple[Shape, Layout]] = [(PAST_1_MIB, "C"), ((math.prod(largest),), "reversed")]
+    cases: list[tuple[Shape, Layout]] = [(PAST_1_MIB, "C"), (A_MIB, "C"), ((math.prod(largest),), "reversed")]
     for number, (shape, layout) in enumerate(cases):
         tensor = exact_tensor(shape, offered[number % len(offered)], among[0], world, number, layout)
         drawn.append(Job(world, (AllReduce(tensor, among[0]), small)))
@@ -250,7 +253,7 @@ def _exact(session: Session, reduction: Reduction) -> None:
         ),
     ]
     examples.append(_whole_chunks(world, offered[0], reduction))
-    if reduction in ("min", "max"):  # the lowest integer has no counterpart
+    if reduction in ("min", "max", "sum"):  # the lowest integer has no counterpart, and sums wrap round
         extremes = (TensorSpec((40,), dtype, "special", 6) for dtype in offered if not floating(dtype))
         examples.append(Job(world, tuple(AllReduce(tensor, reduction) for tensor in extremes)))
     if reduction == "prod" and (integers := [dtype for dtype in offered if not floating(dtype)]):

@@ -24,6 +24,7 @@ from ddpcheck.job import (
     Sleep,
     Wait,
 )
+from ddpcheck.operations.probes import OnRanks
 from ddpcheck.trace import Trace
 
 from .collective_judges import arguments_are_left_alone, results_hold
@@ -31,12 +32,12 @@ from .collectives import PAST_64_KIB
 from .drawing import for_all, for_each
 from .strategies import choice
 from .strategies_collectives import (
-    EVERY_LAYOUT,
     Reduction,
     all_reduces,
     collectives,
     dtypes,
     every_dtype,
+    every_dtype_laid_out,
     exact_tensor,
     fitting_reductions,
     jobs,
@@ -54,41 +55,25 @@ Order = Literal["forwards", "backwards", "odd first"]
 OF_GROUPS = (5, 71, 130, 1025)
 """Elements, of which two or three ranks leave one or two over."""
 ORDERS: tuple[Order, ...] = ("backwards", "odd first", "forwards")
-
-
-@law("collectives", "collective:all_reduce", "subgroups", "world_size>=2")
-def check_groups_reduce_over_their_members_only(session: Session) -> None:
-    """All-reduce in a group gives its members the reduction over the group; a mean divides by the group's size."""
-    world, promised = session.world_size, session.capabilities
-    sequence = subsets(world)  # with that of all ranks, which is a group as well
-    one_reduction = [
-        Job(world, tuple(_reduction(promised, reduction, group, world) for group in sequence))
-        for reduction in reductions(promised)
-    ]
-    drawn = jobs(world, all_reduces(world, promised, groups=subsets(world)))
-    of_each = [
-        AllReduce(exact_tensor((size,), dtype, reduction, len(group)), reduction, group)
-        for (dtype, reduction), group, size in zip(
-            every_dtype(promised), cycle(parts(world)), cycle(OF_GROUPS), strict=False
-        )
-    ]
-    for_all(session, drawn, results_hold, examples=[*one_reduction, Job(world, tuple(of_each))], share=0.5)
+_OF_A_GROUP = ("reduce_scatter", "broadcast", "barrier", "all_gather", "all_reduce")
 
 
 @law("collectives", "facet:collectives", "subgroups", "world_size>=2")
 def check_groups_at_work_together_do_not_disturb_each_other(session: Session) -> None:
-    """Disjoint groups at the same time, overlapping groups in turn, and all ranks between: each gives its own result."""
+    """Disjoint groups at the same time, overlapping groups in turn, and all ranks between: each gives its own result,
+    whatever a group's first call is.
+    """
     world, promised = session.world_size, session.capabilities
     even, odd = tuple(range(0, world, 2)), tuple(range(1, world, 2))
     first, rest = (0,), tuple(range(1, world))
-    examples: list[Job] = []
+    examples = [_each_begins_otherwise(world, promised)]
     if "all_reduce" in promised.collectives:
         among = reductions(promised)
         order = (even, odd, None, first, rest, None, odd, even, tuple(range(world - 1)), rest)
         reduced = tuple(
             _reduction(promised, among[seed % len(among)], group, world, seed) for seed, group in enumerate(order)
         )
-        examples = [Job(world, reduced)]
+        examples.append(Job(world, reduced))
         # ranks meet these groups in another order each: pairs that cross, side by side, and of the same sum
         pairs = [(a, b) for a, b in ((0, world - 1), (1, 2), (0, 1), (world - 2, world - 1), (0, 2)) if a < b < world]
         crossing = (
@@ -112,6 +97,47 @@ def check_groups_at_work_together_do_not_disturb_each_other(session: Session) ->
     for_all(session, drawn, results_hold, examples=examples)
 
 
+def _each_begins_otherwise(world: int, promised: Capabilities) -> Job:
+    """The first call in each group is of another kind, and makes whatever a group needs; at each world size others come first."""
+    kinds = [kind for kind in _OF_A_GROUP if kind in promised.collectives]
+    made: list[Operation] = []
+    several = (group for group in subsets(world) if len(group) > 1)
+    for seed, (group, kind) in enumerate(zip(several, cycle(kinds[world - 2 :] + kinds[: world - 2]), strict=False)):
+        reduced = _reduction(
+            promised, usual_reduction(promised, _usual_dtype(promised)), group, world, seed, 2 * len(group)
+        )
+        begun: dict[str, Operation] = {
+            "reduce_scatter": ReduceScatter(reduced.tensor, reduced.reduction, group),
+            "broadcast": Broadcast(reduced.tensor, group[-1], group),
+            "all_gather": AllGather(reduced.tensor, group),
+            "barrier": Barrier(group),
+            "all_reduce": reduced,
+        }
+        made += [Sleep(group[seed % len(group)], LATE / 2)] * (kind == "barrier") + [begun[kind]]
+        made += [_reduction(promised, reduced.reduction, None, world, seed)] * ("all_reduce" in kinds)
+    return Job(world, tuple(made))
+
+
+@law("collectives", "collective:all_reduce", "subgroups", "world_size>=2")
+def check_groups_reduce_over_their_members_only(session: Session) -> None:
+    """All-reduce in a group gives its members the reduction over the group; a mean divides by the group's size."""
+    world, promised = session.world_size, session.capabilities
+    sequence = subsets(world)  # with that of all ranks, which is a group as well
+    one_reduction = [
+        Job(world, tuple(_reduction(promised, reduction, group, world) for group in sequence))
+        for reduction in reductions(promised)
+    ]
+    drawn = jobs(world, all_reduces(world, promised, groups=subsets(world)))
+    of_each = [
+        AllReduce(exact_tensor(shape, dtype, reduction, len(group)), reduction, group)
+        for (dtype, reduction), group, size in zip(
+            every_dtype(promised), cycle(parts(world)), cycle(OF_GROUPS), strict=False
+        )
+        for shape in ((size,), (), (0,))
+    ]
+    for_all(session, drawn, results_hold, examples=[*one_reduction, Job(world, tuple(of_each))], share=0.5)
+
+
 @law("collectives", "collective:barrier", "subgroups", "world_size>=2")
 def check_barrier_of_a_group_waits_for_its_members(session: Session) -> None:
     """No member leaves a group's barrier before every member has entered it."""
@@ -127,8 +153,8 @@ def check_barrier_of_a_group_waits_for_its_members(session: Session) -> None:
 def check_all_reduces_under_way_together_keep_their_results(session: Session) -> None:
     """Several all-reduces started before any is waited for, in whatever order, each give their own result.
 
-    So do those of groups, those of arrays in any memory layout, and others in between that are not asynchronous; no result is
-    another's memory.
+    So do those of groups, those of arrays of any size, dtype and memory layout, and others in between that are not
+    asynchronous; no result is another's memory, and no rank has to wait in the order of another.
     """
     world, promised = session.world_size, session.capabilities
     reduction = reductions(promised)[0]
@@ -138,30 +164,38 @@ def check_all_reduces_under_way_together_keep_their_results(session: Session) ->
             [_reduction(promised, reduction, None, world, seed, size, wait=False) for seed, size in enumerate(sizes)],
             order,
         )
-        for sizes in ((4, 4, 4), (70_000, 1, 300))
+        for sizes in ((4, 4, 4), (70_000, 1, 0, 300))
         for order in ORDERS
     ]
     same = [_reduction(promised, each, None, world, 7, wait=False) for each in reductions(promised)]
     between = _reduction(promised, reduction, None, world, 8)
     examples.append(Job(world, (*same, between, *map(Wait, range(len(same))), between)))
-    examples += _with_others_between(world, promised, same[0])
+    large = PAST_64_KIB[0] * PAST_64_KIB[1]
+    for size in (4, large):
+        examples += _with_others_between(
+            world, promised, _reduction(promised, reduction, None, world, 7, size, wait=False)
+        )
+    examples.append(_in_orders_of_their_own(world, same))
     several = [
-        AllReduce(exact_tensor((5,), dtype, each, world, 9), each, wait=False) for dtype, each in every_dtype(promised)
+        AllReduce(exact_tensor(shape, dtype, each, world, 9), each, wait=False)
+        for shape in ((5,), ())
+        for dtype, each in every_dtype(promised)
     ]
-    offered = dtypes(promised, floats=True) or dtypes(promised)
-    places = product(((3, 2), PAST_64_KIB), EVERY_LAYOUT)
-    for (shape, layout), dtype in zip(places, cycle(offered), strict=False):
-        each = usual_reduction(promised, dtype)
-        several.append(AllReduce(exact_tensor(shape, dtype, each, world, 9, layout), each, wait=False))
+    for shape in ((3, 2), PAST_64_KIB):
+        several += [
+            AllReduce(exact_tensor(shape, dtype, each, world, 9, layout), each, wait=False)
+            for dtype, each, layout in every_dtype_laid_out(promised)
+        ]
     examples.append(_under_way(world, several, "forwards"))
     if promised.subgroups:
         members = [group for group in subsets(world) if len(group) < world]
         started = [
-            _reduction(promised, each, group, world, 9, wait=False)
-            for each in reductions(promised)
-            for group in members
+            _reduction(promised, each, group, world, 9, size, wait=False)
+            for (each, group), size in zip(
+                product(reductions(promised), members), cycle((4, large, 0, 71)), strict=False
+            )
         ]
-        examples.append(_under_way(world, started, "forwards"))
+        examples += [_under_way(world, started, order) for order in ORDERS[::2]]
 
     def judge(job: Job, trace: Trace) -> None:
         results_hold(job, trace)
@@ -170,16 +204,32 @@ def check_all_reduces_under_way_together_keep_their_results(session: Session) ->
     for_all(session, under_way(world, promised), judge, examples=examples, share=0.5)
 
 
+def _in_orders_of_their_own(world: int, started: Sequence[AllReduce]) -> Job:
+    """Odd ranks wait backwards: it is for the start, not for wait(), to say which belong together."""
+    even, odd = tuple(range(0, world, 2)), tuple(range(1, world, 2))
+    waits: list[Operation] = []
+    for number in range(len(started)):
+        waits += [OnRanks(even, Wait(number)), OnRanks(odd, Wait(len(started) - 1 - number))]
+    return Job(world, (*started, *waits))
+
+
 def _with_others_between(world: int, promised: Capabilities, started: AllReduce) -> list[Job]:
     """Each other collective while an all-reduce is under way, a barrier with a rank late; of the same shape and dtype."""
     tensor = started.tensor
     others: dict[str, tuple[Operation, ...]] = {
         "broadcast": tuple(Broadcast(replace(tensor, seed=3), root) for root in range(world)),
         "all_gather": (AllGather(replace(tensor, seed=4)),),
-        "reduce_scatter": (ReduceScatter(replace(tensor, seed=5, shape=(4 * world,)), started.reduction),),
+        "reduce_scatter": (
+            ReduceScatter(replace(tensor, seed=5, shape=(tensor.shape[0] * world,)), started.reduction),
+        ),
         "barrier": (Sleep(world - 1, LATE), Barrier()) if world > 1 else (Barrier(),),
     }
     if world > 2 and promised.subgroups:
+        rest = tuple(range(1, world))
+        others["all_reduce"] = tuple(
+            AllReduce(replace(tensor, seed=seed), started.reduction, group)
+            for seed, group in enumerate((rest, None, (0, world - 1)), start=3)
+        )
         others["barrier"] += (Sleep(world - 1, LATE), Barrier((0, world - 1)))
     if world > 1:
         others["send_recv"] = (SendRecv(replace(tensor, seed=6), ((0, world - 1), (world - 1, 0))),)
@@ -222,6 +272,11 @@ def _reduction(
     wait: bool = True,
 ) -> AllReduce:
     """An exact all-reduce of `size` elements."""
-    dtype = next(iter(dtypes(promised, floats=True)), dtypes(promised)[0])
+    dtype = _usual_dtype(promised)
     members = world_size if group is None else len(group)
     return AllReduce(exact_tensor((size,), dtype, reduction, members, seed), reduction, group, wait)
+
+
+def _usual_dtype(promised: Capabilities) -> str:
+    """A floating one, if there is any."""
+    return next(iter(dtypes(promised, floats=True)), dtypes(promised)[0])

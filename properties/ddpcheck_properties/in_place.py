@@ -8,6 +8,7 @@ from ddpcheck.checks import law
 from ddpcheck.job import AllReduce, Job, TensorSpec
 
 from .collective_judges import results_hold, same_bits_everywhere
+from .collectives import PAST_64_KIB
 from .drawing import for_each
 from .strategies_collectives import dtypes, exact_tensor, fitting_reductions, usual_reduction
 from .ways import SIZES
@@ -33,13 +34,17 @@ def check_all_reduce_in_place_is_exact(session: Session) -> None:
             for seed, shape in enumerate(shapes)
         ]
         reduced += [
-            AllReduce(exact_tensor((5, 9), dtype, each, world, 3), each, in_place=place)
+            AllReduce(exact_tensor(shape, dtype, each, world, 3), each, in_place=place)
             for each in fitting_reductions(promised, dtype)
-            for place in (True, False)
+            for shape, place in (((5, 9), True), ((5, 9), False), (PAST_64_KIB, True))
+            if shape != PAST_64_KIB or dtype == "float32"
         ]
         if promised.subgroups and world > 1:
             rest = tuple(range(1, world))
-            reduced.append(AllReduce(exact_tensor((70,), dtype, usual, len(rest), 4), usual, rest, in_place=True))
+            reduced += [
+                AllReduce(exact_tensor(shape, dtype, usual, len(rest), 4), usual, rest, in_place=True)
+                for shape in ((70,), PAST_64_KIB)
+            ]
         drawn.append(Job(world, tuple(reduced)))
     for_each(session, drawn, results_hold)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ddpcheck.job import AllGather, AllReduce, Backward, Broadcast, Job, Operation, Predict, ReduceScatter, Sleep, Wait
+from ddpcheck.operations.probes import OnRanks
 from ddpcheck.trace import RankTrace, Trace
 from ddpcheck.verdict import Finding
 
@@ -28,12 +29,19 @@ def _causes(job: Job, trace: Trace) -> Iterator[str]:
     if culprit is None or culprit.last is None or culprit.outcome == "died":
         return
     operation = job.operations[culprit.last.operation]
+    if isinstance(operation, OnRanks) and isinstance(operation.operation, Wait):
+        yield (
+            "what was started asynchronously is done in wait() only: ranks that do not wait in the same order take different "
+            "operations for one"
+        )
     if culprit.outcome == "invalid":
         yield from _why_invalid(culprit, job)
     if isinstance(operation, _OF_A_TENSOR) and operation.tensor.layout == "mixed":
         yield MIXED
     if _is_empty(operation) and culprit.outcome == "raised":
         yield "the array has no elements: the number of messages, or of rows, is not worked out for that"
+    if isinstance(operation, _OF_A_TENSOR) and operation.tensor.shape == () and culprit.outcome == "raised":
+        yield "the array has no dimension: there is no first one to be cut, or counted"
     if isinstance(operation, Backward):
         for position, earlier in enumerate(job.operations[: culprit.last.operation]):
             if isinstance(earlier, Predict) and 0 < sum(map(bool, earlier.samples)) < job.world_size:
@@ -63,7 +71,11 @@ def _causes(job: Job, trace: Trace) -> Iterator[str]:
             f"rank {culprit.rank} gave up waiting for rank {late[-1].rank}, which was only {late[-1].seconds:g} s late: a time "
             "limit of the implementation's own"
         )
-    if culprit.outcome == "raised" and operation.kind in _TOGETHER and (through := _through(culprit, trace)):
+    if (
+        culprit.outcome == "raised"
+        and operation.kind in _TOGETHER
+        and (through := _through(culprit, trace, getattr(operation, "group", None)))
+    ):
         yield (
             f"rank {through} came through this operation without rank {culprit.rank}: the ranks do not make the same calls, one "
             "of them made one more or one less"
@@ -92,9 +104,9 @@ def _is_empty(operation: Operation) -> bool:
     return isinstance(operation, _OF_A_TENSOR) and 0 in operation.tensor.shape
 
 
-def _through(culprit: RankTrace, trace: Trace) -> str:
-    """The ranks that have done what the culprit failed in."""
+def _through(culprit: RankTrace, trace: Trace, group: Sequence[int] | None) -> str:
+    """The ranks, of this group, that have done what the culprit failed in."""
     assert culprit.last is not None
     at = culprit.last.operation
     done = [rank for rank in trace.ranks if rank.outcome == "done" or (rank.last and rank.last.operation > at)]
-    return ", ".join(str(rank.rank) for rank in done)
+    return ", ".join(str(rank.rank) for rank in done if group is None or rank.rank in group)

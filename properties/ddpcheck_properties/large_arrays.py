@@ -8,6 +8,7 @@ from ddpcheck.checks import law
 from ddpcheck.job import AllGather, AllReduce, Broadcast, Job, Operation, ReduceScatter, SendRecv, TensorSpec, Wait
 
 from .collective_judges import results_hold
+from .collectives import A_MIB
 from .drawing import for_each
 from .strategies_collectives import dtypes, exact_tensor, fitting_reductions, usual_reduction
 
@@ -55,7 +56,8 @@ def check_every_collective_is_right_for_large_arrays(session: Session) -> None:
         if promised.subgroups and world > 1:
             rest = tuple(range(1, world))
             made.append((AllReduce(exact_tensor(LARGE, usual, scattered, len(rest), 6), scattered, rest),))
-    made += [tuple(Broadcast(moved, root) for root in range(world)), (AllGather(moved),)]
+    full = TensorSpec(A_MIB, usual, "special", 1)
+    made += [tuple(Broadcast(full if root % 2 else moved, root) for root in range(world)), (AllGather(moved),)]
     made += [(SendRecv(moved, ((last, 0),)),)] * (world > 1)
     whole = [each for each in made if each[0].kind in promised.collectives]
     chosen = whole if session.effort > 100 else whole[world % 3 :: 3]

@@ -79,6 +79,13 @@ def every_dtype(capabilities: Capabilities) -> list[tuple[str, Reduction]]:
     return found
 
 
+def every_dtype_laid_out(capabilities: Capabilities) -> list[tuple[str, Reduction, Layout]]:
+    """Each promised dtype with each reduction that it allows, and each layout, every one at least once."""
+    pairs = every_dtype(capabilities)
+    count = max(len(pairs), len(EVERY_LAYOUT)) if pairs else 0
+    return [(*pairs[number % len(pairs)], EVERY_LAYOUT[number % len(EVERY_LAYOUT)]) for number in range(count)]
+
+
 def usual_reduction(capabilities: Capabilities, dtype: str) -> Reduction:
     """One that is promised, if there is any."""
     found = fitting_reductions(capabilities, dtype)

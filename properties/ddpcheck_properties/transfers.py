@@ -32,6 +32,7 @@ from .strategies_collectives import (
     collectives,
     dtypes,
     every_dtype,
+    every_dtype_laid_out,
     exact_tensor,
     fitting_reductions,
     floating,
@@ -102,14 +103,22 @@ def check_reduce_scatter_gives_each_rank_its_block(session: Session) -> None:
         ReduceScatter(exact_tensor((world, 5), dtype, reduction, world, 5), reduction)
         for dtype, reduction in every_dtype(promised)
     ]
+    if "sum" in promised.reductions:  # which wrap round
+        extremes = (TensorSpec((20 * world,), dtype, "special", 6) for dtype in dtypes(promised) if not floating(dtype))
+        of_each += [ReduceScatter(tensor) for tensor in extremes]
     examples += [Job(world, tuple(of_each))] * bool(of_each)
     offered = dtypes(promised)[0]
     reduction = next(iter(fitting_reductions(promised, offered)), None)
     if reduction:
         large = ReduceScatter(exact_tensor((131 * world, 127), offered, reduction, world, 6), reduction)
         laid_out = [
-            ReduceScatter(exact_tensor((rows * world, 3), offered, reduction, world, 7, layout), reduction)
-            for layout, rows in product(EVERY_LAYOUT, (2, PAST_64_KIB[0] * PAST_64_KIB[1] // 3))
+            ReduceScatter(exact_tensor((2 * world, 3), offered, reduction, world, 7, layout), reduction)
+            for layout in EVERY_LAYOUT
+        ]
+        rows = PAST_64_KIB[0] * PAST_64_KIB[1] // 3
+        laid_out += [
+            ReduceScatter(exact_tensor((rows // world * world, 3), dtype, each, world, 7, layout), each)
+            for dtype, each, layout in every_dtype_laid_out(promised)
         ]
         examples.append(Job(world, (large, *laid_out)))
     for_all(session, jobs(world, reduce_scatters(world, promised, (None,))), results_hold, examples=examples, share=0.5)
@@ -150,7 +159,11 @@ def check_messages_reach_their_receiver(session: Session) -> None:
         for order in (pairs, ring, back)
     ]
     small = TensorSpec((3,), dtypes(promised)[0])
-    examples += [Job(world, (SendRecv(large, ring), SendRecv(small, ring))) for large in _large(session)]
+    around = (ring, tuple((dest, source) for source, dest in ring))
+    examples += [
+        Job(world, (SendRecv(large, way), SendRecv(small, way)))
+        for large, way in zip(_large(session), around, strict=False)
+    ]
     examples.append(Job(world, tuple(SendRecv(replace(small, seed=seed), ring) for seed in range(4))))
     examples.append(Job(world, tuple(SendRecv(tensor, ring) for tensor in _laid_out(session))))
     # rank 1 is the first that rank 0 receives from, and the last to send

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import cycle
+from dataclasses import replace
+from itertools import cycle, islice
 from typing import TYPE_CHECKING
 
 from ddpcheck.capabilities import Capabilities
@@ -20,7 +21,7 @@ from ddpcheck.job import (
 )
 from ddpcheck.trace import Trace
 
-from .collective_judges import results_hold
+from .collective_judges import arguments_are_left_alone, results_hold
 from .drawing import for_each
 from .strategies_collectives import (
     Reduction,
@@ -86,8 +87,8 @@ def check_collectives_of_every_size_are_right(session: Session) -> None:
 def check_the_257th_call_is_as_the_first(session: Session) -> None:
     """More calls of one kind in a row than a byte counts are all right: no counter of calls or handles runs out.
 
-    One kind at each world size, or each where the effort is large, and seventy asynchronous calls at once. Who would take
-    more than half of the deadline for so many gets them in several Jobs.
+    One kind at each world size, or each where the effort is large; in a group, too; and seventy asynchronous calls at once. Who
+    would take more than half of the deadline for so many gets them in several Jobs.
     """
     world, promised = session.world_size, session.capabilities
     dtype, reduction = _usual(promised)
@@ -103,6 +104,12 @@ def check_the_257th_call_is_as_the_first(session: Session) -> None:
         kinds["send_recv"] = tuple(SendRecv(tensor, ((0, world - 1),)) for tensor in moved)
     offered = [operations for kind, operations in kinds.items() if kind in promised.collectives]
     chosen = offered if session.effort > 100 else offered[(world - 1) % max(1, len(offered)) :][:1]
+    if promised.subgroups and world > 1 and "all_reduce" in promised.collectives:
+        ends = (0, world - 1)
+        inside = (
+            AllReduce(exact_tensor((2,), dtype, reduction, len(ends), seed), reduction, ends) for seed in range(3)
+        )
+        chosen.append(tuple(inside))
     drawn = [job for operations in chosen for job in _in_time(session, operations)]
     if promised.asynchronous:
         started = tuple(AllReduce(reduced[number % 3], reduction, wait=False) for number in range(70))
@@ -112,18 +119,24 @@ def check_the_257th_call_is_as_the_first(session: Session) -> None:
 
 @law("collectives", "facet:collectives", "subgroups", "world_size>=2")
 def check_groups_move_and_reduce_arrays_of_any_size(session: Session) -> None:
-    """In every group a broadcast comes from each of its roots, gathered arrays are in order, and large ones are right too."""
+    """In every group a broadcast comes from each of its roots, gathered arrays are in order, and large ones are right too: of
+    every dtype, and without dimension or element. Arguments stay as they are, and results are nobody else's.
+    """
     world, promised = session.world_size, session.capabilities
     dtype, reduction = _usual(promised)
-    large = TensorSpec(LARGE_ROWS, dtype, "special", 5)
+    large = cycle(TensorSpec(LARGE_ROWS, each, "special", 5) for each in (dtype, *dtypes(promised)))
     small = cycle(TensorSpec((40,), each, "special", 5) for each in dtypes(promised))
     groups = subsets(world)
     among = fitting_reductions(promised, dtype)
     some = parts(world)
-    count = max(len(some), len(among)) if among else 0
+    usual: list[tuple[str, Reduction]] = [(dtype, each) for each in among]
+    others = [pair for pair in every_dtype(promised) if pair not in usual]
+    # at W = 2 the only group is that of all ranks
+    several = [*usual, *others] if world > 2 else usual
+    count = max(len(some), len(several)) if among else 0
     rest = tuple(range(1, world))
     rows = exact_tensor((60 * len(rest), 300), dtype, reduction, len(rest), 6)
-    kinds: dict[str, list[Operation]] = {
+    kinds: dict[str, list[AllReduce | Broadcast | AllGather | ReduceScatter]] = {
         "broadcast": [Broadcast(next(small), root, group) for group in groups for root in group],
         "all_gather": [AllGather(next(small), group) for group in groups],
         "reduce_scatter": [
@@ -132,7 +145,7 @@ def check_groups_move_and_reduce_arrays_of_any_size(session: Session) -> None:
             for each in among
         ],
         "all_reduce": [
-            _in_a_group(dtype, among[number % len(among)], some[number % len(some)]) for number in range(count)
+            _in_a_group(each, by, group) for (each, by), group in islice(zip(cycle(several), cycle(some)), count)
         ],
     }
     of_each = zip(every_dtype(promised), cycle(parts(world)), strict=False)
@@ -141,9 +154,20 @@ def check_groups_move_and_reduce_arrays_of_any_size(session: Session) -> None:
         for (each, by), group in of_each
     ]
     kinds["reduce_scatter"].append(ReduceScatter(rows, reduction, rest))
-    kinds["broadcast"] += [Broadcast(large, group[-1], group) for group in parts(world)]
-    kinds["all_gather"] += [AllGather(large, group) for group in parts(world)]
-    for_each(session, [Job(world, tuple(kinds[kind])) for kind in kinds if kind in promised.collectives], results_hold)
+    for shape, each, group in zip(((), (0, 3), (1,)), cycle(dtypes(promised)), cycle(some)):
+        odd = TensorSpec(shape, each, "special", 5)
+        kinds["broadcast"].append(Broadcast(odd, group[-1], group))
+        kinds["all_gather"].append(AllGather(odd, group))
+    kinds["broadcast"] += [Broadcast(next(large), group[-1], group) for group in some]
+    kinds["all_gather"] += [AllGather(next(large), group) for group in some]
+    for kind in kinds:
+        kinds[kind] += [replace(each, tensor=replace(each.tensor, seed=8)) for each in kinds[kind][-1:]]
+
+    def judge(job: Job, trace: Trace) -> None:
+        results_hold(job, trace)
+        arguments_are_left_alone(job, trace)
+
+    for_each(session, [Job(world, tuple(kinds[kind])) for kind in kinds if kind in promised.collectives], judge)
 
 
 def _in_a_group(dtype: str, reduction: Reduction, group: tuple[int, ...]) -> AllReduce:
