@@ -24,6 +24,7 @@ from ddpcheck.job import (
     Start,
     TensorSpec,
 )
+from ddpcheck.numerics import same_bits
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
@@ -44,15 +45,19 @@ LARGE = 3000
 
 @law("rendezvous", "world_size>=2", "world_size<=3")
 def check_ranks_may_come_in_any_order(session: Session) -> None:
-    """Ranks are what they were declared, whoever comes first: rank 0 may be late, and the last one the first to come."""
+    """Ranks are what they were declared, whoever comes first: rank 0 may be late, and the last one the first to come. Where
+    results are reproducible, they have the bits of the run before.
+    """
     world = session.world_size
     order = (world - 1, 0, *range(world - 2, 0, -1))
     first = f"the ranks came in the order {', '.join(map(str, order))}"
+    last = _bits_of_before(session) if world > 2 else None  # a sum of two has one order only
     _forms_a_world(
         session,
         Start(order),
         f"{first}, and their numbers follow it: a rank is what it declares, not when it comes",
         f"{first}: a rank that is early, or late, is not waited for",
+        last=last,
     )
 
 
@@ -108,18 +113,58 @@ def check_two_worlds_on_one_host_do_not_meet(session: Session) -> None:
     _forms_a_world(session, Start(neighbour=True), cause, cause)
 
 
-def _forms_a_world(session: Session, start: Start, wrong: str, failed: str, also: Judge | None = None) -> None:
-    """The probe after this start. Causes: of wrong values, and of ranks that fail."""
+def _bits_of_before(session: Session) -> tuple[Operation, Judge] | None:
+    """A reduction of real values, whose last bits follow from the order of additions, and its judge."""
+    world, promised = session.world_size, session.capabilities
+    offered = {"float32", "float64"} & promised.collective_dtypes
+    if (
+        "all_reduce" not in promised.collectives
+        or not (offered and promised.reproducible)
+        or "sum" not in promised.reductions
+    ):
+        return None
+    reduced = AllReduce(TensorSpec((64,), min(offered), "real"))
+    before = session.run(Job(world, (reduced,)))
+    expect.completed(before)
+
+    def judge(job: Job, trace: Trace) -> None:
+        for rank, (first, second) in enumerate(zip(before.ranks, trace.ranks, strict=True)):
+            result, again = first.values(0)["result"], second.values(len(job.operations) - 1)["result"]
+            expect.that(
+                same_bits(again, result),
+                f"all_reduce sum of real values on rank {rank}, after the ranks were started anew: got other bits in "
+                f"{int((again != result).sum())} of {result.size} elements, but should be those of the run before",
+                "the order of additions follows from that in which the ranks came, or from their processes: no run is repeated",
+            )
+
+    return reduced, judge
+
+
+def _forms_a_world(
+    session: Session,
+    start: Start,
+    wrong: str,
+    failed: str,
+    also: Judge | None = None,
+    last: tuple[Operation, Judge] | None = None,
+) -> None:
+    """The probe after this start, perhaps with a last operation, whose judge comes last too. Causes: of wrong values, and of
+    ranks that fail.
+    """
     probe = _probe(session)
     if probe is None:
         return
     job, judge = probe
+    if last is not None:
+        job = replace(job, operations=(*job.operations, last[0]))
     blaming = _blame(judge, wrong, failed)
 
     def judged(job: Job, trace: Trace) -> None:
         if also is not None:
             also(job, trace)
         blaming(job, trace)
+        if last is not None:
+            last[1](job, trace)
 
     try:
         for_each(session, [replace(job, start=start)], judged)

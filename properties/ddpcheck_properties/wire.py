@@ -16,10 +16,12 @@ from ddpcheck.job import (
     AllGather,
     AllReduce,
     Backward,
+    Broadcast,
     DataSpec,
     Job,
     Operation,
     ReduceScatter,
+    SendRecv,
     TensorSpec,
     ZeroGrad,
 )
@@ -89,13 +91,21 @@ def check_many_small_gradients_go_together(session: Session) -> str:
 
 @law("wire", "collective:all_reduce", "counts_traffic", "world_size>=2")
 def check_traffic_is_counted_as_it_is_sent(session: Session) -> str:
-    """counts() tells the bytes of a large all-reduce that the kernel sees each rank send, or, where it sees none, as many in
-    all as any algorithm needs; in place, too.
+    """counts() tells the bytes of each large collective that the kernel sees each rank send, or, where it sees none, as many
+    in all as any algorithm needs; of all_reduce in place, too.
     """
-    promised = session.capabilities
+    world, promised = session.world_size, session.capabilities
     reduced = AllReduce(TensorSpec(LARGE, dtypes(promised)[0], "powers"), reductions(promised)[0])
-    asked = (Sent(), reduced, Sent()) + ((replace(reduced, in_place=True), Sent()) if promised.in_place else ())
-    return _judged(session, Job(session.world_size, asked), _told)
+    tensor = reduced.tensor
+    rows = replace(tensor, shape=(LARGE[0] // world * world, LARGE[1]))
+    made: list[Operation] = [reduced, replace(reduced, in_place=True)] if promised.in_place else [reduced]
+    scattered, sent = ReduceScatter(rows, reduced.reduction), SendRecv(tensor, ((world - 1, 0),))
+    others = (Broadcast(tensor, world - 1), AllGather(tensor), scattered, sent)
+    made += [operation for operation in others if operation.kind in promised.collectives]
+    asked: list[Operation] = [Sent()]
+    for operation in made:
+        asked += [operation, Sent()]
+    return _judged(session, Job(world, tuple(asked)), _told)
 
 
 @law("wire", "collective:all_reduce", "counts_traffic", "world_size<=1")
@@ -183,8 +193,8 @@ def _told(job: Job, trace: Trace, each: bool) -> str:
     kernel, own = by_kernel(trace), by_itself(trace)
     note = ""
     for number, (position, reduced) in enumerate(list(enumerate(job.operations))[1::2]):
-        assert isinstance(reduced, AllReduce)
-        demand = Demand("all_reduce", reduced.tensor.on(0).nbytes, range(job.world_size), "", each)
+        assert isinstance(reduced, AllReduce | ReduceScatter | AllGather | Broadcast | SendRecv)
+        demand = Demand(reduced.kind, reduced.tensor.on(0).nbytes, range(job.world_size), "", each)
         seen, told = ([counts[number] for counts in one.bytes] for one in (kernel, own))
         if sum(seen) >= demand.least / 2:
             _same(seen, told, named(reduced, position))
@@ -219,7 +229,8 @@ def _same(seen: list[int], told: list[int], what: str) -> None:
     for rank, (sent, count) in enumerate(zip(seen, told, strict=True)):
         if abs(count - sent) > (CHANGE - 1) * sent + HEADERS * len(seen):
             headline = f"{what}: rank {rank} sent {sent:,} bytes, but counts() tells {count:,}"
-            raise Finding(Diagnosis(headline, f"what it tells is {count / max(1, sent):.3g} x what goes out"))
+            times = f"what it tells is {count / max(1, sent):.3g} x what goes out"
+            raise Finding(Diagnosis(headline, times if count else "it does not count this way of sending"))
 
 
 def _together(job: Job, trace: Trace, each: bool) -> str:

@@ -33,11 +33,16 @@ class Demand:
 
     @property
     def share(self) -> float:
-        """The least bytes that each rank must send."""
+        """The least bytes that each rank must send, or, if it need not be the same on all, on average."""
         others, world = len(self.ranks) - 1, len(self.ranks)
-        return {"all_reduce": 2 * others / world, "reduce_scatter": others / world, "all_gather": others}[
-            self.kind
-        ] * self.size
+        times = {
+            "all_reduce": 2 * others / world,
+            "reduce_scatter": others / world,
+            "all_gather": others,
+            "broadcast": others / world,
+            "send_recv": 1 / world,
+        }
+        return times[self.kind] * self.size
 
     @property
     def least(self) -> float:
