@@ -45,6 +45,9 @@ def check_metrics_are_weighted_by_counts(session: Session) -> None:
     examples.append(Job(world, (Aggregate(nothing_wrong, uneven), Aggregate((0.0,) * world, uneven))))
     tokens = (*(1 << 31,) * (world - 1), (1 << 33) - ((world - 1) << 31))  # more than 32 bits hold
     examples.append(Job(world, (Aggregate(values, tokens),)))
+    examples += [
+        Job(world, (Aggregate(tuple(scale * value for value in values), uneven),)) for scale in (2.0**-40, 2.0**60)
+    ]
     drawn = aggregates(world).map(lambda made: Job(world, (made,)))
     for_all(session, drawn, _weighted, examples=examples, share=2)  # one check, cheap Jobs
 
@@ -75,7 +78,7 @@ def check_metrics_over_no_samples_are_no_number(session: Session) -> None:
 @law("metrics", "facet:metrics")
 def check_a_metric_that_is_no_number_stays_one(session: Session) -> None:
     """A NaN or infinity of any rank that has samples is that of all ranks, or an infinity NaN on all: a run that diverged must
-    not look healthy.
+    not look healthy. Other metrics beside it are what they are.
     """
     world = session.world_size
     jobs = []
@@ -84,6 +87,9 @@ def check_a_metric_that_is_no_number_stays_one(session: Session) -> None:
             values = tuple(strange if rank == where else 1.0 + rank for rank in range(world))
             jobs.append(Job(world, (Aggregate(values, (2,) * world),)))
     for_each(session, jobs, _strange)
+    values, names = tuple(float(3 * rank + 1) for rank in range(world)), ("loss", "accuracy", "perplexity")
+    among = [Aggregate(values, (2,) * world, names, (where, "accuracy")) for where in range(world)]
+    for_each(session, [Job(world, (one,)) for one in among], _strange_alone)
 
 
 @law("metrics", "facet:metrics")
@@ -164,6 +170,11 @@ def _by_name(job: Job, trace: Trace) -> None:
                 f"the mapping of metrics that rank {rank} passed was changed, but should stay as it was",
                 "the global means are written into the caller's mapping: who logs local means afterwards logs others",
             )
+            expect.that(
+                not values["earlier_changed"],
+                f"what an earlier call gave rank {rank} was changed by {_named(made)}, but should stay as it was",
+                "one mapping is returned again and again: who keeps what it was given, as a history, has the last means only",
+            )
 
 
 def _by_another_rule(made: Aggregate, name: str) -> list[float]:
@@ -200,6 +211,35 @@ def _strange(job: Job, trace: Trace) -> None:
             f"{_named(made)}: metrics on rank {rank}: got {metrics}, but should be {wanted}",
             f"the rank whose value is {wanted} is left out, or its value is replaced",
         )
+
+
+def _strange_alone(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    (made,) = job.operations
+    assert isinstance(made, Aggregate)
+    assert made.no_number is not None
+    rank, strange = made.no_number
+    wanted = {name: (place + 1) * _mean([made]) for place, name in enumerate(made.names)}
+    for number, metrics in enumerate(trace.values(0, "metrics")):
+        what = f"{len(wanted)} metrics, of which rank {rank} has a NaN for {strange}: {{}} on rank {number}: got"
+        got = metrics.get(strange, 0.0)
+        expect.that(
+            math.isnan(got),
+            f"{what.format(strange)} {got}, but should be NaN",
+            "a NaN is left out where there are other metrics",
+        )
+        close = _as(wanted, metrics, made)
+        others = replace(made, counts=tuple(count * (other != rank) for other, count in enumerate(made.counts)))
+        for name in wanted.keys() - {strange}:
+            expect.that(
+                close.get(name) == wanted[name],
+                f"{what.format(name)} {close.get(name)}, but should be {wanted[name]}",
+                f"the NaN of {strange} spreads to metrics that have none"
+                if math.isnan(close.get(name, 0.0))
+                else f"all metrics of rank {rank} are left out for the NaN in one of them"
+                if len(made.values) > 1 and close.get(name) == (made.names.index(name) + 1) * _mean([others])
+                else "values of different metrics are mixed",
+            )
 
 
 def _equal(job: Job, trace: Trace) -> None:
@@ -277,6 +317,8 @@ def _causes(made: Aggregate, got: float | None, rank: int, before: Sequence[Aggr
     if 0 in made.counts and got == total / sum(max(count, 1) for count in made.counts):
         yield "a rank without samples is counted as one sample, with a mean of 0"
     exact = _mean([made])
+    if max(map(abs, present)) < 1e-6 and got == round(got, 9):
+        yield "the mean is rounded to so many decimals, or taken for 0: what is small, as a learning rate, is lost"
     if got == float(np.float16(exact)):
         yield "the mean has no more digits than half precision"
     if got == 0.0 > exact:

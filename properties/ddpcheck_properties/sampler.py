@@ -257,7 +257,7 @@ def _shares(session: Session, *, drop_last: bool) -> None:
         for length in sample_lengths(world)
         for shuffle in (False, True)
     ]
-    examples.append(_reads(world, PAST_16_BITS, drop_last=drop_last))
+    examples += [_reads(world, length, drop_last=drop_last) for length in (1025, 4099, PAST_16_BITS)]
     drawn = samples(world, drop_last=drop_last).map(lambda read: Job(world, (read,)))
     for_all(session, drawn, shared_out(promised), examples=examples)
 

@@ -86,6 +86,8 @@ def _check_shares(ranks: list[list[int]], read: Sample, what: str) -> None:
                 f"should be {allowed}",
                 f"indices of {bits} bits: those of {1 << bits} and more do not fit"
                 if bits
+                else "a rank reads some samples twice, and others not at all: an order is cut, and put together wrongly"
+                if shared and not tail and all(len(set(holders[index])) == 1 for index in shared)
                 else "the ranks do not agree on the order: each shuffles with a seed or a generator of its own"
                 if shared and world > 1 and not tail
                 else "the samples at the end of the order go to no rank",

@@ -31,7 +31,9 @@ def check_random_numbers_do_not_come_again_within_an_epoch(session: Session) -> 
 
 @law("randomness", "facet:randomness")
 def check_random_numbers_of_two_objects_are_apart(session: Session) -> None:
-    """Own and common numbers stay as they are when another object, with another seed, is told an epoch and drawn from."""
+    """Own and common numbers stay as they are when other objects, of another seed or the same, are told an epoch and drawn
+    from.
+    """
     plain = Draw(SEEDS[0], EPOCHS, COUNT)
     for_each(session, [Job(session.world_size, (Draw(SEEDS[0], EPOCHS, COUNT, beside=True), plain))], _undisturbed)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -32,6 +32,8 @@ class Here:
         self.held = Held(facets, job, rank)
         self.handles: dict[int, tuple[Any, Array, Array]] = {}
         """Of asynchronous operations by position: handle, argument, and the values that the argument had."""
+        self.aggregated: list[tuple[Mapping[str, Any], str]] = []
+        """What metrics became so far, and what it was then, in writing."""
         self._handed_out: list[tuple[Values, str, Array, Any]] = []
         self._waited: list[Array] = []
 
@@ -64,6 +66,7 @@ class Here:
         """Nothing of what was handed out so far is looked at again."""
         self.overwrite_waited()
         self._handed_out.clear()
+        self.aggregated.clear()
 
     def looked_again(self) -> None:
         for values, name, before, handed_out in self._handed_out:

@@ -16,7 +16,8 @@ from .here import Here, Values
 
 def draw(here: Here, op: ops.Draw) -> Values:
     make = offered(here.facets.make_streams, "make_streams")
-    streams, other = make(op.seed), make(op.seed + 1) if op.beside else None
+    streams = make(op.seed)
+    others = [make(op.seed + 1), make(op.seed)] if op.beside else []
     counts = op.count // 2, -(-op.count // 2)
     found: Values = {"local": [], "common": []}
     for epoch in op.epochs:
@@ -29,7 +30,7 @@ def draw(here: Here, op: ops.Draw) -> Values:
         for count in counts:
             common.append(_numbers(streams.common(count), count, "common()"))
             local.append(_numbers(streams.local(count), count, "local()"))
-            if other is not None:
+            for other in others:
                 other.set_epoch((epoch or 0) + 7)
                 other.local(3)
                 other.common(5)

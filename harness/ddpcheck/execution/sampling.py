@@ -18,7 +18,8 @@ _WHO = "the sampler"
 def sample(here: Here, op: ops.Sample) -> Values:
     make = offered(here.facets.make_sampler, "make_sampler")
     sampler = make(op.length, shuffle=op.shuffle, seed=op.seed, drop_last=op.drop_last)
-    other = make(op.length, shuffle=op.shuffle, seed=op.seed + 1, drop_last=op.drop_last) if op.beside else None
+    seeds = (op.seed + 1, op.seed) if op.beside else ()
+    others = [make(op.length, shuffle=op.shuffle, seed=seed, drop_last=op.drop_last) for seed in seeds]
     length = len(sampler)
     epochs = []
     for number, epoch in enumerate(op.epochs):
@@ -32,7 +33,7 @@ def sample(here: Here, op: ops.Sample) -> Values:
             if op.retold:
                 sampler.set_epoch(epoch + 3)
             sampler.set_epoch(epoch)
-        if other is not None:
+        for other in others:
             other.set_epoch((epoch or 0) + 7)
             list(other)
         epochs.append(checked_indices(sampler, op.length, _WHO))
@@ -45,11 +46,15 @@ def resume_sampling(here: Here, op: ops.ResumeSampling) -> Values:
     def new() -> Any:
         return make(op.length, shuffle=op.shuffle, seed=op.seed, drop_last=op.drop_last)
 
-    sampler = new()
+    first = sampler = new()
+    if op.used:
+        sampler.set_epoch(op.epoch + 1)
+        list(sampler)
     sampler.set_epoch(op.epoch)
-    first = reading = iter(sampler)
+    reading = iter(()) if op.used else iter(sampler)
+    begun = None if op.used else reading
     pieces, saved = [], []
-    for count in op.pieces:
+    for count in (0,) * op.used + op.pieces:
         pieces.append(list(islice(reading, count)))
         state = sampler.state()
         if not isinstance(state, Mapping):
@@ -62,12 +67,14 @@ def resume_sampling(here: Here, op: ops.ResumeSampling) -> Values:
             sampler.set_epoch(op.epoch)
         reading = iter(sampler)
     pieces.append(list(reading))
-    sampler.set_epoch(op.then)
+    if op.then is not None:
+        sampler.set_epoch(op.then)
     orders = {"then": list(sampler)}
     whole = new()
     whole.set_epoch(op.epoch)
-    orders |= {"whole": list(whole), "on": list(first)}
-    whole.set_epoch(op.then)
+    orders |= {"whole": list(whole), "on": list(first if begun is None else begun)}
+    if op.then is not None:
+        whole.set_epoch(op.then)
     orders["then_whole"] = list(whole)
     checked = {name: checked_indices(order, op.length, _WHO) for name, order in orders.items()}
     return {
@@ -82,7 +89,10 @@ def aggregate(here: Here, op: ops.Aggregate) -> Values:
     got = offered(here.facets.aggregate_metrics, "aggregate_metrics")(given, op.counts[here.rank])
     if not isinstance(got, Mapping):
         raise ContractBroken(f"{what} must return a mapping of names to numbers, got {type(got).__name__}")
+    changed = any(repr(dict(earlier)) != text for earlier, text in here.aggregated)
+    here.aggregated.append((got, repr(dict(got))))
     return {
         "metrics": {str(name): checked_number(value, what) for name, value in got.items()},
         "argument_changed": repr(given) != repr(op.given(here.rank)),
+        "earlier_changed": changed,
     }

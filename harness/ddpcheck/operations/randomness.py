@@ -15,7 +15,7 @@ class Draw:
     calls each.
 
     Yields local and common: one float64 array of shape (count,) for each epoch. An epoch of None draws without set_epoch.
-    beside: another Streams is told another epoch and drawn from between the two calls.
+    beside: two others, of another seed and of this one, are told another epoch and drawn from between the two calls.
     """
 
     kind: ClassVar[str] = "draw"

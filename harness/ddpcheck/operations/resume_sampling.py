@@ -12,19 +12,21 @@ from ..plain import plain
 @dataclass(frozen=True, slots=True)
 class ResumeSampling:
     """Read `pieces` of so many indices each of one epoch, saving and going on in a new sampler after each; then the rest,
-    and `then` all of another epoch.
+    and `then` all of another epoch, or of one more without set_epoch (None).
 
     Yields pieces: one list of indices for each piece, and the rest; then: the other epoch's; on: what the first sampler
     still gives if it is read on after all this; whole: the epoch, and then_whole the other one, in a sampler that was never
-    interrupted. told: a new sampler is told the epoch (set_epoch) after its state was loaded, as most programs do.
+    interrupted. told: a new sampler is told the epoch (set_epoch) after its state was loaded, as most programs do. used: the
+    first sampler has read epoch + 1 before, and is saved first when it was told the epoch, and nothing of it was asked for.
     """
 
     kind: ClassVar[str] = "resume_sampling"
     length: int
     pieces: tuple[int, ...]
     epoch: int = 0
-    then: int = 1
+    then: int | None = 1
     shuffle: bool = True
     seed: int = 0
     drop_last: bool = False
     told: bool = True
+    used: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,7 +17,8 @@ class Sample:
 
     An epoch of None reads again without set_epoch. disturbed: between two readings this rank draws from the generators
     that its process shares, and the next seeds its own. peeks: so many samples rank r reads of each epoch first, before
-    it begins anew, with set_epoch. beside: another sampler is told another epoch and read before each reading of this.
+    it begins anew, with set_epoch. beside: two others, of another seed and of this one, are told another epoch and read
+    before each reading of this.
     retold: the sampler is told another epoch before each that it is to read.
     """
 
@@ -36,16 +38,22 @@ class Sample:
 @dataclass(frozen=True, slots=True)
 class Aggregate:
     """Aggregate local mean metrics over ranks: rank r holds values[r] as the mean over counts[r] samples. Yields
-    metrics, and argument_changed: whether the caller's mapping was.
+    metrics; argument_changed: whether the caller's mapping was; and earlier_changed: whether a result of this Job was that
+    had been given before.
 
-    names: of several metrics in this order; the one at place i is i + 1 times as large.
+    names: of several metrics in this order; the one at place i is i + 1 times as large. no_number: the rank and the name of
+    one that is NaN instead.
     """
 
     kind: ClassVar[str] = "aggregate"
     values: tuple[float, ...]
     counts: tuple[int, ...]
     names: tuple[str, ...] = ("metric",)
+    no_number: tuple[int, str] | None = None
 
     def given(self, rank: int) -> dict[str, float]:
         """The means that this rank holds, by name."""
-        return {name: (place + 1) * self.values[rank] for place, name in enumerate(self.names)}
+        return {
+            name: math.nan if (rank, name) == self.no_number else (place + 1) * self.values[rank]
+            for place, name in enumerate(self.names)
+        }

@@ -56,8 +56,13 @@ def _meanwhile(text: Text, op: Sample, number: int, epoch: int | None) -> list[s
     if op.retold and epoch is not None:
         lines.append(f"sampler.set_epoch({epoch + 3})  # another epoch, which is not read")
     if op.beside:
-        made = f"{op.length}, shuffle={op.shuffle}, seed={op.seed + 1}, drop_last={op.drop_last}"
-        lines += [f"other = make_sampler({made})", f"other.set_epoch({(epoch or 0) + 7})", "list(other)"]
+        made = f"{op.length}, shuffle={op.shuffle}, seed=seed, drop_last={op.drop_last}"
+        lines += [
+            f"for seed in ({op.seed + 1}, {op.seed}):",
+            f"    other = make_sampler({made})",
+            f"    other.set_epoch({(epoch or 0) + 7})",
+            "    list(other)",
+        ]
     return lines
 
 
@@ -89,12 +94,20 @@ def resume_sampling(text: Text, position: int, op: ResumeSampling) -> None:
     text.judges = True
     made = f"make_sampler({op.length}, shuffle={op.shuffle}, seed={op.seed}, drop_last={op.drop_last})"
     text.comment(position, f"epoch {op.epoch} in pieces: each new sampler goes on from the state of the one before")
+    before = [f"sampler.set_epoch({op.epoch + 1})", "list(sampler)  # an epoch before"] if op.used else []
+    begun = (
+        "first, reading = sampler, iter(())  # nothing is asked for" if op.used else "first = reading = iter(sampler)"
+    )
+    then = [] if op.then is None else [f"sampler.set_epoch({op.then})"]
+    shown = "another reading" if op.then is None else f"epoch {op.then}"
+    size = "len" if op.then is None and op.shuffle else "list"
     text.add(
         f"sampler = {made}",
+        *before,
         f"sampler.set_epoch({op.epoch})",
-        "first = reading = iter(sampler)",
+        begun,
         "read = []",
-        f"for count in {list(op.pieces)}:",
+        f"for count in {[0] * op.used + list(op.pieces)}:",
         "    read.append([int(index) for _, index in zip(range(count), reading)])",
         "    state = pickle.loads(pickle.dumps(dict(sampler.state())))  # as from a file",
         f"    sampler = {made}",
@@ -102,17 +115,17 @@ def resume_sampling(text: Text, position: int, op: ResumeSampling) -> None:
         *([f"    sampler.set_epoch({op.epoch})"] if op.told else []),
         "    reading = iter(sampler)",
         "read.append([int(index) for index in reading])",
-        f"sampler.set_epoch({op.then})",
+        *then,
         "after = [int(index) for index in sampler]",
         f"uninterrupted = {made}",
         f"uninterrupted.set_epoch({op.epoch})",
         "whole = [int(index) for index in uninterrupted]",
         "rest = [int(index) for index in first]",
-        f"uninterrupted.set_epoch({op.then})",
+        *(f"uninterrupted{line.removeprefix('sampler')}" for line in then),
         *(['say(f"samples, piece by piece: {read}")'] if op.length <= 100 else []),
         f'expect("epoch {op.epoch} in pieces", sum(read, []), whole)',
         f'expect("epoch {op.epoch}, read on in the first sampler", rest, whole[len(read[0]):])',
-        f'expect("epoch {op.then} in the last sampler", after, [int(index) for index in uninterrupted])',
+        f'expect("{shown} in the last sampler", {size}(after), {size}([int(index) for index in uninterrupted]))',
     )
 
 
@@ -157,7 +170,11 @@ def aggregate(text: Text, position: int, op: Aggregate) -> None:
     text.comment(position, "rank r holds means[r] as the mean over counts[r] samples")
     text.add(f"means, counts = {_numbers(op.values)}, {list(op.counts)}")
     given = ", ".join(f'"{name}": {_times(place)}means[rank]' for place, name in enumerate(op.names))
-    text.add(f"given = {{{given}}}", "got = aggregate_metrics(dict(given), counts[rank])")
+    rank, strange = op.no_number or (None, None)
+    text.add(f"given = {{{given}}}")
+    if strange is not None:
+        text.add(f"if rank == {rank}:", f'    given["{strange}"] = float("nan")')
+    text.add("got = aggregate_metrics(dict(given), counts[rank])")
     if not any(op.counts):
         text.add(
             'expect("no samples, no number", all(np.isnan(value) for value in got.values()), True)',
@@ -172,6 +189,9 @@ def aggregate(text: Text, position: int, op: Aggregate) -> None:
     for place, name in enumerate(op.names):
         size = f"{_times(place)}1e-6 * max(map(abs, means))"
         within = "" if whole or not all(map(math.isfinite, used)) else f", within={size}"
+        if name == strange:
+            text.add(f'expect("{name} is no number", bool(np.isnan(got["{name}"])), True)')
+            continue
         text.add(f'expect("{name}, the mean over all samples", float(got["{name}"]), {_times(place)}want{within})')
     text.add(*_same(position, "sorted(got.items())"))
 

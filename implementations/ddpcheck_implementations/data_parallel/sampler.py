@@ -42,7 +42,7 @@ class DistributedSampler:
         if epoch < 0:
             raise ValueError(f"there is no epoch {epoch}: count from 0")
         if epoch != self._epoch:
-            self._begin = 0
+            self._begin = self._given = 0
         self._epoch = epoch
 
     def state(self) -> dict[str, int]:

@@ -59,7 +59,8 @@ class PlainSampler:
         self.epoch = self.given = self.begin = 0
 
     def set_epoch(self, epoch: int) -> None:
-        self.begin = self.begin if epoch == self.epoch else 0
+        if epoch != self.epoch:
+            self.begin = self.given = 0
         self.epoch = epoch
 
     def __iter__(self) -> Iterator[int]:
