@@ -60,7 +60,9 @@ class Collectives(Protocol):
         ...
 
     def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group | None = None) -> Handle:
-        """As all_reduce, but returns at once. The array must stay untouched until wait()."""
+        """As all_reduce, but returns at once. The array must stay untouched until wait(). Which belong together follows from
+        the order of the starts: ranks may wait in others.
+        """
         ...
 
     def broadcast(self, array: Array, root: int = 0, *, group: Group | None = None) -> Array:
@@ -216,7 +218,7 @@ class MakeReplica(Protocol):
 class AggregateMetrics(Protocol):
     def __call__(self, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
         """Global means of local means over `count` samples each (0: no part in it), at least as precise as float32; all ranks
-        get the same.
+        get the same, in a mapping that no later call changes.
         """
         ...
 
@@ -237,8 +239,9 @@ class TrainingTask:
     keep_best       best: tell the parameters at the end of the epoch with the lowest loss, the first of equal ones.
     folder          checkpoint: where to save at the end of every epoch all that it takes to go on; nothing is there at
                     first. The same place for all ranks or, if checkpoint_on_rank_0 is promised, perhaps empty for all others.
-    resume          checkpoint: go on after the last epoch that was saved in `folder`; with nothing there begin. With
-                    exact_resume the run then ends with the bits of one that was not interrupted.
+    resume          checkpoint: go on after the last epoch that was saved in `folder`, of a run that was cut, or that had come
+                    to its end with fewer `epochs`; with nothing there begin. With exact_resume the run then ends with the
+                    bits of one that was not interrupted.
     stop_after      checkpoint: end after so many of the `epochs`, as a run whose time is up.
     """
 

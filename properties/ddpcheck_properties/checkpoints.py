@@ -86,7 +86,9 @@ def _cuts(session: Session) -> list[Job]:
     features = session.capabilities.trainer_features
     cuts = [_cut(session), _cut(session, stop_after=3), *with_other_optimizers(_cut(session), session.capabilities)]
     cuts += [_cut(session, micro_batches=2)] * ("accumulation" in features)
-    cuts += [_cut_twice(session)] * (session.world_size <= 2)  # it takes long, and more ranks show no more
+    cuts += [_cut_twice(session), _extended(session)] * (
+        session.world_size <= 2
+    )  # it takes long, and more ranks show no more
     if "best" not in features:
         return cuts
     plan = Train(epochs=4, keep_best=True)
@@ -101,6 +103,14 @@ def _cut_twice(session: Session) -> Job:
     plan = Train(epochs=MANY, schedule="linear" if "schedule" in features else "constant", keep_best="best" in features)
     job = run_job(session.world_size, session.capabilities, 2 * session.world_size, plan, momentum=0.5)
     return replace(job, operations=_operations(plan, 1, MANY - 1))
+
+
+def _extended(session: Session) -> Job:
+    """A run that came to its end, and is then asked for one epoch more."""
+    plan = Train(epochs=3)
+    job = run_job(session.world_size, session.capabilities, 4 * session.world_size, plan, momentum=0.5)
+    shorter = replace(plan, epochs=2, folder="checkpoint")
+    return replace(job, operations=(plan, shorter, replace(plan, folder="checkpoint", resume=True)))
 
 
 def _cut(
@@ -142,7 +152,7 @@ def _resumed(promised: Capabilities, *, bits: bool = False) -> Judge:
     def judged(job: Job, trace: Trace) -> None:
         expect.completed(trace)
         whole, cut, resumed = (plan_of(job, position) for position in (WHOLE, RESUMED - 1, RESUMED))
-        first = (cut.stop_after or 0) if cut.folder == resumed.folder else 0
+        first = (cut.stop_after or cut.epochs) if cut.folder == resumed.folder else 0
         last = len(job.operations) + RESUMED
         for rank in range(job.world_size):
             _same_epochs(trace, rank, last, first, whole.epochs)
@@ -176,7 +186,7 @@ def _why_other_epochs(more: int, first: int) -> str:
         return "the number of the epoch is not restored"
     if more > 0:
         return "what was trained before is trained again: the end of the last epochs was not saved, or is not known as the end"
-    return "epochs are left out: they count as done, though they were not"
+    return "epochs are left out: they count as done, though they were not, or the run that had ended once stays ended"
 
 
 def _same_epochs(trace: Trace, rank: int, last: int, first: int, epochs: int) -> None:

@@ -15,15 +15,24 @@ from ddpcheck.session import Session
 from ddpcheck.trace import Trace
 
 from .drawing import Judge, for_all, for_each
-from .training_judges import ends_where_one_process_ends, holds_the_best, of_run, rates_follow, tells_the_loss
-from .training_runs import Run, run_job, runs, with_other_optimizers
+from .training_judges import (
+    ends_where_one_process_ends,
+    holds_the_best,
+    holds_the_best_number,
+    of_run,
+    rates_follow,
+    tells_the_loss,
+)
+from .training_runs import LOOSE, Run, run_job, runs, with_a_frozen_layer, with_other_optimizers
 
 ACCUMULATION = "trainer_feature:accumulation"
 
 
 @law("trainer", "facet:trainer", "optimizer:sgd")
 def check_training_run_uses_every_sample(session: Session) -> None:
-    """In each epoch of a training run the ranks together use every sample, and with shuffling the order changes."""
+    """In each epoch of a training run the ranks together use every sample, and with shuffling the order changes; data and
+    initial values stay what they were.
+    """
     world = session.world_size
     promised = session.capabilities
     # 2 epochs of 24 samples and more in the same order by chance: less than 1 in 24!, far below 1e-9
@@ -39,6 +48,9 @@ def check_training_run_ends_where_one_process_ends(session: Session) -> None:
     world, promised = session.world_size, session.capabilities
     # of the largest seed that NumPy's older generators take, and none that is larger
     examples = with_other_optimizers(run_job(world, promised, 3 * world, Train(epochs=2, seed=(1 << 32) - 1)), promised)
+    examples += with_a_frozen_layer(examples[0], promised)
+    if promised.clipping:
+        examples.append(run_job(world, promised, 3 * world, Train(epochs=1, max_norm=LOOSE)))
     if promised.remainder == "pad":  # fewer samples than ranks
         examples.append(run_job(world, promised, max(1, world - 1), Train(epochs=2)))
     for_all(session, runs(world, promised), of_run(promised, ends_where_one_process_ends), examples=examples, share=0.5)
@@ -95,6 +107,8 @@ def check_best_weights_are_those_of_the_lowest_loss_of_all_samples(session: Sess
     for_all(
         session, runs(world, promised, features=features), of_run(promised, holds_the_best), examples=many, share=0.3
     )
+    plan = Train(epochs=4, batch_size=3, keep_best=True)
+    for_each(session, [run_job(world, promised, 3 * world, plan, lr=1e200)], of_run(promised, holds_the_best_number))
 
 
 def _with_windows(session: Session, judge: Callable[[Run], None], share: float = 1.0) -> None:
@@ -122,6 +136,13 @@ def _uses_every_sample(promised: Capabilities) -> Judge:
     def judge(job: Job, trace: Trace) -> None:
         expect.completed(trace)
         assert job.data is not None
+        for rank, changed in enumerate(trace.values(0, "arguments_changed")):
+            expect.that(
+                not changed,
+                f"a training run changed {', '.join(changed)} of its task on rank {rank}, but should leave its arguments alone",
+                "parameters that share memory with the initial values, or data that are scaled in place: the next run begins "
+                "with others",
+            )
         epochs = [np.concatenate(ranks) for ranks in zip(*trace.values(0, "indices"), strict=True)]
         for number, used in enumerate(epochs):
             left = sorted(set(range(job.data.samples)) - set(used.tolist()))

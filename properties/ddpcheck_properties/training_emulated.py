@@ -136,7 +136,7 @@ class _Emulator:
             local = self._clipped(local)
         gradients = self._reduced(local, total)
         gradients = {name: array + self.carried.get(name, 0.0) for name, array in gradients.items()}
-        if self.rules.clip in ("reduced", "each") or (self.rules.clip == "not short" and not short):
+        if self.rules.clip in ("reduced", "each", "always") or (self.rules.clip == "not short" and not short):
             gradients = self._clipped(gradients)
         self.carried, self.applied = {}, gradients
         self._update(gradients)
@@ -171,7 +171,8 @@ class _Emulator:
         if self.plan.max_norm is None:
             return gradients
         norm = np.sqrt(sum((array.reshape(len(array), -1) ** 2).sum(axis=1) for array in gradients.values()))
-        factor = np.minimum(1.0, self.plan.max_norm / np.maximum(norm, 1e-300))
+        factor = self.plan.max_norm / np.maximum(norm, 1e-300)
+        factor = factor if self.rules.clip == "always" else np.minimum(1.0, factor)
         return {name: array * _by_rank(factor, array) for name, array in gradients.items()}
 
     def _shards(self, samples: PerRank) -> Shards:

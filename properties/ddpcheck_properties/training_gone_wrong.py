@@ -21,16 +21,16 @@ class Rules:
     in a full window, though the window is short. tail: whether a short last window is a step, is dropped, or leaks into
     the next epoch's first. short: whether a last batch of fewer samples is taken as it is, is dropped, or is divided by the
     samples of a full one. clip: by the norm of what is synchronised; never; not in a short window; by each rank's own norm,
-    before the reduction; or so after every micro-batch. kept: gradients go on from one epoch to the next. factor: of the
-    learning rate at step i of n; None: the plan's. by_samples: the rank's own samples count as steps. optimizer: what
-    of it is another. lost: what a run
-    lacks that goes on after epoch `resumed`, "step" being the last one before; lost_on: on all ranks, or on all but rank 0.
+    before the reduction; so after every micro-batch; or to this norm where it is smaller, too. kept: gradients go on from
+    one epoch to the next. factor: of the learning rate at step i of n; None: the plan's. by_samples: the rank's own samples
+    count as steps. optimizer: what of it is another. lost: what a run lacks that goes on after epoch `resumed`, "step" being
+    the last one before; lost_on: on all ranks, or on all but rank 0.
     """
 
     weights: Literal["samples", "equal", "sum", "full"] = "samples"
     tail: Literal["step", "dropped", "leaks"] = "step"
     short: Literal["taken", "dropped", "full"] = "taken"
-    clip: Literal["reduced", "never", "not short", "own", "each"] = "reduced"
+    clip: Literal["reduced", "never", "not short", "own", "each", "always"] = "reduced"
     kept: bool = False
     factor: Factor | None = None
     by_samples: bool = False
@@ -112,6 +112,10 @@ _WRONG_OPTIMIZERS = [
 ]
 _WRONG_CLIPPING = [
     ("gradients are not clipped", Rules(clip="never")),
+    (
+        "gradients are made longer where they are shorter than the largest norm, in place of staying as they are",
+        Rules(clip="always"),
+    ),
     ("the short last window of an epoch is not clipped", Rules(clip="not short")),
     ("gradients are clipped by each rank's own norm, before the reduction", Rules(clip="own")),
     ("gradients are clipped after every micro-batch, when they are partial and not yet reduced", Rules(clip="each")),

@@ -63,10 +63,38 @@ def explained(cause: Callable[[], str]) -> Iterator[None]:
 
 def whence(run: Run, candidates: Sequence[tuple[str, Rules]]) -> str:
     """By which rules a run ends where this one did, in words; empty if by none of these."""
+    if _moved_what_is_frozen(run):
+        return "a layer that does not learn was changed: weight decay, or momentum, reaches it as well"
     if not can_emulate(run):
-        return ""
+        return nearest(stacked(run.parameters), _ends(run), _by_other_optimizers(run))
     others = [(words, emulate(run, rules).ends[-1]) for words, rules in candidates]
     return nearest(stacked(run.parameters), emulate(run).ends[-1], others)
+
+
+def _by_other_optimizers(run: Run) -> list[tuple[str, dict[str, Array]]]:
+    """Where a run would end by an optimizer that did not get all that the task says."""
+    spec = run.job.optimizer
+    changed = [
+        ("weight decay is missing", replace(spec, weight_decay=0.0)),
+        ("betas and eps are the usual ones, not those of the task", replace(spec, betas=(0.9, 0.999), eps=1e-8)),
+    ]
+    return [(words, _ends(replace(run, job=replace(run.job, optimizer=other)))) for words, other in changed]
+
+
+def _ends(run: Run) -> dict[str, Array]:
+    """The parameters where one process ends."""
+    return {name: entry.value.exact for name, entry in run.moments[-1][-1].arrays["parameters"].items()}
+
+
+def _moved_what_is_frozen(run: Run) -> bool:
+    model, law = run.job.model, run.moments[-1][-1].arrays["parameters"]
+    assert model is not None
+    frozen = [tensor.name for tensor in model.tensors() if tensor.role == "frozen"]
+    return any(
+        not np.array_equal(got[name], law[name].value.exact[rank])
+        for name in frozen
+        for rank, got in enumerate(run.parameters)
+    )
 
 
 def rates_follow(run: Run) -> None:
@@ -173,6 +201,18 @@ def holds_the_best(run: Run) -> None:
     with explained(lambda: _other_epoch(run, best)):
         time = f"of the best weights: epoch {best} has the lowest loss"
         compare_arrays(run.best, entries, "parameters", time, bits=run.promised.same_bits_on_all_ranks)
+
+
+def holds_the_best_number(run: Run) -> None:
+    """Of a run that diverges, the parameters at the end of its first epoch: the only one with a finite loss."""
+    told = run.losses[0]
+    if not math.isfinite(told[0]) or any(map(math.isfinite, told[1:])):
+        return
+    first = replace(run, indices=run.indices[:1]).moments[0][-1].arrays["parameters"]
+    with explained(
+        lambda: "a loss that is NaN is never worse, as no comparison with it is true: it counts as the lowest"
+    ):
+        compare_arrays(run.best, first, "parameters", f"of the best weights, where the losses are {told},", bits=False)
 
 
 def _other_epoch(run: Run, best: int) -> str:

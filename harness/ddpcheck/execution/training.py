@@ -15,11 +15,15 @@ from .here import Here, Values
 def train(here: Here, op: ops.Train) -> Values:
     task = _task(here, op)
     run = offered(here.facets.train, "train")
+    given = {"inputs": task.inputs, "targets": task.targets, **task.initial}
+    before = {name: array.tobytes() for name, array in given.items()}
     if task.folder is None:
-        return _told(here, op, run(task))
-    with watched(task.folder, slow=op.slow_disk and here.rank == 0) as written:
-        made = run(task)
-    return _told(here, op, made) | {"written": written}
+        values = _told(here, op, run(task))
+    else:
+        with watched(task.folder, slow=op.slow_disk and here.rank == 0) as written:
+            made = run(task)
+        values = _told(here, op, made) | {"written": written}
+    return values | {"arguments_changed": [name for name, array in given.items() if array.tobytes() != before[name]]}
 
 
 def _task(here: Here, op: ops.Train) -> TrainingTask:
