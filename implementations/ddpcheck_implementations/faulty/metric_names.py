@@ -1,4 +1,4 @@
-"""Metrics that are right for short names, some names, or some counts only."""
+"""Metrics that are right for short names, some names, some counts, or some values only."""
 
 from __future__ import annotations
 
@@ -72,3 +72,29 @@ def told_again(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -
     """Results are kept by what this rank has passed, whatever the others have."""
     found = right_means(comm, metrics, count)
     return _cache.setdefault((tuple(metrics.items()), count), found)
+
+
+@metrics("metric-of-six-decimals", "classic", WEIGHTED, words="rounded to so many decimals")
+def six_decimals(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
+    """Means are rounded for the log: a small learning rate is 0."""
+    return {name: round(mean, 6) for name, mean in right_means(comm, metrics, count).items()}
+
+
+@metrics("metric-nan-for-all", "classic", "check_a_metric_that_is_no_number_stays_one", words="spreads to metrics")
+def nan_for_all(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
+    """A product of matrices sums all metrics: 0 times NaN is NaN."""
+    found = right_means(comm, metrics, count)
+    picked = np.eye(len(found)) @ np.array(list(found.values()))
+    return dict(zip(found, picked.tolist(), strict=True))
+
+
+_latest: dict[str, float] = {}
+
+
+@metrics("one-mapping-for-all-calls", "classic", NAMES, words="one mapping is returned again and again")
+def one_mapping(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
+    """What is returned is filled anew by the next call."""
+    found = right_means(comm, metrics, count)
+    _latest.clear()
+    _latest.update(found)
+    return _latest

@@ -1,9 +1,11 @@
-"""Samplers and random numbers that go wrong at a seldom place: the largest seed, epoch 0, a padded end, many numbers."""
+"""Samplers and random numbers that go wrong at a seldom place: the largest seed, epoch 0, a padded end, many numbers, or
+after something that seldom comes before.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -94,3 +96,59 @@ class CommonMoves(PlainStreams):
         if count > 2000:
             self.shared.random()
         return super().local(count)
+
+
+@sampler("position-of-the-epoch-before", "numpy_sockets, until now", RESUMED, words="which set_epoch() does not reset")
+class PositionBefore(PlainSampler):
+    """Saved when it was told the next epoch, and nothing of that was read, the state says that all of it was."""
+
+    def set_epoch(self, epoch: int) -> None:
+        given = self.given
+        super().set_epoch(epoch)
+        self.given = given
+
+
+@sampler("rest-again-until-told", "classic", RESUMED, words="after epoch 0 was resumed: got 7 samples")
+class RestAgain(PlainSampler):
+    """The position that was loaded is left behind by set_epoch only, which who validates never calls."""
+
+    def __iter__(self) -> Iterator[int]:
+        self.given = self.begin
+        return self.rest(self.share(self.padded(self.order())).tolist(), self.begin)
+
+
+@sampler(
+    "a-thousand-samples-twice",
+    "classic",
+    "check_every_sample_goes_to_one_rank",
+    words="reads some samples twice",
+)
+class ThousandTwice(PlainSampler):
+    """Orders are made in blocks of 512, the last of which is put in place from its end."""
+
+    def padded(self, order: Array) -> Array:
+        made = super().padded(order)
+        rest = len(made) % 512
+        return np.concatenate([made[: len(made) - rest], made[:rest]]) if len(made) > 1000 else made
+
+
+@streams(
+    "streams-kept-by-seed",
+    "classic",
+    "check_random_numbers_of_two_objects_are_apart",
+    words="the generator belongs to all objects",
+)
+class KeptBySeed(PlainStreams):
+    """Objects of one seed have one pair of generators."""
+
+    kept: ClassVar[dict[int, tuple[np.random.Generator, np.random.Generator]]] = {}
+
+    def set_epoch(self, epoch: int) -> None:
+        super().set_epoch(epoch)
+        self.kept[self.seed] = self.own, self.shared
+
+    def local(self, count: int) -> Array:
+        return self.kept[self.seed][0].random(count)
+
+    def common(self, count: int) -> Array:
+        return self.kept[self.seed][1].random(count)

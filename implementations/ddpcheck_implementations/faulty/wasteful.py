@@ -189,20 +189,25 @@ calls_counted = register(
 
 
 class _Uncounted:
-    """Collectives whose reductions in place are kept out of `hidden` counts."""
+    """Collectives of which the calls of one method are kept out of the counts: what they send is `hidden`."""
 
-    def __init__(self, reference: Facets) -> None:
+    def __init__(self, reference: Facets, method: str) -> None:
         self._collectives: Any = reference.collectives
-        self._counts = reference.counts
+        self._counts, self._method = reference.counts, method
         self.hidden = 0
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._collectives, name)
+        given = getattr(self._collectives, name)
+        if name != self._method:
+            return given
 
-    def all_reduce_in_place(self, array: Array, op: str = "sum", *, group: Group | None = None) -> None:
-        before = self.told()
-        self._collectives.all_reduce_in_place(array, op, group=group)
-        self.hidden += self.told() - before
+        def call(*args: Any, **options: Any) -> Any:
+            before = self.told()
+            result = given(*args, **options)
+            self.hidden += self.told() - before
+            return result
+
+        return call
 
     def told(self) -> int:
         assert self._counts is not None
@@ -214,7 +219,7 @@ def _not_counting_in_place(context: RankContext) -> Facets:
     from ..numpy_sockets import connect
 
     reference = connect(context)
-    uncounted = _Uncounted(reference)
+    uncounted = _Uncounted(reference, "all_reduce_in_place")
 
     def counts() -> dict[str, int]:
         assert reference.counts is not None
@@ -232,4 +237,30 @@ in_place_uncounted = register(
     _not_counting_in_place,
     _not_counting_in_place,
     Capabilities(facets=frozenset({"collectives"}), counts_traffic=True, in_place=True),
+)
+
+
+def _not_counting_broadcasts(context: RankContext) -> Facets:
+    """A broadcast is passed on as it comes, beside the counters."""
+    from ..numpy_sockets import tcp
+
+    reference = tcp.connect(context)
+    uncounted = _Uncounted(reference, "broadcast")
+
+    def counts() -> dict[str, int]:
+        assert reference.counts is not None
+        return {**reference.counts(), "bytes": uncounted.told() - uncounted.hidden}
+
+    return replace(reference, collectives=uncounted, counts=counts)
+
+
+broadcasts_uncounted = register(
+    "broadcasts-not-counted",
+    "classic",
+    (TOLD,),
+    "but counts() tells 0",
+    2,
+    _not_counting_broadcasts,
+    _not_counting_broadcasts,
+    Capabilities(facets=frozenset({"collectives"}), counts_traffic=True),
 )
