@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Client, Connection, Listener
 from typing import Any
 
@@ -64,6 +64,20 @@ promises = Capabilities(
     facets=frozenset({"collectives"}), collectives=frozenset({"all_reduce"}), reductions=frozenset({"sum"})
 )
 adapter = Adapter("minimal", connect, promises)
+
+
+def connect_metrics(context: RankContext) -> Facets:
+    star = Star(context)
+
+    def aggregate(metrics: Mapping[str, float], count: int) -> dict[str, float]:
+        names = sorted(metrics)
+        sums = star.all_reduce(np.array([count, *(metrics[name] * count if count else 0.0 for name in names)]))
+        return {name: total / sums[0] for name, total in zip(names, sums[1:].tolist(), strict=True)} if sums[0] else {}
+
+    return Facets(rank=context.rank, world_size=context.world_size, aggregate_metrics=aggregate)
+
+
+metrics_alone = Adapter("metrics_alone", connect_metrics, Capabilities(facets=frozenset({"metrics"})))
 
 
 class Forgetful(Star):

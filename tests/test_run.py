@@ -97,6 +97,12 @@ def test_failure_has_diagnosis_and_job() -> None:
     assert verdict.job == Job(2, (AllReduce(TensorSpec((1,))),))
 
 
+def test_who_has_metrics_alone_is_asked_for_nothing_else() -> None:
+    verdicts = check_adapter(minimal_adapter.metrics_alone, [3], ["metrics", "rendezvous"], profile="quick")
+    assert "metrics" in {verdict.family for verdict in verdicts if verdict.status == "passed"}
+    assert all(verdict.ok for verdict in verdicts), [verdict for verdict in verdicts if not verdict.ok]
+
+
 def test_every_installed_check_that_looks_at_sums_sees_the_broken_twin() -> None:
     verdicts = check_adapter(minimal_adapter.forgetful, [2], ["all_reduce"], profile="quick")
     assert any(verdict.status == "failed" and verdict.job is not None for verdict in verdicts)

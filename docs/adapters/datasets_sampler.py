@@ -30,4 +30,5 @@ def sampler(length, *, shuffle, seed, drop_last):
     return Split(length, shuffle, seed)
 
 
-adapter = torch_adapter("datasets", sampler=sampler, capabilities=Capabilities(remainder="uneven", drop_last=False))
+promises = Capabilities(remainder="uneven", drop_last=False, few_samples="refused")
+adapter = torch_adapter("datasets", sampler=sampler, capabilities=promises)

@@ -143,6 +143,10 @@ class Capabilities:
         "Without drop_last, a length that the world size does not divide is padded by repeating samples, "
         "or cut, or the ranks get lengths that differ by one.",
     )
+    few_samples: Literal["shared_out", "refused"] = promise(
+        "shared_out",
+        "Fewer samples than ranks, none included, are shared out like more, or the sampler raises an error on every rank.",
+    )
     drop_last: bool = promise(True, "With drop_last the sampler cuts the tail, so that all ranks get equal lengths.")
     shuffles: bool = promise(True, "The sampler shuffles by (seed, epoch); set_epoch changes the order.")
     distinct_streams: bool = promise(

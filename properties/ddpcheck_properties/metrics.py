@@ -162,6 +162,8 @@ def _by_name(job: Job, trace: Trace) -> None:
                 cause = f"{', '.join(list(wrong)[:3])}: not the mean, but the sum, an extreme or a root of squares, by its name"
             elif all(any(got[name] == wanted[other] and other[:8] == name[:8] for other in wanted) for name in wrong):
                 cause = "names that begin alike are taken for one: they are cut off"
+            elif alike := _common_cause(made, {name: got[name] for name in wrong}, rank):
+                cause = alike
             else:
                 cause = "ranks pack their metrics in different orders, as of a set: values of different ones are mixed"
             expect.equal(seen, wrong, f"{len(wanted)} metrics, {_named(made)}: those wrong", rank, cause)
@@ -175,6 +177,13 @@ def _by_name(job: Job, trace: Trace) -> None:
                 f"what an earlier call gave rank {rank} was changed by {_named(made)}, but should stay as it was",
                 "one mapping is returned again and again: who keeps what it was given, as a history, has the last means only",
             )
+
+
+def _common_cause(made: Aggregate, wrong: Mapping[str, float], rank: int) -> str:
+    """What explains all that is wrong, as the n-th metric is n times the first; empty if nothing does."""
+    firsts = [wrong[name] / place for place, name in enumerate(made.names, start=1) if name in wrong]
+    explained = [dict.fromkeys(_causes(made, first, rank, ())) for first in firsts]
+    return next((cause for cause in explained[0] if all(cause in others for others in explained)), "")
 
 
 def _by_another_rule(made: Aggregate, name: str) -> list[float]:
@@ -308,6 +317,8 @@ def _causes(made: Aggregate, got: float | None, rank: int, before: Sequence[Aggr
         yield "a count needs more than 32 bits: it overflows on the way"
     if got in (math.fsum(values) / world, math.fsum(present) / len(present)):
         yield "it is the mean of the ranks' means: counts are not used"
+    if 0 in made.counts and got == math.fsum(present) / world:
+        yield "it is the mean of the ranks' means, to which a rank without samples gives 0"
     if got == math.fsum(values):
         yield "it is the sum of the ranks' means"
     if got == total:

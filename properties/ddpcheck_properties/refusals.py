@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from ddpcheck import expect
 from ddpcheck.checks import law
-from ddpcheck.job import Backward, DataSpec, Job, MeasureSteps
+from ddpcheck.job import Backward, DataSpec, Job, MeasureSteps, Sample
 from ddpcheck.model import Linear, ModelSpec
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
-from . import pitfalls
-from .drawing import for_each
+from . import pitfalls, sampler_judges
+from .drawing import Judge, for_each
 from .pitfalls import fitting
 
 if TYPE_CHECKING:
@@ -25,6 +25,38 @@ UNKNOWN = "an_option_that_nobody_has"
 def check_uneven_batches_are_refused_on_every_rank(session: Session) -> None:
     """Ranks with batches of different sizes: backward raises on every rank, and none is left waiting."""
     for_each(session, [pitfalls.uneven(session.world_size)], _refused)
+
+
+@law("sampler", "facet:sampler", "few_samples=refused")
+def check_too_few_samples_are_refused_on_every_rank(session: Session) -> None:
+    """With fewer samples than ranks either every rank raises, or all samples are shared out: no rank goes on alone."""
+    world = session.world_size
+    for_each(
+        session, [Job(world, (Sample(length, (0,)),)) for length in {0, world - 1}], _refused_or_shared_out(session)
+    )
+
+
+def _refused_or_shared_out(session: Session) -> Judge:
+    shared_out = sampler_judges.shared_out(session.capabilities)
+
+    def judge(job: Job, trace: Trace) -> None:
+        if all(rank.outcome == "raised" for rank in trace.ranks):
+            return
+        raised = [rank.rank for rank in trace.ranks if rank.outcome == "raised"]
+        if raised:
+            (read,) = job.operations
+            assert isinstance(read, Sample)
+            ranks, went_on = (", ".join(map(str, some)) for some in (raised, set(range(job.world_size)) - {*raised}))
+            raise Finding(
+                Diagnosis(
+                    f"{sampler_judges.named(read)}: rank {ranks} raised, but rank {went_on} should have, too",
+                    "only ranks that get no samples see that there are too few: the others go on, and wait for them",
+                    details=(next(rank.error for rank in trace.ranks if rank.error),),
+                )
+            )
+        shared_out(job, trace)
+
+    return judge
 
 
 @law("unused", "facet:replica", "feature:branch", "world_size<=3", "unused_parameters=raises")

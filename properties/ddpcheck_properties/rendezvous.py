@@ -117,11 +117,8 @@ def _bits_of_before(session: Session) -> tuple[Operation, Judge] | None:
     """A reduction of real values, whose last bits follow from the order of additions, and its judge."""
     world, promised = session.world_size, session.capabilities
     offered = {"float32", "float64"} & promised.collective_dtypes
-    if (
-        "all_reduce" not in promised.collectives
-        or not (offered and promised.reproducible)
-        or "sum" not in promised.reductions
-    ):
+    needs = ("collective:all_reduce", "reduction:sum", "reproducible")
+    if not offered or any(promised.lacks(need, world) for need in needs):
         return None
     reduced = AllReduce(TensorSpec((64,), min(offered), "real"))
     before = session.run(Job(world, (reduced,)))

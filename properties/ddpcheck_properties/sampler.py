@@ -55,7 +55,7 @@ def check_drop_last_cuts_the_tail_only(session: Session) -> None:
 def check_len_is_what_iteration_gives(session: Session) -> None:
     """len(sampler) is the number of indices that iteration gives, on every rank."""
     world, promised = session.world_size, session.capabilities
-    lengths = sample_lengths(world)
+    lengths = sample_lengths(world, promised)
     drops = (False, True) if promised.drop_last else (False,)
     for_each(session, [_reads(world, length, drop_last=drop) for length in lengths for drop in drops], len_is_right)
 
@@ -64,7 +64,7 @@ def check_len_is_what_iteration_gives(session: Session) -> None:
 def check_reading_again_without_set_epoch_still_shares_out_all_samples(session: Session) -> None:
     """Read twice without set_epoch, each time the ranks' samples fit together: they agree on the order."""
     promised = session.capabilities
-    drawn = samples(session.world_size, epochs=((None, None), (3, None), (None, 2, None)))
+    drawn = samples(session.world_size, promised, epochs=((None, None), (3, None), (None, 2, None)))
     examples = [_reads(session.world_size, epochs=(None, None))]
     drawn_jobs = drawn.map(lambda read: Job(session.world_size, (read,)))
     for_all(session, drawn_jobs, shared_out(promised), examples=examples, share=0.5)
@@ -254,11 +254,11 @@ def _shares(session: Session, *, drop_last: bool) -> None:
     world, promised = session.world_size, session.capabilities
     examples = [
         _reads(world, length, shuffle=shuffle, drop_last=drop_last)
-        for length in sample_lengths(world)
+        for length in sample_lengths(world, promised)
         for shuffle in (False, True)
     ]
     examples += [_reads(world, length, drop_last=drop_last) for length in (1025, 4099, PAST_16_BITS)]
-    drawn = samples(world, drop_last=drop_last).map(lambda read: Job(world, (read,)))
+    drawn = samples(world, promised, drop_last=drop_last).map(lambda read: Job(world, (read,)))
     for_all(session, drawn, shared_out(promised), examples=examples)
 
 

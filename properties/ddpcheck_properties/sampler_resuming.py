@@ -91,9 +91,10 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
         for number, piece in enumerate(pieces):
             should = whole[at : at + counts[number]] if number < len(counts) else whole[at:]
             before = pieces[number - 1] if number else []
+            again = ", and again before the next" if number > 1 and not before else ""
             headline = (
-                f"epoch {read.epoch} on rank {rank}, saved and loaded after {at} of {len(whole)} samples: got {_some(piece)}, "
-                f"but should go on with {_some(should)}"
+                f"epoch {read.epoch} on rank {rank}, saved and loaded after {at} of {len(whole)} samples{again}: "
+                f"got {_some(piece)}, but should go on with {_some(should)}"
             )
             stale = read.used and piece == whole[len(whole) :] and should
             expect.that(piece == should, headline, _STALE if stale else _cause(piece, whole, at, len(before), other))

@@ -222,23 +222,24 @@ def jobs(world_size: int, operation: SearchStrategy[Operation], least: int = 1, 
 def samples(
     draw: DrawFn,
     world_size: int,
+    capabilities: Capabilities,
     *,
-    lengths: tuple[int, ...] = (),
     shuffle: tuple[bool, ...] = (True, False),
     drop_last: bool = False,
     epochs: tuple[tuple[int | None, ...], ...] = ((0,), (1,), (0, 1), (None, None), (5, None)),
 ) -> Sample:
     """A sampler read for some epochs; by default over the lengths around multiples of the world size."""
-    offered = lengths or sample_lengths(world_size)
+    offered = sample_lengths(world_size, capabilities)
     length, shuffles, read = draw(choice(tuple(product(offered, shuffle, epochs))))
     return Sample(length, read, shuffles, draw(SEEDS), drop_last)
 
 
 @cache
-def sample_lengths(world_size: int) -> tuple[int, ...]:
-    """0 to W + 1, and a few larger ones on both sides of a multiple of W."""
+def sample_lengths(world_size: int, capabilities: Capabilities) -> tuple[int, ...]:
+    """0 to W + 1, but for what is refused, and a few larger ones on both sides of a multiple of W."""
     larger = [multiple * world_size + more for multiple in (2, 3, 10) for more in (-1, 0, 1)]
-    return tuple(sorted({*range(world_size + 2), *larger}))
+    least = world_size if capabilities.few_samples == "refused" else 0
+    return tuple(sorted({*range(least, world_size + 2), *larger}))
 
 
 @st.composite

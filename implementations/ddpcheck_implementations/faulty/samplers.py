@@ -186,6 +186,22 @@ class OwnStream(PlainSampler):
         return self.generator.permutation(self.length) if self.shuffle else np.arange(self.length)
 
 
+@sampler(
+    "empty-shard-raises",
+    "classic",
+    "check_too_few_samples_are_refused_on_every_rank",
+    words="only ranks that get no samples see",
+    few_samples="refused",
+)
+class EmptyShardRaises(PlainSampler):
+    """Shards are made without padding, and one that is empty is an error on the rank that should have it."""
+
+    def __init__(self, length: int, rank: int, world: int, *, shuffle: bool, seed: int, drop_last: bool) -> None:
+        super().__init__(length, rank, world, shuffle=shuffle, seed=seed, drop_last=drop_last)
+        if rank >= length > 0:
+            raise IndexError(f"index {rank} out of range for a dataset of size {length}")
+
+
 # ------------------------------------------------------------------------------------------------- correct, but unusual
 
 
@@ -223,6 +239,16 @@ class UnevenLengths(PlainSampler):
 
     def __len__(self) -> int:
         return super().__len__() if self.drop_last else len(range(self.rank, self.length, self.world))
+
+
+@sampler("needs-a-sample-for-each-rank", "classic", few_samples="refused")
+class NeedsASampleForEachRank(PlainSampler):
+    """Fewer samples than ranks are an error, as promised."""
+
+    def __init__(self, length: int, rank: int, world: int, *, shuffle: bool, seed: int, drop_last: bool) -> None:
+        super().__init__(length, rank, world, shuffle=shuffle, seed=seed, drop_last=drop_last)
+        if length < world:
+            raise ValueError(f"{length} samples are too few for {world} ranks")
 
 
 @sampler("always-cut", "classic", remainder="drop")
