@@ -12,7 +12,7 @@ import numpy as np
 from ..adapter import Batch, Facets, Replica
 from ..job import Job
 from ..model import ModelSpec
-from ..values import Array
+from ..values import Array, poison_like
 from .contract import Declared, offered
 
 Options = tuple[tuple[str, float | str], ...]
@@ -68,6 +68,8 @@ class Held:
     def _built(self, model: ModelSpec | str, initial: dict[str, Array], options: Options) -> Replica:
         make = offered(self._facets.make_replica, "make_replica")
         replica: Replica = make(model, initial, self._job.optimizer, dict(options))
+        for array in initial.values():  # the caller's again
+            array[...] = poison_like(array)
         return replica
 
     def extra(self, method: str) -> Any:
@@ -78,3 +80,8 @@ class Held:
         inputs, targets = self._data
         rows = np.array(samples, np.intp)
         return Batch(inputs[rows], targets[rows], branches)
+
+    def take_back(self, batch: Batch) -> None:
+        """Its arrays are the caller's again, as a loader's are, which fills them anew."""
+        for array in (batch.inputs, batch.targets):
+            array[...] = poison_like(array)

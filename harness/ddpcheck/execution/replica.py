@@ -39,6 +39,7 @@ def backward(here: Here, op: ops.Backward) -> Values:
             pass
     after = {"inputs": batch.inputs.tobytes(), "targets": batch.targets.tobytes()}
     changed = [name for name in given if given[name] != after[name]]
+    here.held.take_back(batch)
     return values | {"loss": checked_number(loss, "backward()")} | ({"batch_changed": changed} if changed else {})
 
 
@@ -116,8 +117,11 @@ def predict(here: Here, op: ops.Predict) -> Values:
     shape = (len(samples), model.output_features)
     if not samples:
         return {"outputs": np.empty(shape, model.dtype)}
-    got = here.held.replica().predict(here.held.batch(samples, op.branches[here.rank] if op.branches else ()))
-    return {"outputs": np.array(checked_array(got, shape, model.dtype, "predict()"))}
+    batch = here.held.batch(samples, op.branches[here.rank] if op.branches else ())
+    got = here.held.replica().predict(batch)
+    outputs = np.array(checked_array(got, shape, model.dtype, "predict()"))
+    here.held.take_back(batch)
+    return {"outputs": outputs}
 
 
 def save(here: Here, op: ops.Save) -> Values:
