@@ -110,6 +110,8 @@ def _known(moment: Moment, expected: Array, rank: int, all_got: list[float]) -> 
         for sentence, numbers in known
         if all(math.isclose(a, b, rel_tol=1e-5) for a, b in zip(all_got, numbers, strict=True))
     )
+    if isinstance(moment.operation, Backward) and not moment.operation.samples[rank]:
+        alternatives += ((_EMPTY, np.array(np.nan)),)
     sure = _BEFORE.get(moment.operation.kind, "")
     if moment.operation.kind == "backward" and abs(got - expected[rank]) < _FEW_BITS * abs(expected[rank]):
         sure = f"it is near: computed with fewer bits (autocast, say); or {sure}"
@@ -124,6 +126,7 @@ def _known(moment: Moment, expected: Array, rank: int, all_got: list[float]) -> 
 
 
 _FEW_BITS = 2.0**-7
+_EMPTY = "a mean over no samples is 0 divided by 0, but this rank's should be 0"
 _SHARD = (
     "it is the norm of this rank's shard of the gradients: the ranks' squares add up to the whole, but were not added"
 )

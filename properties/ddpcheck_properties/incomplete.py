@@ -43,6 +43,8 @@ def _causes(job: Job, trace: Trace) -> Iterator[str]:
     if isinstance(operation, _OF_A_TENSOR) and operation.tensor.shape == () and culprit.outcome == "raised":
         yield "the array has no dimension: there is no first one to be cut, or counted"
     if isinstance(operation, Backward):
+        if culprit.outcome == "raised" and not operation.samples[culprit.rank]:
+            yield "the rank has no samples: the forward or backward pass cannot do without any"
         for position, earlier in enumerate(job.operations[: culprit.last.operation]):
             if isinstance(earlier, Predict) and 0 < sum(map(bool, earlier.samples)) < job.world_size:
                 alone = ", ".join(str(rank) for rank, samples in enumerate(earlier.samples) if samples)

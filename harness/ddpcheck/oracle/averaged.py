@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from ..diagnosis import Evidence
 from ..values import Array
 
@@ -31,6 +33,10 @@ class Averaged:
         yield "it is the parameter itself: a view of it, or never moved by less", self.new
         yield "the weights of the average and of the parameter are swapped", self._mixed(1 - self.decay)
         yield "it was updated twice", self._mixed(self.decay**2)
+        before = "it was updated before the step, too: by backwards, and not by steps only"
+        yield before, self.decay * late + (1 - self.decay) * self.new
+        for dtype, words in ((np.float16, "float16"), (np.float32, "float32")):
+            yield f"it is held in {words}", self._mixed(self.decay).astype(dtype).astype(np.float64)
         if size > 1:
             yield "its decay is raised to the world size: updated once for each rank", self._mixed(self.decay**size)
         for steps in (self.steps - 1, self.steps):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -57,6 +57,14 @@ class History:
         """Each rank's own gradient, of all backwards since zero_grad."""
         parts = [done.own[name] for done in self.since_zero_grad() if name in done.own]
         return sum(parts[1:], parts[0]) if parts else None
+
+    def windows_gone_wrong(self, name: str) -> Iterator[tuple[str, Array]]:
+        """What the mean gradient of several micro-batches would be if one of them were lost."""
+        parts = [done.own[name] for done in self.since_zero_grad() if name in done.own]
+        if len(parts) > 1:
+            last = np.broadcast_to(parts[-1].mean(axis=0), parts[-1].shape)
+            yield "that of the last micro-batch only: what was accumulated before is lost", last
+            yield "lacking the last micro-batch", np.broadcast_to(sum(parts[1:-1], parts[0]).mean(axis=0), last.shape)
 
 
 @dataclass(frozen=True, slots=True)

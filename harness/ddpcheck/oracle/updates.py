@@ -42,6 +42,10 @@ class Update:
     def _alternatives(self, expected: Array, rank: int) -> Iterator[tuple[str, Array]]:
         size, spec, before = len(self.before), self.optimizer.spec, self.before
         yield "it was not updated: the step passed it over, or worked on a copy", before
+        for words, gradient in self.clipped.gone_wrong(self.name) if self.clipped else ():
+            yield f"the gradient of its update was {words}", self._stepped(gradient=gradient)
+        for words, gradient in self.history.windows_gone_wrong(self.name):
+            yield f"the gradient of its update was {words}", self._stepped(gradient=gradient)
         if size > 1 and (own := self.history.own(self.name)) is not None:
             by_own = self._stepped(gradient=own)
             yield "it was updated by this rank's own gradient: not reduced", by_own
@@ -60,8 +64,6 @@ class Update:
                 yield both, by_gradient
             yield f"the gradient of its update was exactly {words}: {cause}", by_gradient
             yield f"its update is exactly {words}: a scaled learning rate", by_rate
-        for words, gradient in self.clipped.gone_wrong(self.name) if self.clipped else ():
-            yield f"the gradient of its update was {words}", self._stepped(gradient=gradient)
         yield "it was updated twice", self._stepped(times=2)
         if self.initial is not None:
             sentence = (
@@ -173,6 +175,8 @@ class Loading:
             sentence = f"it is rank {other}'s initial value of the new replica: load_state did not load it"
             known.append((sentence, self.job.initial_of_resumed(other)[self.name].astype(np.float64)))
         known += self.earlier.evidence(expected, rank).alternatives if self.earlier else ()
+        begun = "it is rank 0's initial value of the old replica: the state holds what was there at construction"
+        known.append((begun, self.job.initial(0)[self.name].astype(np.float64)))
         return Evidence(len(self.before), alternatives=tuple(known))
 
 

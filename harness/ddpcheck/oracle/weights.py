@@ -38,7 +38,7 @@ class Weights:
         self._steps = 0
         self._optimizer = Optimizer(case.job.optimizer, self._dtype, roundings=3 + 4 * len(rates))
         self._rates = list(rates)
-        self._saved: dict[str, tuple[dict[str, Value], dict[str, Value], Optimizer]] = {}
+        self._saved: dict[str, tuple[dict[str, Value], dict[str, Value], Optimizer, bool]] = {}
 
     def parameters(self) -> dict[str, Value]:
         return {name: self.tensors[name] for name in self._case.parameters}
@@ -94,18 +94,19 @@ class Weights:
         return running_statistics(layer, self.tensors, found, shards, self._dtype, first=first, momentum=momentum)
 
     def save(self, name: str) -> None:
-        self._saved[name] = dict(self.tensors), dict(self.averages), self._optimizer.copy()
+        self._saved[name] = dict(self.tensors), dict(self.averages), self._optimizer.copy(), self.apart
 
     def resume(self, name: str) -> None:
         """Every rank goes on with what it saved itself, which differs where construction leaves ranks different."""
         self.trained = True
-        tensors, averages, optimizer = self._saved[name]
+        tensors, averages, optimizer, self.apart = self._saved[name]
         for key, value in self.tensors.items():
             self.origins[key] = Loading(key, self._case.job, value.exact, self.origins.get(key))
+        for key, value in self.averages.items():
+            self.averaged[key] = Loading(key, self._case.job, value.exact, self.averaged.get(key))
         self.tensors, self.averages = (
             {key: value.of_rank_zero() if self._case.alike(key) else value for key, value in of.items()}
             for of in (tensors, averages)
         )
         alike = self._case.promised.broadcasts_parameters
         self._optimizer = optimizer.of_rank_zero() if alike else optimizer.copy()
-        self.apart = False
