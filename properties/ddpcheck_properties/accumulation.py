@@ -13,7 +13,7 @@ from hypothesis.strategies import DrawFn
 from ddpcheck import expect
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
-from ddpcheck.job import Backward, Job, Operation, OptimizerSpec, Step, ZeroGrad
+from ddpcheck.job import Backward, CloseWindow, Job, OpenWindow, Operation, OptimizerSpec, Step, ZeroGrad
 from ddpcheck.model import Activation, BatchNorm, Layer, Linear, ModelSpec, Scale, mlp
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
@@ -21,7 +21,7 @@ from ddpcheck.verdict import Finding
 from . import pitfalls
 from .comparison import as_one_process, because
 from .drawing import for_all, for_each
-from .pitfalls import fitting
+from .pitfalls import fitting, window
 from .strategies import GRADIENTS, PARAMETERS, SEEDS, choice, models, sgd, shards, training_job
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def check_gradients_inside_no_sync_are_local(session: Session) -> None:
 def check_accumulated_window_counts_every_micro_batch_once(session: Session) -> None:
     """The gradient after a window of micro-batches is the sum of the large micro-batches' gradients, each counted once.
 
-    Windows have one to four micro-batches, of equal or different sizes, and one has seventeen; the first window and later
+    Windows have one to four micro-batches, of equal or different sizes, and one has 33; the first window and later
     ones are judged.
     """
     world, promised = session.world_size, session.capabilities
@@ -51,7 +51,7 @@ def check_accumulated_window_counts_every_micro_batch_once(session: Session) -> 
         pitfalls.accumulation(world, (1, 1, 1), (2, 2, 2)),
         pitfalls.accumulation(world, (4, 1)),
         pitfalls.accumulation(world, (2,), (1, 1, 1, 1), (2,)),
-        pitfalls.accumulation(world, (1,) * 17, (1,) * 9),
+        pitfalls.accumulation(world, (1,) * 33, (1,) * 9),
     ]
     for_all(session, windows(world, promised), as_one_process(promised), examples=fitting(session, jobs))
 
@@ -81,10 +81,13 @@ def check_synchronisation_is_back_after_no_sync(session: Session) -> None:
 @law("accumulation", "facet:replica", "no_sync")
 def check_an_exception_inside_no_sync_ends_it(session: Session) -> None:
     """An exception that leaves no_sync() on some or all ranks, and is caught by the training program, comes out of it
-    and leaves synchronisation switched on.
+    and leaves synchronisation switched on, or off inside another no_sync().
     """
     world, promised = session.world_size, session.capabilities
-    as_ever = because(as_one_process(promised), "an exception left no_sync() before: it stays switched on")
+    as_ever = because(
+        as_one_process(promised),
+        "an exception left no_sync() before: it stays switched on, or the outer one ended with it",
+    )
 
     def judge(job: Job, trace: Trace) -> None:
         for position, ranks in trace.all_values("backward"):
@@ -95,6 +98,7 @@ def check_an_exception_inside_no_sync_ends_it(session: Session) -> None:
 
     everyone = tuple(range(world))
     jobs = [interrupted(world, ranks, again=again) for ranks in (everyone, (world - 1,)) for again in (False, True)]
+    jobs.append(interrupted(world, everyone, again=False, nested=True))
     for_each(session, fitting(session, jobs), judge)
 
 
@@ -131,14 +135,16 @@ def two_forwards(world_size: int, *layers: Layer) -> Job:
     return training_job(world_size, ModelSpec(layers), operations, exact=False)
 
 
-def interrupted(world_size: int, ranks: tuple[int, ...], *, again: bool) -> Job:
-    """A backward inside no_sync that these ranks leave by an exception; then, perhaps after zero_grad (`again`), two
-    synchronised ones.
+def interrupted(world_size: int, ranks: tuple[int, ...], *, again: bool, nested: bool = False) -> Job:
+    """A backward inside no_sync that these ranks leave by an exception; then, perhaps after zero_grad (`again`), a
+    synchronised one, and a window. nested: inside another no_sync(), in which one more backward follows.
     """
     first = Backward(shards([2] * world_size), sync=False, interrupted=ranks)
+    more = Backward(shards([2] * world_size, 6 * world_size))
     operations: list[Operation] = [first, *[ZeroGrad()] * again]
+    operations = [OpenWindow(), *operations, more, *GRADIENTS, CloseWindow()] if nested else operations
     operations += [Backward(shards([2] * world_size, 2 * world_size)), *GRADIENTS]
-    operations += [ZeroGrad(), Backward(shards([2] * world_size, 4 * world_size)), *GRADIENTS]
+    operations += window(world_size, (2, 2), look=True)
     return training_job(world_size, mlp((2, 3, 2)), operations)
 
 

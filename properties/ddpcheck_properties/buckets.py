@@ -59,7 +59,7 @@ def check_every_number_of_elements_is_reduced_whole(session: Session) -> None:
 @law("buckets", "facet:replica", "feature:scale")
 def check_many_tensors_are_reduced_like_few(session: Session) -> None:
     """A model of three hundred small tensors has exact gradients at every step, and so have tensors whose names differ
-    in the last letters only. Steps, clipping and checkpoints leave out and mix up none of 120.
+    in the last letters only. Steps, accumulation, clipping and checkpoints leave out and mix up none of 120.
     """
     world, promised = session.world_size, session.capabilities
     operations: list[Operation] = []
@@ -77,13 +77,15 @@ def check_many_tensors_are_reduced_like_few(session: Session) -> None:
 @law("buckets", "facet:replica")
 def check_later_backwards_are_like_the_first(session: Session) -> None:
     """The fortieth backward's gradients, and the fortieth step's, are as exact as the first one's: no counter runs out, no
-    period comes round, no state is left over. At two ranks so are those of the 256th, where a byte has come round.
+    period comes round, no state is left over. At two ranks so are those of the 256th, where a byte has come round, and the
+    130th step of Adam.
     """
     world, promised = session.world_size, session.capabilities
     jobs = [forty_times(world, stepping=stepping, local=promised.no_sync) for stepping in (False, True)]
     for_each(session, fitting(session, jobs), as_one_process(promised))
     if world == 2:
         for_each(session, fitting(session, [the_same_again(world)]), _like_the_first(promised))
+        for_each(session, fitting(session, [many_steps(world)]), as_one_process(promised))
 
 
 @law("buckets", "facet:replica", "feature:branch", SYNCHRONISED, "world_size>=2")
@@ -100,13 +102,17 @@ def check_every_step_may_use_other_parameters_on_every_rank(session: Session) ->
 
 
 def many_trained(world_size: int, promised: Capabilities) -> Job:
-    """Three steps of a model of 120 tensors, the second clipped, the third on a new replica, as far as that is promised."""
+    """Three steps of a model of 120 tensors: two with a micro-batch inside no_sync, the second after gradients of zero, and
+    clipped, the third on a new replica, as far as that is promised.
+    """
     operations: list[Operation] = []
     for number in range(3):
         operations += [Save(), Resume()] * (promised.checkpoint and number == 2)
-        operations += [ZeroGrad(), Backward(shards([2] * world_size, 2 * number * world_size))]
-        operations += [Clip(0.5)] * (promised.clipping and number == 1)
-        operations += [Step(), *PARAMETERS]
+        first, second = (shards([2] * world_size, (4 * number + half) * world_size) for half in (0, 2))
+        operations.append(ZeroGrad(to_zeros=promised.zeroes_gradients and number == 1))
+        operations += [Backward(first, sync=False)] * (promised.no_sync and number < 2)
+        operations += [Backward(second), *GRADIENTS * (number == 1)]
+        operations += [*[Clip(0.5)] * (promised.clipping and number == 1), Step(), *PARAMETERS]
     layers: list[Layer] = [Linear("fc1", 2, 3), *(Scale(f"scale{number}", 3) for number in range(116))]
     model = ModelSpec((*layers, Linear("wide", 3, 500)), loss="linear", dtype=max(promised.replica_dtypes))
     optimizer = OptimizerSpec(lr=1e-4, momentum=0.9, weight_decay=0.1)
@@ -153,7 +159,7 @@ def forty_times(world_size: int, *, stepping: bool, local: bool) -> Job:
         operations += [Backward(first, sync=False)] if stepping and local else []
         operations += [Backward(second), *((Step(), *PARAMETERS) if stepping else GRADIENTS)]
     layers: tuple[Layer, ...] = (Linear("fc1", 2, 3), Activation("relu"), Linear("fc2", 3, 2))
-    optimizer = OptimizerSpec(lr=1.0) if stepping else None
+    optimizer = OptimizerSpec(lr=1.0, momentum=1.0) if stepping else None
     return training_job(world_size, ModelSpec(layers[: 1 if stepping else 3], loss="linear"), operations, optimizer)
 
 
@@ -163,6 +169,16 @@ def the_same_again(world_size: int) -> Job:
     operations = [*once, *GRADIENTS, *once * 253, *[*once, *GRADIENTS] * 4]
     layers = Linear("fc1", 2, 6), Activation("tanh"), Linear("fc2", 6, 6)
     return training_job(world_size, ModelSpec(layers), operations, exact=False)
+
+
+def many_steps(world_size: int) -> Job:
+    """130 steps of Adam on gradients that depend on no parameter."""
+    operations: list[Operation] = []
+    for number in range(130):
+        operations += [ZeroGrad(), Backward(shards([1] * world_size, number * world_size)), Step(), *PARAMETERS]
+    optimizer = OptimizerSpec("adam", lr=0.02, betas=(0.875, 0.984375), eps=0.1)
+    model = ModelSpec((Linear("fc1", 2, 3),), loss="linear", dtype="float64")
+    return training_job(world_size, model, operations, optimizer, exact=False)
 
 
 def _like_the_first(promised: Capabilities) -> Judge:

@@ -16,7 +16,7 @@ from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
 from ddpcheck.diagnosis import Evidence
 from ddpcheck.job import Backward, Job, Observe, Operation, ZeroGrad
-from ddpcheck.model import Activation, BatchNorm, Linear
+from ddpcheck.model import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale
 from ddpcheck.numerics import sum_bound
 from ddpcheck.oracle import Contributions
 from ddpcheck.trace import Trace
@@ -144,7 +144,9 @@ def _uneven(session: Session) -> None:
     nobody = [[2 * (rank != empty) for rank in range(world)] for empty in (world - 1, 0)]
     exact = promised.uneven_batches != "weighted"  # the sizes' sum is no power of two
     examples = [pitfalls.uneven(world, exact=exact, batches=batches) for batches in ((), *nobody)]
-    for_all(session, training_jobs(world, promised, uneven=True), judge, examples=examples, share=0.5)
+    ids = ModelSpec((Embedding("embedding", 5, 3), Scale("scalar", 0), Linear("fc1", 3, 4)), loss="cross_entropy")
+    examples.append(pitfalls.uneven(world, exact=False, batches=nobody[0], model=ids))
+    for_all(session, training_jobs(world, promised, uneven=True), judge, examples=fitting(session, examples), share=0.5)
     for_all(session, training_jobs(world, promised, exact=False, uneven=True), judge, share=0.5)
 
 

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 @law("trajectories", "facet:replica", "join", "uneven_batches=equal_weight", "optimizer:sgd")
 def check_ranks_that_run_out_of_batches_join(session: Session) -> None:
     """Ranks train together until the last has used its last batch: those that have run out count as zero, and the
-    divisor is the promised one. Afterwards all ranks have the same parameters, and train on together.
+    divisor is the promised one. Afterwards all ranks have the same parameters, train on together, and may join again.
     """
     world = session.world_size
-    numbers = [[3] + [1] * (world - 1), [1 + rank for rank in range(world)], [2] * (world - 1) + [0]]
+    numbers = [[3] + [1] * (world - 1), [1 + rank for rank in range(world)], [2] * (world - 1) + [0], [2] * world]
     constant = ModelSpec((Linear("fc1", 3, 2),), loss="linear")  # whose gradients do not depend on its parameters
     jobs = [
         joining(counts, model)
@@ -43,12 +43,15 @@ def check_ranks_that_run_out_of_batches_join(session: Session) -> None:
 
 
 def joining(counts: list[int], model: ModelSpec) -> Job:
-    """Rank r has counts[r] batches of two samples; after them all take one more step."""
+    """Rank r has counts[r] batches of two samples; after them all take one more step, and join once more, the other way
+    round.
+    """
     world_size, total = len(counts), sum(counts)
     pairs = iter([(2 * number, 2 * number + 1) for number in range(total)])
     batches = tuple(tuple(next(pairs) for _ in range(count)) for count in counts)
     operations: list[Operation] = [Join(batches), *PARAMETERS]
     operations += [ZeroGrad(), Backward(shards([1] * world_size)), Step(), *PARAMETERS]
+    operations += [Join(batches[::-1]), *PARAMETERS]
     data = DataSpec(max(2 * total, world_size), "real", 1)
     return Job(world_size, tuple(operations), model, OptimizerSpec(lr=0.05), data, 0)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
-from ddpcheck.job import Backward, Job, Operation, OptimizerSpec, Step, ZeroGrad
+from ddpcheck.job import Backward, Clip, Job, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
 from ddpcheck.model import Linear, ModelSpec, Scale
 
 from .comparison import as_one_process
@@ -23,6 +24,8 @@ OPTIMIZERS = (
     OptimizerSpec(lr=1.0, momentum=1.0),
     OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.05, weight_decay=0.25),
 )
+CLIPPED = 30.0
+"""A small part of the norm of the gradients."""
 BUCKETED = 300_001
 """Elements of each of two tensors: 2.3 MiB in float64."""
 BACKWARDS = 9
@@ -32,10 +35,11 @@ BACKWARDS = 9
 @law("trajectories", "facet:replica", "world_size<=2")
 def check_large_tensors_step_like_small_ones(session: Session) -> None:
     """After steps of SGD, with and without momentum, and of Adam every element of two large tensors is where it is on one
-    process, as is the scalar beside them.
+    process, as is the scalar beside them. That holds after accumulation, clipping, and on a new replica that resumes.
     """
-    jobs = [_steps(session.world_size, optimizer) for optimizer in OPTIMIZERS]
-    for_each(session, fitting(session, jobs), as_one_process(session.capabilities))
+    promised = session.capabilities
+    jobs = [_steps(session.world_size, optimizer, promised) for optimizer in OPTIMIZERS]
+    for_each(session, fitting(session, jobs), as_one_process(promised))
 
 
 @law("buckets", "facet:replica", "feature:scale", "dtype:float64", "world_size>=2", "world_size<=2")
@@ -53,10 +57,18 @@ def check_gradients_of_many_megabytes_are_exact_at_every_backward(session: Sessi
     for_each(session, fitting(session, [job]), as_one_process(session.capabilities))
 
 
-def _steps(world_size: int, optimizer: OptimizerSpec) -> Job:
+def _steps(world_size: int, optimizer: OptimizerSpec, promised: Capabilities) -> Job:
+    """Two steps, the second on a new replica, or one where the optimizer has no state; a micro-batch inside no_sync before
+    each; real gradients are clipped.
+    """
+    exact = optimizer.name == "sgd"
     operations: list[Operation] = []
-    for number in range(2):
-        operations += [ZeroGrad(), Backward(shards([1] * world_size, number * world_size)), Step(), *PARAMETERS]
+    for number in range(1 if exact and not optimizer.momentum else 2):
+        first, second = (shards([1] * world_size, (2 * number + half) * world_size) for half in (0, 1))
+        operations += [Save(), Resume()] * (promised.checkpoint and number == 1)
+        operations += [ZeroGrad(), *[Backward(first, sync=False)] * promised.no_sync, Backward(second)]
+        operations += [*[Clip(CLIPPED)] * (promised.clipping and not exact), Step(), *PARAMETERS]
     layers = Linear("large", 1, STEPPED), Scale("scalar", 0)  # weight and bias may belong to different ranks
-    model = ModelSpec(layers, loss="linear")
-    return training_job(world_size, model, operations, optimizer, exact=optimizer.name == "sgd")
+    # in float32 the scalar's gradient, a sum of so many terms, would have no bound that is worth its name
+    model = ModelSpec(layers, loss="linear", dtype="float32" if exact else max(promised.replica_dtypes))
+    return training_job(world_size, model, operations, optimizer, exact=exact)

@@ -81,14 +81,14 @@ def scaled(world_size: int, factor: float) -> Job:
     return replace(job, model=replace(job.model, loss_scale=factor))
 
 
-def uneven(world_size: int, *, exact: bool = True, batches: Sequence[int] = ()) -> Job:
+def uneven(world_size: int, *, exact: bool = True, batches: Sequence[int] = (), model: ModelSpec | None = None) -> Job:
     """Rank 0 has four samples, the others one (or as in `batches`), then rank 1 has; no two ranks have alike gradients."""
     batches = batches or [4] + [1] * (world_size - 1)
     operations: list[Operation] = []
     for number in range(2):
         backward = Backward(shards(rotated(batches, -number), number * sum(batches)))
         operations += [ZeroGrad(), backward, *GRADIENTS]
-    return training_job(world_size, mlp((2, 3, 1)), operations, exact=exact)
+    return training_job(world_size, model or mlp((2, 3, 1)), operations, exact=exact)
 
 
 def steps(world_size: int, optimizer: OptimizerSpec, *, count: int = 3, exact: bool = False) -> Job:
@@ -119,7 +119,9 @@ def accumulation(world_size: int, *sizes: Sequence[int], sync: bool = False, loo
     return training_job(world_size, mlp((2, 3, 2)), operations, seed=6)
 
 
-def branches(world_size: int, names: str, *taken: Sequence[str], optimizer: OptimizerSpec | None = None) -> Job:
+def branches(
+    world_size: int, names: str, *taken: Sequence[str], optimizer: OptimizerSpec | None = None, width: int = 2
+) -> Job:
     """Steps in which rank r takes the branches taken[step][r % len]: "" none, "ab" both."""
     operations: list[Operation] = []
     for number, ranks in enumerate(taken):
@@ -131,7 +133,7 @@ def branches(world_size: int, names: str, *taken: Sequence[str], optimizer: Opti
         ]
         operations += [Step(), *PARAMETERS] if optimizer else []
     exact = optimizer is None
-    return training_job(world_size, branching(2, names), operations, optimizer, exact=exact)
+    return training_job(world_size, branching(width, names), operations, optimizer, exact=exact)
 
 
 def construction(world_size: int, *layers: Layer, exact: bool = True) -> Job:
@@ -139,14 +141,15 @@ def construction(world_size: int, *layers: Layer, exact: bool = True) -> Job:
     return training_job(world_size, ModelSpec(layers), [Observe(("parameters", "buffers"))], exact=exact)
 
 
-def statistics(world_size: int, rounds: int = 3, *, uneven: bool = False) -> Job:
+def statistics(world_size: int, rounds: int = 3, *, uneven: bool = False, local: bool = False) -> Job:
     """Batch norm in front, so that what it measures is exact: forward passes in training mode, buffers after each.
 
-    uneven: rank r has r samples more than the three that each has else.
+    uneven: rank r has r samples more than the three that each has else. local: the second pass is inside no_sync.
     """
     batches = [3 + rank * uneven for rank in range(world_size)]
     operations: list[Operation] = []
     for number in range(rounds):
-        operations += [ZeroGrad(), Backward(shards(batches, number * sum(batches))), Observe(("buffers",))]
+        backward = Backward(shards(batches, number * sum(batches)), sync=not local or number != 1)
+        operations += [ZeroGrad(), backward, Observe(("buffers",))]
     layers = (BatchNorm("norm", 3), Linear("fc1", 3, 2))
     return training_job(world_size, ModelSpec(layers), operations, exact=False)

@@ -77,13 +77,14 @@ def check_construction_gives_every_rank_the_statistics_of_rank_0(session: Sessio
 @law("replica_sync", "facet:replica", "feature:batch_norm", "batch_norm=local")
 def check_running_statistics_of_rank_0_are_those_of_its_own_batches(session: Session) -> None:
     """After forward passes in training mode rank 0's running statistics are those of its own batches, larger or smaller
-    than the others'.
+    than the others', inside no_sync too.
 
     The other ranks' are not judged: whether they take over rank 0's before each forward is left open.
     """
     promised = session.capabilities
     sizes = (False, True) if promised.uneven_batches == "equal_weight" else (False,)
-    jobs = [pitfalls.statistics(session.world_size, uneven=uneven) for uneven in sizes]
+    local = promised.no_sync
+    jobs = [pitfalls.statistics(session.world_size, uneven=uneven, local=local and not uneven) for uneven in sizes]
     for_each(session, fitting(session, jobs), as_one_process(promised))
 
 
@@ -125,10 +126,16 @@ def check_resumed_training_goes_where_one_process_goes(session: Session) -> None
 
 @law("replica_sync", "facet:replica", "checkpoint", "feature:batch_norm")
 def check_a_checkpoint_holds_running_statistics(session: Session) -> None:
-    """A new replica that loads a saved state holds its running statistics and counter of batches, bit for bit."""
+    """A new replica that loads a saved state holds its running statistics and counter of batches, bit for bit, and those of
+    rank 0 go on from there; saved before any training, or after.
+    """
     layers = Linear("fc1", 3, 4), BatchNorm("norm", 4), Linear("fc2", 4, 2)
     job = pitfalls.construction(session.world_size, *layers)
+    trained = pitfalls.statistics(session.world_size)
+    *begin, end = (position + 1 for position, each in enumerate(trained.operations) if isinstance(each, Observe))
+    resumed = (*trained.operations[: begin[0]], Save(), *trained.operations[begin[0] : begin[1]], Resume(), LOOK)
     jobs = [replace(job, operations=(Save(), Resume(), LOOK))]
+    jobs.append(replace(trained, operations=(*resumed, *trained.operations[begin[1] : end])))
     for_each(session, fitting(session, jobs), as_one_process(session.capabilities))
 
 

@@ -10,11 +10,12 @@ import numpy as np
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
 from ddpcheck.job import Backward, Clip, Job, Operation, OptimizerSpec, Step, ZeroGrad
-from ddpcheck.model import Activation, Linear, ModelSpec, Scale
+from ddpcheck.model import Activation, Embedding, Linear, ModelSpec, Scale
 from ddpcheck.trace import Trace
+from ddpcheck.values import key_of
 from ddpcheck.verdict import Finding
 
-from .comparison import as_one_process
+from .comparison import as_one_process, because
 from .drawing import Judge, for_each
 from .pitfalls import fitting
 from .strategies import GRADIENTS, PARAMETERS, shards, training_job
@@ -29,7 +30,7 @@ Poison = Literal["nan", "inf"]
 def check_a_step_with_nan_is_skipped_on_all_ranks(session: Session) -> None:
     """A NaN or infinity in one rank's gradient makes step() leave everything as it is on all ranks, and later steps lead
     where they lead without it: parameters, momentum, counts of steps and loss scales. Losses, most gradients and the last
-    micro-batch may be finite, and clipping may come before.
+    micro-batch may be finite, clipping may come before, and another such step. A NaN that zero_grad throws away is nothing.
     """
     world = session.world_size
     specs = OptimizerSpec(lr=1.0, momentum=1.0), OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.01)
@@ -37,20 +38,38 @@ def check_a_step_with_nan_is_skipped_on_all_ranks(session: Session) -> None:
     jobs = [
         poisoned(overflow(world, spec), 2 * (world + rank), poison) for spec in specs for rank, poison in ends.items()
     ]
+    jobs.append(poisoned(overflow(world, specs[0], (1, 2)), (2 * world, 4 * world), "nan"))
     jobs.append(poisoned(hidden_overflow(world, clip=session.capabilities.clipping), 2 * world, "inf"))
+    jobs.append(in_the_last_layer(world))
+    jobs += [in_a_branch(world)] * (session.capabilities.unused_parameters == "synchronised")
     for_each(session, fitting(session, jobs), _skipped(session.capabilities))
+    forms = (False, True) if session.capabilities.zeroes_gradients else (False,)
+    jobs = [thrown_away(world, to_zeros=to_zeros) for to_zeros in forms]
+    cause = "zero_grad had thrown the NaN away, and the step is still skipped for it, or finds something of it"
+    for_each(session, fitting(session, jobs), because(as_one_process(session.capabilities), cause))
 
 
-def overflow(world_size: int, optimizer: OptimizerSpec) -> Job:
-    """Four steps of two samples per rank, of which the second is to be skipped."""
+def overflow(world_size: int, optimizer: OptimizerSpec, skipped: tuple[int, ...] = (1,)) -> Job:
+    """Four steps of two samples per rank, of which the second, or those `skipped`, are to be skipped."""
     operations: list[Operation] = []
     for number in range(4):
         operations += [ZeroGrad(), Backward(shards([2] * world_size, number * 2 * world_size))]
-        operations += [*(GRADIENTS if number != 1 else ()), Step(), *PARAMETERS]
+        operations += [*(() if number in skipped else GRADIENTS), Step(), *PARAMETERS]
     layers = Linear("fc1", 2, 3), Linear("fc2", 3, 2)
     exact = optimizer.name == "sgd"
     model = ModelSpec(layers, loss="linear", dtype="float64" if exact else "float32")
     return training_job(world_size, model, operations, optimizer, exact=exact)
+
+
+def thrown_away(world_size: int, *, to_zeros: bool) -> Job:
+    """Four steps, of which none is to be skipped: zero_grad in one of its forms follows on the NaN, in front of the second."""
+    job = overflow(world_size, OptimizerSpec(lr=0.05, momentum=0.9), ())
+    _, second, *_ = (position for position, each in enumerate(job.operations) if isinstance(each, ZeroGrad))
+    lost = ZeroGrad(), Backward(shards([2] * world_size, 8 * world_size)), ZeroGrad(to_zeros)
+    operations = [*job.operations[:second], *lost, *job.operations[second + 1 :]]
+    assert job.model is not None
+    made = training_job(world_size, job.model, operations, job.optimizer, exact=False)
+    return poisoned(made, 8 * world_size, "nan")
 
 
 SATURATED = Scale("scale", 2), Activation("tanh"), Linear("fc1", 2, 3), Linear("fc2", 3, 2)
@@ -66,6 +85,39 @@ def hidden_overflow(world_size: int, *, clip: bool) -> Job:
     return training_job(world_size, ModelSpec(SATURATED, loss="linear"), operations, job.optimizer, exact=False)
 
 
+def in_a_branch(world_size: int) -> Job:
+    """As hidden_overflow(): only the branch in front, which the second backward does not take, has a NaN."""
+    job = hidden_overflow(world_size, clip=False)
+    operations = list(job.operations)
+    _, second, *_ = (position for position, each in enumerate(operations) if isinstance(each, Backward))
+    operations[second] = Backward(shards([2] * world_size, 2 * world_size), branches=(("a",),) * world_size)
+    front = Linear("branch_a", 2, 2, branch="a")
+    model = ModelSpec((front, *SATURATED[1:]), loss="linear")
+    # x + W x has no difference of infinities where the weight between the infinite feature and itself is positive
+    positive = (seed for seed in range(99) if model.initial(key_of(seed, 0), "real")["branch_a.weight"][0, 0] > 0)
+    made = training_job(world_size, model, operations, job.optimizer, exact=False, seed=next(positive))
+    return poisoned(made, 2 * world_size, "inf")
+
+
+def in_the_last_layer(world_size: int) -> Job:
+    """Four steps, of which the second has a target that is infinite, and a relu that passes nothing back of it."""
+    job = overflow(world_size, OptimizerSpec(lr=0.05, momentum=0.9))
+    sample = 2 * world_size
+    model = ModelSpec((Embedding("embedding", 4, 1), Activation("relu"), Linear("fc1", 1, 2)), loss="linear")
+    drawn = (
+        training_job(world_size, model, job.operations, job.optimizer, exact=False, seed=seed) for seed in range(99)
+    )
+    return poisoned(next(made for made in drawn if _is_stopped(made, sample)), sample, "inf")
+
+
+def _is_stopped(job: Job, sample: int) -> bool:
+    """Whether the relu stops what comes back of this sample, after a step too."""
+    assert job.data is not None
+    assert job.model is not None
+    row = job.data.arrays(job.model)[0][sample]
+    return bool(job.initial(0)["embedding.weight"][row, 0] < -0.5)
+
+
 def _skipped(promised: Capabilities) -> Judge:
     as_ever = as_one_process(promised)
 
@@ -76,7 +128,7 @@ def _skipped(promised: Capabilities) -> Judge:
         except Finding as finding:
             if not trace.completed:
                 raise
-            hidden = job.model is not None and job.model.layers == SATURATED
+            hidden = job.model is not None and len(job.model.layers) > 2
             noted = replace(finding.diagnosis, cause=_why_not_skipped(trace, hidden=hidden))
             raise Finding(noted) from None
 
@@ -84,9 +136,10 @@ def _skipped(promised: Capabilities) -> Judge:
 
 
 def _why_not_skipped(trace: Trace, *, hidden: bool) -> str:
-    """hidden: whether it was the step of hidden_overflow()."""
+    """hidden: whether it was the step of hidden_overflow(), in_a_branch() or in_the_last_layer()."""
     looks = [ranks for _, ranks in trace.all_values("observe")]
-    (before, after), later = [[rank["parameters"] for rank in looks[number]] for number in (1, 2)], looks[3]
+    last = next(number for number in range(2, len(looks)) if "gradients" in looks[number + 1][0])
+    (before, after), later = [[rank["parameters"] for rank in looks[number]] for number in (1, last)], looks[last + 1]
     moved = [
         any(not np.array_equal(old[name], new[name]) for name in old) for old, new in zip(before, after, strict=True)
     ]
@@ -105,12 +158,13 @@ def _why_not_skipped(trace: Trace, *, hidden: bool) -> str:
 
 
 _HIDDEN = (
-    "the loss, all gradients but one, and the last micro-batch are finite there, and clipping may come before: it is decided "
-    "by one of these"
+    "the loss, all gradients but those of one layer, or the last micro-batch may be finite there, and clipping may come "
+    "before: it is decided by one of these"
 )
 
 
-def poisoned(job: Job, sample: int, poison: Poison) -> Job:
-    """The Job with a sample whose first number is NaN or infinite."""
+def poisoned(job: Job, samples: int | tuple[int, ...], poison: Poison) -> Job:
+    """The Job with a sample, or several, whose first number is NaN or infinite."""
     assert job.data is not None
-    return replace(job, data=replace(job.data, poisoned=(sample,), poison=poison))
+    samples = (samples,) if isinstance(samples, int) else samples
+    return replace(job, data=replace(job.data, poisoned=samples, poison=poison))

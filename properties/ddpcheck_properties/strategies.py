@@ -109,14 +109,15 @@ def training_jobs(
 ) -> Job:
     """Rounds of zero_grad, backward on new samples, `observe`; with an optimizer also a step and its parameters.
 
-    uneven: ranks have batches of different sizes, each the next rank's in the next round.
+    uneven: ranks have batches of different sizes, some none, each the next rank's in the next round.
     """
     drawn = draw(models(capabilities, exact=exact) if model is None else model)
     sizes = (1, 2, 4) if exact else (2, 1, 3, 4, 5)
     count, first = draw(choice(tuple(product(rounds, sizes))))
     if "batch_norm" in drawn.features():
         first = max(first, 2)  # the variance of one sample is an error in some frameworks
-    batches = [draw(choice(sizes)) for _ in range(world_size)] if uneven else [first] * world_size
+    batches = [draw(choice((*sizes, 0))) for _ in range(world_size - 1)] if uneven else [first] * (world_size - 1)
+    batches.append(first)  # which is never 0: weights by sizes need a sample
     spec = OptimizerSpec() if optimizer is None else draw(optimizer)
     operations: list[Operation] = []
     for number in range(count):

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 MOMENTUM = OptimizerSpec(lr=0.05, momentum=0.9, weight_decay=0.1)
+ROWS = (2, 0, 1)
 
 
 @law("replica_sync", "facet:replica", "optimizer:sgd")
@@ -60,13 +61,17 @@ def check_evaluation_leaves_training_alone(session: Session) -> None:
 
 @law("replica_sync", "facet:replica", "feature:batch_norm")
 def check_evaluation_uses_the_running_statistics(session: Session) -> None:
-    """predict() normalises by the running statistics, not by those of its batch, and does not move them, inside no_sync too.
+    """predict() normalises by the running statistics, not by those of its batch, and does not move them, inside no_sync too,
+    and whatever size the batch has.
 
     For one batch norm and one linear layer the outputs are at most 12 roundings away from the exact ones, of terms
     whose absolute values add up to `size` in _normalised.
     """
     world = session.world_size
-    look, evaluate = Observe(("parameters", "buffers")), Predict(((2, 0, 1),) * world)
+    look, evaluate, larger = (
+        Observe(("parameters", "buffers")),
+        *(Predict((rows,) * world) for rows in (ROWS, 23 * ROWS)),
+    )
     operations: list[Operation] = [
         look,
         evaluate,
@@ -74,7 +79,7 @@ def check_evaluation_uses_the_running_statistics(session: Session) -> None:
         ZeroGrad(),
         Backward(shards([3] * world)),
         look,
-        evaluate,
+        larger,
         look,
     ]
     model = ModelSpec((BatchNorm("norm", 3), Linear("fc1", 3, 2)))

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
 from ddpcheck.job import Backward, Clip, Job, Operation, OptimizerSpec, SetTrainable, Step, ZeroGrad
 from ddpcheck.model import Linear, ModelSpec
+from ddpcheck.oracle import Oracle
 
 from . import pitfalls
 from .comparison import as_one_process, because
@@ -81,28 +83,38 @@ def check_clipping_uses_the_norm_of_the_synchronised_gradients(session: Session)
     steps = training_jobs(world, promised, model=model, exact=False, rounds=(1, 2), optimizer=sgd())
     drawn = st.builds(_clipping, steps, choice((0.05, 0.5, 100.0)))
     small = _clipping(pitfalls.steps(world, OptimizerSpec(lr=0.05), count=12), 0.1)
-    for_all(session, drawn, as_one_process(promised), examples=fitting(session, [small]))
+    examples = fitting(session, [small, _barely_clipped(world, promised)])
+    for_all(session, drawn, as_one_process(promised), examples=examples)
 
 
 @law("trajectories", "facet:replica", "unfreezing", "feature:frozen", "optimizer:sgd")
 def check_layers_unfrozen_later_are_synchronised(session: Session) -> None:
     """Layers that are unfrozen in the middle of training learn from then on as on one process; those that are frozen
-    have no gradient and stay as they are, momentum and weight decay included.
+    have no gradient and stay as they are, momentum and weight decay included. Those that are named, one or several, and no
+    others, though a name may begin with another's; to switch what is switched already changes nothing.
     """
-    world = session.world_size
-    jobs = [unfreezing(world, OptimizerSpec(lr=1.0), exact=True), unfreezing(world, MOMENTUM, exact=False)]
-    cause = "fc1 was unfrozen after construction: what is reduced was decided there"
-    for_each(session, fitting(session, jobs), because(as_one_process(session.capabilities), cause, of="fc1."))
+    world, tied = session.world_size, "tied" in session.capabilities.model_features
+    jobs = [unfreezing(world, OptimizerSpec(lr=1.0), exact=True), unfreezing(world, MOMENTUM, exact=False, tied=tied)]
+    cause = (
+        "layers were frozen or unfrozen after construction: what is reduced was decided there, or others were switched than "
+        "those named, or one twice"
+    )
+    for_each(session, fitting(session, jobs), because(as_one_process(session.capabilities), cause))
 
 
-def unfreezing(world_size: int, optimizer: OptimizerSpec, *, exact: bool) -> Job:
-    """fc1 is frozen at first, then nothing is, for two steps, then fc2, then fc3: a step of each."""
-    switches = ((), (("fc1", True),), (), (("fc2", False),), (("fc2", True), ("fc3", False)))
+def unfreezing(world_size: int, optimizer: OptimizerSpec, *, exact: bool, tied: bool = False) -> Job:
+    """fc1 is frozen at first, then nothing is, for two steps, then fc10 and fc3, then fc1 and fc3, then fc1: a step of each.
+
+    tied: one more layer uses fc10.
+    """
+    first, second = (("fc10",), True), (("fc1",), False)
+    switches = ((), ((("fc1",), True),), (), ((("fc10", "fc3"), False),), (first, second), ((("fc10", "fc3"), True),))
     operations: list[Operation] = []
     for number, switched in enumerate(switches):
-        operations += [ZeroGrad(), *(SetTrainable((name,), trainable) for name, trainable in switched)]
+        operations += [ZeroGrad(), *(SetTrainable(names, trainable) for names, trainable in switched)]
         operations += [Backward(shards([2] * world_size, 2 * number * world_size)), *GRADIENTS, Step(), *PARAMETERS]
-    layers = Linear("fc1", 2, 3, frozen=True), Linear("fc2", 3, 3), Linear("fc3", 3, 2)
+    again = [Linear("again", 3, 3, uses="fc10")] * tied
+    layers = Linear("fc1", 2, 3, frozen=True), Linear("fc10", 3, 3), *again, Linear("fc3", 3, 2)
     model = ModelSpec(layers, loss="linear", dtype="float64" if exact else "float32")
     return training_job(world_size, model, operations, optimizer, exact=exact)
 
@@ -121,3 +133,12 @@ def _clipping(job: Job, max_norm: float) -> Job:
         inserted for op in job.operations for inserted in ((Clip(max_norm), op) if isinstance(op, Step) else (op,))
     ]
     return replace(job, operations=tuple(operations))
+
+
+def _barely_clipped(world_size: int, promised: Capabilities) -> Job:
+    """One step whose gradients are clipped to a little less than their norm."""
+    step = pitfalls.steps(world_size, OptimizerSpec(lr=0.05), count=1)
+    *_, (norm,) = (
+        moment.numbers.values() for moment in Oracle(_clipping(step, 1.0), promised).walk() if "norm" in moment.numbers
+    )
+    return _clipping(step, 0.97 * float(norm.exact[0]))

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 MOVING = OptimizerSpec(lr=0.05, momentum=0.9, weight_decay=0.1)
 ADAM = OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.01)
+WIDE = 160
+"""A branch of 25,600 elements."""
 SYNCHRONISED = "unused_parameters=synchronised"
 
 
@@ -31,7 +33,8 @@ SYNCHRONISED = "unused_parameters=synchronised"
 def check_parameter_unused_on_some_ranks_counts_as_zero_there(session: Session) -> None:
     """A parameter without gradient on some ranks counts as zero there, and every rank gets the exact combined gradient.
 
-    Branches have equal shapes, so that what one of them sends can pass for another's.
+    Branches have equal shapes, so that what one of them sends can pass for another's. Those of another chain share a weight,
+    which every rank uses in places of its own.
     """
     world, promised = session.world_size, session.capabilities
     jobs = [
@@ -39,6 +42,8 @@ def check_parameter_unused_on_some_ranks_counts_as_zero_there(session: Session) 
         pitfalls.branches(world, "ab", ("a", "b")),
         pitfalls.branches(world, "abc", ("abc", "ac")),
         pitfalls.branches(world, "ab", ("ab", "ab"), ("b", "a"), ("ab", "ab")),
+        pitfalls.branches(world, "a", ("a", "a"), ("a", ""), width=WIDE),
+        _tied_through_branches(world),
     ]
     for_all(session, branched(world, promised), as_one_process(promised), examples=fitting(session, jobs))
 
@@ -89,6 +94,23 @@ def check_parameter_used_only_inside_no_sync(session: Session) -> None:
     job = training_job(world, branching(2, "ab"), operations)
     drawn = branched(world, promised, accumulating=True)
     for_all(session, drawn, as_one_process(promised), examples=fitting(session, [job]))
+
+
+def _tied_through_branches(world_size: int) -> Job:
+    """fc1's weight is used once more in branch a, and branch_b's in branch c: by even ranks, then by odd ones."""
+    even, odd = ("a", "b"), ("c",)
+    operations: list[Operation] = []
+    for number, pair in enumerate(((even, odd), (odd, even), (("b", "c"), ()))):
+        active = tuple(pair[rank % 2] for rank in range(world_size))
+        backward = Backward(shards([2] * world_size, 2 * number * world_size), branches=active)
+        operations += [ZeroGrad(), backward, *GRADIENTS]
+    layers = (
+        Linear("fc1", 2, 2),
+        Linear("branch_a", 2, 2, branch="a", uses="fc1"),
+        Linear("branch_b", 2, 2, branch="b"),
+        Linear("branch_c", 2, 2, branch="c", uses="branch_b"),
+    )
+    return training_job(world_size, ModelSpec(layers, loss="linear"), operations)
 
 
 def _among_many(world_size: int) -> Job:

@@ -6,18 +6,21 @@ from typing import TYPE_CHECKING
 
 from ddpcheck import expect
 from ddpcheck.checks import law
-from ddpcheck.job import Backward, Job
-from ddpcheck.model import Delay, Linear
+from ddpcheck.job import Backward, Job, Operation, Sleep, ZeroGrad
+from ddpcheck.model import Delay, Linear, mlp
 from ddpcheck.trace import Trace
 
-from .comparison import as_one_process
+from .comparison import as_one_process, because
 from .drawing import for_each
 from .pitfalls import fitting, one_backward
+from .strategies import GRADIENTS, shards, training_job
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 WAITS = Delay(0.02, 0.03)
+LATE = 0.1
+"""Seconds by which a rank comes late to a backward."""
 
 
 @law("gradients", "facet:replica", "feature:delay", "world_size<=2")
@@ -31,6 +34,20 @@ def check_layers_that_wait_change_nothing_else(session: Session) -> None:
 
     job = one_backward(session.world_size, Linear("fc1", 2, 3), WAITS, Linear("fc2", 3, 1))
     for_each(session, fitting(session, [job]), judge)
+
+
+@law("gradients", "facet:replica", "world_size>=2", "world_size<=2")
+def check_a_late_rank_is_waited_for(session: Session) -> None:
+    """A rank may come late to a backward: gradients are the mean over all ranks, then and in the next backward."""
+    world = session.world_size
+    model = mlp((2, 3, 2))
+    operations: list[Operation] = [ZeroGrad()]  # else the first one would be late to construction
+    for number in range(world + 1):
+        late = [Sleep(number, LATE)] if number < world else []
+        operations += [*late, ZeroGrad(), Backward(shards([1] * world, number * world)), *GRADIENTS]
+    cause = f"a rank came {LATE:g} s late to this backward, or to one before: it was not waited for"
+    jobs = fitting(session, [training_job(world, model, operations)])
+    for_each(session, jobs, because(as_one_process(session.capabilities), cause))
 
 
 def _waited(job: Job, trace: Trace) -> None:
