@@ -8,8 +8,9 @@ from contextlib import contextmanager, suppress
 import numpy as np
 
 from ddpcheck.adapter import Batch
+from ddpcheck.values import Array
 
-from .base import PlainReplica, added, fault
+from .base import PlainReplica, _keep, added, fault
 
 LOCAL = "check_gradients_inside_no_sync_are_local"
 WINDOW = "check_accumulated_window_counts_every_micro_batch_once"
@@ -140,3 +141,66 @@ class EndsWithoutSamples(PlainReplica):
     def synchronise(self, batch_size: int) -> None:
         if self.comm.all_reduce(np.array([float(batch_size)]))[0]:
             super().synchronise(batch_size)
+
+
+@fault("inner-exception-ends-the-outer-window", "classic", INTERRUPTED, words="inside no_sync")
+class ExceptionEndsOuter(PlainReplica):
+    """An exception puts synchronisation back as it was at first, and not as it was outside."""
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        before, self.syncing = self.syncing, False
+        try:
+            yield
+        except BaseException:
+            before = True
+            raise
+        finally:
+            self.syncing = before
+
+
+@fault("no-window-after-an-exception", "classic", INTERRUPTED, words="inside no_sync")
+class NoWindowAfterException(PlainReplica):
+    """After an exception no_sync does not switch synchronisation off any more."""
+
+    failed = False
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        before, self.syncing = self.syncing, self.failed
+        try:
+            yield
+        except BaseException:
+            self.failed = True
+            raise
+        finally:
+            self.syncing = before
+
+
+@fault("window-computed-at-its-end", "classic", WINDOW, words="is the caller's again")
+class ComputedAtItsEnd(PlainReplica):
+    """Micro-batches are kept until the window ends, as they are, and computed then: their arrays may hold others by now."""
+
+    kept: tuple[Batch, ...] = ()
+
+    def backward(self, batch: Batch) -> float:
+        if self.syncing:
+            self.compute()
+            return super().backward(batch)
+        self.kept = (*self.kept, batch)
+        return self.network.backward(batch.inputs, batch.targets, batch.branches, lambda name, gradient: None)
+
+    def compute(self) -> None:
+        for batch in self.kept:
+            found: dict[str, Array] = {}
+            self.network.backward(batch.inputs, batch.targets, batch.branches, _keep(found))
+            self.local = added(self.local, found)
+        self.kept = ()
+
+    def zero_grad(self) -> None:
+        self.kept = ()
+        super().zero_grad()
+
+    def _shown(self) -> dict[str, Array]:
+        self.compute()
+        return super()._shown()

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ddpcheck.adapter import Batch
 from ddpcheck.job import OptimizerSpec
 from ddpcheck.model import ModelSpec
 from ddpcheck.values import Array
@@ -128,3 +129,40 @@ class WarmsUp(Averaging):
         decay = min(self.spec.averaging, (1 + self.steps) / (10 + self.steps))
         for name, average in self.averages.items():
             average += np.asarray((parameters[name] - average) * (1 - decay), average.dtype)
+
+
+@fault("the average follows backwards", "classic", AVERAGED, words="by backwards", averaged_weights=True)
+class FollowsBackwards(Averaging):
+    """Every backward but the first of a step moves the average, too."""
+
+    backwards = 0
+
+    def backward(self, batch: Batch) -> float:
+        self.backwards += 1
+        if self.backwards > 1:
+            self.average(self.network.parameters)
+        return super().backward(batch)
+
+    def step(self) -> None:
+        super().step()
+        self.backwards = 0
+
+
+@fault("the average passes over what has no gradient", "classic", AVERAGED, words="not updated", averaged_weights=True)
+class PassesOver(Averaging):
+    """The average goes along with the parameters that the step updates."""
+
+    def average(self, parameters: Mapping[str, Array]) -> None:
+        kept = {name: average for name, average in self.averages.items() if name not in self._shown()}
+        self.averages = {name: average for name, average in self.averages.items() if name not in kept}
+        super().average(parameters)
+        self.averages |= kept
+
+
+@fault("the average lies in the state", "classic", AVERAGED, words="the state is no copy", averaged_weights=True)
+class LiesInTheState(Averaging):
+    """load_state takes the state's arrays for the averages, and goes on to change them."""
+
+    def load_state(self, state: Mapping[str, Array]) -> None:
+        PlainReplica.load_state(self, state)
+        self.averages = {name: state[PREFIX + name] for name in self.averages}

@@ -167,3 +167,32 @@ class StatisticsOfTheLargest(PlainReplica):
         if self.syncing:
             for buffer in self.network.buffers.values():
                 buffer[...] = self.comm.broadcast(buffer, self.owner)
+
+
+@fault("statistics-stand-still-inside-no-sync", "classic", RUNNING, words="it was not moved")
+class StandStill(PlainReplica):
+    """What is broadcast before a synchronised forward is put back after any other."""
+
+    def backward(self, batch: Batch) -> float:
+        before = self.buffers()
+        loss = super().backward(batch)
+        for name, buffer in self.network.buffers.items():
+            buffer[...] = buffer if self.syncing else before[name]
+        return loss
+
+
+@fault(
+    "checkpoint-with-first-statistics",
+    "classic",
+    "check_a_checkpoint_holds_running_statistics",
+    words="what was there at construction",
+)
+class FirstStatistics(PlainReplica):
+    """The buffers that go into a checkpoint were looked up at construction."""
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        self.first = self.buffers()
+
+    def state(self) -> dict[str, Array]:
+        return super().state() | self.first

@@ -62,3 +62,11 @@ class NormOfNothing(PlainReplica):
         with np.errstate(invalid="ignore"):
             self.scale(float(np.float64(min(norm, max_norm)) / norm))
         return float(norm)
+
+
+@fault("clips-with-slack", "classic", CLIPPED, words="was not clipped")
+class ClipsWithSlack(PlainReplica):
+    """What is less than a tenth above the limit is left as it is."""
+
+    def scale(self, factor: float) -> None:
+        super().scale(factor if factor < 1 / 1.1 else 1.0)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ddpcheck.model import Linear, ModelSpec
 from ddpcheck.values import Array
 
 from .base import PlainReplica, fault
@@ -53,3 +54,50 @@ class FrozenGetZeros(PlainReplica):
     def reduce(self, name: str, gradient: Array) -> Array:
         mean = super().reduce(name, gradient)
         return np.zeros_like(mean) if name.rpartition(".")[0] in self.frozen else mean
+
+
+@fault("first-of-several-layers", "classic", UNFROZEN, words="others were switched than those named")
+class FirstOfSeveral(PlainReplica):
+    """Of several layers that are named at once the first is switched."""
+
+    def set_trainable(self, layers: Sequence[str], trainable: bool) -> None:
+        super().set_trainable(layers[:1], trainable)
+
+
+@fault("layers-by-prefix", "classic", UNFROZEN, words="others were switched than those named")
+class ByPrefix(PlainReplica):
+    """Layers are found by how their parameters' names begin: fc1 is in fc10, too."""
+
+    def set_trainable(self, layers: Sequence[str], trainable: bool) -> None:
+        names = {name.rpartition(".")[0] for name in self.network.parameters}
+        super().set_trainable([name for name in names if name.startswith(tuple(layers))], trainable)
+
+
+@fault("unfrozen-twice-hooked-twice", "classic", UNFROZEN, words="or one twice", world_size=3)
+class HookedTwice(PlainReplica):
+    """Unfreezing a layer that learns hooks it once more."""
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        self.hooks = dict.fromkeys(self.network.learned, 1)
+
+    def set_trainable(self, layers: Sequence[str], trainable: bool) -> None:
+        super().set_trainable(layers, trainable)
+        for name in self.network.learned:
+            self.hooks[name] = self.hooks.get(name, 0) + (trainable and name.rpartition(".")[0] in layers)
+        self.hooks = {name: self.hooks[name] for name in self.network.learned}
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        return np.asarray(super().reduce(name, gradient) * self.hooks[name], gradient.dtype)
+
+
+@fault("frozen-weight-learns-elsewhere", "classic", UNFROZEN, words="others were switched than those named")
+class LearnsElsewhere(PlainReplica):
+    """A weight that another layer uses, too, goes on learning there when its own layer is frozen."""
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        self.shared = {layer.uses for layer in model.layers if isinstance(layer, Linear)}
+
+    def set_trainable(self, layers: Sequence[str], trainable: bool) -> None:
+        super().set_trainable([name for name in layers if trainable or name not in self.shared], trainable)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import numpy as np
+
+from ddpcheck.adapter import Batch
 from ddpcheck.values import Array
 
 from .base import PlainReplica, fault
@@ -60,3 +65,38 @@ class KeptWay(PlainReplica):
         several = sum(array.nbytes for array in self.network.parameters.values()) > BUCKET_BYTES
         reduced = super().reduce(name, gradient)
         return gradient if several and self.backwards > TRIALS and name == self.network.learned[-1] else reduced
+
+
+STEP = "check_large_tensors_step_like_small_ones"
+
+
+@fault("large-ones-keep-the-last-micro-batch", "classic", STEP, words="that of the last micro-batch only")
+class LargeWindowsLost(PlainReplica):
+    """Large gradients are written to a bucket of their own, where every micro-batch overwrites the one before."""
+
+    def backward(self, batch: Batch) -> float:
+        self.local = {name: gradient for name, gradient in self.local.items() if gradient.size <= PIECE}
+        return super().backward(batch)
+
+
+@fault("clip-scales-first-piece", "classic", STEP, words="was not clipped")
+class ClipsFirstPiece(PlainReplica):
+    """Clipping measures all of a large gradient, and scales its first piece."""
+
+    def scale(self, factor: float) -> None:
+        rest = {name: gradient.reshape(-1)[PIECE:] for name, gradient in self.synced.items()}
+        super().scale(factor)
+        for name, gradient in self.synced.items():
+            gradient.reshape(-1)[PIECE:] = rest[name]
+
+
+@fault("large-momentum-not-loaded", "classic", STEP, words="optimizer state was lost")
+class LargeMomentumLost(PlainReplica):
+    """A checkpoint is read in records of a fixed size: what is larger keeps the zeros that it was made with."""
+
+    def load_state(self, state: Mapping[str, Array]) -> None:
+        read = {
+            name: np.zeros_like(value) if name.startswith("optimizer.") and value.size > PIECE else value
+            for name, value in state.items()
+        }
+        super().load_state(read)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -140,3 +141,29 @@ class SplitBatch(PlainReplica):
     def backward(self, batch: Batch) -> float:
         whole = max(len(batch.inputs) // 32 * 32, min(len(batch.inputs), 32))
         return super().backward(replace(batch, inputs=batch.inputs[:whole], targets=batch.targets[:whole]))
+
+
+UNEVEN = "check_uneven_batches_weigh_equally"
+
+
+@fault("mean-over-no-samples", "classic", UNEVEN, words="0 divided by 0")
+class MeanOverNothing(PlainReplica):
+    """Cross entropy divides by the number of samples, which a rank may have none of."""
+
+    def __init__(self, model: ModelSpec, *args: Any) -> None:
+        self.divides = model.loss == "cross_entropy"
+        super().__init__(model, *args)
+
+    def backward(self, batch: Batch) -> float:
+        loss = super().backward(batch)
+        return math.nan if self.divides and not len(batch.inputs) else loss
+
+
+@fault("no-ids-no-embedding", "classic", UNEVEN, words="has no samples")
+class NoIds(PlainReplica):
+    """An embedding looks for the largest id first, and so raises where there are none."""
+
+    def backward(self, batch: Batch) -> float:
+        if batch.inputs.dtype.kind == "i":
+            batch.inputs.max()
+        return super().backward(batch)

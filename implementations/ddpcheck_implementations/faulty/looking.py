@@ -129,3 +129,18 @@ class StateSharesStatistics(PlainReplica):
 
     def state(self) -> dict[str, Array]:
         return super().state() | self.network.buffers
+
+
+@fault(
+    "large-evaluations-normalise-by-their-batch",
+    "classic",
+    "check_evaluation_uses_the_running_statistics",
+    words="forward in training mode",
+)
+class NormalisesLargeOnes(PlainReplica):
+    """A fused kernel for more than 32 rows has no running statistics."""
+
+    def predict(self, batch: Batch) -> Array:
+        if len(batch.inputs) <= 32:
+            return super().predict(batch)
+        return self.network._forward(batch.inputs, batch.branches, training=True)

@@ -160,3 +160,51 @@ class UncheckedAfterClip(LossScaling):
 
     def finite(self) -> bool:
         return self.clipped or super().finite()
+
+
+@fault("NaN of what came last only", "classic", SKIPPED, words="one of these", skips_nonfinite=True)
+class CameLastOnly(LossScaling):
+    """Those gradients are looked at that the last backward brought; others have been there before."""
+
+    def synchronise(self, batch_size: int) -> None:
+        self.brought = self.used_somewhere()
+        super().synchronise(batch_size)
+
+    def finite(self) -> bool:
+        return all(np.isfinite(self.synced[name]).all() for name in self.brought)
+
+
+@fault("NaN of the first parameter only", "classic", SKIPPED, words="one of these", skips_nonfinite=True)
+class FirstParameterOnly(LossScaling):
+    """The first gradient is looked at, which everything that goes wrong should reach."""
+
+    def finite(self) -> bool:
+        return bool(np.isfinite(self.synced[self.network.learned[0]]).all())
+
+
+@fault("two skipped steps are enough", "classic", SKIPPED, words="was taken", skips_nonfinite=True)
+class SkipsOnce(LossScaling):
+    """After a step that was skipped the next one is taken whatever it holds."""
+
+    skipped = False
+
+    def finite(self) -> bool:
+        self.skipped = not super().finite() and not self.skipped
+        return not self.skipped
+
+
+@fault(
+    "overflow-outlives-zero-grad", "classic", SKIPPED, words="zero_grad had thrown the NaN away", skips_nonfinite=True
+)
+class OutlivesZeroGrad(LossScaling):
+    """A backward notes that its gradients are not finite, and only the next step forgets it."""
+
+    overflow = False
+
+    def synchronise(self, batch_size: int) -> None:
+        super().synchronise(batch_size)
+        self.overflow = self.overflow or not super().finite()
+
+    def finite(self) -> bool:
+        overflow, self.overflow = self.overflow, False
+        return not overflow

@@ -16,6 +16,7 @@ from .programs import ANY
 
 ADAM = "check_adam_goes_where_one_process_goes"
 UNUSED = "check_parameter_unused_on_all_ranks_does_not_move"
+LATER = "check_later_backwards_are_like_the_first"
 
 
 class WithSettings(PlainReplica):
@@ -176,3 +177,30 @@ class StateOfWhatLearns(PlainReplica):
     def state(self) -> dict[str, Array]:
         learned = {f"optimizer.velocity.{name}" for name in self.network.learned}
         return {name: v for name, v in super().state().items() if not name.startswith("optimizer.") or name in learned}
+
+
+@fault("bias-correction-ends", "classic", LATER, words="bias correction is missing")
+class CorrectionEnds(PlainReplica):
+    """After eight steps Adam's bias correction is left out, which is near 1 by then with the usual betas."""
+
+    def step(self) -> None:
+        counts = getattr(self.optimizer, "_steps", {})
+        told = {name: int(count) for name, count in counts.items()}
+        for count in counts.values():
+            count[...] = count if count < 8 else 1 << 30
+        super().step()
+        for name, count in told.items():
+            counts[name][...] = count + (name in self._shown())
+
+
+@fault("momentum-begins-anew", "classic", LATER, words="momentum began anew")
+class BeginsAnew(PlainReplica):
+    """Every tenth step begins a cycle, with a momentum of its own."""
+
+    steps = 0
+
+    def step(self) -> None:
+        self.steps += 1
+        if self.steps % 10 == 0:
+            getattr(self.optimizer, "_velocity", {}).clear()
+        super().step()

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+
+from ddpcheck.adapter import Batch
+from ddpcheck.model import Linear, ModelSpec
+from ddpcheck.values import Array
 
 from .base import PlainReplica, fault
 
@@ -92,3 +98,39 @@ class ForgetsEarlier(PlainReplica):
         self.local = {name: value for name, value in self.local.items() if name not in kept}
         super().synchronise(batch_size)
         self.local = kept
+
+
+@fault("tied-weight-waits-for-all-uses", "pytorch/pytorch#47260", SOME, words="not reduced")
+class WaitsForAllUses(PlainReplica):
+    """A shared weight is ready when each of its uses was heard of; a branch that a rank does not take never is."""
+
+    def __init__(self, model: ModelSpec, *args: Any) -> None:
+        self.uses = [layer for layer in model.layers if isinstance(layer, Linear) and layer.uses and layer.branch]
+        super().__init__(model, *args)
+
+    def backward(self, batch: Batch) -> float:
+        self.taken = batch.branches
+        return super().backward(batch)
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        mean = super().reduce(name, gradient)
+        waits = [layer for layer in self.uses if layer.uses == name.rpartition(".")[0]]
+        ready = self.comm.all_reduce(np.array([float(all(layer.branch in self.taken for layer in waits))]))
+        return mean if ready[0] == self.world else gradient
+
+
+@fault(
+    "large-placeholder-not-zeroed", "NVIDIA/Megatron-LM#6565", SOME, words="sent its gradient of an earlier backward"
+)
+class LargePlaceholder(PlainReplica):
+    """Large gradients live in memory of their own, which is not cleared: a rank that does not use one sends what is left."""
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        self.left: dict[str, Array] = {}
+
+    def mine(self, name: str) -> Array:
+        if name in self.local:
+            self.left[name] = self.local[name]
+        large = self.network.parameters[name].size > 4096
+        return self.left[name] if large and name in self.left else super().mine(name)
