@@ -100,7 +100,7 @@ class ForgetsEarlier(PlainReplica):
         self.local = kept
 
 
-@fault("tied-weight-waits-for-all-uses", "pytorch/pytorch#47260", SOME, words="not reduced")
+@fault("tied-weight-waits-for-all-uses", "classic", SOME, words="not reduced")
 class WaitsForAllUses(PlainReplica):
     """A shared weight is ready when each of its uses was heard of; a branch that a rank does not take never is."""
 
