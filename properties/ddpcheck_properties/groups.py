@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import cycle, product
+from itertools import chain, cycle, product, repeat
 from typing import TYPE_CHECKING, Literal
 
 from hypothesis import strategies as st
@@ -55,6 +55,8 @@ Order = Literal["forwards", "backwards", "odd first"]
 OF_GROUPS = (5, 71, 130, 1025)
 """Elements, of which two or three ranks leave one or two over."""
 ORDERS: tuple[Order, ...] = ("backwards", "odd first", "forwards")
+_LARGE_ONES = 8
+"""At most so many at once, however many groups there are."""
 _OF_A_GROUP = ("reduce_scatter", "broadcast", "barrier", "all_gather", "all_reduce")
 
 
@@ -189,11 +191,10 @@ def check_all_reduces_under_way_together_keep_their_results(session: Session) ->
     examples.append(_under_way(world, several, "forwards"))
     if promised.subgroups:
         members = [group for group in subsets(world) if len(group) < world]
+        sizes = chain((4, large, 0, 71) * _LARGE_ONES, repeat(4))
         started = [
             _reduction(promised, each, group, world, 9, size, wait=False)
-            for (each, group), size in zip(
-                product(reductions(promised), members), cycle((4, large, 0, 71)), strict=False
-            )
+            for (each, group), size in zip(product(reductions(promised), members), sizes, strict=False)
         ]
         examples += [_under_way(world, started, order) for order in ORDERS[::2]]
 

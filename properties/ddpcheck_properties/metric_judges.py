@@ -1,0 +1,230 @@
+"""Whether aggregated metrics are the means that they should be, and if not, what they are.
+
+However ranks are weighed, by sums, by shares, or by a mean that runs from rank to rank, no number on the way is larger
+than twice the largest mean, and each rank brings four roundings at most: results are off by gamma_(8 W) times that mean.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ddpcheck import expect
+from ddpcheck.job import Aggregate, Job, Operation
+from ddpcheck.numerics import gamma
+from ddpcheck.trace import Trace
+from ddpcheck.verdict import Diagnosis, Finding
+
+
+def weighted(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    for position, made in enumerate(job.operations):
+        assert isinstance(made, Aggregate)
+        _compare(made, position, trace, job.operations[:position])
+
+
+def by_name(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    for position, made in enumerate(job.operations):
+        assert isinstance(made, Aggregate)
+        wanted = {name: (place + 1) * _mean([made]) for place, name in enumerate(made.names)}
+        for rank, values in enumerate(record.values(position) for record in trace.ranks):
+            got, own = values["metrics"], made.given(rank)
+            close = _as(wanted, got, made)
+            wrong = {name: value for name, value in wanted.items() if close.get(name) != value}
+            seen = {name: value for name, value in close.items() if wanted.get(name) != value}
+            if not wrong:
+                cause = "names that were not passed come back, as those of an earlier call"
+            elif sorted(got.values()) == sorted(wanted.values()):
+                cause = "the values are there under other names: they are packed in one order and unpacked in another"
+            elif not got.keys() >= wanted.keys():
+                cause = "names are missing: others are expected, as those of an earlier call, or fewer"
+            elif all(got[name] == own[name] for name in wrong):
+                cause = f"{', '.join(list(wrong)[:3])}: this rank's own mean, not aggregated"
+            elif all(got[name] in _by_another_rule(made, name) for name in wrong):
+                cause = f"{', '.join(list(wrong)[:3])}: not the mean, but the sum, an extreme or a root of squares, by its name"
+            elif all(any(got[name] == wanted[other] and other[:8] == name[:8] for other in wanted) for name in wrong):
+                cause = "names that begin alike are taken for one: they are cut off"
+            elif alike := _common_cause(made, {name: got[name] for name in wrong}, rank):
+                cause = alike
+            else:
+                cause = "ranks pack their metrics in different orders, as of a set: values of different ones are mixed"
+            expect.equal(seen, wrong, f"{len(wanted)} metrics, {_named(made)}: those wrong", rank, cause)
+            expect.that(
+                not values["argument_changed"],
+                f"the mapping of metrics that rank {rank} passed was changed, but should stay as it was",
+                "the global means are written into the caller's mapping: who logs local means afterwards logs others",
+            )
+            expect.that(
+                not values["earlier_changed"],
+                f"what an earlier call gave rank {rank} was changed by {_named(made)}, but should stay as it was",
+                "one mapping is returned again and again: who keeps what it was given, as a history, has the last means only",
+            )
+
+
+def _common_cause(made: Aggregate, wrong: Mapping[str, float], rank: int) -> str:
+    """What explains all that is wrong, as the n-th metric is n times the first; empty if nothing does."""
+    firsts = [wrong[name] / place for place, name in enumerate(made.names, start=1) if name in wrong]
+    explained = [dict.fromkeys(_causes(made, first, rank, ())) for first in firsts]
+    return next((cause for cause in explained[0] if all(cause in others for others in explained)), "")
+
+
+def _by_another_rule(made: Aggregate, name: str) -> list[float]:
+    """What a metric would be that is not averaged."""
+    values = [made.given(rank)[name] for rank in range(len(made.values))]
+    squares = replace(made, values=tuple(value * value for value in values))
+    return [sum(values), max(values), min(values), math.sqrt(_mean([squares]))]
+
+
+def nothing_or_weighted(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    for rank, metrics in enumerate(trace.values(0, "metrics")):
+        if not all(math.isnan(value) for value in metrics.values()):
+            raise Finding(
+                Diagnosis(
+                    f"metric over no samples on rank {rank}: got {metrics}, but should be an empty mapping or NaN",
+                    "a number out of nothing: a division by max(count, 1), or this rank's own value",
+                )
+            )
+    made = job.operations[1]
+    assert isinstance(made, Aggregate)
+    _compare(made, 1, trace)
+
+
+def stays_strange(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    (made,) = job.operations
+    assert isinstance(made, Aggregate)
+    wanted = next(value for value in made.values if not math.isfinite(value))
+    for rank, metrics in enumerate(trace.values(0, "metrics")):
+        got = metrics.get("metric", 0.0)
+        expect.that(
+            got == wanted or math.isnan(got),
+            f"{_named(made)}: metrics on rank {rank}: got {metrics}, but should be {wanted}",
+            f"the rank whose value is {wanted} is left out, or its value is replaced",
+        )
+
+
+def stays_strange_alone(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    (made,) = job.operations
+    assert isinstance(made, Aggregate)
+    assert made.no_number is not None
+    rank, strange = made.no_number
+    wanted = {name: (place + 1) * _mean([made]) for place, name in enumerate(made.names)}
+    for number, metrics in enumerate(trace.values(0, "metrics")):
+        what = f"{len(wanted)} metrics, of which rank {rank} has a NaN for {strange}: {{}} on rank {number}: got"
+        got = metrics.get(strange, 0.0)
+        expect.that(
+            math.isnan(got),
+            f"{what.format(strange)} {got}, but should be NaN",
+            "a NaN is left out where there are other metrics",
+        )
+        close = _as(wanted, metrics, made)
+        others = replace(made, counts=tuple(count * (other != rank) for other, count in enumerate(made.counts)))
+        for name in wanted.keys() - {strange}:
+            expect.that(
+                close.get(name) == wanted[name],
+                f"{what.format(name)} {close.get(name)}, but should be {wanted[name]}",
+                f"the NaN of {strange} spreads to metrics that have none"
+                if math.isnan(close.get(name, 0.0))
+                else f"all metrics of rank {rank} are left out for the NaN in one of them"
+                if len(made.values) > 1 and close.get(name) == (made.names.index(name) + 1) * _mean([others])
+                else "values of different metrics are mixed",
+            )
+
+
+def equal(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    for position, made in enumerate(job.operations):
+        assert isinstance(made, Aggregate)
+        first, *others = trace.values(position, "metrics")
+        for rank, metrics in enumerate(others, start=1):
+            cause = "the ranks add in different orders, or some keep their own value"
+            expect.equal(metrics, first, f"{_named(made)}: metrics, compared with rank 0,", rank, cause)
+
+
+def _compare(made: Aggregate, position: int, trace: Trace, earlier: Sequence[Operation] = ()) -> None:
+    before = [each for each in earlier if isinstance(each, Aggregate)]
+    wanted = {"metric": _mean([made])}
+    found = [_as(wanted, metrics, made) for metrics in trace.values(position, "metrics")]
+    fitting = {
+        rank: list(_causes(made, got.get("metric"), rank, before)) for rank, got in enumerate(found) if got != wanted
+    }
+    for rank, got in enumerate(found):
+        # what explains the numbers of all ranks comes before what is true of one by chance
+        causes = sorted(fitting.get(rank, []), key=lambda cause: not all(cause in each for each in fitting.values()))
+        expect.equal(got, wanted, f"{_named(made)}: metrics", rank, next(iter(causes), ""))
+
+
+def _as(wanted: Mapping[str, float], got: Mapping[str, float], made: Aggregate) -> dict[str, float]:
+    """What was got, with the wanted numbers in the place of those that rounding allows."""
+    largest = max(abs(value) for value, count in zip(made.values, made.counts, strict=True) if count)
+    allowed = gamma(8 * len(made.values), "float32") * largest
+    bounds = {name: allowed * (place + 1) for place, name in enumerate(made.names)}
+    return {
+        name: wanted[name] if name in bounds and abs(value - wanted[name]) <= bounds[name] else value
+        for name, value in got.items()
+    }
+
+
+def _mean(all_made: Sequence[Aggregate]) -> float:
+    """The mean over the samples of all of these."""
+    pairs = [pair for made in all_made for pair in zip(made.values, made.counts, strict=True) if pair[1]]
+    return math.fsum(value * count for value, count in pairs) / sum(count for _, count in pairs)
+
+
+def _causes(made: Aggregate, got: float | None, rank: int, before: Sequence[Aggregate]) -> Iterator[str]:
+    """What would give this number if something specific had gone wrong, likeliest first."""
+    world, values = len(made.values), made.values
+    pairs = list(zip(values, made.counts, strict=True))
+    present = [value for value, count in pairs if count]
+    total = math.fsum(value * count for value, count in pairs if count)
+    if got is None:
+        yield "the metric's name is missing"
+        return
+    if before and got in (
+        _mean([*before, made]),
+        math.fsum(map(_mean, ([each] for each in (*before, made)))) / (len(before) + 1),
+    ):
+        yield "it is the mean of this call and those before it: sums are kept from call to call"
+    if got in (_mean([each]) for each in before):
+        yield "it is the mean of an earlier call, which is told again"
+    if 0 in made.counts and math.isnan(got):
+        what = "NaN" if any(map(math.isnan, values)) else "infinity"
+        yield f"a rank without samples took part with its {what}: 0 times {what} is NaN"
+    told = [(value, count) for value, count in pairs if value and count]
+    if 0.0 in values and told and got == total / sum(count for _, count in told):
+        yield "a mean of 0 is taken for none: its samples are left out"
+    if max(made.counts) >= 1 << 31:
+        yield "a count needs more than 32 bits: it overflows on the way"
+    if got in (math.fsum(values) / world, math.fsum(present) / len(present)):
+        yield "it is the mean of the ranks' means: counts are not used"
+    if 0 in made.counts and got == math.fsum(present) / world:
+        yield "it is the mean of the ranks' means, to which a rank without samples gives 0"
+    if got == math.fsum(values):
+        yield "it is the sum of the ranks' means"
+    if got == total:
+        yield "it is the sum over all samples: not divided by the total count"
+    if got == values[rank]:
+        yield "it is this rank's own mean: not aggregated"
+    if 0 in made.counts and got == total / sum(max(count, 1) for count in made.counts):
+        yield "a rank without samples is counted as one sample, with a mean of 0"
+    exact = _mean([made])
+    if max(map(abs, present)) < 1e-6 and got == round(got, 9):
+        yield "the mean is rounded to so many decimals, or taken for 0: what is small, as a learning rate, is lost"
+    if got == float(np.float16(exact)):
+        yield "the mean has no more digits than half precision"
+    if got == 0.0 > exact:
+        yield "a negative mean is cut off at 0"
+    if abs(got - exact) <= 1e-3 * max(map(abs, present)):
+        yield "the mean is right but for rounding: it, or a count, is kept with fewer digits than float32 has"
+    elif min(present) <= got <= max(present):
+        yield "it is a mean, but with other weights than the counts: they are lost, or changed, on the way"
+
+
+def _named(made: Aggregate) -> str:
+    return f"means {list(made.values)} over {list(made.counts)} samples"
