@@ -76,11 +76,6 @@ def arguments_are_left_alone(job: Job, trace: Trace) -> None:
 
 def _kept(seen: Mapping[str, Any], what: str) -> None:
     expect.that(
-        not seen.get("read_only"),
-        f"{what}: the result is read-only, but should be the caller's to overwrite",
-        "it is a view of what was received, as of bytes: who divides it in place, or adds to it, gets an error",
-    )
-    expect.that(
         not seen.get("overwritten_later"),
         f"{what}: the result was overwritten by a later operation, but should be a new array",
         "the result is a view of an internal buffer that is used again",

@@ -86,7 +86,6 @@ def _result(
         "result": made,
         "argument_changed": argument.tobytes() != given.tobytes(),
         "aliases_argument": isinstance(result, np.ndarray) and np.may_share_memory(result, argument),
-        "read_only": _read_only(result),
     }
     left = made
     if not values["aliases_argument"]:
@@ -100,10 +99,6 @@ def _result(
             result[...] = left = overwritten(made.shape, given.dtype.name, here.position)
     here.look_again(values, "result", left, result)
     return values
-
-
-def _read_only(result: Any) -> bool:
-    return isinstance(result, np.ndarray) and not result.flags.writeable
 
 
 def barrier(here: Here, op: ops.Barrier) -> Values:
@@ -125,7 +120,6 @@ def send_recv(here: Here, op: ops.SendRecv) -> Values:
             got = here.collectives.recv(laid_out(poison_like(tensor), op.tensor.layout_on(here.rank)), source)
             made = np.array(checked_array(got, tensor.shape, tensor.dtype, "recv()"))
             received[f"{source}>{dest}"] = made
-            values["read_only"] = values.get("read_only", False) or _read_only(got)
             here.look_again(values, f"received from rank {source}", made, got)
     return values
 

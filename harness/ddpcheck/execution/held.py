@@ -68,8 +68,6 @@ class Held:
     def _built(self, model: ModelSpec | str, initial: dict[str, Array], options: Options) -> Replica:
         make = offered(self._facets.make_replica, "make_replica")
         replica: Replica = make(model, initial, self._job.optimizer, dict(options))
-        for array in initial.values():  # the caller's again
-            array[...] = poison_like(array)
         return replica
 
     def extra(self, method: str) -> Any:

@@ -15,8 +15,7 @@ class AllReduce:
     """Yields result, of the tensor's shape and dtype.
 
     As every collective with a result it also yields argument_changed, aliases_argument (the result shares memory with
-    the rank's own array), read_only (nobody may write into the result) and overwritten_later (the result has changed by the end
-    of the Job).
+    the rank's own array) and overwritten_later (the result has changed by the end of the Job).
     """
 
     kind: ClassVar[str] = "all_reduce"

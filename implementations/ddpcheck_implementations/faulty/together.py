@@ -11,7 +11,7 @@ from ddpcheck.values import Array
 
 from .facets import Group, collectives
 from .in_groups import MOVED, REDUCED, UNDER_WAY, Parted
-from .memory import ALONE, LARGE, SCATTER, Later, Pool
+from .memory import LARGE, SCATTER, Later, Pool
 
 TOGETHER = "check_groups_at_work_together_do_not_disturb_each_other"
 MANY = 10_000
@@ -96,15 +96,6 @@ class OneThroughFloat(Parted):
         if array.dtype != np.int64 or array.size != 1:
             return super().all_reduce(array, op, group=group)
         return super().all_reduce(array.astype(np.float64), op, group=group).astype(array.dtype)
-
-
-@collectives("result-read-only", "classic", ALONE, words="the result is read-only")
-class ReadOnly(Parted):
-    """The result is a view of the bytes that came."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        result = super().all_reduce(array, op, group=group)
-        return np.frombuffer(result.tobytes(), result.dtype).reshape(result.shape)
 
 
 @collectives(
