@@ -1,4 +1,6 @@
-"""Layers that wait, as a host does for its accelerator: what is measured with them holds only if they wait, and do no more."""
+"""Waiting: layers that do, as a host does for its accelerator (what is measured with them holds only if they wait, and do no
+more), and ranks that have to, for one that is late.
+"""
 
 from __future__ import annotations
 
