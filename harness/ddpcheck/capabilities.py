@@ -79,7 +79,11 @@ class Capabilities:
         True, "min and max give NaN wherever any rank has a NaN, as those of MPI and Gloo need not."
     )
     same_bits_on_all_ranks: bool = promise(True, "all_reduce gives every rank the same bits.")
-    reproducible: bool = promise(True, "Equal inputs at an equal world size give equal bits from run to run.")
+    reproducible: bool = promise(True, "Equal inputs at an equal world size give equal bits from call to call.")
+    same_bits_in_every_run: bool = promise(
+        False,
+        "It is reproducible, and equal inputs give equal bits in another start of the ranks, too, whoever comes first.",
+    )
 
     gradient: Literal["mean", "sum"] = promise(
         "mean", "After backward each gradient is the mean (or the sum) of the ranks' local gradients."

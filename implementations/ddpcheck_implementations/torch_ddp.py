@@ -22,6 +22,7 @@ PROMISES = dataclasses.replace(
     TORCH_PROMISES,
     subgroups=True,
     asynchronous=True,
+    same_bits_in_every_run=True,
     propagates_nan=False,
     sends_once=True,
     bundles_gradients=True,

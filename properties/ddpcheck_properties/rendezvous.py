@@ -46,7 +46,7 @@ LARGE = 3000
 @law("rendezvous", "world_size>=2", "world_size<=3")
 def check_ranks_may_come_in_any_order(session: Session) -> None:
     """Ranks are what they were declared, whoever comes first: rank 0 may be late, and the last one the first to come. Where
-    results are reproducible, they have the bits of the run before.
+    promised, results have the bits of the run before.
     """
     world = session.world_size
     order = (world - 1, 0, *range(world - 2, 0, -1))
@@ -117,7 +117,7 @@ def _bits_of_before(session: Session) -> tuple[Operation, Judge] | None:
     """A reduction of real values, whose last bits follow from the order of additions, and its judge."""
     world, promised = session.world_size, session.capabilities
     offered = {"float32", "float64"} & promised.collective_dtypes
-    needs = ("collective:all_reduce", "reduction:sum", "reproducible")
+    needs = ("collective:all_reduce", "reduction:sum", "same_bits_in_every_run")
     if not offered or any(promised.lacks(need, world) for need in needs):
         return None
     reduced = AllReduce(TensorSpec((64,), min(offered), "real"))

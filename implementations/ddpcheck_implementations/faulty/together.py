@@ -149,6 +149,7 @@ class LastOfAMebibyte(Parted):
     "check_ranks_may_come_in_any_order",
     words="other bits",
     world_size=3,
+    same_bits_in_every_run=True,
 )
 class OrderByProcess(Parted):
     """Which rank comes first in the sum of an element follows from a process's number: alike on all ranks, in no two runs."""

@@ -33,6 +33,7 @@ adapter = Adapter(
     Capabilities(
         facets=frozenset({"collectives", "sampler", "replica", "metrics", "trainer", "randomness"}),
         shares_host=True,
+        same_bits_in_every_run=True,
         subgroups=True,
         asynchronous=True,
         in_place=True,

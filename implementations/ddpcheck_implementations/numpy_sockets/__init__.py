@@ -53,6 +53,7 @@ adapter = Adapter(
         facets=frozenset({"collectives", "sampler", "replica", "metrics", "trainer", "randomness"}),
         collective_dtypes=frozenset({"float16", "float32", "float64", "int32", "int64"}),
         shares_host=True,
+        same_bits_in_every_run=True,
         subgroups=True,
         asynchronous=True,
         in_place=True,
