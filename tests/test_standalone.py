@@ -48,7 +48,6 @@ from ddpcheck.job import (
 )
 from ddpcheck.model import Linear, ModelSpec
 from ddpcheck.numerics import same_bits
-from ddpcheck.operations.probes import OnRanks
 from ddpcheck.references import reference_of
 from ddpcheck.standalone import _OF_REPLICA, _WRITERS, NoScript, Told, script, write_beside, write_script
 from ddpcheck.standalone.literals import bound, literal
@@ -104,10 +103,7 @@ EVERYTHING = Job(
         AllReduce(TensorSpec((4,), "float64", "real"), "mean"),
         AllReduce(TensorSpec((), "int64"), "prod", wait=False),
         Barrier(),
-        OnRanks((1,), Wait(5)),
-        OnRanks((0,), Wait(5)),
-        AllReduce(TensorSpec((2,)), wait=False),
-        Wait(9),
+        Wait(5),
         Broadcast(TensorSpec((3,), values="special"), 1),
         AllGather(TensorSpec((0, 2)), (0, 1)),
         ReduceScatter(TensorSpec((400,), values="real")),

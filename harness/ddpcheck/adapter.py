@@ -60,9 +60,7 @@ class Collectives(Protocol):
         ...
 
     def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group | None = None) -> Handle:
-        """As all_reduce, but returns at once. The array must stay untouched until wait(). Which belong together follows from
-        the order of the starts: ranks may wait in others.
-        """
+        """As all_reduce, but returns at once. The array must stay untouched until wait(), which all ranks call in one order."""
         ...
 
     def broadcast(self, array: Array, root: int = 0, *, group: Group | None = None) -> Array:

@@ -18,7 +18,6 @@ import numpy as np
 
 from ddpcheck.job import AllGather, AllReduce, Broadcast, Job, Operation, ReduceScatter, TensorSpec, Wait
 from ddpcheck.numerics import gamma, sum_bound
-from ddpcheck.operations.probes import OnRanks
 from ddpcheck.values import Array
 
 Reducing = AllReduce | ReduceScatter
@@ -38,16 +37,12 @@ class Want:
 
 
 def finished(job: Job) -> Iterator[tuple[int, Collective, tuple[int, ...]]]:
-    """Position of the result, the collective that it belongs to, and the ranks that get it there: its members, or some of
-    them, where not all wait in the same order.
-    """
-    for position, entered in enumerate(job.operations):
-        some, operation = (entered.ranks, entered.operation) if isinstance(entered, OnRanks) else (None, entered)
+    """Position of the result, the collective that it belongs to, and its members."""
+    for position, operation in enumerate(job.operations):
         made = job.operations[operation.operation] if isinstance(operation, Wait) else operation
         started_only = isinstance(operation, AllReduce) and not operation.wait
         if isinstance(made, Collective) and not started_only:
-            members = members_of(made.group, job.world_size)
-            yield position, made, tuple(rank for rank in members if some is None or rank in some)
+            yield position, made, members_of(made.group, job.world_size)
 
 
 def members_of(group: tuple[int, ...] | None, world_size: int) -> tuple[int, ...]:

@@ -24,7 +24,6 @@ from ddpcheck.job import (
     Sleep,
     Wait,
 )
-from ddpcheck.operations.probes import OnRanks
 from ddpcheck.trace import Trace
 
 from .collective_judges import arguments_are_left_alone, results_hold
@@ -156,7 +155,7 @@ def check_all_reduces_under_way_together_keep_their_results(session: Session) ->
     """Several all-reduces started before any is waited for, in whatever order, each give their own result.
 
     So do those of groups, those of arrays of any size, dtype and memory layout, and others in between that are not
-    asynchronous; no result is another's memory, and no rank has to wait in the order of another.
+    asynchronous; no result is another's memory.
     """
     world, promised = session.world_size, session.capabilities
     reduction = reductions(promised)[0]
@@ -177,7 +176,6 @@ def check_all_reduces_under_way_together_keep_their_results(session: Session) ->
         examples += _with_others_between(
             world, promised, _reduction(promised, reduction, None, world, 7, size, wait=False)
         )
-    examples.append(_in_orders_of_their_own(world, same))
     several = [
         AllReduce(exact_tensor(shape, dtype, each, world, 9), each, wait=False)
         for shape in ((5,), ())
@@ -203,15 +201,6 @@ def check_all_reduces_under_way_together_keep_their_results(session: Session) ->
         arguments_are_left_alone(job, trace)
 
     for_all(session, under_way(world, promised), judge, examples=examples, share=0.5)
-
-
-def _in_orders_of_their_own(world: int, started: Sequence[AllReduce]) -> Job:
-    """Odd ranks wait backwards: it is for the start, not for wait(), to say which belong together."""
-    even, odd = tuple(range(0, world, 2)), tuple(range(1, world, 2))
-    waits: list[Operation] = []
-    for number in range(len(started)):
-        waits += [OnRanks(even, Wait(number)), OnRanks(odd, Wait(len(started) - 1 - number))]
-    return Job(world, (*started, *waits))
 
 
 def _with_others_between(world: int, promised: Capabilities, started: AllReduce) -> list[Job]:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ddpcheck.job import AllGather, AllReduce, Backward, Broadcast, Job, Operation, Predict, ReduceScatter, Sleep, Wait
-from ddpcheck.operations.probes import OnRanks
 from ddpcheck.trace import RankTrace, Trace
 from ddpcheck.verdict import Finding
 
@@ -29,11 +28,6 @@ def _causes(job: Job, trace: Trace) -> Iterator[str]:
     if culprit is None or culprit.last is None or culprit.outcome == "died":
         return
     operation = job.operations[culprit.last.operation]
-    if isinstance(operation, OnRanks) and isinstance(operation.operation, Wait):
-        yield (
-            "what was started asynchronously is done in wait() only: ranks that do not wait in the same order take different "
-            "operations for one"
-        )
     if culprit.outcome == "invalid":
         yield from _why_invalid(culprit, job)
     if isinstance(operation, _OF_A_TENSOR) and operation.tensor.layout == "mixed":

@@ -30,7 +30,6 @@ _CUT = "# ------------------------------ the rest"
 _WRITERS: dict[str, Callable[[Text, int, Any], None]] = {
     "all_reduce": collectives.all_reduce,
     "wait": collectives.wait,
-    "on_ranks": collectives.on_ranks,
     "broadcast": collectives.broadcast,
     "all_gather": collectives.all_gather,
     "reduce_scatter": collectives.reduce_scatter,

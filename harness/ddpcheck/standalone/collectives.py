@@ -6,9 +6,8 @@ import numpy as np
 
 from ..job import AllGather, AllReduce, Barrier, Broadcast, ReduceScatter, Rounds, SendRecv, TensorSpec, Wait
 from ..numerics import gamma
-from ..operations.probes import OnRanks
 from .literals import bound
-from .text import NoScript, Text, laid_out, poison
+from .text import Text, laid_out, poison
 
 
 def all_reduce(text: Text, position: int, op: AllReduce) -> None:
@@ -39,15 +38,7 @@ def _all_reduce_in_place(text: Text, position: int, op: AllReduce) -> None:
     _bits(text, op, position)
 
 
-def on_ranks(text: Text, position: int, op: OnRanks) -> None:
-    """Some ranks wait, and the others for another operation."""
-    if not isinstance(op.operation, Wait):
-        raise NoScript(f"operation {position} ({op.operation.kind} on some ranks) has no plain form")
-    wait(text, position, op.operation, op.ranks)
-
-
-def wait(text: Text, position: int, op: Wait, ranks: tuple[int, ...] | None = None) -> None:
-    """ranks: of those that wait here; None means all that have begun."""
+def wait(text: Text, position: int, op: Wait) -> None:
     begun = text.job.operations[op.operation]
     if isinstance(begun, Rounds):
         begun = next(each for each in begun.operations if isinstance(each, AllReduce))
@@ -55,7 +46,7 @@ def wait(text: Text, position: int, op: Wait, ranks: tuple[int, ...] | None = No
     what = f"wait() of operation {op.operation}, all_reduce {begun.reduction}"
     text.comment(position, f"wait for operation {op.operation}")
     lines = [f"got = handle_{op.operation}.wait()", *_compared(text, begun, what, f"argument_{op.operation}")]
-    _members(text, begun.group if ranks is None else ranks, lines)
+    _members(text, begun.group, lines)
 
 
 def broadcast(text: Text, position: int, op: Broadcast) -> None:

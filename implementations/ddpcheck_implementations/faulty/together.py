@@ -65,9 +65,9 @@ class LargeNotInGroups(Parted):
         return self.comm.all_reduce_async(array, op, group=group)
 
 
-@collectives("reduces-in-wait", "classic", UNDER_WAY, words="done in wait() only")
+@collectives("reduces-in-wait", "classic")
 class ReducesInWait(Parted):
-    """Nothing is under way: the reduction is done in wait(), where other ranks may be in that of another one."""
+    """Correct, but unusual: nothing is under way, the reduction is done in wait()."""
 
     def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Later:
         return Later(lambda: self.all_reduce(array, op, group=group))
