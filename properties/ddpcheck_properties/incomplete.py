@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ddpcheck.job import AllGather, AllReduce, Backward, Broadcast, Job, Operation, Predict, ReduceScatter, Sleep, Wait
+from ddpcheck.job import (
+    AllGather,
+    AllReduce,
+    Backward,
+    Broadcast,
+    Job,
+    Operation,
+    Predict,
+    ReduceScatter,
+    Sample,
+    Sleep,
+    Wait,
+)
 from ddpcheck.trace import RankTrace, Trace
 from ddpcheck.verdict import Finding
 
@@ -36,6 +48,11 @@ def _causes(job: Job, trace: Trace) -> Iterator[str]:
         yield "the array has no elements: the number of messages, or of rows, is not worked out for that"
     if isinstance(operation, _OF_A_TENSOR) and operation.tensor.shape == () and culprit.outcome == "raised":
         yield "the array has no dimension: there is no first one to be cut, or counted"
+    if isinstance(operation, Sample) and operation.length < job.world_size and culprit.outcome == "raised":
+        yield (
+            "fewer samples than ranks are not provided for; a sampler that refuses them, on every rank, promises "
+            'few_samples="refused"'
+        )
     if isinstance(operation, Backward):
         if culprit.outcome == "raised" and not operation.samples[culprit.rank]:
             yield "the rank has no samples: the forward or backward pass cannot do without any"

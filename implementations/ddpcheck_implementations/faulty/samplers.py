@@ -202,6 +202,16 @@ class EmptyShardRaises(PlainSampler):
             raise IndexError(f"index {rank} out of range for a dataset of size {length}")
 
 
+@sampler("too-few-refused-undeclared", "classic", SHARED, words='promises few_samples="refused"')
+class TooFewRefused(PlainSampler):
+    """No samples are an error, which nobody has been told."""
+
+    def __init__(self, length: int, rank: int, world: int, *, shuffle: bool, seed: int, drop_last: bool) -> None:
+        super().__init__(length, rank, world, shuffle=shuffle, seed=seed, drop_last=drop_last)
+        if length <= 0:
+            raise ValueError(f"num_samples should be positive, but got {length}")
+
+
 # ------------------------------------------------------------------------------------------------- correct, but unusual
 
 
