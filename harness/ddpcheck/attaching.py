@@ -13,7 +13,7 @@ from contextlib import suppress
 from . import codec
 from .channel import Channel, ChannelClosed, Listener
 from .launchers.base import Launched
-from .rank_link import RankLink
+from .rank_link import RankLink, asked
 from .trace import Outcome, RankTrace
 
 _Hello = dict[str, object]
@@ -135,12 +135,10 @@ def all_connected(links: Sequence[RankLink], launched: Launched, limit: float, g
         if problems:
             limit = min(limit, time.monotonic() + grace)
     if pending:
-        for link in pending.values():
-            link.ask()
-        for link in pending.values():
-            fates[link.rank] = link.report(None)
-            problems += [] if problems else [f"rank {link.rank} did not come out of connect()"]
-            details.append(f"rank {link.rank} stands at:\n{fates[link.rank].stack}")
+        stuck = asked(pending.values(), None)
+        fates |= stuck
+        problems += [] if problems else [f"rank {next(iter(stuck))} did not come out of connect()"]
+        details += [f"rank {rank} stands at:\n{fate.stack}" for rank, fate in stuck.items()]
     if problems:
         details.append(launched.output())
         raise StartFailed(problems, "\n".join(text for text in details if text), fates)

@@ -12,7 +12,7 @@ import numpy as np
 
 from .diagnosis import Evidence, likely_cause
 from .numerics import different_bits, same_bits
-from .trace import RankTrace, Trace
+from .trace import IMPORTING, RankTrace, Trace
 from .values import Array
 from .verdict import Diagnosis, Finding
 
@@ -190,7 +190,7 @@ def _where(rank: RankTrace) -> str:
 
 _NOT_WAITING_FOR_RANKS = {
     '/subprocess.py", line': "waits for a program that it has started, a compiler, say",
-    '"<frozen importlib._bootstrap>", line': "is importing modules",
+    IMPORTING: "is importing modules",
 }
 """What a stack shows of a rank that waits for no other one."""
 

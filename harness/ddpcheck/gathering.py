@@ -10,8 +10,8 @@ from . import codec
 from .channel import ChannelClosed
 from .job import Job
 from .launchers.base import Launched
-from .rank_link import RankLink
-from .trace import RankTrace, rank_from_plain
+from .rank_link import RankLink, asked
+from .trace import IMPORTING, RankTrace, rank_from_plain
 
 _LOOKS = 10
 """How often within a deadline one looks whether a rank has got on."""
@@ -51,8 +51,12 @@ def gathered(
             if not failed and stand != stood:
                 stood, limit = stand, time.monotonic() + deadline
             elif not left:
-                stuck = _asked([link for link in links if link.rank not in answers], job)
-                if failed or time.monotonic() > imports_until or not any(map(_imports, stuck.values())):
+                stuck = asked([link for link in links if link.rank not in answers], job)
+                if (
+                    failed
+                    or time.monotonic() > imports_until
+                    or not any(IMPORTING in rank.stack for rank in stuck.values())
+                ):
                     return answers | stuck
                 limit = time.monotonic() + deadline
             continue
@@ -67,17 +71,6 @@ def gathered(
                 failed = True
                 limit = min(limit, time.monotonic() + grace)
     return answers
-
-
-def _asked(links: Sequence[RankLink], job: Job) -> dict[int, RankTrace]:
-    """Where ranks stand."""
-    for link in links:
-        link.ask()
-    return {link.rank: link.report(job) for link in links}
-
-
-def _imports(rank: RankTrace) -> bool:
-    return "<frozen importlib._bootstrap>" in rank.stack
 
 
 def _read(link: RankLink, job: Job, launched: Launched) -> RankTrace | None:

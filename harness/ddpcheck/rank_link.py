@@ -9,6 +9,7 @@ import signal
 import socket
 import struct
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -112,6 +113,14 @@ class RankLink:
 
     def _stack(self) -> str:
         return os.pread(self._files[1], 20000, 0).decode(errors="replace").strip() if self._files else ""
+
+
+def asked(links: Iterable[RankLink], job: Job | None) -> dict[int, RankTrace]:
+    """Where ranks stand, all at one moment."""
+    each = list(links)
+    for link in each:
+        link.ask()
+    return {link.rank: link.report(job) for link in each}
 
 
 def _open_files(pid: int, numbers: list[int]) -> list[int]:

@@ -40,6 +40,10 @@ class Record(NamedTuple):
     values: dict[str, Any]
 
 
+IMPORTING = '"<frozen importlib._bootstrap>", line'
+"""In the stack of a rank that imports a module."""
+
+
 @dataclass(frozen=True, slots=True)
 class RankTrace:
     """What one rank saw."""

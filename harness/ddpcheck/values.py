@@ -122,4 +122,11 @@ def overwritten(shape: tuple[int, ...], dtype: str, position: int) -> Array:
 
 def poison_like(array: Array) -> Array:
     """Values that nobody would compute: a write that never came shows."""
-    return np.full(array.shape, np.nan if array.dtype.kind in "fc" else 113, array.dtype)
+    made = np.empty(array.shape, array.dtype)
+    poison(made)
+    return made
+
+
+def poison(array: Array) -> None:
+    """Overwrite an array with them."""
+    array.fill(np.nan if array.dtype.kind in "fc" else 113)

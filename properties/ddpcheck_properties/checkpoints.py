@@ -86,9 +86,8 @@ def _cuts(session: Session) -> list[Job]:
     features = session.capabilities.trainer_features
     cuts = [_cut(session), _cut(session, stop_after=3), *with_other_optimizers(_cut(session), session.capabilities)]
     cuts += [_cut(session, micro_batches=2)] * ("accumulation" in features)
-    cuts += [_cut_twice(session), _extended(session)] * (
-        session.world_size <= 2
-    )  # it takes long, and more ranks show no more
+    if session.world_size <= 2:  # they take long, and more ranks show no more
+        cuts += [_cut_twice(session), _extended(session)]
     if "best" not in features:
         return cuts
     plan = Train(epochs=4, keep_best=True)

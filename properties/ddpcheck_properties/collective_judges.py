@@ -30,7 +30,7 @@ def results_hold(job: Job, trace: Trace) -> None:
         elif isinstance(operation, SendRecv):
             _received(job, operation, position, trace)
     for position, collective, members in finished(job):
-        wanted = wants(collective, members_of(collective.group, job.world_size))
+        wanted = wants(collective, members)
         for rank in members:
 
             def evidence(position: int = position, collective: Collective = collective, rank: int = rank) -> Evidence:
@@ -150,8 +150,7 @@ def _others(job: Job, collective: Collective, rank: int, members: tuple[int, ...
         yield text, overwritten(tensor.shape, tensor.dtype, position)
     for position, made, ranks in finished(job):
         if made is not collective and made.tensor.dtype == tensor.dtype and rank in ranks:
-            every = wants(made, members_of(made.group, job.world_size))
-            yield f"it is the result of operation {position}: results are mixed up", every[rank].value
+            yield f"it is the result of operation {position}: results are mixed up", wants(made, ranks)[rank].value
 
 
 def _other_reductions(collective: AllReduce, members: tuple[int, ...], world_size: int) -> Iterator[tuple[str, Array]]:

@@ -96,7 +96,7 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
                 f"epoch {read.epoch} on rank {rank}, saved and loaded after {at} of {len(whole)} samples{again}: "
                 f"got {_some(piece)}, but should go on with {_some(should)}"
             )
-            stale = read.used and piece == whole[len(whole) :] and should
+            stale = read.used and not piece and should
             expect.that(piece == should, headline, _STALE if stale else _cause(piece, whole, at, len(before), other))
             at += len(should)
         again = "another reading" if read.then is None else f"epoch {read.then}"

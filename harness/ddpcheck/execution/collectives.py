@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import job as ops
-from ..values import Array, overwritten, poison_like
+from ..values import Array, overwritten, poison, poison_like
 from .contract import checked_array
 from .here import Here, Values
 from .layouts import laid_out
@@ -93,7 +93,7 @@ def _result(
         if what == "wait()":  # where it would hide what came too early
             here.waited(argument)
         else:
-            argument[...] = poison_like(argument)
+            poison(argument)
         if isinstance(result, np.ndarray) and result.flags.writeable:
             # other values for each operation: results that share their memory show
             result[...] = left = overwritten(made.shape, given.dtype.name, here.position)
@@ -115,7 +115,7 @@ def send_recv(here: Here, op: ops.SendRecv) -> Values:
         if here.rank == source:
             argument = laid_out(tensor, op.tensor.layout_on(here.rank))
             here.collectives.send(argument, dest)
-            argument[...] = poison_like(tensor)  # the sender may use its array again, received or not
+            poison(argument)  # the sender may use its array again, received or not
         elif here.rank == dest:
             got = here.collectives.recv(laid_out(poison_like(tensor), op.tensor.layout_on(here.rank)), source)
             made = np.array(checked_array(got, tensor.shape, tensor.dtype, "recv()"))

@@ -12,7 +12,7 @@ import numpy as np
 from ..adapter import Batch, Facets, Replica
 from ..job import Job
 from ..model import ModelSpec
-from ..values import Array, poison_like
+from ..values import Array, poison
 from .contract import Declared, offered
 
 Options = tuple[tuple[str, float | str], ...]
@@ -81,5 +81,5 @@ class Held:
 
     def take_back(self, batch: Batch) -> None:
         """Its arrays are the caller's again, as a loader's are, which fills them anew."""
-        for array in (batch.inputs, batch.targets):
-            array[...] = poison_like(array)
+        poison(batch.inputs)
+        poison(batch.targets)

@@ -10,7 +10,7 @@ import numpy as np
 from ..adapter import Facets
 from ..job import Job
 from ..trace import Record
-from ..values import Array, poison_like
+from ..values import Array, poison
 from .contract import offered
 from .held import Held
 
@@ -59,7 +59,7 @@ class Here:
 
     def overwrite_waited(self) -> None:
         for argument in self._waited:
-            argument[...] = poison_like(argument)
+            poison(argument)
         self._waited.clear()
 
     def forget(self) -> None:

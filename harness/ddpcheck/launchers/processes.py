@@ -61,7 +61,7 @@ class Processes:
             **variables,
         }
         environments = [
-            {"PYTHONHASHSEED": _HASH_SEEDS[rank % 2]}
+            {"PYTHONHASHSEED": _HASH_SEEDS[rank % len(_HASH_SEEDS)]}
             | clean_environment(shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)})
             for rank in range(world_size)
         ]

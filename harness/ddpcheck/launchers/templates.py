@@ -27,8 +27,8 @@ from .template import FORKED, HEADER, STATUS
 RANK_PROGRAM = (sys.executable, "-m", "ddpcheck.worker")
 """How the command of a rank begins that a template can stand in for."""
 
-UNLIKE = 2
-"""So many templates there are: rank r is forked from that of r % UNLIKE."""
+_UNLIKE = 2
+"""So many templates there are: rank r is forked from that of r % _UNLIKE."""
 
 _OF_ONE_RANK = {"RANK", "LOCAL_RANK"}
 _OF_ONE_START = {"WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_PORT", "PYTHONPATH", "PYTEST_CURRENT_TEST"}
@@ -67,7 +67,7 @@ class Templates:
         modules: Sequence[str],
         output: IO[bytes],
     ) -> list[Forked] | None:
-        asked = [self._template(rank % UNLIKE, env, modules) for rank, env in enumerate(environments)]
+        asked = [self._template(rank % _UNLIKE, env, modules) for rank, env in enumerate(environments)]
         for template, env in zip(asked, environments, strict=True):
             template.ask(command[len(RANK_PROGRAM) - 1 :], env, output)
         answers = [template.answer() for template in asked]

@@ -98,7 +98,7 @@ def resume_sampling(text: Text, position: int, op: ResumeSampling) -> None:
     begun = (
         "first, reading = sampler, iter(())  # nothing is asked for" if op.used else "first = reading = iter(sampler)"
     )
-    then = [] if op.then is None else [f"sampler.set_epoch({op.then})"]
+    told = "" if op.then is None else f".set_epoch({op.then})"
     shown = "another reading" if op.then is None else f"epoch {op.then}"
     size = "len" if op.then is None and op.shuffle else "list"
     text.add(
@@ -115,13 +115,13 @@ def resume_sampling(text: Text, position: int, op: ResumeSampling) -> None:
         *([f"    sampler.set_epoch({op.epoch})"] if op.told else []),
         "    reading = iter(sampler)",
         "read.append([int(index) for index in reading])",
-        *then,
+        *([f"sampler{told}"] if told else []),
         "after = [int(index) for index in sampler]",
         f"uninterrupted = {made}",
         f"uninterrupted.set_epoch({op.epoch})",
         "whole = [int(index) for index in uninterrupted]",
         "rest = [int(index) for index in first]",
-        *(f"uninterrupted{line.removeprefix('sampler')}" for line in then),
+        *([f"uninterrupted{told}"] if told else []),
         *(['say(f"samples, piece by piece: {read}")'] if op.length <= 100 else []),
         f'expect("epoch {op.epoch} in pieces", sum(read, []), whole)',
         f'expect("epoch {op.epoch}, read on in the first sampler", rest, whole[len(read[0]):])',

@@ -214,18 +214,22 @@ class _Uncounted:
         return self._counts()["bytes"]
 
 
-def _not_counting_in_place(context: RankContext) -> Facets:
-    """Only the calls that return a new array are counted."""
-    from ..numpy_sockets import connect
-
-    reference = connect(context)
-    uncounted = _Uncounted(reference, "all_reduce_in_place")
+def _not_counting(reference: Facets, method: str) -> Facets:
+    """The reference, whose counts leave out the calls of a method."""
+    uncounted = _Uncounted(reference, method)
 
     def counts() -> dict[str, int]:
         assert reference.counts is not None
         return {**reference.counts(), "bytes": uncounted.told() - uncounted.hidden}
 
     return replace(reference, collectives=uncounted, counts=counts)
+
+
+def _not_counting_in_place(context: RankContext) -> Facets:
+    """Only the calls that return a new array are counted."""
+    from ..numpy_sockets import connect
+
+    return _not_counting(connect(context), "all_reduce_in_place")
 
 
 in_place_uncounted = register(
@@ -244,14 +248,7 @@ def _not_counting_broadcasts(context: RankContext) -> Facets:
     """A broadcast is passed on as it comes, beside the counters."""
     from ..numpy_sockets import tcp
 
-    reference = tcp.connect(context)
-    uncounted = _Uncounted(reference, "broadcast")
-
-    def counts() -> dict[str, int]:
-        assert reference.counts is not None
-        return {**reference.counts(), "bytes": uncounted.told() - uncounted.hidden}
-
-    return replace(reference, collectives=uncounted, counts=counts)
+    return _not_counting(tcp.connect(context), "broadcast")
 
 
 broadcasts_uncounted = register(
