@@ -48,7 +48,8 @@ def _causes(job: Job, trace: Trace) -> Iterator[str]:
         yield "the array has no elements: the number of messages, or of rows, is not worked out for that"
     if isinstance(operation, _OF_A_TENSOR) and operation.tensor.shape == () and culprit.outcome == "raised":
         yield "the array has no dimension: there is no first one to be cut, or counted"
-    if isinstance(operation, Sample) and operation.length < job.world_size and culprit.outcome == "raised":
+    everywhere = all(rank.outcome == "raised" for rank in trace.ranks)
+    if isinstance(operation, Sample) and operation.length < job.world_size and everywhere:
         yield (
             "fewer samples than ranks are not provided for; a sampler that refuses them, on every rank, promises "
             'few_samples="refused"'
