@@ -178,7 +178,9 @@ def test_a_rank_that_dies_under_mpiexec_is_told() -> None:
 
 
 def test_neighbours_hash_strings_by_different_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
-    say = [sys.executable, "-c", "import os; print(os.environ['RANK'], os.environ['PYTHONHASHSEED'])"]
+    # in one write, as print() has two, between which another rank may write
+    words = "' '.join([os.environ['RANK'], os.environ['PYTHONHASHSEED']]) + '\\n'"
+    say = [sys.executable, "-c", f"import os; os.write(1, ({words}).encode())"]
 
     def said() -> list[str]:
         launched = Processes().start(say, 3, {})
