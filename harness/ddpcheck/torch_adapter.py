@@ -28,6 +28,7 @@ from .model import ModelSpec
 from .values import Array
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
 
 TORCH_PROMISES = Capabilities(
@@ -60,6 +61,7 @@ def torch_adapter(
     metrics: AggregateMetrics | None = None,
     trainer: Train | None = None,
     backend: str = "gloo",
+    device: str = "auto",
     start: Callable[[RankContext], object] | None = None,
     launcher: Launcher | None = None,
     requires: tuple[str, ...] = ("torch",),
@@ -82,6 +84,8 @@ def torch_adapter(
     collectives, sampler, metrics, trainer
                     the other facets; torch_collectives, torch_sampler and torch_metrics below are torch's own.
     backend         of the default process group: "gloo", "nccl", or "auto" (nccl if each rank has a GPU).
+    device          of the module and its batches: "auto" (the rank's GPU under nccl, else the CPU), or a kind, such as
+                    "cuda": ranks of one host share its GPUs where there are fewer, which nccl refuses and gloo allows.
     start           brings up the engine's own communication instead; RANK, WORLD_SIZE, MASTER_ADDR and so on are set.
     """
     given = {"replica": wrap, "collectives": collectives, "sampler": sampler, "metrics": metrics, "trainer": trainer}
@@ -105,16 +109,18 @@ def torch_adapter(
             start(context)
         else:
             _start_process_group(context, backend)
+        home = _device(device, context.local_rank)
         if wrap is not None or trainer is not None:
-            # The process's first optimizer imports torch's compiler, for a second or more: here, not in a timed Job.
-            torch.optim.SGD([torch.zeros(1)])
+            # The process's first optimizer imports torch's compiler, and its first tensor on a GPU starts that up, for a
+            # second or more each: here, not in a timed Job.
+            torch.optim.SGD([torch.zeros(1, device=home)])
         connected = dist.is_initialized()
         return Facets(
             rank=dist.get_rank() if connected else 0,
             world_size=dist.get_world_size() if connected else 1,
             collectives=collectives() if collectives else None,
             make_sampler=sampler,
-            make_replica=_replica_maker(context.rank, wrap, models or {}, hooks) if wrap else None,
+            make_replica=_replica_maker(context.rank, home, wrap, models or {}, hooks) if wrap else None,
             aggregate_metrics=metrics,
             train=trainer,
             close=_stop_process_group,
@@ -146,6 +152,7 @@ def torch_metrics(metrics: Mapping[str, float], count: int) -> Mapping[str, floa
 
 def _replica_maker(
     rank: int,
+    device: torch.device,
     wrap: Callable[..., Any],
     models: Mapping[str, Callable[[], nn.Module]],
     hooks: Mapping[str, Callable[..., Any] | None],
@@ -156,7 +163,6 @@ def _replica_maker(
         model: ModelSpec | str, initial: Mapping[str, Array], optimizer: OptimizerSpec, options: Mapping[str, Any]
     ) -> Replica:
         from .torch_model import build_model, build_named, loss_of
-        from .torch_parts import device_of_backend
         from .torch_replica import Hooks, TorchReplica
 
         unknown = sorted(options.keys() - set(known))
@@ -169,7 +175,6 @@ def _replica_maker(
             module, loss = build_named(model, models, rank), loss_of("cross_entropy")
         else:
             module, loss = build_model(model, initial), loss_of(model.loss, model.loss_scale)
-        device = device_of_backend()
         module.to(device)
         return TorchReplica(
             module,
@@ -204,6 +209,23 @@ def _start_process_group(context: RankContext, backend: str) -> None:
     if backend == "nccl":
         torch.cuda.set_device(context.local_rank)
     dist.init_process_group(backend, timeout=_TIMEOUT)
+
+
+def _device(kind: str, local_rank: int) -> torch.device:
+    """Where this rank's module lives. RuntimeError if there is no accelerator of that kind."""
+    import torch
+
+    from .torch_parts import device_of_backend
+
+    if kind == "auto":
+        return device_of_backend()
+    if kind == "cpu":
+        return torch.device("cpu")
+    present = torch.get_device_module(kind).device_count()
+    if not present:
+        raise RuntimeError(f"torch_adapter(device={kind!r}): torch finds none here; python -m torch.utils.collect_env")
+    torch.get_device_module(kind).set_device(local_rank % present)
+    return torch.device(kind, local_rank % present)
 
 
 def _stop_process_group() -> None:

@@ -13,6 +13,7 @@ from torch.utils.data import DistributedSampler
 
 from .adapter import Group
 from .torch_model import array_of, tensor_of
+from .torch_version import torch_at_least
 from .values import Array
 
 _OPS = {
@@ -22,6 +23,8 @@ _OPS = {
     "max": dist.ReduceOp.MAX,
     "prod": dist.ReduceOp.PRODUCT,
 }
+
+_GLOO_CANNOT_SCATTER = not torch_at_least(2, 8)  # and its reduce_scatter_tensor sums, whatever the reduction
 
 _TAG = 7919  # keeps what Groups sends apart from the messages of send()
 
@@ -110,6 +113,9 @@ class TorchCollectives:
         tensor = self._tensor(array)
         # Not chunk(), which gives a single block when there are no rows.
         blocks = list(torch.split(tensor, len(tensor) // size)) if len(tensor) else [tensor] * size
+        if _GLOO_CANNOT_SCATTER and dist.get_backend() == "gloo":
+            own = dist.get_rank(self._group(group))
+            return self.all_reduce(array, op, group=group)[own * len(blocks[0]) :][: len(blocks[0])]
         result = torch.empty_like(blocks[0])
         dist.reduce_scatter(result, blocks, _op(op), group=self._group(group))
         return array_of(result / size if op == "mean" else result)

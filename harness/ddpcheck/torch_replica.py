@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from .adapter import Batch
 from .job import OptimizerSpec
 from .torch_model import Loss, array_of, tensor_of
+from .torch_streams import keep_busy, settled
 from .values import Array
 
 
@@ -56,20 +57,21 @@ class TorchReplica:
 
     def backward(self, batch: Batch) -> float:
         inputs, targets = self._on_device(batch.inputs), self._on_device(batch.targets)
-        loss = self._loss(self._call(self._wrapped, inputs, batch.branches), targets)
-        loss.backward()  # type: ignore[no-untyped-call]  # torch leaves Tensor.backward without annotations
-        if self._synchronising and self._hooks.after_backward is not None:
-            self._hooks.after_backward(self._wrapped)
-        return float(loss.item())
+        return self._backward_of(self._loss(self._call(self._wrapped, inputs, batch.branches), targets))
 
     def backward_of_both(self, first: Batch, second: Batch) -> float:
         outputs = [self._call(self._wrapped, self._on_device(b.inputs), b.branches) for b in (first, second)]
         losses = [self._loss(y, self._on_device(b.targets)) for y, b in zip(outputs, (first, second), strict=True)]
-        loss = losses[0] + losses[1]
-        loss.backward()  # type: ignore[no-untyped-call]  # see backward()
-        if self._hooks.after_backward is not None:
+        return self._backward_of(losses[0] + losses[1])
+
+    def _backward_of(self, loss: Tensor) -> float:
+        # Before backward, as asking for the value waits for the device: afterwards it would do so for an engine that forgets.
+        value = float(loss.item())
+        keep_busy(self._device)
+        loss.backward()  # type: ignore[no-untyped-call]  # torch leaves Tensor.backward without annotations
+        if self._synchronising and self._hooks.after_backward is not None:
             self._hooks.after_backward(self._wrapped)
-        return float(loss.item())
+        return value
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -109,7 +111,10 @@ class TorchReplica:
         self._optimizer.step()
 
     def gradients(self) -> Mapping[str, Array | None]:
-        return {name: None if p.grad is None else array_of(p.grad) for name, p in self._learned.items()}
+        return settled(
+            self._device,
+            lambda: {name: None if p.grad is None else array_of(p.grad) for name, p in self._learned.items()},
+        )
 
     def parameters(self) -> Mapping[str, Array]:
         return {name: array_of(parameter) for name, parameter in self._module.named_parameters()}

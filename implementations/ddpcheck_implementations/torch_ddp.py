@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ddpcheck.adapter import Adapter, Train, TrainingRun, TrainingTask
 from ddpcheck.capabilities import TRAINER_FEATURES, Capabilities
 from ddpcheck.torch_adapter import TORCH_PROMISES, torch_adapter, torch_collectives, torch_metrics, torch_sampler
+from ddpcheck.torch_version import torch_at_least
 
 if TYPE_CHECKING:
     from torch import nn
@@ -28,7 +29,7 @@ PROMISES = dataclasses.replace(
     bundles_gradients=True,
     unused_parameters="raises",
     join="divide_by_initial_world",
-    two_forwards=True,
+    two_forwards=torch_at_least(2, 12),  # before, the second forward overwrote buffers that backward of the first needs
 )
 
 

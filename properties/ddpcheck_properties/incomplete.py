@@ -17,6 +17,7 @@ from ddpcheck.job import (
     Sample,
     Sleep,
     Wait,
+    ZeroGrad,
 )
 from ddpcheck.trace import RankTrace, Trace
 from ddpcheck.verdict import Finding
@@ -64,6 +65,13 @@ def _causes(job: Job, trace: Trace) -> Iterator[str]:
                     f"rank {alone} alone evaluated before (operation {position}): the forward of an evaluation communicates, and "
                     "its messages are taken for those of the training"
                 )
+        if culprit.outcome == "raised" and (
+            thrown_away := _window_thrown_away(job.operations[: culprit.last.operation])
+        ):
+            yield (
+                f"operation {thrown_away[0]} accumulated without synchronising, and operation {thrown_away[1]} threw that away: "
+                "what was noted there, such as which parameters were used, still holds"
+            )
         before = [
             position
             for position, earlier in enumerate(job.operations[: culprit.last.operation])
@@ -112,6 +120,18 @@ def _why_invalid(culprit: RankTrace, job: Job) -> Iterator[str]:
             given = f"returned {other.tensor.dtype}{list(other.tensor.shape)},"
             if given in culprit.error:
                 yield f"it has the shape of operation {position}: results are mixed up"
+
+
+def _window_thrown_away(operations: Sequence[Operation]) -> tuple[int, int] | None:
+    """The last backward that was never synchronised, and the zero_grad after it."""
+    found = None
+    accumulating: list[int] = []
+    for position, operation in enumerate(operations):
+        if isinstance(operation, Backward):
+            accumulating = [] if operation.sync else [position]
+        elif isinstance(operation, ZeroGrad):
+            found = (accumulating.pop(), position) if accumulating else found
+    return found
 
 
 def _is_empty(operation: Operation) -> bool:
