@@ -17,7 +17,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .adapter import Adapter, problems_of_adapter
+from .adapter import Adapter
+from .validation import problems_of_adapter
 
 GROUP = "ddpcheck.adapters"
 

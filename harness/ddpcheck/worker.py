@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from . import codec
-from .adapter import problems_of_facets
 from .channel import Channel, ChannelClosed, connect
 from .environment import RankContext, rank_context
 from .execution import ContractBroken, Execution
@@ -37,6 +36,7 @@ from .references import resolve
 from .segments import remove_segments, segments_of
 from .short_reads import cut_reads
 from .trace import RankTrace, rank_to_plain
+from .validation import problems_of_facets
 
 DRIVER_GONE = 75
 _PROGRESS = struct.Struct("qq")

@@ -10,9 +10,10 @@ from typing import Any, NoReturn
 
 import click
 
-from ..adapter import Adapter, Facets, problems_of_facets
+from ..adapter import Adapter, Facets
 from ..environment import RankContext, rank_context
 from ..references import UnusableAdapter, missing_modules, resolve
+from ..validation import problems_of_facets
 from . import datasets
 from .comparison import compare
 from .datasets import DataError, DataSet
