@@ -1,6 +1,10 @@
 """Fixtures of pytest for tests of the pytest plugin itself; what tests share is closed at the end."""
 
+import os
 import sys
+
+# tox sets it, and all ranks would iterate over sets in one order
+os.environ.pop("PYTHONHASHSEED", None)
 
 pytest_plugins = ["pytester"]
 

@@ -92,6 +92,11 @@ class Capabilities:
         "equal_weight",
         "Ranks with different batch sizes: their local means weigh equally, or by their sizes, or it is an error.",
     )
+    reduction_dtype: Literal["model", "bfloat16", "float16"] = promise(
+        "model",
+        "Gradients are averaged in the model's dtype, or are rounded to this one before and averaged in it, as they are "
+        "where they are compressed to save traffic.",
+    )
     no_sync: bool = promise(True, "Inside no_sync() backward accumulates local gradients and does not communicate.")
     unused_parameters: Literal["synchronised", "raises", "undefined"] = promise(
         "undefined",
@@ -198,6 +203,10 @@ class Capabilities:
         "Ranks listen on the interface of MASTER_ADDR only, and whoever connects without belonging to the world is no rank, "
         "delays nobody, and has nothing run that it sends.",
     )
+
+    def dtype_of_reduction(self, dtype: str) -> str:
+        """In which gradients of this dtype are averaged."""
+        return dtype if self.reduction_dtype == "model" else self.reduction_dtype
 
     def lacks(self, need: str, world_size: int) -> str | None:
         """Why `need` is not met, or None if it is.

@@ -179,7 +179,10 @@ def _number(value: Any) -> str:
 
 
 def _operation(rank: RankTrace) -> str:
-    return f"operation {rank.last.operation} ({rank.last.kind})" if rank.last else "start-up"
+    if not rank.last:
+        return "start-up"
+    operation = f"operation {rank.last.operation} ({rank.last.kind})"
+    return f"make_replica(), before {operation}" if rank.without_replica else operation
 
 
 def _where(rank: RankTrace) -> str:

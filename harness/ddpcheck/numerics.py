@@ -15,10 +15,14 @@ import numpy.typing as npt
 
 from .values import Array
 
+_BFLOAT16 = 2.0**-8  # NumPy has no such dtype
+_LARGEST = {"float16": 65504.0, "bfloat16": 2.0**128 * (1 - 2.0**-8)}
+_SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133}
+
 
 def unit_roundoff(dtype: npt.DTypeLike) -> float:
-    """Half the distance from 1 to the next larger number of a floating dtype; 0 for integers."""
-    return _unit_roundoff(np.dtype(dtype))
+    """Half the distance from 1 to the next larger number of a floating dtype, bfloat16 included; 0 for integers."""
+    return _BFLOAT16 if isinstance(dtype, str) and dtype == "bfloat16" else _unit_roundoff(np.dtype(dtype))
 
 
 @cache
@@ -30,7 +34,7 @@ def gamma(roundings: int, dtype: npt.DTypeLike) -> float:
     """gamma_m for m roundings in `dtype`. ValueError where m u >= 1, since no bound holds there."""
     product = roundings * unit_roundoff(dtype)
     if product >= 1:
-        raise ValueError(f"{roundings} roundings in {np.dtype(dtype)} have no bound")
+        raise ValueError(f"{roundings} roundings in {dtype} have no bound")
     return product / (1 - product)
 
 
@@ -40,6 +44,18 @@ def sum_bound(magnitudes: Array, terms: int, dtype: npt.DTypeLike, *, extra: int
     magnitudes: sum of the absolute values, element by element. extra: further roundings, as one for a division.
     """
     return np.asarray(magnitudes, np.float64) * gamma(max(terms - 1, 0) + extra, dtype)
+
+
+def reduction_bound(magnitudes: Array, ranks: int, dtype: str, roundings: int) -> Array:
+    """Bound on a sum over ranks, each term of which goes through at most `roundings` roundings, in any order.
+
+    magnitudes: sum of the absolute values, element by element. dtype: of the model, or float16 or bfloat16, where another
+    rounding leads there, each may be off by the smallest number, and past the largest is infinity: there is no bound.
+    """
+    if dtype not in _LARGEST:
+        return np.asarray(magnitudes * gamma(roundings, dtype))
+    bound = magnitudes * gamma(roundings + 1, dtype) + ranks * (roundings + 1) * _SMALLEST[dtype]
+    return np.where(magnitudes + bound > _LARGEST[dtype], np.inf, bound)
 
 
 def same_bits(a: Array, b: Array) -> bool:

@@ -189,7 +189,19 @@ def lost_precision(got: Array, expected: Array, *, small: bool) -> Iterator[str]
     if not finite.any() or not np.isfinite(got).all() or np.isinf(expected).any():
         return
     error = float(np.max(np.abs(got[finite] - expected[finite]) / np.max(np.abs(expected[finite]))))
-    for name, bits, dtypes in (("float32", 24, "d"), ("float16", 11, "df" * small), ("bfloat16", 8, "df" * small)):
-        if got.dtype.char in dtypes and error < 2.0 ** (2 - bits):
-            yield f"the relative error is {error:.1e}, as in {name}: computed or sent with fewer bits than {got.dtype}"
-            return
+    narrower = (("float32", 24, "d"), ("float16", 11, "df" * small), ("bfloat16", 8, "df" * small))
+    possible = [
+        (name, bits) for name, bits, dtypes in narrower if got.dtype.char in dtypes and error < 2.0 ** (2 - bits)
+    ]
+    held = [name for name, bits in possible if _fits(got[got != expected], bits)]
+    for name in (held[-1:] or [name for name, _ in possible])[:1]:
+        yield f"the relative error is {error:.1e}, as in {name}: computed or sent with fewer bits than {got.dtype}"
+
+
+_MANY = 6
+
+
+def _fits(array: Array, bits: int) -> bool:
+    """Whether every element has a significand of so many bits, and they are too many for chance."""
+    significands = np.ldexp(np.frexp(array.astype(np.float64))[0], bits)
+    return array.size >= _MANY and bool((significands == np.trunc(significands)).all())

@@ -44,6 +44,10 @@ IMPORTING = '"<frozen importlib._bootstrap>", line'
 """In the stack of a rank that imports a module."""
 
 
+MAKING = "make_replica() raised:"
+"""The first line of an error that came before there was a replica to do the operation."""
+
+
 @dataclass(frozen=True, slots=True)
 class RankTrace:
     """What one rank saw."""
@@ -59,6 +63,11 @@ class RankTrace:
     def last(self) -> Record | None:
         """The operation that the rank entered last."""
         return self.records[-1] if self.records else None
+
+    @property
+    def without_replica(self) -> bool:
+        """Whether it failed in making the replica that the operation entered last needs."""
+        return self.error.startswith(MAKING)
 
     def values(self, operation: int) -> dict[str, Any]:
         """What the operation at this position yielded. KeyError if the rank did not finish it."""

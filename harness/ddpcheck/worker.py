@@ -35,7 +35,7 @@ from .operations.start import GATED, SHORT_READS
 from .references import resolve
 from .segments import remove_segments, segments_of
 from .short_reads import cut_reads
-from .trace import RankTrace, rank_to_plain
+from .trace import MAKING, RankTrace, rank_to_plain
 from .validation import problems_of_facets
 
 DRIVER_GONE = 75
@@ -168,7 +168,11 @@ def _readable(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     own = str(Path(__file__).resolve().parent)
     kept = next((i for i, frame in enumerate(frames) if not frame.filename.startswith(own)), 0)
-    text = traceback.format_list(frames[kept:]) + traceback.format_exception_only(error)
+    notes = getattr(error, "__notes__", [])
+    made = [f"{MAKING}\n"] if MAKING in notes else []
+    if made:
+        notes.remove(MAKING)
+    text = made + traceback.format_list(frames[kept:]) + traceback.format_exception_only(error)
     return "".join(text).rstrip()
 
 

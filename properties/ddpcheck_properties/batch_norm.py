@@ -48,7 +48,7 @@ def check_running_statistics_are_those_of_all_samples(session: Session) -> None:
     for_each(session, fitting(session, jobs), _same_statistics(session.capabilities))
 
 
-@law("replica_sync", *NEEDS, "dtype:float64")
+@law("replica_sync", *NEEDS, "dtype:float64", "reduction_dtype=model")
 def check_synchronised_batch_norm_has_the_gradients_of_the_large_batch(session: Session) -> None:
     """Losses and gradients, those of layers before a batch norm included, are those of one process that normalises by
     all ranks' samples, for equal and unequal batches and for one sample per rank.

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 
-@law("replica_sync", "facet:replica", "feature:batch_norm", "batch_norm=local", "dtype:float64")
+@law(
+    "replica_sync", "facet:replica", "feature:batch_norm", "batch_norm=local", "dtype:float64", "reduction_dtype=model"
+)
 def check_local_batch_norm_has_the_gradients_of_each_ranks_own_batch(session: Session) -> None:
     """Losses are those of networks that normalise by their rank's own batch, and gradients the mean over the ranks of
     theirs, those of layers before the batch norm included.

@@ -17,7 +17,7 @@ from ddpcheck.checks import law
 from ddpcheck.diagnosis import Evidence
 from ddpcheck.job import Backward, Job, Observe, Operation, ZeroGrad
 from ddpcheck.model import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale
-from ddpcheck.numerics import sum_bound
+from ddpcheck.numerics import reduction_bound
 from ddpcheck.oracle import Contributions
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array
@@ -196,6 +196,7 @@ def _reduction_is_tight(promised: Capabilities) -> Judge:
     def judge(job: Job, trace: Trace) -> None:
         expect.completed(trace)
         (_, local), (position, synchronised) = trace.all_values("observe")
+        world = job.world_size
         counts = np.array(list(map(len, next(op for op in job.operations if isinstance(op, Backward)).samples)))
         for name in local[0]["gradients"]:
             there = all(seen["gradients"][name] is not None for seen in local)
@@ -204,7 +205,8 @@ def _reduction_is_tight(promised: Capabilities) -> Judge:
         wide = {name: parts.astype(np.float64) for name, parts in own.items()}
         for name, parts in wide.items():
             exact, size = _mean(list(own[name]), counts.tolist(), promised)
-            bound = sum_bound(size, job.world_size, own[name].dtype, extra=3)
+            dtype = promised.dtype_of_reduction(str(own[name].dtype))
+            bound = reduction_bound(size * world, world, dtype, world + 2) / world
             weighted = promised.uneven_batches == "weighted"
             made_of = Contributions(
                 parts, parts, parts, None, 1, counts, inside=False, weighted=weighted, others=wide, earlier=parts

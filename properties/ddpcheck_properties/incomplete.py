@@ -28,7 +28,11 @@ _TOGETHER = ("backward", "all_reduce", "broadcast", "all_gather", "reduce_scatte
 
 
 def explained(finding: Finding, job: Job, trace: Trace) -> Finding:
-    """The finding, of a Trace that did not complete, with the likeliest cause before any that it has."""
+    """The finding, of a Trace that did not complete, with the likeliest cause before any that it has; with none if there
+    was no replica yet, as what the Job was to show did not begin.
+    """
+    if trace.first_failure is not None and trace.first_failure.without_replica:
+        return Finding(replace(finding.diagnosis, cause=""))
     cause = next(_causes(job, trace), "")
     if not cause:
         return finding

@@ -12,6 +12,7 @@ import numpy as np
 from ..adapter import Batch, Facets, Replica
 from ..job import Job
 from ..model import ModelSpec
+from ..trace import MAKING
 from ..values import Array, poison
 from .contract import Declared, offered
 
@@ -67,7 +68,11 @@ class Held:
 
     def _built(self, model: ModelSpec | str, initial: dict[str, Array], options: Options) -> Replica:
         make = offered(self._facets.make_replica, "make_replica")
-        replica: Replica = make(model, initial, self._job.optimizer, dict(options))
+        try:
+            replica: Replica = make(model, initial, self._job.optimizer, dict(options))
+        except Exception as error:
+            error.add_note(MAKING)
+            raise
         return replica
 
     def extra(self, method: str) -> Any:

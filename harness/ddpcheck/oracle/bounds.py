@@ -33,18 +33,19 @@ def exact_parts(values: Values) -> dict[str, Array]:
 
 
 def of_training(
-    model: ModelSpec, learned: Values, fixed: Mapping[str, Array], shards: Shards, found: Evaluation
+    model: ModelSpec, learned: Values, fixed: Values, shards: Shards, found: Evaluation
 ) -> tuple[Array, dict[str, Array]]:
-    """Bounds on every rank's loss, and on its gradients by name."""
-    if not has_majorant(model) or _lost(learned):
+    """Bounds on every rank's loss, and on its gradients by name. fixed: frozen now, which may have been trained before."""
+    values = {**learned, **fixed}
+    if not has_majorant(model) or _lost(values):
         return np.full(len(shards.counts), np.inf), {
             name: np.full(learned[name].exact.shape, np.inf) for name in found.gradients
         }
-    exact, moved = exact_parts(learned), _moved(learned)
+    exact, moved = exact_parts(values), _moved(values)
     if moved is None:
-        low = high = evaluate(model, exact, fixed, shards, majorant=True)
+        low = high = evaluate(model, *_apart(exact, learned), shards, majorant=True)
     else:  # ranks are an axis: both evaluations go through the network at once
-        both = evaluate(model, _twice(exact, moved), _twice(fixed, fixed), shards.twice(), majorant=True)
+        both = evaluate(model, *_apart(_twice(exact, moved), learned), shards.twice(), majorant=True)
         low, high = both.halves()
     rounding = share(model, shards.inputs.shape[1])
     errors = {name: rounding * top + (top - low.gradients[name]) for name, top in high.gradients.items()}
@@ -69,6 +70,11 @@ def of_outputs(model: ModelSpec, tensors: Values, shards: Shards) -> Array:
 
 def _lost(values: Values) -> bool:
     return any(value.error is not None and not np.isfinite(value.error).all() for value in values.values())
+
+
+def _apart(values: Mapping[str, Array], learned: Values) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Those that learn, and the others."""
+    return {name: values[name] for name in learned}, {n: array for n, array in values.items() if n not in learned}
 
 
 def _twice(first: Mapping[str, Array], second: Mapping[str, Array]) -> dict[str, Array]:

@@ -73,6 +73,8 @@ def is_exact(job: Job, capabilities: Capabilities) -> bool:
     """Whether every correct implementation with these promises must give the same bits for this Job."""
     if capabilities.uneven_batches == "weighted" and any(_uneven(operation) for operation in job.operations):
         return False  # weights such as 2/3 are rounded
+    if capabilities.reduction_dtype != "model":
+        return False
     if job.model is None or not reciprocal_is_exact(job.world_size, job.model.dtype):
         return False
     return largest_integer(job) <= 2.0 ** SIGNIFICAND[job.model.dtype]

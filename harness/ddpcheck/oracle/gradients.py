@@ -34,6 +34,7 @@ class Gradients:
 
     def __init__(self, case: Case, learned: Iterable[str], zeros: Mapping[str, Value] | None = None) -> None:
         self._promised, self._dtype, self._size = case.promised, case.model.dtype, len(case.everyone)
+        self._reduction_dtype = case.promised.dtype_of_reduction(case.model.dtype)
         nobody = np.zeros(self._size, bool)
         self.of = {name: Gradient(nobody, (zeros or {}).get(name)) for name in learned}
         self._backwards, self._reduced = 0, False
@@ -62,7 +63,7 @@ class Gradients:
             if gradient.synced is not None:
                 # some reduce the whole gradient again: the part that was equal on all ranks goes through all roundings
                 # once more
-                reduced = combine([(1, gradient.synced), (1, reduced)], self._size + 3, self._dtype)
+                reduced = combine([(1, gradient.synced), (1, reduced)], self._size + 3, self._reduction_dtype)
             self.of[name] = replace(gradient, synced=reduced, pending=None)
 
     def _reduced_over_ranks(self, pending: Value, counts: Array, live: int) -> Value:
@@ -71,7 +72,7 @@ class Gradients:
             weights, divisor = counts.astype(np.float64), float(counts.sum())
         if self._promised.gradient == "sum":
             divisor /= live
-        return over_ranks(pending, weights, divisor, self._dtype)
+        return over_ranks(pending, weights, divisor, self._reduction_dtype)
 
     def clip(self, norm: Value, max_norm: float) -> None:
         def smaller(part: Value | None) -> Value | None:

@@ -123,9 +123,9 @@ class Oracle:
         """live: how many ranks a mean is over, if not all."""
         case, shards, tensors = self.case, self.case.shards(op.samples, op.branches), self.weights.tensors
         learned = {name: tensors[name] for name in self.learned}
-        fixed = {name: value.exact for name, value in tensors.items() if name not in learned}
-        forward = Pass(case.model, bounds.exact_parts(learned), fixed, shards)
-        found = evaluate(case.model, forward.learned, fixed, shards)
+        fixed = {name: value for name, value in tensors.items() if name not in learned}
+        forward = Pass(case.model, bounds.exact_parts(learned), bounds.exact_parts(fixed), shards)
+        found = evaluate(case.model, forward.learned, forward.fixed, shards)
         losses: Array | None = None
         errors: dict[str, Array] = {}
         if self._bounded:

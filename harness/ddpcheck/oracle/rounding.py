@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..numerics import gamma
+from ..numerics import gamma, reduction_bound
 from ..values import Array
 
 
@@ -48,14 +48,14 @@ def _times(factor: float, array: Array) -> Array:
     return array if factor == 1.0 else array * factor
 
 
-def over_ranks(value: Value, weights: Array | None, divisor: float, dtype: npt.DTypeLike) -> Value:
+def over_ranks(value: Value, weights: Array | None, divisor: float, dtype: str) -> Value:
     """sum_r weights_r value_r / divisor, on every rank: W - 1 additions, a weight, two for the divisor."""
     exact = _over_ranks(value.exact, weights) / divisor
     if value.error is None:
         return Value(exact)
     roundings = len(exact) + 2
     size = _over_ranks(abs(value.exact) + value.error, weights)
-    rounded = (gamma(roundings, dtype) + gamma(roundings, np.float64)) * size
+    rounded = reduction_bound(size, len(exact), dtype, roundings) + gamma(roundings, np.float64) * size
     return Value(exact, (_over_ranks(value.error, weights) + rounded) / divisor)
 
 
