@@ -16,6 +16,7 @@ from .patterns import (
     changed_by,
     cut_off,
     lost_precision,
+    overflown,
     region,
     remainder,
     shifted,
@@ -72,6 +73,7 @@ def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[s
             if np.array_equal(got, array, equal_nan=True):
                 yield sentence
     if not np.isfinite(got[wrong]).all() and np.isfinite(expected).all():
+        yield from overflown(got, expected)
         yield "the wrong elements are NaN or infinite: memory that was never written, or is the caller's again, or an overflow"
     if np.isnan(expected[wrong]).all() and not np.isnan(got[wrong]).any():
         yield f"a NaN is lost in {region(wrong)}: a comparison drops it, depending on which rank has it"

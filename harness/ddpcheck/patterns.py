@@ -112,6 +112,8 @@ def shifted(got: Array, expected: Array, local: Array | None, wrong: Array) -> I
 
 _SMALL = 2.0**-16
 """What a format of few bits may take for nothing."""
+_LARGE = 65504.0
+"""Float16's largest number."""
 
 
 def zeros(got: Array, expected: Array, wrong: Array) -> Iterator[str]:
@@ -121,8 +123,19 @@ def zeros(got: Array, expected: Array, wrong: Array) -> Iterator[str]:
     others = np.abs(expected[~wrong & (expected != 0)].astype(np.float64))
     smallest = len(others) > 0 and largest < float(others.min())
     if got.dtype.kind == "f" and (smallest or largest < _SMALL):
-        yield f"{region(wrong)} are zero, but should be small: flushed, or left out as the smallest"
+        half = ", or as in float16, which has no smaller number than 6e-8" if largest < 2.0**-24 else ""
+        yield f"{region(wrong)} are zero, but should be small: flushed, or left out as the smallest{half}"
     yield f"{region(wrong)} are zero: never written, or left out"
+
+
+def overflown(got: Array, expected: Array) -> Iterator[str]:
+    """Infinite is what float16 has no number for, give or take what cancels out in a mean, and the others fit in it."""
+    infinite = np.isinf(got)
+    if not infinite.any() or np.isnan(got).any() or got.dtype.char not in "df":
+        return
+    large, others = np.abs(expected[infinite]), got[~infinite]
+    if large.min() > _LARGE / 8 and (np.abs(others) <= _LARGE).all() and _all_fit(others, 11):
+        yield "infinite are the largest elements: an overflow, as in float16, whose largest number is 65504"
 
 
 def cut_off(got: Array, expected: Array, wrong: Array) -> Iterator[str]:
@@ -203,5 +216,9 @@ _MANY = 6
 
 def _fits(array: Array, bits: int) -> bool:
     """Whether every element has a significand of so many bits, and they are too many for chance."""
+    return array.size >= _MANY and _all_fit(array, bits)
+
+
+def _all_fit(array: Array, bits: int) -> bool:
     significands = np.ldexp(np.frexp(array.astype(np.float64))[0], bits)
-    return array.size >= _MANY and bool((significands == np.trunc(significands)).all())
+    return bool((significands == np.trunc(significands)).all())

@@ -47,7 +47,7 @@ class as_one_process:  # noqa: N801  # reads as the judge that it makes: for_all
                 compare(moment, job, trace, bits=self.capabilities.same_bits_on_all_ranks)
             except Finding as finding:
                 sure = finding.diagnosis.cause or _just_done(job, moment.position, finding.diagnosis.headline)
-                raise blaming(finding, sure, _lateness(job, moment.position)) from None
+                raise blaming(finding, sure, _meant(sure), _lateness(job, moment.position)) from None
 
 
 def because(judge: Callable[[Job, Trace], None], cause: str, *, of: str = "") -> Callable[[Job, Trace], None]:
@@ -218,6 +218,12 @@ def _just_done(job: Job, position: int, headline: str) -> str:
     if not isinstance(looked, Observe) or "gradients" not in looked.what or not headline.startswith("gradient"):
         return ""
     return _DISTURBS.get(type(job.operations[position - 1]), "")
+
+
+def _meant(cause: str) -> str:
+    """What to promise if fewer bits are no accident."""
+    narrow = next((name for name in ("bfloat16", "float16") if f"as in {name}" in cause), "")
+    return f'if gradients are compressed on purpose, promise reduction_dtype="{narrow}"' if narrow else ""
 
 
 _DISTURBS: dict[type[Operation], str] = {

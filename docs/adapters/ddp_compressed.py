@@ -1,0 +1,19 @@
+"""torch's DistributedDataParallel, whose gradients travel as float16, by torch's own hook."""
+
+import dataclasses
+from typing import Any
+
+from ddpcheck.torch_adapter import TORCH_PROMISES, torch_adapter
+
+
+def wrap(module: Any) -> Any:
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+    from torch.nn.parallel import DistributedDataParallel
+
+    wrapped = DistributedDataParallel(module)
+    wrapped.register_comm_hook(None, fp16_compress_hook)
+    return wrapped
+
+
+promised = dataclasses.replace(TORCH_PROMISES, reduction_dtype="float16")
+adapter = torch_adapter("ddp_fp16", wrap, capabilities=promised)
