@@ -46,8 +46,8 @@ class as_one_process:  # noqa: N801  # reads as the judge that it makes: for_all
             try:
                 compare(moment, job, trace, bits=self.capabilities.same_bits_on_all_ranks)
             except Finding as finding:
-                sure = finding.diagnosis.cause or _just_done(job, moment.position, finding.diagnosis.headline)
-                raise blaming(finding, sure, _meant(sure), _lateness(job, moment.position)) from None
+                sure, done = finding.diagnosis.cause, _just_done(job, moment.position, finding.diagnosis.headline)
+                raise blaming(finding, sure, done, _meant(sure), _lateness(job, moment.position)) from None
 
 
 def because(judge: Callable[[Job, Trace], None], cause: str, *, of: str = "") -> Callable[[Job, Trace], None]:
@@ -109,6 +109,7 @@ def _known(moment: Moment, expected: Array, rank: int, all_got: list[float]) -> 
         (sentence, np.asarray(got))
         for sentence, numbers in known
         if all(math.isclose(a, b, rel_tol=1e-5) for a, b in zip(all_got, numbers, strict=True))
+        and not math.isclose(expected[rank], numbers[rank], rel_tol=1e-5)
     )
     if isinstance(moment.operation, Backward) and not moment.operation.samples[rank]:
         alternatives += ((_EMPTY, np.array(np.nan)),)
@@ -172,6 +173,7 @@ def compare_arrays(
         raise Finding(replace(first.diagnosis, details=(*first.diagnosis.details, note)))
 
 
+_NO_ZERO = "no rank used it, but zeros are promised for such, or were asked for: a step takes them, and moves it"
 _UNCHANGED = "nothing should have changed it since construction"
 
 
@@ -183,7 +185,7 @@ def _compare_one(got: Any, entry: Entry, text: str, rank: int, otherwise: str = 
             raise Finding(
                 Diagnosis(
                     f"{text} on rank {rank}: got none, but should be an array",
-                    "" if entry.made_of is None else "the gradient was dropped, or never reached this rank",
+                    _NO_ZERO if entry.made_of is None else "the gradient was dropped, or never reached this rank",
                 )
             )
         if got is not None:

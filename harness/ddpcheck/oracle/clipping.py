@@ -65,10 +65,25 @@ class Clip:
             "clipped by its own norm, not by that of all gradients together",
             _scaled(gradient, _sum(gradient**2) ** 0.5, limit),
         )
+        for part in _parts([*self.before], name):
+            norm = np.sqrt(sum(_sum(self.before[other] ** 2) for other in part))
+            yield (
+                f"clipped by the norm of {', '.join(part)} only: groups are clipped apart",
+                _scaled(gradient, norm, limit),
+            )
         yield "cut off element by element, not scaled by the norm", np.clip(gradient, -limit, limit)
         yield "clipped by the largest element, not by the norm", _scaled(gradient, largest, limit)
         yield "scaled up to the limit, though its norm is below", _scaled(gradient, norms, limit, most=np.inf)
         yield "clipped twice, or by the square of the norm", _scaled(gradient, norms**2, limit**2)
+
+
+def _parts(names: list[str], name: str) -> list[list[str]]:
+    """Of two or more parameters in a row from either end, those that have this one among them; of few parameters."""
+    places = range(1, len(names)) if len(names) <= _FEW else ()
+    return [part for place in places for part in (names[:place], names[place:]) if name in part and len(part) > 1]
+
+
+_FEW = 8
 
 
 def _scaled(gradient: Array, norms: Array, limit: float, most: float = 1.0) -> Array:

@@ -37,7 +37,12 @@ class Update:
     def evidence(self, expected: Array, rank: int) -> Evidence:
         """Small differences are no sign of lost precision: what an update does wrong is small beside the parameter."""
         made = tuple((sentence, array[rank]) for sentence, array in self._alternatives(expected, rank))
-        return Evidence(len(self.before), alternatives=made, before=self.before[rank], precision=False)
+        spec = self.optimizer.spec
+        stateful = spec.name == "adam" or spec.momentum > 0
+        first = stateful and self.name not in {*self.optimizer.state, *self.optimizer.steps}
+        return Evidence(
+            len(self.before), alternatives=made, before=self.before[rank], precision=False, otherwise=_FIRST * first
+        )
 
     def _alternatives(self, expected: Array, rank: int) -> Iterator[tuple[str, Array]]:
         size, spec, before = len(self.before), self.optimizer.spec, self.before
@@ -142,6 +147,11 @@ class Update:
         for _ in range(times):
             parameter = used.step(self.name, parameter, Value(self.gradient if gradient is None else gradient))
         return parameter.exact
+
+
+_FIRST = (
+    "it is the first update of a new replica: optimizer state of an earlier one may go into it (kept by a class, say)"
+)
 
 
 def _factors(size: int) -> list[tuple[float, str, str]]:
