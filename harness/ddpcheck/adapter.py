@@ -161,7 +161,7 @@ class Replica(Protocol):
 
     def no_sync(self) -> AbstractContextManager[Any]:
         """Within it backward only accumulates local gradients. It may be nested, and stay open while the replica predicts
-        or saves: only leaving the outermost ends it.
+        or saves: only leaving the outermost ends it, which reduces nothing: the next backward does.
         """
         ...
 

@@ -113,7 +113,8 @@ def check_two_forwards_before_one_backward_count_both(session: Session) -> None:
         (Linear("fc1", 3, 4), Scale("buffer", 4, buffer=True), Linear("fc2", 4, 2)),
         (BatchNorm("norm", 3), Linear("fc1", 3, 2)),
     ]
-    as_ever = as_one_process(promised)
+    as_one = "both batches may have been taken as one, whose mean weighs them by their sizes"
+    as_ever = because(as_one_process(promised), as_one, of="loss")
 
     def judge(job: Job, trace: Trace) -> None:
         if any(rank.outcome == "raised" for rank in trace.ranks):
@@ -128,8 +129,8 @@ def check_two_forwards_before_one_backward_count_both(session: Session) -> None:
 
 
 def two_forwards(world_size: int, *layers: Layer) -> Job:
-    """Twice two forwards and one backward, and an ordinary backward on the second batch."""
-    first, second = shards([2] * world_size), shards([2] * world_size, 2 * world_size)
+    """Twice two forwards and one backward, and an ordinary backward on the second batch, which is larger."""
+    first, second = shards([2] * world_size), shards([3] * world_size, 2 * world_size)
     both = (ZeroGrad(), Backward(first, second=second), *GRADIENTS)
     operations: list[Operation] = [*both, *both, ZeroGrad(), Backward(second), *GRADIENTS]
     return training_job(world_size, ModelSpec(layers), operations, exact=False)

@@ -171,12 +171,13 @@ def training_program(
     sizes: tuple[int, ...] = (2, 3, 1),
     uneven: bool = False,
     taken: tuple[tuple[str, ...], ...] = ((),),
+    together: bool = False,
     max_norm: float = 0.3,
     looking: bool = True,
     seed: int = 0,
 ) -> Job:
-    """A Job of these words. In the n-th backward rank r takes the branches taken[(n + r) % len]. looking: at everything
-    after every operation, else at the end only.
+    """A Job of these words. In the n-th backward rank r takes the branches taken[(n + r) % len], or all ranks `together` those
+    of rank 0. looking: at everything after every operation, else at the end only.
     """
     model = model or mlp((2, 3, 2))
     samples, layers = _Samples(world_size, sizes, uneven), _Layers(model)
@@ -184,7 +185,7 @@ def training_program(
     operations: list[Operation] = []
     backwards = 0
     for number, word in enumerate(legal(words, promised)):
-        active = tuple(taken[(backwards + rank) % len(taken)] for rank in ranks)
+        active = tuple(taken[(backwards + (0 if together else rank)) % len(taken)] for rank in ranks)
         made: list[Operation] = []
         if word in ("backward", "local"):
             made = [Backward(samples.next(), word == "backward", active)]

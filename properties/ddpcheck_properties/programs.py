@@ -36,7 +36,7 @@ def check_any_training_program_goes_as_on_one_process(session: Session) -> None:
     frozen = ModelSpec((Linear("fc1", 2, 3, frozen=True), Activation("tanh"), Linear("fc2", 3, 3), Linear("fc3", 3, 2)))
     known = [training_program(world, promised, words, frozen if "unfreeze" in words else None) for words in KNOWN]
     if "branch" in promised.model_features and promised.unused_parameters == "synchronised":
-        known += [_used_after_resuming(world, promised), _counted_apart(world, promised)]
+        known += [make(world, promised) for make in (_used_after_resuming, _counted_apart, _coming_and_going)]
     examples = fitting(session, known)
     for_all(session, programs(world, promised), as_one_process(promised), examples=examples, share=1.5)
 
@@ -77,6 +77,15 @@ KNOWN: tuple[tuple[Word, ...], ...] = (
     ("open", "open", "backward", "close", "backward", "predict_alone", "close", "backward", "clip", "step"),
     ("open", "backward", "zero_grad", "backward", "close", "backward", "step"),
     ("open", "close", "backward", "step"),
+    (
+        *("backward", "clip", "save", "predict", "step", "step", "clip", "step"),
+        *("zeros", "zeros", "save", "predict", "step"),
+    ),
+    (
+        *("backward", "clip", "backward", "step", "open", "clip", "step", "zeros", "backward", "close", "backward"),
+        *("open", "close", "clip", "zero_grad", "backward", "step"),
+    ),
+    (*_STEP, "save", "backward", "step", "save", "resume", "backward", "step", "resume", "save", "resume", *_STEP),
 )
 """Programs that found faults, run first."""
 
@@ -94,6 +103,13 @@ def _counted_apart(world_size: int, promised: Capabilities) -> Job:
     words: tuple[Word, ...] = (*_STEP, *_STEP, "save", "resume", *_STEP)
     model = branching(2, "ab", dtype="float64")  # where bounds are so narrow that one step more shows
     return training_program(world_size, promised, words, model, ADAM, taken=taken)
+
+
+def _coming_and_going(world_size: int, promised: Capabilities) -> Job:
+    """Branch a comes while b's gradient is there, and goes when its own has become zero, which it stays."""
+    words: tuple[Word, ...] = ("backward", "backward", "step", "zeros", "backward", "clip", "step", "zeros", "step")
+    taken = ("b",), ("a",), ("b",)
+    return training_program(world_size, promised, words, branching(2, "ab"), taken=taken, together=True)
 
 
 @st.composite
@@ -115,7 +131,8 @@ def programs(draw: DrawFn, world_size: int, capabilities: Capabilities, words: t
         taken=taken,
         max_norm=draw(choice((0.3, 0.02, 50.0))),
         looking=draw(choice((True, False))),
-        seed=draw(SEEDS),
+        seed=(seed := draw(SEEDS)),
+        together=seed % 2 == 1,
     )
 
 

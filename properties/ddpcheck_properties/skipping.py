@@ -9,7 +9,7 @@ import numpy as np
 
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
-from ddpcheck.job import Backward, Clip, Job, Operation, OptimizerSpec, Step, ZeroGrad
+from ddpcheck.job import Backward, Clip, Job, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
 from ddpcheck.model import Activation, Embedding, Linear, ModelSpec, Scale
 from ddpcheck.trace import Trace
 from ddpcheck.values import key_of
@@ -38,7 +38,8 @@ def check_a_step_with_nan_is_skipped_on_all_ranks(session: Session) -> None:
     jobs = [
         poisoned(overflow(world, spec), 2 * (world + rank), poison) for spec in specs for rank, poison in ends.items()
     ]
-    jobs.append(poisoned(overflow(world, specs[0], (1, 2)), (2 * world, 4 * world), "nan"))
+    twice = overflow(world, specs[0], (1, 2), resuming=session.capabilities.checkpoint)
+    jobs.append(poisoned(twice, (2 * world, 4 * world), "nan"))
     jobs.append(poisoned(hidden_overflow(world, clip=session.capabilities.clipping), 2 * world, "inf"))
     jobs.append(in_the_last_layer(world))
     jobs += [in_a_branch(world)] * (session.capabilities.unused_parameters == "synchronised")
@@ -49,10 +50,15 @@ def check_a_step_with_nan_is_skipped_on_all_ranks(session: Session) -> None:
     for_each(session, fitting(session, jobs), because(as_one_process(session.capabilities), cause))
 
 
-def overflow(world_size: int, optimizer: OptimizerSpec, skipped: tuple[int, ...] = (1,)) -> Job:
-    """Four steps of two samples per rank, of which the second, or those `skipped`, are to be skipped."""
+def overflow(
+    world_size: int, optimizer: OptimizerSpec, skipped: tuple[int, ...] = (1,), *, resuming: bool = False
+) -> Job:
+    """Four steps of two samples per rank, of which the second, or those `skipped`, are to be skipped. resuming: the last is
+    that of a new replica.
+    """
     operations: list[Operation] = []
     for number in range(4):
+        operations += [Save(), Resume()] * (resuming and number == 3)
         operations += [ZeroGrad(), Backward(shards([2] * world_size, number * 2 * world_size))]
         operations += [*(() if number in skipped else GRADIENTS), Step(), *PARAMETERS]
     layers = Linear("fc1", 2, 3), Linear("fc2", 3, 2)
