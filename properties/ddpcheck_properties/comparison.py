@@ -13,7 +13,7 @@ import numpy as np
 from ddpcheck import expect
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.diagnosis import Evidence
-from ddpcheck.job import Backward, Job, Observe, Operation, Predict, Save, Step
+from ddpcheck.job import Backward, CloseWindow, Job, Observe, OpenWindow, Operation, Predict, Save, Step
 from ddpcheck.oracle import Entry, Moment, Oracle, is_exact
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array
@@ -232,6 +232,8 @@ _DISTURBS: dict[type[Operation], str] = {
     Step: "step() changes it: weight decay or momentum is added in place, say",
     Predict: "predicting changes it",
     Save: "saving changes it",
+    OpenWindow: "entering no_sync() changes it",
+    CloseWindow: "leaving no_sync() changes it",
 }
 
 

@@ -101,7 +101,7 @@ def check_training_does_not_use_global_random_numbers(session: Session) -> None:
 
 
 def _by_chance(judge: Judge) -> Judge:
-    """The judge with the disturbance as the cause of what it cannot explain."""
+    """The judge with the disturbance as another cause of what it finds."""
 
     def judged(job: Job, trace: Trace) -> None:
         try:
@@ -112,7 +112,8 @@ def _by_chance(judge: Judge) -> Judge:
                 "torch): once one rank draws from it for something else, the ranks choose differently"
             )
             found = finding.diagnosis
-            raise Finding(replace(found, cause=found.cause or cause), hung=finding.hung) from None
+            named = "; ".join(filter(None, (found.cause, cause)))
+            raise Finding(replace(found, cause=named), hung=finding.hung) from None
 
     return judged
 
