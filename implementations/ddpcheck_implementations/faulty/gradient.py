@@ -93,6 +93,24 @@ class RefusesOnOneRank(PlainReplica):
 
 
 @fault(
+    "uneven-refused-where-rank-0-has-more",
+    "classic",
+    "check_uneven_batches_are_refused_on_every_rank",
+    words="refused on some ranks only, or not at all",
+    world_size=3,
+    uneven_batches="refused",
+)
+class RefusesFewerThanRank0(PlainReplica):
+    """All ranks compare with rank 0's size, and complain if theirs is smaller."""
+
+    def synchronise(self, batch_size: int) -> None:
+        least = self.comm.all_reduce(np.array([float(batch_size)]), "min")[0]
+        super().synchronise(batch_size)
+        if self.comm.broadcast(np.array([float(batch_size)]))[0] > least:
+            raise ValueError("rank 0 has more samples than another")
+
+
+@fault(
     "optimizer step inside backward", "classic", "check_backward_leaves_parameters_alone", words="backward changed it"
 )
 class StepsInBackward(PlainReplica):
