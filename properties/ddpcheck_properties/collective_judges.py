@@ -55,7 +55,13 @@ def arguments_are_left_alone(job: Job, trace: Trace) -> None:
     for position, operation in enumerate(job.operations):
         if isinstance(operation, SendRecv):
             for rank in sorted({dest for _, dest in operation.pairs}):
-                _kept(trace.ranks[rank].values(position), f"{named(operation, position)} on rank {rank}")
+                seen, what = trace.ranks[rank].values(position), f"{named(operation, position)} on rank {rank}"
+                expect.that(
+                    not seen["argument_changed"],
+                    f"{what}: the array that says what to receive was changed, but should stay as it was",
+                    "recv() receives into its argument, which tells shape and dtype only; it needs an array of its own",
+                )
+                _kept(seen, what)
     for position, collective, members in finished(job):
         for rank in members:
             seen = trace.ranks[rank].values(position)
@@ -139,6 +145,7 @@ def _others(job: Job, collective: Collective, rank: int, members: tuple[int, ...
         if collective.reduction not in ("sum", "mean"):
             total = wants(replace(collective, reduction="sum"), members)[rank].value
             yield "it is the block of the sum: the reduction was not passed on", total
+        yield from _other_blocks(collective, members, members.index(rank))
         for other, want in wants(collective, members).items():
             if other != rank:
                 yield f"it is the block of rank {other}", want.value
@@ -151,6 +158,17 @@ def _others(job: Job, collective: Collective, rank: int, members: tuple[int, ...
     for position, made, ranks in finished(job):
         if made is not collective and made.tensor.dtype == tensor.dtype and rank in ranks:
             yield f"it is the result of operation {position}: results are mixed up", wants(made, ranks)[rank].value
+
+
+def _other_blocks(scattered: ReduceScatter, members: tuple[int, ...], place: int) -> Iterator[tuple[str, Array]]:
+    """Blocks of what the whole reduction would be."""
+    tensor = scattered.tensor
+    wholes = list(_other_integers(scattered, members)) if not tensor.dtype.startswith("float") else []
+    if tensor.layout == "F":
+        whole = np.asarray(reduced(tensor, scattered.reduction, members).value)
+        wholes.append(("the array is read as it lies in memory, column by column", whole.T.reshape(whole.shape)))
+    for text, whole in wholes:
+        yield text, np.split(whole, len(members))[place]
 
 
 def _other_reductions(collective: AllReduce, members: tuple[int, ...], world_size: int) -> Iterator[tuple[str, Array]]:
@@ -190,7 +208,7 @@ def _other_reductions(collective: AllReduce, members: tuple[int, ...], world_siz
             yield f"the values of rank {missing} are missing: read before they came, or lost", part
 
 
-def _other_integers(collective: AllReduce, members: tuple[int, ...]) -> Iterator[tuple[str, Array]]:
+def _other_integers(collective: AllReduce | ReduceScatter, members: tuple[int, ...]) -> Iterator[tuple[str, Array]]:
     stack = np.stack([collective.tensor.on(rank) for rank in members])
     dtype = stack.dtype
     if collective.reduction in ("sum", "prod"):

@@ -79,7 +79,7 @@ def reduced(tensor: TensorSpec, reduction: str, members: tuple[int, ...]) -> Wan
         wide = stack.astype(np.float64)
         if reduction == "prod":
             value = np.asarray(wide.prod(axis=0))
-            exact = tensor.values == "powers"
+            exact = tensor.values in ("powers", "nonfinite")  # small integers, NaN and infinities
             return Want(value.astype(dtype)) if exact else Want(value, np.abs(value) * gamma(2 * size - 2, dtype))
         divisor = size if reduction == "mean" else 1
         if tensor.values != "real" and tensor.step % divisor == 0:

@@ -38,6 +38,7 @@ from .strategies_collectives import (
     collectives,
     dtypes,
     exact_tensor,
+    extremes,
     fitting_reductions,
     floating,
     jobs,
@@ -253,12 +254,14 @@ def _exact(session: Session, reduction: Reduction) -> None:
         ),
     ]
     examples.append(_whole_chunks(world, offered[0], reduction))
-    if reduction in ("min", "max", "sum"):  # the lowest integer has no counterpart, and sums wrap round
-        extremes = (TensorSpec((40,), dtype, "special", 6) for dtype in offered if not floating(dtype))
-        examples.append(Job(world, tuple(AllReduce(tensor, reduction) for tensor in extremes)))
+    ends = [tensor for tensor, each in extremes(promised, 40) if each == reduction]
+    examples += [Job(world, tuple(AllReduce(tensor, reduction) for tensor in ends))] * bool(ends)
     if reduction == "prod" and (integers := [dtype for dtype in offered if not floating(dtype)]):
         zeros = (TensorSpec((40,), dtype, "real", 5) for dtype in integers)  # truncated: there are zeros among them
         examples.append(Job(world, tuple(AllReduce(tensor, reduction) for tensor in zeros)))
+    if reduction == "prod":
+        strange = (TensorSpec((96,), dtype, "nonfinite") for dtype in offered if floating(dtype))
+        examples.append(Job(world, tuple(AllReduce(tensor, reduction) for tensor in strange)))
     drawn = jobs(world, all_reduces(world, promised, among=(reduction,)))
     for_all(session, drawn, results_hold, examples=[*_one_by_one(examples[0]), *examples], share=0.5)
 

@@ -38,6 +38,7 @@ from .strategies_collectives import (
     every_dtype,
     every_dtype_laid_out,
     exact_tensor,
+    extremes,
     fitting_reductions,
     jobs,
     parts,
@@ -136,6 +137,9 @@ def check_groups_reduce_over_their_members_only(session: Session) -> None:
         )
         for shape in ((size,), (), (0,))
     ]
+    of_each += [
+        AllReduce(tensor, each, group) for (tensor, each), group in zip(extremes(promised, 40), cycle(parts(world)))
+    ]
     for_all(session, drawn, results_hold, examples=[*one_reduction, Job(world, tuple(of_each))], share=0.5)
 
 
@@ -186,6 +190,7 @@ def check_all_reduces_under_way_together_keep_their_results(session: Session) ->
             AllReduce(exact_tensor(shape, dtype, each, world, 9, layout), each, wait=False)
             for dtype, each, layout in every_dtype_laid_out(promised)
         ]
+    several += [AllReduce(tensor, each, wait=False) for tensor, each in extremes(promised, 40)]
     examples.append(_under_way(world, several, "forwards"))
     if promised.subgroups:
         members = [group for group in subsets(world) if len(group) < world]
@@ -193,6 +198,10 @@ def check_all_reduces_under_way_together_keep_their_results(session: Session) ->
         started = [
             _reduction(promised, each, group, world, 9, size, wait=False)
             for (each, group), size in zip(product(reductions(promised), members), sizes, strict=False)
+        ]
+        started += [
+            AllReduce(exact_tensor((3, 2), dtype, each, len(group), 9, layout), each, group, wait=False)
+            for (dtype, each, layout), group in zip(every_dtype_laid_out(promised), cycle(parts(world)))
         ]
         examples += [_under_way(world, started, order) for order in ORDERS[::2]]
 
@@ -205,7 +214,7 @@ def check_all_reduces_under_way_together_keep_their_results(session: Session) ->
 
 def _with_others_between(world: int, promised: Capabilities, started: AllReduce) -> list[Job]:
     """Each other collective while an all-reduce is under way, a barrier with a rank late; of the same shape and dtype."""
-    tensor = started.tensor
+    tensor, group = started.tensor, (0, world - 1)
     others: dict[str, tuple[Operation, ...]] = {
         "broadcast": tuple(Broadcast(replace(tensor, seed=3), root) for root in range(world)),
         "all_gather": (AllGather(replace(tensor, seed=4)),),
@@ -217,13 +226,17 @@ def _with_others_between(world: int, promised: Capabilities, started: AllReduce)
     if world > 2 and promised.subgroups:
         rest = tuple(range(1, world))
         others["all_reduce"] = tuple(
-            AllReduce(replace(tensor, seed=seed), started.reduction, group)
-            for seed, group in enumerate((rest, None, (0, world - 1)), start=3)
+            AllReduce(replace(tensor, seed=seed), started.reduction, each)
+            for seed, each in enumerate((rest, None, group), start=3)
         )
-        others["barrier"] += (Sleep(world - 1, LATE), Barrier((0, world - 1)))
+        others["barrier"] += (Sleep(world - 1, LATE), Barrier(group))
     if world > 1:
         others["send_recv"] = (SendRecv(replace(tensor, seed=6), ((0, world - 1), (world - 1, 0))),)
-    return [Job(world, (started, *each, Wait(0))) for kind, each in others.items() if kind in promised.collectives]
+    offered = [(started, *each) for kind, each in others.items() if kind in promised.collectives]
+    if world > 2 and promised.subgroups:
+        inside = replace(started, group=group)
+        offered += [(inside, *others[kind]) for kind in ("all_reduce", "broadcast") if kind in promised.collectives]
+    return [Job(world, (*each, Wait(0))) for each in offered]
 
 
 @law("collectives", "collective:all_reduce", "asynchronous", "world_size>=2")

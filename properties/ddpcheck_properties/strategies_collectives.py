@@ -86,6 +86,16 @@ def every_dtype_laid_out(capabilities: Capabilities) -> list[tuple[str, Reductio
     return [(*pairs[number % len(pairs)], EVERY_LAYOUT[number % len(EVERY_LAYOUT)]) for number in range(count)]
 
 
+def extremes(capabilities: Capabilities, size: int) -> list[tuple[TensorSpec, Reduction]]:
+    """The ends of each promised integer dtype: the lowest has no counterpart, and sums wrap round."""
+    return [
+        (TensorSpec((size,), dtype, "special", 6), each)
+        for dtype in dtypes(capabilities)
+        for each in reductions(capabilities)
+        if not floating(dtype) and each not in ("mean", "prod")
+    ]
+
+
 def usual_reduction(capabilities: Capabilities, dtype: str) -> Reduction:
     """One that is promised, if there is any."""
     found = fitting_reductions(capabilities, dtype)

@@ -34,6 +34,7 @@ from .strategies_collectives import (
     every_dtype,
     every_dtype_laid_out,
     exact_tensor,
+    extremes,
     fitting_reductions,
     floating,
     jobs,
@@ -103,9 +104,7 @@ def check_reduce_scatter_gives_each_rank_its_block(session: Session) -> None:
         ReduceScatter(exact_tensor((world, 5), dtype, reduction, world, 5), reduction)
         for dtype, reduction in every_dtype(promised)
     ]
-    if "sum" in promised.reductions:  # which wrap round
-        extremes = (TensorSpec((20 * world,), dtype, "special", 6) for dtype in dtypes(promised) if not floating(dtype))
-        of_each += [ReduceScatter(tensor) for tensor in extremes]
+    of_each += [ReduceScatter(tensor, each) for tensor, each in extremes(promised, 20 * world)]
     examples += [Job(world, tuple(of_each))] * bool(of_each)
     offered = dtypes(promised)[0]
     reduction = next(iter(fitting_reductions(promised, offered)), None)

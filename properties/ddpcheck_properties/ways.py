@@ -24,9 +24,11 @@ from ddpcheck.trace import Trace
 from .collective_judges import arguments_are_left_alone, results_hold
 from .drawing import for_each
 from .strategies_collectives import (
+    EVERY_LAYOUT,
     Reduction,
     dtypes,
     every_dtype,
+    every_dtype_laid_out,
     exact_tensor,
     fitting_reductions,
     parts,
@@ -50,12 +52,15 @@ LARGE_ROWS = (60, 300)
 
 
 def other_ways(world_size: int, promised: Capabilities, tensor: TensorSpec, reduction: Reduction) -> list[Job]:
-    """The reduction of this tensor asynchronously, in the group without rank 0, and shared out among the ranks."""
+    """The reduction of this tensor asynchronously, in the group without rank 0, either way, and shared out among the ranks."""
     found: list[tuple[Operation, ...]] = []
     if promised.asynchronous:
         found.append((AllReduce(tensor, reduction, wait=False), Wait(0)))
     if promised.subgroups and world_size > 1:
-        found.append((AllReduce(tensor, reduction, tuple(range(1, world_size))),))
+        rest = tuple(range(1, world_size))
+        found.append((AllReduce(tensor, reduction, rest),))
+        if promised.asynchronous:
+            found[-1] += AllReduce(tensor, reduction, rest, wait=False), Wait(1)
     if "reduce_scatter" in promised.collectives and tensor.shape[0] % world_size == 0:
         found.append((ReduceScatter(tensor, reduction),))
     return [Job(world_size, operations) for operations in found]
@@ -120,12 +125,13 @@ def check_the_257th_call_is_as_the_first(session: Session) -> None:
 @law("collectives", "facet:collectives", "subgroups", "world_size>=2")
 def check_groups_move_and_reduce_arrays_of_any_size(session: Session) -> None:
     """In every group a broadcast comes from each of its roots, gathered arrays are in order, and large ones are right too: of
-    every dtype, and without dimension or element. Arguments stay as they are, and results are nobody else's.
+    every dtype and layout, and without dimension or element. Arguments stay as they are, and results are nobody else's.
     """
     world, promised = session.world_size, session.capabilities
     dtype, reduction = _usual(promised)
     large = cycle(TensorSpec(LARGE_ROWS, each, "special", 5) for each in (dtype, *dtypes(promised)))
-    small = cycle(TensorSpec((40,), each, "special", 5) for each in dtypes(promised))
+    offered = cycle(dtypes(promised))
+    small = (TensorSpec((7, 19), next(offered), "special", 5, layout) for layout in cycle(EVERY_LAYOUT))
     groups = subsets(world)
     among = fitting_reductions(promised, dtype)
     some = parts(world)
@@ -148,10 +154,10 @@ def check_groups_move_and_reduce_arrays_of_any_size(session: Session) -> None:
             _in_a_group(each, by, group) for (each, by), group in islice(zip(cycle(several), cycle(some)), count)
         ],
     }
-    of_each = zip(every_dtype(promised), cycle(parts(world)), strict=False)
+    of_each = zip(every_dtype_laid_out(promised), cycle(parts(world)), strict=False)
     kinds["reduce_scatter"] += [
-        ReduceScatter(exact_tensor((2 * len(group), 5), each, by, len(group), 9), by, group)
-        for (each, by), group in of_each
+        ReduceScatter(exact_tensor((2 * len(group), 5), each, by, len(group), 9, layout), by, group)
+        for (each, by, layout), group in of_each
     ]
     kinds["reduce_scatter"].append(ReduceScatter(rows, reduction, rest))
     for shape, each, group in zip(((), (0, 3), (1,)), cycle(dtypes(promised)), cycle(some)):
