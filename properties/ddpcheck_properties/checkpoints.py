@@ -17,7 +17,7 @@ from ddpcheck.verdict import Diagnosis, Finding
 
 from .drawing import Judge, for_all, for_each
 from .training_judges import ends_where_one_process_ends, explained, holds_the_best, rates_follow, tells_the_loss
-from .training_runs import Run, plan_of, run_job, runs, with_other_optimizers
+from .training_runs import Run, plan_of, run_job, runs, with_a_frozen_layer, with_other_optimizers
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -87,7 +87,7 @@ def _cuts(session: Session) -> list[Job]:
     cuts = [_cut(session), _cut(session, stop_after=3), *with_other_optimizers(_cut(session), session.capabilities)]
     cuts += [_cut(session, micro_batches=2)] * ("accumulation" in features)
     if session.world_size <= 2:  # they take long, and more ranks show no more
-        cuts += [_cut_twice(session), _extended(session)]
+        cuts += [_cut_twice(session), _extended(session), *with_a_frozen_layer(_cut(session), session.capabilities)]
     if "best" not in features:
         return cuts
     plan = Train(epochs=4, keep_best=True)
@@ -125,9 +125,11 @@ def _cut(
     features = session.capabilities.trainer_features
     linear, best = "schedule" in features, "best" in features
     schedule: Literal["linear", "constant"] = "linear" if linear else "constant"
-    plan = Train(epochs=3, micro_batches=micro_batches, schedule=schedule, keep_best=best)
+    norm = 0.25 if micro_batches > 1 and session.capabilities.clipping else None
+    plan = Train(epochs=3, micro_batches=micro_batches, schedule=schedule, keep_best=best, max_norm=norm)
     world = session.world_size
-    job = run_job(world, session.capabilities, 4 * world, plan, momentum=0.5)
+    samples = 4 * world if micro_batches == 1 else 7 * world  # of the last micro-batches one is short
+    job = run_job(world, session.capabilities, samples, plan, momentum=0.5)
     operations = _operations(plan, stop_after, rank_0_only=rank_0_only, slow_disk=slow_disk)
     if begins:
         operations = (plan, replace(plan, folder="elsewhere", stop_after=1), replace(plan, folder="empty", resume=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import strategies as st
@@ -23,7 +24,7 @@ from .training_judges import (
     rates_follow,
     tells_the_loss,
 )
-from .training_runs import LOOSE, Run, run_job, runs, with_a_frozen_layer, with_other_optimizers
+from .training_runs import LOOSE, OTHERS, Run, run_job, runs, with_a_frozen_layer, with_ids, with_other_optimizers
 
 ACCUMULATION = "trainer_feature:accumulation"
 
@@ -48,7 +49,7 @@ def check_training_run_ends_where_one_process_ends(session: Session) -> None:
     world, promised = session.world_size, session.capabilities
     # of the largest seed that NumPy's older generators take, and none that is larger
     examples = with_other_optimizers(run_job(world, promised, 3 * world, Train(epochs=2, seed=(1 << 32) - 1)), promised)
-    examples += with_a_frozen_layer(examples[0], promised)
+    examples += with_a_frozen_layer(examples[0], promised) + with_ids(examples[0], promised)
     if promised.clipping:
         examples.append(run_job(world, promised, 3 * world, Train(epochs=1, max_norm=LOOSE)))
     if promised.remainder == "pad":  # fewer samples than ranks
@@ -103,6 +104,7 @@ def check_best_weights_are_those_of_the_lowest_loss_of_all_samples(session: Sess
     ]
     plan = Train(epochs=5, batch_size=2, keep_best=True)
     many.append(run_job(world, promised, 3 * world, plan, lr=2.0**-14))  # losses that are nearly the same
+    many += _best_among_others(session)
     features = frozenset({"best"})
     for_all(
         session, runs(world, promised, features=features), of_run(promised, holds_the_best), examples=many, share=0.3
@@ -124,12 +126,29 @@ def _with_windows(session: Session, judge: Callable[[Run], None], share: float =
     for_all(session, drawn, of_run(promised, judge), examples=examples, share=share)
 
 
+def _best_among_others(session: Session) -> list[Job]:
+    """The best weights with a schedule, and of epochs whose last window is short, where they are promised.
+
+    With learning rates so large that an early epoch is the best.
+    """
+    world, promised = session.world_size, session.capabilities
+    plan = Train(epochs=5, batch_size=1, keep_best=True)
+    ways = {"schedule": (replace(plan, schedule="linear"), 2.0), "accumulation": (replace(plan, micro_batches=2), 1.0)}
+    offered = [way for feature, way in ways.items() if feature in promised.trainer_features]
+    return [
+        run_job(world, promised, 3 * world, replace(each, seed=seed), seed=seed, lr=lr)
+        for each, lr in offered
+        for seed in range(2)
+    ]
+
+
 def _scheduled(session: Session) -> list[Job]:
-    """Ranks whose shards differ in length, where that is promised."""
+    """Ranks whose shards differ in length, where that is promised; and weight decay, which follows the schedule."""
     world, promised = session.world_size, session.capabilities
     counts = (1, 2) if "accumulation" in promised.trainer_features else (1,)
     plans = [Train(batch_size=1, schedule="linear", micro_batches=count) for count in counts]
-    return [run_job(world, promised, 4 * world + 1, plan) for plan in plans]
+    made = [run_job(world, promised, 4 * world + 1, plan) for plan in plans]
+    return [*made, replace(made[0], optimizer=OTHERS[0])]
 
 
 def _uses_every_sample(promised: Capabilities) -> Judge:

@@ -33,8 +33,10 @@ class Emulation:
 
 
 def can_emulate(run: Run) -> bool:
-    """Adam's steps are left to the oracle."""
-    return run.job.optimizer.name == "sgd"
+    """Adam's steps, and layers that do not learn, are left to the oracle."""
+    model = run.job.model
+    assert model is not None
+    return run.job.optimizer.name == "sgd" and all(tensor.role == "learned" for tensor in model.tensors())
 
 
 def emulate(run: Run, rules: Rules = LAW) -> Emulation:
@@ -85,6 +87,8 @@ class _Emulator:
         here = np.array([self.rules.lost_on == "all" or rank > 0 for rank in ranks])
         if "step" in self.rules.lost:
             self.parameters, self.velocity = self.earlier
+        if "clip" in self.rules.lost:
+            self.rules = replace(self.rules, clip="never")
         if "schedule" in self.rules.lost:
             self.step = np.where(here, 0.0, self.step)
         if "momentum" in self.rules.lost:

@@ -10,7 +10,7 @@ from typing import Literal
 from ddpcheck.job import Train
 
 Factor = Callable[[float, float], float]
-Lost = Literal["parameters", "momentum", "schedule", "step"]
+Lost = Literal["parameters", "momentum", "schedule", "step", "clip"]
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,10 @@ def wrong_factors(plan: Train, world_size: int) -> list[tuple[str, Factor]]:
             ),
             ("the schedule is one step ahead: it goes on before the step, not after it", lambda i, n: _law(i + 1, n)),
             ("the schedule is one step behind", lambda i, n: _law(max(0, i - 1), n)),
+            (
+                "the schedule's length leaves out the short last batch, or window, of each epoch",
+                lambda i, n: _law(i, max(1, n - plan.epochs)),
+            ),
         ]
         if many > 1:
             made += [
@@ -158,6 +162,8 @@ def wrong_resumes(plan: Train, epoch: int, world_size: int) -> list[tuple[str, R
         ("the parameters were not loaded", frozenset({"parameters"})),
         ("nothing but the schedule was loaded", frozenset({"parameters", "momentum"})),
     ]
+    if plan.max_norm is not None:
+        what.append(("gradients are no longer clipped", frozenset({"clip"})))
     for sentence, lost in what:
         made.append((f"after resuming {sentence}, on all ranks", Rules(lost=lost, resumed=epoch)))
         if world_size > 1:

@@ -64,7 +64,8 @@ def explained(cause: Callable[[], str]) -> Iterator[None]:
 def whence(run: Run, candidates: Sequence[tuple[str, Rules]]) -> str:
     """By which rules a run ends where this one did, in words; empty if by none of these."""
     if _moved_what_is_frozen(run):
-        return "a layer that does not learn was changed: weight decay, or momentum, reaches it as well"
+        lost = ", or it is not in the checkpoint, and each rank builds its own" * (run.first > 0)
+        return f"a layer that does not learn was changed: weight decay, or momentum, reaches it as well{lost}"
     if not can_emulate(run):
         return nearest(stacked(run.parameters), _ends(run), _by_other_optimizers(run))
     others = [(words, emulate(run, rules).ends[-1]) for words, rules in candidates]

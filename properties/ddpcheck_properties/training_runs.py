@@ -29,7 +29,7 @@ from ddpcheck.job import (
     Train,
     ZeroGrad,
 )
-from ddpcheck.model import Activation, Linear, ModelSpec
+from ddpcheck.model import Activation, Embedding, Linear, ModelSpec
 from ddpcheck.oracle import Moment, Oracle
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array
@@ -94,6 +94,15 @@ def with_a_frozen_layer(job: Job, promised: Capabilities) -> list[Job]:
 def with_other_optimizers(job: Job, promised: Capabilities) -> list[Job]:
     """The Job with weight decay, and with Adam, where they are promised."""
     return [replace(job, optimizer=spec) for spec in OTHERS if spec.name in promised.optimizers]
+
+
+def with_ids(job: Job, promised: Capabilities) -> list[Job]:
+    """The Job on ids and labels, which are integers and must stay so, where that is promised."""
+    assert job.model is not None
+    if "embedding" not in promised.model_features:
+        return []
+    layers = (Embedding("embedding", 5, 2), Linear("fc", 2, 3))
+    return [replace(job, model=ModelSpec(layers, "cross_entropy", dtype=job.model.dtype))]
 
 
 def plan_of(job: Job, position: int = 0) -> Train:
