@@ -121,7 +121,7 @@ class Streams(Protocol):
         ...
 
     def local(self, count: int) -> Array:
-        """The next numbers of this rank's own stream: uniform floats of [0, 1), shape (count,)."""
+        """The next numbers of this rank's own stream: uniform floats of [0, 1), a new array of shape (count,)."""
         ...
 
     def common(self, count: int) -> Array:

@@ -7,6 +7,7 @@ than twice the largest mean, and each rank brings four roundings at most: result
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -40,6 +41,10 @@ def by_name(job: Job, trace: Trace) -> None:
                 cause = "names that were not passed come back, as those of an earlier call"
             elif sorted(got.values()) == sorted(wanted.values()):
                 cause = "the values are there under other names: they are packed in one order and unpacked in another"
+            elif any(name not in got and _otherwise(name) <= got.keys() for name in wanted):
+                cause = (
+                    "names come back written otherwise: in lower case, or parted where they have a comma or the like"
+                )
             elif not got.keys() >= wanted.keys():
                 cause = "names are missing: others are expected, as those of an earlier call, or fewer"
             elif all(got[name] == own[name] for name in wrong):
@@ -135,6 +140,12 @@ def stays_strange_alone(job: Job, trace: Trace) -> None:
                 if len(made.values) > 1 and close.get(name) == (made.names.index(name) + 1) * _mean([others])
                 else "values of different metrics are mixed",
             )
+
+
+def _otherwise(name: str) -> set[str]:
+    """What becomes of a name without its capitals, or, if it has several parts, of these."""
+    parts = {part for part in re.split("[,=;/]", name) if part != name}
+    return parts or {name.lower()}
 
 
 def equal(job: Job, trace: Trace) -> None:

@@ -104,7 +104,8 @@ def check_several_metrics_keep_their_names(session: Session) -> None:
         "best",
     )
     long = tuple(f"validation/accuracy of the {size} images in class {size}" for size in ("small", "large"))
-    names = (*telling, "a", "précision", *long, *(f"class {number}" for number in range(20)))
+    written = ("mAP", "MAP", "accuracy, top 5", "loss=nll; mean")  # with capitals, and with what often parts names
+    names = (*telling, *written, "a", "précision", *long, *(f"class {number}" for number in range(20)))
     made = [Aggregate(values, counts, some) for some in (names, names[::-1], (), names[:3])]
     for_each(session, [Job(world, tuple(made))], by_name)
 

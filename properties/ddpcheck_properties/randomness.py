@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 BINS, LEAST, MOST = 16, 8, 144
-SEEDS = (42, 43, 1042, 42 + (1 << 16), 1 << 24, (1 << 24) + 1, (1 << 32) - 1)
-"""Neighbours, and such as are alike in 16 bits, in float32, or when an epoch or a rank counts for a thousand; and the largest
-that NumPy's older generators take.
+SEEDS = (42, 43, 1042, 42 + (1 << 16), 42 + (1 << 31), 1 << 24, (1 << 24) + 1, (1 << 32) - 1)
+"""Neighbours, and such as are alike in 16 or 31 bits, in float32, or when an epoch or a rank counts for a thousand; and the
+largest that NumPy's older generators take.
 """
 LATER = (100, 256, 1000, 1 << 16)
 """Epochs that make up for a seed where that counts for a hundred or a thousand, and such as are 0 in eight or sixteen bits."""

@@ -193,7 +193,7 @@ def check_the_seed_changes_the_order(session: Session) -> None:
         session,
         [
             _reads(session.world_size, seeds=seeds)
-            for seeds in ((SEED, SEED + 1), (0, 1), (7, 7 + (1 << 16)), PAST_24_BITS)
+            for seeds in ((SEED, SEED + 1), (0, 1), (7, 7 + (1 << 16)), (7, 7 + (1 << 31)), PAST_24_BITS)
         ]
         + [_reads(session.world_size, epochs=(1,), seeds=LARGEST)],
         judge,

@@ -79,7 +79,9 @@ def check_drop_last_does_not_always_cut_the_same_samples(session: Session) -> No
 
 @law("sampler", "facet:sampler")
 def check_samplers_do_not_share_their_state(session: Session) -> None:
-    """A sampler's order does not depend on another one, as that of the validation set, which is read meanwhile."""
+    """A sampler's order does not depend on another one, as that of the validation set, which is read meanwhile, of as many
+    samples or more.
+    """
     _as_undisturbed(
         session,
         [{"beside": True}],
@@ -95,7 +97,7 @@ def _as_undisturbed(session: Session, ways: list[dict[str, object]], what: str, 
         expect.completed(trace)
         read = job.operations[0]
         assert isinstance(read, Sample)
-        for rank, (got, wanted) in enumerate(zip(reading(trace, 0), reading(trace, 1), strict=True)):
+        for rank, (wanted, got) in enumerate(zip(reading(trace, 0), reading(trace, 1), strict=True)):
             for epoch, order, should in zip(read.epochs, got, wanted, strict=True):
                 expect.that(
                     bool(np.array_equal(order, should)),
@@ -109,7 +111,7 @@ def _as_undisturbed(session: Session, ways: list[dict[str, object]], what: str, 
     for shuffle in (True, False):
         plain = Sample(shuffled(world) - 1, (0, 1, 0), shuffle, SEED)
         used = [Sample(plain.length, plain.epochs, shuffle, SEED, **way) for way in ways]  # type: ignore[arg-type]  # its fields
-        jobs += [Job(world, (one, plain)) for one in used]
+        jobs += [Job(world, (plain, one)) for one in used]
     for_each(session, jobs, judge)
 
 

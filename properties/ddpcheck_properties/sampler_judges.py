@@ -76,6 +76,14 @@ def _check_shares(ranks: list[list[int]], read: Sample, what: str) -> None:
     absent = sorted(set(range(length)) - holders.keys())
     shared = sorted(index for index, found in holders.items() if len(found) > 1)
     allowed = max(0, length - total)  # what drop leaves out
+    if 0 in absent and not read.shuffle and 0 < total < length == total + len(absent):
+        raise Finding(
+            Diagnosis(
+                f"{what}: sample 0 went to no rank, but should be the first; of {length} samples the last {len(absent)} may be "
+                "left out",
+                "the head is cut off, and not the tail",
+            )
+        )
     if len(absent) > allowed:
         tail = not read.shuffle and absent == list(range(length))[-len(absent) :]
         bits = next((bits for bits in (8, 15, 16, 31) if absent == list(range(1 << bits, length))), None)

@@ -15,6 +15,7 @@ from ddpcheck.job import Job, ResumeSampling
 from ddpcheck.trace import Trace
 
 from .drawing import for_all
+from .sampler import PAST_16_BITS
 from .strategies import SEEDS, choice
 
 if TYPE_CHECKING:
@@ -47,6 +48,9 @@ def check_an_epoch_goes_on_where_it_was_saved(session: Session) -> None:
         for shuffle in (True, False)
     ]
     examples.append(Job(world, (ResumeSampling(10 * world + 1, (11,), 2, 3),)))  # read to its end, padding included
+    # past what a byte, or a number of two digits, tells of positions and epochs, and two bytes of samples
+    examples.append(Job(world, (ResumeSampling(PAST_16_BITS, (1003,), 258, 3, told=False),)))
+    examples.append(Job(world, (ResumeSampling(10 * world, (), 2, 3, told=False, used=True),)))
     for shuffle in (True, False):
         examples.append(Job(world, (ResumeSampling(10 * world, (), 2, 3, shuffle=shuffle, used=True),)))
         # the data of a validation are read again and again, by who never tells an epoch, or always the same
@@ -94,7 +98,7 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
             again = ", and again before the next" if number > 1 and not before else ""
             headline = (
                 f"epoch {read.epoch} on rank {rank}, saved and loaded after {at} of {len(whole)} samples{again}: "
-                f"got {_some(piece)}, but should go on with {_some(should)}"
+                f"got {_differing(piece, should)}"
             )
             stale = read.used and not piece and should
             expect.that(piece == should, headline, _STALE if stale else _cause(piece, whole, at, len(before), other))
@@ -126,6 +130,9 @@ def _cause(piece: Order, whole: Order, at: int, last: int, other: Order) -> str:
     rest = whole[at:]
     if piece == whole[: len(piece)] and at:
         return "it begins the epoch anew: samples are repeated; the position is not in the state, or not used"
+    bits = next((bits for bits in (8, 16) if piece == [index % (1 << bits) for index in rest]), None)
+    if bits and rest:
+        return f"the state holds indices of {bits} bits: those of {1 << bits} and more do not fit"
     if rest and sorted(piece) == sorted(rest):
         return "what is left is there, but in another order: it is shuffled anew, with another generator"
     found = next((start for start in range(len(whole)) if piece and piece == whole[start : start + len(piece)]), None)
@@ -139,6 +146,14 @@ def _cause(piece: Order, whole: Order, at: int, last: int, other: Order) -> str:
     if set(piece) <= set(other) and piece == other[at : at + len(piece)]:
         return "it is another epoch's order: the epoch is not in the state, or not used"
     return "the rest is of another order: epoch, seed or generator are not those of the state"
+
+
+def _differing(got: Order, should: Order) -> str:
+    """From the first sample on that is another one."""
+    pairs = zip(got, should, strict=False)
+    same = next((place for place, (one, other) in enumerate(pairs) if one != other), 0)
+    right = f"{same} samples as they should be, then " * (same > 0)
+    return f"{right}{_some(got[same:])}, but should go on with {_some(should[same:])}"
 
 
 def _some(order: Order) -> str:

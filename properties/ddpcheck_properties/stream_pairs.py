@@ -77,7 +77,8 @@ def _shared(found: dict[Source, Array]) -> dict[tuple[Source, Source], int]:
 
 def _named(source: Source) -> str:
     seed, epoch, rank = source
-    return f"{'the common stream' if rank is None else f'rank {rank}'}, epoch {epoch}, seed {seed}"
+    whose = "the ranks' common stream" if rank is None else f"rank {rank}"
+    return f"{whose}, epoch {epoch}, seed {seed}"
 
 
 def _why_alike(first: Source, second: Source, same: int) -> str:

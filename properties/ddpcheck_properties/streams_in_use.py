@@ -25,7 +25,9 @@ MANY = 4 * COUNT
 
 @law("randomness", "facet:randomness")
 def check_random_numbers_do_not_come_again_within_an_epoch(session: Session) -> None:
-    """Within an epoch a call gives the next numbers of its stream, and none that a call before it gave."""
+    """Within an epoch a call gives the next numbers of its stream, and none that a call before it gave, which stay what they
+    are.
+    """
     for_each(session, [Job(session.world_size, (Draw(SEEDS[0], EPOCHS, MANY),))], _go_on)
 
 
@@ -42,6 +44,11 @@ def _go_on(job: Job, trace: Trace) -> None:
     expect.completed(trace)
     for kind in ("local", "common"):
         for rank, epochs in enumerate(trace.values(0, kind)):
+            expect.that(
+                kind not in trace.ranks[rank].values(0).get("overwritten_later", ()),
+                f"{kind} numbers on rank {rank}: got others in the same array once more were drawn, but should be a new array",
+                "every call fills one buffer: a mask that is kept for backward becomes that of the next layer",
+            )
             for epoch, numbers in zip(EPOCHS, epochs, strict=True):
                 again = len(numbers) - len(np.unique(numbers))
                 first, second = np.split(numbers, 2)

@@ -26,10 +26,13 @@ def draw(here: Here, op: ops.Draw) -> Values:
         if op.extra:
             extra = op.extra[here.rank]
             _numbers(streams.local(extra), extra, "local()")
-        common, local = [], []
+        common: list[Array] = []
+        local: list[Array] = []
         for count in counts:
-            common.append(_numbers(streams.common(count), count, "common()"))
-            local.append(_numbers(streams.local(count), count, "local()"))
+            for kind, numbers, given in (("common", common, streams.common), ("local", local, streams.local)):
+                got = given(count)
+                numbers.append(_numbers(got, count, f"{kind}()"))
+                here.look_again(found, kind, got.copy(), got)
             for other in others:
                 other.set_epoch((epoch or 0) + 7)
                 other.local(3)

@@ -18,8 +18,10 @@ _WHO = "the sampler"
 def sample(here: Here, op: ops.Sample) -> Values:
     make = offered(here.facets.make_sampler, "make_sampler")
     sampler = make(op.length, shuffle=op.shuffle, seed=op.seed, drop_last=op.drop_last)
-    seeds = (op.seed + 1, op.seed) if op.beside else ()
-    others = [make(op.length, shuffle=op.shuffle, seed=seed, drop_last=op.drop_last) for seed in seeds]
+    beside = ((op.length, op.seed + 1, 7), (op.length, op.seed, 7), (op.length + 5, op.seed, 0)) if op.beside else ()
+    others = [
+        (make(length, shuffle=op.shuffle, seed=seed, drop_last=op.drop_last), later) for length, seed, later in beside
+    ]
     length = len(sampler)
     epochs = []
     for number, epoch in enumerate(op.epochs):
@@ -33,8 +35,8 @@ def sample(here: Here, op: ops.Sample) -> Values:
             if op.retold:
                 sampler.set_epoch(epoch + 3)
             sampler.set_epoch(epoch)
-        for other in others:
-            other.set_epoch((epoch or 0) + 7)
+        for other, later in others:
+            other.set_epoch((epoch or 0) + later)
             list(other)
         epochs.append(checked_indices(sampler, op.length, _WHO))
     return {"epochs": epochs, "length": len(sampler), "length_before": length}

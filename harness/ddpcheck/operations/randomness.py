@@ -14,7 +14,8 @@ class Draw:
     """Make one Streams and draw from it in each epoch: `extra[rank]` local numbers first, then `count` of both kinds, in two
     calls each.
 
-    Yields local and common: one float64 array of shape (count,) for each epoch. An epoch of None draws without set_epoch.
+    Yields local and common: one float64 array of shape (count,) for each epoch; and overwritten_later, which of them gave
+    numbers that have changed by the end of the Job. An epoch of None draws without set_epoch.
     beside: two others, of another seed and of this one, are told another epoch and drawn from between the two calls.
     """
 

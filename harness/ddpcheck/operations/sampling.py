@@ -17,8 +17,8 @@ class Sample:
 
     An epoch of None reads again without set_epoch. disturbed: between two readings this rank draws from the generators
     that its process shares, and the next seeds its own. peeks: so many samples rank r reads of each epoch first, before
-    it begins anew, with set_epoch. beside: two others, of another seed and of this one, are told another epoch and read
-    before each reading of this.
+    it begins anew, with set_epoch. beside: two others, of another seed and of this one, are told another epoch, and one
+    of five samples more this epoch, and read before each reading of this.
     retold: the sampler is told another epoch before each that it is to read.
     """
 

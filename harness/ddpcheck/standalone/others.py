@@ -56,11 +56,13 @@ def _meanwhile(text: Text, op: Sample, number: int, epoch: int | None) -> list[s
     if op.retold and epoch is not None:
         lines.append(f"sampler.set_epoch({epoch + 3})  # another epoch, which is not read")
     if op.beside:
-        made = f"{op.length}, shuffle={op.shuffle}, seed=seed, drop_last={op.drop_last}"
+        made = f"length, shuffle={op.shuffle}, seed=seed, drop_last={op.drop_last}"
+        now = epoch or 0
+        each = (op.length, op.seed + 1, now + 7), (op.length, op.seed, now + 7), (op.length + 5, op.seed, now)
         lines += [
-            f"for seed in ({op.seed + 1}, {op.seed}):",
+            f"for length, seed, other_epoch in {each}:",
             f"    other = make_sampler({made})",
-            f"    other.set_epoch({(epoch or 0) + 7})",
+            "    other.set_epoch(other_epoch)",
             "    list(other)",
         ]
     return lines

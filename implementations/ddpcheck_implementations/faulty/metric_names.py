@@ -98,3 +98,17 @@ def one_mapping(comm: Any, rank: int, metrics: Mapping[str, float], count: int) 
     _latest.clear()
     _latest.update(found)
     return _latest
+
+
+@metrics("metric-names-in-lower-case", "classic", NAMES, words="names come back written otherwise")
+def in_lower_case(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
+    """Names are columns of a table, which knows no capitals."""
+    return right_means(comm, {name.lower(): value for name, value in metrics.items()}, count)
+
+
+@metrics("metric-names-parted-at-commas", "classic", NAMES, words="names come back written otherwise")
+def parted_at_commas(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
+    """All names are sent in one line."""
+    found = right_means(comm, metrics, count)
+    names = ",".join(found).split(",") if found else []
+    return dict(zip(names, found.values(), strict=False))

@@ -155,3 +155,26 @@ class AdvancesByItself(PlainSampler):
         order = super().__iter__()
         self.epoch += 1
         return order
+
+
+@sampler("order-of-a-longer-one", "classic", "check_samplers_do_not_share_their_state", words="belongs to all samplers")
+class OrderOfALongerOne(PlainSampler):
+    """Orders are kept by seed and epoch; one of more samples does for fewer, without those that there are not."""
+
+    kept: ClassVar[dict[tuple[int, ...], Array]] = {}
+
+    def order(self) -> Array:
+        if not self.shuffle:
+            return super().order()
+        key = self.seed, self.epoch
+        if len(self.kept.get(key, ())) < self.length:
+            self.kept[key] = super().order()
+        return self.kept[key][self.kept[key] < self.length]
+
+
+@sampler("head-cut-with-drop-last", "classic", "check_drop_last_cuts_the_tail_only", words="the head is cut off")
+class HeadCut(PlainSampler):
+    """What is left over is cut off where the order begins."""
+
+    def padded(self, order: Array) -> Array:
+        return order[len(order) % self.world :] if self.drop_last else super().padded(order)

@@ -152,3 +152,33 @@ class KeptBySeed(PlainStreams):
 
     def common(self, count: int) -> Array:
         return self.kept[self.seed][1].random(count)
+
+
+@streams(
+    "numbers-in-one-buffer",
+    "classic",
+    "check_random_numbers_do_not_come_again_within_an_epoch",
+    words="every call fills one buffer",
+)
+class InOneBuffer(PlainStreams):
+    """A rank's own numbers are always put where the last ones were."""
+
+    buffer = np.empty(0)
+
+    def local(self, count: int) -> Array:
+        if len(self.buffer) < count:
+            self.buffer = np.empty(count)
+        return self.own.random(out=self.buffer[:count])
+
+
+@streams(
+    "seed-in-31-bits",
+    "classic",
+    "check_every_rank_and_epoch_has_random_numbers_of_its_own",
+    words="the seed is not used whole",
+)
+class SeedIn31Bits(PlainStreams):
+    """The seed is a positive number of 32 bits with a sign."""
+
+    def __init__(self, rank: int, seed: int) -> None:
+        super().__init__(rank, seed & 0x7FFFFFFF)
