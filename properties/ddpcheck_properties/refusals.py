@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ddpcheck import expect
@@ -26,7 +27,8 @@ def check_uneven_batches_are_refused_on_every_rank(session: Session) -> None:
     """Ranks with batches of different sizes: backward raises on every rank, and none is left waiting."""
     world = session.world_size
     # a Job that raises costs new ranks: the first has most samples at one world size, the last at the next
-    for_each(session, [pitfalls.uneven(world, batches=[1] * (world - 1) + [4] if world % 2 else ())], _refused)
+    job = pitfalls.uneven(world, batches=[1] * (world - 1) + [4] if world % 2 else ())
+    for_each(session, [replace(job, operations=job.operations[:2])], _refused)
 
 
 @law("sampler", "facet:sampler", "few_samples=refused")

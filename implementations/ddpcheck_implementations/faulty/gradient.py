@@ -101,13 +101,13 @@ class RefusesOnOneRank(PlainReplica):
     uneven_batches="refused",
 )
 class RefusesFewerThanRank0(PlainReplica):
-    """All ranks compare with rank 0's size, and complain if theirs is smaller."""
+    """All ranks complain if rank 0 has more samples than the average."""
 
     def synchronise(self, batch_size: int) -> None:
-        least = self.comm.all_reduce(np.array([float(batch_size)]), "min")[0]
+        average = self.comm.all_reduce(np.array([float(batch_size)]))[0] / self.world
         super().synchronise(batch_size)
-        if self.comm.broadcast(np.array([float(batch_size)]))[0] > least:
-            raise ValueError("rank 0 has more samples than another")
+        if self.comm.broadcast(np.array([float(batch_size)]))[0] > average:
+            raise ValueError("rank 0 has more samples than the others")
 
 
 @fault(
