@@ -86,7 +86,7 @@ class Collectives(Protocol):
         ...
 
     def recv(self, array: Array, source: int) -> Array:
-        """Receive an array of the shape and dtype of `array` (whose values do not matter) from one rank."""
+        """Receive an array of the shape and dtype of `array` from one rank, into it or a new one, and return that."""
         ...
 
 

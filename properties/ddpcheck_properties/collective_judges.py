@@ -55,13 +55,7 @@ def arguments_are_left_alone(job: Job, trace: Trace) -> None:
     for position, operation in enumerate(job.operations):
         if isinstance(operation, SendRecv):
             for rank in sorted({dest for _, dest in operation.pairs}):
-                seen, what = trace.ranks[rank].values(position), f"{named(operation, position)} on rank {rank}"
-                expect.that(
-                    not seen["argument_changed"],
-                    f"{what}: the array that says what to receive was changed, but should stay as it was",
-                    "recv() receives into its argument, which tells shape and dtype only; it needs an array of its own",
-                )
-                _kept(seen, what)
+                _kept(trace.ranks[rank].values(position), f"{named(operation, position)} on rank {rank}")
     for position, collective, members in finished(job):
         for rank in members:
             seen = trace.ranks[rank].values(position)

@@ -80,7 +80,7 @@ class Barrier:
 @dataclass(frozen=True, slots=True)
 class SendRecv:
     """Every (source, destination) pair in turn, in this order on all ranks. Yields received:
-    {"source>destination": array}, and argument_changed: whether recv() changed the array that says what to receive.
+    {"source>destination": array}.
     """
 
     kind: ClassVar[str] = "send_recv"

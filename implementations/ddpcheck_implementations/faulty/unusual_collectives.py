@@ -22,6 +22,15 @@ class GatherAndReduce(PassThrough):
         return _finished(result, op, self.size(group), array)
 
 
+@collectives("receives-in-place", "classic")
+class ReceivesInPlace(PassThrough):
+    """recv() fills the array that it is given, as MPI does, and returns it."""
+
+    def recv(self, array: Array, source: int) -> Array:
+        array[...] = self.comm.recv(array, source)
+        return array
+
+
 @collectives("tree", "classic", world_size=3)
 class Tree(PassThrough):
     """Neighbours first, then pairs of pairs: another order of additions, the same on every rank."""

@@ -13,7 +13,6 @@ from ddpcheck.values import Array
 
 from .facets import Group, PassThrough, collectives
 from .in_groups import MOVED, REDUCED, UNDER_WAY, Parted
-from .layouts import ALONE
 from .memory import PRODUCT, Later
 
 BY_NEGATION = "it is found by negation"
@@ -127,12 +126,3 @@ class NaNLeftOut(PassThrough):
         if op == "prod" and array.dtype.kind == "f":
             array = np.where(np.isnan(array), 1, array).astype(array.dtype)
         return super().all_reduce(array, op, group=group)
-
-
-@collectives("received-into-the-argument", "classic", ALONE, words="receives into its argument")
-class ReceivedIntoArgument(PassThrough):
-    """The array that says what to receive is where it is received."""
-
-    def recv(self, array: Array, source: int) -> Array:
-        array[...] = self.comm.recv(array, source)
-        return array.copy()
