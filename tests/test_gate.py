@@ -155,7 +155,9 @@ def test_an_adapter_from_elsewhere_is_not_compared_with_itself(repository: Path)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_it_leaves_nothing(repository: Path, number: signal.Signals) -> None:
     temporary = repository.parent / "temporary"
-    program = "from ddpcheck_benchmarks.gate.command import command; command()"
+    # a shell's background jobs ignore it
+    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    program = f"{heard}; from ddpcheck_benchmarks.gate.command import command; command()"
     path = os.pathsep.join(entry for entry in sys.path if entry)
     words = [sys.executable, "-c", program, "mine:adapter", "--base", "main", "--benchmarks", "all_reduce:4B"]
     running = subprocess.Popen(
