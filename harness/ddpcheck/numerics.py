@@ -16,8 +16,9 @@ import numpy.typing as npt
 from .values import Array
 
 _BFLOAT16 = 2.0**-8  # NumPy has no such dtype
-_LARGEST = {"float16": 65504.0, "bfloat16": 2.0**128 * (1 - 2.0**-8)}
-_SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133}
+LARGEST = {"float16": 65504.0, "bfloat16": 2.0**128 * (1 - 2.0**-8)}
+SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133}
+"""The largest and the smallest positive numbers of the dtypes of reduced precision."""
 
 
 def unit_roundoff(dtype: npt.DTypeLike) -> float:
@@ -52,10 +53,10 @@ def reduction_bound(magnitudes: Array, ranks: int, dtype: str, roundings: int) -
     magnitudes: sum of the absolute values, element by element. dtype: of the model, or float16 or bfloat16, where another
     rounding leads there, each may be off by the smallest number, and past the largest is infinity: there is no bound.
     """
-    if dtype not in _LARGEST:
+    if dtype not in LARGEST:
         return np.asarray(magnitudes * gamma(roundings, dtype))
-    bound = magnitudes * gamma(roundings + 1, dtype) + ranks * (roundings + 1) * _SMALLEST[dtype]
-    return np.where(magnitudes + bound > _LARGEST[dtype], np.inf, bound)
+    bound = magnitudes * gamma(roundings + 1, dtype) + ranks * (roundings + 1) * SMALLEST[dtype]
+    return np.where(magnitudes + bound > LARGEST[dtype], np.inf, bound)
 
 
 def same_bits(a: Array, b: Array) -> bool:

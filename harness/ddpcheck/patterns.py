@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .numerics import different_bits, ulp_distance
+from .numerics import LARGEST, SMALLEST, different_bits, ulp_distance
 from .values import Array
 
 
@@ -112,8 +112,6 @@ def shifted(got: Array, expected: Array, local: Array | None, wrong: Array) -> I
 
 _SMALL = 2.0**-16
 """What a format of few bits may take for nothing."""
-_LARGE = 65504.0
-"""Float16's largest number."""
 
 
 def zeros(got: Array, expected: Array, wrong: Array) -> Iterator[str]:
@@ -123,7 +121,7 @@ def zeros(got: Array, expected: Array, wrong: Array) -> Iterator[str]:
     others = np.abs(expected[~wrong & (expected != 0)].astype(np.float64))
     smallest = len(others) > 0 and largest < float(others.min())
     if got.dtype.kind == "f" and (smallest or largest < _SMALL):
-        half = ", or as in float16, which has no smaller number than 6e-8" if largest < 2.0**-24 else ""
+        half = ", or as in float16, which has no smaller number than 6e-8" if largest < SMALLEST["float16"] else ""
         yield f"{region(wrong)} are zero, but should be small: flushed, or left out as the smallest{half}"
     yield f"{region(wrong)} are zero: never written, or left out"
 
@@ -133,8 +131,8 @@ def overflown(got: Array, expected: Array) -> Iterator[str]:
     infinite = np.isinf(got)
     if not infinite.any() or np.isnan(got).any() or got.dtype.char not in "df":
         return
-    large, others = np.abs(expected[infinite]), got[~infinite]
-    if large.min() > _LARGE / 8 and (np.abs(others) <= _LARGE).all() and _all_fit(others, 11):
+    most, large, others = LARGEST["float16"], np.abs(expected[infinite]), got[~infinite]
+    if large.min() > most / 8 and (np.abs(others) <= most).all() and _all_fit(others, 11):
         yield "infinite are the largest elements: an overflow, as in float16, whose largest number is 65504"
 
 

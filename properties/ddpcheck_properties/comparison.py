@@ -66,7 +66,7 @@ def because(judge: Callable[[Job, Trace], None], cause: str, *, of: str = "") ->
 
 def blaming(finding: Finding, *causes: str) -> Finding:
     """The same, with these causes; those that say nothing are left out."""
-    return Finding(replace(finding.diagnosis, cause="; ".join(filter(None, causes))))
+    return Finding(replace(finding.diagnosis, cause="; ".join(filter(None, causes))), hung=finding.hung)
 
 
 def compare(moment: Moment, job: Job, trace: Trace, *, bits: bool = True) -> None:

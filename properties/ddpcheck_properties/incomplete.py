@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from ddpcheck.job import (
     AllGather,
@@ -22,6 +21,8 @@ from ddpcheck.job import (
 from ddpcheck.trace import RankTrace, Trace
 from ddpcheck.verdict import Finding
 
+from .comparison import blaming
+
 _OF_A_TENSOR = (AllReduce, Broadcast, AllGather, ReduceScatter)
 MIXED = "the ranks' arrays lie differently in memory (F on odd ranks): what is sent, or how, follows from the rank's own array"
 _TOGETHER = ("backward", "all_reduce", "broadcast", "all_gather", "reduce_scatter", "barrier", "wait")
@@ -32,12 +33,11 @@ def explained(finding: Finding, job: Job, trace: Trace) -> Finding:
     was no replica yet, as what the Job was to show did not begin.
     """
     if trace.first_failure is not None and trace.first_failure.without_replica:
-        return Finding(replace(finding.diagnosis, cause=""))
+        return blaming(finding)
     cause = next(_causes(job, trace), "")
     if not cause:
         return finding
-    causes = "; ".join(filter(None, (cause, finding.diagnosis.cause)))
-    return Finding(replace(finding.diagnosis, cause=causes), hung=finding.hung)
+    return blaming(finding, cause, finding.diagnosis.cause)
 
 
 def _causes(job: Job, trace: Trace) -> Iterator[str]:

@@ -20,7 +20,7 @@ from ddpcheck.values import Array
 from ddpcheck.verdict import Finding
 
 from . import pitfalls
-from .comparison import as_one_process
+from .comparison import as_one_process, blaming
 from .drawing import Judge, for_each
 from .pitfalls import fitting
 from .sampler_judges import shared_out
@@ -111,9 +111,7 @@ def _by_chance(judge: Judge) -> Judge:
                 "if training is right in all other checks, a choice is made by a generator of the process (random, numpy.random, "
                 "torch): once one rank draws from it for something else, the ranks choose differently"
             )
-            found = finding.diagnosis
-            named = "; ".join(filter(None, (found.cause, cause)))
-            raise Finding(replace(found, cause=named), hung=finding.hung) from None
+            raise blaming(finding, finding.diagnosis.cause, cause) from None
 
     return judged
 

@@ -18,9 +18,9 @@ _WHO = "the sampler"
 def sample(here: Here, op: ops.Sample) -> Values:
     make = offered(here.facets.make_sampler, "make_sampler")
     sampler = make(op.length, shuffle=op.shuffle, seed=op.seed, drop_last=op.drop_last)
-    beside = ((op.length, op.seed + 1, 7), (op.length, op.seed, 7), (op.length + 5, op.seed, 0)) if op.beside else ()
     others = [
-        (make(length, shuffle=op.shuffle, seed=seed, drop_last=op.drop_last), later) for length, seed, later in beside
+        (make(length, shuffle=op.shuffle, seed=seed, drop_last=op.drop_last), later)
+        for length, seed, later in op.others()
     ]
     length = len(sampler)
     epochs = []

@@ -33,6 +33,11 @@ class Sample:
     beside: bool = False
     retold: bool = False
 
+    def others(self) -> tuple[tuple[int, int, int], ...]:
+        """Of each that is beside: its length, its seed, and how many epochs later it is told."""
+        found = (self.length, self.seed + 1, 7), (self.length, self.seed, 7), (self.length + 5, self.seed, 0)
+        return found if self.beside else ()
+
 
 @plain
 @dataclass(frozen=True, slots=True)

@@ -57,8 +57,7 @@ def _meanwhile(text: Text, op: Sample, number: int, epoch: int | None) -> list[s
         lines.append(f"sampler.set_epoch({epoch + 3})  # another epoch, which is not read")
     if op.beside:
         made = f"length, shuffle={op.shuffle}, seed=seed, drop_last={op.drop_last}"
-        now = epoch or 0
-        each = (op.length, op.seed + 1, now + 7), (op.length, op.seed, now + 7), (op.length + 5, op.seed, now)
+        each = tuple((length, seed, (epoch or 0) + later) for length, seed, later in op.others())
         lines += [
             f"for length, seed, other_epoch in {each}:",
             f"    other = make_sampler({made})",
