@@ -6,7 +6,7 @@ import select
 import time
 from collections.abc import Sequence
 
-from . import codec
+from . import codec, giving_way
 from .channel import ChannelClosed
 from .job import Job
 from .launchers.base import Launched
@@ -45,7 +45,7 @@ def gathered(
     stood = [link.progress() for link in links if link.rank not in answers]
     while len(answers) < len(links):
         left = max(0.0, limit - time.monotonic())
-        ready = poller.poll(min(left, deadline / _LOOKS) * 1000)
+        ready = giving_way.poll(poller, min(left, deadline / _LOOKS) * 1000)
         if not ready:
             stand = [link.progress() for link in links if link.rank not in answers]
             if not failed and stand != stood:
