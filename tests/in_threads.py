@@ -111,7 +111,7 @@ class ThreadedSession:
     def run_many(self, jobs: Iterable[Job]) -> Generator[Trace, None, None]:
         return (self.run(job) for job in jobs)
 
-    def run(self, job: Job, meanwhile: Callable[[Job], object] | None = None) -> Trace:
+    def run(self, job: Job) -> Trace:
         self.jobs += 1
         table = Table(self.world_size)
         ranks: list[RankTrace | None] = [None] * self.world_size

@@ -33,7 +33,7 @@ class Hollow:
     def run_many(self, jobs: Iterable[Job]) -> Generator[Trace, None, None]:
         return (self.run(job) for job in jobs)
 
-    def run(self, job: Job, meanwhile: object = None) -> Trace:
+    def run(self, job: Job) -> Trace:
         self.run_jobs.append(job)
         return Trace((RankTrace(0, "hung" if job.seed >= self.hangs_from else "done", ()),), 1.0)
 

@@ -142,16 +142,6 @@ def test_jobs_that_nobody_waits_for_do_not_disturb_the_next(session: Session) ->
     assert session.run(job).values(0, "result")[0] == job.operations[0].tensor.on(0)
 
 
-def test_work_done_meanwhile_may_fail_without_harm(session: Session) -> None:
-    def fail(job: Job) -> None:
-        raise ArithmeticError(job.world_size)
-
-    with pytest.raises(ArithmeticError):
-        session.run(reduce_by("sum"), fail)
-    job = Job(2, (AllReduce(TensorSpec((1,), seed=6)),))
-    assert session.run(job).values(0, "result")[0] == job.operations[0].tensor.on(0)
-
-
 def test_two_uses_of_a_session_at_once_are_told(session: Session) -> None:
     traces = session.run_many([reduce_by("sum")] * 2)
     next(traces)

@@ -11,7 +11,7 @@ wedge it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
@@ -117,22 +117,14 @@ class Session:
 
     # ------------------------------------------------------------------------------------------------------- running
 
-    def run(self, job: Job, meanwhile: Callable[[Job], object] | None = None) -> Trace:
-        """Run one Job on all ranks. StartFailed if the ranks cannot be started.
-
-        meanwhile: called with the Job while the ranks are at work.
-        """
+    def run(self, job: Job) -> Trace:
+        """Run one Job on all ranks. StartFailed if the ranks cannot be started."""
         self._not_busy()
         self._choose_transport(job)
         if job.start is not None:
             return self._run_afresh(job)
         self._send(self._frame(job))
-        try:
-            if meanwhile is not None:
-                meanwhile(job)
-        finally:
-            trace = self._next(deque((job,)))  # the answer must not be taken for that of the next Job
-        return trace
+        return self._next(deque((job,)))
 
     def run_many(self, jobs: Iterable[Job]) -> Generator[Trace, None, None]:
         """Run Jobs in order, several of them under way at once; one Trace each, in order.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -23,31 +23,20 @@ _LISTED = 12
 _NOUNS = {"gradients": "gradient of", "parameters": "parameter", "buffers": "buffer", "averaged": "average of"}
 
 
-@dataclass
-class as_one_process:  # noqa: N801  # reads as the judge that it makes: for_all(session, jobs, as_one_process(promised))
-    """The judge of most replica checks: every rank saw what one process would have computed.
+def as_one_process(capabilities: Capabilities) -> Callable[[Job, Trace], None]:
+    """The judge of most replica checks: every rank saw what one process would have computed."""
 
-    `prepare` may be called while the ranks are at work; else the judge does that work when it has the Trace.
-    """
-
-    capabilities: Capabilities
-    _job: Job | None = field(default=None, init=False)
-    _moments: tuple[Moment, ...] = field(default=(), init=False)
-
-    def prepare(self, job: Job) -> None:
-        exact = is_exact(job, self.capabilities)
-        self._job, self._moments = job, tuple(Oracle(job, self.capabilities, bounds=not exact).walk())
-
-    def __call__(self, job: Job, trace: Trace) -> None:
+    def judge(job: Job, trace: Trace) -> None:
         expect.completed(trace)
-        if job is not self._job:
-            self.prepare(job)
-        for moment in self._moments:
+        bounds = not is_exact(job, capabilities)
+        for moment in Oracle(job, capabilities, bounds=bounds).walk():
             try:
-                compare(moment, job, trace, bits=self.capabilities.same_bits_on_all_ranks)
+                compare(moment, job, trace, bits=capabilities.same_bits_on_all_ranks)
             except Finding as finding:
                 sure, done = finding.diagnosis.cause, _just_done(job, moment.position, finding.diagnosis.headline)
                 raise blaming(finding, sure, done, _meant(sure), _lateness(job, moment.position)) from None
+
+    return judge
 
 
 def because(judge: Callable[[Job, Trace], None], cause: str, *, of: str = "") -> Callable[[Job, Trace], None]:
@@ -208,10 +197,9 @@ def _compare_one(got: Any, entry: Entry, text: str, rank: int, otherwise: str = 
         if not (isinstance(got, np.ndarray) and got.dtype == expected.dtype and np.array_equal(got, expected)):
             expect.same_array(got, expected, text, rank, evidence)
         return
-    if isinstance(got, np.ndarray) and str(got.dtype) != entry.dtype:
+    if isinstance(got, np.ndarray) and got.dtype != entry.dtype:
         raise Finding(Diagnosis(f"{text} on rank {rank}: got dtype {got.dtype}, but should be {entry.dtype}"))
-    bound = entry.value.error[rank]
-    expect.within(got, exact, np.where(np.isnan(bound), np.inf, bound), text, rank, evidence)
+    expect.within(got, exact, entry.value.error[rank], text, rank, evidence)
 
 
 def _just_done(job: Job, position: int, headline: str) -> str:

@@ -1,21 +1,21 @@
 """Run a check over many drawn Jobs: Hypothesis draws and shrinks, the session runs, the check's `judge` looks at the
 Trace.
 
-Draws happen in the driver only, and are the same in every run unless the session has a random seed. What Hypothesis
-sees of a Job is remembered, so that a rank that is slow once, or dead, never looks to it like a test that cannot make
-up its mind.
+Draws happen in the driver only, and are the same in every run unless the session has a random seed. All Jobs are drawn
+first, and run with several under way at once, so that the ranks go on while the driver judges. Only if one fails they are drawn
+once more, up to that one, and Hypothesis makes it smaller. What it sees of a Job is remembered, so that a rank that is slow
+once, or dead, never looks to it like a test that cannot make up its mind.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
-from hypothesis.errors import UnsatisfiedAssumption
 from hypothesis.strategies import SearchStrategy
 
 from ddpcheck.capabilities import Capabilities
@@ -64,32 +64,23 @@ def for_all(
     def run(job: Job) -> None:
         search.try_one(job)
 
-    smallest = None
-    try:
-        (run if session.random_seed is None else seed(session.random_seed)(run))()
-    except _Failing as failing:
-        smallest = failing.finding
-    except _Enough:
-        smallest = search.latest
-    if search.crash is not None:
-        raise search.crash
-    if smallest is not None:
-        raise search.confirmed(smallest) from None
+    draw = run if session.random_seed is None else seed(session.random_seed)(run)
+    draw()  # all pass, as they only are taken note of
+    finding = search.first_failing(search.drawn)
+    if finding is None:
+        return
+    if not search.lost_a_rank:  # a hang costs a deadline, a dead rank a restart: one is enough
+        finding = search.confirmed(search.smallest(draw))
+    raise finding
 
 
 def for_each(session: Session, jobs: Iterable[Job], judge: Judge) -> None:
     """Raise the Finding of the first failing Job, with `job` set."""
-    search = _Search(session, judge)
-    replayed = _replayed(session)
-    promised = session.capabilities
-    pending = [within_promises(job, promised) for job in jobs] if replayed is None else [replayed]
-    while pending:
-        traces = _until_one_fails(session, pending)
-        for job, trace in zip(pending, traces, strict=False):
-            finding = search.verdict(job, trace)
-            if finding is not None:
-                raise finding
-        del pending[: len(traces)]
+    replayed, promised = _replayed(session), session.capabilities
+    chosen = [within_promises(job, promised) for job in jobs] if replayed is None else [replayed]
+    finding = _Search(session, judge).first_failing(chosen)
+    if finding is not None:
+        raise finding
 
 
 def within_promises(job: Job, promised: Capabilities) -> Job:
@@ -103,17 +94,6 @@ def within_promises(job: Job, promised: Capabilities) -> Job:
     if job.model is not None and not steps and promised.optimizers and job.optimizer.name not in promised.optimizers:
         job = replace(job, optimizer=OptimizerSpec("adam" if "adam" in promised.optimizers else "sgd"))
     return job
-
-
-def _until_one_fails(session: Session, jobs: Iterable[Job]) -> list[Trace]:
-    """Traces of the first Jobs, run together; none beyond one that did not complete, which may have cost a deadline."""
-    traces: list[Trace] = []
-    with closing(session.run_many(jobs)) as running:
-        for trace in running:
-            traces.append(trace)
-            if not trace.completed:
-                break
-    return traces
 
 
 def _replayed(session: Session) -> Job | None:
@@ -135,21 +115,75 @@ class _Enough(BaseException):
     """Stop drawing and shrinking. No Exception, so that Hypothesis does not take it for a failure to shrink."""
 
 
+class Drawn(list[Job]):
+    """Jobs that were drawn, which a session may tell from those that are the same in every run."""
+
+
 class _Search:
     """What is known of the Jobs seen so far."""
 
     def __init__(self, session: Session, judge: Judge) -> None:
         self.session, self.judge = session, judge
+        self.drawn = Drawn()
+        self.passed: set[Job] = set()
         self.failing: dict[Job, Finding] = {}
         self.latest: Finding | None = None  # shrinking goes from a failing Job to smaller ones only
         self.crash: Exception | None = None
         self.lost_a_rank = False
         self.until = float("inf")
 
+    def first_failing(self, jobs: Sequence[Job]) -> Finding | None:
+        """Run them, several under way at once, up to the first that fails."""
+        with closing(self.session.run_many(jobs)) as traces:
+            for number, (job, trace) in enumerate(zip(jobs, traces, strict=False)):
+                finding = self.verdict(job, trace)
+                if finding is not None:
+                    self.passed.update(jobs[:number])
+                    self.latest = self.failing[job] = finding
+                    return finding
+        return None
+
+    def smallest(self, draw: Callable[[], object]) -> Finding:
+        """The Finding of the smallest Job that fails, of those that Hypothesis comes to from the first."""
+        self.until = time.monotonic() + SHRINKING_SECONDS
+        try:
+            draw()
+        except _Failing as failing:
+            return failing.finding
+        except _Enough:
+            if self.crash is not None:
+                raise self.crash from None
+        assert self.latest is not None
+        return self.latest
+
+    def try_one(self, job: Job) -> None:
+        """One draw: quiet, or raises _Failing, or _Enough."""
+        if not self.failing:
+            self.drawn.append(job)
+            return
+        finding = self.failing.get(job) or self._new(job)
+        if finding is not None:
+            raise _Failing(finding)
+
+    def _new(self, job: Job) -> Finding | None:
+        if job in self.passed:
+            return None
+        if time.monotonic() > self.until:
+            raise _Enough
+        try:
+            finding = self.failure(job)
+        except Exception as error:  # a check that crashes is no failing Job: nothing to shrink
+            self.crash = error
+            raise _Enough from None
+        if finding is not None:
+            self.latest = self.failing[job] = finding
+            if self.lost_a_rank:
+                raise _Enough
+        return finding
+
     def failure(self, job: Job) -> Finding | None:
         """What the judge says of one run of this Job."""
-        prepare = getattr(self.judge, "prepare", None)  # what a judge can work out while the ranks are at work
-        return self.verdict(job, self.session.run(job, prepare))
+        return self.verdict(job, self.session.run(job))
 
     def verdict(self, job: Job, trace: Trace) -> Finding | None:
         """What the judge says of this Trace of the Job."""
@@ -161,30 +195,6 @@ class _Search:
             self.lost_a_rank = any(rank.outcome in ("hung", "died") for rank in trace.ranks)
             return finding
         return None
-
-    def try_one(self, job: Job) -> None:
-        """One draw: quiet, or raises _Failing, or _Enough."""
-        finding = self.failing.get(job) or self._new(job)
-        if finding is not None:
-            raise _Failing(finding)
-
-    def _new(self, job: Job) -> Finding | None:
-        if time.monotonic() > self.until:
-            raise _Enough
-        try:
-            finding = self.failure(job)
-        except UnsatisfiedAssumption:
-            raise
-        except Exception as error:  # a check that crashes is no failing Job: nothing to shrink
-            self.crash = error
-            raise _Enough from None
-        if finding is not None:
-            if self.latest is None:
-                self.until = time.monotonic() + SHRINKING_SECONDS
-            self.latest = self.failing[job] = finding
-            if self.lost_a_rank:  # a hang costs a deadline, a dead rank a restart: one is enough
-                raise _Enough
-        return finding
 
     def confirmed(self, finding: Finding) -> Finding:
         """The finding, with a word on whether its Job fails again."""

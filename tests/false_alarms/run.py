@@ -18,7 +18,7 @@ import json
 import re
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -33,6 +33,7 @@ from ddpcheck.results import write_failure
 from ddpcheck.run import installed_checks, plan, run_check
 from ddpcheck.session import Session
 from ddpcheck.trace import Trace
+from ddpcheck_properties.drawing import Drawn
 
 LATER_SIZES = (2, 3, 2, 4)
 """World sizes of the runs after the first, in turns."""
@@ -85,13 +86,14 @@ class Subject:
 
 
 class CountingSession(Session):
-    """Knows drawn Jobs from fixed ones: they come one by one."""
+    """Knows drawn Jobs from fixed ones."""
 
     drawn: set[int]
 
-    def run(self, job: Job, meanwhile: Callable[[Job], object] | None = None) -> Trace:
-        self.drawn.add(hash(job))
-        return super().run(job, meanwhile)
+    def run_many(self, jobs: Iterable[Job]) -> Generator[Trace, None, None]:
+        if isinstance(jobs, Drawn):
+            self.drawn |= set(map(hash, jobs))
+        return super().run_many(jobs)
 
 
 def subjects(only: str) -> Iterator[Subject]:
