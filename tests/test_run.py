@@ -13,8 +13,9 @@ from ddpcheck.adapter import Adapter
 from ddpcheck.checks import Check
 from ddpcheck.expectations import Expectations
 from ddpcheck.job import AllReduce, TensorSpec
+from ddpcheck.planning import RANKS_START, installed_checks, plan
 from ddpcheck.profiles import profile_named
-from ddpcheck.run import RANKS_START, Ranks, Settings, installed_checks, plan, run_check, run_items
+from ddpcheck.run import Ranks, Settings, run_check, run_items
 
 QUICK = Settings(profile_named("quick"), deadline=1.0)
 

@@ -12,8 +12,9 @@ import pytest
 
 from ddpcheck.adapter import Adapter
 from ddpcheck.expectations import NOTHING_EXPECTED
+from ddpcheck.planning import Item, installed_checks, plan
 from ddpcheck.profiles import profile_named
-from ddpcheck.run import Item, Settings, installed_checks, plan, run_items
+from ddpcheck.run import Settings, run_items
 from ddpcheck.side_by_side import side_by_side
 
 TWO_AT_ONCE = Settings(profile_named("quick"), sessions=2)

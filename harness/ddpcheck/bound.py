@@ -13,10 +13,11 @@ from .adapter import Adapter
 from .checks import select
 from .expectations import Expectations
 from .launchers.templates import Templates
+from .planning import Item, installed_checks, plan
 from .profiles import profile_named
 from .references import UnusableAdapter
 from .results import write_failure
-from .run import Item, Ranks, Settings, installed_checks, plan
+from .run import Ranks, Settings
 from .standalone import write_beside
 from .verdict import Verdict
 

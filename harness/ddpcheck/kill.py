@@ -14,8 +14,9 @@ from typing import Any, Protocol
 
 from .adapter import Adapter
 from .launchers.templates import Templates
+from .planning import RANKS_START, installed_checks, plan
 from .references import reference_of
-from .run import RANKS_START, Ranks, Settings, installed_checks, plan
+from .run import Ranks, Settings
 from .verdict import Verdict
 
 GROUP = "ddpcheck.faults"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -76,14 +77,15 @@ def check_replicas_stay_equal_to_the_last_bit(session: Session) -> None:
 @law("trajectories", "facet:replica", "clipping", "optimizer:sgd")
 def check_clipping_uses_the_norm_of_the_synchronised_gradients(session: Session) -> None:
     """Clipping scales the synchronised gradients by min(1, max_norm / norm), with the norm that one process would
-    find.
+    find. A limit of infinity leaves them as they are.
     """
     world, promised = session.world_size, session.capabilities
     model = models(promised, exact=False, depths=(1, 2))
     steps = training_jobs(world, promised, model=model, exact=False, rounds=(1, 2), optimizer=sgd())
     drawn = st.builds(_clipping, steps, choice((0.05, 0.5, 100.0)))
     small = _clipping(pitfalls.steps(world, OptimizerSpec(lr=0.05), count=12), 0.1)
-    examples = fitting(session, [small, _barely_clipped(world, promised)])
+    only_asked = _clipping(pitfalls.steps(world, OptimizerSpec(lr=0.05), count=2), math.inf)
+    examples = fitting(session, [small, _barely_clipped(world, promised), only_asked])
     for_all(session, drawn, as_one_process(promised), examples=examples)
 
 

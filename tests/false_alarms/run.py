@@ -27,10 +27,11 @@ from report import markdown
 from ddpcheck.job import Job
 from ddpcheck.kill import installed_faults
 from ddpcheck.launchers.templates import Templates
+from ddpcheck.planning import installed_checks, plan
 from ddpcheck.profiles import profile_named
 from ddpcheck.references import known_adapters, reference_of
 from ddpcheck.results import write_failure
-from ddpcheck.run import installed_checks, plan, run_check
+from ddpcheck.run import run_check
 from ddpcheck.session import Session
 from ddpcheck.trace import Trace
 from ddpcheck_properties.drawing import Drawn

@@ -15,10 +15,11 @@ from ..checks import select
 from ..expect import RAISED
 from ..expectations import Expectations
 from ..launchers.base import Launcher
+from ..planning import Item, installed_checks, plan
 from ..profiles import PROFILES, profile_named
 from ..references import known_adapters
 from ..results import Results, save_junit, write_failure
-from ..run import Item, Settings, installed_checks, plan, run_items
+from ..run import Settings, run_items
 from ..standalone import write_beside
 from ..verdict import Verdict
 from .options import LAUNCHERS, console, launcher_named, named_reasons, usage_errors, usual_sessions

@@ -10,9 +10,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..capabilities import SENTENCES, Capabilities
+from ..planning import installed_checks
 from ..profiles import PROFILES
 from ..references import UnusableAdapter, known_adapters, missing_modules, resolve
-from ..run import installed_checks
 from .options import ATTACHED, LAUNCHERS, console, launcher_named, usage_errors
 
 

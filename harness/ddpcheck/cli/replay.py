@@ -9,10 +9,11 @@ import click
 
 from ..attaching import StartFailed
 from ..job import Job
+from ..planning import installed_checks
 from ..references import resolve
 from ..replay import ReplaySession, described
 from ..results import Failure
-from ..run import installed_checks, run_check
+from ..run import run_check
 from ..standalone import NoScript, Told, write_script
 from ..suggest import one_of
 from .options import console, usage_errors

@@ -11,9 +11,10 @@ import click
 from rich.console import Console
 
 from ..expectations import Expectations
+from ..planning import RANKS_START, installed_checks, plan
 from ..profiles import profile_named
 from ..references import UnusableAdapter, known_adapters
-from ..run import RANKS_START, Settings, installed_checks, plan
+from ..run import Settings
 from ..verdict import Verdict
 from .check import exit_code, run_shown, show_all
 from .options import console, usual_sessions

@@ -60,7 +60,12 @@ class Clip:
         )
         yield "not clipped", gradient
         if not norms.any():
-            yield "divided by a norm of zero", np.full_like(gradient, np.nan)
+            yield "divided by a norm of zero", _nan(gradient)
+        if np.isinf(limit):
+            yield (
+                "infinity times zero, or divided by infinity: who clips by infinity asks for the norm only",
+                _nan(gradient),
+            )
         yield (
             "clipped by its own norm, not by that of all gradients together",
             _scaled(gradient, _sum(gradient**2) ** 0.5, limit),
@@ -73,7 +78,8 @@ class Clip:
             )
         yield "cut off element by element, not scaled by the norm", np.clip(gradient, -limit, limit)
         yield "clipped by the largest element, not by the norm", _scaled(gradient, largest, limit)
-        yield "scaled up to the limit, though its norm is below", _scaled(gradient, norms, limit, most=np.inf)
+        if np.isfinite(limit):
+            yield "scaled up to the limit, though its norm is below", _scaled(gradient, norms, limit, most=np.inf)
         yield "clipped twice, or by the square of the norm", _scaled(gradient, norms**2, limit**2)
 
 
@@ -89,6 +95,10 @@ _FEW = 8
 def _scaled(gradient: Array, norms: Array, limit: float, most: float = 1.0) -> Array:
     factors = np.minimum(most, limit / np.maximum(norms, TINY))
     return np.asarray(gradient * factors.reshape(-1, *(1,) * (gradient.ndim - 1)))
+
+
+def _nan(gradient: Array) -> Array:
+    return np.full_like(gradient, np.nan)
 
 
 def _sum(squares: Array) -> Array:

@@ -17,8 +17,8 @@ from typing import Any
 
 from ..adapter import Adapter
 from ..job import Backward, Job, Operation, Rounds, Sample
+from ..planning import installed_checks
 from ..references import UnusableAdapter, resolve
-from ..run import installed_checks
 from ..verdict import Diagnosis, Verdict
 from . import collectives, others, repeated
 from .replicas import Replicas

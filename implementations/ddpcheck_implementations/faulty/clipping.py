@@ -70,3 +70,14 @@ class ClipsWithSlack(PlainReplica):
 
     def scale(self, factor: float) -> None:
         super().scale(factor if factor < 1 / 1.1 else 1.0)
+
+
+@fault("clips-by-infinity", "classic", CLIPPED, words="asks for the norm only")
+class ClipsByInfinity(PlainReplica):
+    """The limit is divided by the larger of limit and norm, which is infinity by infinity for who wants to know the norm."""
+
+    def clip(self, max_norm: float) -> float:
+        norm = np.sqrt(sum(np.sum(np.square(g, dtype=np.float64)) for g in self._shown().values()))
+        with np.errstate(invalid="ignore"):
+            self.scale(float(np.float64(max_norm) / max(norm, max_norm)))
+        return float(norm)
