@@ -142,6 +142,14 @@ def test_jobs_that_nobody_waits_for_do_not_disturb_the_next(session: Session) ->
     assert session.run(job).values(0, "result")[0] == job.operations[0].tensor.on(0)
 
 
+def test_a_hanging_job_that_nobody_waits_for_costs_no_deadline() -> None:
+    with Session(MISBEHAVING, 2, deadline=1000.0, grace=0.3) as session:
+        traces = session.run_many([reduce_by("sum"), Job(2, (Sleep(0, 2000.0),))])
+        assert next(traces).completed
+        traces.close()
+        assert session.run(reduce_by("sum")).completed
+
+
 def test_two_uses_of_a_session_at_once_are_told(session: Session) -> None:
     traces = session.run_many([reduce_by("sum")] * 2)
     next(traces)

@@ -155,7 +155,8 @@ class Session:
                 yield self._next(waiting)
         finally:
             while waiting and self._world is not None:
-                self._next(waiting)  # answers that nobody wants must not be taken for those of the next Job
+                # answers that nobody wants must not be taken for those of the next Job; who is long about them is ended
+                self._next(waiting, min(self.deadline, self.grace))
             self._busy = False
 
     def _choose_transport(self, job: Job) -> None:
@@ -171,11 +172,12 @@ class Session:
         if self._busy:
             raise RuntimeError("a run_many() of this Session is still under way: exhaust or close it first")
 
-    def _next(self, waiting: deque[Job]) -> Trace:
+    def _next(self, waiting: deque[Job], deadline: float | None = None) -> Trace:
         """The Trace of the Job that was submitted first."""
         self._submit_again(waiting)
         assert self._world is not None
-        answers = gathered(waiting.popleft(), self._world.links, self._world.launched, self.deadline, self.grace)
+        links, launched = self._world.links, self._world.launched
+        answers = gathered(waiting.popleft(), links, launched, deadline or self.deadline, self.grace)
         trace = Trace(tuple(answers[rank] for rank in range(self.world_size)), self.deadline)
         self.jobs_run += 1
         if not trace.completed:
