@@ -151,7 +151,9 @@ def main() -> None:
         while True:
             done = _read(options.results)
             before = {one: [run for run in done if run.adapter == one.name] for one in chosen}
-            fewest = min(chosen, key=lambda one: sum(run.drawn for run in before[one]))
+            # of some all Jobs are fixed: they have run when they have run once
+            drawing = [one for one in chosen if not before[one] or any(run.drawn for run in before[one])]
+            fewest = min(drawing, key=lambda one: sum(run.drawn for run in before[one]))
             if sum(run.drawn for run in before[fewest]) >= options.jobs:
                 return
             run = fewest.next_run(before[fewest], templates)
