@@ -11,6 +11,7 @@ from . import (
     batch_norm_local,
     buckets,
     checkpoints,
+    closing,
     collectives,
     collectives_rounding,
     failures,
@@ -89,6 +90,7 @@ CHECKS: tuple[Check, ...] = checks_of(
     next_run,
     rendezvous,
     failures,
+    closing,
     mismatches,
 )
 """In the order in which they run: those that cost ranks their lives come last, and before those that start

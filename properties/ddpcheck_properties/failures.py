@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ddpcheck import expect
 from ddpcheck.checks import law
 from ddpcheck.job import (
     AllGather,
     AllReduce,
     Barrier,
     Broadcast,
-    Close,
     Job,
     Kill,
     Leave,
@@ -52,15 +50,17 @@ def check_no_collective_ends_without_a_dead_rank(session: Session) -> None:
 @law("failures", "collective:all_reduce", "detects_dead_peer", "world_size>=2")
 def check_death_of_a_rank_is_an_error_on_every_other_rank(session: Session) -> None:
     """When a rank dies every other rank raises an error within the grace time, whichever rank it is, and in whatever
-    collective they wait for it.
+    collective they wait for it, or come to it when it is gone.
     """
     world = session.world_size
-    jobs = [_with_mishap(session, Kill(0))]
+    jobs = []
     for rank in range(1, world):
         kinds = _with_the_dead(session, rank)
         jobs.append(
             _with_mishap(session, Kill(rank), kinds[-(world * (world - 1) // 2 - world + 1 + rank) % len(kinds)])
         )
+    ways = _reductions_with_the_first(session)
+    jobs.append(_with_mishap(session, Kill(0), (Sleep(1, LATE), *ways[(world - 2) % len(ways)])))
     for_each(session, jobs, _raised_everywhere)
 
 
@@ -69,61 +69,6 @@ def check_exception_of_a_rank_is_an_error_on_every_other_rank(session: Session) 
     """When a rank's program ends by an exception, closed before or not, it does end, and every other rank raises."""
     mishaps = (Leave(session.world_size - 1), Leave(0, close=True))
     for_each(session, [_with_mishap(session, mishap) for mishap in mishaps], _raised_everywhere)
-
-
-@law("failures", "collective:all_reduce", "world_size>=2", "world_size<=2")
-def check_closing_comes_to_an_end(session: Session) -> None:
-    """close() comes back on every rank without an error, though the ranks do not call it at the same time; and when their
-    programs end then, so do their processes.
-    """
-    promised = session.capabilities
-    made = AllReduce(TensorSpec((5,), dtypes(promised)[0], "powers"), reductions(promised)[0])
-    leaving = tuple(map(Leave, range(session.world_size)))
-    try:
-        for_each(session, [Job(session.world_size, (made, Sleep(1, LATE), Close(), *leaving))], _closed_and_left)
-    finally:
-        session.close(orderly=False)  # they have been closed
-
-
-@law("failures", "collective:all_reduce", "gives_back", "world_size>=2", "world_size<=2")
-def check_closing_gives_back_what_was_taken(session: Session) -> None:
-    """After close() a process has no more sockets, pipes, threads and child processes than before connect(), so that it can
-    train again and again. Memory may stay for arrays that are in use.
-    """
-    promised = session.capabilities
-    small, large = (
-        AllReduce(TensorSpec((size,), dtypes(promised)[0], "powers"), reductions(promised)[0]) for size in (5, LARGE)
-    )
-    made: list[Operation] = [small, large]
-    if promised.asynchronous:
-        made += [replace(small, wait=False), Wait(len(made))]
-    try:
-        for_each(session, [Job(session.world_size, (*made, Close()))], _gave_back)
-    finally:
-        session.close(orderly=False)  # the ranks have been closed
-
-
-def _gave_back(job: Job, trace: Trace) -> None:
-    expect.completed(trace)
-    for rank in trace.ranks:
-        before, after = (rank.values(len(job.operations) - 1)[name] for name in ("before", "held"))
-        for name, number in before.items():  # none where the system does not tell
-            left = after[name] - number
-            expect.that(
-                left <= 0,
-                f"rank {rank.rank}: got {left} more {name} after close() than before connect(), but should have given all back",
-                "close() leaves something open: a process that trains again and again has no more of it some day",
-            )
-
-
-def _closed_and_left(_: Job, trace: Trace) -> None:
-    """A process that dies after it was closed is the engine's end, and no judgement of close(): Gloo's threads may abort then."""
-    for rank in trace.ranks:
-        if rank.last is None or rank.last.kind != "leave":
-            if rank.outcome != "died":
-                expect.completed(trace)
-        elif rank.outcome == "hung":
-            raise _still_there(rank, "after close()")
 
 
 def _with_the_dead(session: Session, dead: int) -> list[tuple[Operation, ...]]:
@@ -140,6 +85,15 @@ def _with_the_dead(session: Session, dead: int) -> list[tuple[Operation, ...]]:
     return offered
 
 
+def _reductions_with_the_first(session: Session) -> list[tuple[Operation, ...]]:
+    """All-reduces that need rank 0: a small one, a large one and, before one of all ranks, one of a group."""
+    world, promised = session.world_size, session.capabilities
+    dtype, reduction = dtypes(promised)[0], reductions(promised)[0]
+    small, large = (AllReduce(TensorSpec((size,), dtype, "powers", 1), reduction) for size in (5, LARGE))
+    of_a_group = [(replace(small, group=(0, world - 1)), small)] if promised.subgroups else []
+    return [(small,), *of_a_group, (large,)]
+
+
 def _with_mishap(session: Session, mishap: Operation, then: tuple[Operation, ...] = ()) -> Job:
     """A collective that goes well, the mishap, and more collectives."""
     promised = session.capabilities
@@ -152,7 +106,7 @@ def _with_mishap(session: Session, mishap: Operation, then: tuple[Operation, ...
 def _nobody_went_on(job: Job, trace: Trace) -> None:
     dead = _dead(job)
     for rank in trace.ranks:
-        through = [record for record in rank.records if record.operation > FAILS_AT and record.left is not None]
+        through = [record for record in rank.records if record.left is not None and _needs_the_dead(job, rank, record)]
         started = isinstance(job.operations[-1], Wait)  # who only starts one need not notice anything
         if rank.rank != dead and len(through) > started:
             raise Finding(
@@ -164,12 +118,18 @@ def _nobody_went_on(job: Job, trace: Trace) -> None:
             )
 
 
+def _needs_the_dead(job: Job, rank: RankTrace, record: Record) -> bool:
+    operation = job.operations[record.operation]
+    group = getattr(operation, "group", None)
+    return record.operation > FAILS_AT and not isinstance(operation, Sleep) and (group is None or rank.rank in group)
+
+
 def _raised_everywhere(job: Job, trace: Trace) -> None:
     _nobody_went_on(job, trace)
     dead = _dead(job)
     ended = "had died" if isinstance(job.operations[FAILS_AT], Kill) else "had ended by an exception"
     if trace.ranks[dead].outcome == "hung":
-        raise _still_there(trace.ranks[dead])
+        raise still_there(trace.ranks[dead]) if isinstance(job.operations[FAILS_AT], Leave) else _held_open(dead)
     for rank in trace.ranks:
         if rank.rank == dead or rank.outcome == "raised":
             continue
@@ -178,7 +138,7 @@ def _raised_everywhere(job: Job, trace: Trace) -> None:
             Diagnosis(
                 f"rank {rank.rank} {'was still waiting' if hung else rank.outcome} in {_place(rank.last)} after rank {dead} "
                 f"{ended}, but should have raised an error",
-                _why_it_waits(trace) if hung else "",
+                _why_it_waits(job, trace, rank) if hung else "",
                 "the stack below" if rank.stack else "",
                 (f"stack of rank {rank.rank}:\n{rank.stack}",) if rank.stack else (),
             ),
@@ -186,14 +146,19 @@ def _raised_everywhere(job: Job, trace: Trace) -> None:
         )
 
 
-def _why_it_waits(trace: Trace) -> str:
+def _why_it_waits(job: Job, trace: Trace, waiting: RankTrace) -> str:
+    assert waiting.last is not None
+    if _dead(job) in (getattr(job.operations[waiting.last.operation], "group", None) or ()):
+        return "in a group a broken connection is not noticed, or an error of it is swallowed"
     noticed = ", ".join(str(rank.rank) for rank in trace.ranks if rank.outcome == "raised")
     if not noticed:
-        return "nobody told it: a broken connection is not noticed, and there is no time limit"
+        late = any(isinstance(each, Sleep) and each.rank == waiting.rank for each in job.operations)
+        only = f"; or it is told only to who waits already: rank {waiting.rank} came when rank {_dead(job)} was gone"
+        return f"nobody told it: a broken connection is not noticed, and there is no time limit{only * late}"
     return f"rank {noticed} noticed, and did not tell it: who raises should close its connections, so that those beyond notice"
 
 
-def _still_there(rank: RankTrace, when: str = "") -> Finding:
+def still_there(rank: RankTrace, when: str = "") -> Finding:
     return Finding(
         Diagnosis(
             f"rank {rank.rank}'s program ended {when or f'by an exception in {_place(rank.last)}'}, but its process is still "
@@ -201,6 +166,17 @@ def _still_there(rank: RankTrace, when: str = "") -> Finding:
             "something keeps it: a thread that is no daemon, an exit handler, or a close() that waits for the other ranks",
             "the stack below" if rank.stack else "",
             (f"stack of rank {rank.rank}:\n{rank.stack}",) if rank.stack else (),
+        ),
+        hung=True,
+    )
+
+
+def _held_open(dead: int) -> Finding:
+    return Finding(
+        Diagnosis(
+            f"rank {dead} was killed, but what it had open is not closed; it should be, so that the others notice",
+            "a process that it has started, or forked, lives on, and holds its connections",
+            "descriptors that child processes inherit, and children that outlive their rank",
         ),
         hung=True,
     )

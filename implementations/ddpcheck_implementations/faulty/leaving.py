@@ -7,8 +7,10 @@ import random
 import signal
 import socket
 import threading
+import time
 import warnings
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -130,6 +132,42 @@ class PipeAfterClose(PassThrough):
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)
         self.pipe = os.pipe()
+
+
+@collectives("message-lost-by-close", "classic", CLOSED, words="what was sent is lost")
+class LostByClose(PassThrough):
+    """Messages are sent by a thread, for which close() does not wait."""
+
+    def __init__(self, comm: Any, rank: int, world: int) -> None:
+        super().__init__(comm, rank, world)
+        self.sender = ThreadPoolExecutor(1)
+
+    def send(self, array: Array, dest: int) -> None:
+        self.sender.submit(self.send_late, array.copy(), dest)
+
+    def send_late(self, array: Array, dest: int) -> None:
+        time.sleep(0.003)
+        self.comm.send(array, dest)
+
+
+@collectives(
+    "connections-of-groups-after-close",
+    "classic",
+    GAVE_BACK,
+    words="2 more sockets and pipes after close()",
+    gives_back=True,
+)
+class GroupsAfterClose(PassThrough):
+    """A group has connections of its own from its first call on, of which close() knows nothing."""
+
+    def __init__(self, comm: Any, rank: int, world: int) -> None:
+        super().__init__(comm, rank, world)
+        self.pairs: dict[tuple[int, ...], Any] = {}
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        if self.size(group) > 1 and group is not None:
+            self.pairs.setdefault(tuple(group), socket.socketpair())
+        return super().all_reduce(array, op, group=group)
 
 
 @sampler(
