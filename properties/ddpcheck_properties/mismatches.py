@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from ddpcheck.job import (
     ReduceScatter,
     SendRecv,
     TensorSpec,
+    Wait,
 )
 from ddpcheck.operations.probes import OnRanks
 from ddpcheck.trace import RankTrace, Trace
@@ -27,7 +29,7 @@ from ddpcheck.verdict import Diagnosis, Finding
 from .collective_results import named
 from .collectives import PAST_64_KIB
 from .drawing import for_each
-from .strategies_collectives import Reduction, dtypes, fitting_reductions, floating, reductions
+from .strategies_collectives import Reduction, dtypes, fitting_reductions, floating, reductions, usual_reduction
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -40,23 +42,45 @@ APART = 1
 
 @law("failures", "collective:all_reduce", "detects_mismatch", "world_size>=2")
 def check_arrays_that_do_not_fit_are_an_error_on_every_rank(session: Session) -> None:
-    """Where one rank's array is of another dtype or size every rank raises, also if both have the same number of bytes."""
-    promised = session.capabilities
+    """Where one rank's array is of another dtype or size every rank raises, also if both have the same number of bytes; in a
+    group and asynchronously, too.
+    """
+    world, promised = session.world_size, session.capabilities
     reduction, offered = reductions(promised)[0], dtypes(promised)
     first, *others = sorted(offered, key=lambda dtype: (not floating(dtype), dtype != "float32"))
-    usual = AllReduce(TensorSpec((40,), first, "powers"), reduction)
-    pairs: list[Pair] = [(usual, AllReduce(TensorSpec((39,), first, "powers"), reduction))]
-    for dtype in others:
-        size = 40 * np.dtype(first).itemsize // np.dtype(dtype).itemsize
-        pairs.insert(0, (usual, AllReduce(TensorSpec((size,), dtype, "powers"), "sum" if size > 40 else reduction)))
-    large = AllReduce(TensorSpec(PAST_64_KIB, first, "powers"), reduction)
-    pairs += [(large, AllReduce(TensorSpec((PAST_64_KIB[0], PAST_64_KIB[1] + 1), first, "powers"), reduction))]
-    pairs += [(large, AllReduce(TensorSpec(PAST_64_KIB, dtype, "powers"), reduction)) for dtype in others[:1]]
-    if "all_gather" in promised.collectives:
-        pairs.append((AllGather(TensorSpec((3,), first)), AllGather(TensorSpec((4,), first))))
-    if "send_recv" in promised.collectives and others:
-        alike = next((each for each in others if np.dtype(each).itemsize == np.dtype(first).itemsize), others[0])
-        pairs.insert(1, (_message(session, TensorSpec((4,), first)), _message(session, TensorSpec((4,), alike))))
+    usual, large = TensorSpec((20 * world,), first, "powers"), TensorSpec(PAST_64_KIB, first, "powers")
+    shorter = replace(usual, shape=(19 * world,))
+    alike = [_of_as_many_bytes(usual, dtype) for dtype in others]
+    kinds: dict[str, Callable[[TensorSpec], Operation]] = {
+        "all_reduce": lambda tensor: AllReduce(tensor, usual_reduction(promised, tensor.dtype)),
+        "group": lambda tensor: AllReduce(tensor, reduction, (0, world - 1)),
+        "asynchronous": lambda tensor: AllReduce(tensor, reduction, wait=False),
+        "broadcast": Broadcast,
+        "all_gather": AllGather,
+        "reduce_scatter": lambda tensor: ReduceScatter(tensor, reduction),
+        "send_recv": lambda tensor: SendRecv(tensor, ((0, world - 1),)),
+    }
+    order = [  # the first seven are those of the default profile
+        ("all_reduce", alike[-1:]),
+        ("send_recv", alike[:1]),
+        ("all_reduce", [shorter]),
+        ("group", alike[:1]),
+        ("broadcast", [shorter]),
+        ("asynchronous", [shorter]),
+        ("all_gather", [shorter]),
+        ("send_recv", [shorter]),
+        ("broadcast", alike[:1]),
+        ("reduce_scatter", [shorter]),
+        ("all_gather", alike[:1]),
+        ("all_reduce", alike[:-1]),
+    ]
+    has = {*promised.collectives, *["group"] * promised.subgroups, *["asynchronous"] * promised.asynchronous}
+    pairs = [(kinds[kind](usual), kinds[kind](odd)) for kind, odds in order if kind in has for odd in odds]
+    odds = [
+        replace(large, shape=(PAST_64_KIB[0], PAST_64_KIB[1] + 1)),
+        *[replace(large, dtype=each) for each in others[:1]],
+    ]
+    pairs += [(AllReduce(large, reduction), AllReduce(odd, reduction)) for odd in odds]
     for_each(session, _jobs(session, pairs), _told_everywhere)
 
 
@@ -67,31 +91,34 @@ def check_calls_that_do_not_fit_are_an_error_on_every_rank(session: Session) -> 
     tensor = TensorSpec((2 * session.world_size,), dtypes(promised)[0], "powers")
     among = fitting_reductions(promised, tensor.dtype) or list(reductions(promised))
     usual = AllReduce(tensor, among[0])
-    # a mean sends what a sum does, and divides: its messages may say that they are a sum's
-    others: list[Reduction] = ["mean"] if "mean" in among[1:] else among[-2:-1]
-    pairs: list[Pair] = []
-    if "broadcast" in promised.collectives:
-        pairs += [(usual, Broadcast(tensor)), (Broadcast(tensor, 0), Broadcast(tensor, last))]
-    pairs += [(usual, replace(usual, reduction=other)) for other in others]
-    if "barrier" in promised.collectives:
-        pairs += [(usual, Barrier()), (Barrier(), usual)]
-    if "all_gather" in promised.collectives:
-        pairs.append((AllGather(tensor), usual))
-    if "reduce_scatter" in promised.collectives:
-        pairs.append((usual, ReduceScatter(tensor, among[0])))
+    # a mean sends what a sum does, and divides; an extreme may be either to the messages: these may look alike
+    alike: list[tuple[Reduction, Reduction]] = [("sum", "mean"), ("min", "max")]
+    offered = [both for both in alike if {*both} <= {*among}] or [(among[0], among[-1])]
+    others: list[Pair] = [
+        (usual, Broadcast(tensor)),
+        (Broadcast(tensor, 0), Broadcast(tensor, last)),
+        (usual, Barrier()),
+        *((replace(usual, reduction=one), replace(usual, reduction=other)) for one, other in offered),
+        (AllGather(tensor), usual),
+        (usual, ReduceScatter(tensor, among[0])),
+        (Barrier(), usual),
+    ]
+    pairs = [(a, b) for a, b in others if a != b and {a.kind, b.kind} <= promised.collectives]
     for_each(session, _jobs(session, pairs), _told_everywhere)
 
 
-def _message(session: Session, tensor: TensorSpec) -> SendRecv:
-    return SendRecv(tensor, ((0, session.world_size - 1),))
+def _of_as_many_bytes(tensor: TensorSpec, dtype: str) -> TensorSpec:
+    size = tensor.shape[0] * np.dtype(tensor.dtype).itemsize // np.dtype(dtype).itemsize
+    return replace(tensor, shape=(size,), dtype=dtype)
 
 
 def _jobs(session: Session, pairs: list[Pair]) -> list[Job]:
-    """Some of the pairs, the first in any case and others at other world sizes, as every Job costs a start of the ranks."""
+    """Some of the pairs, others at each world size, as every Job costs a start of the ranks."""
     world = session.world_size
-    count = max(2, session.effort // 8)
-    turn = (world - 2) * (count - 1) % max(1, len(pairs) - 1)
-    chosen = [pairs[0], *(pairs[1 + turn :] + pairs[1 : 1 + turn])[: count - 1]]
+    begin = (2 * world - 4 + (world > 2)) % max(
+        1, len(pairs)
+    )  # two ranks have three in the default profile, more have two
+    chosen = (pairs[begin:] + pairs[:begin])[: max(2, session.effort // 8)]
     # a root, or who sends first, cannot know before the next call, and at worst gets what fits there, too
     before, *after = (
         AllReduce(
@@ -104,11 +131,13 @@ def _jobs(session: Session, pairs: list[Pair]) -> list[Job]:
         other = 0 if number % 2 else world - 1
         rest = tuple(rank for rank in range(world) if rank != other)
         # who is not the root sends nothing that could be noticed: some all-reduces of three or more ranks wait in a circle then
-        if isinstance(odd, Broadcast) and (world > 2 or isinstance(usual, Broadcast)):
+        if isinstance(odd, Broadcast) and not isinstance(usual, Broadcast) and world > 2:
             odd = replace(odd, root=other)
-        if isinstance(usual, Broadcast):
-            usual = replace(usual, root=rest[-1])
-        made.append(Job(world, (before, OnRanks(rest, usual), OnRanks((other,), odd), *after)))
+        if isinstance(odd, Broadcast) and isinstance(usual, Broadcast) and odd.root != usual.root:
+            odd, usual = replace(odd, root=other), replace(usual, root=rest[-1])
+        begun = isinstance(usual, AllReduce) and not usual.wait
+        waits = (Wait(APART), Wait(APART + 1)) * begun
+        made.append(Job(world, (before, OnRanks(rest, usual), OnRanks((other,), odd), *waits, *after)))
     return made
 
 
