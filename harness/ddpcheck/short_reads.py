@@ -1,4 +1,5 @@
-"""Reads from Python's stream sockets that give less than was asked for, which every network is free to do.
+"""Reads from Python's stream sockets that give less than was asked for, and sends that take less than they are given, which
+every network is free to do.
 
 Reads with MSG_WAITALL or MSG_PEEK, and those of the harness's own channel, stay whole.
 """
@@ -19,7 +20,7 @@ _cut = 0
 
 
 def cut_reads() -> None:
-    """From now on reads of more than one byte are short, in all threads."""
+    """From now on reads, and sends, of more than one byte are short, in all threads."""
     if not _plain:
         for name, function in _SHORT.items():
             _plain[name] = getattr(socket.socket, name)
@@ -27,14 +28,14 @@ def cut_reads() -> None:
 
 
 def whole_reads() -> None:
-    """From now on reads are as they were."""
+    """From now on reads and sends are as they were."""
     while _plain:
         name, function = _plain.popitem()
         setattr(socket.socket, name, function)
 
 
 def reads_cut() -> int:
-    """How many reads of this process were short so far."""
+    """How many reads and sends of this process were short so far."""
     return _cut
 
 
@@ -61,15 +62,29 @@ def _recvmsg(self: socket.socket, size: int, ancillary: int = 0, flags: int = 0,
 
 
 def _recvmsg_into(self: socket.socket, buffers: Iterable[Any], ancillary: int = 0, flags: int = 0, /) -> Any:
+    return _plain_of("recvmsg_into")(self, _first(self, buffers, flags), ancillary, flags)
+
+
+def _send(self: socket.socket, data: Any, flags: int = 0, /) -> Any:
+    return _plain_of("send")(self, b"".join(_first(self, [data], flags)), flags)
+
+
+def _sendmsg(self: socket.socket, buffers: Iterable[Any], *rest: Any) -> Any:
+    flags = rest[1] if len(rest) > 1 else 0
+    return _plain_of("sendmsg")(self, _first(self, buffers, flags), *rest)
+
+
+def _first(connection: socket.socket, buffers: Iterable[Any], flags: int) -> list[Any]:
+    """As much of the buffers as is to go at once."""
     views = [memoryview(buffer) for buffer in buffers]
-    left = _fewer(self, sum(view.nbytes for view in views), flags)
+    left = _fewer(connection, sum(view.nbytes for view in views), flags)
     first = []
     for view in views:
         if view.nbytes and left:
             flat = np.frombuffer(view, np.uint8) if view.contiguous else None
             first.append(view if flat is None else flat[:left])
             left -= min(left, view.nbytes)
-    return _plain_of("recvmsg_into")(self, first, ancillary, flags)
+    return first
 
 
 def _plain_of(name: str) -> Callable[..., Any]:
@@ -77,4 +92,11 @@ def _plain_of(name: str) -> Callable[..., Any]:
     return _plain.get(name) or getattr(socket.socket, name)
 
 
-_SHORT = {"recv": _recv, "recv_into": _recv_into, "recvmsg": _recvmsg, "recvmsg_into": _recvmsg_into}
+_SHORT = {
+    "recv": _recv,
+    "recv_into": _recv_into,
+    "recvmsg": _recvmsg,
+    "recvmsg_into": _recvmsg_into,
+    "send": _send,
+    "sendmsg": _sendmsg,
+}

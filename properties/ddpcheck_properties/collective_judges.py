@@ -20,6 +20,9 @@ from ddpcheck.verdict import Diagnosis, Finding
 from .collective_results import Collective, Want, finished, members_of, named, reduced, wants
 from .incomplete import MIXED
 
+_LONG = 0.5
+"""Seconds that no barrier takes by chance."""
+
 
 def results_hold(job: Job, trace: Trace) -> None:
     """The judge of most collective checks: every rank got what it must, and no barrier let a rank through early."""
@@ -234,11 +237,13 @@ def _blocked(barrier: Barrier, position: int, trace: Trace) -> None:
     for rank in members:
         left, entered = records[rank].left, records[latest].entered
         if left is not None and left < entered:
+            waited = left - records[rank].entered
+            gave_up = f"it gave up after {waited:.1f} s: a time limit of its own; or " * (waited > _LONG)
             raise Finding(
                 Diagnosis(
                     f"{named(barrier, position)}: rank {rank} left {1000 * (entered - left):.0f} ms before rank {latest} "
                     f"entered, but should have waited for it",
-                    "the barrier does not block, or it was paired with another barrier",
+                    f"{gave_up}the barrier does not block, or it was paired with another barrier",
                 )
             )
 

@@ -145,12 +145,17 @@ def check_groups_reduce_over_their_members_only(session: Session) -> None:
 
 @law("collectives", "collective:barrier", "subgroups", "world_size>=2")
 def check_barrier_of_a_group_waits_for_its_members(session: Session) -> None:
-    """No member leaves a group's barrier before every member has entered it."""
+    """No member leaves a group's barrier before every member has entered it, whoever is at another group's."""
     world = session.world_size
     groups = [(0, world - 1), tuple(range(1, world)), tuple(range(world))] if world > 2 else [(0, 1)]
     drawn = [
         Job(world, (Sleep(group[-1], LATE), Barrier(group), Sleep(group[0], LATE), Barrier(group))) for group in groups
     ]
+    if world > 2:  # two that have a rank in common, which waits in one while the other one is waited for
+        drawn += [
+            Job(world, (Sleep(late, LATE), Barrier(waiting), Barrier(meanwhile)))
+            for late, waiting, meanwhile in ((1, (0, 1), (0, 2)), (1, (1, 2), (0, 2)))
+        ]
     for_each(session, drawn, results_hold)
 
 

@@ -30,7 +30,7 @@ from ddpcheck.verdict import Diagnosis, Finding
 
 from . import pitfalls
 from .collective_judges import results_hold
-from .comparison import as_one_process
+from .comparison import as_one_process, blaming
 from .drawing import Judge, for_each
 from .pitfalls import fitting
 from .strategies_collectives import dtypes, exact_tensor, reductions
@@ -64,7 +64,10 @@ def check_ranks_may_come_in_any_order(session: Session) -> None:
 @law("rendezvous", "world_size>=2", "world_size<=3")
 def check_messages_may_come_in_pieces(session: Session) -> None:
     """A message is the same whether it arrives at once or byte by byte, its header included, at the start and later."""
-    cause = "a read that gave less than was asked for is taken for the whole: reading must go on until all is there"
+    cause = (
+        "a read that gave less than was asked for, or a send() that took less than it was given, is taken for the whole: both "
+        "must go on until all is done"
+    )
     probe = _probe(session)
     if probe is None:
         return
@@ -172,7 +175,7 @@ def _forms_a_world(
         except Finding as other:
             other.job = quiet
             raise other from None
-        raise finding from None
+        raise _with_this_first(finding, wrong, failed) from None
 
 
 def _probe(session: Session) -> tuple[Job, Judge] | None:
@@ -212,6 +215,17 @@ def _blame(judge: Judge, wrong: str, failed: str) -> Judge:
             raise Finding(replace(found, cause=cause, details=details), hung=finding.hung) from None
 
     return judged
+
+
+def _with_this_first(finding: Finding, *causes: str) -> Finding:
+    """What a quiet start has shown to be the cause goes before what the operations say."""
+    said = finding.diagnosis.cause
+    found = next((cause for cause in causes if said.endswith(f"; {cause}")), None)
+    if found is None:
+        return finding
+    told = blaming(finding, found, said.removesuffix(f"; {found}"))
+    told.job = finding.job
+    return told
 
 
 def _kept_to_themselves(job: Job, trace: Trace) -> None:

@@ -222,8 +222,12 @@ def check_a_late_rank_changes_no_result(session: Session) -> None:
             made.append(AllReduce(exact_tensor((3,), dtype, reduction, len(group), 7), reduction, group))
     row = tuple(one for pair in zip(late, made, strict=True) for one in pair)
     drawn = [Job(world, (*row, *made))]
-    if world == 2:  # once: it takes its time
+    if world == 2:  # once each: it takes its time
         drawn += [Job(world, (Sleep(1, VERY_LATE), one)) for one in made[:1]]
+    if world == 3:  # rank 1 waits for the message of rank 0, rank 2 at the barrier
+        both = (SendRecv(TensorSpec((3,), dtype, seed=9), ((0, 1),)), Barrier())
+        offered = [one for one in both if one.kind in promised.collectives] or made[:1]
+        drawn.append(Job(world, (Sleep(0, VERY_LATE), *offered)))
     for_each(session, drawn, results_hold)
 
 

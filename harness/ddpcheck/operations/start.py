@@ -1,4 +1,4 @@
-"""How the ranks of a Job are started when that is what a check is about; and reads that give less than was asked for."""
+"""How the ranks of a Job are started when that is what a check is about; and reads and sends that are short."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Start:
 @dataclass(frozen=True, slots=True)
 class ShortReads:
     """Until the end of the Job, or one that says on=False: reading from Python's stream sockets gives one byte, or half of
-    what was asked for, as a network may. Yields reads: how many were cut short so far.
+    what was asked for, and send() takes no more, as a network may. Yields reads: how many were cut short so far.
     """
 
     kind: ClassVar[str] = "short_reads"

@@ -14,13 +14,14 @@ from pathlib import Path
 
 from ddpcheck.environment import RankContext
 
-from .star import HELLO, MAGIC, PATIENCE, Star, exactly, star
+from .star import HELLO, LENGTH, MAGIC, PATIENCE, Star, exactly, star
 
 ORDER = "check_ranks_may_come_in_any_order"
 PIECES = "check_messages_may_come_in_pieces"
 STRANGERS = "check_strangers_change_nothing"
 AGAIN = "check_a_world_can_start_where_another_was_killed"
 BESIDE = "check_two_worlds_on_one_host_do_not_meet"
+LATE = "check_a_late_rank_changes_no_result"
 SAME_FOR_ALL = "the same name, or number, for all worlds of a host"
 
 
@@ -39,6 +40,24 @@ class NoSecondTry(Star):
 
     def dial(self) -> socket.socket:
         return socket.create_connection(self.place)
+
+
+@star("time-limit-of-dialling-stays", "classic", LATE, words="gave up waiting for rank 0", world_size=3)
+class DialsWithinASecond(Star):
+    """What is connected within a second has a second for each message from then on, too."""
+
+    def dial(self) -> socket.socket:
+        link = super().dial()
+        link.settimeout(1.0)
+        return link
+
+
+@star("send-taken-for-sendall", "classic", PIECES, words="took less than it was given")
+class SendsOnce(Star):
+    """send() says how much it took, and nobody listens."""
+
+    def send(self, link: socket.socket, text: bytes) -> None:
+        link.send(LENGTH.pack(len(text)) + text)
 
 
 @star("partial-header", "Abhigyan-Shekhar/Waggle-mcp#285", PIECES, words="taken for the whole")
