@@ -91,9 +91,10 @@ def reduced(tensor: TensorSpec, reduction: str, members: tuple[int, ...]) -> Wan
 
 def named(operation: Operation, position: int) -> str:
     """An operation in a reader's words."""
-    text = f"operation {position}, {operation.kind}"
+    begun = isinstance(operation, AllReduce) and not operation.wait
+    text = f"operation {position}, {'asynchronous ' * begun}{operation.kind}"
     if isinstance(operation, Reducing):
-        text += f" {operation.reduction}"
+        text += f" {operation.reduction}" + " in place" * getattr(operation, "in_place", False)
     tensor = getattr(operation, "tensor", None)
     if isinstance(tensor, TensorSpec):
         text += f" of {tensor.dtype}{list(tensor.shape)}" + f" laid out {tensor.layout}" * (tensor.layout != "C")

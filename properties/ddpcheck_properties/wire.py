@@ -6,11 +6,12 @@ counts are taken, and the verdict says so; with neither there is nothing to judg
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ddpcheck import expect
+from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
 from ddpcheck.job import (
     AllGather,
@@ -23,6 +24,7 @@ from ddpcheck.job import (
     ReduceScatter,
     SendRecv,
     TensorSpec,
+    Wait,
     ZeroGrad,
 )
 from ddpcheck.model import Linear, ModelSpec
@@ -32,7 +34,7 @@ from ddpcheck.verdict import Diagnosis, Finding
 
 from .collective_results import named
 from .drawing import for_each
-from .strategies_collectives import dtypes, fitting_reductions, reductions
+from .strategies_collectives import dtypes, fitting_reductions, floating, reductions
 from .wire_counts import by_itself, by_kernel, counted
 from .wire_judges import CHANGE, HEADERS, Demand, sends_no_more
 
@@ -48,11 +50,16 @@ _SMALL_LAYERS = 300
 @law("wire", "collective:all_reduce", "sends_once", "world_size>=2")
 def check_large_collectives_send_the_least_bytes(session: Session) -> str:
     """For a large all-reduce, reduce-scatter or all-gather the ranks send no more than good algorithms need: all together,
-    and (sends_least) each of them.
+    and (sends_least) each of them; for means, asynchronously and in place, too.
     """
     world, promised = session.world_size, session.capabilities
     reduction, offered = reductions(promised)[0], dtypes(promised)
     made: list[Operation] = [AllReduce(TensorSpec(LARGE, dtype, "powers"), reduction) for dtype in offered]
+    usual = _usual(promised)
+    if {"sum", "mean"} <= promised.reductions and floating(usual.tensor.dtype):
+        made.append(replace(usual, reduction="mean"))  # MPI sends more for an operation of the user's own
+    made += [replace(usual, wait=False)] * promised.asynchronous
+    made += [replace(usual, in_place=True)] * promised.in_place
     scattered = next(iter(fitting_reductions(promised, offered[0])), None)
     if "reduce_scatter" in promised.collectives and scattered:
         made.append(ReduceScatter(TensorSpec((world * 131, 1009 // world), offered[0], "powers"), scattered))
@@ -60,10 +67,7 @@ def check_large_collectives_send_the_least_bytes(session: Session) -> str:
         made.append(AllGather(TensorSpec(LARGE, offered[0], "powers")))
     if promised.subgroups and world > 2:
         made.append(AllReduce(TensorSpec(LARGE, offered[0], "powers"), reduction, tuple(range(1, world))))
-    between: list[Operation] = [Sent()]
-    for operation in made:
-        between += [operation, Sent()]
-    return _judged(session, Job(world, tuple(between)), _collectives)
+    return _judged(session, Job(world, _with_counts_between(made)), _collectives)
 
 
 @law("wire", "facet:replica", "sends_once", "world_size>=2")
@@ -92,20 +96,20 @@ def check_many_small_gradients_go_together(session: Session) -> str:
 @law("wire", "collective:all_reduce", "counts_traffic", "world_size>=2")
 def check_traffic_is_counted_as_it_is_sent(session: Session) -> str:
     """counts() tells the bytes of each large collective that the kernel sees each rank send, or, where it sees none, as many
-    in all as any algorithm needs; of all_reduce in place, too.
+    in all as any algorithm needs; of all_reduce asynchronously, in place and in a group, too.
     """
     world, promised = session.world_size, session.capabilities
-    reduced = AllReduce(TensorSpec(LARGE, dtypes(promised)[0], "powers"), reductions(promised)[0])
+    reduced = _usual(promised)
     tensor = reduced.tensor
     rows = replace(tensor, shape=(LARGE[0] // world * world, LARGE[1]))
-    made: list[Operation] = [reduced, replace(reduced, in_place=True)] if promised.in_place else [reduced]
+    made: list[Operation] = [reduced]
+    made += [replace(reduced, wait=False)] * promised.asynchronous
+    made += [replace(reduced, in_place=True)] * promised.in_place
+    made += [replace(reduced, group=(0, world - 1))] * promised.subgroups
     scattered, sent = ReduceScatter(rows, reduced.reduction), SendRecv(tensor, ((world - 1, 0),))
     others = (Broadcast(tensor, world - 1), AllGather(tensor), scattered, sent)
     made += [operation for operation in others if operation.kind in promised.collectives]
-    asked: list[Operation] = [Sent()]
-    for operation in made:
-        asked += [operation, Sent()]
-    return _judged(session, Job(world, tuple(asked)), _told)
+    return _judged(session, Job(world, _with_counts_between(made)), _told)
 
 
 @law("wire", "collective:all_reduce", "counts_traffic", "world_size<=1")
@@ -114,6 +118,26 @@ def check_a_rank_alone_counts_nothing_sent(session: Session) -> None:
     promised = session.capabilities
     reduced = AllReduce(TensorSpec(LARGE, dtypes(promised)[0], "powers"), reductions(promised)[0])
     for_each(session, [Job(session.world_size, (reduced, Sent()))], _nothing_told)
+
+
+def _usual(promised: Capabilities) -> AllReduce:
+    """In float32, if that is promised."""
+    dtype = "float32" if "float32" in promised.collective_dtypes else dtypes(promised)[0]
+    return AllReduce(TensorSpec(LARGE, dtype, "powers"), reductions(promised)[0])
+
+
+def _with_counts_between(made: Sequence[Operation]) -> tuple[Operation, ...]:
+    """With Sent before and after each, and a Wait where it is asynchronous."""
+    found: list[Operation] = [Sent()]
+    for operation in made:
+        waits = isinstance(operation, AllReduce) and not operation.wait
+        found += [operation, *[Wait(len(found))] * waits, Sent()]
+    return tuple(found)
+
+
+def _counted_ones(job: Job) -> Iterator[tuple[int, Operation]]:
+    """Those between two Sent, by position."""
+    return ((at, one) for at, one in enumerate(job.operations) if not isinstance(one, Sent | Wait))
 
 
 def _judged(session: Session, job: Job, judge: Callable[[Job, Trace, bool], str]) -> str:
@@ -130,7 +154,7 @@ def _judged(session: Session, job: Job, judge: Callable[[Job, Trace, bool], str]
 
 def _collectives(job: Job, trace: Trace, each: bool) -> str:
     demands = []
-    for position, operation in list(enumerate(job.operations))[1::2]:
+    for position, operation in _counted_ones(job):
         assert isinstance(operation, (AllReduce, ReduceScatter, AllGather))
         ranks = operation.group or range(job.world_size)
         size = operation.tensor.on(0).nbytes
@@ -192,9 +216,10 @@ def _silent(job: Job, trace: Trace, each: bool) -> str:
 def _told(job: Job, trace: Trace, each: bool) -> str:
     kernel, own = by_kernel(trace), by_itself(trace)
     note = ""
-    for number, (position, reduced) in enumerate(list(enumerate(job.operations))[1::2]):
+    for number, (position, reduced) in enumerate(_counted_ones(job)):
         assert isinstance(reduced, AllReduce | ReduceScatter | AllGather | Broadcast | SendRecv)
-        demand = Demand(reduced.kind, reduced.tensor.on(0).nbytes, range(job.world_size), "", each)
+        group = getattr(reduced, "group", None) or range(job.world_size)
+        demand = Demand(reduced.kind, reduced.tensor.on(0).nbytes, group, "", each)
         seen, told = ([counts[number] for counts in one.bytes] for one in (kernel, own))
         if sum(seen) >= demand.least / 2:
             _same(seen, told, named(reduced, position))
@@ -204,7 +229,7 @@ def _told(job: Job, trace: Trace, each: bool) -> str:
             raise Finding(
                 Diagnosis(
                     f"{named(reduced, position)}: counts() tells {sum(told):,} bytes in all, but no algorithm does with fewer "
-                    f"than {demand.least:,.0f} for {demand.size:,} bytes among {job.world_size} ranks",
+                    f"than {demand.least:,.0f} for {demand.size:,} bytes among {len(group)} ranks",
                     "it does not count this way of sending"
                     if not any(told)
                     else "it leaves out a part of what is sent",

@@ -89,6 +89,18 @@ class TwiceAsWide(PassThrough):
         return super().all_reduce(given, op, group=group).astype(array.dtype)
 
 
+@collectives(
+    "means-by-gathering", "classic", LEAST, words="its whole array to every other one", world_size=3, sends_once=True
+)
+class MeansByGathering(PassThrough):
+    """For a mean every rank sends its array to every other one."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        if op != "mean":
+            return super().all_reduce(array, op, group=group)
+        return np.asarray(np.mean(self.comm.all_gather(array, group=group), axis=0, dtype=array.dtype))
+
+
 @fault("no-sync-reduces-all-the-same", "classic", SILENT, words="reduced inside no_sync as well")
 class ReducesInside(PlainReplica):
     """Inside no_sync gradients are reduced as ever, and what comes back is thrown away."""
@@ -189,9 +201,10 @@ calls_counted = register(
 
 
 class _Uncounted:
-    """Collectives of which the calls of one method are kept out of the counts: what they send is `hidden`."""
+    """Collectives of which the calls of one method, or those in groups, are kept out of the counts: they send `hidden`."""
 
-    def __init__(self, reference: Facets, method: str) -> None:
+    def __init__(self, reference: Facets, method: str, in_groups: bool) -> None:
+        self._in_groups = in_groups
         self._collectives: Any = reference.collectives
         self._counts, self._method = reference.counts, method
         self.hidden = 0
@@ -204,7 +217,8 @@ class _Uncounted:
         def call(*args: Any, **options: Any) -> Any:
             before = self.told()
             result = given(*args, **options)
-            self.hidden += self.told() - before
+            if not self._in_groups or options.get("group") is not None:
+                self.hidden += self.told() - before
             return result
 
         return call
@@ -214,9 +228,9 @@ class _Uncounted:
         return self._counts()["bytes"]
 
 
-def _not_counting(reference: Facets, method: str) -> Facets:
-    """The reference, whose counts leave out the calls of a method."""
-    uncounted = _Uncounted(reference, method)
+def _not_counting(reference: Facets, method: str, *, in_groups: bool = False) -> Facets:
+    """The reference, whose counts leave out the calls of a method, or only those in groups."""
+    uncounted = _Uncounted(reference, method, in_groups)
 
     def counts() -> dict[str, int]:
         assert reference.counts is not None
@@ -260,4 +274,23 @@ broadcasts_uncounted = register(
     _not_counting_broadcasts,
     _not_counting_broadcasts,
     Capabilities(facets=frozenset({"collectives"}), counts_traffic=True),
+)
+
+
+def _not_counting_groups(context: RankContext) -> Facets:
+    """Groups have connections of their own, which have no counters."""
+    from ..numpy_sockets import tcp
+
+    return _not_counting(tcp.connect(context), "all_reduce", in_groups=True)
+
+
+groups_uncounted = register(
+    "groups-not-counted",
+    "classic",
+    (TOLD,),
+    "but counts() tells 0",
+    2,
+    _not_counting_groups,
+    _not_counting_groups,
+    Capabilities(facets=frozenset({"collectives"}), counts_traffic=True, subgroups=True),
 )
