@@ -241,15 +241,15 @@ class Session:
         assert self._world is not None
         self._world.send(frame)
 
-    def trial(self, failing: int, later: float) -> Trial:
-        """Let the launcher start another program, of which one rank fails, and the others `later` seconds after
-        (launchers/trial.py). CannotTell if it cannot.
+    def trial(self, failing: int, later: float, *, killed: bool = False) -> Trial:
+        """Let the launcher start another program, of which one rank fails, or is killed, and the others `later` seconds
+        after (launchers/trial.py). CannotTell if it cannot.
         """
         reason = self._launcher.unavailable()
         if reason is not None:
             raise CannotTell(reason)
         self.jobs_run += 1
-        return run_trial(self._launcher, self.world_size, failing, self.deadline, later)
+        return run_trial(self._launcher, self.world_size, failing, self.deadline, later, killed=killed)
 
     # ------------------------------------------------------------------------------------------------ start and stop
 

@@ -19,30 +19,34 @@ SOON, LATER = 0.15, 1.0
 
 @law("failures", "world_size>=2")
 def check_the_first_rank_that_fails_is_the_one_reported(session: Session) -> None:
-    """When one rank fails and the others because of it, the launcher ends the run soon and reports the first, with its words."""
+    """When one rank fails, or is killed, and the others because of it, the launcher ends the run soon and reports the first,
+    with its words.
+    """
     # the last rank, which who waits in order comes to last, and the one before it, which is rank 0 of two
-    for failing in (session.world_size - 1, session.world_size - 2):
-        finding = _wrong(session.trial(failing, SOON), session.deadline)
+    for failing, killed in ((session.world_size - 1, False), (session.world_size - 2, True)):
+        finding = _wrong(session.trial(failing, SOON, killed=killed), session.deadline, killed=killed)
         if finding is not None:  # on a busy host the launcher may have seen both ends at once
-            finding = _wrong(session.trial(failing, LATER), session.deadline)
+            finding = _wrong(session.trial(failing, LATER, killed=killed), session.deadline, killed=killed)
         if finding is not None:
             finding.job = Job(session.world_size, (Raise(failing, ROOT_CAUSE),))  # in the words of a Job
             raise finding
 
 
-def _wrong(trial: Trial, deadline: float) -> Finding | None:
-    first = f"rank {trial.failing} failed first"
+def _wrong(trial: Trial, deadline: float, *, killed: bool) -> Finding | None:
+    first = f"rank {trial.failing} was killed" if killed else f"rank {trial.failing} failed first"
+    ended = f"{first}, by SIGKILL" if killed else f"{first}, with status {ROOT_STATUS}"
     blamed = [int(rank) for rank in re.findall(r"\brank (\d+)", trial.ended)]
     wrote = tuple(trial.output.splitlines())
     if trial.status is None:
         headline = f"{first}, but the launcher still waited after {deadline:g} s, and should have ended the run"
         return Finding(Diagnosis(headline, "the ranks are waited for in order, and one of them never ends", "", wrote))
     if trial.status == 0:
-        return Finding(Diagnosis(f"{first}, but the launcher says that all went well", "a status is lost", "", wrote))
+        cause = "a signal's number, which is negative, is taken for no failure" if killed else "a status is lost"
+        return Finding(Diagnosis(f"{first}, but the launcher says that all went well", cause, "", wrote))
     if blamed and trial.failing not in blamed:
-        headline = f'{first}, with status {ROOT_STATUS}, but the launcher says "{trial.ended}"'
+        headline = f'{ended}, but the launcher says "{trial.ended}"'
     elif f"status {ROOT_STATUS}" in trial.known and trial.status != ROOT_STATUS:
-        headline = f"{first}, with status {ROOT_STATUS}, but the launcher's own status is {trial.status}"
+        headline = f"{ended}, but the launcher's own status is {trial.status}"
     elif ROOT_CAUSE not in trial.output:
         headline = f'{first}, but its last words, "{ROOT_CAUSE}", are not in what the launcher hands on'
     else:
@@ -50,6 +54,8 @@ def _wrong(trial: Trial, deadline: float) -> Finding | None:
     cause = "the ranks are waited for in order: one that failed later is seen first"
     if "killed" in trial.ended or trial.status < 0:
         cause = "it ends the others, and takes their end for the failure"
-    elif CONSEQUENCE not in trial.output:
+    elif ROOT_CAUSE not in trial.output:
         cause = "the rank's last words are lost when the others are ended"
+        if CONSEQUENCE in trial.output:
+            cause = "what this rank writes is not handed on, as what others write is"
     return Finding(Diagnosis(headline, cause, "the order in which the launcher looks at its ranks", wrote))

@@ -1,7 +1,7 @@
 """A run in which one rank fails and the others fail because of it a little later: what a launcher makes of it.
 
 The program needs no package. The rank that fails says why, leaves a mark and ends with status 3; the others wait for the
-mark, and a moment more, say that they have lost it, and end with status 1.
+mark, and a moment more, say that they have lost it, and end with status 1. Or the first is killed, and the others end well.
 """
 
 from __future__ import annotations
@@ -19,19 +19,21 @@ ROOT_CAUSE, CONSEQUENCE = "the root of it all", "it lost another rank"
 ROOT_STATUS = 3
 
 _PROGRAM = f"""
-import os, sys, time
-failing, mark, later = int(sys.argv[1]), sys.argv[2], float(sys.argv[3])
+import os, signal, sys, time
+failing, mark, later, killed = int(sys.argv[1]), sys.argv[2], float(sys.argv[3]), int(sys.argv[4])
 rank = next(int(os.environ[name]) for name in {RANK_VARIABLES!r} if name in os.environ)
 if rank == failing:
     print(f"rank {{rank}}: {ROOT_CAUSE}", file=sys.stderr, flush=True)
     open(mark, "w").close()
+    if killed:
+        os.kill(os.getpid(), signal.SIGKILL)
     os._exit({ROOT_STATUS})
 until = time.monotonic() + 60
 while not os.path.exists(mark) and time.monotonic() < until:
     time.sleep(0.01)
 time.sleep(later)
 print(f"rank {{rank}}: {CONSEQUENCE}", file=sys.stderr, flush=True)
-os._exit(1)
+os._exit(0 if killed else 1)
 """
 
 
@@ -49,10 +51,15 @@ class Trial:
     output: str
 
 
-def run_trial(launcher: Launcher, world_size: int, failing: int, within: float, later: float) -> Trial:
-    """Start the program on all ranks, and wait at most `within` seconds for its end. The others fail `later` seconds after."""
+def run_trial(
+    launcher: Launcher, world_size: int, failing: int, within: float, later: float, *, killed: bool = False
+) -> Trial:
+    """Start the program on all ranks, and wait at most `within` seconds for its end. The others fail `later` seconds after.
+
+    killed: the first ends by SIGKILL, as for want of memory, and the others with status 0.
+    """
     with tempfile.TemporaryDirectory(prefix="ddpcheck-trial-") as folder:
-        arguments = [str(failing), str(Path(folder) / "failed"), str(later)]
+        arguments = [str(failing), str(Path(folder) / "failed"), str(later), str(int(killed))]
         command = [sys.executable, "-S", "-E", "-c", _PROGRAM, *arguments]
         launched = launcher.start(command, world_size, {})
         try:

@@ -63,6 +63,15 @@ class WaitsInOrder(WatchedWrongly):
         return next((int(code) for child in self.launched.children if (code := child.wait())), 0)
 
 
+@launcher("killed-rank-taken-for-well", "classic", "a signal's number")
+class PositiveStatuses(WatchedWrongly):
+    """A failure is a status above zero, which that of a rank killed by a signal is not."""
+
+    def wait(self) -> int:
+        status = int(self.launched.wait())
+        return max(status, 0)
+
+
 @launcher("killer-hides-root-cause", "Lightning-AI/pytorch-lightning#9388", "takes their end for the failure")
 class KillsAtOnce(WatchedWrongly):
     """At the first failure all others are killed, and the last that ended is reported."""
