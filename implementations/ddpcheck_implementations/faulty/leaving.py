@@ -146,7 +146,7 @@ class LostByClose(PassThrough):
         self.sender.submit(self.send_late, array.copy(), dest)
 
     def send_late(self, array: Array, dest: int) -> None:
-        time.sleep(0.003)
+        time.sleep(0.3)
         self.comm.send(array, dest)
 
 
