@@ -115,9 +115,8 @@ def _of_as_many_bytes(tensor: TensorSpec, dtype: str) -> TensorSpec:
 def _jobs(session: Session, pairs: list[Pair]) -> list[Job]:
     """Some of the pairs, others at each world size, as every Job costs a start of the ranks."""
     world = session.world_size
-    begin = (2 * world - 4 + (world > 2)) % max(
-        1, len(pairs)
-    )  # two ranks have three in the default profile, more have two
+    # two ranks have the first three in the default profile, three the next two, and so on
+    begin = (2 * world - 3 if world > 2 else 0) % max(1, len(pairs))
     chosen = (pairs[begin:] + pairs[:begin])[: max(2, session.effort // 8)]
     # a root, or who sends first, cannot know before the next call, and at worst gets what fits there, too
     before, *after = (
