@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from autograd.test_util import check_grads
 from oracle_jobs import PROMISED, job_model, moments, one_backward
 
 from ddpcheck.capabilities import Capabilities
@@ -14,7 +15,7 @@ from ddpcheck.diagnosis import likely_cause
 from ddpcheck.job import Backward, Clip, Job, Observe, Operation, OptimizerSpec, Predict, Resume, Save, Step, ZeroGrad
 from ddpcheck.model import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
 from ddpcheck.oracle import Contributions, Oracle
-from ddpcheck.oracle.autodiff import gradients
+from ddpcheck.oracle.autodiff import affine, gradients
 from ddpcheck.oracle.history import Accumulated
 from ddpcheck.oracle.network import Shards, evaluate
 from ddpcheck.oracle.shares import Pass
@@ -81,8 +82,14 @@ def test_relu_passes_no_gradient_at_zero_and_one_that_does_is_told() -> None:
 
 
 def test_what_the_result_does_not_depend_on_has_no_gradient() -> None:
-    assert gradients(lambda x: 2.0, {"a": np.ones(1)}) == {}
-    assert set(gradients(lambda x: (x["a"] ** 2).sum(), {"a": np.ones(1), "b": np.ones(1)})) == {"a"}
+    weights = np.array([3.0])
+    assert gradients(lambda x: (weights, weights), {"a": np.ones(1)}) == {}
+    assert gradients(lambda x: (x["a"] ** 2, weights), {"a": np.ones(1), "b": np.ones(1)}) == {"a": [6.0]}
+
+
+def test_the_derivatives_of_an_affine_layer_are_those_of_its_parts() -> None:
+    x, weight, bias = (np.random.default_rng(1).normal(size=shape) for shape in ((2, 3, 4), (2, 4, 5), (2, 1, 5)))
+    check_grads(affine, modes=["rev"], order=1)(x, weight, bias)
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 5])

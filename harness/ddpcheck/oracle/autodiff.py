@@ -1,7 +1,8 @@
-"""Gradients of one scalar with respect to many named arrays, by autograd's tracer.
+"""Gradients of one weighted sum with respect to many named arrays, by autograd's tracer.
 
 autograd.grad of a function of a dict puts a traced container around the arrays, which for a small network costs more
-than the network. Here every array is a root of the trace of its own; the rest is autograd's backward pass as it stands.
+than the network. Here every array is a root of the trace of its own, and the weights of the sum are where the backward
+pass begins; the rest is autograd's as it stands.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy
 from autograd.core import VJPNode, add_outgrads
+from autograd.extend import defvjp, primitive
 from autograd.tracer import isbox, new_box, toposort, trace_stack
 
 from ..values import Array
@@ -19,16 +22,18 @@ _TRACING = threading.Lock()
 """autograd counts the traces under way for the whole process: two threads would take them for nested ones."""
 
 
-def gradients(function: Callable[[dict[str, Any]], Any], arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """The derivatives by name; an array that the result does not depend on is left out."""
+def gradients(function: Callable[[dict[str, Any]], tuple[Any, Array]], arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """`function` gives terms and their weights, of one shape. The derivatives of sum(weights * terms) by name; an array
+    that the terms do not depend on is left out.
+    """
     with _TRACING, trace_stack.new_trace() as trace:
         roots = {name: VJPNode.new_root() for name in arrays}
-        result = function({name: new_box(array, trace, roots[name]) for name, array in arrays.items()})
-    if not isbox(result):
+        terms, weights = function({name: new_box(array, trace, roots[name]) for name, array in arrays.items()})
+    if not isbox(terms):
         return {}
-    reached: dict[Any, Any] = {result._node: (1.0, False)}
+    reached: dict[Any, Any] = {terms._node: (weights, False)}
     found: dict[Any, Array] = {}
-    for node in toposort(result._node):
+    for node in toposort(terms._node):
         outgoing, _ = reached.pop(node)
         if not node.parents:
             found[node] = outgoing
@@ -36,3 +41,20 @@ def gradients(function: Callable[[dict[str, Any]], Any], arrays: Mapping[str, Ar
         for parent, incoming in zip(node.parents, node.vjp(outgoing), strict=True):
             reached[parent] = add_outgrads(reached.get(parent), incoming)
     return {name: found[root] for name, root in roots.items() if root in found}
+
+
+def _affine(x: Array, weight: Array, bias: Array) -> Array:
+    made: Array = numpy.matmul(x, weight)
+    made += bias
+    return made
+
+
+affine: Any = primitive(_affine)
+"""x (ranks, rows, n) @ weight (ranks, n, m) + bias (ranks, 1, m), as one node of the trace instead of two."""
+
+defvjp(
+    affine,
+    lambda _, x, weight, bias: lambda outgoing: numpy.matmul(outgoing, weight.swapaxes(1, 2)),
+    lambda _, x, weight, bias: lambda outgoing: numpy.matmul(x.swapaxes(1, 2), outgoing),
+    lambda _, x, weight, bias: lambda outgoing: outgoing.sum(axis=1, keepdims=True),
+)

@@ -35,7 +35,7 @@ from autograd.tracer import getval
 
 from ..model import BATCH_NORM_EPS, Activation, BatchNorm, Delay, Embedding, Linear, ModelSpec, Scale
 from ..values import Array
-from .autodiff import gradients
+from .autodiff import affine, gradients
 
 np: Any = autograd.numpy  # it fills itself with NumPy's names when imported, which type checkers cannot see
 
@@ -115,13 +115,13 @@ def evaluate(
         )
         weights = abs(weights)
 
-    def total(traced: dict[str, Any]) -> Any:
+    def weighted_terms(traced: dict[str, Any]) -> tuple[Any, Array]:
         outputs = forward(model, {**_by_rows(fixed), **traced}, shards, made, majorant=majorant)
-        terms = _loss_terms(model, outputs, shards.targets, weights[:, :, None], majorant)
-        made.losses = getval(terms).sum(axis=(1, 2))
-        return np.sum(terms)
+        terms, weighted = _loss_terms(model, outputs, shards.targets, weights[:, :, None], majorant)
+        made.losses = (getval(terms) * weighted).sum(axis=(1, 2))
+        return terms, weighted
 
-    found = gradients(total, _by_rows(learned))
+    found = gradients(weighted_terms, _by_rows(learned))
     made.gradients = {name: _as_declared(gradient, learned[name]) for name, gradient in found.items()}
     return made
 
@@ -184,9 +184,8 @@ def _linear(layer: Linear, model: ModelSpec, tensors: Mapping[str, Any], x: Any,
     if layer.branch and (taken is None or not taken.any()):
         return x
     name = owner(layer, model)
-    y = np.matmul(x, tensors[f"{name}.weight"])
-    if layer.bias:
-        y = y + tensors[f"{name}.bias"]
+    weight = tensors[f"{name}.weight"]
+    y = affine(x, weight, tensors[f"{name}.bias"]) if layer.bias else np.matmul(x, weight)
     return y if taken is None else x + taken[:, None, None] * y
 
 
@@ -219,21 +218,20 @@ def _batch_norm(
     return normal * tensors[f"{layer.name}.weight"] + tensors[f"{layer.name}.bias"]
 
 
-def _loss_terms(model: ModelSpec, y: Any, targets: Array, weights: Array, majorant: bool) -> Any:
-    """Terms (ranks, rows, n) whose sum over rows and n is each rank's loss."""
+def _loss_terms(model: ModelSpec, y: Any, targets: Array, weights: Array, majorant: bool) -> tuple[Any, Array]:
+    """Terms (ranks, rows, n) and their weights, of the same shape: the weighted sum over rows and n is each rank's loss."""
     if model.loss == "linear":
-        return y * (targets * weights)
+        return y, targets * weights
     if model.loss == "squared_error":
-        residual = y + targets if majorant else y - targets
-        return residual * residual * (weights / 2)
+        return np.square(y + targets if majorant else y - targets), (weights / 2).repeat(y.shape[2], axis=2)
     if majorant:
         s = np.sum(y, axis=2, keepdims=True)
-        return (numpy.log(y.shape[2]) + 2 * s + s * s / 8) * weights
+        return numpy.log(y.shape[2]) + 2 * s + s * s / 8, weights
     shifted = y - getval(y).max(axis=2, keepdims=True)
     onehot = numpy.arange(y.shape[2]) == targets[:, :, None]
-    return (
-        np.log(np.sum(np.exp(shifted), axis=2, keepdims=True)) - np.sum(shifted * onehot, axis=2, keepdims=True)
-    ) * weights
+    return np.log(np.sum(np.exp(shifted), axis=2, keepdims=True)) - np.sum(
+        shifted * onehot, axis=2, keepdims=True
+    ), weights
 
 
 def roundings(model: ModelSpec, rows: int) -> int:
