@@ -238,3 +238,18 @@ def test_state_of_another_optimizer_is_refused() -> None:
     adam.step({"p": np.ones(2)})
     with pytest.raises(ValueError, match="another"):
         make_optimizer(SPECS[1], parameters).load_state(adam.state())
+
+
+@pytest.mark.parametrize("features", [0, 3])
+def test_a_wide_scale_and_its_gradient_have_float64_in_a_network_of_float32(features: int) -> None:
+    model = ModelSpec((Scale("s", features, wide=True), Scale("t", 3)), loss="linear")
+    network, (x, t) = Network(model, initial := model.initial(3, "real")), data(model)
+    _, gradients = backward(network, (x, t))
+    of_wide, of_other = gradients["s.scale"], gradients["t.scale"]
+    assert of_wide is not None
+    assert of_other is not None
+    assert [array.dtype.name for array in (of_wide, of_other, network.predict(x, ()))] == ["float64", *2 * ["float32"]]
+    dy = (t / np.float32(len(x))) * initial["t.scale"]
+    products = dy.astype(np.float64) * x
+    # to the bits of float64, up to the order of a dozen additions
+    np.testing.assert_allclose(of_wide, products.sum(0) if features else products.sum(), rtol=0, atol=1e-15)

@@ -19,11 +19,12 @@ from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import Check, missing
 from ddpcheck.job import OptimizerSpec
 from ddpcheck.model import Linear, ModelSpec, Scale
+from ddpcheck.oracle import is_exact
 from ddpcheck.values import Array
 from ddpcheck.verdict import Finding
 from ddpcheck_implementations.faulty import Fault, PlainReplica, faults, unusual
 from ddpcheck_implementations.faulty.base import PROMISED, facets
-from ddpcheck_properties import CHECKS, pitfalls
+from ddpcheck_properties import CHECKS, mixed_dtypes, pitfalls
 
 FAMILIES = ("gradients", "trajectories", "accumulation", "unused", "buckets", "replica_sync", "programs")
 MINE = {check.name: check for check in CHECKS if check.family in FAMILIES}
@@ -89,6 +90,15 @@ def test_few_promises_are_enough() -> None:
     session = session_of(PlainReplica, 3, capabilities, effort=8)
     for check in applicable(3, capabilities):
         check.function(session)
+
+
+@pytest.mark.parametrize("world_size", range(1, 6))
+def test_models_of_several_dtypes_have_both(world_size: int) -> None:
+    for job in mixed_dtypes.exact(world_size):
+        assert job.model is not None
+        assert job.model.dtype == "float32"
+        assert is_exact(job, PROMISED)
+        assert {tensor.dtype for tensor in job.model.tensors()} == {"float32", "float64"}
 
 
 def strict(promised: Capabilities) -> type[PlainReplica]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,20 @@ def test_scale(features: int) -> None:
     replica.backward(Batch(X, T))
     assert_close(replica.gradients(), {"fc.weight": (T / 2 * p["s.scale"]).T @ X, "s.scale": of_scale})
     assert np.asarray(replica.gradients()["s.scale"]).shape == ((2,) if features else ())
+
+
+@pytest.mark.parametrize("features", [3, 0])
+def test_a_wide_scale_is_of_float64_among_float32(features: int) -> None:
+    model = replace(spec(Scale("s", features, wide=True), Scale("t", 3), loss="linear"), dtype="float32")
+    p = initial_of(model)
+    replica = replica_of(model, p)
+    x, t = X.astype(np.float32), X[::-1].astype(np.float32)
+    replica.backward(Batch(x, t))
+    products = (t / 2 * p["t.scale"]).astype(np.float64) * x
+    gradients = {name: np.asarray(gradient) for name, gradient in replica.gradients().items()}
+    assert {name: array.dtype.name for name, array in gradients.items()} == {"s.scale": "float64", "t.scale": "float32"}
+    np.testing.assert_allclose(gradients["s.scale"], products.sum(0) if features else products.sum(), rtol=1e-15)
+    assert replica.predict(Batch(x, t)).dtype == np.float32
 
 
 def test_scale_as_buffer() -> None:

@@ -118,6 +118,10 @@ class Capabilities:
     )
     model_features: frozenset[str] = promise(MODEL_FEATURES, "The features of a ModelSpec that replicas can hold.")
     replica_dtypes: frozenset[str] = promise(frozenset({"float32", "float64"}), "The dtypes that replicas compute in.")
+    mixed_dtypes: bool = promise(
+        False,
+        "A replica of float32 can have parameters of float64 (a `wide` Scale), and each is reduced as what it is.",
+    )
     optimizers: frozenset[str] = promise(frozenset({"sgd", "adam"}), "The optimizers that step() can use.")
     clipping: bool = promise(False, "clip() clips by the global norm of the synchronised gradients.")
     checkpoint: bool = promise(False, "state() on one replica, load_state() on a new one, continue the same training.")

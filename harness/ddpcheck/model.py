@@ -4,7 +4,8 @@ The forward pass is a chain of layers. x is the (batch, features) activation, or
 
     Linear      y = x W^T + b, weight of shape (outputs, inputs), bias of shape (outputs,)
     Activation  relu (derivative 0 at 0), or tanh
-    Scale       y = x * s, s of shape (features,) or, with features = 0, a 0-d scalar; learned, or a buffer
+    Scale       y = x * s, s of shape (features,) or, with features = 0, a 0-d scalar; learned, or a buffer. A `wide` one
+                is of float64 in a model of float32: y, and the gradient by s, are computed in that, and y is then rounded
     BatchNorm   over the batch, with weight, bias and the buffers running_mean, running_var, num_batches_tracked;
                 momentum 0.1, eps 1e-5, biased variance for normalising, unbiased for the running estimate
     Embedding   y = weight[x], weight of shape (vocabulary, features); first layer only
@@ -66,6 +67,7 @@ class Scale:
     name: str
     features: int
     buffer: bool = False
+    wide: bool = False
 
 
 @plain
@@ -168,10 +170,13 @@ class ModelSpec:
         end = 0
         for position, (tensor, size) in enumerate(zip(tensors, sizes, strict=True)):
             end += size
-            if not tensor.positive:
+            if not tensor.positive and tensor.dtype == self.dtype:
                 made[tensor.name] = flat[end - size : end].reshape(tensor.shape).copy()
                 continue
             key = key_of(seed, position)
+            if not tensor.positive:
+                made[tensor.name] = numbers(tensor.shape, tensor.dtype, values, key, spread)
+                continue
             if tensor.dtype == "int64":  # a counter too large for any float, so that a cast shows
                 made[tensor.name] = np.asarray(abs(numbers(tensor.shape, "int64", "lattice", key, 1 << 60)))
             else:
@@ -261,7 +266,8 @@ def _tensors(model: ModelSpec) -> Iterator[Tensor]:
                 yield Tensor(f"{layer.name}.bias", (layer.outputs,), dtype, role)
         elif isinstance(layer, Scale):
             shape = (layer.features,) if layer.features else ()
-            yield Tensor(f"{layer.name}.scale", shape, dtype, "buffer" if layer.buffer else "learned")
+            own = "float64" if layer.wide else dtype
+            yield Tensor(f"{layer.name}.scale", shape, own, "buffer" if layer.buffer else "learned")
         elif isinstance(layer, BatchNorm):
             yield Tensor(f"{layer.name}.weight", (layer.features,), dtype, "learned")
             yield Tensor(f"{layer.name}.bias", (layer.features,), dtype, "learned")

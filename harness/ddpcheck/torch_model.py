@@ -79,14 +79,15 @@ class Scaling(nn.Module):
 
     def __init__(self, layer: spec.Scale, dtype: torch.dtype) -> None:
         super().__init__()
-        scale = torch.empty((layer.features,) if layer.features else (), dtype=dtype, device=_UNFILLED)
+        wide = torch.float64 if layer.wide else dtype
+        scale = torch.empty((layer.features,) if layer.features else (), dtype=wide, device=_UNFILLED)
         if layer.buffer:
             self.register_buffer("scale", scale)
         else:
             self.scale = nn.Parameter(scale)
 
     def forward(self, x: Tensor) -> Tensor:
-        return x * self.scale
+        return (x.to(self.scale.dtype) * self.scale).to(x.dtype)
 
 
 class _Delayed(torch.autograd.Function):

@@ -74,7 +74,7 @@ def check_reduction_is_the_mean_of_local_gradients_to_the_last_bits(session: Ses
     world, promised = session.world_size, session.capabilities
     drawn = training_jobs(
         world, promised, model=models(promised, exact=False, batch_norm=True), exact=False, rounds=(1,), observe=()
-    ).map(_local_then_synchronised)
+    ).map(local_then_synchronised)
     layers = Linear("fc1", 3, 4), BatchNorm("norm", 4), Activation("tanh"), Linear("fc2", 4, 2)
     jobs = [pitfalls.one_backward(world, *layers, batch=3, exact=False)]
     jobs += pitfalls.shapes(world, (1, 4, 28, 31, 33), exact=False)
@@ -84,8 +84,8 @@ def check_reduction_is_the_mean_of_local_gradients_to_the_last_bits(session: Ses
         for dtype in sorted(promised.replica_dtypes)
     ]
     jobs.append(pitfalls.large_and_small(world, min(promised.replica_dtypes), exact=False))
-    examples = fitting(session, map(_local_then_synchronised, jobs))
-    for_all(session, drawn, _reduction_is_tight(promised), examples=examples)
+    examples = fitting(session, map(local_then_synchronised, jobs))
+    for_all(session, drawn, reduction_is_tight(promised), examples=examples)
 
 
 @law("gradients", "facet:replica", "world_size>=2", "same_bits_on_all_ranks")
@@ -185,14 +185,14 @@ def same_bits_in(what: str) -> Judge:
     return judge
 
 
-def _local_then_synchronised(job: Job) -> Job:
+def local_then_synchronised(job: Job) -> Job:
     """The same batch twice: inside no_sync, for every rank's own gradients, then synchronised."""
     backward = next(operation for operation in job.operations if isinstance(operation, Backward))
     local = replace(backward, sync=False)
     return replace(job, operations=(ZeroGrad(), local, *GRADIENTS, ZeroGrad(), backward, *GRADIENTS))
 
 
-def _reduction_is_tight(promised: Capabilities) -> Judge:
+def reduction_is_tight(promised: Capabilities) -> Judge:
     def judge(job: Job, trace: Trace) -> None:
         expect.completed(trace)
         (_, local), (position, synchronised) = trace.all_values("observe")

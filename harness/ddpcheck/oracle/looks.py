@@ -25,13 +25,14 @@ def gradients_shown(
         if history.knows(name):
             shared = case.shared(name)
             origin = Accumulated(
-                name, history, exact, case.model.dtype, shared, inside, weighted, clipped=gradients.clipped
+                name, history, exact, case.described[name].dtype, shared, inside, weighted, clipped=gradients.clipped
             )
         value = gradients.sum(name) or zeros[name]
         presence = gradients.presence(name)
-        shown[name] = Entry(value, case.model.dtype, presence, case.everyone, not inside, origin)
+        shown[name] = Entry(value, case.described[name].dtype, presence, case.everyone, not inside, origin)
     return shown | {
-        name: Entry(zeros[name], case.model.dtype, (none,) * len(case.everyone), case.everyone) for name in frozen
+        name: Entry(zeros[name], case.described[name].dtype, (none,) * len(case.everyone), case.everyone)
+        for name in frozen
     }
 
 

@@ -151,7 +151,10 @@ class Delay(_Base):
 
 
 class Scale(_Base):
-    """y = x s, with s one factor for each feature or, 0-d, one for all. As a buffer it does not learn."""
+    """y = x s, with s one factor for each feature or, 0-d, one for all. As a buffer it does not learn.
+
+    s may have a wider dtype than x: products are then computed in that, and y has the dtype of x again.
+    """
 
     def __init__(self, name: str, scale: Array, *, learns: bool) -> None:
         super().__init__((f"{name}.scale",) if learns else ())
@@ -160,11 +163,11 @@ class Scale(_Base):
     def forward(self, x: Array, training: bool) -> Array:
         if training:
             self._x = x
-        return x * self.scale
+        return np.multiply(x, self.scale, dtype=self.scale.dtype).astype(x.dtype, copy=False)
 
     def backward(self, dy: Array, gradients: Gradients) -> Array:
         if self.learns:
-            along, axis = dy * self._x, 0 if self.scale.ndim else None
+            along, axis = np.multiply(dy, self._x, dtype=self.scale.dtype), 0 if self.scale.ndim else None
             add(gradients, self._name, np.asarray(np.add.reduce(along, axis=axis, out=gradients.room(self._name))))
         dy *= self.scale
         return dy

@@ -69,6 +69,7 @@ adapter = Adapter(
         trainer_features=TRAINER_FEATURES,
         unfreezing=True,
         zeroes_gradients=True,
+        mixed_dtypes=True,
         timeline=True,
         distinct_streams=True,
         sampler_state=True,

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from .manual import TwoCopies
     from .naive import NaiveDDP
 
-ALONE = dataclasses.replace(TORCH_PROMISES, world_sizes=frozenset({1}), unused_parameters="synchronised")
+ALONE = dataclasses.replace(
+    TORCH_PROMISES, world_sizes=frozenset({1}), unused_parameters="synchronised", mixed_dtypes=True
+)
 
 
 def _deep_mlp() -> nn.Module:
@@ -85,7 +87,9 @@ naive = torch_adapter(
     no_sync=lambda wrapped: contextlib.nullcontext(),
     after_backward=lambda wrapped: wrapped.synchronise(),
     start=_start,
-    capabilities=dataclasses.replace(TORCH_PROMISES, unused_parameters="synchronised", unused_gradient="zero"),
+    capabilities=dataclasses.replace(
+        TORCH_PROMISES, unused_parameters="synchronised", unused_gradient="zero", mixed_dtypes=True
+    ),
     models=MODELS,
     description="step 3: one all-reduce per parameter after backward",
 )
@@ -95,7 +99,7 @@ hooks = torch_adapter(
     _hooks,
     after_backward=lambda wrapped: wrapped.finish(),
     start=_start,
-    capabilities=dataclasses.replace(TORCH_PROMISES, unused_parameters="synchronised"),
+    capabilities=dataclasses.replace(TORCH_PROMISES, unused_parameters="synchronised", mixed_dtypes=True),
     models=MODELS,
     description="step 4: hooks start the all-reduce of full buckets during backward",
 )
