@@ -118,6 +118,10 @@ class Capabilities:
     )
     model_features: frozenset[str] = promise(MODEL_FEATURES, "The features of a ModelSpec that replicas can hold.")
     replica_dtypes: frozenset[str] = promise(frozenset({"float32", "float64"}), "The dtypes that replicas compute in.")
+    several_replicas: bool = promise(
+        False,
+        "make_replica() can be called again while an earlier replica is in use; neither minds what the other does.",
+    )
     mixed_dtypes: bool = promise(
         False,
         "A replica of float32 can have parameters of float64 (a `wide` Scale), and each is reduced as what it is.",

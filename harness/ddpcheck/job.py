@@ -7,7 +7,7 @@ yields goes into the Trace under the operation's position.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from . import operations
@@ -66,6 +66,10 @@ class Job:
         """The parameters and buffers with which `rank` builds the new replica that a Resume loads a state into."""
         assert self.model is not None
         return self.model.initial(key_of(self.seed, rank, 1), "real")
+
+    def of_second(self) -> Job:
+        """This Job as the second of two replicas meets it: built from other values, with the same data."""
+        return replace(self, seed=key_of(self.seed, 1))
 
     def to_plain(self) -> dict[str, Any]:
         made: dict[str, Any] = to_plain(self)

@@ -28,6 +28,7 @@ PROMISES = dataclasses.replace(
     sends_once=True,
     bundles_gradients=True,
     mixed_dtypes=True,
+    several_replicas=True,
     unused_parameters="raises",
     join="divide_by_initial_world",
     two_forwards=torch_at_least(2, 12),  # before, the second forward overwrote buffers that backward of the first needs

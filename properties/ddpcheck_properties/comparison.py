@@ -13,7 +13,7 @@ import numpy as np
 from ddpcheck import expect
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.diagnosis import Evidence
-from ddpcheck.job import Backward, CloseWindow, Job, Observe, OpenWindow, Operation, Predict, Save, Step
+from ddpcheck.job import Backward, CloseWindow, Job, Observe, OpenWindow, Operation, Predict, Save, Step, Switch
 from ddpcheck.oracle import Entry, Moment, Oracle, is_exact
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array
@@ -222,6 +222,7 @@ _DISTURBS: dict[type[Operation], str] = {
     Save: "saving changes it",
     OpenWindow: "entering no_sync() changes it",
     CloseWindow: "leaving no_sync() changes it",
+    Switch: "what was done with the other replica changes it",
 }
 
 
@@ -241,10 +242,14 @@ def _lateness(job: Job, position: int) -> str:
 
 def when(job: Job, position: int) -> str:
     """Where in the training an operation stands, in a reader's words."""
-    done = job.operations[: position + 1]
-    backwards = sum(isinstance(operation, Backward) for operation in done)
-    steps = sum(isinstance(operation, Step) for operation in done)
-    return f"operation {position}, after {_count(backwards, 'backward')} and {_count(steps, 'step')}"
+    done: list[Operation] = []
+    other: list[Operation] = []
+    for operation in job.operations[: position + 1]:
+        done, other = (other, done) if isinstance(operation, Switch) else (done, other)
+        done.append(operation)
+    backwards, steps = (sum(isinstance(operation, kind) for operation in done) for kind in (Backward, Step))
+    whose = ", one of two replicas" if other else ""
+    return f"operation {position}{whose}, after {_count(backwards, 'backward')} and {_count(steps, 'step')}"
 
 
 def _count(number: int, noun: str) -> str:

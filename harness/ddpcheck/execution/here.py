@@ -30,6 +30,7 @@ class Here:
         self.progress = progress
         self.records: list[Record] = []
         self.held = Held(facets, job, rank)
+        self._other: Held | None = None
         self.handles: dict[int, tuple[Any, Array, Array]] = {}
         """Of asynchronous operations by position: handle, argument, and the values that the argument had."""
         self.aggregated: list[tuple[Mapping[str, Any], str]] = []
@@ -45,6 +46,11 @@ class Here:
     @property
     def collectives(self) -> Any:
         return offered(self.facets.collectives, "collectives")
+
+    def switch(self) -> None:
+        """Another replica, and what goes with it, takes the place of this one, which waits to come back."""
+        other = self._other or Held(self.facets, self.job.of_second(), self.rank)
+        self._other, self.held = self.held, other
 
     def takes_part(self, group: tuple[int, ...] | None) -> bool:
         return group is None or self.rank in group

@@ -140,6 +140,11 @@ def resume(here: Here, op: ops.Resume) -> Values:
     return {}
 
 
+def switch(here: Here, op: ops.Switch) -> Values:
+    here.switch()
+    return {}
+
+
 def measure_steps(here: Here, op: ops.MeasureSteps) -> Values:
     replica = here.held.replica(op.options, op.named)
     return measured_steps(replica, here.facets.counts, op, here.held.batch(op.samples[here.rank]))

@@ -40,6 +40,7 @@ RUNNERS: dict[type[ops.Operation], Callable[[Here, Any], Values]] = {
     ops.Predict: replica.predict,
     ops.Save: replica.save,
     ops.Resume: replica.resume,
+    ops.Switch: replica.switch,
     ops.SetTrainable: replica.set_trainable,
     ops.Join: replica.join,
     ops.Remeasure: replica.remeasure,

@@ -10,7 +10,20 @@ from .measure import MeasureCollective, MeasureSteps
 from .mishaps import Kill, Raise, Sleep
 from .probes import Close, Leave, OnRanks, Rounds, Sent
 from .randomness import Disturb, Draw
-from .replica import Backward, Clip, Join, Observe, Predict, Remeasure, Resume, Save, SetTrainable, Step, ZeroGrad
+from .replica import (
+    Backward,
+    Clip,
+    Join,
+    Observe,
+    Predict,
+    Remeasure,
+    Resume,
+    Save,
+    SetTrainable,
+    Step,
+    Switch,
+    ZeroGrad,
+)
 from .resume_sampling import ResumeSampling
 from .sampling import Aggregate, Sample
 from .start import ShortReads, Start
@@ -18,7 +31,7 @@ from .training import Train
 from .windows import CloseWindow, OpenWindow
 
 Operation: TypeAlias = (
-    Backward | ZeroGrad | Clip | Step | Observe | Predict | Save | Resume | SetTrainable | Join | Remeasure
+    Backward | ZeroGrad | Clip | Step | Observe | Predict | Save | Resume | SetTrainable | Join | Remeasure | Switch
     | AllReduce | Wait | Broadcast | AllGather | ReduceScatter | Barrier | SendRecv
     | Sample | ResumeSampling | Draw | Aggregate | Train | Sleep | Raise | Kill
     | OpenWindow | CloseWindow | OnRanks | Rounds | Leave | Close | Sent | Disturb | ShortReads
@@ -66,6 +79,7 @@ __all__ = [
     "Sleep",
     "Start",
     "Step",
+    "Switch",
     "TensorSpec",
     "Train",
     "Wait",

@@ -38,6 +38,7 @@ from . import (
     SetTrainable,
     Sleep,
     Step,
+    Switch,
     Train,
     ZeroGrad,
 )
@@ -164,7 +165,7 @@ def _of_training(job: Job, operation: Any) -> list[str]:
 
 _ON_REPLICA = frozenset(
     {Backward, ZeroGrad, Clip, Step, Observe, Predict, Save, Resume, SetTrainable, Join, Remeasure, Train, MeasureSteps}
-    | {OpenWindow, CloseWindow}
+    | {OpenWindow, CloseWindow, Switch}
 )
 _JUDGES: dict[type, Callable[[Job, Any], list[str]]] = {
     Backward: _of_backward,

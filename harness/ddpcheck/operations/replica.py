@@ -97,6 +97,14 @@ class Resume:
 
 @plain
 @dataclass(frozen=True, slots=True)
+class Switch:
+    """Go on with the other one of two replicas: one of its own initial values, windows and saved states. Both live on."""
+
+    kind: ClassVar[str] = "switch"
+
+
+@plain
+@dataclass(frozen=True, slots=True)
 class Remeasure:
     """Running statistics anew, of these samples of all ranks (extras.Remeasuring)."""
 

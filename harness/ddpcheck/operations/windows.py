@@ -27,12 +27,14 @@ class CloseWindow:
 
 def windows_that_do_not_fit(operations: Iterable[object]) -> list[str]:
     """What is wrong with the order of windows: a new replica, as Resume builds one, cannot be inside an old one's."""
-    depth = 0
+    depth = other = 0
     for position, operation in enumerate(operations):
         kind = getattr(operation, "kind", "")
+        if kind == "switch":
+            depth, other = other, depth
         if kind == "resume" and depth:
             return [f"operation {position} (resume): stands inside no_sync() of the replica that it replaces"]
         depth += (kind == "open_window") - (kind == "close_window")
         if depth < 0:
             return [f"operation {position} (close_window): no window is open"]
-    return ["a window is still open at the end"] if depth else []
+    return ["a window is still open at the end"] if depth or other else []

@@ -60,37 +60,46 @@ class Oracle:
 
     def walk(self) -> Iterator[Moment]:
         """What must be, one operation after the other. Operations that are none of a replica's show nothing."""
+        here, other = self, None
         for position, op in enumerate(self.case.job.operations):
-            moment = Moment(position, op)
-            if isinstance(op, ops.Backward):
-                loss = self._both(op) if op.second else self._backward(op)
-                moment = replace(moment, numbers={"loss": loss}, known=self._losses_gone_wrong(loss.exact))
-            elif isinstance(op, ops.Observe):
-                moment = replace(moment, arrays={what: self._observed(what) for what in op.what})
-            elif isinstance(op, ops.ZeroGrad):
-                self._zero_grad(to_zeros=op.to_zeros)
-            elif isinstance(op, (ops.OpenWindow, ops.CloseWindow)):
-                self._windows += 1 if isinstance(op, ops.OpenWindow) else -1
-            elif isinstance(op, ops.Join):
-                self._join(op)
-            elif isinstance(op, ops.Remeasure):
-                self._remeasure(op)
-            elif isinstance(op, ops.SetTrainable):
-                self._set_trainable(op)
-            elif isinstance(op, ops.Step):
-                self._step()
-            elif isinstance(op, ops.Clip):
-                known = partial(norms_gone_wrong, self._history, tuple(self.learned), op.max_norm)
-                moment = replace(moment, numbers={"norm": self._clip(op.max_norm)}, known=known)
-            elif isinstance(op, ops.Predict):
-                promised = (0,) if self.case.batch_norms and self.weights.apart else self.case.everyone
-                moment = replace(moment, outputs=self._predict(op), promised=promised)
-            elif isinstance(op, ops.Save):
-                self.weights.save(op.name)
-            elif isinstance(op, ops.Resume):
-                self.weights.resume(op.name)
-                self._zero_grad()
-            yield moment
+            if isinstance(op, ops.Switch):
+                here, other = other or self._second(), here
+            yield here._after(position, op)
+
+    def _second(self) -> Oracle:
+        return Oracle(self.case.job.of_second(), self.case.promised, bounds=self._bounded)
+
+    def _after(self, position: int, op: ops.Operation) -> Moment:
+        moment = Moment(position, op)
+        if isinstance(op, ops.Backward):
+            loss = self._both(op) if op.second else self._backward(op)
+            moment = replace(moment, numbers={"loss": loss}, known=self._losses_gone_wrong(loss.exact))
+        elif isinstance(op, ops.Observe):
+            moment = replace(moment, arrays={what: self._observed(what) for what in op.what})
+        elif isinstance(op, ops.ZeroGrad):
+            self._zero_grad(to_zeros=op.to_zeros)
+        elif isinstance(op, (ops.OpenWindow, ops.CloseWindow)):
+            self._windows += 1 if isinstance(op, ops.OpenWindow) else -1
+        elif isinstance(op, ops.Join):
+            self._join(op)
+        elif isinstance(op, ops.Remeasure):
+            self._remeasure(op)
+        elif isinstance(op, ops.SetTrainable):
+            self._set_trainable(op)
+        elif isinstance(op, ops.Step):
+            self._step()
+        elif isinstance(op, ops.Clip):
+            known = partial(norms_gone_wrong, self._history, tuple(self.learned), op.max_norm)
+            moment = replace(moment, numbers={"norm": self._clip(op.max_norm)}, known=known)
+        elif isinstance(op, ops.Predict):
+            promised = (0,) if self.case.batch_norms and self.weights.apart else self.case.everyone
+            moment = replace(moment, outputs=self._predict(op), promised=promised)
+        elif isinstance(op, ops.Save):
+            self.weights.save(op.name)
+        elif isinstance(op, ops.Resume):
+            self.weights.resume(op.name)
+            self._zero_grad()
+        return moment
 
     def _observed(self, what: str) -> dict[str, Entry]:
         case, weights = self.case, self.weights

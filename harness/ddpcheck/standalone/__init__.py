@@ -44,7 +44,7 @@ _WRITERS: dict[str, Callable[[Text, int, Any], None]] = {
 }
 _OF_REPLICA = (
     *("backward", "zero_grad", "clip", "step", "observe", "predict", "save", "resume"),
-    *("open_window", "close_window", "set_trainable"),
+    *("open_window", "close_window", "set_trainable", "switch"),
 )
 
 

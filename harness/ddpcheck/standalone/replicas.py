@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 
-from ..job import Backward, Clip, Observe, Predict, Resume, Save, SetTrainable, ZeroGrad
+from ..job import Backward, Clip, Job, Observe, Predict, Resume, Save, SetTrainable, ZeroGrad
 from ..oracle import Entry, Moment, Oracle, is_exact
 from ..values import Array
 from .literals import bound, declaration, listed, literal, mapping, model
@@ -27,6 +27,7 @@ class Replicas:
         operated = any(isinstance(op, (Backward, Observe, Predict)) for op in job.operations)
         self.moments: dict[int, Moment] = {}
         self.switched: set[str] = set()  # layers that were frozen or unfrozen
+        self._whose = ""  # which of two replicas it is that goes on
         if operated:
             oracle = Oracle(job, text.capabilities, bounds=not self.exact)
             self.moments = {moment.position: moment for moment in oracle.walk()}
@@ -43,7 +44,7 @@ class Replicas:
         remark = (
             "# each rank starts from other values: rank 0's are to be taken over by all\n" if len(world) > 1 else ""
         )
-        text.inputs.append(remark + self._initial("INITIAL", "initial"))
+        text.inputs.append(remark + self._initial("INITIAL", "initial", job))
         if job.data is not None:
             inputs, targets = job.data.arrays(job.model)
             if inputs.size + targets.size <= _INPUT_ELEMENTS:
@@ -52,9 +53,8 @@ class Replicas:
                 text.needs("job", "DataSpec")
                 text.inputs.append(f"INPUTS, TARGETS = {declaration(job.data, set())}.arrays(MODEL)")
 
-    def _initial(self, name: str, method: str) -> str:
+    def _initial(self, name: str, method: str, job: Job) -> str:
         """Every rank's initial values."""
-        job = self.text.job
         assert job.model is not None
         ranks = [getattr(job, method)(rank) for rank in range(job.world_size)]
         if sum(array.size for array in ranks[0].values()) <= _INPUT_ELEMENTS:
@@ -84,11 +84,12 @@ class Replicas:
 
     def open_window(self, position: int, op: object) -> None:
         self.text.comment(position, "no_sync begins, and stays open")
-        self.text.add("windows = [*locals().get('windows', []), replica.no_sync()]", "windows[-1].__enter__()")
+        windows = f"windows{self._whose}"
+        self.text.add(f"{windows} = [*locals().get('{windows}', []), replica.no_sync()]", f"{windows}[-1].__enter__()")
 
     def close_window(self, position: int, op: object) -> None:
         self.text.comment(position, "the no_sync that began last ends")
-        self.text.add("windows.pop().__exit__(None, None, None)")
+        self.text.add(f"windows{self._whose}.pop().__exit__(None, None, None)")
 
     def set_trainable(self, position: int, op: SetTrainable) -> None:
         how = "learn from now on" if op.trainable else "learn no longer"
@@ -146,7 +147,7 @@ class Replicas:
 
     def save(self, position: int, op: Save) -> None:
         self.text.comment(position, "save a checkpoint")
-        kept = _state(op.name)
+        kept = self._state(op.name)
         self.text.add(
             "state = replica.state()",
             f"{kept} = {{name: np.array(array) for name, array in state.items()}}",
@@ -154,13 +155,26 @@ class Replicas:
         )
 
     def resume(self, position: int, op: Resume) -> None:
-        if not any(line.startswith("INITIAL_OF_RESUMED") for line in self.text.inputs):
-            self.text.inputs.append(self._initial("INITIAL_OF_RESUMED", "initial_of_resumed"))
+        initial = f"INITIAL_OF_RESUMED{self._whose.upper()}"
+        if not any(line.startswith(f"{initial} =") for line in self.text.inputs):
+            job = self.text.job.of_second() if self._whose else self.text.job
+            self.text.inputs.append(self._initial(initial, "initial_of_resumed", job))
         self.text.comment(position, "a new replica, of other initial values, goes on from the checkpoint")
-        self.text.add("replica = make_replica(MODEL, INITIAL_OF_RESUMED[rank], OPTIMIZER, {})")
-        self.text.add(f"replica.load_state({_state(op.name)})")
+        self.text.add(f"replica = make_replica(MODEL, {initial}[rank], OPTIMIZER, {{}})")
+        self.text.add(f"replica.load_state({self._state(op.name)})")
+
+    def switch(self, position: int, op: object) -> None:
+        if not any(line.startswith("INITIAL_OF_SECOND =") for line in self.text.inputs):
+            self.text.inputs.append(self._initial("INITIAL_OF_SECOND", "initial", self.text.job.of_second()))
+            self.text.add("other = make_replica(MODEL, INITIAL_OF_SECOND[rank], OPTIMIZER, {})")
+        self.text.comment(position, "go on with the other of two replicas")
+        self.text.add("replica, other = other, replica")
+        self._whose = "" if self._whose else "_of_second"
 
     # ----------------------------------------------------------------------------------------------------------- parts
+
+    def _state(self, name: str) -> str:
+        return (f"saved_{name}" if name.isidentifier() else "saved") + self._whose
 
     def _dtype(self) -> str:
         assert self.text.job.model is not None
@@ -233,7 +247,3 @@ def _float(value: float) -> str:
 
 def _per_rank(texts: list[str]) -> str:
     return texts[0] if len(set(texts)) == 1 else f"[{', '.join(texts)}][rank]"
-
-
-def _state(name: str) -> str:
-    return f"saved_{name}" if name.isidentifier() else "saved"

@@ -70,6 +70,7 @@ adapter = Adapter(
         unfreezing=True,
         zeroes_gradients=True,
         mixed_dtypes=True,
+        several_replicas=True,
         timeline=True,
         distinct_streams=True,
         sampler_state=True,

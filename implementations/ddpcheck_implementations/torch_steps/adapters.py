@@ -18,7 +18,11 @@ if TYPE_CHECKING:
     from .naive import NaiveDDP
 
 ALONE = dataclasses.replace(
-    TORCH_PROMISES, world_sizes=frozenset({1}), unused_parameters="synchronised", mixed_dtypes=True
+    TORCH_PROMISES,
+    world_sizes=frozenset({1}),
+    unused_parameters="synchronised",
+    mixed_dtypes=True,
+    several_replicas=True,
 )
 
 
@@ -88,7 +92,11 @@ naive = torch_adapter(
     after_backward=lambda wrapped: wrapped.synchronise(),
     start=_start,
     capabilities=dataclasses.replace(
-        TORCH_PROMISES, unused_parameters="synchronised", unused_gradient="zero", mixed_dtypes=True
+        TORCH_PROMISES,
+        unused_parameters="synchronised",
+        unused_gradient="zero",
+        mixed_dtypes=True,
+        several_replicas=True,
     ),
     models=MODELS,
     description="step 3: one all-reduce per parameter after backward",
@@ -99,7 +107,9 @@ hooks = torch_adapter(
     _hooks,
     after_backward=lambda wrapped: wrapped.finish(),
     start=_start,
-    capabilities=dataclasses.replace(TORCH_PROMISES, unused_parameters="synchronised", mixed_dtypes=True),
+    capabilities=dataclasses.replace(
+        TORCH_PROMISES, unused_parameters="synchronised", mixed_dtypes=True, several_replicas=True
+    ),
     models=MODELS,
     description="step 4: hooks start the all-reduce of full buckets during backward",
 )

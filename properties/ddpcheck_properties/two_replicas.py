@@ -1,0 +1,104 @@
+"""Two replicas in one process, as a generator and its critic are, or a model and its teacher."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ddpcheck.checks import law
+from ddpcheck.job import Job, Operation, Switch
+from ddpcheck.values import hashed, key_of
+from ddpcheck.verdict import Finding
+
+from .comparison import as_one_process, blaming
+from .drawing import for_all
+from .pitfalls import fitting
+from .program_words import Word, training_program
+from .programs import programs
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+_PROGRAMS: tuple[tuple[Word, ...], ...] = (
+    ("zero_grad", "backward", "step", "zero_grad", "backward", "clip", "step"),
+    (
+        "open",
+        "backward",
+        "close",
+        "backward",
+        "step",
+        "save",
+        "backward",
+        "step",
+        "resume",
+        "zero_grad",
+        "backward",
+        "step",
+    ),
+    ("local", "local", "backward", "step", "zeros", "local", "backward", "step"),
+)
+
+_SHARED = (
+    "alone each of the two goes right: what belongs to one replica is kept by the class or the module, for all of them"
+)
+
+
+@law("programs", "facet:replica", "several_replicas")
+def check_two_replicas_of_one_process_do_not_meet(session: Session) -> None:
+    """Two replicas that take turns, within a step, an accumulation window or a backward's synchronisation, each go where they
+    would alone: gradients, windows of no_sync, optimizers and saved states are each replica's own.
+    """
+    world, promised = session.world_size, session.capabilities
+    known = [in_turns(training_program(world, promised, words)) for words in _PROGRAMS]
+    drawn = programs(world, promised).map(in_turns)
+    try:
+        for_all(session, drawn, as_one_process(promised), examples=fitting(session, known), share=0.3)
+    except Finding as finding:
+        raise _told_apart(session, finding) from None
+
+
+def _told_apart(session: Session, finding: Finding) -> Finding:
+    """The finding, which says so if each of the programs goes right where there is one replica only."""
+    job = finding.job
+    if job is None or finding.hung:
+        return finding
+    try:
+        for operations in of_each(job.operations):
+            alone = replace(job, operations=operations)
+            as_one_process(session.capabilities)(alone, session.run(alone))
+    except Finding:
+        return finding
+    told = blaming(finding, _SHARED, finding.diagnosis.cause)
+    told.job = job
+    return told
+
+
+def of_each(operations: Sequence[Operation]) -> tuple[tuple[Operation, ...], tuple[Operation, ...]]:
+    """Those of the first replica, and those of the second."""
+    here: list[Operation] = []
+    other: list[Operation] = []
+    first, second = here, other
+    for operation in operations:
+        if isinstance(operation, Switch):
+            here, other = other, here
+        else:
+            here.append(operation)
+    return tuple(first), tuple(second)
+
+
+def in_turns(job: Job) -> Job:
+    """The Job's program on two replicas, which take turns after one to four operations."""
+    return replace(job, operations=tuple(_in_turns(job.operations, job.seed)))
+
+
+def _in_turns(operations: Sequence[Operation], seed: int) -> Iterator[Operation]:
+    waiting, ahead = list(operations), list(operations)
+    for word in hashed(2 * len(operations), key_of(seed)).tolist():
+        count = 1 + word % 4
+        yield from waiting[:count]
+        waiting, ahead = ahead, waiting[count:]
+        if waiting:
+            yield Switch()
+        else:
+            waiting, ahead = ahead, waiting
