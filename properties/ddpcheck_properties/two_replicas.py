@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import cycle
 from typing import TYPE_CHECKING
 
 from ddpcheck.checks import law
@@ -20,24 +21,14 @@ from .programs import programs
 if TYPE_CHECKING:
     from ddpcheck.session import Session
 
+_WINDOW: tuple[Word, ...] = ("open", "backward", "close", "backward", "step")
 _PROGRAMS: tuple[tuple[Word, ...], ...] = (
     ("zero_grad", "backward", "step", "zero_grad", "backward", "clip", "step"),
-    (
-        "open",
-        "backward",
-        "close",
-        "backward",
-        "step",
-        "save",
-        "backward",
-        "step",
-        "resume",
-        "zero_grad",
-        "backward",
-        "step",
-    ),
+    (*_WINDOW, "zero_grad", *_WINDOW, "save", "backward", "step", "resume", "backward", "step"),
     ("local", "local", "backward", "step", "zeros", "local", "backward", "step"),
 )
+_TURNS = (1,), (4, 3)
+"""Every operation of a program is looked at after it, so a turn of two is one operation and the look."""
 
 _SHARED = (
     "alone each of the two goes right: what belongs to one replica is kept by the class or the module, for all of them"
@@ -50,7 +41,7 @@ def check_two_replicas_of_one_process_do_not_meet(session: Session) -> None:
     would alone: gradients, windows of no_sync, optimizers and saved states are each replica's own.
     """
     world, promised = session.world_size, session.capabilities
-    known = [in_turns(training_program(world, promised, words)) for words in _PROGRAMS]
+    known = [in_turns(training_program(world, promised, words), turns) for words in _PROGRAMS for turns in _TURNS]
     drawn = programs(world, promised).map(in_turns)
     try:
         for_all(session, drawn, as_one_process(promised), examples=fitting(session, known), share=0.3)
@@ -87,18 +78,21 @@ def of_each(operations: Sequence[Operation]) -> tuple[tuple[Operation, ...], tup
     return tuple(first), tuple(second)
 
 
-def in_turns(job: Job) -> Job:
-    """The Job's program on two replicas, which take turns after one to four operations."""
-    return replace(job, operations=tuple(_in_turns(job.operations, job.seed)))
+def in_turns(job: Job, turns: Sequence[int] = ()) -> Job:
+    """The Job's program on two replicas, which take turns of so many operations, over and over; of one to four, drawn by the
+    Job's seed, if nothing is said.
+    """
+    drawn = (1 + word % 4 for word in hashed(2 * len(job.operations), key_of(job.seed)).tolist())
+    return replace(job, operations=tuple(_in_turns(job.operations, cycle(turns) if turns else drawn)))
 
 
-def _in_turns(operations: Sequence[Operation], seed: int) -> Iterator[Operation]:
-    waiting, ahead = list(operations), list(operations)
-    for word in hashed(2 * len(operations), key_of(seed)).tolist():
-        count = 1 + word % 4
-        yield from waiting[:count]
-        waiting, ahead = ahead, waiting[count:]
-        if waiting:
+def _in_turns(operations: Sequence[Operation], turns: Iterable[int]) -> Iterator[Operation]:
+    here, other = list(operations), list(operations)
+    for turn in turns:
+        yield from here[:turn]
+        del here[:turn]
+        if other:
             yield Switch()
-        else:
-            waiting, ahead = ahead, waiting
+            here, other = other, here
+        elif not here:
+            return
