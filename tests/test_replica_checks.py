@@ -24,7 +24,7 @@ from ddpcheck.values import Array
 from ddpcheck.verdict import Finding
 from ddpcheck_implementations.faulty import Fault, PlainReplica, faults, unusual
 from ddpcheck_implementations.faulty.base import PROMISED, facets
-from ddpcheck_properties import CHECKS, mixed_dtypes, pitfalls
+from ddpcheck_properties import CHECKS, kinds_of_parameters, pitfalls
 
 FAMILIES = ("gradients", "trajectories", "accumulation", "unused", "buckets", "replica_sync", "programs")
 MINE = {check.name: check for check in CHECKS if check.family in FAMILIES}
@@ -94,7 +94,7 @@ def test_few_promises_are_enough() -> None:
 
 @pytest.mark.parametrize("world_size", range(1, 6))
 def test_models_of_several_dtypes_have_both(world_size: int) -> None:
-    for job in mixed_dtypes.exact(world_size):
+    for job in kinds_of_parameters.exact_in_both(world_size):
         assert job.model is not None
         assert job.model.dtype == "float32"
         assert is_exact(job, PROMISED)

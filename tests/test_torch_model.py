@@ -189,3 +189,16 @@ def test_initial_values_that_do_not_fit_are_named() -> None:
     model = spec(Linear("fc", 3, 2))
     with pytest.raises(ValueError, match=r'(?s)compare them with ModelSpec.tensors.*"fc.bias"'):
         build_model(model, {"fc.weight": np.zeros((2, 3))})
+
+
+def test_a_strided_weight_lies_column_after_column_and_a_sparse_gradient_is_shown_whole() -> None:
+    model = spec(Linear("a", 3, 2, strided=True), Linear("b", 2, 2), loss="linear")
+    module = build_model(model, initial_of(model))
+    assert {name: p.is_contiguous() for name, p in module.named_parameters() if "weight" in name} == {
+        "a.weight": False,
+        "b.weight": True,
+    }
+    table = spec(Embedding("e", 4, 2, sparse=True), loss="linear")
+    replica = replica_of(table, initial_of(table))
+    replica.backward(Batch(np.array([1, 3, 1]), np.array([[1.0, 2.0], [4.0, 0.0], [8.0, 1.0]])))
+    assert_close(replica.gradients(), {"e.weight": np.array([[0, 0], [9, 3], [0, 0], [4, 0]]) / 3})

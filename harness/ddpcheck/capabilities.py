@@ -20,11 +20,12 @@ COLLECTIVE_DTYPES = frozenset(
 )
 TRAINER_FEATURES = frozenset({"accumulation", "schedule", "best", "checkpoint", "checkpoint_on_rank_0", "exact_resume"})
 MODEL_FEATURES = frozenset({"tied", "frozen", "branch", "batch_norm", "embedding", "scale", "buffer", "delay"})
+RARE_FEATURES = frozenset({"mixed_dtypes", "strided", "empty", "sparse"})
 CHOICES = {
     "collectives": COLLECTIVES,
     "reductions": REDUCTIONS,
     "collective_dtypes": COLLECTIVE_DTYPES,
-    "model_features": MODEL_FEATURES,
+    "model_features": MODEL_FEATURES | RARE_FEATURES,
     "trainer_features": TRAINER_FEATURES,
 }
 """What there is to promise, by field: another name is a misspelt one, and would hide checks."""
@@ -116,15 +117,14 @@ class Capabilities:
     remeasures_statistics: bool = promise(
         False, "remeasure() replaces batch norm's running statistics by those of all ranks' samples, equally weighted."
     )
-    model_features: frozenset[str] = promise(MODEL_FEATURES, "The features of a ModelSpec that replicas can hold.")
+    model_features: frozenset[str] = promise(
+        MODEL_FEATURES,
+        "The features of a ModelSpec that replicas can hold; rarer ones are mixed_dtypes, strided, empty and sparse parameters.",
+    )
     replica_dtypes: frozenset[str] = promise(frozenset({"float32", "float64"}), "The dtypes that replicas compute in.")
     several_replicas: bool = promise(
         False,
         "make_replica() can be called again while an earlier replica is in use; neither minds what the other does.",
-    )
-    mixed_dtypes: bool = promise(
-        False,
-        "A replica of float32 can have parameters of float64 (a `wide` Scale), and each is reduced as what it is.",
     )
     optimizers: frozenset[str] = promise(frozenset({"sgd", "adam"}), "The optimizers that step() can use.")
     clipping: bool = promise(False, "clip() clips by the global norm of the synchronised gradients.")

@@ -8,9 +8,11 @@ The forward pass is a chain of layers. x is the (batch, features) activation, or
                 is of float64 in a model of float32: y, and the gradient by s, are computed in that, and y is then rounded
     BatchNorm   over the batch, with weight, bias and the buffers running_mean, running_var, num_batches_tracked;
                 momentum 0.1, eps 1e-5, biased variance for normalising, unbiased for the running estimate
-    Embedding   y = weight[x], weight of shape (vocabulary, features); first layer only
+    Embedding   y = weight[x], weight of shape (vocabulary, features); first layer only. Of a `sparse` one the gradient may be
+                held as rows, where a framework has that; it is shown, as any, as an array of the weight's shape
     Delay       y = x, after waiting: work of an accelerator that leaves the host's cores alone
 
+A Linear with 0 inputs or outputs has no elements in its weight; that of a `strided` one lies in memory column after column.
 A Linear with `branch="a"` is a residual branch, y = x + linear(x), taken only by the ranks and steps that activate "a":
 its parameters are unused elsewhere. A Linear with `uses="other"` has no parameters of its own: it is tied to `other`.
 The loss of a batch of B samples is loss_scale times the mean over the samples of
@@ -51,6 +53,7 @@ class Linear:
     frozen: bool = False
     branch: str | None = None
     uses: str | None = None
+    strided: bool = False
 
 
 @plain
@@ -85,6 +88,7 @@ class Embedding:
     name: str
     vocabulary: int
     features: int
+    sparse: bool = False
 
 
 @plain
@@ -240,6 +244,10 @@ def _problems(layers: tuple[Layer, ...]) -> Iterator[str]:
 def _features(layers: tuple[Layer, ...]) -> Iterator[str]:
     for layer in layers:
         if isinstance(layer, Linear):
+            if not layer.inputs * layer.outputs:
+                yield "empty"
+            if layer.strided:
+                yield "strided"
             if layer.uses:
                 yield "tied"
             if layer.frozen:
@@ -248,10 +256,12 @@ def _features(layers: tuple[Layer, ...]) -> Iterator[str]:
                 yield "branch"
         elif isinstance(layer, Scale):
             yield "buffer" if layer.buffer else "scale"
+            if layer.wide:
+                yield "mixed_dtypes"
         elif isinstance(layer, BatchNorm):
             yield "batch_norm"
         elif isinstance(layer, Embedding):
-            yield "embedding"
+            yield "sparse" if layer.sparse else "embedding"
         elif isinstance(layer, Delay):
             yield "delay"
 

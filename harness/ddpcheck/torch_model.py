@@ -112,7 +112,7 @@ def _module_of(layer: spec.Layer, dtype: torch.dtype) -> nn.Module:
     if isinstance(layer, spec.BatchNorm):
         return BatchNorm1d(layer.features, spec.BATCH_NORM_EPS, spec.BATCH_NORM_MOMENTUM, device=_UNFILLED, dtype=dtype)
     if isinstance(layer, spec.Embedding):
-        return Embedding(layer.vocabulary, layer.features, device=_UNFILLED, dtype=dtype)
+        return Embedding(layer.vocabulary, layer.features, sparse=layer.sparse, device=_UNFILLED, dtype=dtype)
     if isinstance(layer, spec.Scale):
         return Scaling(layer, dtype)
     raise TypeError(f"no torch module for a layer of kind {layer.kind!r}; add one to torch_model.py")
@@ -122,12 +122,17 @@ def build_model(model: ModelSpec, initial: Mapping[str, Array]) -> nn.Module:
     """The module with copies of the initial values. ValueError if their names or shapes do not fit the model."""
     module = Chain(model)
     try:
-        module.load_state_dict({name: tensor_of(value) for name, value in initial.items()}, assign=True)
+        module.load_state_dict({name: _laid_out(name, value, model) for name, value in initial.items()}, assign=True)
     except RuntimeError as error:
         raise ValueError(
             f"the initial values do not fit the model, compare them with ModelSpec.tensors(): {error}"
         ) from None
     return module
+
+
+def _laid_out(name: str, value: Array, model: ModelSpec) -> Tensor:
+    strided = (layer.name for layer in model.layers if isinstance(layer, spec.Linear) and layer.strided)
+    return tensor_of(value.T).T if name in {f"{layer}.weight" for layer in strided} else tensor_of(value)
 
 
 def build_named(name: str, models: Mapping[str, Callable[[], nn.Module]], seed: int) -> nn.Module:
@@ -161,4 +166,4 @@ def tensor_of(array: Array) -> Tensor:
 
 def array_of(tensor: Tensor) -> Array:
     """An array with a copy of the tensor's values."""
-    return tensor.detach().cpu().numpy().copy()
+    return tensor.detach().to_dense().cpu().numpy().copy()

@@ -9,7 +9,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from ddpcheck.adapter import Adapter, Train, TrainingRun, TrainingTask
-from ddpcheck.capabilities import TRAINER_FEATURES, Capabilities
+from ddpcheck.capabilities import MODEL_FEATURES, RARE_FEATURES, TRAINER_FEATURES, Capabilities
 from ddpcheck.torch_adapter import TORCH_PROMISES, torch_adapter, torch_collectives, torch_metrics, torch_sampler
 from ddpcheck.torch_version import torch_at_least
 
@@ -27,7 +27,7 @@ PROMISES = dataclasses.replace(
     propagates_nan=False,
     sends_once=True,
     bundles_gradients=True,
-    mixed_dtypes=True,
+    model_features=MODEL_FEATURES | RARE_FEATURES,
     several_replicas=True,
     unused_parameters="raises",
     join="divide_by_initial_world",

@@ -7,7 +7,7 @@ python -m ddpcheck.training numpy_mpi                    the same program as a s
 from __future__ import annotations
 
 from ddpcheck.adapter import Adapter, Facets
-from ddpcheck.capabilities import TRAINER_FEATURES, Capabilities
+from ddpcheck.capabilities import MODEL_FEATURES, RARE_FEATURES, TRAINER_FEATURES, Capabilities
 from ddpcheck.environment import RankContext
 from ddpcheck.launchers.mpi import Mpiexec
 
@@ -47,7 +47,7 @@ adapter = Adapter(
         trainer_features=TRAINER_FEATURES,
         unfreezing=True,
         zeroes_gradients=True,
-        mixed_dtypes=True,
+        model_features=MODEL_FEATURES | RARE_FEATURES,
         several_replicas=True,
         timeline=True,
         distinct_streams=True,

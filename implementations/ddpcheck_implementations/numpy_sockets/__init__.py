@@ -23,7 +23,7 @@ from dataclasses import replace
 from functools import partial
 
 from ddpcheck.adapter import Adapter, Facets
-from ddpcheck.capabilities import TRAINER_FEATURES, Capabilities
+from ddpcheck.capabilities import MODEL_FEATURES, RARE_FEATURES, TRAINER_FEATURES, Capabilities
 from ddpcheck.environment import RankContext
 
 
@@ -69,7 +69,7 @@ adapter = Adapter(
         trainer_features=TRAINER_FEATURES,
         unfreezing=True,
         zeroes_gradients=True,
-        mixed_dtypes=True,
+        model_features=MODEL_FEATURES | RARE_FEATURES,
         several_replicas=True,
         timeline=True,
         distinct_streams=True,

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 from typing import TYPE_CHECKING
 
-from ddpcheck.capabilities import MODEL_FEATURES
+from ddpcheck.capabilities import MODEL_FEATURES, RARE_FEATURES
 from ddpcheck.environment import RankContext
 from ddpcheck.torch_adapter import TORCH_PROMISES, torch_adapter
 
@@ -21,7 +21,7 @@ ALONE = dataclasses.replace(
     TORCH_PROMISES,
     world_sizes=frozenset({1}),
     unused_parameters="synchronised",
-    mixed_dtypes=True,
+    model_features=MODEL_FEATURES | RARE_FEATURES,
     several_replicas=True,
 )
 
@@ -95,7 +95,7 @@ naive = torch_adapter(
         TORCH_PROMISES,
         unused_parameters="synchronised",
         unused_gradient="zero",
-        mixed_dtypes=True,
+        model_features=MODEL_FEATURES | RARE_FEATURES,
         several_replicas=True,
     ),
     models=MODELS,
@@ -108,7 +108,10 @@ hooks = torch_adapter(
     after_backward=lambda wrapped: wrapped.finish(),
     start=_start,
     capabilities=dataclasses.replace(
-        TORCH_PROMISES, unused_parameters="synchronised", mixed_dtypes=True, several_replicas=True
+        TORCH_PROMISES,
+        unused_parameters="synchronised",
+        model_features=MODEL_FEATURES | RARE_FEATURES,
+        several_replicas=True,
     ),
     models=MODELS,
     description="step 4: hooks start the all-reduce of full buckets during backward",
