@@ -110,7 +110,7 @@ hooks = torch_adapter(
     capabilities=dataclasses.replace(
         TORCH_PROMISES,
         unused_parameters="synchronised",
-        model_features=MODEL_FEATURES | RARE_FEATURES,
+        model_features=MODEL_FEATURES | RARE_FEATURES - {"sparse"},  # buckets are flat
         several_replicas=True,
     ),
     models=MODELS,
