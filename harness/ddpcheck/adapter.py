@@ -241,6 +241,8 @@ class TrainingTask:
                     to its end with fewer `epochs`; with nothing there begin. With exact_resume the run then ends with the
                     bits of one that was not interrupted.
     stop_after      checkpoint: end after so many of the `epochs`, as a run whose time is up.
+    patience        early_stopping: end after the first epoch with which so many in a row had no lower loss, over all ranks, than
+                    the lowest before them; losses and indices are those of the epochs until then. Not asked for with a folder.
     """
 
     model: ModelSpec
@@ -259,6 +261,7 @@ class TrainingTask:
     folder: str | None = None
     resume: bool = False
     stop_after: int | None = None
+    patience: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

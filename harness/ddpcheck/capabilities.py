@@ -20,13 +20,14 @@ COLLECTIVE_DTYPES = frozenset(
 )
 TRAINER_FEATURES = frozenset({"accumulation", "schedule", "best", "checkpoint", "checkpoint_on_rank_0", "exact_resume"})
 MODEL_FEATURES = frozenset({"tied", "frozen", "branch", "batch_norm", "embedding", "scale", "buffer", "delay"})
+RARE_TRAINER_FEATURES = frozenset({"early_stopping"})
 RARE_FEATURES = frozenset({"mixed_dtypes", "strided", "empty", "sparse"})
 CHOICES = {
     "collectives": COLLECTIVES,
     "reductions": REDUCTIONS,
     "collective_dtypes": COLLECTIVE_DTYPES,
     "model_features": MODEL_FEATURES | RARE_FEATURES,
-    "trainer_features": TRAINER_FEATURES,
+    "trainer_features": TRAINER_FEATURES | RARE_TRAINER_FEATURES,
 }
 """What there is to promise, by field: another name is a misspelt one, and would hide checks."""
 
@@ -179,7 +180,8 @@ class Capabilities:
     trainer_features: frozenset[str] = promise(
         frozenset(),
         "What training runs offer beyond plain ones (TrainingTask): accumulation of micro-batches, a schedule of the learning "
-        "rate, the best weights, a checkpoint to resume from, that only rank 0 needs to see it, that resuming changes no bit.",
+        "rate, the best weights, a checkpoint to resume from, that only rank 0 needs to see it, that resuming changes no bit, "
+        "early_stopping.",
     )
 
     detects_dead_peer: bool = promise(

@@ -62,6 +62,8 @@ class Run:
             if losses[-1] < self.lowest:
                 self.lowest, self.best = losses[-1], self.parameters()
             self.save()
+            if self.task.patience and len(losses) - 1 - losses.index(min(losses)) >= self.task.patience:
+                break
         best = (self.best or self.parameters()) if self.task.keep_best else None
         return TrainingRun(self.parameters(), losses, indices, self.rates, best)
 

@@ -36,7 +36,7 @@ def _task(here: Here, op: ops.Train) -> TrainingTask:
     return TrainingTask(
         job.model, initial, job.optimizer, *job.data.arrays(job.model),
         op.epochs, op.batch_size, op.shuffle, op.seed, op.max_norm,
-        op.micro_batches, op.schedule, op.keep_best, _folder(here, op), op.resume, op.stop_after,
+        op.micro_batches, op.schedule, op.keep_best, _folder(here, op), op.resume, op.stop_after, op.patience,
     )  # fmt: skip
 
 
@@ -56,7 +56,7 @@ def _told(here: Here, op: ops.Train, run: Any) -> Values:
         raise ContractBroken(f"train() must return a ddpcheck.TrainingRun, got {type(run).__name__}")
     epochs = op.stop_after or op.epochs
     told = (len(run.losses), len(run.indices))
-    if told[0] != told[1] or told[0] > epochs or (told[0] != epochs and not op.resume):
+    if told[0] != told[1] or told[0] > epochs or (told[0] != epochs and not (op.resume or op.patience)):
         raise ContractBroken(f"train() returned {told[0]} losses and {told[1]} lists of indices for {epochs} epochs")
     if op.keep_best and run.best is None:
         raise ContractBroken("train() returned no best weights, though the task has keep_best")

@@ -35,3 +35,4 @@ class Train:
     stop_after: int | None = None
     rank_0_only: bool = False
     slow_disk: bool = False
+    patience: int | None = None

@@ -218,6 +218,7 @@ def train(text: Text, position: int, op: Train) -> None:
     text.comment(position, "a whole training run by the implementation's own loop")
     plan = (
         f"epochs={op.epochs}, batch_size={op.batch_size}, shuffle={op.shuffle}, seed={op.seed}, max_norm={op.max_norm}"
+        + (f", patience={op.patience}" if op.patience else "")
     )
     text.add(
         f"task = TrainingTask(MODEL, INITIAL[rank], OPTIMIZER, INPUTS, TARGETS, {plan})",

@@ -60,6 +60,8 @@ class Trainer:
                 self.save()
             losses.append(loss)
             indices.append(order)
+            if self.enough(losses):
+                break
         return TrainingRun(self.replica.parameters(), losses, indices, self.rates, self.best())
 
     # ----------------------------------------------------------------------------------------------------- one epoch
@@ -130,6 +132,10 @@ class Trainer:
         """The mean loss over the samples of all ranks, from the sum over this rank's."""
         mean = {"loss": total / samples if samples else 0.0}
         return self.engine.aggregate(mean, samples).get("loss", 0.0)
+
+    def enough(self, losses: Sequence[float]) -> bool:
+        """Whether the lowest loss lies `patience` epochs back: by the losses of all ranks, or they would not end together."""
+        return self.task.patience is not None and len(losses) - 1 - losses.index(min(losses)) >= self.task.patience
 
     # -------------------------------------------------------------------------------------------------- best weights
 

@@ -7,7 +7,7 @@ python -m ddpcheck.training numpy_mpi                    the same program as a s
 from __future__ import annotations
 
 from ddpcheck.adapter import Adapter, Facets
-from ddpcheck.capabilities import MODEL_FEATURES, RARE_FEATURES, TRAINER_FEATURES, Capabilities
+from ddpcheck.capabilities import MODEL_FEATURES, RARE_FEATURES, RARE_TRAINER_FEATURES, TRAINER_FEATURES, Capabilities
 from ddpcheck.environment import RankContext
 from ddpcheck.launchers.mpi import Mpiexec
 
@@ -44,7 +44,7 @@ adapter = Adapter(
         clipping=True,
         refuses_options=True,
         checkpoint=True,
-        trainer_features=TRAINER_FEATURES,
+        trainer_features=TRAINER_FEATURES | RARE_TRAINER_FEATURES,
         unfreezing=True,
         zeroes_gradients=True,
         model_features=MODEL_FEATURES | RARE_FEATURES,

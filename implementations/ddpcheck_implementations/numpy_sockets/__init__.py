@@ -23,7 +23,7 @@ from dataclasses import replace
 from functools import partial
 
 from ddpcheck.adapter import Adapter, Facets
-from ddpcheck.capabilities import MODEL_FEATURES, RARE_FEATURES, TRAINER_FEATURES, Capabilities
+from ddpcheck.capabilities import MODEL_FEATURES, RARE_FEATURES, RARE_TRAINER_FEATURES, TRAINER_FEATURES, Capabilities
 from ddpcheck.environment import RankContext
 
 
@@ -66,7 +66,7 @@ adapter = Adapter(
         clipping=True,
         refuses_options=True,
         checkpoint=True,
-        trainer_features=TRAINER_FEATURES,
+        trainer_features=TRAINER_FEATURES | RARE_TRAINER_FEATURES,
         unfreezing=True,
         zeroes_gradients=True,
         model_features=MODEL_FEATURES | RARE_FEATURES,

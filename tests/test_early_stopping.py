@@ -1,0 +1,23 @@
+"""When a run with patience must end."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from ddpcheck_properties.early_stopping import lasts
+
+
+@pytest.mark.parametrize(
+    ("losses", "patience", "epochs"),
+    [
+        ((3.0, 2.0, 1.0), 1, math.inf),
+        ((3.0, 3.0, 1.0), 1, 2),  # as low is no lower
+        ((3.0, 4.0, 2.0, 2.5, 2.0, 1.0), 2, 5),
+        ((3.0, 4.0, 3.5, 2.0), 2, 3),  # lower than before, but not than the lowest
+        ((math.nan, math.nan), 2, 2),
+    ],
+)
+def test_a_run_lasts_until_its_patience_is_lost(losses: tuple[float, ...], patience: int, epochs: float) -> None:
+    assert lasts(losses, patience) == epochs
