@@ -163,7 +163,9 @@ def compare_arrays(
 
 
 _NO_ZERO = "no rank used it, but zeros are promised for such, or were asked for: a step takes them, and moves it"
-_UNCHANGED = "construction left another value here (it is to be rank 0's, unless promised otherwise), or something changed it later"
+_UNCHANGED = (
+    "construction left another value here (it is to be rank 0's, unless promised otherwise), or something changed it"
+)
 
 
 def _compare_one(got: Any, entry: Entry, text: str, rank: int, otherwise: str = "") -> None:

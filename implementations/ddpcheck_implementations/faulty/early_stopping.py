@@ -33,7 +33,9 @@ class PatienceOfOneMore(Trainer):
         return len(losses) > 1 and super().enough(losses[:-1]) and losses[-1] >= min(losses[:-1])
 
 
-@trainer("worse-than-the-epoch-before", "classic", TOGETHER, words="the epoch before", trainer_features=FEATURES)
+@trainer(
+    "worse-than-the-epoch-before", "classic", TOGETHER, words="by another one, or by none", trainer_features=FEATURES
+)
 class WorseThanBefore(Trainer):
     """Counts epochs that are no better than the one before them."""
 
