@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from ddpcheck.channel import connect as attach
 from ddpcheck.job import AllReduce, Barrier, Kill, Raise, Rounds, Sleep, TensorSpec
 from ddpcheck.launchers.attached import Attached
 from ddpcheck.launchers.torchrun import Torchrun
+from ddpcheck.rank_link import RankLink
 from ddpcheck.verdict import Finding
 
 HERE = Path(__file__).parent
@@ -95,6 +97,15 @@ def test_who_imports_a_module_is_not_hung_yet(patience: float, outcome: str, mon
     monkeypatch.setattr(gathering, "_TO_IMPORT", patience)
     with Session(MISBEHAVING.replace(":adapter", ":importing"), 2, deadline=0.5) as running:
         assert {rank.outcome for rank in running.run(reduce_by("sum")).ranks} == {outcome}
+
+
+@pytest.mark.parametrize(("share", "outcome"), [(1.0, "done"), (0.5, "hung")])
+def test_who_gets_no_processor_is_not_hung_yet(share: float, outcome: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the time is what busy waiting for each other costs, on too few processors, and no excuse."""
+    monkeypatch.setattr(RankLink, "queued", lambda _: {1: share * time.monotonic()})
+    with Session(MISBEHAVING, 2, deadline=0.5) as running:
+        running.start()
+        assert {rank.outcome for rank in running.run(Job(2, (Sleep(0, 1.2), Sleep(1, 1.2)))).ranks} == {outcome}
 
 
 def test_a_stopped_process_is_told_from_one_that_waits(session: Session) -> None:

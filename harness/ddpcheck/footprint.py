@@ -28,10 +28,14 @@ MEMORY = ("bytes", "objects")
 """What is held without the system's knowledge: bytes of arrays, and Python's small objects."""
 MANY = 40
 """Calls in a round from which on one small object for each shows, and fewer show all else."""
+GRAIN = 32_000
+"""Bytes of an array that may be left behind, and so leaves a trace in the memory of the process."""
 _OPEN = ("sockets and pipes", "threads", "child processes")
 """What close() can give back, whoever still has an array or a handle."""
 _PATIENCE = 0.2
 """Seconds for threads and connections that are about to end."""
+_UNDER_WAY = 0.5
+"""Seconds for messages that were sent, and that a slower rank has not yet taken: until then they are this rank's memory."""
 
 
 class Settings:
@@ -88,19 +92,33 @@ def held_at_first() -> Mapping[str, int]:
     return {name: found[name] for name in _OPEN if name in found}
 
 
-def held(before: Mapping[str, int] | None = None) -> dict[str, int]:
+def held(before: Mapping[str, int] | None = None, calls: int = 0) -> dict[str, int]:
     """Numbers of threads, descriptors and the like, and the bytes that the process has allocated.
 
-    With more than `before` it looks again for a moment: what is about to end may take its time.
+    With more than `before` it looks again for a moment: what is about to end may take its time. So it does, with `calls`
+    since then, where there is as much more memory as if each of them had left something.
     """
     gc.collect()
-    found, limit = _held(), time.monotonic() + _PATIENCE
-    while before is not None and time.monotonic() < limit:
-        if all(found[name] <= before[name] for name in before if name not in MEMORY):
+    found, begun = _held(), time.monotonic()
+    while before is not None:
+        more = {name: found[name] - before[name] for name in before}
+        ending = any(by > 0 for name, by in more.items() if name not in MEMORY)
+        full = any(by >= each_leaves(name, calls) for name, by in more.items() if name == _told_by(calls))
+        if time.monotonic() - begun > max(ending * _PATIENCE, full * _UNDER_WAY):
             break
         time.sleep(0.005)
         found = _held()
     return found
+
+
+def _told_by(calls: int) -> str | None:
+    """The kind of memory in which so many calls show what each of them leaves."""
+    return None if not calls else "objects" if calls >= MANY else "bytes"
+
+
+def each_leaves(name: str, calls: int) -> int:
+    """How many more there are at least if each of these calls leaves one, or nearly each, for some may be about to end."""
+    return (GRAIN if name == "bytes" else 1) * (calls - 1)
 
 
 def _held() -> dict[str, int]:

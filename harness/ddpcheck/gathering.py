@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from . import codec, giving_way
 from .channel import ChannelClosed
@@ -19,12 +19,17 @@ _LOOKS = 10
 _TO_IMPORT = 60.0
 """Seconds for what an implementation imports when it is first used: a large framework, on a machine with much else to do."""
 
+_STARVED = 0.8
+"""The part of a deadline for which a rank was ready and got no processor, from which on it is the machine that is slow. Four
+ranks that wait busily for each other on two processors, and for ever, get one for half of the time.
+"""
+
 
 def gathered(
     job: Job, links: Sequence[RankLink], launched: Launched, deadline: float, grace: float
 ) -> dict[int, RankTrace]:
     """One RankTrace for each rank, within `deadline` seconds of the last one's entering an operation (who is slow is not
-    stuck, and who imports a module is slow), and `grace` seconds once one has failed.
+    stuck; who imports a module is slow, and so is who gets no processor), and `grace` seconds once one has failed.
 
     Ranks that have not answered by then are asked where they stand.
     """
@@ -43,6 +48,7 @@ def gathered(
     if failed:
         limit = min(limit, time.monotonic() + grace)
     stood = [link.progress() for link in links if link.rank not in answers]
+    queued = [link.queued() for link in links]
     while len(answers) < len(links):
         left = max(0.0, limit - time.monotonic())
         ready = giving_way.poll(poller, min(left, deadline / _LOOKS) * 1000)
@@ -50,7 +56,12 @@ def gathered(
             stand = [link.progress() for link in links if link.rank not in answers]
             if not failed and stand != stood:
                 stood, limit = stand, time.monotonic() + deadline
+                queued = [link.queued() for link in links]
             elif not left:
+                before, queued = queued, [link.queued() for link in links]
+                if not failed and time.monotonic() < imports_until and _starved(before, queued, deadline):
+                    limit = time.monotonic() + deadline
+                    continue
                 stuck = asked([link for link in links if link.rank not in answers], job)
                 if (
                     failed
@@ -71,6 +82,12 @@ def gathered(
                 failed = True
                 limit = min(limit, time.monotonic() + grace)
     return answers
+
+
+def _starved(before: Sequence[Mapping[int, float]], now: Sequence[Mapping[int, float]], seconds: float) -> bool:
+    """Whether some rank had work to do all the time, and no processor to do it on."""
+    more = (late[task] - early.get(task, 0.0) for early, late in zip(before, now, strict=True) for task in late)
+    return max(more, default=0.0) > _STARVED * seconds
 
 
 def _read(link: RankLink, job: Job, launched: Launched) -> RankTrace | None:

@@ -33,3 +33,12 @@ def processes_under(process: int) -> set[int]:
             for child in map(int, (thread / "children").read_text(encoding="ascii").split()):
                 found |= {child} | processes_under(child)
     return found
+
+
+def queued(process: int) -> dict[int, float]:
+    """Seconds that each of its threads has waited for a processor so far."""
+    found: dict[int, float] = {}
+    with suppress(OSError, ValueError, IndexError):  # not Linux, or built without; or it has ended
+        for thread in Path(f"/proc/{process}/task").iterdir():
+            found[int(thread.name)] = int((thread / "schedstat").read_text(encoding="ascii").split()[1]) / 1e9
+    return found

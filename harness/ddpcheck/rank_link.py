@@ -17,7 +17,7 @@ from . import codec
 from .channel import Channel, ChannelClosed
 from .job import Job
 from .launchers.base import Launched
-from .pids import end_process, open_process
+from .pids import end_process, open_process, queued
 from .segments import Segment, remove_segments, segments_of
 from .trace import RankTrace, Record, rank_from_plain
 
@@ -104,6 +104,12 @@ class RankLink:
             return None
         position, entered = _PROGRESS.unpack(os.pread(self._files[0], _PROGRESS.size, 0))
         return int(position), int(entered)
+
+    def queued(self) -> dict[int, float]:
+        """For how many seconds each thread of the rank could have run, but no processor was free; none if it is on another host
+        or the system does not tell.
+        """
+        return queued(self.pid) if self._files else {}
 
     def _entered(self, job: Job | None) -> tuple[Record, ...]:
         position, _ = self.progress() or (-1, 0)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ddpcheck import expect
 from ddpcheck.checks import law
-from ddpcheck.footprint import GENERATORS, MANY, MEMORY
+from ddpcheck.footprint import GENERATORS, GRAIN, MANY, MEMORY, each_leaves
 from ddpcheck.job import (
     Aggregate,
     AllGather,
@@ -38,8 +38,6 @@ from .strategies_collectives import Reduction, dtypes, fitting_reductions, usual
 if TYPE_CHECKING:
     from ddpcheck.session import Session
 
-GRAIN = 32_000
-"""Bytes of the arrays that may be left behind, and so leave a trace in the memory of the process."""
 FILLING = 9
 """Jobs of three such rounds after which a record of the last thousand calls is full."""
 
@@ -170,10 +168,9 @@ def _nothing_piles_up(what: str, held: Sequence[dict[str, int]], times: int) -> 
     for name in after[0]:
         if many != (name == "objects"):  # others come to light, or to an end, with few calls
             continue
-        least = (GRAIN if name == "bytes" else 1) * (times - 1)  # for some may be about to end
         growth = [later[name] - earlier[name] for earlier, later in pairwise(after)]
         expect.that(
-            min(growth) < least,
+            min(growth) < each_leaves(name, times),
             f"{what}: got {' and then '.join(f'{each:,}' for each in growth)} more {name} from {times} calls each, but should "
             "leave nothing behind",
             f"{'arrays' if name == 'bytes' else 'small objects'} are kept after their use: memory grows with every call"

@@ -206,7 +206,8 @@ def _silent(job: Job, trace: Trace, each: bool) -> str:
                     f"nothing; a synchronised backward sends {synchronised:,}",
                     "gradients are reduced inside no_sync as well, and what comes back is thrown away"
                     if inside > _WINDOW * synchronised * 0.9
-                    else "something of the size of the gradients is sent inside no_sync",
+                    else "something of the size of the gradients is sent inside no_sync: sharded parameters, maybe, which every "
+                    "forward gathers, and an implementation that must do so does not promise no_sync",
                     details=(seen.note,) if seen.note else (),
                 )
             )

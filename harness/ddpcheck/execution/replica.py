@@ -126,8 +126,15 @@ def predict(here: Here, op: ops.Predict) -> Values:
 
 def save(here: Here, op: ops.Save) -> Values:
     state = here.held.replica().state()
-    if not isinstance(state, Mapping) or not all(isinstance(v, np.ndarray) for v in state.values()):
-        raise ContractBroken("state() must return a mapping of names to NumPy arrays")
+    if not isinstance(state, Mapping):
+        raise ContractBroken(
+            f"state() must return a mapping of names to NumPy arrays, and returned {type(state).__name__}"
+        )
+    other = [
+        f"{name!r} is of {type(value).__name__}" for name, value in state.items() if not isinstance(value, np.ndarray)
+    ]
+    if other:
+        raise ContractBroken(f"state() must return a mapping of names to NumPy arrays, but {', '.join(other[:3])}")
     saved = here.held.saved[op.name] = {name: np.array(value) for name, value in state.items()}
     values: Values = {"names": sorted(state)}
     for name, copy in saved.items():

@@ -17,7 +17,7 @@ def on_ranks(here: Here, op: ops.OnRanks) -> Values:
 
 def rounds(here: Here, op: ops.Rounds) -> Values:
     found, changed = [held()], []
-    for _ in range(op.rounds):
+    for number in range(op.rounds):
         Settings.at_first().restore()
         program = Settings()
         for operation in op.operations * op.times:
@@ -25,7 +25,7 @@ def rounds(here: Here, op: ops.Rounds) -> Values:
             RUNNERS[type(operation)](here, operation)
             here.forget()
         changed.append(Settings().changed(program))
-        found.append(held(found[-1]))
+        found.append(held(found[-1], op.times if number else 0))  # the first may leave what it likes
     return {"changed": changed, "held": found}
 
 
