@@ -160,8 +160,9 @@ class Replica(Protocol):
         ...
 
     def no_sync(self) -> AbstractContextManager[Any]:
-        """Within it backward only accumulates local gradients. It may be nested, and stay open while the replica predicts
-        or saves: only leaving the outermost ends it, which reduces nothing: the next backward does.
+        """Within it backward only accumulates local gradients, and sends nothing: who gathers sharded parameters for each
+        forward cannot promise it. It may be nested, and stay open while the replica predicts or saves: only leaving the
+        outermost ends it, which reduces nothing: the next backward does.
         """
         ...
 
@@ -226,8 +227,9 @@ class TrainingTask:
     """A whole training run, for implementations that own the loop.
 
     Every rank gets the whole data set (inputs and targets as in Batch) and initial values of its own; it trains on its
-    share in batches of `batch_size`, the last of an epoch perhaps shorter, one optimizer step each. `max_norm` clips the
-    synchronised gradients by their global norm.
+    share in batches of `batch_size`, the last of an epoch perhaps shorter, one optimizer step each. Where the ranks' batches
+    of a step differ in size, they weigh as Capabilities.uneven_batches says. `max_norm` clips the synchronised gradients by
+    their global norm.
 
     The rest has values other than these defaults only where Capabilities.trainer_features promises it:
 

@@ -103,7 +103,8 @@ class _Emulator:
         rules, full = self.rules, self.plan.micro_batches
         local, self.pending = self.pending, {}
         counts = [np.array([len(rank) for rank in micro], np.float64) for micro in window]
-        total = np.maximum(sum(counts), 1.0)
+        here = np.sum(counts, axis=0)
+        total = np.maximum(here, 1.0)
         losses = []
         for micro, count in zip(window, counts, strict=True):
             found = evaluate(self.model, self.parameters, {}, self._shards(micro))
@@ -115,7 +116,7 @@ class _Emulator:
                 local = self._clipped(local)
         left_out = rules.short == "dropped" and not total.max() >= self.plan.batch_size
         if (len(window) == full or rules.tail == "step") and not left_out:
-            self._finish(local, total, short=len(window) < full)
+            self._finish(local, here, short=len(window) < full)
         elif rules.tail == "leaks":
             self.pending = local
         self.seen += sum(counts)
@@ -134,11 +135,11 @@ class _Emulator:
             weight = weight * total / (size * micro_batches)
         return np.where(count < size, 0.0, weight) if self.rules.short == "dropped" else weight
 
-    def _finish(self, local: Arrays, total: Array, *, short: bool) -> None:
+    def _finish(self, local: Arrays, counts: Array, *, short: bool) -> None:
         """The step at the end of a window."""
         if self.rules.clip == "own":
             local = self._clipped(local)
-        gradients = self._reduced(local, total)
+        gradients = self._reduced(local, counts)
         gradients = {name: array + self.carried.get(name, 0.0) for name, array in gradients.items()}
         if self.rules.clip in ("reduced", "each", "always") or (self.rules.clip == "not short" and not short):
             gradients = self._clipped(gradients)
@@ -161,8 +162,8 @@ class _Emulator:
 
     def _reduced(self, local: Arrays, counts: Array) -> Arrays:
         """The mean over ranks, or what is promised instead."""
-        weights = np.ones_like(counts)
-        if self.promised.uneven_batches == "weighted":
+        weights, rule = np.ones_like(counts), self.rules.ranks
+        if rule == "by size" or (rule == "promised" and self.promised.uneven_batches == "weighted"):
             weights = counts * len(counts) / counts.sum()
         reduce = np.sum if self.promised.gradient == "sum" else np.mean
         return {

@@ -20,16 +20,18 @@ class Rules:
     weights: of micro-batches in a window: by their samples; equal; equal, and not divided by their number; or by samples
     in a full window, though the window is short. tail: whether a short last window is a step, is dropped, or leaks into
     the next epoch's first. short: whether a last batch of fewer samples is taken as it is, is dropped, or is divided by the
-    samples of a full one. clip: by the norm of what is synchronised; never; not in a short window; by each rank's own norm,
-    before the reduction; so after every micro-batch; or to this norm where it is smaller, too. kept: gradients go on from
-    one epoch to the next. factor: of the learning rate at step i of n; None: the plan's. by_samples: the rank's own samples
-    count as steps. optimizer: what of it is another. lost: what a run lacks that goes on after epoch `resumed`, "step" being
-    the last one before; lost_on: on all ranks, or on all but rank 0.
+    samples of a full one. ranks: whose batches differ in size weigh as promised; equally; or by their sizes. clip: by the
+    norm of what is synchronised; never; not in a short window; by each rank's own norm, before the reduction; so after every
+    micro-batch; or to this norm where it is smaller, too. kept: gradients go on from one epoch to the next. factor: of the
+    learning rate at step i of n; None: the plan's. by_samples: the rank's own samples count as steps. optimizer: what of it
+    is another. lost: what a run lacks that goes on after epoch `resumed`, "step" being the last one before; lost_on: on all
+    ranks, or on all but rank 0.
     """
 
     weights: Literal["samples", "equal", "sum", "full"] = "samples"
     tail: Literal["step", "dropped", "leaks"] = "step"
     short: Literal["taken", "dropped", "full"] = "taken"
+    ranks: Literal["promised", "equal", "by size"] = "promised"
     clip: Literal["reduced", "never", "not short", "own", "each", "always"] = "reduced"
     kept: bool = False
     factor: Factor | None = None
@@ -96,6 +98,8 @@ def wrong_rules(plan: Train, world_size: int) -> list[tuple[str, Rules]]:
         made.append(
             ("each rank's learning rate depends on the samples that it has used itself: ranks differ", _BY_SAMPLES)
         )
+    if world_size > 1:
+        made += _WRONG_RANKS
     made += _WRONG_EPOCHS + _WRONG_OPTIMIZERS
     if plan.micro_batches > 1:
         made += _WRONG_WINDOWS
@@ -105,6 +109,16 @@ def wrong_rules(plan: Train, world_size: int) -> list[tuple[str, Rules]]:
 
 
 _BY_SAMPLES = Rules(by_samples=True)
+_WRONG_RANKS = [
+    (
+        'ranks whose batches differ in size weigh by their sizes; who means that promises uneven_batches="weighted"',
+        Rules(ranks="by size"),
+    ),
+    (
+        'ranks whose batches differ in size weigh equally; who means that promises uneven_batches="equal_weight"',
+        Rules(ranks="equal"),
+    ),
+]
 _WRONG_EPOCHS = [
     ("the last batch of an epoch is dropped where it has fewer samples than others", Rules(short="dropped")),
     ("the last batch of an epoch is divided by the samples of a full one", Rules(short="full")),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from ddpcheck.adapter import TrainingRun
 
 from ..data_parallel.trainer import Trainer, Window
@@ -98,7 +100,33 @@ class LocalProgress(UnevenShards):
         return total
 
 
+class WeighsShards(UnevenShards):
+    """A rank counts by its samples in the window: each sample of all ranks weighs the same."""
+
+    share = 0.0
+
+    def update(self, window: Window) -> float:
+        samples = np.array([float(sum(map(len, window)))])
+        self.share = self.engine.world_size / float(self.engine.collectives.all_reduce(samples)[0])
+        return super().update(window)
+
+    def weight(self, rows: Sequence[int], window: Window) -> float:
+        return len(rows) * self.share
+
+
+@trainer(
+    "shards-weighted-unasked", "classic", ENDS, SCHEDULE, words="ranks whose batches differ in size", remainder="uneven"
+)
+class WeighsShardsUnasked(WeighsShards):
+    """Ranks count by their samples, though they are promised to weigh equally."""
+
+
 # ------------------------------------------------------------------------------------------------- correct, but unusual
+
+
+@trainer("weighs-uneven-shards", "classic", remainder="uneven", uneven_batches="weighted")
+class CorrectlyWeighsShards(WeighsShards):
+    """Correct, on shards that differ in length, of which each sample weighs the same."""
 
 
 @trainer("trains-on-uneven-shards", "classic", remainder="uneven")
