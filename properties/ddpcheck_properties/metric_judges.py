@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -18,6 +19,9 @@ from ddpcheck.job import Aggregate, Job, Operation
 from ddpcheck.numerics import gamma
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
+
+HALF = 65504.0
+"""The largest number that half precision has."""
 
 
 def weighted(job: Job, trace: Trace) -> None:
@@ -39,12 +43,15 @@ def by_name(job: Job, trace: Trace) -> None:
             seen = {name: value for name, value in close.items() if wanted.get(name) != value}
             if not wrong:
                 cause = "names that were not passed come back, as those of an earlier call"
+            elif any(
+                name not in got and (_otherwise(name) <= got.keys() or _rewritten(name) & got.keys()) for name in wanted
+            ):
+                cause = (
+                    "names come back written otherwise: in lower case, without blanks, in another form of Unicode, or parted "
+                    "where they have a comma or the like"
+                )
             elif sorted(got.values()) == sorted(wanted.values()):
                 cause = "the values are there under other names: they are packed in one order and unpacked in another"
-            elif any(name not in got and _otherwise(name) <= got.keys() for name in wanted):
-                cause = (
-                    "names come back written otherwise: in lower case, or parted where they have a comma or the like"
-                )
             elif not got.keys() >= wanted.keys():
                 cause = "names are missing: others are expected, as those of an earlier call, or fewer"
             elif all(got[name] == own[name] for name in wrong):
@@ -53,6 +60,8 @@ def by_name(job: Job, trace: Trace) -> None:
                 cause = f"{', '.join(list(wrong)[:3])}: not the mean, but the sum, an extreme or a root of squares, by its name"
             elif all(any(got[name] == wanted[other] and other[:8] == name[:8] for other in wanted) for name in wrong):
                 cause = "names that begin alike are taken for one: they are cut off"
+            elif all(got[name] in wanted.values() for name in wrong):
+                cause = "different names are taken for one, as where a hash of few bits, or a part, stands for each"
             elif alike := _common_cause(made, {name: got[name] for name in wrong}, rank):
                 cause = alike
             else:
@@ -143,9 +152,14 @@ def stays_strange_alone(job: Job, trace: Trace) -> None:
 
 
 def _otherwise(name: str) -> set[str]:
-    """What becomes of a name without its capitals, or, if it has several parts, of these."""
+    """What becomes of a name without its capitals or blanks, or in another form; or, if it has several parts, of these."""
     parts = {part for part in re.split("[,=;/]", name) if part != name}
     return parts or {name.lower()}
+
+
+def _rewritten(name: str) -> set[str]:
+    """Other ways to write a name that has blanks at its ends, or letters of which there are several forms."""
+    return {name.strip(), unicodedata.normalize("NFKC", name), unicodedata.normalize("NFD", name)} - {name}
 
 
 def equal(job: Job, trace: Trace) -> None:
@@ -224,17 +238,37 @@ def _causes(made: Aggregate, got: float | None, rank: int, before: Sequence[Aggr
         yield "it is this rank's own mean: not aggregated"
     if 0 in made.counts and got == total / sum(max(count, 1) for count in made.counts):
         yield "a rank without samples is counted as one sample, with a mean of 0"
+    if before and any(got == total / sum(each.counts) for each in before if any(each.counts)):
+        yield "it is divided by the count of an earlier call, which is kept"
     exact = _mean([made])
+    if any(isinstance(value, int) for value in values) and got in (math.floor(exact), math.ceil(exact)):
+        yield "its fraction is cut off: where it is given as an int, it is aggregated as one"
+    if missing := _missing(pairs, got):
+        yield f"it is the mean of the other ranks: the part of rank {missing} is missing"
     if max(map(abs, present)) < 1e-6 and got == round(got, 9):
         yield "the mean is rounded to so many decimals, or taken for 0: what is small, as a learning rate, is lost"
-    if got == float(np.float16(exact)):
+    if abs(exact) < HALF and got == float(np.float16(exact)):
         yield "the mean has no more digits than half precision"
     if got == 0.0 > exact:
         yield "a negative mean is cut off at 0"
     if abs(got - exact) <= 1e-3 * max(map(abs, present)):
         yield "the mean is right but for rounding: it, or a count, is kept with fewer digits than float32 has"
+    elif 0 < got < min(present):
+        yield f"what is larger than {got:g} is cut off there"
     elif min(present) <= got <= max(present):
         yield "it is a mean, but with other weights than the counts: they are lost, or changed, on the way"
+
+
+def _missing(pairs: Sequence[tuple[float, int]], got: float) -> str:
+    """The rank without which this is the mean, if it is so without one; empty else."""
+    there = [rank for rank, (_, count) in enumerate(pairs) if count]
+    for rank in (
+        there if len(there) > 2 else ()
+    ):  # of two the other's mean would be left, which may be had in other ways
+        others = [pair for other, pair in enumerate(pairs) if other != rank and pair[1]]
+        if got == math.fsum(value * count for value, count in others) / sum(count for _, count in others):
+            return str(rank)
+    return ""
 
 
 def _named(made: Aggregate) -> str:

@@ -37,6 +37,8 @@ def check_metrics_are_weighted_by_counts(session: Session) -> None:
     examples += [
         Job(world, (Aggregate(tuple(scale * value for value in values), uneven),)) for scale in (2.0**-40, 2.0**60)
     ]
+    whole = tuple(3 * rank + 1 for rank in range(world))  # ints, as of counts
+    examples.append(Job(world, (Aggregate(whole, uneven),)))
     drawn = aggregates(world).map(lambda made: Job(world, (made,)))
     for_all(session, drawn, weighted, examples=examples, share=3)  # one check, cheap Jobs
 
@@ -104,8 +106,12 @@ def check_several_metrics_keep_their_names(session: Session) -> None:
         "best",
     )
     long = tuple(f"validation/accuracy of the {size} images in class {size}" for size in ("small", "large"))
-    written = ("mAP", "MAP", "accuracy, top 5", "loss=nll; mean")  # with capitals, and with what often parts names
-    names = (*telling, *written, "a", "précision", *long, *(f"class {number}" for number in range(20)))
+    # with capitals, with what often parts names, with blanks, and with letters that Unicode knows another form of
+    written = ("mAP", "MAP", "accuracy, top 5", "loss=nll; mean", " f1 ", "µs per sample", "error in m²")
+    # or that who aggregates may have for something else
+    inner = ("count", "n", "total", "weight", "samples", "_loss", "val", "val/loss", "val.loss")
+    some = tuple(f"class {number}" for number in range(120))
+    names = (*telling, *written, *inner, "a", "précision", *long, *some)
     made = [Aggregate(values, counts, some) for some in (names, names[::-1], (), names[:3])]
     for_each(session, [Job(world, tuple(made))], by_name)
 

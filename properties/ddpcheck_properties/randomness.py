@@ -30,12 +30,22 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 BINS, LEAST, MOST = 16, 8, 144
-SEEDS = (42, 43, 1042, 42 + (1 << 16), 42 + (1 << 31), 1 << 24, (1 << 24) + 1, (1 << 32) - 1)
-"""Neighbours, and such as are alike in 16 or 31 bits, in float32, or when an epoch or a rank counts for a thousand; and the
-largest that NumPy's older generators take.
+SEEDS = (42, 43, 421, 1042, 42 + (1 << 16), 42 + (1 << 31), 1 << 24, (1 << 24) + 1, (1 << 32) - 1, 1, 0)
+"""Neighbours, and such as are alike in 16 or 31 bits, in float32, or when an epoch or a rank counts for a thousand, or follows
+as text; the largest that NumPy's older generators take; and 0, which may be taken for none.
 """
-LATER = (100, 256, 1000, 1 << 16)
-"""Epochs that make up for a seed where that counts for a hundred or a thousand, and such as are 0 in eight or sixteen bits."""
+LATER = (10, 100, 256, 1000, 1 << 16)
+"""Epochs that make up for a seed where that counts for a hundred or a thousand, or as text, and such as are 0 in eight or
+sixteen bits.
+"""
+FEW = COUNT - 3
+"""What is drawn in blocks ends in the middle of one."""
+LONG = 1 << 17
+"""The steps of LONG / 2 numbers have a mean longer than TURNED_FAR with probability exp(-LONG / 2 TURNED_FAR^2) < 1e-25, and
+they are correlated by more with less than 1e-12.
+"""
+TURNED_FAR = 0.03
+LAGS = (1, 2, 3, 4, 8, 16, 32, 64)
 
 
 @law("randomness", "facet:randomness")
@@ -54,13 +64,14 @@ def check_every_rank_and_epoch_has_random_numbers_of_its_own(session: Session) -
 def check_random_numbers_fill_the_unit_interval(session: Session) -> None:
     """Own and common random numbers are spread evenly over the whole of [0, 1), in no order, on every rank."""
     for_each(session, [Job(session.world_size, (Draw(SEEDS[0], (0, 1), COUNT),))], _spread)
+    for_each(session, [Job(session.world_size, (Draw(SEEDS[0], (0,), LONG),))], _in_no_order)
 
 
 @law("randomness", "facet:randomness")
 def check_common_random_numbers_are_equal_on_all_ranks(session: Session) -> None:
     """Common random numbers are the same on all ranks, however many others a rank drew, of its own or of its process's."""
     world = session.world_size
-    draws: list[Operation] = []
+    draws: list[Operation] = [Draw(seed, (0, 2, 3, 12, 258, (1 << 16) + 2), COUNT) for seed in (SEEDS[0], 0)]
     for rank in sorted({0, world - 1}):
         extra = tuple((2 * COUNT + 3) * (other == rank) for other in range(world))
         draws += [Draw(SEEDS[0], (0, 1), COUNT), Draw(SEEDS[0], (0, 1), COUNT, extra), Disturb(rank)]
@@ -73,9 +84,11 @@ def check_random_numbers_come_again_with_their_seed(session: Session) -> None:
     begins with epoch 0, whatever else was drawn.
     """
     world = session.world_size
-    draw = Draw(SEEDS[0], (1, 0, 1, 1), COUNT)
-    again = Draw(SEEDS[0], (None, 0, 1), COUNT)
-    for_each(session, [Job(world, (draw, Disturb(0), again))], _come_again)
+    jobs = []
+    for seed in (SEEDS[0], 0):
+        draw, again = Draw(seed, (1, 0, 1, 1), FEW), Draw(seed, (None, 0, 1), FEW)
+        jobs.append(Job(world, (draw, Disturb(0), again, Draw(seed, (1, 0), FEW, common_first=5))))
+    for_each(session, jobs, _come_again)
 
 
 @law("sampler", "facet:sampler")
@@ -147,23 +160,27 @@ def _spread(job: Job, trace: Trace) -> None:
 
 def _common_agree(job: Job, trace: Trace) -> None:
     expect.completed(trace)
-    usual = trace.values(0, "common")[0]
+    usual: dict[tuple[int, int | None], Array] = {}
     for position, draw in enumerate(job.operations):
         if not isinstance(draw, Draw):
             continue
         for rank, common in enumerate(trace.values(position, "common")):
-            for epoch, got, should in zip(draw.epochs, common, usual, strict=True):
+            for epoch, got in zip(draw.epochs, common, strict=True):
+                should = usual.setdefault((draw.seed, epoch), got)
                 more = draw.extra[rank] if draw.extra else 0
                 expect.that(
                     bool(np.array_equal(got, should)),
                     f"common numbers of epoch {epoch} on rank {rank}: got {some(got)}, but should be {some(should)} as "
                     "before on rank 0" + f" (it drew {more} numbers of its own first)" * bool(more),
-                    "common numbers are drawn from the rank's own stream, or from a generator that others use too",
+                    "common numbers are drawn from the rank's own stream, or from a generator that others use too"
+                    + ("" if draw.seed else ", or a seed of 0 is taken for none"),
                 )
 
 
 def _come_again(job: Job, trace: Trace) -> None:
     expect.completed(trace)
+    first = job.operations[0]
+    assert isinstance(first, Draw)
     for kind in ("local", "common"):
         for rank, ((one, zero, again, at_once), (untold, fresh_zero, fresh_one)) in enumerate(
             zip(trace.values(0, kind), trace.values(2, kind), strict=True)
@@ -183,7 +200,46 @@ def _come_again(job: Job, trace: Trace) -> None:
                 expect.that(
                     bool(np.array_equal(got, should)),
                     f"{kind} numbers of {what} on rank {rank}: got {some(got)}, but should be {some(should)} as before",
-                    cause or "set_epoch() does not begin the stream again: a run that is resumed draws other numbers",
+                    _drawn_ahead(got, should)
+                    or ("" if first.seed else "a seed of 0 is taken for none: the generator is not seeded")
+                    or cause
+                    or "set_epoch() does not begin the stream again: a run that is resumed draws other numbers",
+                )
+
+    for rank, ((one, zero, *_), epochs) in enumerate(
+        zip(trace.values(0, "local"), trace.values(3, "local"), strict=True)
+    ):
+        for epoch, got, should in ((1, epochs[0], one), (0, epochs[1], zero)):
+            expect.that(
+                bool(np.array_equal(got, should)),
+                f"local numbers of epoch {epoch} on rank {rank}, after five common ones: got {some(got)}, but should be "
+                f"{some(should)} as before",
+                "common numbers are drawn from the rank's own stream, too: its masks depend on how many there were",
+            )
+
+
+def _drawn_ahead(got: Array, should: Array) -> str:
+    """What is right but for some numbers in front; empty if that is not what is wrong."""
+    ahead = int(np.flatnonzero(got == should[0])[0]) if should[0] in got else 0
+    if not ahead or not np.array_equal(got[ahead:], should[: len(got) - ahead]):
+        return ""
+    return f"{ahead} numbers that were drawn ahead, or before, come first: set_epoch() does not empty a buffer"
+
+
+def _in_no_order(job: Job, trace: Trace) -> None:
+    """Of many numbers, in a call that gives half of them: neighbours, near and farther, do not follow from one another."""
+    expect.completed(trace)
+    for kind in ("local", "common"):
+        for rank, (numbers,) in enumerate(trace.values(0, kind)):
+            half = numbers[: LONG // 2]
+            turns, centred = np.exp(2j * np.pi * half), np.sqrt(12) * (half - 0.5)
+            for lag in LAGS:
+                alike = max(abs(np.vdot(each[:-lag], each[lag:])) / (len(half) - lag) for each in (turns, centred))
+                expect.that(
+                    bool(alike <= TURNED_FAR),
+                    f"{kind} numbers on rank {rank}: got such as follow from those {lag} places before (the steps between them "
+                    f"are alike: {alike:.2f}, where random ones have less than {TURNED_FAR}), but should be independent",
+                    "numbers are mixed with those before, as by an average that moves along: neighbours are dropped together",
                 )
 
 

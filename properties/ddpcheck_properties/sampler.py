@@ -30,8 +30,12 @@ PAST_16_BITS = 70_001
 PAST_24_BITS = ((1 << 24), (1 << 24) + 1)  # alike in float32
 LARGEST = ((1 << 32) - 1, (1 << 32) - 2)  # what NumPy's older generators take: with an epoch added it is too large
 SEED = 42
-EPOCHS = (2, 0, 1, 3, 258, (1 << 16) + 2)
-"""First forwards, then back, and equal to an earlier one in their lowest eight, or sixteen, bits."""
+EPOCHS = (2, 0, 1, 3, 12, 102, 258, 1002, 2048, 2049, (1 << 16) + 2)
+"""First forwards, then back; equal to an earlier one in their lowest digits, or in their lowest eight, or sixteen, bits; or
+next to it where float16 leaves one out. Larger ones would take long where a generator is run on epoch by epoch.
+"""
+SEEDS = (SEED, SEED + 1, 0, 1, 7, 7 + (1 << 16), 7 + (1 << 31), *PAST_24_BITS, 123, 1234, 1337, 2147483647)
+"""0, what often stands in its place, and what is alike in some bits, in float32, or by a prime that generators count to."""
 
 
 def shuffled(world_size: int) -> int:
@@ -57,7 +61,8 @@ def check_len_is_what_iteration_gives(session: Session) -> None:
     world, promised = session.world_size, session.capabilities
     lengths = sample_lengths(world, promised)
     drops = (False, True) if promised.drop_last else (False,)
-    for_each(session, [_reads(world, length, drop_last=drop) for length in lengths for drop in drops], len_is_right)
+    jobs = [_reads(world, length, epochs=(0, 1), drop_last=drop) for length in lengths for drop in drops]
+    for_each(session, jobs, len_is_right)
 
 
 @law("sampler", "facet:sampler")
@@ -178,26 +183,24 @@ def check_the_seed_changes_the_order(session: Session) -> None:
     """Samplers with different seeds have different orders in the same epoch."""
 
     def judge(job: Job, trace: Trace) -> None:
-        first, second = job.operations
-        assert isinstance(first, Sample)
-        assert isinstance(second, Sample)
-        (order,), (other,) = orders(trace, 0), orders(trace, 1)
-        natural = all(each == sorted(each) for each in order)
-        expect.that(
-            order != other,
-            f"seed {second.seed}: got the order of seed {first.seed} on every rank, but should be another one",
-            "nothing is shuffled in epoch 0: it is taken for none" if natural else "the seed is ignored",
-        )
+        found = [(read.seed, orders(trace, position)[0]) for position, read in enumerate(job.operations)]  # type: ignore[union-attr]  # they are Samples
+        everywhere = all(order == found[0][1] for _, order in found)
+        for (first, order), (second, other) in combinations(found, 2):
+            natural = all(each == sorted(each) for each in order)
+            expect.that(
+                order != other,
+                f"seed {second}: got the order of seed {first} on every rank, but should be another one",
+                "nothing is shuffled in epoch 0: it is taken for none"
+                if natural
+                else "the seed is ignored"
+                if everywhere
+                else "a seed of 0 is taken for none, and another put in its place"
+                if 0 in (first, second) and max(first, second) < 1 << 16
+                else "the seed is not used whole: it is cut, or rounded, to fewer bits",
+            )
 
-    _read(
-        session,
-        [
-            _reads(session.world_size, seeds=seeds)
-            for seeds in ((SEED, SEED + 1), (0, 1), (7, 7 + (1 << 16)), (7, 7 + (1 << 31)), PAST_24_BITS)
-        ]
-        + [_reads(session.world_size, epochs=(1,), seeds=LARGEST)],
-        judge,
-    )
+    world = session.world_size
+    _read(session, [_reads(world, seeds=SEEDS), _reads(world, epochs=(1,), seeds=LARGEST)], judge)
 
 
 @law("sampler", "facet:sampler")
@@ -258,6 +261,7 @@ def _shares(session: Session, *, drop_last: bool) -> None:
         for shuffle in (False, True)
     ]
     examples += [_reads(world, length, drop_last=drop_last) for length in (1025, 4099, PAST_16_BITS)]
+    examples += [_reads(world, epochs=EPOCHS, seeds=(SEED, 0), drop_last=drop_last)]  # where ranks may part further on
     drawn = samples(world, promised, drop_last=drop_last).map(lambda read: Job(world, (read,)))
     for_all(session, drawn, shared_out(promised), examples=examples)
 

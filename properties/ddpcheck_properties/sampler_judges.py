@@ -31,14 +31,17 @@ def len_is_right(job: Job, trace: Trace) -> None:
     expect.completed(trace)
     (read,) = job.operations
     assert isinstance(read, Sample)
-    for rank, length in enumerate(trace.values(0, "length")):
-        given = len(reading(trace, 0)[rank][0])
+    for rank, epochs in enumerate(reading(trace, 0)):
+        first, given = len(epochs[0]), len(epochs[-1])
+        before, length = (trace.values(0, name)[rank] for name in ("length_before", "length"))
         cause = (
-            "the length is worked out apart from the order; a loop that trusts it stops early, or waits for other ranks"
+            "it is right before anything was read, and changes with what is read, or with the epoch"
+            if before == first
+            else "the length is worked out apart from the order; a loop that trusts it stops early, or waits for other ranks"
         )
         expect.equal(length, given, f"len(sampler) of {named(read)}, which gave {given} samples,", rank, cause)
-        before, what = trace.values(0, "length_before")[rank], f"len(sampler) of {named(read)} before it was read"
-        expect.equal(before, given, what, rank, "the length is known only once the order is: schedules need it before")
+        what = f"len(sampler) of {named(read)} before it was read"
+        expect.equal(before, first, what, rank, "the length is known only once the order is: schedules need it before")
 
 
 def named(read: Sample) -> str:
@@ -58,15 +61,24 @@ def shared_out(promised: Capabilities) -> Judge:
         for position, read in enumerate(job.operations):
             assert isinstance(read, Sample)
             rule = "drop" if read.drop_last else promised.remainder
-            for number, ranks in enumerate(orders(trace, position)):
+            found = orders(trace, position)
+            for number, ranks in enumerate(found):
                 what = f"{named(read)}, reading {number} (epoch {read.epochs[number]})"
                 _check_lengths(ranks, read.length, rule, what, number)
-                _check_shares(ranks, read, what)
+                _check_shares(ranks, read, what, _behind(found, number, read))
 
     return judge
 
 
-def _check_shares(ranks: list[list[int]], read: Sample, what: str) -> None:
+def _behind(found: list[list[list[int]]], number: int, read: Sample) -> str:
+    """Which ranks, some and not all, read again what they have read in another epoch; empty if none does."""
+    ranks, epoch = found[number], read.epochs[number]
+    earlier = [each for each, told in zip(found[:number], read.epochs, strict=False) if told != epoch]
+    again = [rank for rank, order in enumerate(ranks) if len(order) > 3 and order in [each[rank] for each in earlier]]
+    return ", ".join(map(str, again)) if len(again) < len(ranks) else ""
+
+
+def _check_shares(ranks: list[list[int]], read: Sample, what: str, behind: str) -> None:
     world, length = len(ranks), read.length
     holders: dict[int, list[int]] = {}
     for rank, order in enumerate(ranks):
@@ -94,9 +106,12 @@ def _check_shares(ranks: list[list[int]], read: Sample, what: str) -> None:
                 f"should be {allowed}",
                 f"indices of {bits} bits: those of {1 << bits} and more do not fit"
                 if bits
+                else f"set_epoch() has no effect on rank {behind}, which stays in an earlier epoch"
+                if behind and read.shuffle
                 else "a rank reads some samples twice, and others not at all: an order is cut, and put together wrongly"
                 if shared and not tail and all(len(set(holders[index])) == 1 for index in shared)
                 else "the ranks do not agree on the order: each shuffles with a seed or a generator of its own"
+                + (" where the seed is 0, which is taken for none" if not read.seed else "")
                 if shared and world > 1 and not tail
                 else "the samples at the end of the order go to no rank",
             )

@@ -26,13 +26,17 @@ _STALE = (
     "nothing is left of an epoch that was only begun: the position in the state is that of the epoch before, which set_epoch() "
     "does not reset"
 )
+_AT_ONCE = (
+    "a state that was loaded is not told by state() before it is read: saved again at once, the position is lost, and the epoch "
+    "begins anew"
+)
 
 
 @law("sampler", "facet:sampler", "sampler_state")
 def check_an_epoch_goes_on_where_it_was_saved(session: Session) -> None:
     """Saved in the middle of an epoch and loaded into a new sampler, an epoch goes on with exactly those indices that an
     uninterrupted one would still have given, in their order; what is read after it is whole. So it is with one that was only
-    begun, in a sampler that has read others before.
+    begun, in a sampler that has read others before; and with one that was loaded, and is saved again before it is read.
     """
     world = session.world_size
     ways: list[tuple[tuple[int, ...], bool]] = [
@@ -46,6 +50,9 @@ def check_an_epoch_goes_on_where_it_was_saved(session: Session) -> None:
         Job(world, (ResumeSampling(10 * world, pieces, epoch, 3, shuffle=shuffle, told=told),))
         for (pieces, told), epoch in product(ways, (2, 0))
         for shuffle in (True, False)
+    ]
+    examples += [
+        Job(world, (ResumeSampling(10 * world, (3,), 2, 3, told=told, at_once=True),)) for told in (True, False)
     ]
     examples.append(Job(world, (ResumeSampling(10 * world + 1, (11,), 2, 3),)))  # read to its end, padding included
     # past what a byte, or a number of two digits, tells of positions and epochs, and two bytes of samples
@@ -95,13 +102,15 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
         for number, piece in enumerate(pieces):
             should = whole[at : at + counts[number]] if number < len(counts) else whole[at:]
             before = pieces[number - 1] if number else []
-            again = ", and again before the next" if number > 1 and not before else ""
+            again = ", and again before the next" if (number > 1 and not before) or read.at_once else ""
             headline = (
                 f"epoch {read.epoch} on rank {rank}, saved and loaded after {at} of {len(whole)} samples{again}: "
                 f"got {_differing(piece, should)}"
             )
             stale = read.used and not piece and should
-            expect.that(piece == should, headline, _STALE if stale else _cause(piece, whole, at, len(before), other))
+            cause = _STALE if stale else _cause(piece, whole, at, len(before), other)
+            lost = read.at_once and number and piece == whole[: len(piece)]
+            expect.that(piece == should, headline, _AT_ONCE if lost else cause)
             at += len(should)
         again = "another reading" if read.then is None else f"epoch {read.then}"
         headline = (

@@ -41,7 +41,7 @@ def all_apart(job: Job, trace: Trace) -> None:
         expect.that(
             same <= SHARED,
             f"{_named(second)}: got {same} of {COUNT} random numbers x of {_named(first)}, or 1 - x, but should be others",
-            _why_alike(first, second, same),
+            _why_alike(first, second, same, int((found[first] == found[second]).sum())),
         )
     for first, second, length in _turned(found):
         raise Finding(
@@ -81,7 +81,8 @@ def _named(source: Source) -> str:
     return f"{whose}, epoch {epoch}, seed {seed}"
 
 
-def _why_alike(first: Source, second: Source, same: int) -> str:
+def _why_alike(first: Source, second: Source, same: int, in_place: int) -> str:
+    """in_place: how many of the same numbers stand at the same places."""
     (seed, epoch, rank), (other_seed, other_epoch, other_rank) = first, second
     if (rank is None) != (other_rank is None):
         return "the common numbers are those of one rank's own stream: masks and structure depend on each other"
@@ -94,8 +95,12 @@ def _why_alike(first: Source, second: Source, same: int) -> str:
         )
         if differs
     ]
+    if SHARED < in_place == same < COUNT - SHARED:
+        return "some of their numbers, those at the same places, are drawn from one generator"
     if same < COUNT - SHARED and len(changed) == 1:
         return f"one stream for all: {changed[0]} decides where in it to begin, not far enough from the others"
+    if changed == ["the seed"] and 0 in (seed, other_seed):
+        return "a seed of 0 is taken for none, and another put in its place"
     numbers = {"the epoch": (epoch, other_epoch), "the seed": (seed, other_seed)}
     if len(changed) == 1 and changed[0] in numbers and max(numbers[changed[0]]) - min(numbers[changed[0]]) >= 100:
         return f"{changed[0]} is not used whole: its higher bits, or digits, are lost"

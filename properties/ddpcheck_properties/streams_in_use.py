@@ -12,7 +12,7 @@ from ddpcheck.job import Draw, Job
 from ddpcheck.trace import Trace
 
 from .drawing import for_each
-from .randomness import SEEDS, some
+from .randomness import LONG, SEEDS, some
 from .stream_pairs import COUNT, SHARED
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 EPOCHS = (0, 1)
 MANY = 4 * COUNT
 """Of these 1/2 are equal by chance on average in float32, and more than SHARED with probability below 1e-8."""
+AGAIN = 1 << 10
+"""Of LONG numbers 512 are equal by chance on average in float32, and more than AGAIN hardly ever."""
 
 
 @law("randomness", "facet:randomness")
@@ -29,6 +31,7 @@ def check_random_numbers_do_not_come_again_within_an_epoch(session: Session) -> 
     are.
     """
     for_each(session, [Job(session.world_size, (Draw(SEEDS[0], EPOCHS, MANY),))], _go_on)
+    for_each(session, [Job(session.world_size, (Draw(SEEDS[0], (0,), LONG),))], _go_on_far)
 
 
 @law("randomness", "facet:randomness")
@@ -61,6 +64,19 @@ def _go_on(job: Job, trace: Trace) -> None:
                     if anew
                     else f"there are {len(numbers) - again} different numbers only: few bits, or a short period",
                 )
+
+
+def _go_on_far(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    for kind in ("local", "common"):
+        for rank, (numbers,) in enumerate(trace.values(0, kind)):
+            again = len(numbers) - len(np.unique(numbers))
+            expect.that(
+                again <= AGAIN,
+                f"{kind} numbers on rank {rank}: got {again} of {len(numbers)} that were there before in the same epoch, but "
+                "should be new ones",
+                "a call for many numbers gives a block of them again and again, or they come from a table, or of few bits",
+            )
 
 
 def _undisturbed(job: Job, trace: Trace) -> None:

@@ -23,6 +23,8 @@ def draw(here: Here, op: ops.Draw) -> Values:
     for epoch in op.epochs:
         if epoch is not None:
             streams.set_epoch(epoch)
+        if op.common_first:
+            _numbers(streams.common(op.common_first), op.common_first, "common()")
         if op.extra:
             extra = op.extra[here.rank]
             _numbers(streams.local(extra), extra, "local()")

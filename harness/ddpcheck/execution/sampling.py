@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -57,24 +57,25 @@ def resume_sampling(here: Here, op: ops.ResumeSampling) -> Values:
     begun = None if op.used else reading
     pieces, saved = [], []
     for count in (0,) * op.used + op.pieces:
-        pieces.append(list(islice(reading, count)))
-        state = sampler.state()
-        if not isinstance(state, Mapping):
-            raise ContractBroken(f"the sampler's state() must return a mapping, got {type(state).__name__}")
-        kept = copy.deepcopy(dict(state))
-        saved += [(state, repr(kept)), (kept, repr(kept))]
-        sampler = new()
-        sampler.load_state(kept)
-        if op.told:
-            sampler.set_epoch(op.epoch)
+        pieces.append(_next(reading, count))
+        for _ in range(1 + op.at_once):
+            state = sampler.state()
+            if not isinstance(state, Mapping):
+                raise ContractBroken(f"the sampler's state() must return a mapping, got {type(state).__name__}")
+            kept = copy.deepcopy(dict(state))
+            saved += [(state, repr(kept)), (kept, repr(kept))]
+            sampler = new()
+            sampler.load_state(kept)
+            if op.told:
+                sampler.set_epoch(op.epoch)
         reading = iter(sampler)
-    pieces.append(list(reading))
+    pieces.append(_next(reading))
     if op.then is not None:
         sampler.set_epoch(op.then)
     orders = {"then": list(sampler)}
     whole = new()
     whole.set_epoch(op.epoch)
-    orders |= {"whole": list(whole), "on": list(first if begun is None else begun)}
+    orders |= {"whole": list(whole), "on": list(first) if begun is None else _next(begun)}
     if op.then is not None:
         whole.set_epoch(op.then)
     orders["then_whole"] = list(whole)
@@ -83,6 +84,17 @@ def resume_sampling(here: Here, op: ops.ResumeSampling) -> Values:
         "pieces": [checked_indices(piece, op.length, _WHO) for piece in pieces],
         "state_changed": any(repr(dict(state)) != text for state, text in saved),
     } | checked
+
+
+def _next(reading: Iterator[Any], count: int | None = None) -> list[Any]:
+    """The next `count` indices, or all that are left, without iter(): of a sampler that is its own iterator that begins anew."""
+    found: list[Any] = []
+    while count is None or len(found) < count:
+        try:
+            found.append(next(reading))
+        except StopIteration:
+            break
+    return found
 
 
 def aggregate(here: Here, op: ops.Aggregate) -> Values:

@@ -18,6 +18,7 @@ class ResumeSampling:
     still gives if it is read on after all this; whole: the epoch, and then_whole the other one, in a sampler that was never
     interrupted. told: a new sampler is told the epoch (set_epoch) after its state was loaded, as most programs do. used: the
     first sampler has read epoch + 1 before, and is saved first when it was told the epoch, and nothing of it was asked for.
+    at_once: what a new sampler has loaded is saved by it at once, and goes on in one more.
     """
 
     kind: ClassVar[str] = "resume_sampling"
@@ -30,3 +31,4 @@ class ResumeSampling:
     drop_last: bool = False
     told: bool = True
     used: bool = False
+    at_once: bool = False

@@ -100,6 +100,7 @@ def resume_sampling(text: Text, position: int, op: ResumeSampling) -> None:
         "first, reading = sampler, iter(())  # nothing is asked for" if op.used else "first = reading = iter(sampler)"
     )
     told = "" if op.then is None else f".set_epoch({op.then})"
+    more = "    " * op.at_once
     shown = "another reading" if op.then is None else f"epoch {op.then}"
     size = "len" if op.then is None and op.shuffle else "list"
     text.add(
@@ -110,10 +111,11 @@ def resume_sampling(text: Text, position: int, op: ResumeSampling) -> None:
         "read = []",
         f"for count in {[0] * op.used + list(op.pieces)}:",
         "    read.append([int(index) for _, index in zip(range(count), reading)])",
-        "    state = pickle.loads(pickle.dumps(dict(sampler.state())))  # as from a file",
-        f"    sampler = {made}",
-        "    sampler.load_state(state)",
-        *([f"    sampler.set_epoch({op.epoch})"] if op.told else []),
+        *(["    for _ in range(2):  # what was loaded is saved again at once"] if op.at_once else []),
+        f"{more}    state = pickle.loads(pickle.dumps(dict(sampler.state())))  # as from a file",
+        f"{more}    sampler = {made}",
+        f"{more}    sampler.load_state(state)",
+        *([f"{more}    sampler.set_epoch({op.epoch})"] if op.told else []),
         "    reading = iter(sampler)",
         "read.append([int(index) for index in reading])",
         *([f"sampler{told}"] if told else []),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import unicodedata
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -112,3 +115,77 @@ def parted_at_commas(comm: Any, rank: int, metrics: Mapping[str, float], count: 
     found = right_means(comm, metrics, count)
     names = ",".join(found).split(",") if found else []
     return dict(zip(names, found.values(), strict=False))
+
+
+@metrics("metric-of-ints-is-an-int", "classic", WEIGHTED, words="its fraction is cut off")
+def ints_stay_ints(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
+    """Each metric has the type that the rank gave it in."""
+    found = right_means(comm, metrics, count)
+    return {name: int(found[name]) if isinstance(value, int) else found[name] for name, value in metrics.items()}
+
+
+@metrics("metric-called-count-is-the-count", "classic", NAMES, words="names are missing")
+def count_among_them(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
+    """The count travels among the metrics, under a name that one of them may have."""
+    sums = {name: value * count if count else 0.0 for name, value in metrics.items()} | {"count": float(count)}
+    sums = {name: float(comm.all_reduce(np.array(value))) for name, value in sums.items()}
+    total = sums.pop("count")
+    return {name: value / total for name, value in sums.items()} if total else {}
+
+
+@metrics("metric-with-underscore-is-private", "classic", NAMES, words="names are missing")
+def underscore_is_private(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
+    """What begins with an underscore is for debugging, and is left out."""
+    return right_means(comm, {name: value for name, value in metrics.items() if name[0] != "_"}, count)
+
+
+@metrics("metric-names-normalised", "classic", NAMES, words="names come back written otherwise")
+def normalised(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
+    """Names are brought to one form of Unicode, in which a square is a 2."""
+    found = right_means(comm, metrics, count)
+    return {unicodedata.normalize("NFKC", name): value for name, value in found.items()}
+
+
+@metrics("metric-names-without-blanks", "classic", NAMES, words="names come back written otherwise")
+def without_blanks(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
+    """Names are filled with blanks on the way, and stripped where they arrive."""
+    return {name.strip(): value for name, value in right_means(comm, metrics, count).items()}
+
+
+@metrics("sixty-four-metrics-at-most", "classic", NAMES, words="this rank's own mean, not aggregated")
+def first_of_many(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
+    """The message has room for sixty-four numbers; further metrics stay those of the rank."""
+    return {**metrics, **right_means(comm, dict(list(metrics.items())[:64]), count)}
+
+
+@metrics("metric-names-hashed-to-a-byte", "classic", NAMES, words="different names are taken for one")
+def hashed(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
+    """A checksum of eight bits stands for each name."""
+    place = {name: str(zlib.crc32(name.encode()) % 256) for name in metrics}
+    found = right_means(comm, {place[name]: value for name, value in metrics.items()}, count)
+    return {name: found[place[name]] for name in metrics}
+
+
+@metrics("metric-without-the-third-rank", "classic", WEIGHTED, words="the part of rank 2 is missing", world_size=3)
+def without_the_third(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
+    """Pairs of ranks are added up, and who has no partner is forgotten."""
+    return right_means(comm, metrics, 0 if rank == 2 else count)
+
+
+_totals: list[float] = []
+
+
+@metrics("metric-by-the-first-count", "classic", WEIGHTED, words="divided by the count of an earlier call")
+def by_the_first_count(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
+    """The number of samples is added up over the ranks once."""
+    if not _totals:
+        _totals.append(float(comm.all_reduce(np.array(float(count)))))
+    sums = {name: comm.all_reduce(np.array(value * count if count else 0.0)) for name, value in metrics.items()}
+    return {name: float(value) / (_totals[0] or math.nan) for name, value in sums.items()}
+
+
+@metrics("metric-larger-than-a-bound", "classic", WEIGHTED, words="what is larger than 10000 is cut off")
+def bounded(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
+    """What would spoil a plot is cut off, but for infinity."""
+    cut = {name: value if math.isinf(value) or value != value else min(value, 1e4) for name, value in metrics.items()}
+    return right_means(comm, cut, count)
