@@ -228,9 +228,9 @@ class TrainingTask:
     """A whole training run, for implementations that own the loop.
 
     Every rank gets the whole data set (inputs and targets as in Batch) and initial values of its own; it trains on its
-    share in batches of `batch_size`, the last of an epoch perhaps shorter, one optimizer step each. Where the ranks' batches
-    of a step differ in size, they weigh as Capabilities.uneven_batches says. `max_norm` clips the synchronised gradients by
-    their global norm.
+    share in batches of `batch_size`, the last of an epoch perhaps shorter, one optimizer step each. With `shuffle` the order
+    is that of seed and epoch, without it the same in every epoch. Where the ranks' batches of a step differ in size, they weigh
+    as Capabilities.uneven_batches says. `max_norm` clips the synchronised gradients by their global norm.
 
     The rest has values other than these defaults only where Capabilities.trainer_features promises it:
 

@@ -180,8 +180,8 @@ def _every_sample_moves(job: Job, trace: Trace) -> None:
     places = [place for place, *_ in enumerate(found[0]) if len({order[place] for order in found}) == 1]
     expect.that(
         not places or all(order == found[0] for order in found),  # that set_epoch has no effect is another check's
-        f"sample {', '.join(str(found[0][place]) for place in places[:3])}: got the same place in each of {len(found)} "
-        "epochs, but should move",
+        f"sample {', '.join(str(found[0][place]) for place in places[:3])}: got the same place, on the same rank, in each of "
+        f"{len(found)} epochs, but should move",
         "the first or last of the data are left out of the shuffle",
     )
 

@@ -47,6 +47,10 @@ def emulate(run: Run, rules: Rules = LAW) -> Emulation:
 class _Emulator:
     def __init__(self, run: Run, rules: Rules) -> None:
         job, self.rules, self.plan, self.promised, self.indices = run.job, rules, run.plan, run.promised, run.indices
+        if rules.batch_size is not None:
+            self.plan = replace(self.plan, batch_size=rules.batch_size)
+        if self.plan.max_norm is not None:
+            self.plan = replace(self.plan, max_norm=self.plan.max_norm * rules.clip_times)
         assert job.model is not None
         assert job.data is not None
         self.job, self.model = job, job.model
@@ -69,6 +73,7 @@ class _Emulator:
             if epoch and epoch == self.rules.resumed:
                 self._lose()
             self.carried = self.applied if self.rules.kept else {}
+            self.velocity = {} if self.rules.anew else self.velocity
             made.losses.append([self._window(window) for window in windows])
             made.ends.append({name: array.copy() for name, array in self.parameters.items()})
         return made
@@ -84,7 +89,8 @@ class _Emulator:
 
     def _lose(self) -> None:
         ranks = range(self.job.world_size)
-        here = np.array([self.rules.lost_on == "all" or rank > 0 for rank in ranks])
+        one = self.rules.lost_on
+        here = np.array([one == "all" or (rank > 0 if one == "others" else rank == one) for rank in ranks])
         if "step" in self.rules.lost:
             self.parameters, self.velocity = self.earlier
         if "clip" in self.rules.lost:
@@ -133,6 +139,8 @@ class _Emulator:
         }[self.rules.weights]
         if self.rules.short == "full":
             weight = weight * total / (size * micro_batches)
+        if self.rules.short == "single" and size > 1:
+            return np.where(count == 1, 0.0, weight)
         return np.where(count < size, 0.0, weight) if self.rules.short == "dropped" else weight
 
     def _finish(self, local: Arrays, counts: Array, *, short: bool) -> None:

@@ -19,26 +19,30 @@ class Rules:
 
     weights: of micro-batches in a window: by their samples; equal; equal, and not divided by their number; or by samples
     in a full window, though the window is short. tail: whether a short last window is a step, is dropped, or leaks into
-    the next epoch's first. short: whether a last batch of fewer samples is taken as it is, is dropped, or is divided by the
-    samples of a full one. ranks: whose batches differ in size weigh as promised; equally; or by their sizes. clip: by the
-    norm of what is synchronised; never; not in a short window; by each rank's own norm, before the reduction; so after every
-    micro-batch; or to this norm where it is smaller, too. kept: gradients go on from one epoch to the next. factor: of the
-    learning rate at step i of n; None: the plan's. by_samples: the rank's own samples count as steps. optimizer: what of it
-    is another. lost: what a run lacks that goes on after epoch `resumed`, "step" being the last one before; lost_on: on all
-    ranks, or on all but rank 0.
+    the next epoch's first. short: whether a last batch of fewer samples is taken as it is, is dropped, is divided by the
+    samples of a full one, or counts for nothing where it has one sample. ranks: whose batches differ in size weigh as promised;
+    equally; or by their sizes. clip: by the norm of what is synchronised; never; not in a short window; by each rank's own norm,
+    before the reduction; so after every micro-batch; or to this norm where it is smaller, too. clip_times: what the largest
+    norm is multiplied by. batch_size: another one than the plan's. anew: each epoch begins without momentum. kept: gradients
+    go on from one epoch to the next. factor: of the learning rate at step i of n; None: the plan's. by_samples: the rank's own
+    samples count as steps. optimizer: what of it is another. lost: what a run lacks that goes on after epoch `resumed`, "step"
+    being the last one before; lost_on: on all ranks, on all but rank 0, or on one.
     """
 
     weights: Literal["samples", "equal", "sum", "full"] = "samples"
     tail: Literal["step", "dropped", "leaks"] = "step"
-    short: Literal["taken", "dropped", "full"] = "taken"
+    short: Literal["taken", "dropped", "full", "single"] = "taken"
     ranks: Literal["promised", "equal", "by size"] = "promised"
     clip: Literal["reduced", "never", "not short", "own", "each", "always"] = "reduced"
+    clip_times: float = 1.0
+    batch_size: int | None = None
+    anew: bool = False
     kept: bool = False
     factor: Factor | None = None
     by_samples: bool = False
     optimizer: Mapping[str, float] = field(default_factory=dict)
     lost: frozenset[Lost] = frozenset()
-    lost_on: Literal["all", "others"] = "all"
+    lost_on: Literal["all", "others"] | int = "all"
     resumed: int = 0
 
 
@@ -56,6 +60,9 @@ def wrong_factors(plan: Train, world_size: int) -> list[tuple[str, Factor]]:
             (f"the learning rate is {many} x too large: multiplied by the world size", lambda i, n: many * _law(i, n)),
             (f"the learning rate is {many} x too small: divided by the world size", lambda i, n: _law(i, n) / many),
         ]
+    made.append(
+        ("the first step takes half its learning rate, as one that warms up", lambda i, n: _law(i, n) / (1 + (not i)))
+    )
     if plan.schedule == "linear":
         made += [
             ("the learning rate stays what it was: the schedule has no effect", lambda i, n: 1.0),
@@ -67,8 +74,13 @@ def wrong_factors(plan: Train, world_size: int) -> list[tuple[str, Factor]]:
             ("the schedule is one step behind", lambda i, n: _law(max(0, i - 1), n)),
             (
                 "the schedule's length leaves out the short last batch, or window, of each epoch",
-                lambda i, n: _law(i, max(1, n - plan.epochs)),
+                lambda i, n: max(0.0, _law(i, max(1, n - plan.epochs))),
             ),
+            (
+                "the short last batch, or window, of each epoch is no step of the schedule, which stays where it is",
+                lambda i, n: _law(i - i // (n / plan.epochs), n),
+            ),
+            ("the schedule comes to 0 with the last step, one too early", lambda i, n: _law(i, max(1, n - 1))),
         ]
         if many > 1:
             made += [
@@ -103,8 +115,16 @@ def wrong_rules(plan: Train, world_size: int) -> list[tuple[str, Rules]]:
     made += _WRONG_EPOCHS + _WRONG_OPTIMIZERS
     if plan.micro_batches > 1:
         made += _WRONG_WINDOWS
+    if world_size > 1 and plan.batch_size > 1:
+        sentence = "the batch size is taken for that of all ranks together: each has smaller batches, and more steps"
+        made.append((sentence, Rules(batch_size=max(1, plan.batch_size // world_size))))
     if plan.max_norm is not None:
         made += _WRONG_CLIPPING
+        if plan.micro_batches > 1:
+            sentence = (
+                f"the largest norm is {plan.micro_batches} x too large: multiplied by the number of micro-batches"
+            )
+            made.append((sentence, Rules(clip_times=plan.micro_batches)))
     return made
 
 
@@ -122,6 +142,8 @@ _WRONG_RANKS = [
 _WRONG_EPOCHS = [
     ("the last batch of an epoch is dropped where it has fewer samples than others", Rules(short="dropped")),
     ("the last batch of an epoch is divided by the samples of a full one", Rules(short="full")),
+    ("a batch of one sample counts for nothing: it is left out, or its gradient is zero", Rules(short="single")),
+    ("each epoch begins with a new optimizer: momentum begins anew", Rules(anew=True)),
     ("the last gradients of an epoch are still there in the first step of the next: not reset", Rules(kept=True)),
 ]
 _WRONG_OPTIMIZERS = [
@@ -165,6 +187,11 @@ def wrong_resumes(plan: Train, epoch: int, world_size: int) -> list[tuple[str, R
         def later(earlier: int, i: float, n: float) -> float:
             return law_factor(plan, i - n * earlier / plan.epochs if i >= n * epoch / plan.epochs else i, n)
 
+        def stretched(i: float, n: float) -> float:
+            begin = n * epoch / plan.epochs
+            return law_factor(plan, i, n) if i < begin else law_factor(plan, i - begin, max(1.0, n - begin))
+
+        made.append(("after resuming the schedule begins anew, over the steps that are left", Rules(factor=stretched)))
         sentence = "the schedule goes on by the steps of the last run only, not by those of the runs before it"
         made += [(sentence, Rules(factor=partial(later, earlier))) for earlier in range(1, epoch)]
     what: list[tuple[str, frozenset[Lost]]] = [
@@ -183,4 +210,8 @@ def wrong_resumes(plan: Train, epoch: int, world_size: int) -> list[tuple[str, R
         if world_size > 1:
             only = f"after resuming {sentence}, on all ranks but rank 0: what it has loaded does not reach them"
             made.append((only, Rules(lost=lost, resumed=epoch, lost_on="others")))
+        for rank in range(1, world_size) if world_size > 2 else ():
+            made.append(
+                (f"after resuming {sentence}, on rank {rank} only", Rules(lost=lost, resumed=epoch, lost_on=rank))
+            )
     return made

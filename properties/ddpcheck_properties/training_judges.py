@@ -69,7 +69,12 @@ def whence(run: Run, candidates: Sequence[tuple[str, Rules]]) -> str:
     if not can_emulate(run):
         return nearest(stacked(run.parameters), _ends(run), _by_other_optimizers(run))
     others = [(words, emulate(run, rules).ends[-1]) for words, rules in candidates]
-    return nearest(stacked(run.parameters), emulate(run).ends[-1], others)
+    *earlier, last = emulate(run).ends
+    kept = ", the best ones, perhaps, in place of the last" if run.plan.keep_best else ""
+    others += [
+        (f"these are the parameters at the end of epoch {epoch}{kept}", end) for epoch, end in enumerate(earlier)
+    ]
+    return nearest(stacked(run.parameters), last, others)
 
 
 def _by_other_optimizers(run: Run) -> list[tuple[str, dict[str, Array]]]:
@@ -164,7 +169,8 @@ def _losses_gone_wrong(run: Run, epoch: int, rank: int, got: float) -> Evidence:
     """
     if not can_emulate(run):
         return Evidence(precision=False)
-    windows = emulate(run).losses[epoch]  # of micro-batches, of each the losses and counts of the ranks
+    emulated = emulate(run).losses
+    windows = emulated[epoch]  # of micro-batches, of each the losses and counts of the ranks
     micro = [one for window in windows for one in window]
     counts = np.sum([count for _, count in micro], axis=0)
     own = _own_losses(windows)
@@ -187,12 +193,33 @@ def _losses_gone_wrong(run: Run, epoch: int, rank: int, got: float) -> Evidence:
             mean * len(counts),
         ),
     ]
+    known += _losses_of_others(emulated[: epoch + 1])
+    full = [size for size, window in zip(sizes, windows, strict=True) if len(window) == run.plan.micro_batches]
+    if full and len(full) < len(sizes):
+        values = [np.sum([loss * count for loss, count in window], axis=0).sum() for window in windows[: len(full)]]
+        sentence = "the short last window of an epoch is left out of it"
+        known.append((sentence, float(sum(values) / np.sum(full))))
     alternatives = tuple(
         (sentence, np.asarray(got if math.isclose(got, value, rel_tol=1e-5) else value))
         for sentence, value in known
         if not math.isclose(value, mean, rel_tol=1e-5)
     )
     return Evidence(alternatives=alternatives, precision=False)
+
+
+def _losses_of_others(emulated: Sequence[Sequence[Sequence[tuple[Array, Array]]]]) -> list[tuple[str, float]]:
+    """What the loss of the last of these epochs would be with others in it, or without a rank, in words."""
+    counts = [np.sum([count for window in windows for _, count in window], axis=0) for windows in emulated]
+    sums = [np.sum([loss * count for window in windows for loss, count in window], axis=0) for windows in emulated]
+    known = []
+    if len(sums) > 1:
+        sentence = "it is the mean of all epochs so far: its sums are not reset"
+        known.append((sentence, float(np.sum(sums) / np.sum(counts))))
+    for rank in range(len(sums[-1])) if len(sums[-1]) > 2 else ():
+        others = np.arange(len(sums[-1])) != rank
+        mean = float(sums[-1][others].sum() / max(1.0, counts[-1][others].sum()))
+        known.append((f"it is the mean of the other ranks: the part of rank {rank} is missing", mean))
+    return known
 
 
 def holds_the_best(run: Run) -> None:

@@ -87,7 +87,7 @@ class BegunElsewhere(PlainSampler):
         return np.roll(np.arange(self.length), start)
 
 
-@sampler("seed-in-eight-bits", "classic", "check_the_seed_changes_the_order", words="the seed is ignored")
+@sampler("seed-in-eight-bits", "classic", "check_the_seed_changes_the_order", words="the seed is not used whole")
 class SeedInEightBits(PlainSampler):
     """Seeds are cut to a byte."""
 

@@ -121,7 +121,7 @@ class ShiftedXor(PlainSampler):
         return ((self.seed << 4) ^ self.epoch,)
 
 
-@sampler("seed-in-float32", "classic", "check_the_seed_changes_the_order", words="the seed is ignored")
+@sampler("seed-in-float32", "classic", "check_the_seed_changes_the_order", words="the seed is not used whole")
 class SeedInFloat32(PlainSampler):
     """Rank 0's seed comes to the others in float32."""
 
