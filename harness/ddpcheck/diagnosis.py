@@ -40,6 +40,7 @@ class Evidence:
     doubt: what else a factor of the world size may come from.
     parts: what every rank has put in, with the ranks as first axis.
     otherwise: what is sure even if nothing else fits.
+    bound: by how much rounding may change each element, where that is more than a few last bits.
     """
 
     world_size: int = 1
@@ -51,6 +52,7 @@ class Evidence:
     doubt: str = ""
     otherwise: str = ""
     parts: Array | None = None
+    bound: Array | None = None
 
 
 def likely_cause(got: Array, expected: Array, evidence: Evidence) -> str:
@@ -92,6 +94,7 @@ def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[s
         telling = got[wrong].any() or not array.any()  # zeros come of much else, but for what says that all is zero
         if telling and array.shape == got.shape and _close(got[wrong], array[wrong]).all():
             yield f"{region(wrong)}: {sentence}"
+    yield from _within_rounding(got, expected, evidence)
     if got.size > 1 and np.array_equal(np.sort(got, axis=None), np.sort(expected, axis=None), equal_nan=True):
         yield "all values are there, but in other places: a transposed or permuted layout, or blocks in a wrong order"
     if evidence.parts is not None:
@@ -104,6 +107,27 @@ def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[s
     yield from changed_by(got, expected, evidence.before)
     yield from lost_precision(got, expected, small=evidence.precision)
     yield from remainder(wrong, evidence.world_size)
+
+
+_NEARLY_ALL = 0.99
+"""Of the elements: what is rounded to few bits on the way may go the other way here and there."""
+_APART = 8
+"""How many times the rounding apart what is told from each other has to be."""
+
+
+def _within_rounding(got: Array, expected: Array, evidence: Evidence) -> Iterator[str]:
+    """What explains an array of sums of many terms, whose last bits are anybody's."""
+    bound = evidence.bound
+    if bound is None or got.dtype.kind != "f" or not np.isfinite(bound).all():
+        return
+    seen = got.astype(np.float64)
+    if (abs(seen) <= bound).all():  # zeros come of much else
+        return
+    for sentence, array in evidence.alternatives:
+        if array.shape != got.shape or not (abs(array - expected) > _APART * bound).any():
+            continue
+        if (abs(seen - array) <= bound).mean() >= _NEARLY_ALL:
+            yield sentence
 
 
 def _close(a: Array, b: Array, factor: float = 1.0) -> Array:
@@ -149,7 +173,16 @@ def _other_factor(got: Array, expected: Array, evidence: Evidence) -> Iterator[s
     elif (
         np.allclose(ratios, ratio, rtol=1e-5, atol=0) and ratio != 0 and abs(ratio - 1) > 2.0**-7
     ):  # else see lost_precision
-        yield f"every element is {ratio:.6g} x what it should be: a wrong factor, the same everywhere"
+        scale = _SCALED if abs(np.log2(abs(ratio))) in _LOSS_SCALES else ""
+        divisor = size / ratio
+        if size > 1 and 1.5 < divisor <= 2 * size and abs(divisor - round(divisor)) < 1e-4:
+            scale = f", as if divided by {round(divisor)} and not by the {size} ranks"
+        yield f"every element is {ratio:.6g} x what it should be: a wrong factor, the same everywhere{scale}"
+
+
+_LOSS_SCALES = range(7, 33)
+"""Powers of two that no number of ranks, micro-batches or samples here is."""
+_SCALED = ", as of a loss scale that is not taken off again, or once too often"
 
 
 def _matching(got: Array, expected: Array, factors: list[tuple[float, str]]) -> Iterator[str]:

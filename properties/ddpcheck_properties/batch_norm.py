@@ -83,8 +83,10 @@ def _remeasured(promised: Capabilities) -> Judge:
             if not trace.completed:
                 raise
             own = np.stack([inputs[list(rank)].mean(axis=0) for rank in first.samples])
+            right = inputs[[sample for rank in first.samples for sample in rank]].mean(axis=0)
             got = [values["norm.running_mean"] for values in trace.values(1, "buffers")]
-            raise Finding(replace(finding.diagnosis, cause=_of_ranks(got, own))) from None
+            cause = _of_ranks(got, own, right) or finding.diagnosis.cause
+            raise Finding(replace(finding.diagnosis, cause=cause)) from None
 
     return judge
 
@@ -137,13 +139,20 @@ def _same_statistics(promised: Capabilities) -> Judge:
                 mean = next(iter(local.arrays["buffers"]))
                 own = local.arrays["buffers"][mean].value.exact
                 got = [values[mean] for values in trace.values(moment.position, "buffers")]
-                raise Finding(replace(finding.diagnosis, cause=_of_ranks(got, own))) from None
+                right = moment.arrays["buffers"][mean].value.exact
+                cause = _of_ranks(got, own, right) or finding.diagnosis.cause or _TOGETHER
+                raise Finding(replace(finding.diagnosis, cause=cause)) from None
 
     return judge
 
 
-def _of_ranks(got: list[Array], own: Array) -> str:
+_TOGETHER = "the mean is right: the variance of all samples is put together wrongly, as without what is between the ranks' means"
+
+
+def _of_ranks(got: list[Array], own: Array, right: Array) -> str:
     """What a wrong mean may be. own: (ranks, features), the running mean if each rank measured by itself."""
+    if np.allclose(got, right, rtol=1e-5):
+        return ""
     for rank, array in enumerate(got):
         if np.allclose(array, own[rank], rtol=1e-5) or np.allclose(array, own[0], rtol=1e-5):
             return f"rank {rank} has what it (or rank 0) measures on its own batch: not synchronised"

@@ -14,7 +14,7 @@ from ddpcheck import expect
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.diagnosis import Evidence
 from ddpcheck.job import Backward, CloseWindow, Job, Observe, OpenWindow, Operation, Predict, Save, Step, Switch
-from ddpcheck.oracle import Entry, Moment, Oracle, is_exact
+from ddpcheck.oracle import NOT_UPDATED, Entry, Moment, Oracle, is_exact
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array
 from ddpcheck.verdict import Diagnosis, Finding
@@ -141,7 +141,7 @@ def compare_arrays(
     as zeros tell little; its details name all that are wrong.
     """
     first: Finding | None = None
-    zero = True
+    zero, named_first = True, ""
     wrong: dict[str, list[int]] = {}
     for name, entry in entries.items():
         text = f"{_NOUNS.get(what, what)} {name} ({time})"
@@ -151,7 +151,7 @@ def compare_arrays(
                 _compare_one(got[rank].get(name), entry, text, rank, kept)
             except Finding as finding:
                 if first is None or (zero and np.any(got[rank].get(name))):
-                    first, zero = finding, not np.any(got[rank].get(name))
+                    first, zero, named_first = finding, not np.any(got[rank].get(name)), name
                 wrong.setdefault(name, []).append(rank)
         if first is None and bits and entry.alike and entry.ranks and len(set(entry.presence)) == 1:
             expect.same_on_all_ranks([got[rank].get(name) for rank in entry.ranks], text)
@@ -159,9 +159,14 @@ def compare_arrays(
         named = [f"{name} (rank {', '.join(map(str, ranks))})" for name, ranks in wrong.items()]
         listed = ", ".join(named[:_LISTED] + ["..."] * (len(named) > _LISTED))
         note = f"wrong are {len(wrong)} of {len(entries)} {what}: {listed}"
-        raise Finding(replace(first.diagnosis, details=(*first.diagnosis.details, note)))
+        first = Finding(replace(first.diagnosis, details=(*first.diagnosis.details, note)))
+        right = [rank for rank in entries[named_first].ranks if rank not in wrong[named_first]]
+        if right and first.diagnosis.cause.endswith(NOT_UPDATED):
+            raise blaming(first, first.diagnosis.cause, f"on rank {', '.join(map(str, right))} it was, {_NOT_SHARED}")
+        raise first
 
 
+_NOT_SHARED = "and that update is not shared with all ranks, or not waited for"
 _NO_ZERO = "no rank used it, but zeros are promised for such, or were asked for: a step takes them, and moves it"
 _UNCHANGED = (
     "construction left another value here (it is to be rank 0's, unless promised otherwise), or something changed it"
@@ -192,7 +197,8 @@ def _compare_one(got: Any, entry: Entry, text: str, rank: int, otherwise: str = 
 
     def evidence() -> Evidence:
         found = entry.evidence(rank)
-        return replace(found, otherwise=found.otherwise or otherwise)
+        bound = None if entry.value.error is None else np.asarray(entry.value.error[rank])
+        return replace(found, otherwise=found.otherwise or otherwise, bound=bound)
 
     if entry.value.error is None or exact.dtype.kind == "i":
         expected = exact.astype(entry.dtype)

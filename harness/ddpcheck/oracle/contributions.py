@@ -151,9 +151,22 @@ class Contributions:
                 others = _listed(np.delete(np.arange(size), ranks))
                 yield f"the part of rank {others} is missing, as if it were zero", self.own[ranks].sum(axis=0) / size
                 yield f"it is the mean of rank {_listed(np.array(ranks))} only", self.own[ranks].mean(axis=0)
+        yield from self._grouped()
         for other in range(size if size > 1 else 0):
             whose = "this rank's own" if other == rank else f"rank {other}'s"
             yield f"only {whose} part of it is there, divided by the world size: {_ALONE}", self.own[other] / size
+
+    def _grouped(self) -> Iterator[tuple[str, Array]]:
+        """What came of it if groups of ranks in a row, as those of one host, weigh equally, of whatever size."""
+        size = len(self.own)
+        for length in range(2, size):
+            if size % length:
+                for cut in {*range(length, size, length)}, {*range(size % length, size, length)}:
+                    groups = [list(map(int, group)) for group in np.split(np.arange(size), sorted(cut))]
+                    named = " and ".join(f"rank {_listed(np.array(group))}" for group in groups)
+                    why = "groups of ranks weigh equally, though they are of different sizes"
+                    means = [self.own[group].mean(axis=0) for group in groups]
+                    yield f"it is the mean of the means of {named}: {why}", np.mean(means, axis=0)
 
     def _stale(self) -> Iterator[tuple[str, Array]]:
         """What came of it if a rank that has no gradient sent what it had last."""
@@ -191,6 +204,8 @@ class Contributions:
             yield "it is the last micro-batch only: what was accumulated before is lost", last
             first = self.first[rank] if self.inside else self.first.mean(axis=0)
             yield "the first micro-batch is missing: what was accumulated before is lost", expected - first
+            earlier = expected - (self.last[rank] if self.inside else self.last.mean(axis=0))
+            yield "the last micro-batch is missing: it was taken before that one's gradient was there", earlier
             yield "it was divided by the number of micro-batches", expected / self.backwards
             if not self.inside:
                 own = self.own[rank] - self.last[rank]

@@ -38,16 +38,32 @@ def other_adams(name: str, optimizer: Optimizer, before: Array, gradient: Array)
         yield "Adam's bias correction counts steps from 1 again", moved(*corrections(1))
     for count in sorted({*optimizer.steps.values()} - {step - 1}):
         yield "Adam's bias correction counts the steps of another parameter", moved(*corrections(count + 1))
-    ahead = ": a step with a gradient of zero came before, or it counts from 2" * (step == 1)
+    ahead = (
+        ": a step with a gradient of zero came before, or it counts from 2"
+        if step == 1
+        else ": it counts twice, or shares its count with another parameter, and each adds to it"
+    )
     yield f"Adam's bias correction is a step ahead{ahead}", moved(*corrections(step + 1))
     if step == 1:
         return
     old = {part: optimizer.state[f"{name}.{part}"].exact for part in "ms"}
     largest = moved(first, second, squares=np.maximum(old["s"], s))
     yield "it is AMSGrad: divided by the largest second moment so far, not by the last", largest
+    for part, words in (("m", "first"), ("s", "second")):
+        for dtype, bits in (("float16", 11), ("bfloat16", 8)):
+            short = optimizer.copy()
+            short.state[f"{name}.{part}"] = Value(_rounded(old[part], bits))
+            held = short.step(name, Value(before), Value(gradient)).exact
+            yield f"Adam's {words} moment is held, or was saved, in {dtype}", held
     if step == 2:  # when the first gradient is still known
         given = old["m"] / (1 - spec.betas[0])
         for betas, words in (((0.9, 0.999), "are 0.9 and 0.999"), (spec.betas[::-1], "have changed places")):
             used = Optimizer(replace(spec, betas=betas), "float64", steps={name: 1})
             used.state = {f"{name}.m": Value((1 - betas[0]) * given), f"{name}.s": Value((1 - betas[1]) * given**2)}
             yield f"Adam's betas {words}", used.step(name, Value(before), Value(gradient)).exact
+
+
+def _rounded(array: Array, bits: int) -> Array:
+    """To a significand of so many bits."""
+    significand, exponent = np.frexp(array)
+    return np.asarray(np.ldexp(np.rint(significand * 2.0**bits), exponent - bits))

@@ -28,7 +28,7 @@ from .clipping import global_norm
 from .gradients import Gradients
 from .history import Done, History
 from .looks import gradients_shown, tensors_shown
-from .losses import losses_gone_wrong, losses_of_initial_values
+from .losses import losses_gone_wrong, losses_of_initial_values, losses_of_unloaded_values
 from .moments import Alternatives, Entry, Moment
 from .network import evaluate, outputs
 from .rounding import Value, combine
@@ -57,6 +57,7 @@ class Oracle:
         self._gradients = Gradients(self.case, self.learned)
         self._history = History()
         self._windows = 0  # how deep inside no_sync
+        self._resumed = False
 
     def walk(self) -> Iterator[Moment]:
         """What must be, one operation after the other. Operations that are none of a replica's show nothing."""
@@ -98,6 +99,7 @@ class Oracle:
             self.weights.save(op.name)
         elif isinstance(op, ops.Resume):
             self.weights.resume(op.name)
+            self._resumed = True
             self._zero_grad()
         return moment
 
@@ -120,10 +122,13 @@ class Oracle:
     def _losses_gone_wrong(self, losses: Array) -> Callable[[], Alternatives]:
         """As of now, told later."""
         case, forward, untrained = self.case, self._history.backwards[-1].forward, not self.weights.trained
+        resumed = self._resumed
 
         def known() -> Alternatives:
-            initial = losses_of_initial_values(forward, case.given(), case.described.values()) if untrained else ()
-            return (*losses_gone_wrong(losses, forward.shards.counts), *initial)
+            tensors = case.described.values()
+            initial = losses_of_initial_values(forward, case.given(), tensors) if untrained else ()
+            unloaded = losses_of_unloaded_values(forward, case.job.initial_of_resumed(0), tensors) if resumed else ()
+            return (*losses_gone_wrong(losses, forward.shards.counts), *initial, *unloaded)
 
         return known
 

@@ -17,11 +17,14 @@ from .rounding import Value, combine
 
 @dataclass(frozen=True, slots=True)
 class Tracked:
-    """A buffer that one forward pass has moved; arrays have the ranks as first axis. counts: the ranks' batch sizes."""
+    """A buffer that one forward pass has moved; arrays have the ranks as first axis. counts: the ranks' batch sizes.
+    together: all ranks' samples are measured as one batch.
+    """
 
     before: Array
     after: Array
     counts: Array
+    together: bool = False
 
     def evidence(self, expected: Array, rank: int) -> Evidence:
         if self.after.dtype.kind == "i":
@@ -30,13 +33,17 @@ class Tracked:
         kept = 1 - BATCH_NORM_MOMENTUM
         twice = self.after + kept * (self.after - self.before)
         measured = (self.after - kept * self.before) / BATCH_NORM_MOMENTUM
-        biased = kept * self.before + BATCH_NORM_MOMENTUM * (measured.T * (1 - 1 / np.maximum(self.counts, 1))).T
+        own = 1 - 1 / np.maximum(self.counts, 1)
+        share = np.full_like(own, 1 - 1 / max(self.counts.sum(), 1)) if self.together else own
+        biased = self._moved_by((measured.T * share).T)
+        by_own = self._moved_by((measured.T * (share / np.where(own, own, share))).T)
         swapped = BATCH_NORM_MOMENTUM * self.before + kept * measured
         known = (
             (_TWICE, twice),
             (_STILL, self.before),
             ("it is the mean over all ranks", np.broadcast_to(self.after.mean(axis=0), self.after.shape)),
             ("the variance is the biased one, divided by n in place of n - 1", biased),
+            ("the variance of all samples is made unbiased by the rank's own number of samples", by_own),
             ("momentum is taken for its opposite: what was measured has the weight of what was there", swapped),
         )
         moved = self.after[rank] - kept * self.before[rank]
@@ -48,6 +55,9 @@ class Tracked:
         mean = "it went on from the mean of all ranks' statistics", moved + kept * self.before.mean(axis=0)
         alternatives = (*((words, array[rank]) for words, array in known), *others, mean)
         return Evidence(len(expected), alternatives=alternatives, precision=False)
+
+    def _moved_by(self, measured: Array) -> Array:
+        return (1 - BATCH_NORM_MOMENTUM) * self.before + BATCH_NORM_MOMENTUM * measured
 
 
 _TWICE = (

@@ -17,6 +17,8 @@ from .optimizer import Optimizer
 from .other_adams import other_adams
 from .rounding import Value
 
+NOT_UPDATED = "it was not updated: the step passed it over, or worked on a copy"
+
 
 @dataclass(frozen=True, slots=True)
 class Update:
@@ -46,14 +48,16 @@ class Update:
 
     def _alternatives(self, expected: Array, rank: int) -> Iterator[tuple[str, Array]]:
         size, spec, before = len(self.before), self.optimizer.spec, self.before
-        yield "it was not updated: the step passed it over, or worked on a copy", before
+        yield NOT_UPDATED, before
         for words, gradient in self.clipped.gone_wrong(self.name) if self.clipped else ():
             yield f"the gradient of its update was {words}", self._stepped(gradient=gradient)
         for words, gradient in self.history.windows_gone_wrong(self.name):
             yield f"the gradient of its update was {words}", self._stepped(gradient=gradient)
         if size > 1 and (own := self.history.own(self.name)) is not None:
             by_own = self._stepped(gradient=own)
-            yield "it was updated by this rank's own gradient: not reduced", by_own
+            off = ~np.isclose(by_own[rank], expected)
+            if not np.array_equal(by_own[rank][off], before[rank][off]):  # else it is as if it was not updated
+                yield "it was updated by this rank's own gradient: not reduced", by_own
             averaged = "each rank steps by its own gradient, and parameters are averaged afterwards"
             yield averaged, np.broadcast_to(by_own.mean(axis=0), before.shape)
         if spec.name == "adam":
@@ -212,6 +216,7 @@ def norms_gone_wrong(history: History, names: Iterable[str], max_norm: float) ->
     ]
     if size > 1:
         summed = f"it is sqrt({size}) x too large: squares are summed over the ranks, which have equal gradients"
+        summed += ", or every gradient counts twice, as those of tied layers may" * (size == 2)
         told.append((summed, np.sqrt(size) * norm))
     return (
         *((sentence, np.full_like(local, number)) for sentence, number in told),

@@ -79,7 +79,7 @@ class Weights:
             self.apart = self.apart or (len(self._case.everyone) > 1 and not shards.together)
             made = self._statistics(layer, found, shards, BATCH_NORM_MOMENTUM)
             for name, value in made.items():
-                self.origins[name] = Tracked(self.tensors[name].exact, value.exact, shards.counts)
+                self.origins[name] = Tracked(self.tensors[name].exact, value.exact, shards.counts, shards.together)
             self.tensors.update(made)
 
     def remeasure(self, found: Evaluation, shards: Shards) -> None:

@@ -1,0 +1,78 @@
+"""What diagnosis.py and the oracle's evidence say of an array: the cause, and not one that merely looks like it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ddpcheck.diagnosis import Evidence, likely_cause
+from ddpcheck.job import OptimizerSpec
+from ddpcheck.oracle import NOT_UPDATED, Contributions
+from ddpcheck.oracle.history import History
+from ddpcheck.oracle.optimizer import Optimizer
+from ddpcheck.oracle.statistics import Tracked
+from ddpcheck.oracle.updates import Update
+from ddpcheck.values import Array
+
+OWN = np.array([[8.0, 4.0], [-4.0, 16.0], [2.0, -8.0]])
+
+
+def _cause(got: Array, expected: Array, own: Array, backwards: int = 1, last: Array | None = None) -> str:
+    made = Contributions(own, own, own if last is None else last, None, backwards, np.ones(len(own)), False, False)
+    return likely_cause(got, expected, made.evidence(expected, 0))
+
+
+@pytest.mark.parametrize(("groups", "words"), [([[0, 1], [2]], "rank 0, 1 and rank 2"), ([[0], [1, 2]], "rank 0 and")])
+def test_groups_of_ranks_that_weigh_equally_are_told(groups: list[list[int]], words: str) -> None:
+    means = np.mean([OWN[group].mean(axis=0) for group in groups], axis=0)
+    cause = _cause(means, OWN.mean(axis=0), OWN)
+    assert cause.startswith("it is the mean of the means of")
+    assert words in cause
+
+
+def test_what_lacks_the_last_micro_batch_was_taken_too_early() -> None:
+    last = np.array([[1.0, 3.0], [5.0, -1.0], [3.0, 4.0]])
+    cause = _cause((OWN - last).mean(axis=0), OWN.mean(axis=0), OWN, 2, last)
+    assert cause.startswith("the last micro-batch is missing")
+
+
+@pytest.mark.parametrize(("factor", "words"), [(0.75, "divided by 4 and not"), (1024.0, "a loss scale"), (0.7, "")])
+def test_a_factor_that_means_something_says_so(factor: float, words: str) -> None:
+    expected = np.array([3.0, -5.0, 7.0, 11.0, 1.0])
+    cause = likely_cause(expected * factor, expected, Evidence(3))
+    assert words in cause
+    assert cause.startswith(f"every element is {factor:g} x")
+    assert words or cause.endswith("the same everywhere")
+
+
+def test_elements_are_cut_off_only_where_nothing_is_larger() -> None:
+    cut, larger, alike = (np.array(got) for got in ([2.0, -2.0, 1.0], [2.0, -2.0, 9.0], [2.0, 2.0, 1.0]))
+    assert "cut off at 2" in likely_cause(cut, np.array([5.0, -3.0, 1.0]), Evidence())
+    assert "cut off" not in likely_cause(larger, np.array([5.0, -3.0, 9.0]), Evidence())
+    assert "cut off" not in likely_cause(alike, np.array([3.0, 3.0, 1.0]), Evidence())
+
+
+def test_an_explanation_may_be_off_by_what_rounding_allows_but_zeros_explain_nothing() -> None:
+    expected = np.array([1.0, 2.0])
+    known = Evidence(alternatives=(("decay", expected + 1e-6), ("lost", np.zeros(2))), bound=np.full(2, 1e-8))
+    assert likely_cause(expected + 1e-6 + 5e-9, expected, known) == "decay"
+    tiny = replace(known, bound=np.full(2, 1e-8), alternatives=known.alternatives[1:])
+    assert likely_cause(np.array([1e-9, 0.0]), expected, tiny) != "lost"
+
+
+def test_an_own_gradient_of_zero_does_not_say_that_it_was_not_reduced() -> None:
+    before, gradient = np.array([[1.0, 1.0]] * 2), np.array([[2.0, 4.0]] * 2)
+    update = Update("w", before, gradient, Optimizer(OptimizerSpec(lr=1.0), "float64"), History())
+    expected = before[0] - gradient[0]
+    assert NOT_UPDATED in likely_cause(np.array([-1.0, 1.0]), expected, update.evidence(expected, 0))
+
+
+def test_a_variance_of_all_samples_is_unbiased_by_their_number() -> None:
+    before, measured, counts = np.ones((2, 2)), np.array([[2.0, 3.0]] * 2), np.array([2, 4])
+    after = 0.9 * before + 0.1 * measured
+    evidence = Tracked(before, after, counts, together=True).evidence(after[0], 0)
+    own = 0.9 * before[0] + 0.1 * measured[0] * (5 / 6) / (1 / 2)
+    assert "own number of samples" in likely_cause(own, after[0], evidence)
+    assert "biased one" in likely_cause(0.9 * before[0] + 0.1 * measured[0] * 5 / 6, after[0], evidence)
