@@ -204,3 +204,17 @@ class ComputedAtItsEnd(PlainReplica):
     def _shown(self) -> dict[str, Array]:
         self.compute()
         return super()._shown()
+
+
+@fault("sent-before-the-last-gradient", "classic", WINDOW, words="the last micro-batch is missing")
+class SentTooEarly(PlainReplica):
+    """Counters of what a bucket waits for go on inside no_sync: it is sent before the last backward has added to it."""
+
+    def backward(self, batch: Batch) -> float:
+        gathered = dict(self.local)
+        loss = super().backward(batch)
+        if self.syncing and gathered:
+            self.synced = {}
+            self.local = gathered
+            super().synchronise(len(batch.inputs))
+        return loss

@@ -166,3 +166,22 @@ class ForgottenWeight(PlainReplica):
 
     def make_network(self, model: ModelSpec, initial: Mapping[str, Array]) -> Network:
         return Network(model, initial, WeightForgotten)
+
+
+class OwnCount(AcrossRanks):
+    def forward(self, x: Array, training: bool) -> Array:
+        self.own = len(x)
+        return super().forward(x, training)
+
+    def _track(self, mean: Array, variance: Array) -> None:
+        share = (1 - 1 / max(self.rows, 2)) / (1 - 1 / max(self.own, 2))
+        super()._track(mean, np.asarray(variance * share, variance.dtype))
+
+
+@fault(
+    "variance-unbiased-by-own-count", "classic", STATISTICS, words="own number of samples", batch_norm="synchronised"
+)
+class SyncUnbiasedByOwn(SynchronisedNorm):
+    """The variance of all samples is made unbiased by the number of this rank's."""
+
+    norm = OwnCount

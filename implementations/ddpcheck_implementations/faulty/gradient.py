@@ -245,3 +245,31 @@ class KeepsGradients(PlainReplica):
 
     def zero_grad(self) -> None:
         self.local = {}
+
+
+@fault("hosts-weigh-equally", "classic", EXACT, words="groups of ranks weigh equally", world_size=3)
+class HostsWeighEqually(PlainReplica):
+    """The mean of the means of hosts of two ranks, of which the last has one only where their number is odd."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        hosts = (self.world + 1) // 2
+        on_this_host = 1 if self.rank == self.world - 1 and self.world % 2 else 2
+        return np.asarray(self.comm.all_reduce(gradient / (hosts * on_this_host)), gradient.dtype)
+
+
+@fault("divided-by-a-power-of-two", "classic", EXACT, words="as if divided by 4 and not by the 3 ranks", world_size=3)
+class DividedByPower(PlainReplica):
+    """The mean is a shift: it divides by the world size, rounded up to a power of two."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        power = 1 << (self.world - 1).bit_length()
+        return np.asarray(self.comm.all_reduce(gradient) / power, gradient.dtype)
+
+
+@fault("loss-scale-stays", "classic", EXACT, words="a loss scale that is not taken off")
+class LossScaleStays(PlainReplica):
+    """The loss is scaled against underflow; gradients of one element are not scaled back."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        mean = super().reduce(name, gradient)
+        return mean if gradient.size == 1 else np.asarray(mean * 1024, gradient.dtype)

@@ -141,6 +141,19 @@ def comm_hook_float16(module: Any) -> Any:
     return _ddp(module, fp16_compress_hook)
 
 
+@torch_fault(
+    "frozen-weights-cached",
+    "classic",
+    "check_resumed_training_goes_where_one_process_goes",
+    words="the new replica's initial frozen parameters",
+)
+def frozen_weights_cached(module: Any) -> Any:
+    """Forward uses copies of what is frozen, which were made before a checkpoint was loaded."""
+    from ..torch_mistakes import FrozenCached
+
+    return FrozenCached(module)
+
+
 def _ddp(module: Any, hook: Any = None) -> Any:
     from torch.nn.parallel import DistributedDataParallel
 

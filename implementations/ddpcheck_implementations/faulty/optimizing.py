@@ -16,6 +16,8 @@ from .programs import ANY
 
 ADAM = "check_adam_goes_where_one_process_goes"
 UNUSED = "check_parameter_unused_on_all_ranks_does_not_move"
+AFTER = "check_parameters_after_steps_are_exact"
+STEPPED = "check_large_tensors_step_like_small_ones"
 LATER = "check_later_backwards_are_like_the_first"
 
 
@@ -204,3 +206,40 @@ class BeginsAnew(PlainReplica):
         if self.steps % 10 == 0:
             getattr(self.optimizer, "_velocity", {}).clear()
         super().step()
+
+
+@fault("scalars-without-weight-decay", "classic", STEPPED, words="weight decay is missing")
+class ScalarsWithoutDecay(WithSettings):
+    """Weight decay is for parameters that have a dimension, whatever was asked for."""
+
+    def step(self) -> None:
+        decay, parameters = self.settings.weight_decay, self.network.parameters
+        for gradients in (self.synced, self.local):
+            for name in [name for name in gradients if not parameters[name].ndim]:
+                gradients[name] = np.asarray(gradients[name] - decay * parameters[name], parameters[name].dtype)
+        super().step()
+
+
+@fault("odd-parameter-not-shared", "classic", AFTER, words="that update is not shared with all ranks")
+class OddOneNotShared(PlainReplica):
+    """Every rank steps its share of the parameters; those left over by a division by the ranks are not sent to the others."""
+
+    def step(self) -> None:
+        parameters, shown = self.network.parameters, self._shown()
+        owners = {name: number % self.world for number, name in enumerate(parameters)}
+        self.optimizer.step({name: shown[name] for name in shown if owners[name] == self.rank})
+        for name in list(parameters)[: len(parameters) // self.world * self.world]:
+            parameters[name][...] = self.comm.broadcast(parameters[name], owners[name])
+
+
+@fault("second-moment-in-bfloat16", "classic", STEPPED, words="was saved, in bfloat16")
+class SecondMomentShort(PlainReplica):
+    """A checkpoint holds Adam's second moments with eight bits."""
+
+    def state(self) -> dict[str, Array]:
+        return {name: _short(v) if name.startswith("optimizer.second.") else v for name, v in super().state().items()}
+
+
+def _short(array: Array) -> Array:
+    significand, exponent = np.frexp(array)
+    return np.asarray(np.ldexp(np.rint(significand * 2**8) / 2**8, exponent), array.dtype)
