@@ -135,11 +135,17 @@ class MakeStreams(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A rank's shard of a batch: inputs (B, features) or ids (B,); targets (B, outputs) or labels (B,); B may be 0."""
+    """A rank's shard of a batch: inputs (B, features) or ids (B,); targets (B, outputs) or labels (B,); B may be 0.
+
+    weights (Capabilities.sample_weights): how much each sample counts in the loss, shape (B,), in the model's dtype, never
+    negative; those of a token mask are 0 and 1. The loss of the batch is then sum_i w_i l_i / sum_i w_i, times the model's
+    loss_scale, and 0 with zero gradients where the weights add up to 0. None: all count the same.
+    """
 
     inputs: Array
     targets: Array
     branches: tuple[str, ...] = ()
+    weights: Array | None = None
 
 
 @runtime_checkable

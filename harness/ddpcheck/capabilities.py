@@ -94,6 +94,12 @@ class Capabilities:
         "equal_weight",
         "Ranks with different batch sizes: their local means weigh equally, or by their sizes, or it is an error.",
     )
+    sample_weights: Literal["by_weight", "equal_ranks"] | None = promise(
+        None,
+        "backward() takes a weight for each sample, and after it the gradient is that of the weighted mean over the samples of "
+        "all ranks, so that a rank counts by the sum of its weights; or it is the mean of the ranks' own weighted means, each "
+        "normalised by the rank's own sum, and all ranks count equally.",
+    )
     reduction_dtype: Literal["model", "bfloat16", "float16"] = promise(
         "model",
         "Gradients are averaged in the model's dtype, or are rounded to this one before and averaged in it, as they are "

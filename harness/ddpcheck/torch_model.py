@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -15,8 +15,12 @@ from . import model as spec
 from .model import ModelSpec
 from .values import Array
 
-Loss = Callable[[Tensor, Tensor], Tensor]
-"""From outputs and targets to the batch's loss, a 0-d tensor."""
+
+class Loss(Protocol):
+    def __call__(self, outputs: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
+        """The batch's loss, a 0-d tensor; weights are those of its samples."""
+        ...
+
 
 # The values follow when all modules are there.
 _UNFILLED = torch.device("meta")
@@ -145,9 +149,14 @@ def build_named(name: str, models: Mapping[str, Callable[[], nn.Module]], seed: 
 
 
 def loss_of(kind: str, scale: float = 1.0) -> Loss:
-    """ModelSpec's losses. A batch of 0 samples has the loss 0, so that its gradients are zeros and not NaN."""
+    """ModelSpec's losses. A batch of 0 samples has the loss 0, so that its gradients are zeros and not NaN, and so has one
+    whose weights add up to 0.
+    """
 
-    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
+    def loss(outputs: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
+        if weights is not None:
+            total = (_of_samples(kind, outputs, targets) * weights).sum()
+            return total * (scale / (float(weights.sum()) or 1.0))
         if kind == "cross_entropy":
             total = functional.cross_entropy(outputs, targets, reduction="sum")
         elif kind == "linear":
@@ -157,6 +166,13 @@ def loss_of(kind: str, scale: float = 1.0) -> Loss:
         return total * (scale / max(len(outputs), 1))
 
     return loss
+
+
+def _of_samples(kind: str, outputs: Tensor, targets: Tensor) -> Tensor:
+    """Every sample's loss."""
+    if kind == "cross_entropy":
+        return functional.cross_entropy(outputs, targets, reduction="none")
+    return (outputs * targets).sum(1) if kind == "linear" else (outputs - targets).square().sum(1) / 2
 
 
 def tensor_of(array: Array) -> Tensor:

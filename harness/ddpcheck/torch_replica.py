@@ -57,7 +57,10 @@ class TorchReplica:
 
     def backward(self, batch: Batch) -> float:
         inputs, targets = self._on_device(batch.inputs), self._on_device(batch.targets)
-        return self._backward_of(self._loss(self._call(self._wrapped, inputs, batch.branches), targets))
+        outputs = self._call(self._wrapped, inputs, batch.branches)
+        if batch.weights is not None:
+            return self._backward_of(self._loss(outputs, targets, self._on_device(batch.weights)))
+        return self._backward_of(self._loss(outputs, targets))
 
     def backward_of_both(self, first: Batch, second: Batch) -> float:
         outputs = [self._call(self._wrapped, self._on_device(b.inputs), b.branches) for b in (first, second)]

@@ -79,12 +79,21 @@ class Held:
         """A method that replicas may lack (ddpcheck.extras)."""
         return offered(getattr(self.replica(), method, None), f"make_replica().{method}")
 
-    def batch(self, samples: Sequence[int], branches: tuple[str, ...] = ()) -> Batch:
+    def batch(
+        self, samples: Sequence[int], branches: tuple[str, ...] = (), weights: Sequence[float] | None = None
+    ) -> Batch:
         inputs, targets = self._data
         rows = np.array(samples, np.intp)
-        return Batch(inputs[rows], targets[rows], branches)
+        weighing = None if weights is None else np.array(weights, self._model.dtype)
+        return Batch(inputs[rows], targets[rows], branches, weighing)
 
     def take_back(self, batch: Batch) -> None:
         """Its arrays are the caller's again, as a loader's are, which fills them anew."""
-        poison(batch.inputs)
-        poison(batch.targets)
+        for array in arrays_of(batch).values():
+            poison(array)
+
+
+def arrays_of(batch: Batch) -> dict[str, Array]:
+    """What a batch holds, by name."""
+    held = {"inputs": batch.inputs, "targets": batch.targets}
+    return held if batch.weights is None else held | {"weights": batch.weights}

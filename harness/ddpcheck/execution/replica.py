@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import job as ops
 from .contract import ContractBroken, checked_array, checked_number
+from .held import arrays_of
 from .here import Here, Values
 from .measuring import measured_steps
 
@@ -19,8 +20,8 @@ class _Interruption(Exception):
 
 def backward(here: Here, op: ops.Backward) -> Values:
     replica = here.held.replica()
-    batch = here.held.batch(op.samples[here.rank], op.branches_on(here.rank))
-    given = {"inputs": batch.inputs.tobytes(), "targets": batch.targets.tobytes()}
+    batch = here.held.batch(op.samples[here.rank], op.branches_on(here.rank), op.weights_on(here.rank))
+    given = {name: array.tobytes() for name, array in arrays_of(batch).items()}
     values: Values = {}
     loss: Any = None
     if op.second:
@@ -37,8 +38,7 @@ def backward(here: Here, op: ops.Backward) -> Values:
             values |= {"swallowed": True} if interrupted else {}
         except _Interruption:
             pass
-    after = {"inputs": batch.inputs.tobytes(), "targets": batch.targets.tobytes()}
-    changed = [name for name in given if given[name] != after[name]]
+    changed = [name for name, array in arrays_of(batch).items() if given[name] != array.tobytes()]
     here.held.take_back(batch)
     return values | {"loss": checked_number(loss, "backward()")} | ({"batch_changed": changed} if changed else {})
 

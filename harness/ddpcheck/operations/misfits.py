@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +75,17 @@ def _of_samples(job: Job, operation: Any) -> list[str]:
 
 def _of_backward(job: Job, operation: Any) -> list[str]:
     second = operation.second
-    return _of_samples(job, operation) + (_of_samples(job, Backward(second)) if second else [])
+    found = _of_samples(job, operation) + (_of_samples(job, Backward(second)) if second else [])
+    return found + _of_weights(operation) if operation.weights else found
+
+
+def _of_weights(operation: Backward) -> list[str]:
+    found = ["has weights for one of two forward passes"] if operation.second else []
+    if list(map(len, operation.weights)) != list(map(len, operation.samples)):
+        found.append("needs one weight for each sample of each rank")
+    if not all(0 <= weight < math.inf for rank in operation.weights for weight in rank):
+        found.append("has a weight that is negative or not finite")
+    return found
 
 
 def _of_batches(job: Job, operation: Any) -> list[str]:

@@ -19,6 +19,8 @@ class Backward:
 
     second: with it, a forward pass on these samples follows the first, and one backward on the sum of both losses
     (extras.TwoForwards); loss is that sum.
+
+    weights: of each of its samples on each rank (adapter.Batch); () means that there are none.
     """
 
     kind: ClassVar[str] = "backward"
@@ -27,9 +29,13 @@ class Backward:
     branches: tuple[tuple[str, ...], ...] = ()  # active branches of each rank; () means none on any
     interrupted: tuple[int, ...] = ()
     second: PerRank = ()
+    weights: tuple[tuple[float, ...], ...] = ()
 
     def branches_on(self, rank: int) -> tuple[str, ...]:
         return self.branches[rank] if self.branches else ()
+
+    def weights_on(self, rank: int) -> tuple[float, ...] | None:
+        return self.weights[rank] if self.weights else None
 
 
 @plain

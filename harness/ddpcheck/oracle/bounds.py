@@ -23,8 +23,9 @@ from .rounding import Value
 Values = Mapping[str, Value]
 
 
-def share(model: ModelSpec, rows: int) -> float:
-    rounds = roundings(model, rows)
+def share(model: ModelSpec, rows: int, *, weighted: bool = False) -> float:
+    """weighted: samples have weights. Their sum is rows - 1 roundings more, a weight's share of it three."""
+    rounds = roundings(model, rows) + (rows + 2) * weighted
     return gamma(rounds, model.dtype) + gamma(rounds, np.float64)
 
 
@@ -47,7 +48,7 @@ def of_training(
     else:  # ranks are an axis: both evaluations go through the network at once
         both = evaluate(model, *_apart(_twice(exact, moved), learned), shards.twice(), majorant=True)
         low, high = both.halves()
-    rounding = share(model, shards.inputs.shape[1])
+    rounding = share(model, shards.inputs.shape[1], weighted=shards.weights is not None)
     errors = {name: rounding * top + (top - low.gradients[name]) for name, top in high.gradients.items()}
     doubtful = np.zeros(len(shards.counts), bool)
     for z, top, bottom in zip(found.kinks, high.kinks, low.kinks, strict=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from ..capabilities import Capabilities
@@ -46,7 +48,12 @@ class Case:
             made[name] = Value(array, np.zeros_like(array) if bounds else None)
         return made
 
-    def shards(self, samples: PerRank, branches: tuple[tuple[str, ...], ...] = ()) -> Shards:
+    def shards(
+        self,
+        samples: PerRank,
+        branches: tuple[tuple[str, ...], ...] = (),
+        weights: tuple[tuple[float, ...], ...] = (),
+    ) -> Shards:
         longest = max(map(len, samples))
         index = np.array([(*rank, *(0,) * (longest - len(rank))) for rank in samples], np.int64)
         active = {
@@ -55,7 +62,12 @@ class Case:
         }
         inputs, targets = self.data
         together = self.promised.batch_norm == "synchronised"
-        return Shards(inputs[index], targets[index], np.array([len(rank) for rank in samples]), active, together)
+        counts = np.array([len(rank) for rank in samples])
+        made = Shards(inputs[index], targets[index], counts, active, together)
+        if not weights:
+            return made
+        padded = [(*rank, *(0.0,) * (longest - len(rank))) for rank in weights]
+        return replace(made, weights=np.array(padded, self.model.dtype).astype(np.float64))
 
     def shared(self, name: str) -> bool:
         """Whether several layers use this parameter."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..diagnosis import Evidence
 from ..values import Array
+from .sample_weights import SampleWeights
 
 _SEARCHED = 200
 """Elements of the largest flat buffer that is looked through."""
@@ -35,7 +36,8 @@ class Contributions:
     was shown after the backward before. backwards: how many since zero_grad. counts: the ranks' batch sizes. inside: whether
     the last one was inside no_sync. weighted: whether batch sizes are promised to count. others: as own, of every gradient.
     shares: the parts of the layers that share the parameter, if some do. earlier: each rank's own when it last had one,
-    before the last backward. bent: as own, by the derivative that relu would have at 0.
+    before the last backward. bent: as own, by the derivative that relu would have at 0. weighing: the samples' weights, if
+    they have some.
     """
 
     own: Array
@@ -50,9 +52,11 @@ class Contributions:
     shares: Callable[[], Mapping[str, Array]] | None = None
     earlier: Array | None = None
     bent: Callable[[float], Array | None] | None = None
+    weighing: SampleWeights | None = None
 
     def evidence(self, expected: Array, rank: int) -> Evidence:
         known = (
+            *(self.weighing.gone_wrong(self.own) if self.weighing else ()),
             *self._alternatives(expected, rank),
             *self._shares(rank),
             *self._mixtures(),

@@ -73,7 +73,7 @@ def is_exact(job: Job, capabilities: Capabilities) -> bool:
     """Whether every correct implementation with these promises must give the same bits for this Job."""
     if capabilities.uneven_batches == "weighted" and any(_uneven(operation) for operation in job.operations):
         return False  # weights such as 2/3 are rounded
-    if capabilities.reduction_dtype != "model":
+    if capabilities.reduction_dtype != "model" or any(_weighs(operation) for operation in job.operations):
         return False
     if job.model is None or not reciprocal_is_exact(job.world_size, job.model.dtype):
         return False
@@ -82,6 +82,10 @@ def is_exact(job: Job, capabilities: Capabilities) -> bool:
 
 def _uneven(operation: Operation) -> bool:
     return isinstance(operation, Backward) and len({len(rank) for rank in operation.samples}) > 1
+
+
+def _weighs(operation: Operation) -> bool:
+    return isinstance(operation, Backward) and bool(operation.weights)  # a sum of weights is no power of two
 
 
 @cache

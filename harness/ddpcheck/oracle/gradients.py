@@ -11,6 +11,7 @@ from ..values import Array
 from .case import Case
 from .clipping import Clip, clipped
 from .moments import Presence
+from .network import Shards
 from .rounding import Value, combine, over_ranks
 
 
@@ -53,26 +54,41 @@ class Gradients:
                 pending = Gradient(before.used, pending, found[name]).sum(self._dtype)
             self.of[name] = replace(before, used=before.used | used[name], pending=pending)
 
-    def synchronise(self, counts: Array, divisor: int) -> None:
-        """Reduce what is local, with the batch sizes of the last backward. divisor: so many ranks take part in means."""
+    def synchronise(self, shards: Shards, divisor: int) -> None:
+        """Reduce what is local, with the batch sizes and weights of the last backward, whose `shards` these are.
+
+        divisor: so many ranks take part in means.
+        """
         self._reduced = True
         for name, gradient in self.of.items():
             if gradient.pending is None:
                 continue
-            reduced = self._reduced_over_ranks(gradient.pending, counts, divisor)
+            reduced = self._reduced_over_ranks(gradient.pending, shards, divisor)
             if gradient.synced is not None:
                 # some reduce the whole gradient again: the part that was equal on all ranks goes through all roundings
                 # once more
-                reduced = combine([(1, gradient.synced), (1, reduced)], self._size + 3, self._reduction_dtype)
+                roundings = self._size + 3 + self._roundings_of(shards)
+                reduced = combine([(1, gradient.synced), (1, reduced)], roundings, self._reduction_dtype)
             self.of[name] = replace(gradient, synced=reduced, pending=None)
 
-    def _reduced_over_ranks(self, pending: Value, counts: Array, live: int) -> Value:
+    def _reduced_over_ranks(self, pending: Value, shards: Shards, live: int) -> Value:
         weights, divisor = None, float(live)
-        if self._promised.uneven_batches == "weighted" and (counts != counts[0]).any():
+        counts = shards.counts
+        if shards.weights is not None:
+            if self._promised.sample_weights == "by_weight":
+                weights = shards.weights.sum(axis=1)
+                divisor = float(weights.sum()) or 1.0
+        elif self._promised.uneven_batches == "weighted" and (counts != counts[0]).any():
             weights, divisor = counts.astype(np.float64), float(counts.sum())
         if self._promised.gradient == "sum":
             divisor /= live
-        return over_ranks(pending, weights, divisor, self._reduction_dtype)
+        return over_ranks(pending, weights, divisor, self._reduction_dtype, self._roundings_of(shards))
+
+    def _roundings_of(self, shards: Shards) -> int:
+        """Those that a rank's share of all weights has come by: it is a sum over rows, divided by one over ranks."""
+        if shards.weights is None or self._promised.sample_weights != "by_weight":
+            return 0
+        return self._size + int(shards.weights.shape[1])
 
     def clip(self, norm: Value, max_norm: float) -> None:
         def smaller(part: Value | None) -> Value | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -13,6 +13,7 @@ from ..values import Array
 from .clipping import Clip
 from .contributions import Contributions
 from .gradients import Gradient
+from .sample_weights import SampleWeights
 from .shares import Pass
 
 
@@ -70,7 +71,8 @@ class History:
 @dataclass(frozen=True, slots=True)
 class Accumulated:
     """What the gradient of a parameter came from. zeros: by name, of the shape of every gradient. shared: whether several
-    layers use the parameter. clipped: how it was, since. inside, weighted: as Contributions'.
+    layers use the parameter. clipped: how it was, since. inside, weighted: as Contributions'. by_weight: whether ranks are
+    promised to count by their samples' weights.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Accumulated:
     inside: bool
     weighted: bool
     clipped: Clip | None = None
+    by_weight: bool = False
 
     def evidence(self, expected: Array, rank: int) -> Evidence:
         if self.clipped is not None and self.name in self.clipped.before:
@@ -99,8 +102,20 @@ class Accumulated:
         bent = partial(done[0].forward.bent, name) if len(done) == 1 else None
         return Contributions(
             others[name], parts[0], parts[-1], self._shown(2), len(done), self.history.counts, self.inside, self.weighted,
-            others, shares, self._before_the_last(), bent,
+            others, shares, self._before_the_last(), bent, self._weighing(done),
         )  # fmt: skip
+
+    def _weighing(self, done: Sequence[Done]) -> SampleWeights | None:
+        """By the weights of the last backward."""
+        weights = done[-1].forward.shards.weights
+        if weights is None or self.inside:
+            return None
+
+        def ignored() -> Array:
+            parts = [one.forward.unweighted().gradients[self.name] for one in done if self.name in one.own]
+            return np.asarray(sum(parts[1:], parts[0]))
+
+        return SampleWeights(weights.sum(axis=1), self.history.counts, self.by_weight, ignored)
 
     def _shown(self, back: int) -> Array | None:
         """After the last backward (1) or the one before (2)."""

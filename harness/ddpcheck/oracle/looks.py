@@ -17,6 +17,7 @@ def gradients_shown(
     """zeros: of the shape of every parameter. frozen: parameters of layers that learned before, or will."""
     none: Presence = "none"
     weighted = case.promised.uneven_batches == "weighted"
+    by_weight = case.promised.sample_weights == "by_weight"
     exact = {name: zeros[name].exact for name in gradients.of}
     shown = {}
     for name, gradient in gradients.of.items():
@@ -25,7 +26,7 @@ def gradients_shown(
         if history.knows(name):
             shared = case.shared(name)
             origin = Accumulated(
-                name, history, exact, case.described[name].dtype, shared, inside, weighted, clipped=gradients.clipped
+                name, history, exact, case.described[name].dtype, shared, inside, weighted, gradients.clipped, by_weight
             )
         value = gradients.sum(name) or zeros[name]
         presence = gradients.presence(name)

@@ -43,7 +43,8 @@ np: Any = autograd.numpy  # it fills itself with NumPy's names when imported, wh
 @dataclass(frozen=True)
 class Shards:
     """One batch on all ranks. counts: rows in use on each rank; active: for each branch, 1.0 on the ranks that take
-    it; together: batch norm measures the rows of all ranks as one batch; at_zero: relu's derivative at 0, for a diagnosis.
+    it; together: batch norm measures the rows of all ranks as one batch; at_zero: relu's derivative at 0, for a diagnosis;
+    weights: of the samples in each rank's loss, (ranks, rows), None if all count the same.
     """
 
     inputs: Array
@@ -52,6 +53,7 @@ class Shards:
     active: Mapping[str, Array]
     together: bool = False
     at_zero: float = 0.0
+    weights: Array | None = None
 
     @property
     def rows(self) -> Array:
@@ -62,7 +64,14 @@ class Shards:
         """The same batch on the same ranks and once more on as many others."""
         active = {name: numpy.tile(taken, 2) for name, taken in self.active.items()}
         inputs, targets = (numpy.concatenate([array, array]) for array in (self.inputs, self.targets))
-        return Shards(inputs, targets, numpy.tile(self.counts, 2), active)
+        weights = None if self.weights is None else numpy.tile(self.weights, (2, 1))
+        return Shards(inputs, targets, numpy.tile(self.counts, 2), active, weights=weights)
+
+    def shares(self) -> Array:
+        """How much each row counts in its rank's loss: (ranks, rows). Those of a rank add up to 1, or are all 0."""
+        weights = self.rows if self.weights is None else self.weights
+        sums = weights.sum(axis=1, keepdims=True)
+        return weights / numpy.where(sums > 0, sums, 1.0)
 
 
 @dataclass
@@ -105,7 +114,10 @@ def evaluate(
 ) -> Evaluation:
     """Losses and gradients of every rank in training mode. `fixed`: frozen parameters and buffers."""
     made = Evaluation(numpy.zeros(len(shards.counts)), {})
-    weights = shards.rows * (model.loss_scale / numpy.maximum(shards.counts, 1))[:, None]
+    if shards.weights is None:
+        weights = shards.rows * (model.loss_scale / numpy.maximum(shards.counts, 1))[:, None]
+    else:
+        weights = shards.shares() * model.loss_scale
     if majorant:
         learned = {name: abs(array) for name, array in learned.items()}
         fixed = {name: abs(array) for name, array in fixed.items()}

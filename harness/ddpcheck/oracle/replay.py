@@ -3,7 +3,8 @@
 Every array has the rank as its first axis. A synchronised gradient is the mean of the ranks' local ones (or their sum,
 or their mean weighted by batch sizes: Capabilities.gradient and uneven_batches), which for equal shards and mean
 losses is the large batch's gradient. What earlier backwards left local inside no_sync() joins in at the next
-synchronised one, with that one's weights. An empty batch has loss and gradient 0.
+synchronised one, with that one's weights. An empty batch has loss and gradient 0. Where samples have weights, a rank's
+loss is their weighted mean, and ranks count by their sums of weights, or equally: Capabilities.sample_weights.
 
 Where ranks may rightly differ, only what is promised is said: batch norm's running statistics are those of rank 0's own
 batches on rank 0; whether the others take them over before each forward is left open. Where batch norm is promised to
@@ -32,6 +33,7 @@ from .losses import losses_gone_wrong, losses_of_initial_values, losses_of_unloa
 from .moments import Alternatives, Entry, Moment
 from .network import evaluate, outputs
 from .rounding import Value, combine
+from .sample_weights import losses_weighed_wrong
 from .shares import Pass
 from .updates import norms_gone_wrong
 from .weights import Weights
@@ -128,14 +130,16 @@ class Oracle:
             tensors = case.described.values()
             initial = losses_of_initial_values(forward, case.given(), tensors) if untrained else ()
             unloaded = losses_of_unloaded_values(forward, case.job.initial_of_resumed(0), tensors) if resumed else ()
-            return (*losses_gone_wrong(losses, forward.shards.counts), *initial, *unloaded)
+            told = (*losses_gone_wrong(losses, forward.shards.counts), *losses_weighed_wrong(forward, losses))
+            return (*told, *initial, *unloaded)
 
         return known
 
     @_unbounded_is_no_error
     def _backward(self, op: ops.Backward, live: int | None = None) -> Value:
         """live: how many ranks a mean is over, if not all."""
-        case, shards, tensors = self.case, self.case.shards(op.samples, op.branches), self.weights.tensors
+        case, shards = self.case, self.case.shards(op.samples, op.branches, op.weights)
+        tensors = self.weights.tensors
         learned = {name: tensors[name] for name in self.learned}
         fixed = {name: value for name, value in tensors.items() if name not in learned}
         forward = Pass(case.model, bounds.exact_parts(learned), bounds.exact_parts(fixed), shards)
@@ -147,7 +151,7 @@ class Oracle:
         used = {name: case.used(name, shards) for name in learned}
         self._gradients.add({name: Value(own, errors.get(name)) for name, own in found.gradients.items()}, used)
         if op.sync and not self._windows:
-            self._gradients.synchronise(shards.counts, live or len(case.everyone))
+            self._gradients.synchronise(shards, live or len(case.everyone))
         self._history = self._history.then(Done(forward, found.gradients, used, dict(self._gradients.of)))
         self.weights.track(found, shards)
         if not np.isfinite(found.losses).all():

@@ -48,12 +48,15 @@ def _times(factor: float, array: Array) -> Array:
     return array if factor == 1.0 else array * factor
 
 
-def over_ranks(value: Value, weights: Array | None, divisor: float, dtype: str) -> Value:
-    """sum_r weights_r value_r / divisor, on every rank: W - 1 additions, a weight, two for the divisor."""
+def over_ranks(value: Value, weights: Array | None, divisor: float, dtype: str, more: int = 0) -> Value:
+    """sum_r weights_r value_r / divisor, on every rank: W - 1 additions, a weight, two for the divisor.
+
+    more: roundings that weights and divisor come by.
+    """
     exact = _over_ranks(value.exact, weights) / divisor
     if value.error is None:
         return Value(exact)
-    roundings = len(exact) + 2
+    roundings = len(exact) + 2 + more
     size = _over_ranks(abs(value.exact) + value.error, weights)
     rounded = reduction_bound(size, len(exact), dtype, roundings) + gamma(roundings, np.float64) * size
     return Value(exact, (_over_ranks(value.error, weights) + rounded) / divisor)

@@ -1,4 +1,4 @@
-"""What a pass would have given otherwise, for a diagnosis: one layer's part alone, or another derivative of relu at 0."""
+"""What a pass would have given otherwise, for a diagnosis: one layer's part, another derivative of relu at 0, no weights."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ..model import Activation, Linear, ModelSpec
 from ..values import Array
-from .network import Shards, evaluate
+from .network import Evaluation, Shards, evaluate
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,10 @@ class Pass:
             return None
         found = evaluate(self.model, self.learned, self.fixed, replace(self.shards, at_zero=at_zero))
         return found.gradients.get(name) if any((entered == 0).any() for entered in found.kinks) else None
+
+    def unweighted(self) -> Evaluation:
+        """What every rank would have found if all samples counted the same."""
+        return evaluate(self.model, self.learned, self.fixed, replace(self.shards, weights=None))
 
     def _owner(self, name: str) -> str:
         uses = {layer.name: layer.uses for layer in self.model.layers if isinstance(layer, Linear) and layer.uses}

@@ -184,9 +184,15 @@ class Replicas:
         self.text.needs("adapter", "Batch")
         samples = [list(rank) for rank in op.samples]
         branches = f", {[tuple(rank) for rank in op.branches]}[rank]" if any(op.branches) else ""
-        self.text.add(f"samples = {samples}[rank]", f"batch = Batch(INPUTS[samples], TARGETS[samples]{branches})")
+        weights = f", weights={self._weights(op)}" if isinstance(op, Backward) and op.weights else ""
+        self.text.add(
+            f"samples = {samples}[rank]", f"batch = Batch(INPUTS[samples], TARGETS[samples]{branches}{weights})"
+        )
         if any(not rank for rank in samples):
             self.text.lines[-2] = f"samples = np.array({samples}[rank], int)"
+
+    def _weights(self, op: Backward) -> str:
+        return f'np.array({[list(rank) for rank in op.weights]}[rank], "{self._dtype()}")'
 
     def _number(self, position: int, name: str, what: str) -> None:
         value = self.moments[position].numbers[name]
