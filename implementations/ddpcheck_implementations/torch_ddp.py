@@ -28,6 +28,7 @@ PROMISES = dataclasses.replace(
     sends_once=True,
     bundles_gradients=True,
     model_features=MODEL_FEATURES | RARE_FEATURES,
+    sample_weights="equal_ranks",
     several_replicas=True,
     unused_parameters="raises",
     join="divide_by_initial_world",

@@ -65,6 +65,12 @@ class Bucket:
         if weight != 1:
             place *= weight
 
+    def scale_local(self, factor: float) -> None:
+        """Multiply what was not reduced yet."""
+        for name in self._has_local:
+            assert self._local is not None
+            self._local.views[name] *= factor
+
     def _memory(self) -> _Memory:
         """That of the local gradients, made now."""
         self._local = _Memory(self._shapes, self._elements, self._dtype, self._empty)

@@ -5,6 +5,9 @@ the ranks and divided by the world size, so that every rank takes the same optim
 the last bit, with no further communication. Buffers (batch norm's statistics) have no gradient: rank 0's go to all
 ranks before each training forward.
 
+Where samples have weights, the ranks' sums of them are added up first, and a rank's gradients count by its share, as they
+do in the weighted mean over all ranks' samples.
+
 Gradients live in buckets (buckets.py), as views of flat arrays into which backward writes them. A model of more than one
 bucket may have each reduced as soon as it is full, while backward goes on (overlap.py). The all-reduces and their order are
 the same either way, and so are all bits.
@@ -74,6 +77,8 @@ class DataParallel:
         synchronised = not self._no_sync_depth
         if synchronised and self._network.buffers:
             self._broadcast(self._flat_buffers, self._network.buffers)
+        if synchronised and batch.weights is not None:
+            weight *= self._weigh(batch.weights)
         self._spans = []
         if synchronised and self._choice.overlaps():
             with CommunicationThread() as thread:
@@ -86,9 +91,23 @@ class DataParallel:
             self._choice.took(time.monotonic() - self._spans[0][1])
         return loss
 
+    def _weigh(self, weights: Array) -> float:
+        """How often this rank's gradients count in a mean of the ranks': by its share of all weights, times their number.
+
+        What was gathered inside no_sync() counts so often, too.
+        """
+        own = float(weights.sum(dtype=np.float64))
+        total = float(self._collectives.all_reduce(np.array([own]))[0])
+        often = own * self._world_size / (total or 1.0)
+        for bucket in self._buckets:
+            bucket.scale_local(often)
+        return often
+
     def _compute(self, batch: Batch, on_gradient: OnGradient) -> float:
         begin = time.monotonic()
-        loss = self._network.backward(batch.inputs, batch.targets, batch.branches, on_gradient, self._place)
+        loss = self._network.backward(
+            batch.inputs, batch.targets, batch.branches, on_gradient, self._place, batch.weights
+        )
         self._spans.insert(0, (-1, begin, time.monotonic()))
         return loss
 

@@ -1,4 +1,6 @@
-"""Losses: the mean over the samples, and its gradient by the outputs. A batch without samples has loss 0."""
+"""Losses: the mean over the samples, and its gradient by the outputs. A batch without samples has loss 0, and so has one
+whose weights add up to 0.
+"""
 
 from __future__ import annotations
 
@@ -44,5 +46,21 @@ def make_loss(name: str, scale: float) -> Callable[[Array, Array], tuple[float, 
 
     def loss(y: Array, targets: Array) -> tuple[float, Array]:
         return of_samples(y, targets, scale / (len(y) or 1))
+
+    return loss
+
+
+def make_weighted_loss(name: str, scale: float) -> Callable[[Array, Array, Array], tuple[float, Array]]:
+    """As make_loss, with a weight for each sample: `scale` times their weighted mean."""
+    of_samples = _LOSSES[name]
+
+    def loss(y: Array, targets: Array, weights: Array) -> tuple[float, Array]:
+        shares = weights * (scale / (float(weights.sum()) or 1.0))
+        dy, total = np.empty_like(y), 0.0
+        for row, share in enumerate(shares.tolist()):
+            one = slice(row, row + 1)
+            found, dy[one] = of_samples(y[one], targets[one], share)
+            total += found
+        return total, dy
 
     return loss

@@ -11,7 +11,7 @@ from ddpcheck.model import ModelSpec
 from ddpcheck.values import Array
 
 from .layers import BatchNorm, Delay, Embedding, Gradients, Layer, Linear, Place, Relu, Scale, Tanh
-from .losses import make_loss
+from .losses import make_loss, make_weighted_loss
 
 OnGradient = Callable[[str, Array | None], None]
 """Called with a learned parameter's name and its complete gradient (None: not used in this pass), which it may keep."""
@@ -41,6 +41,7 @@ class Network:
         self._model, self._batch_norm = model, batch_norm
         self._learn({t.name for t in tensors if t.role == "learned"})
         self._loss = make_loss(model.loss, model.loss_scale)
+        self._weighted_loss = make_weighted_loss(model.loss, model.loss_scale)
 
     def _learn(self, names: Collection[str]) -> None:
         self.learned = tuple(name for name in self.parameters if name in names)
@@ -59,15 +60,18 @@ class Network:
         branches: Collection[str],
         on_gradient: OnGradient,
         place: Place | None = None,
+        weights: Array | None = None,
     ) -> float:
         """Forward in training mode, then backward. Returns the mean loss. Gradients are written where `place` says.
+
+        weights: of the samples, in a weighted mean.
 
         `on_gradient` hears of every learned parameter exactly once, in the reverse order of ModelSpec.tensors(),
         whatever branches are active: an order that all ranks share, in which gradients can be reduced while backward
         goes on.
         """
         outputs = self._forward(inputs, branches, training=True)
-        loss, dy = self._loss(outputs, targets)
+        loss, dy = self._loss(outputs, targets) if weights is None else self._weighted_loss(outputs, targets, weights)
         gradients = Gradients(self._nothing)
         gradients.place = place
         for layer in reversed(self._layers):

@@ -70,6 +70,7 @@ adapter = Adapter(
         unfreezing=True,
         zeroes_gradients=True,
         model_features=MODEL_FEATURES | RARE_FEATURES,
+        sample_weights="by_weight",
         several_replicas=True,
         timeline=True,
         distinct_streams=True,

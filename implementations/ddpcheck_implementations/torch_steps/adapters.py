@@ -22,6 +22,7 @@ ALONE = dataclasses.replace(
     world_sizes=frozenset({1}),
     unused_parameters="synchronised",
     model_features=MODEL_FEATURES | RARE_FEATURES,
+    sample_weights="equal_ranks",
     several_replicas=True,
 )
 
@@ -96,6 +97,7 @@ naive = torch_adapter(
         unused_parameters="synchronised",
         unused_gradient="zero",
         model_features=MODEL_FEATURES | RARE_FEATURES,
+        sample_weights="equal_ranks",
         several_replicas=True,
     ),
     models=MODELS,
@@ -111,6 +113,7 @@ hooks = torch_adapter(
         TORCH_PROMISES,
         unused_parameters="synchronised",
         model_features=MODEL_FEATURES | RARE_FEATURES - {"sparse"},  # buckets are flat
+        sample_weights="equal_ranks",
         several_replicas=True,
     ),
     models=MODELS,
