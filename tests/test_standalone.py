@@ -68,6 +68,15 @@ JOBS = {
         Job(2, (Backward(((0, 1), (2, 3))), Observe(("gradients",))), mlp((2, 1)), data=DataSpec(4)),
         "gradient of fc1.weight: WRONG",
     ),
+    "each-rank-normalised-by-its-own-weights": (
+        Job(
+            2,
+            (Backward(((0, 1), (2, 3)), weights=((1.0, 0.0), (0.5, 1.0))), Observe(("gradients",))),
+            mlp((2, 1)),
+            data=DataSpec(4, "real"),
+        ),
+        "gradient of fc1.weight: WRONG",
+    ),
     "unfrozen-after-wrap-not-synced": (
         Job(
             2,

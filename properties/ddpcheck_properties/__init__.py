@@ -35,6 +35,7 @@ from . import (
     refusals,
     rendezvous,
     replica_sync,
+    sample_weights,
     sampler,
     sampler_epochs,
     sampler_resuming,
@@ -54,6 +55,7 @@ from . import (
 
 CHECKS: tuple[Check, ...] = checks_of(
     gradients,
+    sample_weights,
     waiting,
     nonfinite,
     trajectories,

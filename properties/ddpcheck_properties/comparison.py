@@ -100,8 +100,10 @@ def _known(moment: Moment, expected: Array, rank: int, all_got: list[float]) -> 
         if all(math.isclose(a, b, rel_tol=1e-5) for a, b in zip(all_got, numbers, strict=True))
         and not math.isclose(expected[rank], numbers[rank], rel_tol=1e-5)
     )
-    if isinstance(moment.operation, Backward) and not moment.operation.samples[rank]:
-        alternatives += ((_EMPTY, np.array(np.nan)),)
+    if isinstance(moment.operation, Backward):
+        weights = moment.operation.weights_on(rank)
+        if not moment.operation.samples[rank] or (weights is not None and not any(weights)):
+            alternatives += ((_EMPTY if weights is None else _MASKED, np.array(np.nan)),)
     sure = _BEFORE.get(moment.operation.kind, "")
     if moment.operation.kind == "backward" and abs(got - expected[rank]) < _FEW_BITS * abs(expected[rank]):
         sure = f"it is near: computed with fewer bits (autocast, say); or {sure}"
@@ -117,6 +119,7 @@ def _known(moment: Moment, expected: Array, rank: int, all_got: list[float]) -> 
 
 _FEW_BITS = 2.0**-7
 _EMPTY = "a mean over no samples is 0 divided by 0, but this rank's should be 0"
+_MASKED = "a mean over samples whose weights add up to 0 is 0 divided by 0, but this rank's should be 0"
 _SHARD = (
     "it is the norm of this rank's shard of the gradients: the ranks' squares add up to the whole, but were not added"
 )
