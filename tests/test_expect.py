@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from ddpcheck import expect
+from ddpcheck.diagnosis import Evidence, likely_cause
 from ddpcheck.trace import RankTrace, Trace
 from ddpcheck.verdict import Finding
 
@@ -45,3 +46,25 @@ def test_a_death_goes_before_what_others_say_of_it() -> None:
         expect.completed(Trace((raised, died)))
     with pytest.raises(Finding, match=r"rank 0 raised an error in .* closed by peer"):
         expect.completed(Trace((raised, replace(died, failed_at=6.0))))
+
+
+@pytest.mark.parametrize(
+    ("got", "cause"),
+    [
+        ([[3.4e38, 0.0], [np.inf, 1.0]], "all values are there, but in other places"),
+        ([[1.0, 2.0], [3.0, np.nan]], "what somebody else has"),
+        ([[3.4e38, np.inf], [0.0, 2.0]], "the last 1 of 4 elements have other bits"),
+        ([[3.4e38, np.inf], [0.0, 0.0]], "the last 1 of 4 elements are zero"),
+    ],
+)
+def test_what_is_moved_is_not_taken_for_rounded_beside_the_largest_numbers(got: list[list[float]], cause: str) -> None:
+    expected = np.array([[3.4e38, np.inf], [0.0, 1.0]], np.float32)
+    other = np.array([[1.0, 2.0], [3.0, np.nan]], np.float32)
+    evidence = Evidence(2, alternatives=(("what somebody else has", other),), moved=True)
+    assert likely_cause(np.array(got, np.float32), expected, evidence).startswith(cause)
+
+
+def test_a_factor_is_seen_beside_infinities() -> None:
+    expected = np.array([2.0, np.inf, 4.0, np.nan])
+    assert "1.5 x" in likely_cause(1.5 * expected, expected, Evidence(3))
+    assert likely_cause(np.array([3.0, 1.0, 6.0, np.nan]), expected, Evidence(3)) == ""

@@ -41,6 +41,7 @@ class Evidence:
     parts: what every rank has put in, with the ranks as first axis.
     otherwise: what is sure even if nothing else fits.
     bound: by how much rounding may change each element, where that is more than a few last bits.
+    moved: nothing was computed, so that an element is right or wrong by itself, however small it is beside others.
     """
 
     world_size: int = 1
@@ -53,6 +54,10 @@ class Evidence:
     otherwise: str = ""
     parts: Array | None = None
     bound: Array | None = None
+    moved: bool = False
+
+
+_PERMUTED = "all values are there, but in other places: a transposed or permuted layout, or blocks in a wrong order"
 
 
 def likely_cause(got: Array, expected: Array, evidence: Evidence) -> str:
@@ -64,9 +69,11 @@ def likely_cause(got: Array, expected: Array, evidence: Evidence) -> str:
 
 
 def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[str]:
+    if evidence.moved:
+        yield from _elsewhere(got, expected, evidence)
     wrong = ~_close(got, expected)
     if not wrong.any():
-        yield from tiny_differences(got, expected)
+        yield from _changed_on_the_way(got, expected) if evidence.moved else tiny_differences(got, expected)
         return
     if (
         not np.isfinite(expected).all() or np.isnan(got).any()
@@ -96,7 +103,7 @@ def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[s
             yield f"{region(wrong)}: {sentence}"
     yield from _within_rounding(got, expected, evidence)
     if got.size > 1 and np.array_equal(np.sort(got, axis=None), np.sort(expected, axis=None), equal_nan=True):
-        yield "all values are there, but in other places: a transposed or permuted layout, or blocks in a wrong order"
+        yield _PERMUTED
     if evidence.parts is not None:
         yield from weighted(got, expected, evidence.parts)
     yield from shifted(got, expected, evidence.local, wrong)
@@ -128,6 +135,26 @@ def _within_rounding(got: Array, expected: Array, evidence: Evidence) -> Iterato
             continue
         if (abs(seen - array) <= bound).mean() >= _NEARLY_ALL:
             yield sentence
+
+
+def _elsewhere(got: Array, expected: Array, evidence: Evidence) -> Iterator[str]:
+    """What was only moved, and is all there, or is something else that is known, to the last bit."""
+    for sentence, array in evidence.alternatives:
+        if _same(got, array) and not _same(got, expected):
+            yield sentence
+    if got.size > 1 and not _same(got, expected) and _same(np.sort(got, axis=None), np.sort(expected, axis=None)):
+        yield _PERMUTED
+
+
+def _changed_on_the_way(got: Array, expected: Array) -> Iterator[str]:
+    differ = ~(np.equal(got, expected) | (np.isnan(got) & np.isnan(expected)))
+    if differ.any():
+        yield from zeros(got, expected, differ)
+        yield f"{region(differ)} have other bits: they went through arithmetic, or through a dtype with fewer"
+
+
+def _same(a: Array, b: Array) -> bool:
+    return a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
 
 
 def _close(a: Array, b: Array, factor: float = 1.0) -> Array:
@@ -163,8 +190,8 @@ def _other_factor(got: Array, expected: Array, evidence: Evidence) -> Iterator[s
     if got.size not in (1, size):
         rarer.append((size / got.size, f"divided by the number of elements, {got.size}, instead of the {size} ranks"))
     yield from _matching(got, expected, rarer)
-    nonzero = expected != 0
-    if got.dtype.kind not in "fi" or nonzero.sum() < 2:
+    nonzero = (expected != 0) & np.isfinite(expected)
+    if got.dtype.kind not in "fi" or nonzero.sum() < 2 or not _close(got[~nonzero], expected[~nonzero]).all():
         return
     ratios = got[nonzero].astype(np.float64) / expected[nonzero]
     ratio = float(ratios.flat[0])

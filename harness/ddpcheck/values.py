@@ -127,6 +127,11 @@ def poison_like(array: Array) -> Array:
     return made
 
 
+def unreceived(array: Array) -> Array:
+    """What a receiver finds where nothing came, of equal shape and dtype: other than poison, which a sender leaves behind."""
+    return np.full_like(array, 109)
+
+
 def poison(array: Array) -> None:
     """Overwrite an array with them."""
     array.fill(np.nan if array.dtype.kind in "fc" else 113)

@@ -138,6 +138,8 @@ def _same_statistics(promised: Capabilities) -> Judge:
             except Finding as finding:
                 mean = next(iter(local.arrays["buffers"]))
                 own = local.arrays["buffers"][mean].value.exact
+                if mean not in finding.diagnosis.headline:  # which is right, and tells nothing
+                    raise
                 got = [values[mean] for values in trace.values(moment.position, "buffers")]
                 right = moment.arrays["buffers"][mean].value.exact
                 cause = _of_ranks(got, own, right) or finding.diagnosis.cause or _TOGETHER

@@ -5,21 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from ddpcheck import expect
 from ddpcheck.diagnosis import Evidence
-from ddpcheck.job import AllGather, AllReduce, Barrier, Broadcast, Job, ReduceScatter, SendRecv, Wait
+from ddpcheck.job import AllGather, AllReduce, Barrier, Broadcast, Job, ReduceScatter, SendRecv, TensorSpec, Wait
 from ddpcheck.numerics import different_bits, same_bits
 from ddpcheck.trace import Trace
-from ddpcheck.values import Array, overwritten, poison_like
+from ddpcheck.values import Array, overwritten, poison_like, unreceived
 from ddpcheck.verdict import Diagnosis, Finding
 
-from .collective_results import Collective, Want, finished, members_of, named, reduced, wants
+from .collective_results import Collective, Reducing, Want, finished, members_of, named, reduced, wants
 from .incomplete import MIXED
 
+_FEW = 512
+"""Elements of a reduction of which every block is tried."""
 _LONG = 0.5
 """Seconds that no barrier takes by chance."""
 
@@ -120,7 +123,10 @@ def _evidence(job: Job, collective: Collective, rank: int) -> Evidence:
         others = tuple(
             (text, np.asarray(array).astype(dtype)) for text, array in _others(job, collective, rank, members)
         )
-    return Evidence(len(members), local, others, otherwise=MIXED if collective.tensor.layout == "mixed" else "")
+    otherwise = MIXED if collective.tensor.layout == "mixed" else ""
+    return Evidence(
+        len(members), local, others, otherwise=otherwise, moved=isinstance(collective, Broadcast | AllGather)
+    )
 
 
 def _others(job: Job, collective: Collective, rank: int, members: tuple[int, ...]) -> Iterator[tuple[str, Array]]:
@@ -153,8 +159,44 @@ def _others(job: Job, collective: Collective, rank: int, members: tuple[int, ...
         text = f"it is the array that operation {position} gave, overwritten by its owner since: two results share their memory"
         yield text, overwritten(tensor.shape, tensor.dtype, position)
     for position, made, ranks in finished(job):
-        if made is not collective and made.tensor.dtype == tensor.dtype and rank in ranks:
+        if made is collective or rank not in ranks:
+            continue
+        if made.tensor.dtype == tensor.dtype:
             yield f"it is the result of operation {position}: results are mixed up", wants(made, ranks)[rank].value
+        elif isinstance(collective, AllReduce) and isinstance(made, AllReduce):
+            yield from _as_other_bits(tensor, made, position, ranks)
+    if isinstance(collective, Reducing) and collective.reduction != "sum":
+        yield from _other_folds(collective, members, rank)
+
+
+def _as_other_bits(
+    tensor: TensorSpec, made: AllReduce, position: int, ranks: tuple[int, ...]
+) -> Iterator[tuple[str, Array]]:
+    """Another result of as many bytes, taken for one of this dtype."""
+    want = wants(made, ranks)[ranks[0]]
+    if want.bound is None and want.value.nbytes == math.prod(tensor.shape) * np.dtype(tensor.dtype).itemsize:
+        text = f"it is the result of operation {position}, whose bits are read as {tensor.dtype}: results are mixed up"
+        yield text, np.frombuffer(want.value.tobytes(), tensor.dtype).reshape(tensor.shape)
+
+
+def _other_folds(collective: Reducing, members: tuple[int, ...], rank: int) -> Iterator[tuple[str, Array]]:
+    """Reductions that are right for most ranks: another divisor, or two ranks whose values were added, whatever was asked for."""
+    tensor, size, place = collective.tensor, len(members), members.index(rank)
+
+    def share(whole: Array) -> Array:
+        return np.asarray(np.split(whole, size)[place] if isinstance(collective, ReduceScatter) else whole)
+
+    if collective.reduction == "mean":
+        total = np.asarray(reduced(tensor, "sum", members).value)
+        for divisor in {*range(2, 2 * size + 1)} - {size}:
+            yield f"the sum was divided by {divisor}, not by the {size} ranks", share(total / divisor)
+        return
+    for pair in combinations(members, 2) if size > 2 else ():
+        rest = [tensor.on(each) for each in members if each not in pair]
+        stack = np.stack([tensor.on(pair[0]) + tensor.on(pair[1]), *rest])
+        by = {"min": np.minimum, "max": np.maximum, "prod": np.multiply}[collective.reduction]
+        text = f"the values of rank {pair[0]} and {pair[1]} were added: the reduction was not passed on everywhere"
+        yield text, share(by.reduce(stack, axis=0))
 
 
 def _other_blocks(scattered: ReduceScatter, members: tuple[int, ...], place: int) -> Iterator[tuple[str, Array]]:
@@ -166,6 +208,12 @@ def _other_blocks(scattered: ReduceScatter, members: tuple[int, ...], place: int
         wholes.append(("the array is read as it lies in memory, column by column", whole.T.reshape(whole.shape)))
     for text, whole in wholes:
         yield text, np.split(whole, len(members))[place]
+    flat = np.asarray(reduced(tensor, scattered.reduction, members).value).reshape(-1)
+    size = flat.size // len(members)
+    for begin in range(flat.size - size + 1) if size > 1 and flat.size <= _FEW else ():
+        if begin % size:
+            text = f"it begins at element {begin} of the reduction, not at {place * size}: the block is cut in a wrong place"
+            yield text, flat[begin : begin + size].reshape(-1, *tensor.shape[1:])
 
 
 def _other_reductions(collective: AllReduce, members: tuple[int, ...], world_size: int) -> Iterator[tuple[str, Array]]:
@@ -248,6 +296,18 @@ def _blocked(barrier: Barrier, position: int, trace: Trace) -> None:
             )
 
 
+def _as_laid_out(array: Array, sent: str, received: str) -> Iterator[tuple[str, Array]]:
+    """An array whose elements go as they lie in memory, or are put there as they come."""
+    if array.ndim:
+        if sent == "F":
+            yield "it was sent as it lies in memory, column by column", array.ravel(order="F").reshape(array.shape)
+        if received == "F":
+            by_columns = array.ravel().reshape(array.shape, order="F")
+            yield "it was written as it came, row by row, where memory lies column by column", by_columns
+        if sent == "reversed" or received == "reversed":
+            yield "it went as it lies in memory, where the rows are in reverse", array[::-1]
+
+
 def _received(job: Job, operation: SendRecv, position: int, trace: Trace) -> None:
     """Every receiver has the sender's array."""
     arrays = [operation.tensor.on(rank) for rank in range(len(trace.ranks))]
@@ -270,6 +330,10 @@ def _received(job: Job, operation: SendRecv, position: int, trace: Trace) -> Non
             )
             text = "the array was read after send() had given it back: its owner had overwritten it"
             overwritten_since = ((text, poison_like(arrays[source])),) * arrays[source].dtype.name.startswith("float")
-            return Evidence(len(arrays), None, (*overwritten_since, *wrong_senders, *others))
+            array, layout = arrays[source], operation.tensor.layout_on
+            never = "it is what recv() was given: nothing was written there, or into a copy", unreceived(array)
+            laid_out = _as_laid_out(array, layout(source), layout(dest))
+            known = (*overwritten_since, never, *laid_out, *wrong_senders, *others)
+            return Evidence(len(arrays), None, known, moved=True)
 
         _compare(got, want, what, dest, evidence)

@@ -100,7 +100,7 @@ def check_gradients_have_the_same_bits_on_all_ranks(session: Session) -> None:
 def check_uneven_batches_weigh_equally(session: Session) -> None:
     """Ranks with batches of different sizes: the gradient is the mean of their local means, each with equal weight.
 
-    A rank without samples has loss 0, and counts with a gradient of zeros.
+    A rank without samples has loss 0, and counts with a gradient of zeros; it takes part in all that ranks do together.
     """
     _uneven(session)
 
@@ -146,6 +146,8 @@ def _uneven(session: Session) -> None:
     examples = [pitfalls.uneven(world, exact=exact, batches=batches) for batches in ((), *nobody)]
     ids = ModelSpec((Embedding("embedding", 5, 3), Scale("scalar", 0), Linear("fc1", 3, 4)), loss="cross_entropy")
     examples.append(pitfalls.uneven(world, exact=False, batches=nobody[0], model=ids))
+    buffered = ModelSpec((Linear("fc1", 2, 3), Scale("scale", 3, buffer=True), Linear("fc2", 3, 1)), loss="linear")
+    examples.append(pitfalls.uneven(world, exact=False, batches=nobody[0], model=buffered))
     for_all(session, training_jobs(world, promised, uneven=True), judge, examples=fitting(session, examples), share=0.5)
     for_all(session, training_jobs(world, promised, exact=False, uneven=True), judge, share=0.5)
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ddpcheck import expect
 from ddpcheck.checks import law
 from ddpcheck.job import AllReduce, Job, TensorSpec
+from ddpcheck.trace import Trace
 
 from .collective_judges import results_hold, same_bits_everywhere
+from .collective_results import named
 from .collectives import PAST_64_KIB
 from .drawing import for_each
 from .strategies_collectives import dtypes, exact_tensor, fitting_reductions, usual_reduction
@@ -22,7 +25,9 @@ LARGE = ((1000, 7), (521, 521), (3, 262_144))
 
 @law("collectives", "collective:all_reduce", "in_place")
 def check_all_reduce_in_place_is_exact(session: Session) -> None:
-    """In place as into a new array: of each size, shape, dtype and reduction, in groups, and beside other calls."""
+    """In place as into a new array: of each size, shape, dtype and reduction, in groups, and beside other calls. The array may
+    be a part of one that empty() gave, whose memory stays in use as long as a part of it is, or one of NumPy's own.
+    """
     world, promised = session.world_size, session.capabilities
     drawn = []
     for dtype in dtypes(promised):
@@ -46,7 +51,32 @@ def check_all_reduce_in_place_is_exact(session: Session) -> None:
                 for shape in ((70,), PAST_64_KIB)
             ]
         drawn.append(Job(world, tuple(reduced)))
-    for_each(session, drawn, results_hold)
+    usual_dtype = dtypes(promised)[0]
+    reduction = usual_reduction(promised, usual_dtype)
+    for shape in ((5, 9), PAST_64_KIB):
+        elsewhere = [exact_tensor(shape, usual_dtype, reduction, world, seed, "offset") for seed in range(3)]
+        elsewhere.append(exact_tensor(shape, usual_dtype, reduction, world, 3, "mixed"))
+        drawn.append(Job(world, tuple(AllReduce(tensor, reduction, in_place=True) for tensor in elsewhere)))
+    for_each(session, drawn, _in_their_place)
+
+
+def _in_their_place(job: Job, trace: Trace) -> None:
+    """A judge: results are right, and lie where they should and nowhere else, until the end."""
+    for position, operation in enumerate(job.operations):
+        for rank in trace.ranks if trace.completed else ():
+            seen = rank.values(position)
+            what = f"{named(operation, position)} on rank {rank.rank}"
+            expect.that(
+                not seen.get("beside_changed"),
+                f"{what}: the elements next to the array were changed, but should stay as they were",
+                "the array is a part of a larger one, and the result was written where that one begins",
+            )
+            expect.that(
+                not getattr(operation, "in_place", False) or not seen.get("overwritten_later"),
+                f"{what}: the array was overwritten by a later operation, but is the caller's as long as it is in use",
+                "empty() gave its memory out again, though a part of the array that it was for is still in use",
+            )
+    results_hold(job, trace)
 
 
 @law("collectives", "collective:all_reduce", "in_place", "same_bits_on_all_ranks", "world_size>=2")

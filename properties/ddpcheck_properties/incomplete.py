@@ -62,6 +62,8 @@ def _causes(job: Job, trace: Trace) -> Iterator[str]:
     if isinstance(operation, Backward):
         if culprit.outcome == "raised" and not operation.samples[culprit.rank]:
             yield "the rank has no samples: the forward or backward pass cannot do without any"
+        elif idle := ", ".join(str(rank) for rank, samples in enumerate(operation.samples) if not samples):
+            yield f"rank {idle} has no samples, and leaves out some of what the ranks do together, as the broadcast of buffers"
         for position, earlier in enumerate(job.operations[: culprit.last.operation]):
             if isinstance(earlier, Predict) and 0 < sum(map(bool, earlier.samples)) < job.world_size:
                 alone = ", ".join(str(rank) for rank, samples in enumerate(earlier.samples) if samples)

@@ -26,8 +26,10 @@ UNKNOWN = "an_option_that_nobody_has"
 def check_uneven_batches_are_refused_on_every_rank(session: Session) -> None:
     """Ranks with batches of different sizes: backward raises on every rank, and none is left waiting."""
     world = session.world_size
-    # a Job that raises costs new ranks: the first has most samples at one world size, the last at the next
-    job = pitfalls.uneven(world, batches=[1] * (world - 1) + [4] if world % 2 else ())
+    # a Job that raises costs new ranks: the first has most samples at one world size, the last at the next; of four ranks two
+    # neighbours have as many as the average
+    batches = [1] * (world - 1) + [4] if world % 2 else [3, *[2] * (world - 2), 1]
+    job = pitfalls.uneven(world, batches=batches if world > 2 else ())
     for_each(session, [replace(job, operations=job.operations[:2])], _refused)
 
 

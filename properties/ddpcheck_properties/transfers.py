@@ -20,9 +20,11 @@ from ddpcheck.job import (
     TensorSpec,
 )
 from ddpcheck.trace import Trace
+from ddpcheck.verdict import Finding
 
 from .collective_judges import results_hold
 from .collectives import PAST_64_KIB
+from .comparison import blaming
 from .drawing import for_all, for_each
 from .strategies_collectives import (
     EVERY_LAYOUT,
@@ -94,7 +96,7 @@ def check_reduce_scatter_gives_each_rank_its_block(session: Session) -> None:
             world,
             tuple(
                 ReduceScatter(exact_tensor((rows * world, *rest), dtype, reduction, world, 3), reduction)
-                for rows, rest in ((1, ()), (2, (3,)), (0, ()), (1, (0,)))
+                for rows, rest in ((1, ()), (2, (3,)), (2, (3, 2)), (0, ()), (1, (0,)))
             ),
         )
         for reduction in reductions(promised)
@@ -228,7 +230,35 @@ def check_a_late_rank_changes_no_result(session: Session) -> None:
         both = (SendRecv(TensorSpec((3,), dtype, seed=9), ((0, 1),)), Barrier())
         offered = [one for one in both if one.kind in promised.collectives] or made[:1]
         drawn.append(Job(world, (Sleep(0, VERY_LATE), *offered)))
-    for_each(session, drawn, results_hold)
+    if (
+        world == 4 and promised.subgroups
+    ):  # each of the others waits for rank 0 in a group of the two, one after the other
+        pair = exact_tensor((3,), dtype, reduction, 2, 8)
+        apart = (AllReduce(pair, reduction, (0, 1)), Broadcast(pair, 0, (0, 2)), AllGather(pair, (0, 3)))
+        among = [one for one in apart if one.kind in promised.collectives]
+        drawn += [Job(world, (Sleep(0, VERY_LATE), *among))] * bool(among)
+    for_each(session, drawn, _though_late)
+
+
+def _though_late(job: Job, trace: Trace) -> None:
+    """A judge: results_hold, and what is missing in a result that a rank came late to was not waited for."""
+    try:
+        results_hold(job, trace)
+    except Finding as finding:
+        late = _late_to(job, finding.diagnosis.headline)
+        if late is None or not trace.completed:
+            raise
+        sure, waited = finding.diagnosis.cause, f"rank {late.rank} was {late.seconds:g} s late, and not waited for"
+        missing = not sure or any(word in sure for word in ("zero", "missing", "own local value"))
+        raise blaming(finding, *((waited, sure) if missing else (sure, waited))) from None
+
+
+def _late_to(job: Job, headline: str) -> Sleep | None:
+    """The last Sleep of the few operations before the one that the headline is about."""
+    positions = [at for at in range(len(job.operations)) if headline.startswith(f"operation {at}, ")]
+    before = [job.operations[max(0, at - 3) : at] for at in positions]
+    slept = [each for each in (before[0] if before else ()) if isinstance(each, Sleep)]
+    return slept[-1] if slept else None
 
 
 def _large(session: Session) -> list[TensorSpec]:

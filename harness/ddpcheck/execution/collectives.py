@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import job as ops
-from ..values import Array, overwritten, poison, poison_like
+from ..values import Array, overwritten, poison, poison_like, unreceived
 from .contract import checked_array
 from .here import Here, Values
 from .layouts import laid_out
@@ -29,14 +29,34 @@ def all_reduce(here: Here, op: ops.AllReduce) -> Values:
 
 
 def _reduced_in_place(here: Here, op: ops.AllReduce, tensor: Array) -> Values:
-    array = checked_array(
-        here.collectives.empty(tensor.shape, tensor.dtype.name), tensor.shape, tensor.dtype, "empty()"
-    )
+    array, beside = _room(here, op, tensor)
     array[...] = tensor
+    before = [lies.tobytes() for lies in beside]
     here.collectives.all_reduce_in_place(array, op.reduction, group=op.group)
-    values: Values = {"result": array.copy(), "argument_changed": False, "aliases_argument": False}
+    values: Values = {
+        "result": array.copy(),
+        "argument_changed": False,
+        "aliases_argument": False,
+        "beside_changed": [lies.tobytes() for lies in beside] != before,
+    }
     here.look_again(values, "result", values["result"], array)
     return values
+
+
+def _room(here: Here, op: ops.AllReduce, tensor: Array) -> tuple[Array, tuple[Array, ...]]:
+    """Where to reduce in place: an array of empty(), one of NumPy's, or the middle of one of empty(); and what lies beside it.
+
+    Of that last one nobody keeps the whole: its memory is in use as long as any part of it is.
+    """
+    layout = op.tensor.layout_on(here.rank)
+    if op.tensor.layout == "mixed" and layout == "C":
+        return np.empty_like(tensor), ()
+    shape = (tensor.size + 2,) if layout == "offset" else tensor.shape
+    array = checked_array(here.collectives.empty(shape, tensor.dtype.name), shape, tensor.dtype, "empty()")
+    if layout != "offset":
+        return array, ()
+    poison(array)
+    return array[1:-1].reshape(tensor.shape), (array[:1], array[-1:])
 
 
 def wait(here: Here, op: ops.Wait) -> Values:
@@ -117,7 +137,7 @@ def send_recv(here: Here, op: ops.SendRecv) -> Values:
             here.collectives.send(argument, dest)
             poison(argument)  # the sender may use its array again, received or not
         elif here.rank == dest:
-            got = here.collectives.recv(laid_out(poison_like(tensor), op.tensor.layout_on(here.rank)), source)
+            got = here.collectives.recv(laid_out(unreceived(tensor), op.tensor.layout_on(here.rank)), source)
             made = np.array(checked_array(got, tensor.shape, tensor.dtype, "recv()"))
             received[f"{source}>{dest}"] = made
             here.look_again(values, f"received from rank {source}", made, got)

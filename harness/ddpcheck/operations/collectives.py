@@ -16,6 +16,9 @@ class AllReduce:
 
     As every collective with a result it also yields argument_changed, aliases_argument (the result shares memory with
     the rank's own array) and overwritten_later (the result has changed by the end of the Job).
+
+    in_place: all_reduce_in_place (extras.InPlace) on an array from empty(). Laid out offset it is the middle of one, and
+    beside_changed tells whether the elements next to it are not what they were; laid out mixed it is NumPy's own on even ranks.
     """
 
     kind: ClassVar[str] = "all_reduce"
@@ -23,7 +26,7 @@ class AllReduce:
     reduction: Literal["sum", "mean", "min", "max", "prod"] = "sum"
     group: tuple[int, ...] | None = None
     wait: bool = True  # False: asynchronous, finished by a Wait
-    in_place: bool = False  # all_reduce_in_place (extras.InPlace), on an array from empty()
+    in_place: bool = False
 
 
 @plain

@@ -111,6 +111,23 @@ class RefusesFewerThanRank0(PlainReplica):
 
 
 @fault(
+    "uneven-refused-but-for-the-average",
+    "classic",
+    "check_uneven_batches_are_refused_on_every_rank",
+    words="refused on some ranks only, or not at all",
+    world_size=4,
+    uneven_batches="refused",
+)
+class RefusesOthersThanAverage(PlainReplica):
+    """A rank complains if it has not the average number of samples: one that happens to have it goes on."""
+
+    def synchronise(self, batch_size: int) -> None:
+        if self.comm.all_reduce(np.array([float(batch_size)]))[0] != batch_size * self.world:
+            raise ValueError(f"{batch_size} samples on rank {self.rank}, which is not the average")
+        super().synchronise(batch_size)
+
+
+@fault(
     "optimizer step inside backward", "classic", "check_backward_leaves_parameters_alone", words="backward changed it"
 )
 class StepsInBackward(PlainReplica):

@@ -167,3 +167,16 @@ class NoIds(PlainReplica):
         if batch.inputs.dtype.kind == "i":
             batch.inputs.max()
         return super().backward(batch)
+
+
+@fault("no-samples-no-forward", "pytorch/pytorch#38174", UNEVEN, words="has no samples")
+class NoForward(PlainReplica):
+    """A rank without samples has nothing to go forward with, and leaves out the broadcast of buffers that begins it."""
+
+    def backward(self, batch: Batch) -> float:
+        self.goes_forward = len(batch.inputs) > 0
+        return super().backward(batch)
+
+    def before_forward(self) -> None:
+        if self.goes_forward:
+            super().before_forward()
