@@ -19,6 +19,7 @@ from .patterns import (
     overflown,
     region,
     remainder,
+    seams,
     shifted,
     thinned,
     tiny_differences,
@@ -114,6 +115,7 @@ def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[s
     yield from changed_by(got, expected, evidence.before)
     yield from lost_precision(got, expected, small=evidence.precision)
     yield from remainder(wrong, evidence.world_size)
+    yield from seams(wrong)
 
 
 _NEARLY_ALL = 0.99

@@ -170,6 +170,16 @@ def remainder(wrong: Array, world_size: int) -> Iterator[str]:
         yield f"only {region(wrong)} are wrong: the remainder of a division into {parts[0]} parts"
 
 
+def seams(wrong: Array) -> Iterator[str]:
+    """Elements at equal distances, each alone."""
+    places = np.flatnonzero(wrong)
+    distances = set(np.diff(places).tolist())
+    if len(places) < 3 or len(distances) > 1 or (distance := distances.pop()) < _RUN:
+        return
+    first = int(places[0])
+    yield f"one element in {distance} is wrong, from {first} on: where pieces of {distance} elements begin, end or overlap"
+
+
 def tiny_differences(got: Array, expected: Array) -> Iterator[str]:
     if got.dtype != expected.dtype or got.dtype.kind != "f":
         return

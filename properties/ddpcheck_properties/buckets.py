@@ -78,14 +78,14 @@ def check_many_tensors_are_reduced_like_few(session: Session) -> None:
 def check_later_backwards_are_like_the_first(session: Session) -> None:
     """The fortieth backward's gradients, and the fortieth step's, are as exact as the first one's: no counter runs out, no
     period comes round, no state is left over. At two ranks so are those of the 256th, where a byte has come round, and the
-    130th step of Adam.
+    130th step of Adam, and one after it on a new replica.
     """
     world, promised = session.world_size, session.capabilities
     jobs = [forty_times(world, stepping=stepping, local=promised.no_sync) for stepping in (False, True)]
     for_each(session, fitting(session, jobs), as_one_process(promised))
     if world == 2:
         for_each(session, fitting(session, [the_same_again(world)]), _like_the_first(promised))
-        for_each(session, fitting(session, [many_steps(world)]), as_one_process(promised))
+        for_each(session, fitting(session, [many_steps(world, resumed=promised.checkpoint)]), as_one_process(promised))
 
 
 @law("buckets", "facet:replica", "feature:branch", SYNCHRONISED, "world_size>=2")
@@ -171,10 +171,11 @@ def the_same_again(world_size: int) -> Job:
     return training_job(world_size, ModelSpec(layers), operations, exact=False)
 
 
-def many_steps(world_size: int) -> Job:
-    """130 steps of Adam on gradients that depend on no parameter."""
+def many_steps(world_size: int, *, resumed: bool) -> Job:
+    """130 steps of Adam on gradients that depend on no parameter, and one more, on a new replica if that is promised."""
     operations: list[Operation] = []
-    for number in range(130):
+    for number in range(131):
+        operations += [Save(), Resume()] * (resumed and number == 130)
         operations += [ZeroGrad(), Backward(shards([1] * world_size, number * world_size)), Step(), *PARAMETERS]
     optimizer = OptimizerSpec("adam", lr=0.02, betas=(0.875, 0.984375), eps=0.1)
     model = ModelSpec((Linear("fc1", 2, 3),), loss="linear", dtype="float64")

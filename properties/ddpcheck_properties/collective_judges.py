@@ -163,10 +163,26 @@ def _others(job: Job, collective: Collective, rank: int, members: tuple[int, ...
             continue
         if made.tensor.dtype == tensor.dtype:
             yield f"it is the result of operation {position}: results are mixed up", wants(made, ranks)[rank].value
+            if isinstance(collective, AllReduce) and isinstance(made, AllReduce):
+                yield from _paired_otherwise(collective, made, position, members, ranks)
         elif isinstance(collective, AllReduce) and isinstance(made, AllReduce):
             yield from _as_other_bits(tensor, made, position, ranks)
     if isinstance(collective, Reducing) and collective.reduction != "sum":
         yield from _other_folds(collective, members, rank)
+
+
+def _paired_otherwise(
+    collective: AllReduce, made: AllReduce, position: int, members: tuple[int, ...], ranks: tuple[int, ...]
+) -> Iterator[tuple[str, Array]]:
+    """One rank's part of a sum from another one."""
+    alike = (collective.reduction, made.reduction) == ("sum", "sum") and collective.tensor.shape == made.tensor.shape
+    if alike and members == ranks and len(members) > 1:
+        total = np.asarray(reduced(collective.tensor, "sum", members).value)
+        for rank in members:
+            text = (
+                f"rank {rank}'s part is that of operation {position}: the ranks' calls, or their buffers, are mixed up"
+            )
+            yield text, total - collective.tensor.on(rank) + made.tensor.on(rank)
 
 
 def _as_other_bits(

@@ -13,7 +13,7 @@ import numpy as np
 from ddpcheck import expect
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.diagnosis import Evidence
-from ddpcheck.job import Backward, CloseWindow, Job, Observe, OpenWindow, Operation, Predict, Save, Step, Switch
+from ddpcheck.job import Backward, CloseWindow, Job, Observe, OpenWindow, Operation, Predict, Resume, Save, Step, Switch
 from ddpcheck.oracle import NOT_UPDATED, Entry, Moment, Oracle, is_exact
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array
@@ -158,6 +158,8 @@ def compare_arrays(
                 wrong.setdefault(name, []).append(rank)
         if first is None and bits and entry.alike and entry.ranks and len(set(entry.presence)) == 1:
             expect.same_on_all_ranks([got[rank].get(name) for rank in entry.ranks], text)
+    if first is not None and what == "parameters" and bits and not first.diagnosis.cause:
+        first = blaming(first, _apart(got, entries, wrong))
     if first is not None:
         named = [f"{name} (rank {', '.join(map(str, ranks))})" for name, ranks in wrong.items()]
         listed = ", ".join(named[:_LISTED] + ["..."] * (len(named) > _LISTED))
@@ -170,6 +172,17 @@ def compare_arrays(
 
 
 _NOT_SHARED = "and that update is not shared with all ranks, or not waited for"
+
+
+def _apart(got: list[Mapping[str, Any]], entries: Mapping[str, Entry], wrong: Mapping[str, list[int]]) -> str:
+    """What is sure of parameters that are wrong, should be the same on all ranks, and are not."""
+    for name in wrong:
+        shown = [np.asarray(got[rank].get(name)) for rank in entries[name].ranks]
+        if entries[name].alike and not all(np.array_equal(array, shown[0]) for array in shown):
+            return "the ranks have different values: something of a rank's own, as its local gradient, goes into the update"
+    return ""
+
+
 _NO_ZERO = "no rank used it, but zeros are promised for such, or were asked for: a step takes them, and moves it"
 _UNCHANGED = (
     "construction left another value here (it is to be rank 0's, unless promised otherwise), or something changed it"
@@ -184,7 +197,7 @@ def _compare_one(got: Any, entry: Entry, text: str, rank: int, otherwise: str = 
             raise Finding(
                 Diagnosis(
                     f"{text} on rank {rank}: got none, but should be an array",
-                    _NO_ZERO if entry.made_of is None else "the gradient was dropped, or never reached this rank",
+                    _NO_ZERO if entry.made_of is None else _dropped(entry, rank),
                 )
             )
         if got is not None:
@@ -211,6 +224,13 @@ def _compare_one(got: Any, entry: Entry, text: str, rank: int, otherwise: str = 
     if isinstance(got, np.ndarray) and got.dtype != entry.dtype:
         raise Finding(Diagnosis(f"{text} on rank {rank}: got dtype {got.dtype}, but should be {entry.dtype}"))
     expect.within(got, exact, entry.value.error[rank], text, rank, evidence)
+
+
+def _dropped(entry: Entry, rank: int) -> str:
+    parts = entry.evidence(rank).parts
+    users = [str(each) for each, part in enumerate(() if parts is None else parts) if np.any(part)]
+    few = f": only rank {', '.join(users)} of {len(entry.presence)} used it" * (0 < len(users) < len(entry.presence))
+    return f"the gradient was dropped, or never reached this rank{few}"
 
 
 def _just_done(job: Job, position: int, headline: str) -> str:
@@ -241,6 +261,10 @@ _LATE = 8
 """Backwards: more than any Job has by chance."""
 
 
+_JUST_BEFORE = 5
+"""Operations from a Resume to the first look at what a step has made of it."""
+
+
 def _lateness(job: Job, position: int) -> str:
     """What it says if many backwards were looked at before, and went well."""
     done = job.operations[:position]
@@ -248,6 +272,8 @@ def _lateness(job: Job, position: int) -> str:
     well = (
         f"the first {backwards - 1} backwards went well: a count of calls may end or come round (a warm-up, a period)"
     )
+    if any(isinstance(operation, Resume) for operation in done[-_JUST_BEFORE:]):
+        well = f"the first {backwards - 1} backwards went well: saving or loading cuts a count, or leaves something out"
     return well if min(backwards - 1, looks) >= _LATE else ""
 
 

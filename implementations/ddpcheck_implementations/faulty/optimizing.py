@@ -243,3 +243,31 @@ class SecondMomentShort(PlainReplica):
 def _short(array: Array) -> Array:
     significand, exponent = np.frexp(array)
     return np.asarray(np.ldexp(np.rint(significand * 2**8) / 2**8, exponent), array.dtype)
+
+
+@fault("count-of-steps-saved-in-seven-bits", "classic", LATER, words="saving or loading cuts a count")
+class StepsInSevenBits(PlainReplica):
+    """A checkpoint has seven bits for Adam's count of steps."""
+
+    def state(self) -> dict[str, Array]:
+        state = super().state()
+        counts = {name: np.asarray(value % 128) for name, value in state.items() if name.startswith("optimizer.steps.")}
+        return {**state, **counts}
+
+
+@fault("second-moments-of-local-gradients", "classic", ADAM, words="the ranks have different values")
+class LocalSecondMoments(PlainReplica):
+    """The second moments begin with the rank's own first gradients, which are kept before they are reduced."""
+
+    own: Mapping[str, Array] = {}  # never changed in place
+
+    def synchronise(self, batch_size: int) -> None:
+        self.own = {**self.local, **self.own}
+        super().synchronise(batch_size)
+
+    def step(self) -> None:
+        second = getattr(self.optimizer, "_second", {})
+        before = frozenset(second)
+        super().step()
+        for name in second.keys() & self.own.keys() - before:
+            second[name][...] = self.own[name] ** 2 / 1000

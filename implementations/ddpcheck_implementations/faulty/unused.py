@@ -134,3 +134,13 @@ class LargePlaceholder(PlainReplica):
             self.left[name] = self.local[name]
         large = self.network.parameters[name].size > 4096
         return self.left[name] if large and name in self.left else super().mine(name)
+
+
+@fault("flags-are-a-majority", "classic", SOME, words="only rank 1 of 3 used it", world_size=3)
+class Majority(PlainReplica):
+    """The mean of the ranks' flags is rounded: what fewer than half of them use counts as unused. With two ranks one is half."""
+
+    def used_somewhere(self) -> list[str]:
+        flags = np.array([name in self.local for name in self.network.learned], np.float64)
+        users = self.comm.all_reduce(flags) if len(flags) else flags
+        return [name for name, count in zip(self.network.learned, users, strict=True) if 2 * count >= self.world]
