@@ -198,9 +198,9 @@ class OwnCount(AcrossRanks):
         self.own = len(x)
         return super().forward(x, training)
 
-    def _track(self, mean: Array, variance: Array) -> None:
+    def _track(self, mean: Array, unbiased: Array) -> None:
         share = (1 - 1 / max(self.rows, 2)) / (1 - 1 / max(self.own, 2))
-        super()._track(mean, np.asarray(variance * share, variance.dtype))
+        super()._track(mean, np.asarray(unbiased * share, unbiased.dtype))
 
 
 @fault(
