@@ -158,17 +158,18 @@ def compare_arrays(
                 wrong.setdefault(name, []).append(rank)
         if first is None and bits and entry.alike and entry.ranks and len(set(entry.presence)) == 1:
             expect.same_on_all_ranks([got[rank].get(name) for rank in entry.ranks], text)
-    if first is not None and what == "parameters" and bits and not first.diagnosis.cause:
-        first = blaming(first, _apart(got, entries, wrong))
-    if first is not None:
-        named = [f"{name} (rank {', '.join(map(str, ranks))})" for name, ranks in wrong.items()]
-        listed = ", ".join(named[:_LISTED] + ["..."] * (len(named) > _LISTED))
-        note = f"wrong are {len(wrong)} of {len(entries)} {what}: {listed}"
-        first = Finding(replace(first.diagnosis, details=(*first.diagnosis.details, note)))
-        right = [rank for rank in entries[named_first].ranks if rank not in wrong[named_first]]
-        if right and first.diagnosis.cause.endswith(NOT_UPDATED):
-            raise blaming(first, first.diagnosis.cause, f"on rank {', '.join(map(str, right))} it was, {_NOT_SHARED}")
-        raise first
+    if first is None:
+        return
+    causes = [first.diagnosis.cause]
+    if what == "parameters" and bits and not first.diagnosis.cause:
+        causes.append(_apart(got, entries, wrong))
+    right = [rank for rank in entries[named_first].ranks if rank not in wrong[named_first]]
+    if right and first.diagnosis.cause.endswith(NOT_UPDATED):
+        causes.append(f"on rank {', '.join(map(str, right))} it was, {_NOT_SHARED}")
+    named = [f"{name} (rank {', '.join(map(str, ranks))})" for name, ranks in wrong.items()]
+    listed = ", ".join(named[:_LISTED] + ["..."] * (len(named) > _LISTED))
+    note = f"wrong are {len(wrong)} of {len(entries)} {what}: {listed}"
+    raise blaming(Finding(replace(first.diagnosis, details=(*first.diagnosis.details, note))), *causes)
 
 
 _NOT_SHARED = "and that update is not shared with all ranks, or not waited for"
