@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ..job import AllGather, AllReduce, Barrier, Broadcast, ReduceScatter, Rounds, SendRecv, TensorSpec, Wait
@@ -28,8 +30,16 @@ def all_reduce(text: Text, position: int, op: AllReduce) -> None:
 
 def _all_reduce_in_place(text: Text, position: int, op: AllReduce) -> None:
     text.comment(position, described("all_reduce in place,", op.tensor, op.reduction, op.group))
+    shape, dtype, layout = op.tensor.shape, op.tensor.dtype, op.tensor.layout
+    room = f'collectives.empty({shape}, "{dtype}")'
+    if layout == "offset":
+        room = (
+            f'collectives.empty(({math.prod(shape) + 2},), "{dtype}")[1:-1].reshape({shape})  # nobody keeps the whole'
+        )
+    elif layout == "mixed":
+        room = f'{room} if rank % 2 else np.empty({shape}, "{dtype}")'
     lines = [
-        f'got = collectives.empty({op.tensor.shape}, "{op.tensor.dtype}")',
+        f"got = {room}",
         f"got[...] = {text.tensor(op.tensor)}[rank]",
         f'collectives.all_reduce_in_place(got, "{op.reduction}"{_group(op.group)})',
         *_compared(text, op, f"all_reduce in place, {op.reduction}")[:-1],
