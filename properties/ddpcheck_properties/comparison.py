@@ -105,6 +105,8 @@ def _known(moment: Moment, expected: Array, rank: int, all_got: list[float]) -> 
         if not moment.operation.samples[rank] or (weights is not None and not any(weights)):
             alternatives += ((_EMPTY if weights is None else _MASKED, np.array(np.nan)),)
     sure = _BEFORE.get(moment.operation.kind, "")
+    if isinstance(moment.operation, Backward) and moment.operation.weights:
+        sure = f"its samples' weights are others: an earlier batch's, or in other places, or changed; or {sure}"
     if moment.operation.kind == "backward" and abs(got - expected[rank]) < _FEW_BITS * abs(expected[rank]):
         sure = f"it is near: computed with fewer bits (autocast, say); or {sure}"
     if moment.operation.kind == "clip" and math.isfinite(got):

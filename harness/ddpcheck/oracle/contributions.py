@@ -56,7 +56,7 @@ class Contributions:
 
     def evidence(self, expected: Array, rank: int) -> Evidence:
         known = (
-            *(self.weighing.gone_wrong(self.own) if self.weighing else ()),
+            *(self.weighing.gone_wrong(self.own, self.last) if self.weighing else ()),
             *self._alternatives(expected, rank),
             *self._shares(rank),
             *self._mixtures(),

@@ -112,10 +112,12 @@ class Accumulated:
             return None
 
         def ignored() -> Array:
-            parts = [one.forward.unweighted().gradients[self.name] for one in done if self.name in one.own]
+            parts = [one.forward.weighted(None).gradients[self.name] for one in done if self.name in one.own]
             return np.asarray(sum(parts[1:], parts[0]))
 
-        return SampleWeights(weights.sum(axis=1), self.history.counts, self.by_weight, ignored)
+        shards = [one.forward.shards for one in self.history.backwards[:-1]]
+        earlier = [one.weights for one in shards if one.weights is not None]
+        return SampleWeights(weights, earlier, self.history.counts, self.by_weight, ignored)
 
     def _shown(self, back: int) -> Array | None:
         """After the last backward (1) or the one before (2)."""

@@ -1,4 +1,4 @@
-"""What a pass would have given otherwise, for a diagnosis: one layer's part, another derivative of relu at 0, no weights."""
+"""What a pass would have given otherwise, for a diagnosis: one layer's part, another derivative of relu at 0, other weights."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class Pass:
         found = evaluate(self.model, self.learned, self.fixed, replace(self.shards, at_zero=at_zero))
         return found.gradients.get(name) if any((entered == 0).any() for entered in found.kinks) else None
 
-    def unweighted(self) -> Evaluation:
-        """What every rank would have found if all samples counted the same."""
-        return evaluate(self.model, self.learned, self.fixed, replace(self.shards, weights=None))
+    def weighted(self, weights: Array | None) -> Evaluation:
+        """What every rank would have found with these weights of its samples; None: if all counted the same."""
+        return evaluate(self.model, self.learned, self.fixed, replace(self.shards, weights=weights))
 
     def _owner(self, name: str) -> str:
         uses = {layer.name: layer.uses for layer in self.model.layers if isinstance(layer, Linear) and layer.uses}

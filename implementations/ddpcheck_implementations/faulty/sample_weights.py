@@ -160,3 +160,38 @@ class EmptyRanksLeftOut(Weighing):
 )
 class CountsByWeight(WholeBatch):
     """Ranks count by their sums of weights, though their weighted means are promised to count equally."""
+
+
+@fault(
+    "sum-of-weights-of-the-first-batch",
+    "classic",
+    BY_WEIGHT,
+    words="weights of an earlier batch",
+    sample_weights="by_weight",
+)
+class FirstSum(WholeBatch):
+    """The sum over all ranks is taken for the first batch, and kept."""
+
+    kept: float | None = None
+
+    def counts(self, batch: Batch) -> float:
+        if batch.weights is None:
+            return 1.0
+        own = batch.weights.sum(dtype=np.float64)
+        if self.kept is None:
+            self.kept = float(self.comm.all_reduce(np.array([own]))[0])
+        return float(own * self.world / self.kept)
+
+
+@fault(
+    "weights-count-in-the-last-micro-batch",
+    "classic",
+    BY_WEIGHT,
+    words="accumulated before the last micro-batch",
+    sample_weights="by_weight",
+)
+class LastMicroBatchOnly(WholeBatch):
+    """Inside no_sync, where nothing may be communicated, ranks count equally; what is gathered there stays as it is."""
+
+    def counts(self, batch: Batch) -> float:
+        return super().counts(batch) if self.syncing else 1.0
