@@ -115,7 +115,12 @@ class WeighsShards(UnevenShards):
 
 
 @trainer(
-    "shards-weighted-unasked", "classic", ENDS, SCHEDULE, words="ranks whose batches differ in size", remainder="uneven"
+    "shards-weighted-unasked",
+    "classic",
+    SCHEDULE,
+    "check_run_with_accumulation_ends_where_one_process_ends",
+    words="ranks whose batches differ in size",
+    remainder="uneven",
 )
 class WeighsShardsUnasked(WeighsShards):
     """Ranks count by their samples, though they are promised to weigh equally."""
