@@ -151,6 +151,7 @@ def test_lists() -> None:
     checks = ddpcheck("list", "checks").output
     assert all(check.name in checks for check in ddpcheck_properties.CHECKS)
     assert "unused_parameters" in ddpcheck("list", "capabilities").output
+    assert re.search(r"world_sizes +any .*sample_weights +no ", ddpcheck("list", "capabilities").output, re.DOTALL)
     assert re.search(r"reductions +sum ", ddpcheck("list", "capabilities", f"{MINIMAL}:adapter").output)
     assert "mpiexec" in ddpcheck("list", "launchers").output
     assert all(profile.sentence in ddpcheck("list", "profiles").output for profile in PROFILES.values())

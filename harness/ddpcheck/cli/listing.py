@@ -75,14 +75,18 @@ def capabilities(adapter: str | None) -> None:
         promised = resolve(adapter)[0].capabilities if adapter else Capabilities()
     table = _table("promise", "of " + adapter if adapter else "default", "what it means")
     for field in dataclasses.fields(Capabilities):
-        table.add_row(field.name, escape(_value(getattr(promised, field.name))), escape(SENTENCES[field.name]))
+        table.add_row(
+            field.name, escape(_value(field.name, getattr(promised, field.name))), escape(SENTENCES[field.name])
+        )
     out.print(table)
 
 
-def _value(value: object) -> str:
+def _value(name: str, value: object) -> str:
+    if value is None:
+        return "any" if name == "world_sizes" else "no"
     if isinstance(value, frozenset):
         return ", ".join(map(str, sorted(value))) or "none"
-    return {True: "yes", False: "no", None: "any"}.get(value, str(value))  # type: ignore[call-overload, no-any-return]
+    return {True: "yes", False: "no"}.get(value, str(value))  # type: ignore[call-overload, no-any-return]
 
 
 @command.command()
