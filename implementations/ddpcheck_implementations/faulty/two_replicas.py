@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from ddpcheck.adapter import Batch
 from ddpcheck.job import OptimizerSpec
 from ddpcheck.model import ModelSpec
 from ddpcheck.values import Array
@@ -38,15 +39,21 @@ class GradientsOfTheLatest(PlainReplica):
     """What is gathered lies in one place, which a new replica clears."""
 
     between_processes = True
-    _gathered: ClassVar[dict[str, Array]] = {}
+    _gathered: ClassVar[list[dict[str, Array]]] = [{}]
 
-    @property
-    def local(self) -> dict[str, Array]:
-        return type(self)._gathered
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        self._gathered[0] = {}
 
-    @local.setter
-    def local(self, gathered: dict[str, Array]) -> None:
-        type(self)._gathered = gathered
+    def backward(self, batch: Batch) -> float:
+        self.local = self._gathered[0]
+        loss = super().backward(batch)
+        self._gathered[0] = self.local
+        return loss
+
+    def zero_grad(self) -> None:
+        super().zero_grad()
+        self._gathered[0] = {}
 
 
 @fault(
