@@ -16,7 +16,7 @@ from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
 from ddpcheck.diagnosis import Evidence
 from ddpcheck.job import Job, Observe, Operation, OptimizerSpec, Predict, Resume, Save, Step
-from ddpcheck.model import BatchNorm, Embedding, Linear, Scale
+from ddpcheck.model import BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
 from ddpcheck.trace import Trace
 
 from . import pitfalls
@@ -120,6 +120,7 @@ def check_resumed_training_goes_where_one_process_goes(session: Session) -> None
     world, promised = session.world_size, session.capabilities
     jobs = [interrupt(pitfalls.steps(world, spec), 1) for spec in (MOMENTUM, ADAM)]
     jobs += [_resumed_twice(pitfalls.steps(world, spec)) for spec in (MOMENTUM, ADAM)]
+    jobs.append(replace(jobs[0], model=ModelSpec((Linear("fc1", 2, 3, frozen=True), *mlp((3, 3, 2)).layers[1:]))))
     examples = fitting(session, jobs)
     for_all(session, interrupted(world, promised), as_one_process(promised), examples=examples)
 

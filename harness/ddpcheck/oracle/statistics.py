@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,25 +57,13 @@ class Tracked:
             *((words, array[rank]) for words, array in known),
             *others,
             mean,
-            *self._unbiased_by_others(rank),
         )
         return Evidence(len(expected), alternatives=alternatives, precision=False)
 
     def _moved_by(self, measured: Array) -> Array:
         return (1 - BATCH_NORM_MOMENTUM) * self.before + BATCH_NORM_MOMENTUM * measured
 
-    def _unbiased_by_others(self, rank: int) -> Iterator[tuple[str, Array]]:
-        """The variance times n / (n - 1) for another n than that of the samples which it is measured of."""
-        kept = 1 - BATCH_NORM_MOMENTUM
-        measured = self.after[rank] - kept * self.before[rank]
-        for count in sorted({int(self.counts[rank]), int(self.counts.sum())} - {0, 1}):  # of its own batch, or of all
-            for n in range(2, min(2 * count, _SIZES)):
-                text = f"the variance of {count} samples is unbiased as if they were {n}: by the size of another batch"
-                yield text, kept * self.before[rank] + measured * ((count - 1) / count * n / (n - 1))
 
-
-_SIZES = 20
-"""Sizes of batches below this are tried."""
 _TWICE = (
     "one batch moved it twice: the forward pass ran twice in training mode, as when it is computed anew for backward"
 )

@@ -75,18 +75,6 @@ class LocalBackward(AcrossRanks):
         return np.asarray(values.mean(axis=0), values.dtype)
 
 
-class OwnSize(AcrossRanks):
-    own = 0
-
-    def forward(self, x: Array, training: bool) -> Array:
-        self.own = len(x)
-        return super().forward(x, training)
-
-    def _track(self, mean: Array, unbiased: Array) -> None:
-        biased = unbiased * ((self.rows - 1) / max(self.rows, 1))
-        super()._track(mean, biased * (self.own / max(self.own - 1, 1)))
-
-
 class TwoOrMore(AcrossRanks):
     def count(self, rows: int) -> float:
         if rows < 2:
@@ -158,19 +146,6 @@ class SyncTwoOrMore(SynchronisedNorm):
     """The check that a batch has more than one sample looks at the rank's own."""
 
     norm = TwoOrMore
-
-
-@fault(
-    "syncbn-unbiased-by-its-own-size",
-    "classic",
-    STATISTICS,
-    words="unbiased as if they were",
-    batch_norm="synchronised",
-)
-class SyncOwnSize(SynchronisedNorm):
-    """The running variance of all ranks' samples is made unbiased by the number of this rank's."""
-
-    norm = OwnSize
 
 
 @fault(
