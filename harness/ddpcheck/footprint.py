@@ -98,8 +98,7 @@ def held(before: Mapping[str, int] | None = None, calls: int = 0) -> dict[str, i
     With more than `before` it looks again for a moment: what is about to end may take its time. So it does, with `calls`
     since then, where there is as much more memory as if each of them had left something.
     """
-    gc.collect()
-    found, begun = _held(), time.monotonic()
+    found, begun = _collected(), time.monotonic()
     while before is not None:
         more = {name: found[name] - before[name] for name in before}
         ending = any(by > 0 for name, by in more.items() if name not in MEMORY)
@@ -107,8 +106,14 @@ def held(before: Mapping[str, int] | None = None, calls: int = 0) -> dict[str, i
         if time.monotonic() - begun > max(ending * _PATIENCE, full * _UNDER_WAY):
             break
         time.sleep(0.005)
-        found = _held()
+        found = _collected()
     return found
+
+
+def _collected() -> dict[str, int]:
+    """Without what Python keeps of small objects for the next ones, as for those of the look before."""
+    gc.collect()
+    return _held()
 
 
 def _told_by(calls: int) -> str | None:
