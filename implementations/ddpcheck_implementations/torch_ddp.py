@@ -82,7 +82,7 @@ def _train(task: TrainingTask) -> TrainingRun:
 adapter = _ddp(
     "torch_ddp",
     "torch DistributedDataParallel with its defaults",
-    dataclasses.replace(PROMISES, trainer_features=TRAINER_FEATURES | RARE_TRAINER_FEATURES - {"exact_resume"}),
+    dataclasses.replace(PROMISES, trainer_features=(TRAINER_FEATURES | RARE_TRAINER_FEATURES) - {"exact_resume"}),
     _train,
 )
 

@@ -26,6 +26,7 @@ _PROGRAMS: tuple[tuple[Word, ...], ...] = (
     ("zero_grad", "backward", "step", "zero_grad", "backward", "clip", "step"),
     (*_WINDOW, "zero_grad", *_WINDOW, "save", "backward", "step", "resume", "backward", "step"),
     ("local", "local", "backward", "step", "zeros", "local", "backward", "step"),
+    ("predict_alone", "backward", "step"),
 )
 _TURNS = (1,), (4, 3)
 """Every operation of a program is looked at after it, so a turn of two is one operation and the look."""

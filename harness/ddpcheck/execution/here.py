@@ -49,6 +49,7 @@ class Here:
 
     def switch(self) -> None:
         """Another replica, and what goes with it, takes the place of this one, which waits to come back."""
+        self.held.replica()  # built now at the latest: construction may communicate, and comes in one order on all ranks
         other = self._other or Held(self.facets, self.job.of_second(), self.rank)
         self._other, self.held = self.held, other
 

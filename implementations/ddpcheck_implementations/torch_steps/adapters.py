@@ -112,7 +112,7 @@ hooks = torch_adapter(
     capabilities=dataclasses.replace(
         TORCH_PROMISES,
         unused_parameters="synchronised",
-        model_features=MODEL_FEATURES | RARE_FEATURES - {"sparse"},  # buckets are flat
+        model_features=(MODEL_FEATURES | RARE_FEATURES) - {"sparse"},  # buckets are flat
         sample_weights="equal_ranks",
         several_replicas=True,
     ),
