@@ -22,12 +22,14 @@ TRAINER_FEATURES = frozenset({"accumulation", "schedule", "best", "checkpoint", 
 MODEL_FEATURES = frozenset({"tied", "frozen", "branch", "batch_norm", "embedding", "scale", "buffer", "delay"})
 RARE_TRAINER_FEATURES = frozenset({"early_stopping"})
 RARE_FEATURES = frozenset({"mixed_dtypes", "strided", "empty", "sparse"})
+ALL_MODEL_FEATURES = MODEL_FEATURES | RARE_FEATURES
+ALL_TRAINER_FEATURES = TRAINER_FEATURES | RARE_TRAINER_FEATURES
 CHOICES = {
     "collectives": COLLECTIVES,
     "reductions": REDUCTIONS,
     "collective_dtypes": COLLECTIVE_DTYPES,
-    "model_features": MODEL_FEATURES | RARE_FEATURES,
-    "trainer_features": TRAINER_FEATURES | RARE_TRAINER_FEATURES,
+    "model_features": ALL_MODEL_FEATURES,
+    "trainer_features": ALL_TRAINER_FEATURES,
 }
 """What there is to promise, by field: another name is a misspelt one, and would hide checks."""
 

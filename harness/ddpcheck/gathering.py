@@ -20,8 +20,8 @@ _TO_IMPORT = 60.0
 """Seconds for what an implementation imports when it is first used: a large framework, on a machine with much else to do."""
 
 _STARVED = 0.8
-"""The part of a deadline for which a rank was ready and got no processor, from which on it is the machine that is slow. Four
-ranks that wait busily for each other on two processors, and for ever, get one for half of the time.
+"""The part of the time looked at for which a rank was ready and got no processor, from which on it is the machine that
+is slow. Four ranks that wait busily for each other on two processors, and for ever, get one for half of the time.
 """
 
 
@@ -48,18 +48,17 @@ def gathered(
     if failed:
         limit = min(limit, time.monotonic() + grace)
     stood = [link.progress() for link in links if link.rank not in answers]
-    queued = [link.queued() for link in links]
+    snapshot: _Snapshot | None = None  # taken once nobody is ready: most Jobs are done by then
     while len(answers) < len(links):
         left = max(0.0, limit - time.monotonic())
         ready = giving_way.poll(poller, min(left, deadline / _LOOKS) * 1000)
         if not ready:
             stand = [link.progress() for link in links if link.rank not in answers]
             if not failed and stand != stood:
-                stood, limit = stand, time.monotonic() + deadline
-                queued = [link.queued() for link in links]
+                stood, limit, snapshot = stand, time.monotonic() + deadline, None
             elif not left:
-                before, queued = queued, [link.queued() for link in links]
-                if not failed and time.monotonic() < imports_until and _starved(before, queued, deadline):
+                before, snapshot = snapshot, _queued(links)
+                if not failed and time.monotonic() < imports_until and _starved(before, snapshot):
                     limit = time.monotonic() + deadline
                     continue
                 stuck = asked([link for link in links if link.rank not in answers], job)
@@ -70,6 +69,7 @@ def gathered(
                 ):
                     return answers | stuck
                 limit = time.monotonic() + deadline
+            snapshot = snapshot or _queued(links)
             continue
         for file, _ in ready:
             link = by_file[file]
@@ -84,10 +84,20 @@ def gathered(
     return answers
 
 
-def _starved(before: Sequence[Mapping[int, float]], now: Sequence[Mapping[int, float]], seconds: float) -> bool:
+_Snapshot = tuple[float, Sequence[Mapping[int, float]]]
+"""When it was taken, and for how long each thread of each rank had waited for a processor until then."""
+
+
+def _queued(links: Sequence[RankLink]) -> _Snapshot:
+    return time.monotonic(), [link.queued() for link in links]
+
+
+def _starved(before: _Snapshot | None, now: _Snapshot) -> bool:
     """Whether some rank had work to do all the time, and no processor to do it on."""
-    more = (late[task] - early.get(task, 0.0) for early, late in zip(before, now, strict=True) for task in late)
-    return max(more, default=0.0) > _STARVED * seconds
+    if before is None:
+        return False
+    more = (late[task] - early.get(task, 0.0) for early, late in zip(before[1], now[1], strict=True) for task in late)
+    return max(more, default=0.0) > _STARVED * (now[0] - before[0])
 
 
 def _read(link: RankLink, job: Job, launched: Launched) -> RankTrace | None:

@@ -106,13 +106,16 @@ Layer = Linear | Activation | Scale | BatchNorm | Embedding | Delay
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """One named array of a model: its shape, its dtype, and whether it is learned, frozen, or a buffer."""
+    """One named array of a model: its shape, its dtype, whether it is learned, frozen, or a buffer, and whether it lies in
+    memory column after column.
+    """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
     role: Literal["learned", "frozen", "buffer"]
     positive: bool = False  # a variance must not start negative
+    strided: bool = False
 
 
 @plain
@@ -271,7 +274,7 @@ def _tensors(model: ModelSpec) -> Iterator[Tensor]:
     for layer in model.layers:
         if isinstance(layer, Linear) and not layer.uses:
             role: Literal["learned", "frozen"] = "frozen" if layer.frozen else "learned"
-            yield Tensor(f"{layer.name}.weight", (layer.outputs, layer.inputs), dtype, role)
+            yield Tensor(f"{layer.name}.weight", (layer.outputs, layer.inputs), dtype, role, strided=layer.strided)
             if layer.bias:
                 yield Tensor(f"{layer.name}.bias", (layer.outputs,), dtype, role)
         elif isinstance(layer, Scale):

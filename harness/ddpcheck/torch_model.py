@@ -125,8 +125,11 @@ def _module_of(layer: spec.Layer, dtype: torch.dtype) -> nn.Module:
 def build_model(model: ModelSpec, initial: Mapping[str, Array]) -> nn.Module:
     """The module with copies of the initial values. ValueError if their names or shapes do not fit the model."""
     module = Chain(model)
+    strided = {tensor.name for tensor in model.tensors() if tensor.strided}
     try:
-        module.load_state_dict({name: _laid_out(name, value, model) for name, value in initial.items()}, assign=True)
+        module.load_state_dict(
+            {name: _laid_out(value, name in strided) for name, value in initial.items()}, assign=True
+        )
     except RuntimeError as error:
         raise ValueError(
             f"the initial values do not fit the model, compare them with ModelSpec.tensors(): {error}"
@@ -134,9 +137,8 @@ def build_model(model: ModelSpec, initial: Mapping[str, Array]) -> nn.Module:
     return module
 
 
-def _laid_out(name: str, value: Array, model: ModelSpec) -> Tensor:
-    strided = (layer.name for layer in model.layers if isinstance(layer, spec.Linear) and layer.strided)
-    return tensor_of(value.T).T if name in {f"{layer}.weight" for layer in strided} else tensor_of(value)
+def _laid_out(value: Array, strided: bool) -> Tensor:
+    return tensor_of(value.T).T if strided else tensor_of(value)
 
 
 def build_named(name: str, models: Mapping[str, Callable[[], nn.Module]], seed: int) -> nn.Module:

@@ -9,7 +9,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from ddpcheck.adapter import Adapter, Train, TrainingRun, TrainingTask
-from ddpcheck.capabilities import MODEL_FEATURES, RARE_FEATURES, RARE_TRAINER_FEATURES, TRAINER_FEATURES, Capabilities
+from ddpcheck.capabilities import ALL_MODEL_FEATURES, ALL_TRAINER_FEATURES, Capabilities
 from ddpcheck.torch_adapter import TORCH_PROMISES, torch_adapter, torch_collectives, torch_metrics, torch_sampler
 from ddpcheck.torch_version import torch_at_least
 
@@ -27,7 +27,7 @@ PROMISES = dataclasses.replace(
     propagates_nan=False,
     sends_once=True,
     bundles_gradients=True,
-    model_features=MODEL_FEATURES | RARE_FEATURES,
+    model_features=ALL_MODEL_FEATURES,
     sample_weights="equal_ranks",
     several_replicas=True,
     unused_parameters="raises",
@@ -82,7 +82,7 @@ def _train(task: TrainingTask) -> TrainingRun:
 adapter = _ddp(
     "torch_ddp",
     "torch DistributedDataParallel with its defaults",
-    dataclasses.replace(PROMISES, trainer_features=(TRAINER_FEATURES | RARE_TRAINER_FEATURES) - {"exact_resume"}),
+    dataclasses.replace(PROMISES, trainer_features=ALL_TRAINER_FEATURES - {"exact_resume"}),
     _train,
 )
 

@@ -14,6 +14,7 @@ from ddpcheck import expect
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.diagnosis import Evidence
 from ddpcheck.job import Backward, CloseWindow, Job, Observe, OpenWindow, Operation, Predict, Resume, Save, Step, Switch
+from ddpcheck.operations.replica import of_two_replicas
 from ddpcheck.oracle import NOT_UPDATED, Entry, Moment, Oracle, is_exact
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array
@@ -282,13 +283,11 @@ def _lateness(job: Job, position: int) -> str:
 
 def when(job: Job, position: int) -> str:
     """Where in the training an operation stands, in a reader's words."""
-    done: list[Operation] = []
-    other: list[Operation] = []
-    for operation in job.operations[: position + 1]:
-        done, other = (other, done) if isinstance(operation, Switch) else (done, other)
-        done.append(operation)
+    until = list(of_two_replicas(job.operations[: position + 1]))
+    here, _ = until[-1]
+    done = [operation for replica, operation in until if replica == here]
     backwards, steps = (sum(isinstance(operation, kind) for operation in done) for kind in (Backward, Step))
-    whose = ", one of two replicas" if other else ""
+    whose = ", one of two replicas" if len(done) < len(until) else ""
     return f"operation {position}{whose}, after {_count(backwards, 'backward')} and {_count(steps, 'step')}"
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ddpcheck.checks import law
 from ddpcheck.job import Job, Operation, Switch
+from ddpcheck.operations.replica import of_two_replicas
 from ddpcheck.values import hashed, key_of
 from ddpcheck.verdict import Finding
 
@@ -68,15 +69,11 @@ def _told_apart(session: Session, finding: Finding) -> Finding:
 
 def of_each(operations: Sequence[Operation]) -> tuple[tuple[Operation, ...], tuple[Operation, ...]]:
     """Those of the first replica, and those of the second."""
-    here: list[Operation] = []
-    other: list[Operation] = []
-    first, second = here, other
-    for operation in operations:
-        if isinstance(operation, Switch):
-            here, other = other, here
-        else:
-            here.append(operation)
-    return tuple(first), tuple(second)
+    first, second = (
+        tuple(op for replica, op in of_two_replicas(operations) if replica == wanted and not isinstance(op, Switch))
+        for wanted in (0, 1)
+    )
+    return first, second
 
 
 def in_turns(job: Job, turns: Sequence[int] = ()) -> Job:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeVar
 
 from ..plain import plain
 from .data import PerRank
+
+T = TypeVar("T")
 
 
 @plain
@@ -107,6 +110,14 @@ class Switch:
     """Go on with the other one of two replicas: one of its own initial values, windows and saved states. Both live on."""
 
     kind: ClassVar[str] = "switch"
+
+
+def of_two_replicas(operations: Iterable[T]) -> Iterator[tuple[int, T]]:
+    """Each operation with the replica that it is done with: 0 or 1, a Switch with the one that it leads to."""
+    replica = 0
+    for operation in operations:
+        replica ^= isinstance(operation, Switch)
+        yield replica, operation
 
 
 @plain

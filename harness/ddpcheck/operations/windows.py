@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..plain import plain
+from .replica import of_two_replicas
 
 
 @plain
@@ -27,14 +28,12 @@ class CloseWindow:
 
 def windows_that_do_not_fit(operations: Iterable[object]) -> list[str]:
     """What is wrong with the order of windows: a new replica, as Resume builds one, cannot be inside an old one's."""
-    depth = other = 0
-    for position, operation in enumerate(operations):
+    depths = [0, 0]
+    for position, (replica, operation) in enumerate(of_two_replicas(operations)):
         kind = getattr(operation, "kind", "")
-        if kind == "switch":
-            depth, other = other, depth
-        if kind == "resume" and depth:
+        if kind == "resume" and depths[replica]:
             return [f"operation {position} (resume): stands inside no_sync() of the replica that it replaces"]
-        depth += (kind == "open_window") - (kind == "close_window")
-        if depth < 0:
+        depths[replica] += (kind == "open_window") - (kind == "close_window")
+        if depths[replica] < 0:
             return [f"operation {position} (close_window): no window is open"]
-    return ["a window is still open at the end"] if depth or other else []
+    return ["a window is still open at the end"] if any(depths) else []

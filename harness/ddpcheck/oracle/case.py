@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from ..capabilities import Capabilities
@@ -63,11 +61,9 @@ class Case:
         inputs, targets = self.data
         together = self.promised.batch_norm == "synchronised"
         counts = np.array([len(rank) for rank in samples])
-        made = Shards(inputs[index], targets[index], counts, active, together)
-        if not weights:
-            return made
         padded = [(*rank, *(0.0,) * (longest - len(rank))) for rank in weights]
-        return replace(made, weights=np.array(padded, self.model.dtype).astype(np.float64))
+        weighing = np.array(padded, self.model.dtype).astype(np.float64) if weights else None
+        return Shards(inputs[index], targets[index], counts, active, together, weights=weighing)
 
     def shared(self, name: str) -> bool:
         """Whether several layers use this parameter."""

@@ -22,6 +22,7 @@ import numpy as np
 from .. import job as ops
 from ..capabilities import Capabilities
 from ..job import Job
+from ..operations.replica import of_two_replicas
 from ..values import Array
 from . import bounds
 from .case import Case
@@ -63,14 +64,11 @@ class Oracle:
 
     def walk(self) -> Iterator[Moment]:
         """What must be, one operation after the other. Operations that are none of a replica's show nothing."""
-        here, other = self, None
-        for position, op in enumerate(self.case.job.operations):
-            if isinstance(op, ops.Switch):
-                here, other = other or self._second(), here
-            yield here._after(position, op)
-
-    def _second(self) -> Oracle:
-        return Oracle(self.case.job.of_second(), self.case.promised, bounds=self._bounded)
+        oracles: list[Oracle] = [self]
+        for position, (replica, op) in enumerate(of_two_replicas(self.case.job.operations)):
+            if replica == len(oracles):
+                oracles.append(Oracle(self.case.job.of_second(), self.case.promised, bounds=self._bounded))
+            yield oracles[replica]._after(position, op)
 
     def _after(self, position: int, op: ops.Operation) -> Moment:
         moment = Moment(position, op)

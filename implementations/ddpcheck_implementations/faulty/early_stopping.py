@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ddpcheck.capabilities import RARE_TRAINER_FEATURES, TRAINER_FEATURES
+from ddpcheck.capabilities import ALL_TRAINER_FEATURES
 
 from ..data_parallel.trainer import Trainer
 from .trainers import trainer
 
-FEATURES = TRAINER_FEATURES | RARE_TRAINER_FEATURES
 TOGETHER = "check_ranks_stop_early_together"
 
 
-@trainer("each-rank-loses-its-own-patience", "classic", TOGETHER, words="by its own loss", trainer_features=FEATURES)
+@trainer(
+    "each-rank-loses-its-own-patience",
+    "classic",
+    TOGETHER,
+    words="by its own loss",
+    trainer_features=ALL_TRAINER_FEATURES,
+)
 class OwnPatience(Trainer):
     """Each rank looks at the loss of its own samples."""
 
@@ -25,7 +30,7 @@ class OwnPatience(Trainer):
         return super().enough(self.own)
 
 
-@trainer("patience-of-one-more", "classic", TOGETHER, words="one epoch more", trainer_features=FEATURES)
+@trainer("patience-of-one-more", "classic", TOGETHER, words="one epoch more", trainer_features=ALL_TRAINER_FEATURES)
 class PatienceOfOneMore(Trainer):
     """The count begins after the first epoch that was no better."""
 
@@ -34,7 +39,11 @@ class PatienceOfOneMore(Trainer):
 
 
 @trainer(
-    "worse-than-the-epoch-before", "classic", TOGETHER, words="by another one, or by none", trainer_features=FEATURES
+    "worse-than-the-epoch-before",
+    "classic",
+    TOGETHER,
+    words="by another one, or by none",
+    trainer_features=ALL_TRAINER_FEATURES,
 )
 class WorseThanBefore(Trainer):
     """Counts epochs that are no better than the one before them."""
@@ -44,7 +53,13 @@ class WorseThanBefore(Trainer):
         return len(latest) > (self.task.patience or self.task.epochs) and latest == sorted(latest)
 
 
-@trainer("patience-without-end", "classic", TOGETHER, words="by another one, or by none", trainer_features=FEATURES)
+@trainer(
+    "patience-without-end",
+    "classic",
+    TOGETHER,
+    words="by another one, or by none",
+    trainer_features=ALL_TRAINER_FEATURES,
+)
 class WithoutEnd(Trainer):
     """The loss is looked at, and nothing follows."""
 

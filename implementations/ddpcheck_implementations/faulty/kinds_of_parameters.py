@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from ddpcheck.capabilities import MODEL_FEATURES, RARE_FEATURES
+from ddpcheck.capabilities import ALL_MODEL_FEATURES
 from ddpcheck.model import Embedding, ModelSpec
 from ddpcheck.values import Array
 
 from .base import PlainReplica, fault
 from .bucketed import Bucket, BucketReplica
 
-FEATURES = MODEL_FEATURES | RARE_FEATURES
 DTYPES = "check_parameters_of_several_dtypes_keep_their_own"
 STRIDED = "check_parameters_may_lie_column_after_column"
 EMPTY = "check_parameters_without_elements_are_in_nobodys_way"
 SPARSE = "check_sparse_gradients_are_the_large_batchs"
 
 
-@fault("buckets-have-one-dtype", "classic", DTYPES, words="fewer bits than float64", model_features=FEATURES)
+@fault("buckets-have-one-dtype", "classic", DTYPES, words="fewer bits than float64", model_features=ALL_MODEL_FEATURES)
 class BucketsHaveOneDtype(BucketReplica):
     """All buckets have the dtype of the model's first parameter; what comes out of them has the right one again."""
 
@@ -32,7 +31,7 @@ class BucketsHaveOneDtype(BucketReplica):
         return {name: part.astype(self.network.parameters[name].dtype) for name, part in found.items()}
 
 
-@fault("one-dtype-is-reduced", "classic", DTYPES, words="not reduced", model_features=FEATURES)
+@fault("one-dtype-is-reduced", "classic", DTYPES, words="not reduced", model_features=ALL_MODEL_FEATURES)
 class OneDtypeReduced(PlainReplica):
     """Gradients are reduced where they have the dtype of the model's first parameter."""
 
@@ -41,7 +40,7 @@ class OneDtypeReduced(PlainReplica):
         return super().reduce(name, gradient) if gradient.dtype == common else gradient
 
 
-@fault("wide-ones-are-broadcast-in-float32", "classic", DTYPES, words="float32", model_features=FEATURES)
+@fault("wide-ones-are-broadcast-in-float32", "classic", DTYPES, words="float32", model_features=ALL_MODEL_FEATURES)
 class BroadcastInFloat32(PlainReplica):
     """Parameters of float64 in a model of float32 start as rank 0's, rounded."""
 
@@ -51,7 +50,7 @@ class BroadcastInFloat32(PlainReplica):
             array[...] = array.astype(model.dtype)
 
 
-@fault("wide-ones-are-saved-in-float32", "classic", DTYPES, words="float32", model_features=FEATURES)
+@fault("wide-ones-are-saved-in-float32", "classic", DTYPES, words="float32", model_features=ALL_MODEL_FEATURES)
 class SavedInFloat32(PlainReplica):
     """A checkpoint holds all floats in the dtype of most."""
 
@@ -66,7 +65,7 @@ class SavedInFloat32(PlainReplica):
     "classic",
     STRIDED,
     words="construction left another value",
-    model_features=FEATURES,
+    model_features=ALL_MODEL_FEATURES,
 )
 class WritesToACopy(PlainReplica):
     """Rank 0's parameters are written to the flattened array, which is a copy where the parameter is not contiguous."""
@@ -81,7 +80,7 @@ class WritesToACopy(PlainReplica):
     "classic",
     STRIDED,
     words="a transposed or permuted layout",
-    model_features=FEATURES,
+    model_features=ALL_MODEL_FEATURES,
 )
 class BroadcastAsItLies(PlainReplica):
     """Elements go out in the order in which they lie in memory, and are taken for rows."""
@@ -91,7 +90,7 @@ class BroadcastAsItLies(PlainReplica):
             array[...] = self.comm.broadcast(array.ravel(order="K")).reshape(array.shape)
 
 
-@fault("empty-gradients-are-none", "classic", EMPTY, words="got none", model_features=FEATURES)
+@fault("empty-gradients-are-none", "classic", EMPTY, words="got none", model_features=ALL_MODEL_FEATURES)
 class EmptyIsNone(PlainReplica):
     """A gradient is there if any of its elements is."""
 
@@ -99,7 +98,7 @@ class EmptyIsNone(PlainReplica):
         return {name: g if g is not None and g.size else None for name, g in super().gradients().items()}
 
 
-@fault("largest-of-nothing", "classic", EMPTY, words="zero-size array", model_features=FEATURES)
+@fault("largest-of-nothing", "classic", EMPTY, words="zero-size array", model_features=ALL_MODEL_FEATURES)
 class LargestOfNothing(PlainReplica):
     """Looks for the largest element of each gradient, which one without elements does not have."""
 
@@ -112,7 +111,7 @@ class LargestOfNothing(PlainReplica):
     "classic",
     SPARSE,
     words="the others' never arrived here",
-    model_features=FEATURES,
+    model_features=ALL_MODEL_FEATURES,
 )
 class RowsCountOnce(PlainReplica):
     """Sparse gradients are gathered as rows and put where they belong; the last rank that has a row wins."""

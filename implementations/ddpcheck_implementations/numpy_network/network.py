@@ -33,8 +33,7 @@ class Network:
             raise ValueError(
                 f"no initial values of the declared shape for {', '.join(wrong)}: pass all of ModelSpec.tensors()"
             )
-        strided = {f"{layer.name}.weight" for layer in model.layers if isinstance(layer, spec.Linear) and layer.strided}
-        made = {t.name: np.array(initial[t.name], t.dtype, order="F" if t.name in strided else "C") for t in tensors}
+        made = {t.name: np.array(initial[t.name], t.dtype, order="F" if t.strided else "C") for t in tensors}
         self.parameters = {t.name: made[t.name] for t in tensors if t.role != "buffer"}
         self.buffers = {t.name: made[t.name] for t in tensors if t.role == "buffer"}
         self.tensors = made

@@ -23,7 +23,7 @@ from dataclasses import replace
 from functools import partial
 
 from ddpcheck.adapter import Adapter, Facets
-from ddpcheck.capabilities import MODEL_FEATURES, RARE_FEATURES, RARE_TRAINER_FEATURES, TRAINER_FEATURES, Capabilities
+from ddpcheck.capabilities import ALL_MODEL_FEATURES, ALL_TRAINER_FEATURES, Capabilities
 from ddpcheck.environment import RankContext
 
 
@@ -66,10 +66,10 @@ adapter = Adapter(
         clipping=True,
         refuses_options=True,
         checkpoint=True,
-        trainer_features=TRAINER_FEATURES | RARE_TRAINER_FEATURES,
+        trainer_features=ALL_TRAINER_FEATURES,
         unfreezing=True,
         zeroes_gradients=True,
-        model_features=MODEL_FEATURES | RARE_FEATURES,
+        model_features=ALL_MODEL_FEATURES,
         sample_weights="by_weight",
         several_replicas=True,
         timeline=True,

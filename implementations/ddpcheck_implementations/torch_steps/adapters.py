@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 from typing import TYPE_CHECKING
 
-from ddpcheck.capabilities import MODEL_FEATURES, RARE_FEATURES
+from ddpcheck.capabilities import ALL_MODEL_FEATURES, MODEL_FEATURES
 from ddpcheck.environment import RankContext
 from ddpcheck.torch_adapter import TORCH_PROMISES, torch_adapter
 
@@ -21,7 +21,7 @@ ALONE = dataclasses.replace(
     TORCH_PROMISES,
     world_sizes=frozenset({1}),
     unused_parameters="synchronised",
-    model_features=MODEL_FEATURES | RARE_FEATURES,
+    model_features=ALL_MODEL_FEATURES,
     sample_weights="equal_ranks",
     several_replicas=True,
 )
@@ -96,7 +96,7 @@ naive = torch_adapter(
         TORCH_PROMISES,
         unused_parameters="synchronised",
         unused_gradient="zero",
-        model_features=MODEL_FEATURES | RARE_FEATURES,
+        model_features=ALL_MODEL_FEATURES,
         sample_weights="equal_ranks",
         several_replicas=True,
     ),
@@ -112,7 +112,7 @@ hooks = torch_adapter(
     capabilities=dataclasses.replace(
         TORCH_PROMISES,
         unused_parameters="synchronised",
-        model_features=(MODEL_FEATURES | RARE_FEATURES) - {"sparse"},  # buckets are flat
+        model_features=ALL_MODEL_FEATURES - {"sparse"},  # buckets are flat
         sample_weights="equal_ranks",
         several_replicas=True,
     ),
