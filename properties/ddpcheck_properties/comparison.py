@@ -63,26 +63,21 @@ def compare(moment: Moment, job: Job, trace: Trace, *, bits: bool = True) -> Non
     """One operation of a finished Trace against what it must have yielded; `bits`: synchronised arrays agree bit by
     bit.
     """
+    time = when(job, moment.position)
     for name, value in moment.numbers.items():
         all_got = trace.values(moment.position, name)
         for rank, got in enumerate(all_got):
             bound = np.zeros(()) if value.error is None else value.error[rank]
-            what = f"{name} of {moment.operation.kind} ({when(job, moment.position)})"
-            expect.within(
-                np.float64(got),
-                value.exact[rank],
-                bound,
-                what,
-                rank,
-                partial(_known, moment, value.exact, rank, all_got),
-            )
+            what = f"{name} of {moment.operation.kind} ({time})"
+            known = partial(_known, moment, value.exact, rank, all_got)
+            expect.within(np.float64(got), value.exact[rank], bound, what, rank, known)
     for what, entries in moment.arrays.items():
-        compare_arrays(trace.values(moment.position, what), entries, what, when(job, moment.position), bits=bits)
+        compare_arrays(trace.values(moment.position, what), entries, what, time, bits=bits)
     for rank in moment.promised:
         outputs = moment.outputs[rank]
         got = trace.values(moment.position, "outputs")[rank]
         error = np.zeros(()) if outputs.error is None else outputs.error
-        what, evidence = f"prediction ({when(job, moment.position)})", Evidence(otherwise=_BEFORE["predict"])
+        what, evidence = f"prediction ({time})", Evidence(otherwise=_BEFORE["predict"])
         expect.within(got, outputs.exact, error, what, rank, evidence)
 
 
