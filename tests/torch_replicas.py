@@ -12,8 +12,9 @@ torch = pytest.importorskip("torch")
 
 from ddpcheck.job import OptimizerSpec  # noqa: E402
 from ddpcheck.model import ModelSpec  # noqa: E402
-from ddpcheck.torch_model import build_model, loss_of  # noqa: E402
+from ddpcheck.torch_model import build_model  # noqa: E402
 from ddpcheck.torch_replica import Hooks, TorchReplica  # noqa: E402
+from ddpcheck.torch_terms import loss_of_model  # noqa: E402
 from ddpcheck.values import Array  # noqa: E402
 
 Named = Mapping[str, Array | None]
@@ -30,7 +31,7 @@ def replica_of(
     return TorchReplica(
         module,
         module,
-        loss_of(model.loss, model.loss_scale),
+        loss_of_model(model, module),
         optimizer or OptimizerSpec(),
         hooks or Hooks(),
         takes_branches=bool(model.branches),

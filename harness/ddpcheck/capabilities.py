@@ -21,7 +21,7 @@ COLLECTIVE_DTYPES = frozenset(
 TRAINER_FEATURES = frozenset({"accumulation", "schedule", "best", "checkpoint", "checkpoint_on_rank_0", "exact_resume"})
 MODEL_FEATURES = frozenset({"tied", "frozen", "branch", "batch_norm", "embedding", "scale", "buffer", "delay"})
 RARE_TRAINER_FEATURES = frozenset({"early_stopping"})
-RARE_FEATURES = frozenset({"mixed_dtypes", "strided", "empty", "sparse"})
+RARE_FEATURES = frozenset({"mixed_dtypes", "strided", "empty", "sparse", "penalty", "activity", "auxiliary_head"})
 ALL_MODEL_FEATURES = MODEL_FEATURES | RARE_FEATURES
 ALL_TRAINER_FEATURES = TRAINER_FEATURES | RARE_TRAINER_FEATURES
 CHOICES = {
@@ -128,7 +128,8 @@ class Capabilities:
     )
     model_features: frozenset[str] = promise(
         MODEL_FEATURES,
-        "The features of a ModelSpec that replicas can hold; rarer ones are mixed_dtypes, strided, empty and sparse parameters.",
+        "The features of a ModelSpec that replicas can hold; rarer ones are mixed_dtypes, strided, empty and sparse parameters, "
+        "and a loss's auxiliary terms: penalty, activity, auxiliary_head.",
     )
     replica_dtypes: frozenset[str] = promise(frozenset({"float32", "float64"}), "The dtypes that replicas compute in.")
     several_replicas: bool = promise(

@@ -11,6 +11,8 @@ The forward pass is a chain of layers. x is the (batch, features) activation, or
     Embedding   y = weight[x], weight of shape (vocabulary, features); first layer only. Of a `sparse` one the gradient may be
                 held as rows, where a framework has that; it is shown, as any, as an array of the weight's shape
     Delay       y = x, after waiting: work of an accelerator that leaves the host's cores alone
+    Activity    y = x, whose size is a term of the loss
+    Head        y = x, with an output of its own, linear(x), whose loss is a term of the loss; in training only
 
 A Linear with 0 inputs or outputs has no elements in its weight; that of a `strided` one lies in memory column after column.
 A Linear with `branch="a"` is a residual branch, y = x + linear(x), taken only by the ranks and steps that activate "a":
@@ -20,6 +22,13 @@ The loss of a batch of B samples is loss_scale times the mean over the samples o
     squared_error   sum_j (y_j - t_j)^2 / 2         targets (batch, outputs)
     linear          sum_j y_j t_j                   targets (batch, outputs)
     cross_entropy   -log softmax(y)[label]          targets (batch,) integer labels
+
+and of what layers add to each sample's loss, its auxiliary terms:
+
+    Activity        coefficient / 2 * sum_j x_j^2
+    Head            coefficient times the loss, as above, of linear(x) against the sample's targets
+    Linear          penalty / 2 * sum of the squares of its weight's elements, whether it is frozen or not; a mean over samples
+                    has that once, one over no samples, or over samples without weight, not at all
 
 Parameters are named "<layer>.weight" and "<layer>.bias", a scale "<layer>.scale", batch norm's buffers as above.
 """
@@ -54,6 +63,7 @@ class Linear:
     branch: str | None = None
     uses: str | None = None
     strided: bool = False
+    penalty: float = 0.0
 
 
 @plain
@@ -101,7 +111,25 @@ class Delay:
     backward: float
 
 
-Layer = Linear | Activation | Scale | BatchNorm | Embedding | Delay
+@plain
+@dataclass(frozen=True, slots=True)
+class Activity:
+    kind: ClassVar[str] = "activity"
+    coefficient: float
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class Head:
+    kind: ClassVar[str] = "head"
+    name: str
+    inputs: int
+    outputs: int
+    coefficient: float
+    bias: bool = True
+
+
+Layer = Linear | Activation | Scale | BatchNorm | Embedding | Delay | Activity | Head
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +231,7 @@ def mlp(sizes: tuple[int, ...], *, activation: Literal["relu", "tanh"] = "relu",
 
 
 def _width_in(layer: Layer) -> int:
-    if isinstance(layer, Linear):
+    if isinstance(layer, (Linear, Head)):
         return layer.inputs
     return layer.features if isinstance(layer, (Scale, BatchNorm)) else 0
 
@@ -218,20 +246,24 @@ def _problems(layers: tuple[Layer, ...]) -> Iterator[str]:
     if not any(map(_width_out, layers)):
         yield "no layer says how many features there are"
     named: dict[str, Layer] = {}
-    width = 0
+    width, outputs = 0, next(filter(None, map(_width_out, reversed(layers))), 0)
     for position, layer in enumerate(layers):
         if isinstance(layer, Embedding) and position:
             yield f"embedding {layer.name!r} is not the first layer"
         if width and _width_in(layer) and _width_in(layer) != width:
             yield f"layer {position} takes {_width_in(layer)} features, but gets {width}"
         width = _width_out(layer) or width
-        if isinstance(layer, (Activation, Delay)):
+        if isinstance(layer, (Activation, Delay, Activity)):
             continue
         if layer.name in named:
             yield f"two layers are named {layer.name!r}"
+        if isinstance(layer, Head) and layer.outputs != outputs:
+            yield f"head {layer.name!r} has {layer.outputs} outputs, but the model has {outputs}, and the same targets"
         if isinstance(layer, Linear):
             if layer.branch and layer.inputs != layer.outputs:
                 yield f"branch {layer.name!r} must keep the number of features"
+            if layer.penalty and (layer.branch or layer.uses):
+                yield f"{layer.name!r} has a penalty, but not weights of its own that every batch uses"
             if layer.uses is not None:
                 other = named.get(layer.uses)
                 same = isinstance(other, Linear) and (other.inputs, other.outputs, other.bias) == (
@@ -257,6 +289,8 @@ def _features(layers: tuple[Layer, ...]) -> Iterator[str]:
                 yield "frozen"
             if layer.branch:
                 yield "branch"
+            if layer.penalty:
+                yield "penalty"
         elif isinstance(layer, Scale):
             yield "buffer" if layer.buffer else "scale"
             if layer.wide:
@@ -267,6 +301,10 @@ def _features(layers: tuple[Layer, ...]) -> Iterator[str]:
             yield "sparse" if layer.sparse else "embedding"
         elif isinstance(layer, Delay):
             yield "delay"
+        elif isinstance(layer, Activity):
+            yield "activity"
+        elif isinstance(layer, Head):
+            yield "auxiliary_head"
 
 
 def _tensors(model: ModelSpec) -> Iterator[Tensor]:
@@ -277,6 +315,10 @@ def _tensors(model: ModelSpec) -> Iterator[Tensor]:
             yield Tensor(f"{layer.name}.weight", (layer.outputs, layer.inputs), dtype, role, strided=layer.strided)
             if layer.bias:
                 yield Tensor(f"{layer.name}.bias", (layer.outputs,), dtype, role)
+        elif isinstance(layer, Head):
+            yield Tensor(f"{layer.name}.weight", (layer.outputs, layer.inputs), dtype, "learned")
+            if layer.bias:
+                yield Tensor(f"{layer.name}.bias", (layer.outputs,), dtype, "learned")
         elif isinstance(layer, Scale):
             shape = (layer.features,) if layer.features else ()
             own = "float64" if layer.wide else dtype

@@ -164,6 +164,7 @@ def _replica_maker(
     ) -> Replica:
         from .torch_model import build_model, build_named, loss_of
         from .torch_replica import Hooks, TorchReplica
+        from .torch_terms import loss_of_model
 
         unknown = sorted(options.keys() - set(known))
         if unknown:
@@ -174,7 +175,8 @@ def _replica_maker(
             # A seed of its own for each rank, so that a missing broadcast shows.
             module, loss = build_named(model, models, rank), loss_of("cross_entropy")
         else:
-            module, loss = build_model(model, initial), loss_of(model.loss, model.loss_scale)
+            module = build_model(model, initial)
+            loss = loss_of_model(model, module)
         module.to(device)
         return TorchReplica(
             module,

@@ -17,10 +17,12 @@ from .values import Array
 
 
 class Loss(Protocol):
-    def __call__(self, outputs: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
-        """The batch's loss, a 0-d tensor; weights are those of its samples."""
+    def __call__(self, outputs: Any, targets: Tensor, weights: Tensor | None = None) -> Tensor:
+        """The batch's loss, a 0-d tensor, of what the module gives in training; weights are those of its samples."""
         ...
 
+
+_WITHOUT_MODULE = spec.Activation, spec.Delay, spec.Activity
 
 # The values follow when all modules are there.
 _UNFILLED = torch.device("meta")
@@ -49,31 +51,38 @@ class Chain(nn.Module):
     """The layers of a ModelSpec one after the other; a layer's parameters are found under its name.
 
     forward takes the active branches as a second argument; a model without branches is called with the inputs alone, so
-    that a wrapper whose forward takes one argument can hold it.
+    that a wrapper whose forward takes one argument can hold it. In training it gives a tuple where there are layers whose
+    auxiliary terms the loss has: the outputs, and what enters each Activity or comes out of each Head, so that an engine which
+    looks for parameters without a gradient finds those in use.
     """
 
     def __init__(self, model: ModelSpec) -> None:
         super().__init__()
         self._layers = model.layers
         for layer in model.layers:
-            if isinstance(layer, (spec.Activation, spec.Delay)) or (isinstance(layer, spec.Linear) and layer.uses):
+            if isinstance(layer, _WITHOUT_MODULE) or (isinstance(layer, spec.Linear) and layer.uses):
                 continue
             self.add_module(layer.name, _module_of(layer, getattr(torch, model.dtype)))
 
-    def forward(self, inputs: Tensor, branches: tuple[str, ...] = ()) -> Tensor:
-        x = inputs
+    def forward(self, inputs: Tensor, branches: tuple[str, ...] = ()) -> Any:
+        x, beside = inputs, []
         for layer in self._layers:
             if isinstance(layer, spec.Activation):
                 x = torch.relu(x) if layer.function == "relu" else torch.tanh(x)
             elif isinstance(layer, spec.Delay):
                 x = _Delayed.apply(x, layer)  # type: ignore[no-untyped-call]  # torch does not say
+            elif isinstance(layer, (spec.Activity, spec.Head)):
+                beside += [self._beside(layer, x)] * self.training
             elif not isinstance(layer, spec.Linear):
                 x = self.get_submodule(layer.name)(x)
             elif layer.branch is None:
                 x = self.get_submodule(layer.uses or layer.name)(x)
             elif layer.branch in branches:
                 x = x + self.get_submodule(layer.uses or layer.name)(x)
-        return x
+        return (x, *beside) if beside else x
+
+    def _beside(self, layer: spec.Activity | spec.Head, x: Tensor) -> Tensor:
+        return x if isinstance(layer, spec.Activity) else self.get_submodule(layer.name)(x)
 
 
 class Scaling(nn.Module):
@@ -113,6 +122,8 @@ def _module_of(layer: spec.Layer, dtype: torch.dtype) -> nn.Module:
     if isinstance(layer, spec.Linear):
         linear = Linear(layer.inputs, layer.outputs, layer.bias, device=_UNFILLED, dtype=dtype)
         return linear.requires_grad_(not layer.frozen)
+    if isinstance(layer, spec.Head):
+        return Linear(layer.inputs, layer.outputs, layer.bias, device=_UNFILLED, dtype=dtype)
     if isinstance(layer, spec.BatchNorm):
         return BatchNorm1d(layer.features, spec.BATCH_NORM_EPS, spec.BATCH_NORM_MOMENTUM, device=_UNFILLED, dtype=dtype)
     if isinstance(layer, spec.Embedding):

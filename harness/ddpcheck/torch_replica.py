@@ -167,9 +167,8 @@ class TorchReplica:
         names = {id(parameter): name for name, parameter in self._module.named_parameters()}
         return [names[id(parameter)] for group in self._optimizer.param_groups for parameter in group["params"]]
 
-    def _call(self, module: Any, inputs: Tensor, branches: tuple[str, ...]) -> Tensor:
-        outputs: Tensor = module(inputs, branches) if self._takes_branches else module(inputs)
-        return outputs
+    def _call(self, module: Any, inputs: Tensor, branches: tuple[str, ...]) -> Any:
+        return module(inputs, branches) if self._takes_branches else module(inputs)
 
     def _on_device(self, array: Array) -> Tensor:
         return tensor_of(array).to(self._device)

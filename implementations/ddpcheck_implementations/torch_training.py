@@ -14,9 +14,10 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from ddpcheck.adapter import TrainingRun, TrainingTask
-from ddpcheck.torch_model import array_of, build_model, loss_of, tensor_of
+from ddpcheck.torch_model import array_of, build_model, tensor_of
 from ddpcheck.torch_parts import device_of_backend
 from ddpcheck.torch_replica import make_optimizer
+from ddpcheck.torch_terms import loss_of_model
 from ddpcheck.values import Array
 
 Batch = tuple[Tensor, Tensor, Tensor]
@@ -31,7 +32,7 @@ class Run:
         self.device = device_of_backend()
         self.module = build_model(task.model, task.initial).to(self.device)
         self.model = DistributedDataParallel(self.module)
-        self.loss = loss_of(task.model.loss, task.model.loss_scale)
+        self.loss = loss_of_model(task.model, self.module)
         self.learned = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
         self.optimizer = make_optimizer(self.learned, task.optimizer)
         data = TensorDataset(tensor_of(task.inputs), tensor_of(task.targets), torch.arange(len(task.inputs)))

@@ -17,7 +17,8 @@ import numpy as np
 from ..model import ModelSpec
 from ..numerics import gamma
 from ..values import Array
-from .network import Evaluation, Shards, evaluate, has_majorant, outputs, roundings
+from .depth import roundings
+from .network import Evaluation, Shards, evaluate, has_majorant, outputs
 from .rounding import Value
 
 Values = Mapping[str, Value]

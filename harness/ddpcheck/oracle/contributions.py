@@ -11,6 +11,7 @@ import numpy as np
 from ..diagnosis import Evidence
 from ..values import Array
 from .sample_weights import SampleWeights
+from .terms_gone_wrong import Terms
 
 _SEARCHED = 200
 """Elements of the largest flat buffer that is looked through."""
@@ -37,7 +38,7 @@ class Contributions:
     the last one was inside no_sync. weighted: whether batch sizes are promised to count. others: as own, of every gradient.
     shares: the parts of the layers that share the parameter, if some do. earlier: each rank's own when it last had one,
     before the last backward. bent: as own, by the derivative that relu would have at 0. weighing: the samples' weights, if
-    they have some.
+    they have some. terms: the loss's auxiliary terms, if it has some.
     """
 
     own: Array
@@ -53,9 +54,11 @@ class Contributions:
     earlier: Array | None = None
     bent: Callable[[float], Array | None] | None = None
     weighing: SampleWeights | None = None
+    terms: Terms | None = None
 
     def evidence(self, expected: Array, rank: int) -> Evidence:
         known = (
+            *(self.terms.gone_wrong(self.own, expected, rank) if self.terms else ()),
             *(self.weighing.gone_wrong(self.own, self.last) if self.weighing else ()),
             *self._alternatives(expected, rank),
             *self._shares(rank),
@@ -67,7 +70,7 @@ class Contributions:
             unused = self._unused()
             doubt = f"; or rank {_listed(unused)}, whose gradient is zero here, is left out of the mean"
             alone = 0 < len(unused) == len(self.own) - 1
-            doubt = doubt * alone + self._kept(expected)
+            doubt = doubt * alone + self._kept(expected) + (self.terms.doubt(self.own) if self.terms else "")
             known = (*known, *self._left_out(unused, rank))
             left = _LEFT_BEHIND if self.before is not None else ""
             return Evidence(len(self.own), self.own[rank], known, doubt=doubt, otherwise=left, parts=self.own)

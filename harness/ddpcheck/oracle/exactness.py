@@ -2,8 +2,8 @@
 
 A dtype with a significand of t bits (24 or 53) holds every integer up to 2^t. Take integer parameters, inputs and
 targets, layers and a loss that only add and multiply (linear, relu, scale, embedding; linear loss or squared error,
-whose gradient is y - t), batch sizes B_r that are powers of two, and loss_scale = V * lcm(B_r), where V is the smallest
-multiple of W that has the odd divisors of all smaller numbers, too. Then
+whose gradient is y - t; auxiliary terms of integer coefficients), batch sizes B_r that are powers of two, and
+loss_scale = V * lcm(B_r), where V is the smallest multiple of W that has the odd divisors of all smaller numbers, too. Then
 
   - 1 / B_r is exact, and so is its product with anything, in any order;
   - rank r's local gradient is loss_scale / B_r times a sum of integers: a multiple of V, and so of W;
@@ -46,9 +46,10 @@ from ..job import (
     Step,
     ZeroGrad,
 )
-from ..model import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale
+from ..model import Activation, Activity, BatchNorm, Embedding, Head, Linear, ModelSpec, Scale
 from ..numerics import unit_roundoff
-from .network import owner, widest
+from .depth import widest
+from .network import owner
 
 SIGNIFICAND = {"float32": 24, "float64": 53}
 INPUT, PARAMETER = 2.0, 1.0  # the largest |value| of lattice data, and of initial lattice parameters
@@ -138,6 +139,8 @@ def _integral(job: Job, model: ModelSpec) -> bool:
     )
     if curved or model.loss == "cross_entropy" or model.loss_scale % loss_scale_for(job.world_size, job.operations):
         return False
+    if not all(_coefficient(layer).is_integer() for layer in model.layers):
+        return False
     rates = job.optimizer.lr, job.optimizer.momentum, job.optimizer.weight_decay
     stepping = any(isinstance(operation, Step) for operation in job.operations)
     return not stepping or (
@@ -153,22 +156,26 @@ def _backward(model: ModelSpec, sizes: dict[str, float], batches: list[int]) -> 
     for layer in model.layers:
         entering.append(x)
         x = _forward(layer, model, sizes, x)
-    if model.loss == "linear":
-        adjoint, value = INPUT, x * INPUT
-    else:
-        adjoint, value = x + INPUT, (x + INPUT) ** 2
-    reached = max(*entering, model.loss_scale * value * model.output_features * rows)
+    value, adjoint = _loss(model, x)
+    terms = [_term(layer, model, sizes, x) for layer, x in zip(model.layers, entering, strict=True)]
+    reached = max(*entering, model.loss_scale * (value + sum(term for term, _ in terms)) * rows)
     adjoint *= model.loss_scale  # some multiply before they divide by the batch size
     gradients: dict[str, float] = {}
-    for layer, x in zip(reversed(model.layers), reversed(entering), strict=True):
-        reached = max(reached, adjoint)
-        for name, size in _gradients(layer, model, x, adjoint * rows):
+    for layer, x, (_, own) in zip(reversed(model.layers), reversed(entering), reversed(terms), strict=True):
+        reached, own = max(reached, adjoint), own * model.loss_scale
+        for name, size in _gradients(layer, model, x, (own if isinstance(layer, Head) else adjoint) * rows):
             gradients[name] = gradients.get(name, 0.0) + size
+        if isinstance(layer, Linear) and layer.penalty:
+            gradients[f"{layer.name}.weight"] += own * rows  # some have it in each sample's loss
         if isinstance(layer, Linear):
             through = adjoint * sizes[f"{owner(layer, model)}.weight"] * layer.outputs
             adjoint = through + adjoint if layer.branch else through
         elif isinstance(layer, Scale):
             adjoint *= sizes[f"{layer.name}.scale"]
+        elif isinstance(layer, Head):
+            adjoint += own * sizes[f"{layer.name}.weight"] * layer.outputs
+        elif isinstance(layer, Activity):
+            adjoint += own
     return gradients, max(reached, adjoint, *gradients.values())
 
 
@@ -184,9 +191,39 @@ def _forward(layer: object, model: ModelSpec, sizes: dict[str, float], x: float)
 
 def _gradients(layer: object, model: ModelSpec, x: float, adjoint: float) -> list[tuple[str, float]]:
     """Bounds on a layer's gradients; `adjoint` is already summed over the rows."""
-    if isinstance(layer, Linear):
-        name = owner(layer, model)
+    if isinstance(layer, (Linear, Head)):
+        name = owner(layer, model) if isinstance(layer, Linear) else layer.name
         return [(f"{name}.weight", adjoint * x)] + [(f"{name}.bias", adjoint)] * layer.bias
     if isinstance(layer, Scale):
         return [(f"{layer.name}.scale", adjoint * x * (1 if layer.features else widest(model)))]
     return [(f"{layer.name}.weight", adjoint)] if isinstance(layer, Embedding) else []
+
+
+def _loss(model: ModelSpec, y: float) -> tuple[float, float]:
+    """Bounds on the loss of one sample, and on its derivative by an output, from one on the outputs."""
+    value, adjoint = (y * INPUT, INPUT) if model.loss == "linear" else ((y + INPUT) ** 2, y + INPUT)
+    return value * model.output_features, adjoint
+
+
+def _coefficient(layer: object) -> float:
+    """Of the layer's auxiliary term; 0 if it has none."""
+    if isinstance(layer, (Activity, Head)):
+        return abs(float(layer.coefficient))
+    return abs(float(layer.penalty)) if isinstance(layer, Linear) else 0.0
+
+
+def _term(layer: object, model: ModelSpec, sizes: dict[str, float], x: float) -> tuple[float, float]:
+    """Bounds on the layer's auxiliary term in the loss of one sample, and on its derivative by what it is a function of: an
+    output of the head, an activation, an element of the weight.
+    """
+    often = _coefficient(layer)
+    if not often:
+        return 0.0, 0.0
+    if isinstance(layer, Head):
+        y = layer.inputs * sizes[f"{layer.name}.weight"] * x + (sizes[f"{layer.name}.bias"] if layer.bias else 0.0)
+        value, adjoint = _loss(model, y)
+        return often * value, often * adjoint
+    size, count = x, widest(model)
+    if isinstance(layer, Linear):
+        size, count = sizes[f"{layer.name}.weight"], layer.inputs * layer.outputs
+    return often * size**2 * count, often * size

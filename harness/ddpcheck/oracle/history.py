@@ -15,6 +15,7 @@ from .contributions import Contributions
 from .gradients import Gradient
 from .sample_weights import SampleWeights
 from .shares import Pass
+from .terms_gone_wrong import Terms, terms_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +103,18 @@ class Accumulated:
         bent = partial(done[0].forward.bent, name) if len(done) == 1 else None
         return Contributions(
             others[name], parts[0], parts[-1], self._shown(2), len(done), self.history.counts, self.inside, self.weighted,
-            others, shares, self._before_the_last(), bent, self._weighing(done),
+            others, shares, self._before_the_last(), bent, self._weighing(done), self._terms(done),
         )  # fmt: skip
+
+    def _terms(self, done: Sequence[Done]) -> Terms | None:
+        """With the ranks' weights in the last backward."""
+        passes = [one.forward for one in done if self.name in one.own]
+        if not terms_of(passes[0].model):
+            return None
+        weights, counts = passes[-1].shards.weights, self.history.counts
+        weigh = counts * float(self.weighted) if weights is None else weights.sum(axis=1) * float(self.by_weight)
+        total = weigh.sum()
+        return Terms(self.name, passes, weigh / total if total else np.full(len(counts), 1 / len(counts)), self.inside)
 
     def _weighing(self, done: Sequence[Done]) -> SampleWeights | None:
         """By the weights of the last backward."""

@@ -14,6 +14,7 @@ a sum of products replaced by a function that grows at least as fast:
     tanh           z, which covers |tanh| and its growth, with the derivative 1 + 0.77 z, which covers |tanh'| and, as
                    |tanh''| < 0.77, its growth
     y - t          y + t
+    coefficients   their absolute values
     cross entropy  log n + 2 s + s^2/8 with s = sum_j y_j: covers the loss and its growth; 2 + s/4 covers
                    |softmax - onehot|, and its growth that of softmax, as |d softmax_j / d y_k| <= 1/4
 
@@ -33,9 +34,10 @@ import autograd.numpy
 import numpy
 from autograd.tracer import getval
 
-from ..model import BATCH_NORM_EPS, Activation, BatchNorm, Delay, Embedding, Linear, ModelSpec, Scale
+from ..model import BATCH_NORM_EPS, Activation, Activity, BatchNorm, Embedding, Head, Linear, ModelSpec, Scale
 from ..values import Array
 from .autodiff import affine, gradients
+from .terms import Beside, flattened, penalties
 
 np: Any = autograd.numpy  # it fills itself with NumPy's names when imported, which type checkers cannot see
 
@@ -78,13 +80,15 @@ class Shards:
 class Evaluation:
     """losses: (ranks,). gradients: (ranks, *shape) by name, without those that no rank's loss depends on.
 
-    kinks: what entered each relu. moments: what batch norm measured, (mean, unbiased variance) by layer.
+    kinks: what entered each relu. moments: what batch norm measured, (mean, unbiased variance) by layer. beside: while the
+    network is evaluated, its auxiliary terms.
     """
 
     losses: Array
     gradients: dict[str, Array]
     kinks: list[Array] = field(default_factory=list)
     moments: dict[str, tuple[Array, Array]] = field(default_factory=dict)
+    beside: list[Beside] = field(default_factory=list)
 
     def halves(self) -> tuple[Evaluation, Evaluation]:
         """What the first half of the ranks found, and what the second did, without moments."""
@@ -128,12 +132,17 @@ def evaluate(
         weights = abs(weights)
 
     def weighted_terms(traced: dict[str, Any]) -> tuple[Any, Array]:
-        outputs = forward(model, {**_by_rows(fixed), **traced}, shards, made, majorant=majorant)
+        tensors = {**_by_rows(fixed), **traced}
+        outputs = forward(model, tensors, shards, made, majorant=majorant)
         terms, weighted = _loss_terms(model, outputs, shards.targets, weights[:, :, None], majorant)
-        made.losses = (getval(terms) * weighted).sum(axis=(1, 2))
+        beside = [*made.beside, *penalties(model, tensors)]
+        if beside:
+            terms, weighted = flattened(model, terms, weighted, beside, weights, majorant=majorant)
+        made.losses = (getval(terms) * weighted).sum(axis=tuple(range(1, weighted.ndim)))
         return terms, weighted
 
     found = gradients(weighted_terms, _by_rows(learned))
+    made.beside.clear()
     made.gradients = {name: _as_declared(gradient, learned[name]) for name, gradient in found.items()}
     return made
 
@@ -181,7 +190,20 @@ def forward(
             x = tensors[f"{layer.name}.weight"][numpy.arange(len(x))[:, None], :, x]
         elif isinstance(layer, BatchNorm):
             x = _batch_norm(layer, tensors, x, shards, watched)
+        elif isinstance(layer, (Activity, Head)) and watched is not None:
+            watched.beside.append(_beside(layer, model, tensors, x, shards, majorant))
     return x
+
+
+def _beside(
+    layer: Activity | Head, model: ModelSpec, tensors: Mapping[str, Any], x: Any, shards: Shards, majorant: bool
+) -> Beside:
+    if isinstance(layer, Activity):
+        return Beside(np.square(x), numpy.full(x.shape, layer.coefficient / 2))
+    weight = tensors[f"{layer.name}.weight"]
+    y = affine(x, weight, tensors[f"{layer.name}.bias"]) if layer.bias else np.matmul(x, weight)
+    one = numpy.full((*x.shape[:2], 1), layer.coefficient)
+    return Beside(*_loss_terms(model, y, shards.targets, one, majorant))
 
 
 def owner(layer: Linear, model: ModelSpec) -> str:
@@ -244,40 +266,3 @@ def _loss_terms(model: ModelSpec, y: Any, targets: Array, weights: Array, majora
     return np.log(np.sum(np.exp(shifted), axis=2, keepdims=True)) - np.sum(
         shifted * onehot, axis=2, keepdims=True
     ), weights
-
-
-def roundings(model: ModelSpec, rows: int) -> int:
-    """The most roundings between a parameter or input and any gradient or loss of a batch of `rows` samples.
-
-    A product is one rounding more than its factors have together, a sum of n terms n - 1 more than its terms. tanh,
-    exp and log are granted 4 roundings (two ulp), which makes 12 in tanh' = 1 - tanh^2. Backward goes through the same
-    sums transposed; at the end a weight's gradient multiplies an adjoint with an activation and adds over the rows.
-    """
-    inward = outward = 0
-    for layer in model.layers:
-        if isinstance(layer, Linear):
-            inward += layer.inputs + 2
-            outward += layer.outputs + 2
-        elif isinstance(layer, Activation):
-            outward += (inward + 13) if layer.function == "tanh" else 0
-            inward += 4 if layer.function == "tanh" else 0
-        elif not isinstance(layer, (Delay, Embedding)):
-            inward, outward = inward + 1, outward + 1
-    loss = 16 + model.output_features  # most in softmax: a shift by the largest (2 u s = 8 u s/4), exp, sum, division
-    uses = sum(isinstance(layer, Linear) for layer in model.layers)
-    summed = rows * (
-        widest(model) if any(isinstance(layer, Scale) and not layer.features for layer in model.layers) else 1
-    )
-    uses = sum(isinstance(layer, Linear) for layer in model.layers)
-    return 2 * inward + outward + loss + summed + uses + 3
-
-
-def widest(model: ModelSpec) -> int:
-    """The most features that any layer gives or takes."""
-    found = [model.input_features, model.output_features]
-    for layer in model.layers:
-        if isinstance(layer, Linear):
-            found += [layer.inputs, layer.outputs]
-        elif not isinstance(layer, (Activation, Delay)):
-            found.append(layer.features)
-    return max(found)

@@ -36,6 +36,7 @@ from .network import evaluate, outputs
 from .rounding import Value, combine
 from .sample_weights import losses_weighed_wrong
 from .shares import Pass
+from .terms_gone_wrong import losses_lacking_terms
 from .updates import norms_gone_wrong
 from .weights import Weights
 
@@ -129,6 +130,7 @@ class Oracle:
             initial = losses_of_initial_values(forward, case.given(), tensors) if untrained else ()
             unloaded = losses_of_unloaded_values(forward, case.job.initial_of_resumed(0), tensors) if resumed else ()
             told = (*losses_gone_wrong(losses, forward.shards.counts), *losses_weighed_wrong(forward, losses))
+            told = (*losses_lacking_terms(forward, losses), *told)
             return (*told, *initial, *unloaded)
 
         return known

@@ -50,7 +50,9 @@ class Layer(Protocol):
     def backward(self, dy: Array, gradients: Gradients) -> Array: ...
 
 
-class _Base:
+class Base:
+    """What most layers have in common."""
+
     def __init__(self, finishes: tuple[str, ...] = (), branch: str | None = None) -> None:
         self.finishes = finishes
         self.branch = branch
@@ -67,7 +69,7 @@ def add(gradients: Gradients, name: str, gradient: Array) -> None:
         before += gradient
 
 
-class Linear(_Base):
+class Linear(Base):
     """y = x W^T + b; as a residual branch y = x + x W^T + b. `name` is the layer whose parameters these are."""
 
     def __init__(
@@ -75,7 +77,7 @@ class Linear(_Base):
     ) -> None:
         names = (f"{name}.weight",) if bias is None else (f"{name}.bias", f"{name}.weight")
         super().__init__(names if learns and owns else (), branch)
-        self.weight, self.bias, self.learns = weight, bias, learns
+        self.name, self.weight, self.bias, self.learns = name, weight, bias, learns
         self._weight_name, self._bias_name = f"{name}.weight", f"{name}.bias"
 
     def forward(self, x: Array, training: bool) -> Array:
@@ -103,7 +105,7 @@ class Linear(_Base):
         return dx
 
 
-class Relu(_Base):
+class Relu(Base):
     """y = max(x, 0), with derivative 0 at 0."""
 
     def forward(self, x: Array, training: bool) -> Array:
@@ -118,7 +120,7 @@ class Relu(_Base):
         return dy
 
 
-class Tanh(_Base):
+class Tanh(Base):
     """y = tanh x, dy/dx = 1 - y^2."""
 
     def forward(self, x: Array, training: bool) -> Array:
@@ -134,7 +136,7 @@ class Tanh(_Base):
         return dy
 
 
-class Delay(_Base):
+class Delay(Base):
     """y = x, after waiting: an accelerator at work, which leaves the core to the threads that communicate."""
 
     def __init__(self, forward: float, backward: float) -> None:
@@ -150,7 +152,7 @@ class Delay(_Base):
         return dy
 
 
-class Scale(_Base):
+class Scale(Base):
     """y = x s, with s one factor for each feature or, 0-d, one for all. As a buffer it does not learn.
 
     s may have a wider dtype than x: products are then computed in that, and y has the dtype of x again.
@@ -173,7 +175,7 @@ class Scale(_Base):
         return dy
 
 
-class BatchNorm(_Base):
+class BatchNorm(Base):
     """Every feature to mean 0 and variance 1 over the batch (in evaluation: by the running statistics), then w x + b.
 
     With n rows, z the normalised input and g = w dy: dx = (g - mean(g) - z mean(g z)) / sqrt(variance + eps).
@@ -233,7 +235,7 @@ class BatchNorm(_Base):
         return dy
 
 
-class Embedding(_Base):
+class Embedding(Base):
     """y = weight[ids]; the ids have no gradient."""
 
     def __init__(self, name: str, weight: Array) -> None:

@@ -52,10 +52,19 @@ def make_loss(name: str, scale: float) -> Callable[[Array, Array], tuple[float, 
 
 def make_weighted_loss(name: str, scale: float) -> Callable[[Array, Array, Array], tuple[float, Array]]:
     """As make_loss, with a weight for each sample: `scale` times their weighted mean."""
-    of_samples = _LOSSES[name]
+    of_shares = make_shared_loss(name)
 
     def loss(y: Array, targets: Array, weights: Array) -> tuple[float, Array]:
-        shares = weights * (scale / (float(weights.sum()) or 1.0))
+        return of_shares(y, targets, weights * (scale / (float(weights.sum()) or 1.0)))
+
+    return loss
+
+
+def make_shared_loss(name: str) -> Callable[[Array, Array, Array], tuple[float, Array]]:
+    """The sum over the samples, each with its own share in it."""
+    of_samples = _LOSSES[name]
+
+    def loss(y: Array, targets: Array, shares: Array) -> tuple[float, Array]:
         dy, total = np.empty_like(y), 0.0
         for row, share in enumerate(shares.tolist()):
             one = slice(row, row + 1)

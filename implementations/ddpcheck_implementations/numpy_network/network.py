@@ -12,6 +12,7 @@ from ddpcheck.values import Array
 
 from .layers import BatchNorm, Delay, Embedding, Gradients, Layer, Linear, Place, Relu, Scale, Tanh
 from .losses import make_loss, make_weighted_loss
+from .terms import Activity, Head, Penalised, Term, shares
 
 OnGradient = Callable[[str, Array | None], None]
 """Called with a learned parameter's name and its complete gradient (None: not used in this pass), which it may keep."""
@@ -46,6 +47,7 @@ class Network:
         self.learned = tuple(name for name in self.parameters if name in names)
         self._nothing = Gradients.fromkeys(self.learned)
         self._layers = _chain(self._model, self.tensors, frozenset(self.learned), self._batch_norm)
+        self.terms = tuple(layer for layer in self._layers if isinstance(layer, Term))
 
     def set_trainable(self, layers: Collection[str], trainable: bool) -> None:
         """From now on these Linear layers learn, or do not. No backward may be under way."""
@@ -71,6 +73,9 @@ class Network:
         """
         outputs = self._forward(inputs, branches, training=True)
         loss, dy = self._loss(outputs, targets) if weights is None else self._weighted_loss(outputs, targets, weights)
+        if self.terms:
+            each = shares(outputs, self._model.loss_scale, weights)
+            loss += sum(term.of(targets, each) for term in self.terms)
         gradients = Gradients(self._nothing)
         gradients.place = place
         for layer in reversed(self._layers):
@@ -106,7 +111,7 @@ def _chain(
         if isinstance(declared, spec.BatchNorm):
             layer = batch_norm(declared.name, tensors)
         else:
-            layer = _layer(declared, tensors, learned, owners)
+            layer = _layer(declared, tensors, learned, owners, model.loss)
         layer.learns_before = learns
         layers.append(layer)
         learns = learns or layer.learns
@@ -114,10 +119,11 @@ def _chain(
 
 
 def _layer(
-    declared: spec.Linear | spec.Activation | spec.Scale | spec.Embedding | spec.Delay,
+    declared: spec.Linear | spec.Activation | spec.Scale | spec.Embedding | spec.Delay | spec.Activity | spec.Head,
     tensors: dict[str, Array],
     learned: frozenset[str],
     owners: dict[str, str],
+    loss: str,
 ) -> Layer:
     if isinstance(declared, spec.Activation):
         return Relu() if declared.function == "relu" else Tanh()
@@ -125,7 +131,7 @@ def _layer(
         return Delay(declared.forward, declared.backward)
     if isinstance(declared, spec.Linear):
         owner = owners[declared.name] = owners[declared.uses] if declared.uses else declared.name
-        return Linear(
+        linear = (Penalised if declared.penalty else Linear)(
             owner,
             tensors[f"{owner}.weight"],
             tensors[f"{owner}.bias"] if declared.bias else None,
@@ -133,6 +139,13 @@ def _layer(
             owns=declared.uses is None,
             branch=declared.branch,
         )
+        if isinstance(linear, Penalised):
+            linear.coefficient = declared.penalty
+        return linear
+    if isinstance(declared, spec.Activity):
+        return Activity(declared.coefficient)
+    if isinstance(declared, spec.Head):
+        return Head(declared, tensors, loss)
     if isinstance(declared, spec.Scale):
         return Scale(declared.name, tensors[f"{declared.name}.scale"], learns=not declared.buffer)
     return Embedding(declared.name, tensors[f"{declared.name}.weight"])

@@ -1,0 +1,51 @@
+"""A loss's auxiliary terms, beside those of the network's outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import autograd.numpy
+import numpy
+
+from ..model import Linear, ModelSpec
+from ..values import Array
+
+np: Any = autograd.numpy  # as in network.py
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Terms with the ranks as first axis, and their coefficients in a sample's loss, of the same shape.
+
+    of_rows: the second axis are samples, else they are none's in particular: every sample's loss has them.
+    """
+
+    terms: Any
+    coefficients: Array
+    of_rows: bool = True
+
+
+def penalties(model: ModelSpec, tensors: Mapping[str, Any]) -> Iterator[Beside]:
+    """Of weights as the network's forward takes them."""
+    for layer in model.layers:
+        if isinstance(layer, Linear) and layer.penalty:
+            weight = tensors[f"{layer.name}.weight"]
+            yield Beside(np.square(weight), numpy.full(weight.shape, layer.penalty / 2), of_rows=False)
+
+
+def flattened(
+    model: ModelSpec, terms: Any, weighted: Array, beside: Sequence[Beside], weights: Array, *, majorant: bool
+) -> tuple[Any, Array]:
+    """All terms of the loss in one array (ranks, n), and their weights. weights: each row's in its rank's loss."""
+    scale = abs(model.loss_scale) if majorant else model.loss_scale
+    once = numpy.asarray(scale * weights.any(axis=1))
+    found, often = [terms], [weighted]
+    for one in beside:
+        coefficients = abs(one.coefficients) if majorant else one.coefficients
+        found.append(one.terms)
+        often.append(coefficients * (weights[:, :, None] if one.of_rows else once.reshape(-1, 1, 1)))
+    ranks = len(weights)
+    flat = np.concatenate([np.reshape(array, (ranks, -1)) for array in found], axis=1)
+    return flat, numpy.concatenate([array.reshape(ranks, -1) for array in often], axis=1)

@@ -1,0 +1,99 @@
+"""Layers that add a term of their own to the loss: a penalty of a weight, the size of an activation, an auxiliary head.
+
+A term is a part of every sample's loss, and counts as the samples do: its mean over them.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from ddpcheck import model as spec
+from ddpcheck.values import Array
+
+from .layers import Base, Gradients, Linear, add
+from .losses import make_shared_loss
+
+
+def shares(outputs: Array, scale: float, weights: Array | None) -> Array:
+    """How much each sample counts in the loss: in all `scale`, or 0 if there is no sample, or none with weight."""
+    if weights is None:
+        return np.full(len(outputs), scale / (len(outputs) or 1), outputs.dtype)
+    return np.asarray(weights * (scale / (float(weights.sum()) or 1.0)), outputs.dtype)
+
+
+@runtime_checkable
+class Term(Protocol):
+    """What a layer with a term has beside a Layer. coefficient: how often the term counts."""
+
+    coefficient: float
+
+    def of(self, targets: Array, each: Array) -> float:
+        """The term of the last forward pass. `each`: how much each sample counts, now and in the backward that follows."""
+        ...
+
+
+class Penalised(Linear):
+    """A Linear whose weight has coefficient / 2 * sum w^2 in the loss, where there is any sample."""
+
+    coefficient: float
+
+    def of(self, targets: Array, each: Array) -> float:
+        self._often = float(each.sum(dtype=np.float64)) * self.coefficient
+        return float(np.square(self.weight).sum()) * (self._often / 2)
+
+    def backward(self, dy: Array, gradients: Gradients) -> Array:
+        dx = super().backward(dy, gradients)
+        if self.learns:
+            add(gradients, f"{self.name}.weight", self.weight * self.weight.dtype.type(self._often))
+        return dx
+
+
+class Activity(Base):
+    """y = x; in the loss each sample has coefficient / 2 * sum_j x_j^2."""
+
+    def __init__(self, coefficient: float) -> None:
+        super().__init__()
+        self.coefficient = coefficient
+
+    def forward(self, x: Array, training: bool) -> Array:
+        if training:
+            self._x = x
+        return x
+
+    def of(self, targets: Array, each: Array) -> float:
+        self._often = each[:, None] * each.dtype.type(self.coefficient)
+        return float((np.square(self._x) * self._often).sum()) / 2
+
+    def backward(self, dy: Array, gradients: Gradients) -> Array:
+        dy += self._x * self._often
+        return dy
+
+
+class Head(Base):
+    """y = x; in the loss each sample has the loss of another output, x W^T + b, against the same targets."""
+
+    def __init__(self, declared: spec.Head, tensors: dict[str, Array], loss: str) -> None:
+        name = declared.name
+        bias = tensors[f"{name}.bias"] if declared.bias else None
+        self._linear = Linear(name, tensors[f"{name}.weight"], bias, learns=True, owns=True, branch=None)
+        super().__init__(self._linear.finishes)
+        self.coefficient = declared.coefficient
+        self._loss = make_shared_loss(loss)
+
+    def forward(self, x: Array, training: bool) -> Array:
+        if training:
+            self._outputs = self._linear.forward(x, training)
+        return x
+
+    def of(self, targets: Array, each: Array) -> float:
+        loss, self._dy = self._loss(self._outputs, targets, each * each.dtype.type(self.coefficient))
+        return loss
+
+    def backward(self, dy: Array, gradients: Gradients) -> Array:
+        self._linear.learns_before = self.learns_before
+        dx = self._linear.backward(self._dy, gradients)
+        if self.learns_before:
+            dy += dx
+        return dy
