@@ -6,6 +6,7 @@ from ddpcheck.checks import Check, checks_of
 
 from . import (
     accumulation,
+    auxiliary_terms,
     averages,
     batch_norm,
     batch_norm_local,
@@ -56,6 +57,7 @@ from . import (
 CHECKS: tuple[Check, ...] = checks_of(
     gradients,
     sample_weights,
+    auxiliary_terms,
     waiting,
     nonfinite,
     trajectories,

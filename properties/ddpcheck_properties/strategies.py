@@ -19,7 +19,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.job import Backward, DataSpec, Job, Observe, Operation, OptimizerSpec, PerRank, Predict, Step, ZeroGrad
-from ddpcheck.model import Activation, BatchNorm, Embedding, Layer, Linear, ModelSpec, Scale
+from ddpcheck.model import Activation, Activity, BatchNorm, Embedding, Head, Layer, Linear, ModelSpec, Scale
 from ddpcheck.oracle import is_exact, loss_scale_for
 
 T = TypeVar("T")
@@ -45,7 +45,8 @@ def models(
     losses: tuple[Loss, ...] | None = None,
     batch_norm: bool = False,
 ) -> ModelSpec:
-    """Chains of linear layers with biases, scales, scalars, tied, frozen and embedding layers, as promised.
+    """Chains of linear layers with biases, scales, scalars, tied, frozen and embedding layers, as promised; rarely with a term
+    beside the loss.
 
     batch_norm: some have one; such models have no bounds. Branches are left to branching_models().
     """
@@ -54,6 +55,8 @@ def models(
     extras += ["scale", "scalar"] * ("scale" in features) + ["buffer"] * ("buffer" in features)
     extras += ["frozen"] * ("frozen" in features) + ["tied"] * ("tied" in features)
     extras += ["norm"] * (batch_norm and "batch_norm" in features)
+    terms: list[str] = [name for name in ("penalty", "activity", "auxiliary_head") if name in features]
+    extras = extras * 2 + terms if terms else extras
     width = draw(choice(WIDTHS))
     layers: list[Layer] = []
     if "embedding" in features and (vocabulary := draw(choice((0, 0, 0, 0, 1, 3, 6)))):
@@ -67,7 +70,13 @@ def models(
             layers.append(Activation(curve))
         outputs = width if extra == "tied" else outputs
         frozen = extra == "frozen" and learned  # something must be left to learn
-        layers.append(Linear(f"fc{number}", width, outputs, bias=extra != "no bias", frozen=frozen))
+        often = float(number) if exact else number / 4  # how much a term of the loss counts
+        penalty = often if extra == "penalty" else 0.0
+        layers.append(Linear(f"fc{number}", width, outputs, bias=extra != "no bias", frozen=frozen, penalty=penalty))
+        if extra == "activity":
+            layers.append(Activity(often))
+        if extra == "auxiliary_head":
+            layers.append(Head(f"head{number}", outputs, outputs, often))
         if extra == "norm":
             layers.append(BatchNorm(f"norm{number}", outputs))
         if extra in ("scale", "scalar", "buffer"):
@@ -75,6 +84,7 @@ def models(
         if extra == "tied":
             layers.append(Linear(f"tied{number}", width, width, uses=f"fc{number}"))
         width, learned = outputs, True
+    layers = [replace(layer, outputs=width) if isinstance(layer, Head) else layer for layer in layers]
     loss, dtype = draw(choice(tuple(product(losses or LOSSES[exact], sorted(capabilities.replica_dtypes)))))
     return ModelSpec(tuple(layers), loss=loss, dtype=dtype)
 

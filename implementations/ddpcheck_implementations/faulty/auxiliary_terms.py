@@ -1,0 +1,372 @@
+"""Auxiliary terms of a loss that count otherwise than the rest of it: for each rank, on one of them, in one batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+
+import numpy as np
+
+from ddpcheck.adapter import Batch
+from ddpcheck.capabilities import MODEL_FEATURES, RARE_FEATURES
+from ddpcheck.model import ModelSpec
+from ddpcheck.values import Array
+
+from ..numpy_network.terms import Head, Term
+from .base import PlainReplica, added, fault
+from .sample_weights import Weighing
+
+FEATURES = MODEL_FEATURES | RARE_FEATURES
+PENALTY = "check_penalties_of_weights_count_once_for_all_ranks"
+ACTIVITY = "check_activity_terms_are_means_over_all_samples"
+HEAD = "check_auxiliary_heads_have_the_large_batchs_gradients"
+TermOf = Callable[[Array, Array], float]
+
+
+class Counting(PlainReplica):
+    """Correct as long as often() says 1."""
+
+    def often(self, batch: Batch) -> float:
+        """How often the terms count in this backward."""
+        return 1.0
+
+    def backward(self, batch: Batch) -> float:
+        with self.counted(self.often(batch)):
+            return super().backward(batch)
+
+    @contextmanager
+    def counted(self, often: float) -> Iterator[None]:
+        own = [term.coefficient for term in self.network.terms]
+        for term in self.network.terms:
+            term.coefficient *= often
+        try:
+            yield
+        finally:
+            for term, coefficient in zip(self.network.terms, own, strict=True):
+                term.coefficient = coefficient
+
+    def alone(self, batch: Batch) -> tuple[float, dict[str, Array]]:
+        """The rank's own loss and gradients; nothing is gathered or changed."""
+        kept = {name: buffer.copy() for name, buffer in self.network.buffers.items()}
+        found: dict[str, Array | None] = {}
+        loss = self.network.backward(batch.inputs, batch.targets, batch.branches, found.__setitem__)
+        for name, buffer in kept.items():
+            self.network.buffers[name][...] = buffer
+        return loss, {name: gradient for name, gradient in found.items() if gradient is not None}
+
+
+class RightlyTold(Counting):
+    """The loss is told as it should be, whatever gradients have."""
+
+    def backward(self, batch: Batch) -> float:
+        loss, _ = self.alone(batch)
+        super().backward(batch)
+        return loss
+
+
+class ForEveryRank(RightlyTold):
+    """The terms are multiplied by the world size, as what is averaged afterwards; but they are not summed before."""
+
+    def often(self, batch: Batch) -> float:
+        return self.world
+
+
+class OnRankZero(Counting):
+    """Only rank 0 adds the terms, so that they would count once in a sum."""
+
+    def often(self, batch: Batch) -> float:
+        return float(self.rank == 0)
+
+
+penalty_for_every_rank = fault(
+    "penalty-for-every-rank", "classic", PENALTY, words="counts once for every rank", model_features=FEATURES
+)(ForEveryRank)
+activity_for_every_rank = fault(
+    "activity-for-every-rank", "classic", ACTIVITY, words="counts once for every rank", model_features=FEATURES
+)(ForEveryRank)
+head_for_every_rank = fault(
+    "auxiliary-head-for-every-rank", "classic", HEAD, words="counts once for every rank", model_features=FEATURES
+)(ForEveryRank)
+penalty_on_rank_0 = fault(
+    "penalty-on-rank-0", "classic", PENALTY, words="missing in it on all ranks but 0", model_features=FEATURES
+)(OnRankZero)
+
+
+@fault(
+    "penalty-divided-once-more",
+    "classic",
+    PENALTY,
+    words="divided by the world size once more",
+    model_features=FEATURES,
+)
+class DividedOnceMore(RightlyTold):
+    """Every rank adds its share of the penalty, and the mean over ranks takes that share once more."""
+
+    def often(self, batch: Batch) -> float:
+        return 1 / self.world
+
+
+@fault(
+    "penalty-left-out-in-no-sync",
+    "classic",
+    PENALTY,
+    world_size=1,
+    words="left out inside no_sync",
+    model_features=FEATURES,
+)
+class OnlySynchronised(RightlyTold):
+    """Micro-batches inside no_sync have gradients of their samples' losses only."""
+
+    def often(self, batch: Batch) -> float:
+        return float(self.syncing)
+
+
+@fault(
+    "penalty-not-in-the-loss",
+    "classic",
+    PENALTY,
+    world_size=1,
+    words="missing in it, whatever",
+    model_features=FEATURES,
+)
+class NotTold(Counting):
+    """The penalty is added where gradients are made; the loss that is told lacks it."""
+
+    def backward(self, batch: Batch) -> float:
+        with self.counted(0.0):
+            loss, _ = self.alone(batch)
+        super().backward(batch)
+        return loss
+
+
+@fault("penalty-detached", "classic", PENALTY, world_size=1, words="though the loss has it", model_features=FEATURES)
+class Detached(RightlyTold):
+    """The penalty is added to the loss as a number, through which no gradient goes."""
+
+    def often(self, batch: Batch) -> float:
+        return 0.0
+
+
+@fault(
+    "penalty-for-every-sample", "classic", PENALTY, world_size=1, words="counts once for each", model_features=FEATURES
+)
+class ForEverySample(Counting):
+    """The penalty is added to every sample's loss, and those are added up for it."""
+
+    def often(self, batch: Batch) -> float:
+        return len(batch.inputs)
+
+
+@fault(
+    "penalty-not-scaled-with-the-loss",
+    "classic",
+    PENALTY,
+    world_size=1,
+    words="not multiplied by the loss scale",
+    model_features=FEATURES,
+)
+class NotScaled(RightlyTold):
+    """The loss is scaled before the penalty is added."""
+
+    loss_scale = 1.0
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        self.loss_scale = model.loss_scale
+
+    def often(self, batch: Batch) -> float:
+        return 1 / self.loss_scale
+
+
+@fault(
+    "penalty-twice", "classic", PENALTY, world_size=3, words="counts twice", model_features=FEATURES
+)  # with two ranks it is one for each
+class Twice(RightlyTold):
+    """The penalty is in the loss, and its gradient is added once more after the reduction."""
+
+    def often(self, batch: Batch) -> float:
+        return 2.0
+
+
+@fault("penalty-without-samples", "classic", PENALTY, words="without samples", model_features=FEATURES)
+class WithoutSamples(Counting):
+    """A rank without samples has the penalty all the same, in its loss and its gradient."""
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        for term in self.network.terms:
+            term.of = self._never_none(term, model.loss_scale)  # type: ignore[method-assign, assignment]  # this one's only
+
+    def _never_none(self, term: Term, scale: float) -> TermOf:
+        of = term.of
+        return lambda targets, each: of(targets, each if len(each) else np.full(1, scale, each.dtype))
+
+
+@fault(
+    "penalty-weighed-twice",
+    "classic",
+    PENALTY,
+    words="counts twice in the penalty",
+    model_features=FEATURES,
+    uneven_batches="weighted",
+)
+class WeighedTwice(RightlyTold):
+    """The penalty is multiplied by the rank's share of all samples, and then gradients are."""
+
+    def often(self, batch: Batch) -> float:
+        return self.share(len(batch.inputs))
+
+    def share(self, samples: int) -> float:
+        return float(samples * self.world / self.comm.all_reduce(np.array([float(samples)]))[0])
+
+    def synchronise(self, batch_size: int) -> None:
+        factor = self.share(batch_size)
+        self.local = {name: np.asarray(gradient * factor, gradient.dtype) for name, gradient in self.local.items()}
+        super().synchronise(batch_size)
+
+
+@fault("activity-on-rank-0", "classic", ACTIVITY, words="only rank 0 has", model_features=FEATURES)
+class ActivityOnRankZero(RightlyTold):
+    """Only rank 0's activations have gradients by the activity term."""
+
+    def often(self, batch: Batch) -> float:
+        return float(self.rank == 0)
+
+
+class AfterTheReduction(Counting):
+    """The term's gradients are added to those that are reduced already: the ranks' own, in which they differ."""
+
+    def backward(self, batch: Batch) -> float:
+        if not self.syncing:
+            return super().backward(batch)
+        loss, full = self.alone(batch)
+        with self.counted(0.0):
+            _, rest = self.alone(batch)
+            super().backward(batch)
+        self.synced = added(self.synced, {name: np.asarray(full[name] - rest[name]) for name in full})
+        return loss
+
+
+activity_after_the_reduction = fault(
+    "activity-after-the-reduction", "classic", ACTIVITY, words="added after the reduction", model_features=FEATURES
+)(AfterTheReduction)
+
+
+@fault(
+    "activity-in-the-last-micro-batch",
+    "classic",
+    ACTIVITY,
+    words="that of the last micro-batch only",
+    model_features=FEATURES,
+)
+class InTheLastMicroBatch(Counting):
+    """The term goes into the gradients when those are reduced: of all micro-batches it has the last one's activations only.
+
+    whole: what is shown of those before that.
+    """
+
+    whole: Mapping[str, Array] = MappingProxyType({})
+
+    def backward(self, batch: Batch) -> float:
+        if self.syncing:
+            self.whole = {}
+            return super().backward(batch)
+        loss, full = self.alone(batch)
+        self.whole = added(self.whole, full)
+        with self.counted(0.0):
+            PlainReplica.backward(self, batch)
+        return loss
+
+    def zero_grad(self) -> None:
+        super().zero_grad()
+        self.whole = {}
+
+    def _shown(self) -> dict[str, Array]:
+        return added(self.synced, self.whole or self.local)
+
+
+@fault(
+    "activity-of-masked-samples",
+    "classic",
+    ACTIVITY,
+    world_size=1,
+    words="weights are ignored in the activity term",
+    model_features=FEATURES,
+    sample_weights="equal_ranks",
+)
+class OfMaskedSamples(Weighing):
+    """The activity term is a mean over all samples, those that a mask takes out included."""
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        for term in self.network.terms:
+            term.of = self._unweighted(term)  # type: ignore[method-assign, assignment]  # this one's only
+
+    def _unweighted(self, term: Term) -> TermOf:
+        of = term.of
+        return lambda targets, each: of(targets, np.full_like(each, each.sum() / (len(each) or 1)))
+
+
+@fault("auxiliary-head-not-reduced", "classic", HEAD, words="not reduced", model_features=FEATURES)
+class HeadNotReduced(PlainReplica):
+    """Only parameters that the outputs depend on are reduced."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        return gradient if name.startswith("head.") else super().reduce(name, gradient)
+
+
+@fault("auxiliary-head-not-broadcast", "classic", HEAD, words="construction", model_features=FEATURES)
+class HeadNotBroadcast(PlainReplica):
+    """Every rank keeps the auxiliary head that it was built with."""
+
+    def start(self, model: ModelSpec) -> None:
+        for name, array in self.network.tensors.items():
+            if not name.startswith("head."):
+                array[...] = self.comm.broadcast(array)
+
+
+@fault(
+    "auxiliary-head-detached", "classic", HEAD, world_size=1, words="though the loss has it", model_features=FEATURES
+)
+class HeadDetached(PlainReplica):
+    """The auxiliary head learns; what lies before it does not hear of its loss."""
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        for term in self.network.terms:
+            if isinstance(term, Head):
+                term.backward = self._apart(term)  # type: ignore[method-assign, assignment]  # this one's only
+
+    def _apart(self, head: Head) -> object:
+        backward = head.backward
+
+        def goes_on_without(dy: Array, gradients: object) -> Array:
+            kept = dy.copy()
+            backward(dy, gradients)  # type: ignore[arg-type]  # as they come
+            return kept
+
+        return goes_on_without
+
+
+@fault("auxiliary-head-not-saved", "classic", HEAD, world_size=1, words="load", model_features=FEATURES)
+class HeadNotSaved(PlainReplica):
+    """A checkpoint has what it takes to predict."""
+
+    def state(self) -> dict[str, Array]:
+        return {name: array for name, array in super().state().items() if not name.startswith("head.")}
+
+    def load_state(self, state: Mapping[str, Array]) -> None:
+        super().load_state({**self.parameters(), **state})
+
+
+@fault("auxiliary-head-not-clipped", "classic", HEAD, world_size=1, words="norm", model_features=FEATURES)
+class HeadNotClipped(PlainReplica):
+    """The norm of gradients is that of the parameters which outputs depend on."""
+
+    def clip(self, max_norm: float) -> float:
+        kept = {name: gradient for name, gradient in self.synced.items() if name.startswith("head.")}
+        self.synced = {name: gradient for name, gradient in self.synced.items() if name not in kept}
+        norm = super().clip(max_norm)
+        self.synced = {**self.synced, **kept}
+        return norm
