@@ -9,7 +9,7 @@ from types import MappingProxyType
 import numpy as np
 
 from ddpcheck.adapter import Batch
-from ddpcheck.capabilities import MODEL_FEATURES, RARE_FEATURES
+from ddpcheck.capabilities import ALL_MODEL_FEATURES
 from ddpcheck.model import ModelSpec
 from ddpcheck.values import Array
 
@@ -17,7 +17,6 @@ from ..numpy_network.terms import Head, Term
 from .base import PlainReplica, added, fault
 from .sample_weights import Weighing
 
-FEATURES = MODEL_FEATURES | RARE_FEATURES
 PENALTY = "check_penalties_of_weights_count_once_for_all_ranks"
 ACTIVITY = "check_activity_terms_are_means_over_all_samples"
 HEAD = "check_auxiliary_heads_have_the_large_batchs_gradients"
@@ -80,16 +79,24 @@ class OnRankZero(Counting):
 
 
 penalty_for_every_rank = fault(
-    "penalty-for-every-rank", "classic", PENALTY, words="counts once for every rank", model_features=FEATURES
+    "penalty-for-every-rank", "classic", PENALTY, words="counts once for every rank", model_features=ALL_MODEL_FEATURES
 )(ForEveryRank)
 activity_for_every_rank = fault(
-    "activity-for-every-rank", "classic", ACTIVITY, words="counts once for every rank", model_features=FEATURES
+    "activity-for-every-rank",
+    "classic",
+    ACTIVITY,
+    words="counts once for every rank",
+    model_features=ALL_MODEL_FEATURES,
 )(ForEveryRank)
 head_for_every_rank = fault(
-    "auxiliary-head-for-every-rank", "classic", HEAD, words="counts once for every rank", model_features=FEATURES
+    "auxiliary-head-for-every-rank",
+    "classic",
+    HEAD,
+    words="counts once for every rank",
+    model_features=ALL_MODEL_FEATURES,
 )(ForEveryRank)
 penalty_on_rank_0 = fault(
-    "penalty-on-rank-0", "classic", PENALTY, words="missing in it on all ranks but 0", model_features=FEATURES
+    "penalty-on-rank-0", "classic", PENALTY, words="missing in it on all ranks but 0", model_features=ALL_MODEL_FEATURES
 )(OnRankZero)
 
 
@@ -98,7 +105,7 @@ penalty_on_rank_0 = fault(
     "classic",
     PENALTY,
     words="divided by the world size once more",
-    model_features=FEATURES,
+    model_features=ALL_MODEL_FEATURES,
 )
 class DividedOnceMore(RightlyTold):
     """Every rank adds its share of the penalty, and the mean over ranks takes that share once more."""
@@ -113,7 +120,7 @@ class DividedOnceMore(RightlyTold):
     PENALTY,
     world_size=1,
     words="left out inside no_sync",
-    model_features=FEATURES,
+    model_features=ALL_MODEL_FEATURES,
 )
 class OnlySynchronised(RightlyTold):
     """Micro-batches inside no_sync have gradients of their samples' losses only."""
@@ -128,7 +135,7 @@ class OnlySynchronised(RightlyTold):
     PENALTY,
     world_size=1,
     words="missing in it, whatever",
-    model_features=FEATURES,
+    model_features=ALL_MODEL_FEATURES,
 )
 class NotTold(Counting):
     """The penalty is added where gradients are made; the loss that is told lacks it."""
@@ -140,7 +147,14 @@ class NotTold(Counting):
         return loss
 
 
-@fault("penalty-detached", "classic", PENALTY, world_size=1, words="though the loss has it", model_features=FEATURES)
+@fault(
+    "penalty-detached",
+    "classic",
+    PENALTY,
+    world_size=1,
+    words="though the loss has it",
+    model_features=ALL_MODEL_FEATURES,
+)
 class Detached(RightlyTold):
     """The penalty is added to the loss as a number, through which no gradient goes."""
 
@@ -149,7 +163,12 @@ class Detached(RightlyTold):
 
 
 @fault(
-    "penalty-for-every-sample", "classic", PENALTY, world_size=1, words="counts once for each", model_features=FEATURES
+    "penalty-for-every-sample",
+    "classic",
+    PENALTY,
+    world_size=1,
+    words="counts once for each",
+    model_features=ALL_MODEL_FEATURES,
 )
 class ForEverySample(Counting):
     """The penalty is added to every sample's loss, and those are added up for it."""
@@ -164,7 +183,7 @@ class ForEverySample(Counting):
     PENALTY,
     world_size=1,
     words="not multiplied by the loss scale",
-    model_features=FEATURES,
+    model_features=ALL_MODEL_FEATURES,
 )
 class NotScaled(RightlyTold):
     """The loss is scaled before the penalty is added."""
@@ -180,7 +199,7 @@ class NotScaled(RightlyTold):
 
 
 @fault(
-    "penalty-twice", "classic", PENALTY, world_size=3, words="counts twice", model_features=FEATURES
+    "penalty-twice", "classic", PENALTY, world_size=3, words="counts twice", model_features=ALL_MODEL_FEATURES
 )  # with two ranks it is one for each
 class Twice(RightlyTold):
     """The penalty is in the loss, and its gradient is added once more after the reduction."""
@@ -189,7 +208,7 @@ class Twice(RightlyTold):
         return 2.0
 
 
-@fault("penalty-without-samples", "classic", PENALTY, words="without samples", model_features=FEATURES)
+@fault("penalty-without-samples", "classic", PENALTY, words="without samples", model_features=ALL_MODEL_FEATURES)
 class WithoutSamples(Counting):
     """A rank without samples has the penalty all the same, in its loss and its gradient."""
 
@@ -208,7 +227,7 @@ class WithoutSamples(Counting):
     "classic",
     PENALTY,
     words="counts twice in the penalty",
-    model_features=FEATURES,
+    model_features=ALL_MODEL_FEATURES,
     uneven_batches="weighted",
 )
 class WeighedTwice(RightlyTold):
@@ -226,7 +245,7 @@ class WeighedTwice(RightlyTold):
         super().synchronise(batch_size)
 
 
-@fault("activity-on-rank-0", "classic", ACTIVITY, words="only rank 0 has", model_features=FEATURES)
+@fault("activity-on-rank-0", "classic", ACTIVITY, words="only rank 0 has", model_features=ALL_MODEL_FEATURES)
 class ActivityOnRankZero(RightlyTold):
     """Only rank 0's activations have gradients by the activity term."""
 
@@ -249,7 +268,11 @@ class AfterTheReduction(Counting):
 
 
 activity_after_the_reduction = fault(
-    "activity-after-the-reduction", "classic", ACTIVITY, words="added after the reduction", model_features=FEATURES
+    "activity-after-the-reduction",
+    "classic",
+    ACTIVITY,
+    words="added after the reduction",
+    model_features=ALL_MODEL_FEATURES,
 )(AfterTheReduction)
 
 
@@ -258,7 +281,7 @@ activity_after_the_reduction = fault(
     "classic",
     ACTIVITY,
     words="that of the last micro-batch only",
-    model_features=FEATURES,
+    model_features=ALL_MODEL_FEATURES,
 )
 class InTheLastMicroBatch(Counting):
     """The term goes into the gradients when those are reduced: of all micro-batches it has the last one's activations only.
@@ -292,7 +315,7 @@ class InTheLastMicroBatch(Counting):
     ACTIVITY,
     world_size=1,
     words="weights are ignored in the activity term",
-    model_features=FEATURES,
+    model_features=ALL_MODEL_FEATURES,
     sample_weights="equal_ranks",
 )
 class OfMaskedSamples(Weighing):
@@ -308,7 +331,7 @@ class OfMaskedSamples(Weighing):
         return lambda targets, each: of(targets, np.full_like(each, each.sum() / (len(each) or 1)))
 
 
-@fault("auxiliary-head-not-reduced", "classic", HEAD, words="not reduced", model_features=FEATURES)
+@fault("auxiliary-head-not-reduced", "classic", HEAD, words="not reduced", model_features=ALL_MODEL_FEATURES)
 class HeadNotReduced(PlainReplica):
     """Only parameters that the outputs depend on are reduced."""
 
@@ -316,7 +339,7 @@ class HeadNotReduced(PlainReplica):
         return gradient if name.startswith("head.") else super().reduce(name, gradient)
 
 
-@fault("auxiliary-head-not-broadcast", "classic", HEAD, words="construction", model_features=FEATURES)
+@fault("auxiliary-head-not-broadcast", "classic", HEAD, words="construction", model_features=ALL_MODEL_FEATURES)
 class HeadNotBroadcast(PlainReplica):
     """Every rank keeps the auxiliary head that it was built with."""
 
@@ -327,7 +350,12 @@ class HeadNotBroadcast(PlainReplica):
 
 
 @fault(
-    "auxiliary-head-detached", "classic", HEAD, world_size=1, words="though the loss has it", model_features=FEATURES
+    "auxiliary-head-detached",
+    "classic",
+    HEAD,
+    world_size=1,
+    words="though the loss has it",
+    model_features=ALL_MODEL_FEATURES,
 )
 class HeadDetached(PlainReplica):
     """The auxiliary head learns; what lies before it does not hear of its loss."""
@@ -349,7 +377,7 @@ class HeadDetached(PlainReplica):
         return goes_on_without
 
 
-@fault("auxiliary-head-not-saved", "classic", HEAD, world_size=1, words="load", model_features=FEATURES)
+@fault("auxiliary-head-not-saved", "classic", HEAD, world_size=1, words="load", model_features=ALL_MODEL_FEATURES)
 class HeadNotSaved(PlainReplica):
     """A checkpoint has what it takes to predict."""
 
@@ -360,7 +388,7 @@ class HeadNotSaved(PlainReplica):
         super().load_state({**self.parameters(), **state})
 
 
-@fault("auxiliary-head-not-clipped", "classic", HEAD, world_size=1, words="norm", model_features=FEATURES)
+@fault("auxiliary-head-not-clipped", "classic", HEAD, world_size=1, words="norm", model_features=ALL_MODEL_FEATURES)
 class HeadNotClipped(PlainReplica):
     """The norm of gradients is that of the parameters which outputs depend on."""
 
