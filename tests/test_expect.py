@@ -39,6 +39,15 @@ def test_who_hangs_need_not_wait_for_a_rank(line: str, words: str) -> None:
         expect.completed(Trace((waiting, RankTrace(1, "hung", (), stack=line))))
 
 
+def test_a_thread_that_is_not_there_in_a_forked_rank_may_be_waited_for() -> None:
+    line = 'File "/usr/lib/python3.11/concurrent/futures/_base.py", line 451, in result'
+    both = tuple(RankTrace(rank, "hung", (), stack=line) for rank in range(2))
+    with pytest.raises(Finding, match="or for a thread of its own: one that a parent has started before it forked"):
+        expect.completed(Trace(both))
+    with pytest.raises(Finding, match=r"a message that nobody sends\n"):
+        expect.completed(Trace((both[0], RankTrace(1, "hung", (), stack='File "my_ddp.py", line 7, in recv'))))
+
+
 def test_a_death_goes_before_what_others_say_of_it() -> None:
     raised = RankTrace(0, "raised", (), "connection closed by peer", failed_at=5.0)
     died = RankTrace(1, "died", (), "rank 1 was killed by SIGSEGV", failed_at=5.1)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .environment import RankContext, rank_context
     from .job import Job
     from .launchers.mpi import Mpiexec
+    from .launchers.multiprocess import Multiprocessing
     from .launchers.processes import Processes
     from .launchers.torchrun import Torchrun
     from .model import ModelSpec, mlp
@@ -40,6 +41,7 @@ __all__ = [
     "Job",
     "ModelSpec",
     "Mpiexec",
+    "Multiprocessing",
     "Processes",
     "RankContext",
     "RankTrace",
@@ -78,6 +80,7 @@ _HOMES = {
     "environment": ("RankContext", "rank_context"),
     "job": ("Job",),
     "launchers.mpi": ("Mpiexec",),
+    "launchers.multiprocess": ("Multiprocessing",),
     "launchers.processes": ("Processes",),
     "launchers.torchrun": ("Torchrun",),
     "model": ("ModelSpec", "mlp"),

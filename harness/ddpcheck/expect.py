@@ -202,6 +202,8 @@ _NOT_WAITING_FOR_RANKS = {
 }
 """What a stack shows of a rank that waits for no other one."""
 
+_FUTURE = '/concurrent/futures/_base.py", line'
+
 
 def _missing(trace: Trace, stuck: Sequence[RankTrace]) -> str:
     done = [rank.rank for rank in trace.ranks if rank.outcome == "done"]
@@ -224,7 +226,11 @@ def _missing(trace: Trace, stuck: Sequence[RankTrace]) -> str:
         return (
             "the ranks stand in different operations: one of them came out of a collective that the others are still in"
         )
-    return "every rank waits in the same operation: each waits for a message that nobody sends"
+    in_threads = all(_FUTURE in rank.stack for rank in stuck)
+    return "every rank waits in the same operation: each waits for a message that nobody sends" + (
+        ", or for a thread of its own: one that a parent has started before it forked is not there in a rank"
+        * in_threads
+    )
 
 
 def _last_line(text: str) -> str:

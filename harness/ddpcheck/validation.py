@@ -27,7 +27,7 @@ def problems_of_adapter(adapter: Any) -> list[str]:
     if not callable(getattr(adapter, "connect", None)):
         found.append("it has no callable connect(context)")
     if not hasattr(getattr(adapter, "launcher", None), "start"):
-        found.append("its launcher has no start(); use ddpcheck.Processes, Mpiexec or Torchrun")
+        found.append("its launcher has no start(); use ddpcheck.Processes, Mpiexec, Torchrun or Multiprocessing")
     if not found:
         unknown = adapter.capabilities.facets - {"collectives", *_FACET_FIELDS}
         found += [f"Capabilities.facets names {facet!r}, which is no facet" for facet in sorted(unknown)]

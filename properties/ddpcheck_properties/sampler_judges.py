@@ -11,6 +11,11 @@ from ddpcheck.verdict import Diagnosis, Finding
 
 from .drawing import Judge
 
+SAME_SHARE = (
+    "every rank takes the share of one and the same rank: the rank is ignored, or it was read before it was known, when a "
+    "module was imported by the process that starts the ranks"
+)
+
 
 def reading(trace: Trace, position: int) -> list[list[Array]]:
     """For every rank its samples in every epoch read."""
@@ -106,6 +111,8 @@ def _check_shares(ranks: list[list[int]], read: Sample, what: str, behind: str) 
                 f"should be {allowed}",
                 f"indices of {bits} bits: those of {1 << bits} and more do not fit"
                 if bits
+                else SAME_SHARE
+                if world > 1 and all(order == ranks[0] for order in ranks) and (not read.shuffle or len(ranks[0]) > 3)
                 else f"set_epoch() has no effect on rank {behind}, which stays in an earlier epoch"
                 if behind and read.shuffle
                 else "a rank reads some samples twice, and others not at all: an order is cut, and put together wrongly"

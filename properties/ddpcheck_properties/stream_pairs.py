@@ -106,7 +106,7 @@ def _why_alike(first: Source, second: Source, same: int, in_place: int) -> str:
         return f"{changed[0]} is not used whole: its higher bits, or digits, are lost"
     if len(changed) == 1:
         return f"{changed[0]} is ignored: " + (
-            "all ranks are seeded alike, so masks are the same on different data"
+            "all ranks are seeded alike, or forked with one random state, so masks are the same on different data"
             if changed == ["the rank"]
             else "the generator is not seeded with it"
         )

@@ -18,6 +18,18 @@ LAUNCHERS = {
     "processes": ("processes:Processes", "Child processes with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set."),
     "mpiexec": ("mpi:Mpiexec", "mpiexec of MPICH, Open MPI or Intel MPI, with the flags that each needs."),
     "torchrun": ("torchrun:Torchrun", "torch's elastic agent, as torchrun does it."),
+    "spawn": (
+        "multiprocess:spawn",
+        "Fresh processes of Python's multiprocessing, as torch.multiprocessing.spawn has them.",
+    ),
+    "fork": (
+        "multiprocess:fork",
+        "Forked by a process that has imported the adapter: ranks inherit what the import made.",
+    ),
+    "forkserver": (
+        "multiprocess:forkserver",
+        "Forked by multiprocessing's server, which has not imported the adapter.",
+    ),
 }
 ATTACHED = ("attached", "Ranks that you start yourself, on any hosts: ddpcheck check ADAPTER --attach HOST:PORT")
 _WIDTH_OF_LOGS = 140

@@ -20,7 +20,7 @@ from .ports import Port, reserve_port
 if TYPE_CHECKING:  # a rank that starts needs none
     from .templates import Templates
 
-_HASH_SEEDS = ("20", "235")
+HASH_SEEDS = ("20", "235")
 """A set of two usual names, {"weight", "bias"} or {"loss", "accuracy"}, has one order by the one and the other by the other."""
 
 _POLL = 0.02
@@ -61,14 +61,14 @@ class Processes:
             **variables,
         }
         environments = [
-            {"PYTHONHASHSEED": _HASH_SEEDS[rank % len(_HASH_SEEDS)]}
+            {"PYTHONHASHSEED": HASH_SEEDS[rank % len(HASH_SEEDS)]}
             | clean_environment(shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)})
             for rank in range(world_size)
         ]
         import subprocess  # here and below: for the driver, not for each rank that imports its adapter
 
         output = Output.open()
-        launched = _Children([], output, port)
+        launched = Children([], output, port)
         try:
             forked = None
             if self.templates is not None and not inherit_output:
@@ -104,7 +104,9 @@ class _Child(Protocol):
 
 
 @dataclass
-class _Children:
+class Children:
+    """Ranks that are processes of this host, watched one by one."""
+
     children: list[_Child]
     written: Output
     port: Port

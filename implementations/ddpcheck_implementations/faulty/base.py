@@ -13,6 +13,7 @@ from ddpcheck.adapter import Adapter, Batch, Facets
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.environment import RankContext
 from ddpcheck.job import OptimizerSpec
+from ddpcheck.launchers.base import Launcher
 from ddpcheck.model import ModelSpec
 from ddpcheck.values import Array
 
@@ -167,13 +168,19 @@ def _keep(found: dict[str, Array]) -> Callable[[str, Array | None], None]:
 
 
 def fault(
-    name: str, source: str, *caught_by: str, words: str = "", world_size: int = 2, **promises: Any
+    name: str,
+    source: str,
+    *caught_by: str,
+    words: str = "",
+    world_size: int = 2,
+    launcher: Launcher | None = None,
+    **promises: Any,
 ) -> Callable[[type[PlainReplica]], Adapter]:
     """Register a class as a fault and make an adapter of it. promises: Capabilities other than PROMISED's."""
 
     def make(replica: type[PlainReplica]) -> Adapter:
         promised = replace(PROMISED, **promises)
-        return register(name, source, caught_by, words, world_size, replica, _Connect(replica), promised)
+        return register(name, source, caught_by, words, world_size, replica, _Connect(replica), promised, launcher)
 
     return make
 

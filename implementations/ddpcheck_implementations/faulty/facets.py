@@ -15,6 +15,7 @@ import numpy as np
 from ddpcheck.adapter import Adapter, Facets
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.environment import RankContext
+from ddpcheck.launchers.base import Launcher
 from ddpcheck.values import Array
 
 from .registry import register
@@ -164,31 +165,31 @@ def collectives(
     name: str, source: str, *caught_by: str, words: str = "", world_size: int = 2, **promises: Any
 ) -> Callable[[type[PassThrough]], Adapter]:
     """Register collectives."""
-    return _register("collectives", name, source, caught_by, words, world_size, promises)
+    return register_facet("collectives", name, source, caught_by, words, world_size, promises)
 
 
 def sampler(
     name: str, source: str, *caught_by: str, words: str = "", world_size: int = 2, **promises: Any
 ) -> Callable[[type[PlainSampler]], Adapter]:
     """Register a sampler."""
-    return _register("sampler", name, source, caught_by, words, world_size, promises)
+    return register_facet("sampler", name, source, caught_by, words, world_size, promises)
 
 
 def streams(
     name: str, source: str, *caught_by: str, words: str = "", world_size: int = 2, **promises: Any
 ) -> Callable[[type[PlainStreams]], Adapter]:
     """Register random numbers."""
-    return _register("randomness", name, source, caught_by, words, world_size, promises)
+    return register_facet("randomness", name, source, caught_by, words, world_size, promises)
 
 
 def metrics(
     name: str, source: str, *caught_by: str, words: str = "", world_size: int = 2, **promises: Any
 ) -> Callable[[Aggregate], Adapter]:
     """Register a function that aggregates metrics."""
-    return _register("metrics", name, source, caught_by, words, world_size, promises)
+    return register_facet("metrics", name, source, caught_by, words, world_size, promises)
 
 
-def _register(
+def register_facet(
     facet: str,
     name: str,
     source: str,
@@ -196,9 +197,14 @@ def _register(
     words: str,
     world_size: int,
     promises: Mapping[str, Any],
+    launcher: Launcher | None = None,
+    requires: tuple[str, ...] = (),
 ) -> Callable[[Any], Adapter]:
+    """The decorator for one facet."""
+
     def make(made: Any) -> Adapter:
         promised = replace(PROMISED, facets=frozenset({facet}), **promises)
-        return register(name, source, caught_by, words, world_size, made, _Connect(facet, made), promised)
+        connect = _Connect(facet, made)
+        return register(name, source, caught_by, words, world_size, made, connect, promised, launcher, requires)
 
     return make
