@@ -123,7 +123,7 @@ class Mailboxes(PassThrough):
     "mailbox-opened-at-import",
     "classic",
     BARRIER,
-    words="went through without the others",
+    words="barrier",
     subgroups=False,
 )
 class MailboxOpenedAtImport(Mailboxes):
