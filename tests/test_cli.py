@@ -88,6 +88,21 @@ def test_failure_is_shown_written_and_replayed(here: Path) -> None:
 
 
 @pytest.mark.usefixtures("here")
+def test_what_failed_with_forked_ranks_is_replayed_with_forked_ranks() -> None:
+    result = check(f"{MINIMAL}:forgetful", "-w", "2", "--launcher", "fork", "--failures", "bad")
+    assert result.exit_code == 1, result.output
+    command = re.search(r"run again: ddpcheck replay (bad/.*\.json)", result.output)
+    assert command is not None
+    file = Path(command[1])
+    assert '"launcher": "fork"' in file.read_text()
+    assert 'METHOD = "fork"' in file.with_suffix(".py").read_text()
+    assert ddpcheck("replay", command[1]).exit_code == 1
+    again = ddpcheck("replay", command[1], "--launcher", "processes", "--script", "made.py")
+    assert again.exit_code == 1, again.output
+    assert 'METHOD = ""' in Path("made.py").read_text()
+
+
+@pytest.mark.usefixtures("here")
 def test_expected_failure_is_no_failure() -> None:
     first = check(f"{MINIMAL}:forgetful", "-w", "2")
     names = set(re.findall(r"2 ranks: (check_\w+) ", first.output))
@@ -153,7 +168,9 @@ def test_lists() -> None:
     assert "unused_parameters" in ddpcheck("list", "capabilities").output
     assert re.search(r"world_sizes +any .*sample_weights +no ", ddpcheck("list", "capabilities").output, re.DOTALL)
     assert re.search(r"reductions +sum ", ddpcheck("list", "capabilities", f"{MINIMAL}:adapter").output)
-    assert "mpiexec" in ddpcheck("list", "launchers").output
+    launchers = ddpcheck("list", "launchers").output
+    assert all(re.search(rf"^{name} +yes ", launchers, re.MULTILINE) for name in ("processes", "spawn", "fork"))
+    assert "mpiexec" in launchers
     assert all(profile.sentence in ddpcheck("list", "profiles").output for profile in PROFILES.values())
 
 

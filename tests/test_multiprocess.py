@@ -15,9 +15,11 @@ import pytest
 from ddpcheck import Job, Multiprocessing, Session, StartFailed, expect
 from ddpcheck.job import AllReduce, Kill, TensorSpec
 from ddpcheck.launchers.multiprocess import Method
+from ddpcheck.launchers.processes import Processes
 from ddpcheck.launchers.trial import CONSEQUENCE, ROOT_CAUSE, ROOT_STATUS, run_trial
 from ddpcheck.pids import processes_under
 from ddpcheck.verdict import Finding
+from ddpcheck_implementations.faulty import faults
 
 HERE = Path(__file__).parent
 MISBEHAVING = f"{HERE / 'misbehaving.py'}:adapter"
@@ -85,6 +87,15 @@ def test_what_is_there_at_import_is_common_to_forked_ranks(
     assert (len(set(importers)), importers == pids) == ((1, False) if method == "fork" else (3, True))
     assert len(set(hashes)) == (2 if method == "spawn" else 1)
     assert (hashes[0] == hashes[1]) == (method != "spawn")
+
+
+@pytest.mark.parametrize("name", ["tells-the-rank-of-its-import", "port-taken-at-import"])
+def test_ranks_that_cannot_start_after_an_import_in_the_parent_say_why(name: str) -> None:
+    fault = next(found for found in faults() if found.name == name)
+    with Session(fault.adapter, 2, **QUICK) as session, pytest.raises(StartFailed, match=fault.words):
+        session.start()
+    with Session(fault.adapter, 2, launcher=Processes(), **QUICK) as session:
+        session.start()
 
 
 @every_method

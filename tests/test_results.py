@@ -60,6 +60,10 @@ def test_failure_round_trip(tmp_path: Path) -> None:
     assert path is not None
     assert path.name == "mine-w2-check_a.json"
     assert Failure.load(path) == Failure("my_ddp:adapter", 2, "check_a", JOB)
+    assert "launcher" not in path.read_text()
+    path = write_failure(tmp_path / "failures", "my_ddp:adapter", VERDICTS[1], "fork")
+    assert path is not None
+    assert Failure.load(path).launcher == "fork"
     data = json.loads(path.read_text())
     data["job"]["operations"][0]["kind"] = "all_confuse"
     path.write_text(json.dumps(data))

@@ -47,6 +47,8 @@ from ddpcheck.job import (
     Wait,
     ZeroGrad,
 )
+from ddpcheck.launchers.multiprocess import Method, Multiprocessing
+from ddpcheck.launchers.processes import Processes
 from ddpcheck.model import Linear, ModelSpec
 from ddpcheck.numerics import same_bits
 from ddpcheck.references import reference_of
@@ -191,6 +193,18 @@ def test_the_fault_shows_and_a_right_one_passes(tmp_path: Path, name: str) -> No
     right = run(sys.executable, str(path), RIGHT)
     assert right.returncode == 0, right.stdout + right.stderr
     assert "\nok: 0 of " in right.stdout
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_ranks_start_as_those_did_that_failed(tmp_path: Path, method: Method) -> None:
+    job = Job(2, (AllGather(TensorSpec((3,))), Barrier()))
+    name, launcher = fault("file-named-at-import"), Multiprocessing(method)
+    path = write_script(tmp_path / "shows.py", name, job, TOLD, launcher)
+    done = run(sys.executable, str(path))
+    assert done.returncode == int(method == "fork"), done.stdout + done.stderr
+    assert ("WRONG" in done.stdout) == (method == "fork")
+    alone = write_script(tmp_path / "alone.py", name, job, TOLD, Processes())
+    assert run(sys.executable, str(alone)).returncode == 0
 
 
 def test_every_operation_passes_on_a_right_one(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .job import Job
+from .launchers.base import Launcher
 from .plain import to_plain
 from .session import Session
 from .trace import RankTrace, Trace
@@ -19,8 +20,8 @@ _SHOWN = 8
 class ReplaySession(Session):
     """A Session that is there for one Job: a check that draws Jobs judges this one instead."""
 
-    def __init__(self, adapter: str, job: Job, *, deadline: float = 10.0) -> None:
-        super().__init__(adapter, job.world_size, deadline=deadline)
+    def __init__(self, adapter: str, job: Job, *, deadline: float = 10.0, launcher: Launcher | None = None) -> None:
+        super().__init__(adapter, job.world_size, deadline=deadline, launcher=launcher)
         self.replay_job = job
 
 

@@ -88,12 +88,15 @@ class Results:
 
 @dataclass(frozen=True)
 class Failure:
-    """A Job that failed a check, with all that is needed to run it again."""
+    """A Job that failed a check, with all that is needed to run it again. launcher: what started the ranks, if it was not the
+    adapter's own.
+    """
 
     adapter: str
     world_size: int
     check: str
     job: Job
+    launcher: str = ""
 
     def save(self, path: Path) -> None:
         data = {
@@ -101,6 +104,7 @@ class Failure:
             "adapter": self.adapter,
             "world_size": self.world_size,
             "check": self.check,
+            **({"launcher": self.launcher} if self.launcher else {}),
             "job": self.job.to_plain(),
         }
         _write(path, json.dumps(data, indent=1) + "\n")
@@ -110,18 +114,19 @@ class Failure:
         """Inverse of save. UnreadableFile if it is none."""
         data = _read(path, FAILURE_SCHEMA, "ddpcheck check writes one for each failing Job")
         try:
-            return Failure(data["adapter"], int(data["world_size"]), data["check"], Job.from_plain(data["job"]))
+            job, launcher = Job.from_plain(data["job"]), str(data.get("launcher", ""))
+            return Failure(data["adapter"], int(data["world_size"]), data["check"], job, launcher)
         except (KeyError, TypeError, ValueError) as error:
             raise UnreadableFile(f"{path} holds no Job that can run: {error}") from error
 
 
-def write_failure(folder: Path, reference: str, verdict: Verdict) -> Path | None:
+def write_failure(folder: Path, reference: str, verdict: Verdict, launcher: str = "") -> Path | None:
     """Write the failing Job of a verdict, if it has one; where it lies."""
     if verdict.job is None or verdict.ok:
         return None
     name = re.sub(r"[^\w.-]", "_", f"{verdict.adapter}-w{verdict.world_size}-{verdict.check}")
     path = folder / f"{name}.json"
-    Failure(reference, verdict.world_size, verdict.check, verdict.job).save(path)
+    Failure(reference, verdict.world_size, verdict.check, verdict.job, launcher).save(path)
     return path
 
 

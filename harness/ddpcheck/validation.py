@@ -50,7 +50,11 @@ def problems_of_facets(facets: Any, capabilities: Capabilities, context: RankCon
             + (" (did every process start a world of its own?)" if facets.world_size == 1 else "")
         )
     if facets.rank != context.rank:
-        found.append(f"launched as rank {context.rank}, but the implementation says that it is rank {facets.rank}")
+        early = facets.rank == 0 and facets.world_size == context.world_size
+        found.append(
+            f"launched as rank {context.rank}, but the implementation says that it is rank {facets.rank}"
+            + " (did it read its rank when a module was imported, before there were ranks?)" * early
+        )
     for facet, name in _FACET_FIELDS.items():
         if facet in capabilities.facets and not callable(getattr(facets, name)):
             found.append(f"promises the facet {facet}, but Facets.{name} is {getattr(facets, name)!r}")

@@ -159,8 +159,9 @@ def run_shown(
             verdicts.append(verdict)
             if verdict.ok:
                 continue
-            file = write_failure(failures, references[verdict.adapter], verdict)
-            script = write_beside(file, references[verdict.adapter], verdict) if file else None
+            started_by = settings.launcher.name if settings.launcher else ""
+            file = write_failure(failures, references[verdict.adapter], verdict, started_by)
+            script = write_beside(file, references[verdict.adapter], verdict, settings.launcher) if file else None
             cause = verdict.adapter, _known_by(verdict)
             if cause in shown:
                 show_same(out, verdict)

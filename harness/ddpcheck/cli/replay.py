@@ -9,6 +9,7 @@ import click
 
 from ..attaching import StartFailed
 from ..job import Job
+from ..launchers.base import Launcher
 from ..planning import installed_checks
 from ..references import resolve
 from ..replay import ReplaySession, described
@@ -16,13 +17,16 @@ from ..results import Failure
 from ..run import run_check
 from ..standalone import NoScript, Told, write_script
 from ..suggest import one_of
-from .options import console, usage_errors
+from .options import LAUNCHERS, console, launcher_named, usage_errors
 from .show import ranks, show_failure, symbol
 
 
 @click.command("replay")
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option("--adapter", help="Run the Job on another implementation.")
+@click.option(
+    "--launcher", "launcher_name", type=click.Choice(list(LAUNCHERS)), help="Instead of the one that it failed with."
+)
 @click.option("--deadline", default=10.0, show_default=True, help="Seconds for one operation.")
 @click.option(
     "--script",
@@ -30,7 +34,9 @@ from .show import ranks, show_failure, symbol
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write a Python script that shows it without ddpcheck's harness.",
 )
-def command(file: Path, adapter: str | None, deadline: float, script_file: Path | None) -> None:
+def command(
+    file: Path, adapter: str | None, launcher_name: str | None, deadline: float, script_file: Path | None
+) -> None:
     """Run the Job in FILE again; show what every rank saw, and what the check says of it.
 
     `ddpcheck check` writes a FILE for each failing Job. Exit status 1 if the check fails again.
@@ -42,7 +48,9 @@ def command(file: Path, adapter: str | None, deadline: float, script_file: Path 
         name = resolve(reference)[0].name
         checks = {check.name: check for check in installed_checks()}
         check = checks[one_of(failure.check, checks, "check")]
-        session = ReplaySession(reference, failure.job, deadline=deadline)
+        started_by = launcher_name or failure.launcher  # attached ranks are the user's to start
+        launcher = launcher_named(started_by) if started_by in LAUNCHERS else None
+        session = ReplaySession(reference, failure.job, deadline=deadline, launcher=launcher)
     out.print(f"{name}, {ranks(failure.world_size)}: the Job of {failure.check}", style="bold", markup=False)
     with session:
         try:
@@ -57,13 +65,14 @@ def command(file: Path, adapter: str | None, deadline: float, script_file: Path 
     else:
         show_failure(out, verdict, None)
     if script_file is not None:
-        _write_script(script_file, reference, failure.job, Told(check.name, check.sentence, verdict.diagnosis))
+        told = Told(check.name, check.sentence, verdict.diagnosis)
+        _write_script(script_file, reference, failure.job, told, launcher)
         out.print(f"stand-alone: python {script_file}", markup=False, soft_wrap=True)
     sys.exit(0 if verdict.ok else 1)
 
 
-def _write_script(path: Path, reference: str, job: Job, told: Told) -> None:
+def _write_script(path: Path, reference: str, job: Job, told: Told, launcher: Launcher | None) -> None:
     try:
-        write_script(path, reference, job, told)
+        write_script(path, reference, job, told, launcher)
     except NoScript as error:
         raise click.ClickException(f"there is no stand-alone script for this Job: {error}") from error

@@ -17,6 +17,8 @@ from typing import Any
 
 from ..adapter import Adapter
 from ..job import Backward, Job, Operation, Rounds, Sample
+from ..launchers.base import Launcher
+from ..launchers.multiprocess import Multiprocessing
 from ..planning import installed_checks
 from ..references import UnusableAdapter, resolve
 from ..verdict import Diagnosis, Verdict
@@ -57,27 +59,27 @@ class Told:
     diagnosis: Diagnosis | None = None
 
 
-def write_script(path: Path, reference: str, job: Job, told: Told) -> Path:
-    """NoScript if the Job has an operation that cannot be shown this way."""
-    text = script(reference, job, told, path.name)
+def write_script(path: Path, reference: str, job: Job, told: Told, launcher: Launcher | None = None) -> Path:
+    """launcher: instead of the adapter's own. NoScript if the Job has an operation that cannot be shown this way."""
+    text = script(reference, job, told, path.name, launcher)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     return path
 
 
-def write_beside(file: Path, reference: str, verdict: Verdict) -> Path | None:
+def write_beside(file: Path, reference: str, verdict: Verdict, launcher: Launcher | None = None) -> Path | None:
     """Write the script of a failure beside the file of its Job; where it lies, or None if there can be none."""
     if verdict.job is None:
         return None
     sentences = {check.name: check.sentence for check in installed_checks()}
     told = Told(verdict.check, sentences.get(verdict.check, ""), verdict.diagnosis)
     try:
-        return write_script(file.with_suffix(".py"), reference, verdict.job, told)
+        return write_script(file.with_suffix(".py"), reference, verdict.job, told, launcher)
     except Exception:  # a by-product: nothing that goes wrong here may hide the failure itself
         return None
 
 
-def script(reference: str, job: Job, told: Told, name: str = "script.py") -> str:
+def script(reference: str, job: Job, told: Told, name: str = "script.py", launcher: Launcher | None = None) -> str:
     """The source of the script for a Job that failed. NoScript if there is none."""
     try:
         adapter, full = resolve(reference)
@@ -85,7 +87,11 @@ def script(reference: str, job: Job, told: Told, name: str = "script.py") -> str
         raise NoScript(str(error)) from error
     text = Text(job, adapter.capabilities)
     _fill(text)
-    head = [_docstring(adapter, job, told, name, text), _imports(text), _constants(adapter, full, job)]
+    head = [
+        _docstring(adapter, job, told, name, text),
+        _imports(text),
+        _constants(launcher or adapter.launcher, full, job),
+    ]
     inputs = "\n".join(text.inputs)
     parts = [*head, *([f"# the inputs\n\n{inputs}"] if inputs else []), "\n" + _program(text)]
     return "\n\n".join(part.rstrip() for part in parts) + "\n\n\n" + _runtime()
@@ -154,14 +160,16 @@ def _imports(text: Text) -> str:
     return "\n".join(["from __future__ import annotations", "", "import numpy as np", *[""] * bool(own), *own])
 
 
-def _constants(adapter: Adapter, reference: str, job: Job) -> str:
-    start = ["mpiexec", "-n", str(job.world_size)] if adapter.launcher.name == "mpiexec" else []
+def _constants(launcher: Launcher, reference: str, job: Job) -> str:
+    start = ["mpiexec", "-n", str(job.world_size)] if launcher.name == "mpiexec" else []
+    method = launcher.start_method if isinstance(launcher, Multiprocessing) else ""
     return "\n".join(
         [
             f'ADAPTER = "{reference}"  # or another one, named on the command line',
             f"WORLD_SIZE = {job.world_size}",
             f"START = {start}".replace("'", '"')
             + "  # what starts the ranks under plain python; []: this script itself",
+            f'METHOD = "{method}"  # how the script starts them: fork, spawn or forkserver of multiprocessing; "": each alone',
             "DEADLINE = 10.0  # seconds; a rank that takes longer hangs",
         ]
     )

@@ -115,7 +115,7 @@ def share(value: Any) -> None:
 
 def folder() -> Path:
     """The ranks know each other by their parent: this script, mpirun or torchrun."""
-    return Path(tempfile.gettempdir(), f"{Path(__file__).stem}-{os.getppid()}")
+    return Path(tempfile.gettempdir(), f"{Path(__file__).stem}-{os.environ.get('STARTED_BY', os.getppid())}")
 
 
 def place() -> tuple[int, int]:

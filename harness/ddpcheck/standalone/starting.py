@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import multiprocessing
 import os
 import shutil
 import signal
@@ -14,6 +15,7 @@ import threading
 import time
 import traceback
 import types
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from .comparing import expect, folder, from_all_ranks, handed_out, in_a_line, pl
 ADAPTER = ""
 WORLD_SIZE = 1
 START: list[str] = []
+METHOD = ""
 DEADLINE = 10.0
 
 
@@ -33,6 +36,7 @@ def program(rank: int, facets: Any) -> None: ...
 
 # ------------------------------ the rest starts the ranks and compares; it is the same in every script of this kind
 
+HASH_SEEDS = ("20", "235")  # those of which sets of two usual names come out in different orders
 START_WITHIN = 60.0  # seconds, for imports and for the ranks to find each other
 
 
@@ -40,20 +44,66 @@ def start_all() -> int:
     """Start every rank, and wait for all: 0 if all of them are content."""
     if START:
         return subprocess.call([*START, sys.executable, *sys.argv])
-    world = {**os.environ, "WORLD_SIZE": str(WORLD_SIZE), "LOCAL_WORLD_SIZE": str(WORLD_SIZE)}
-    places = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(WORLD_SIZE)]
-    ranks = [subprocess.Popen([sys.executable, *sys.argv], env={**world, **mine}) for mine in places]
+    os.environ.update(WORLD_SIZE=str(WORLD_SIZE), LOCAL_WORLD_SIZE=str(WORLD_SIZE), STARTED_BY=str(os.getpid()))
+    ranks = started_by_multiprocessing() if METHOD else started_one_by_one()
     end = time.monotonic() + START_WITHIN + DEADLINE + 5
+    statuses = []
     for rank, process in enumerate(ranks):
-        try:
-            process.wait(max(0.0, end - time.monotonic()))
-        except subprocess.TimeoutExpired:
+        status = status_within(process, max(0.0, end - time.monotonic()))
+        if status is None:
             process.kill()
             print(f"rank {rank}: WRONG, it hung and was killed")
-        if process.wait() < 0:
-            print(f"rank {rank} was ended by {signal.Signals(-process.returncode).name}")
+            status = status_within(process, 5.0) or 1
+        if status < 0:
+            print(f"rank {rank} was ended by {signal.Signals(-status).name}")
+        statuses.append(status)
     shutil.rmtree(Path(tempfile.gettempdir(), f"{Path(__file__).stem}-{os.getpid()}"), ignore_errors=True)
-    return int(any(process.returncode for process in ranks))
+    return int(any(statuses))
+
+
+def started_one_by_one() -> list[Any]:
+    return [subprocess.Popen([sys.executable, *sys.argv], env=os.environ | of_rank(rank)) for rank in range(WORLD_SIZE)]
+
+
+def of_rank(rank: int) -> dict[str, str]:
+    """Its variables; neighbours hash strings by different seeds."""
+    seed = os.environ.get("PYTHONHASHSEED", HASH_SEEDS[rank % len(HASH_SEEDS)])
+    return {"RANK": str(rank), "LOCAL_RANK": str(rank), "PYTHONHASHSEED": seed}
+
+
+def started_by_multiprocessing() -> list[Any]:
+    """As torch.multiprocessing.spawn does, or a script that forks: the adapter is imported before there are ranks."""
+    import_all()
+    before, ranks = dict(os.environ), []
+    for rank in range(WORLD_SIZE):
+        process: Any = multiprocessing.get_context(METHOD).Process(target=one_rank, args=(rank,))  # type: ignore[attr-defined]
+        if METHOD == "spawn":  # a new interpreter, which reads it when it begins
+            os.environ["PYTHONHASHSEED"] = of_rank(rank)["PYTHONHASHSEED"]
+        process.start()
+        os.environ.clear()
+        os.environ.update(before)
+        ranks.append(process)
+    return ranks
+
+
+def one_rank(rank: int) -> None:
+    import_all()  # nothing is left to do in one that was forked
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank))
+    sys.exit(main())
+
+
+def import_all() -> None:
+    with suppress(Exception):  # the rank that needs it says so
+        for name in getattr(the_adapter(), "requires", ()):
+            importlib.import_module(name)
+
+
+def status_within(process: Any, seconds: float) -> int | None:
+    """None if it runs for longer."""
+    with suppress(subprocess.TimeoutExpired):
+        process.join(seconds) if METHOD else process.wait(seconds)
+    status: int | None = process.exitcode if METHOD else process.returncode
+    return status
 
 
 def free_port() -> int:
@@ -83,7 +133,7 @@ def stand_in_for_ddpcheck() -> None:
 
     module = types.ModuleType("ddpcheck")
     module.__getattr__ = lambda name: Kept  # type: ignore[method-assign]  # a module's own, PEP 562
-    launchers = [f"ddpcheck.launchers.{name}" for name in ("mpi", "processes", "torchrun")]
+    launchers = [f"ddpcheck.launchers.{name}" for name in ("mpi", "multiprocess", "processes", "torchrun")]
     for name in ("ddpcheck", "ddpcheck.adapter", "ddpcheck.capabilities", "ddpcheck.launchers", *launchers):
         sys.modules[name] = module
 

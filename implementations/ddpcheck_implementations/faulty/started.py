@@ -9,24 +9,28 @@ import os
 import socket
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from ddpcheck.adapter import Adapter
+from ddpcheck.adapter import Adapter, Facets
+from ddpcheck.environment import RankContext
 from ddpcheck.launchers.multiprocess import Method, Multiprocessing
 from ddpcheck.values import Array
 
 from .base import PlainReplica, fault
-from .facets import Group, PassThrough, PlainSampler, PlainStreams, register_facet
+from .facets import PROMISED, Group, PassThrough, PlainSampler, PlainStreams, register_facet
+from .registry import register
 
 ALL_GATHER = "check_all_gather_stacks_in_rank_order"
 BARRIER = "check_barrier_waits_for_every_rank"
 EACH_ONCE = "check_every_sample_goes_to_one_rank"
 MEAN = "check_all_reduce_gives_the_exact_mean"
 OWN = "check_every_rank_and_epoch_has_random_numbers_of_its_own"
+START = "check_ranks_start"
 _HELD = f"{__package__}.at_import.held"
 
 
@@ -169,6 +173,38 @@ class SetOrderOfSpawned(PlainReplica):
 
     def used_somewhere(self) -> list[str]:
         return list(set(super().used_somewhere()))
+
+
+def _does_not_start(
+    method: Method, name: str, source: str, words: str, module: str
+) -> Callable[[Callable[[RankContext], Facets]], Adapter]:
+    """Register a connect() that fails where this module was imported before there were ranks."""
+
+    def make(connect: Callable[[RankContext], Facets]) -> Adapter:
+        promised = replace(PROMISED, facets=frozenset({"collectives"}))
+        launcher = Multiprocessing(method)
+        return register(name, source, (START,), words, 2, connect, connect, promised, launcher, (module,))
+
+    return make
+
+
+@_does_not_start("fork", "tells-the-rank-of-its-import", "classic", "when a module was imported", _HELD)
+def tells_the_rank_of_its_import(context: RankContext) -> Facets:
+    """What it says of itself is what the environment said at import: every forked rank is rank 0."""
+    from ..numpy_sockets import connect
+
+    return replace(connect(context), rank=_held().RANK)
+
+
+@_does_not_start(
+    "spawn", "port-taken-at-import", "classic", "Address already in use", f"{__package__}.at_import.listening"
+)
+def port_taken_at_import(context: RankContext) -> Facets:
+    """A port is opened at import: the parent has it, and no rank that is spawned can import the module."""
+    from ..numpy_sockets import connect
+    from .at_import import listening
+
+    return replace(connect(context), close=listening.SERVER.close)
 
 
 @_started("spawn", "randomness", "cannot-be-pickled", "classic")
