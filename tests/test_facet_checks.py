@@ -1,4 +1,4 @@
-"""Who checks the checks of collectives, samplers, metrics, random numbers and failures: each fault is caught by the
+"""Who checks the checks of collectives, samplers, metrics, scores, random numbers and failures: each fault is caught by the
 checks that it names, in words that help, and what is correct but unusual by none. Ranks are processes, and talk over sockets.
 """
 
@@ -21,7 +21,7 @@ from ddpcheck_properties import CHECKS
 from ddpcheck_properties.collective_results import wants
 from ddpcheck_properties.strategies_collectives import exact_tensor
 
-FAMILIES = ("collectives", "sampler", "metrics", "randomness", "failures", "rendezvous", "wire")
+FAMILIES = ("collectives", "sampler", "metrics", "scores", "randomness", "failures", "rendezvous", "wire")
 MINE = {check.name: check for check in CHECKS if check.family in FAMILIES}
 FAULTS = [found for found in faults() if set(found.caught_by) <= MINE.keys()]
 UNUSUAL = [found for found in unusual() if found.adapter.capabilities.facets != {"replica"}]

@@ -15,6 +15,7 @@ import pytest
 
 from ddpcheck import Diagnosis, Job, Verdict, mlp
 from ddpcheck import job as ops
+from ddpcheck.capabilities import SCORES
 from ddpcheck.job import (
     Aggregate,
     AllGather,
@@ -37,6 +38,7 @@ from ddpcheck.job import (
     Rounds,
     Sample,
     Save,
+    Score,
     SendRecv,
     SetTrainable,
     Sleep,
@@ -94,6 +96,10 @@ JOBS = {
         Job(2, (Aggregate((1.0, 4.0), (1, 63), ("loss", "accuracy")),)),
         "accuracy, the mean over all samples: WRONG",
     ),
+    "scores-weighted-like-means": (Job(2, (Score("rmse", ((0, 1, 2), (3,))),)), "rmse: WRONG"),
+    "sampler-s-padding-counts-twice": (Job(2, (Score("f1_macro", ((0, 1), (2, 0))),)), "f1_macro: WRONG"),
+    "rows-of-padding-are-scored": (Job(2, (Score("accuracy", ((0, 1), (2, -1))),)), "accuracy: WRONG"),
+    "perplexity-leaves-out-nan": (Job(2, (Score("perplexity", ((0, 1), (2, 3)), poisoned=3),)), "perplexity: WRONG"),
     "seeds-the-global-generator": (Job(2, (Rounds((Sample(32),)),)), "settings that changed: WRONG"),
     "thread-for-each-call": (
         Job(2, (Rounds((AllReduce(TensorSpec((5,)), wait=False), Wait(0))),)),
@@ -133,6 +139,9 @@ EVERYTHING = Job(
         Aggregate((0.1, 0.7), (3, 4), ("loss", "accuracy")),
         Aggregate((1.0, 4.0), (2, 2), ("loss", "accuracy"), (1, "accuracy")),
         Aggregate((1.0, 2.0), (0, 0)),
+        *(Score(name, ((2, 0, 2), (5, -1, 0)), 2, values="real") for name in sorted(SCORES)),
+        Score("rmse", ((), ())),
+        Score("perplexity", ((0,), (1, 2)), poisoned=0),
         Backward(((0,), (1, 2)), sync=False),
         Backward(((3,), (1,))),
         Clip(0.5),

@@ -229,6 +229,25 @@ class AggregateMetrics(Protocol):
         ...
 
 
+class ComputeScore(Protocol):
+    def __call__(self, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+        """The score `name` (Capabilities.scores) over the samples of all ranks together, as one process would compute it that
+        holds them all, from sums at least as precise as float32; all ranks get the same bits. No call minds those before.
+
+        This rank holds B samples, perhaps none: outputs (B, K) in float32, targets, and which samples of the data set they are,
+        indices (B,), int64. All ranks pass one name and one K. With no sample on any rank the score is NaN.
+
+        accuracy    the share of samples whose largest output is at the place of their label; targets are labels (B,), int64.
+        f1_macro    the mean of 2 TP / (2 TP + FP + FN) over the classes that are the label or the largest output of a sample of
+                    any rank; classes that are neither anywhere do not count.
+        perplexity  exp of the mean cross entropy, -log softmax(outputs)[label], natural logarithms.
+        auc         of two classes: how often outputs[:, 1] - outputs[:, 0] is larger for a sample of class 1 than for one of
+                    class 0, over all pairs; equal ones count half. NaN if one class has no sample on any rank.
+        rmse        the root of the mean of (outputs - targets)^2 over all samples and outputs; targets (B, K), float32.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class TrainingTask:
     """A whole training run, for implementations that own the loop.
@@ -308,6 +327,7 @@ class Facets:
     make_sampler: MakeSampler | None = None
     make_replica: MakeReplica | None = None
     aggregate_metrics: AggregateMetrics | None = None
+    compute_score: ComputeScore | None = None
     train: Train | None = None
     make_streams: MakeStreams | None = None
     counts: Callable[[], Mapping[str, int]] | None = None

@@ -10,7 +10,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-Facet = Literal["collectives", "sampler", "replica", "metrics", "trainer", "randomness"]
+Facet = Literal["collectives", "sampler", "replica", "metrics", "scores", "trainer", "randomness"]
 T = TypeVar("T")
 
 REDUCTIONS = frozenset({"sum", "mean", "min", "max", "prod"})
@@ -18,6 +18,7 @@ COLLECTIVES = frozenset({"all_reduce", "broadcast", "all_gather", "reduce_scatte
 COLLECTIVE_DTYPES = frozenset(
     {"float16", "float32", "float64", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))}
 )
+SCORES = frozenset({"accuracy", "auc", "f1_macro", "perplexity", "rmse"})
 TRAINER_FEATURES = frozenset({"accumulation", "schedule", "best", "checkpoint", "checkpoint_on_rank_0", "exact_resume"})
 MODEL_FEATURES = frozenset({"tied", "frozen", "branch", "batch_norm", "embedding", "scale", "buffer", "delay"})
 RARE_TRAINER_FEATURES = frozenset({"early_stopping"})
@@ -29,6 +30,7 @@ CHOICES = {
     "reductions": REDUCTIONS,
     "collective_dtypes": COLLECTIVE_DTYPES,
     "model_features": ALL_MODEL_FEATURES,
+    "scores": SCORES,
     "trainer_features": ALL_TRAINER_FEATURES,
 }
 """What there is to promise, by field: another name is a misspelt one, and would hide checks."""
@@ -186,6 +188,16 @@ class Capabilities:
         "order.",
     )
 
+    scores: frozenset[str] = promise(
+        SCORES, "The scores that the scores facet computes (ComputeScore says what each is)."
+    )
+    scores_count_once: bool = promise(
+        False, "A sample that several ranks hold, or one holds twice, as where a sampler pads, counts once in a score."
+    )
+    scores_skip_padding: bool = promise(
+        False, "Rows of index -1, which fill a rank's batch up to a size, count in no score."
+    )
+
     trainer_features: frozenset[str] = promise(
         frozenset(),
         "What training runs offer beyond plain ones (TrainingTask): accumulation of micro-batches, a schedule of the learning "
@@ -230,7 +242,7 @@ class Capabilities:
     def lacks(self, need: str, world_size: int) -> str | None:
         """Why `need` is not met, or None if it is.
 
-        A need is `facet:NAME`, `collective:NAME`, `reduction:NAME`, `feature:NAME`, `trainer_feature:NAME`,
+        A need is `facet:NAME`, `collective:NAME`, `reduction:NAME`, `feature:NAME`, `trainer_feature:NAME`, `score:NAME`,
         `optimizer:NAME`, `dtype:NAME` (of replicas), `collective_dtype:NAME`, `world_size>=N`, `world_size<=N`, `FIELD`
         (a promise that must be true) or `FIELD=VALUE`. An unknown need is a ValueError, so that a misspelt one cannot hide
         a check.
@@ -243,6 +255,7 @@ class Capabilities:
                 "reduction": self.reductions,
                 "feature": self.model_features,
                 "trainer_feature": self.trainer_features if "trainer" in self.facets else frozenset(),
+                "score": self.scores if "scores" in self.facets else frozenset(),
                 "optimizer": self.optimizers,
                 "dtype": self.replica_dtypes,
                 "collective_dtype": self.collective_dtypes,

@@ -18,7 +18,18 @@ from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from .adapter import Adapter, AggregateMetrics, Collectives, Facets, MakeReplica, MakeSampler, Replica, Sampler, Train
+from .adapter import (
+    Adapter,
+    AggregateMetrics,
+    Collectives,
+    ComputeScore,
+    Facets,
+    MakeReplica,
+    MakeSampler,
+    Replica,
+    Sampler,
+    Train,
+)
 from .capabilities import Capabilities
 from .environment import RankContext
 from .job import OptimizerSpec
@@ -59,6 +70,7 @@ def torch_adapter(
     collectives: Callable[[], Collectives] | None = None,
     sampler: MakeSampler | None = None,
     metrics: AggregateMetrics | None = None,
+    scores: ComputeScore | None = None,
     trainer: Train | None = None,
     backend: str = "gloo",
     device: str = "auto",
@@ -81,14 +93,22 @@ def torch_adapter(
     clip            clips the gradients of what wrap returned to a norm, and returns the norm before; by default
                     torch's clip_grad_norm_ on the module's parameters.
     models          models of your own by name; they take (batch, features) and return logits.
-    collectives, sampler, metrics, trainer
-                    the other facets; torch_collectives, torch_sampler and torch_metrics below are torch's own.
+    collectives, sampler, metrics, scores, trainer
+                    the other facets; torch_collectives, torch_sampler, torch_metrics and torch_scores below are made of
+                    torch's own.
     backend         of the default process group: "gloo", "nccl", or "auto" (nccl if each rank has a GPU).
     device          of the module and its batches: "auto" (the rank's GPU under nccl, else the CPU), or a kind, such as
                     "cuda": ranks of one host share its GPUs where there are fewer, which nccl refuses and gloo allows.
     start           brings up the engine's own communication instead; RANK, WORLD_SIZE, MASTER_ADDR and so on are set.
     """
-    given = {"replica": wrap, "collectives": collectives, "sampler": sampler, "metrics": metrics, "trainer": trainer}
+    given = {
+        "replica": wrap,
+        "collectives": collectives,
+        "sampler": sampler,
+        "metrics": metrics,
+        "scores": scores,
+        "trainer": trainer,
+    }
     promises = dataclasses.replace(
         capabilities,
         facets=frozenset(facet for facet, value in given.items() if value is not None),
@@ -122,6 +142,7 @@ def torch_adapter(
             make_sampler=sampler,
             make_replica=_replica_maker(context.rank, home, wrap, models or {}, hooks) if wrap else None,
             aggregate_metrics=metrics,
+            compute_score=scores,
             train=trainer,
             close=_stop_process_group,
         )
@@ -148,6 +169,13 @@ def torch_metrics(metrics: Mapping[str, float], count: int) -> Mapping[str, floa
     from .torch_parts import aggregate_metrics
 
     return aggregate_metrics(metrics, count)
+
+
+def torch_scores(name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """Sums of hits, squares, losses and counts of classes in one all-reduce, each sample once, for torch_adapter(scores=...)."""
+    from .torch_scores import compute_score
+
+    return compute_score(name, outputs, targets, indices)
 
 
 def _replica_maker(

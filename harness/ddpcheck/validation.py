@@ -12,6 +12,7 @@ _FACET_FIELDS = {
     "sampler": "make_sampler",
     "replica": "make_replica",
     "metrics": "aggregate_metrics",
+    "scores": "compute_score",
     "trainer": "train",
     "randomness": "make_streams",
 }
@@ -36,6 +37,8 @@ def problems_of_adapter(adapter: Any) -> list[str]:
             found += [
                 f"Capabilities.{promise} names {each!r}; checks know {', '.join(sorted(known))}" for each in strange
             ]
+        if "scores" in adapter.capabilities.facets and not adapter.capabilities.scores:
+            found.append("it promises the facet scores, but Capabilities.scores names none")
     return found
 
 

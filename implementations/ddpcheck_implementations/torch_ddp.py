@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from ddpcheck.adapter import Adapter, Train, TrainingRun, TrainingTask
 from ddpcheck.capabilities import ALL_MODEL_FEATURES, ALL_TRAINER_FEATURES, Capabilities
-from ddpcheck.torch_adapter import TORCH_PROMISES, torch_adapter, torch_collectives, torch_metrics, torch_sampler
+from ddpcheck.torch_adapter import (
+    TORCH_PROMISES,
+    torch_adapter,
+    torch_collectives,
+    torch_metrics,
+    torch_sampler,
+    torch_scores,
+)
 from ddpcheck.torch_version import torch_at_least
 
 if TYPE_CHECKING:
@@ -30,6 +37,8 @@ PROMISES = dataclasses.replace(
     model_features=ALL_MODEL_FEATURES,
     sample_weights="equal_ranks",
     several_replicas=True,
+    scores_count_once=True,
+    scores_skip_padding=True,
     unused_parameters="raises",
     join="divide_by_initial_world",
     two_forwards=torch_at_least(2, 12),  # before, the second forward overwrote buffers that backward of the first needs
@@ -65,6 +74,7 @@ def _ddp(
         collectives=torch_collectives,
         sampler=torch_sampler,
         metrics=torch_metrics,
+        scores=torch_scores,
         trainer=trainer,
         backend="auto",
         description=description,

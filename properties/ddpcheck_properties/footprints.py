@@ -25,6 +25,7 @@ from ddpcheck.job import (
     ReduceScatter,
     Rounds,
     Sample,
+    Score,
     SendRecv,
     TensorSpec,
     Wait,
@@ -91,6 +92,15 @@ def check_metrics_leave_the_process_as_it_was(session: Session) -> None:
     """Aggregating metrics changes no setting of the process, and leaves nothing behind."""
     kinds = [(Aggregate((1.5,) * session.world_size, (2,) * session.world_size),)]
     _leave_no_trace(session, kinds, kinds)
+
+
+@law("scores", "facet:scores", "world_size<=2")
+def check_scores_leave_the_process_as_it_was(session: Session) -> None:
+    """Computing scores changes no setting of the process, and leaves nothing behind, neither samples nor sums."""
+    world = session.world_size
+    held = tuple((rank, rank + world) for rank in range(world))
+    each = [Score(name, held, 2) for name in sorted(session.capabilities.scores)]
+    _leave_no_trace(session, [tuple(each)], [(each[0],)])
 
 
 @law("randomness", "facet:randomness", "world_size<=2")

@@ -67,6 +67,7 @@ JUDGES = {
     "numpy_network/": Judge(ENGINE[:1], ("gradients", "trajectories", "replica_sync"), TRAINING),
     "data_parallel/": Judge(ENGINE, ("replica_sync", "accumulation", "unused", "buckets"), TRAINING),
     "data_parallel/sampler.py": Judge(ENGINE[:1], ("sampler",), TRAINING),
+    "data_parallel/scores.py": Judge(ENGINE[:1], ("scores",), ()),
     "data_parallel/metrics.py": Judge(ENGINE[:1], ("metrics",), ("trainer",)),
     "data_parallel/streams.py": Judge(ENGINE[:1], ("randomness",), TRAINING),
     "data_parallel/trainer.py": Judge(ENGINE[:1], ("trainer",), ()),

@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import job as ops
 from ..footprint import Settings, held
-from . import collectives, mishaps, randomness, replica, sampling, training
+from . import collectives, mishaps, randomness, replica, sampling, scoring, training
 from .here import Here, Values
 
 
@@ -56,6 +56,7 @@ RUNNERS: dict[type[ops.Operation], Callable[[Here, Any], Values]] = {
     ops.Sample: sampling.sample,
     ops.ResumeSampling: sampling.resume_sampling,
     ops.Aggregate: sampling.aggregate,
+    ops.Score: scoring.score,
     ops.Draw: randomness.draw,
     ops.Disturb: randomness.disturb,
     ops.Train: training.train,

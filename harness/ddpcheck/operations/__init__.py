@@ -26,6 +26,7 @@ from .replica import (
 )
 from .resume_sampling import ResumeSampling
 from .sampling import Aggregate, Sample
+from .scoring import Score
 from .start import ShortReads, Start
 from .training import Train
 from .windows import CloseWindow, OpenWindow
@@ -33,7 +34,7 @@ from .windows import CloseWindow, OpenWindow
 Operation: TypeAlias = (
     Backward | ZeroGrad | Clip | Step | Observe | Predict | Save | Resume | SetTrainable | Join | Remeasure | Switch
     | AllReduce | Wait | Broadcast | AllGather | ReduceScatter | Barrier | SendRecv
-    | Sample | ResumeSampling | Draw | Aggregate | Train | Sleep | Raise | Kill
+    | Sample | ResumeSampling | Draw | Aggregate | Score | Train | Sleep | Raise | Kill
     | OpenWindow | CloseWindow | OnRanks | Rounds | Leave | Close | Sent | Disturb | ShortReads
     | MeasureCollective | MeasureSteps
 )  # fmt: skip
@@ -72,6 +73,7 @@ __all__ = [
     "Rounds",
     "Sample",
     "Save",
+    "Score",
     "SendRecv",
     "Sent",
     "SetTrainable",

@@ -35,6 +35,7 @@ from . import (
     Rounds,
     Sample,
     Save,
+    Score,
     SendRecv,
     SetTrainable,
     Sleep,
@@ -151,6 +152,19 @@ def _of_metrics(job: Job, operation: Any) -> list[str]:
     return [] if fits else [f"needs one value and one count for each of {job.world_size} ranks"]
 
 
+def _of_scores(job: Job, operation: Any) -> list[str]:
+    found = []
+    if len(operation.indices) != job.world_size:
+        found.append(f"has samples for {len(operation.indices)} ranks, not {job.world_size}")
+    if any(index < -1 for rank in operation.indices for index in rank):
+        found.append("an index is neither that of a sample nor -1, which is padding")
+    if operation.poisoned is not None and not any(operation.poisoned in rank for rank in operation.indices):
+        found.append(f"no rank has the poisoned sample {operation.poisoned}")
+    if operation.name == "auc" and operation.classes != 2:
+        found.append(f"auc is a score of 2 classes, not {operation.classes}")
+    return found
+
+
 def _of_reads(job: Job, operation: Any) -> list[str]:
     found = [] if operation.disturbed is None else _of_rank(job, Disturb(operation.disturbed))
     fits = len(operation.peeks) in (0, job.world_size)
@@ -192,5 +206,6 @@ _JUDGES: dict[type, Callable[[Job, Any], list[str]]] = {
     Draw: _of_draws,
     Sample: _of_reads,
     Aggregate: _of_metrics,
+    Score: _of_scores,
     Train: _of_training,
 }

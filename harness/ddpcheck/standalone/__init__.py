@@ -3,8 +3,8 @@
     path = write_script(Path("shows_it.py"), "my_ddp.adapter:adapter", job, Told("check_...", "the law", diagnosis))
 
 The script runs as `python shows_it.py`, under mpirun, and under torchrun. It calls the adapter's facets one after the
-other and says of each result what it should be: computed in the script for collectives, samplers and metrics, written
-out by the oracle for replicas.
+other and says of each result what it should be: computed in the script for collectives, samplers, metrics and
+scores, written out by the oracle for replicas.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..launchers.multiprocess import Multiprocessing
 from ..planning import installed_checks
 from ..references import UnusableAdapter, resolve
 from ..verdict import Diagnosis, Verdict
-from . import collectives, others, repeated
+from . import collectives, others, repeated, scores
 from .replicas import Replicas
 from .text import NoScript, Text
 
@@ -40,6 +40,7 @@ _WRITERS: dict[str, Callable[[Text, int, Any], None]] = {
     "sample": others.sample,
     "resume_sampling": others.resume_sampling,
     "aggregate": others.aggregate,
+    "score": scores.score,
     "train": others.train,
     "sleep": others.sleep,
     "close": repeated.close,

@@ -181,7 +181,7 @@ def aggregate(text: Text, position: int, op: Aggregate) -> None:
     if not any(op.counts):
         text.add(
             'expect("no samples, no number", all(np.isnan(value) for value in got.values()), True)',
-            *_same(position, "sorted(got.items())"),
+            *same(position, "sorted(got.items())"),
         )
         return
     text.add("there = [r for r, count in enumerate(counts) if count]  # who has no samples takes no part")
@@ -196,14 +196,14 @@ def aggregate(text: Text, position: int, op: Aggregate) -> None:
             text.add(f'expect("{name} is no number", bool(np.isnan(got["{name}"])), True)')
             continue
         text.add(f'expect("{name}, the mean over all samples", float(got["{name}"]), {_times(place)}want{within})')
-    text.add(*_same(position, "sorted(got.items())"))
+    text.add(*same(position, "sorted(got.items())"))
 
 
 def _times(place: int) -> str:
     return f"{place + 1} * " if place else ""
 
 
-def _same(position: int, value: str) -> list[str]:
+def same(position: int, value: str) -> list[str]:
     return [
         f"everyone = from_all_ranks({value})",
         'expect("equal on all ranks", all(str(other) == str(everyone[0]) for other in everyone), True)',

@@ -8,6 +8,7 @@ flat.py      many small arrays as one
 sampler.py   which samples are this rank's
 streams.py   random numbers of this rank, and those that all ranks share
 metrics.py   global means of local means
+scores.py    scores over the samples of all ranks that are no means
 trainer.py   a whole training run over all of these; checkpoint.py what it leaves behind to go on from
 facets.py    all of these for one communicator, as an adapter's connect() hands them out
 """

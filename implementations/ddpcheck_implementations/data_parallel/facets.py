@@ -11,6 +11,7 @@ from ddpcheck.values import Array
 
 from .metrics import aggregate_metrics
 from .sampler import DistributedSampler
+from .scores import compute_score
 from .settings import DEFAULTS, Settings
 from .streams import RandomStreams
 
@@ -67,6 +68,7 @@ def numpy_facets(
         make_sampler=make_sampler,
         make_replica=make_replica,
         aggregate_metrics=aggregate,
+        compute_score=partial(compute_score, collectives, rank),
         train=train,
         make_streams=partial(RandomStreams, rank),
         counts=counts,

@@ -1,4 +1,4 @@
-"""Seams for faults of collectives, samplers and metrics, and the adapters made of them.
+"""Seams for faults of collectives, samplers, metrics and scores, and the adapters made of them.
 
 The decorators register a class or function as a fault, or as unusual but correct (no `caught_by`), and make an adapter of it.
 """
@@ -129,6 +129,15 @@ class Aggregate(Protocol):
     def __call__(self, comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]: ...
 
 
+class ComputeScore(Protocol):
+    """A score over the samples of all ranks."""
+
+    __name__: str
+    __module__: str
+
+    def __call__(self, comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float: ...
+
+
 @dataclass(frozen=True)
 class _Connect:
     """An Adapter's connect(): the sockets reference with one facet of our own."""
@@ -153,6 +162,9 @@ class _Connect:
         comm, close = reference.collectives, reference.close
         if self.facet == "collectives":
             return Facets(rank=rank, world_size=world, collectives=made(comm, rank, world), close=close)
+
+        if self.facet == "scores":
+            return Facets(rank=rank, world_size=world, compute_score=partial(made, comm, rank), close=close)
 
         def aggregate(metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
             result: Mapping[str, float] = made(comm, rank, metrics, count)
@@ -187,6 +199,13 @@ def metrics(
 ) -> Callable[[Aggregate], Adapter]:
     """Register a function that aggregates metrics."""
     return register_facet("metrics", name, source, caught_by, words, world_size, promises)
+
+
+def scores(
+    name: str, source: str, *caught_by: str, words: str = "", world_size: int = 2, **promises: Any
+) -> Callable[[ComputeScore], Adapter]:
+    """Register a function that computes scores."""
+    return register_facet("scores", name, source, caught_by, words, world_size, promises)
 
 
 def register_facet(

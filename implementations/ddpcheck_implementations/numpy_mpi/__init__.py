@@ -31,7 +31,7 @@ adapter = Adapter(
     "numpy_mpi",
     connect,
     Capabilities(
-        facets=frozenset({"collectives", "sampler", "replica", "metrics", "trainer", "randomness"}),
+        facets=frozenset({"collectives", "sampler", "replica", "metrics", "scores", "trainer", "randomness"}),
         shares_host=True,
         same_bits_in_every_run=True,
         subgroups=True,
@@ -53,6 +53,8 @@ adapter = Adapter(
         timeline=True,
         distinct_streams=True,
         sampler_state=True,
+        scores_count_once=True,
+        scores_skip_padding=True,
     ),
     launcher=Mpiexec(),
     requires=("mpi4py",),

@@ -50,7 +50,7 @@ adapter = Adapter(
     "numpy_sockets",
     connect,
     Capabilities(
-        facets=frozenset({"collectives", "sampler", "replica", "metrics", "trainer", "randomness"}),
+        facets=frozenset({"collectives", "sampler", "replica", "metrics", "scores", "trainer", "randomness"}),
         collective_dtypes=frozenset({"float16", "float32", "float64", "int32", "int64"}),
         shares_host=True,
         same_bits_in_every_run=True,
@@ -75,6 +75,8 @@ adapter = Adapter(
         timeline=True,
         distinct_streams=True,
         sampler_state=True,
+        scores_count_once=True,
+        scores_skip_padding=True,
         detects_dead_peer=True,
         detects_failed_peer=True,
         detects_mismatch=True,

@@ -1,0 +1,15 @@
+"""Scores over the samples of all ranks."""
+
+from __future__ import annotations
+
+from .. import job as ops
+from .contract import checked_number, offered
+from .here import Here, Values
+
+
+def score(here: Here, op: ops.Score) -> Values:
+    given = op.given(here.rank)
+    before = [array.copy() for array in given]
+    got = offered(here.facets.compute_score, "compute_score")(op.name, *given)
+    changed = any(now.tobytes() != was.tobytes() for now, was in zip(given, before, strict=True))
+    return {"score": checked_number(got, "compute_score()"), "argument_changed": changed}

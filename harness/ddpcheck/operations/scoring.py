@@ -1,0 +1,71 @@
+"""Scores over the samples of all ranks, which are no means of the ranks' own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from ..plain import plain
+from ..values import Array, hashed, key_of, numbers
+from .data import PerRank
+
+OF_NUMBERS = frozenset({"rmse"})
+"""Scores whose targets are numbers; those of the others are labels."""
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Score the samples of all ranks: rank r holds those of indices[r], in that order, out of one data set that is made from
+    `seed`; -1 is a row of padding. Yields score, and argument_changed: whether an array that was passed was.
+
+    Sample i has the label i % classes. Its largest output stands out by 1/2 at least, for about two thirds at the label. Targets
+    that are numbers differ from the outputs by up to 12. Rows of padding are wrong, all alike.
+
+    guesses: only the first so many classes ever have the largest output; 0 means all. poisoned: a sample whose first output is
+    NaN. values: of a lattice, or real ones.
+    """
+
+    kind: ClassVar[str] = "score"
+    name: str
+    indices: PerRank
+    classes: int = 3
+    seed: int = 0
+    guesses: int = 0
+    values: Literal["lattice", "real"] = "lattice"
+    poisoned: int | None = None
+
+    def given(self, rank: int) -> tuple[Array, Array, Array]:
+        """Outputs, targets and indices that this rank passes."""
+        return self.rows(self.indices[rank])
+
+    def rows(self, indices: tuple[int, ...]) -> tuple[Array, Array, Array]:
+        """New arrays: outputs, targets and indices of these samples."""
+        made = np.array(indices, np.int64)
+        count = (
+            max((index for held in self.indices for index in held), default=-1) + 2
+        )  # the last is the row of index -1
+        outputs, targets = self._of_numbers(count) if self.name in OF_NUMBERS else self._of_labels(count)
+        if self.poisoned is not None:
+            outputs[self.poisoned, 0] = np.nan
+        return outputs[made], targets[made], made
+
+    def _of_numbers(self, count: int) -> tuple[Array, Array]:
+        shape = (count, self.classes)
+        targets, errors = (numbers(shape, "float32", self.values, key_of(self.seed, stream), 3) for stream in (0, 1))
+        errors *= (np.arange(count, dtype=np.float32) % 4 + 1)[:, None]
+        errors[-1] = 20
+        return targets + errors, targets
+
+    def _of_labels(self, count: int) -> tuple[Array, Array]:
+        labels = np.arange(count) % self.classes
+        words = hashed(count, key_of(self.seed, 2))
+        guess = np.where(words % np.uint64(2) == 0, labels, (words >> np.uint64(9)) % np.uint64(self.classes))
+        guess = guess.astype(np.int64) % (self.guesses or self.classes)
+        guess[-1] = (labels[-1] + 1) % self.classes
+        outputs = numbers((count, self.classes), "float32", self.values, key_of(self.seed, 3), 2) / 2
+        largest = 3 + (words >> np.uint64(33)) % np.uint64(3)
+        outputs[np.arange(count), guess] = largest.astype(np.float32) / 2
+        return outputs, labels

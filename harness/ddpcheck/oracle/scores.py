@@ -1,0 +1,93 @@
+"""Scores as one process computes them that holds all samples, in float64, and how far rounding may take others from there.
+
+Most are a function of a mean of terms that are not negative: a sum of n terms, its division, what four roundings on each rank
+may add where shares are weighed, and those within a term are off by gamma_m of the mean at most, m = n + 8 W + 32, in float32.
+Counts are exact there below 2^24. A root halves the relative error, exp makes a relative one of what was absolute. Shares,
+which are 1 at most, may be computed as 1 less another, and areas of differences of neighbours: they are off by so much of 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from ..numerics import gamma
+from ..values import Array
+
+
+def hits(outputs: Array, labels: Array) -> Array:
+    """1 where the largest output is at the label's place, else 0."""
+    return np.asarray(outputs.argmax(axis=1) == labels, np.float64)
+
+
+def squares(outputs: Array, targets: Array) -> Array:
+    """Squared differences, one for each number."""
+    return np.square(outputs.astype(np.float64) - targets).reshape(-1)
+
+
+def cross_entropies(outputs: Array, labels: Array) -> Array:
+    """-log softmax(outputs)[label], one for each sample."""
+    wide = outputs.astype(np.float64)
+    largest = wide.max(axis=1, keepdims=True)
+    return np.asarray(np.log(np.exp(wide - largest).sum(axis=1)) + largest[:, 0] - wide[np.arange(len(wide)), labels])
+
+
+TERMS: dict[str, Callable[[Array, Array], Array]] = {
+    "accuracy": hits,
+    "rmse": squares,
+    "perplexity": cross_entropies,
+}
+FINISH: dict[str, Callable[[float], float]] = {"accuracy": float, "rmse": math.sqrt, "perplexity": math.exp}
+"""What is made of the mean of terms."""
+
+
+def confusion(outputs: Array, labels: Array) -> Array:
+    """Of each class: how many samples have it as label and largest output, as largest output, as label; (3, classes)."""
+    classes = outputs.shape[1]
+    guesses = outputs.argmax(axis=1)
+    counted = [np.bincount(of, minlength=classes) for of in (labels[guesses == labels], guesses, labels)]
+    return np.array(counted, np.float64)
+
+
+def f1_of_classes(counts: Array) -> Array:
+    """F1 of each class; NaN for one that does not occur."""
+    both, guessed, labelled = counts
+    with np.errstate(invalid="ignore"):
+        return np.asarray(2 * both / (guessed + labelled))
+
+
+def margins(outputs: Array, labels: Array) -> tuple[Array, Array]:
+    """By how much class 1 is preferred, for samples of class 0 and for those of class 1."""
+    margin = outputs[:, 1].astype(np.float64) - outputs[:, 0]
+    return margin[labels == 0], margin[labels == 1]
+
+
+def score_of(name: str, outputs: Array, targets: Array) -> float:
+    """The score of these samples; NaN if there is none."""
+    if not len(outputs):
+        return math.nan
+    if name == "f1_macro":
+        found = f1_of_classes(confusion(outputs, targets))
+        return math.fsum(found[~np.isnan(found)]) / int((~np.isnan(found)).sum())
+    if name == "auc":
+        low, high = margins(outputs, targets)
+        pairs = np.sign(high[:, None] - low)
+        return float((pairs + 1).sum() / 2 / pairs.size) if pairs.size else math.nan
+    terms = TERMS[name](outputs, targets)
+    return FINISH[name](math.fsum(terms) / len(terms))
+
+
+def allowed(name: str, outputs: Array, targets: Array, world_size: int) -> float:
+    """How far off a score may be that is computed in float32."""
+    count = {"rmse": outputs.size, "auc": 4 * len(outputs)}.get(name, len(outputs))
+    relative = gamma(count + 8 * world_size + 32, "float32")
+    if name not in ("rmse", "perplexity"):
+        return relative
+    exact = score_of(name, outputs, targets)
+    if name == "rmse":
+        return relative / 2 * exact
+    # the logarithm and the difference from the largest output round in the size of the outputs
+    size = 2 * float(np.abs(outputs).max(initial=0)) + math.log(outputs.shape[1]) + 1
+    return exact * math.expm1(relative * (math.log(exact) + size)) + relative * exact
