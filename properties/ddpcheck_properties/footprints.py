@@ -99,8 +99,8 @@ def check_scores_leave_the_process_as_it_was(session: Session) -> None:
     """Computing scores changes no setting of the process, and leaves nothing behind, neither samples nor sums."""
     world = session.world_size
     held = tuple((rank, rank + world) for rank in range(world))
-    each = [Score(name, held, 2) for name in sorted(session.capabilities.scores)]
-    _leave_no_trace(session, [tuple(each)], [(each[0],)])
+    each = [(Score(name, held, 2),) for name in sorted(session.capabilities.scores)]
+    _leave_no_trace(session, each, each[:1])
 
 
 @law("randomness", "facet:randomness", "world_size<=2")

@@ -71,14 +71,14 @@ def squares(outputs: Array, targets: Array) -> Array:
     return np.square(outputs.astype(np.float64) - targets)
 
 
-@scores("mean-of-the-ranks-scores", "classic", ALL_SAMPLES, words="the mean of the ranks' scores")
+@scores("mean-of-the-ranks-scores", "NVIDIA/apex#831", ALL_SAMPLES, words="the mean of the ranks' scores")
 def mean_of_scores(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Each rank scores its own samples, and the scores are averaged."""
     found = of_each(comm, name, outputs, targets, indices)
     return math.fsum(score for score, _ in found) / len(found) if found else math.nan
 
 
-@scores("scores-weighted-like-means", "classic", ALL_SAMPLES, words="weighted by their counts")
+@scores("scores-weighted-like-means", "MeryylleA/lunariscodex#77", ALL_SAMPLES, words="weighted by their counts")
 def weighted_scores(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """As weighted means are: right for an accuracy, wrong for a root, an exponential or a quotient."""
     found = of_each(comm, name, outputs, targets, indices)
@@ -166,7 +166,7 @@ def added_in_own_order(comm: Any, rank: int, name: str, outputs: Array, targets:
 
 
 @scores(
-    "sampler-s-padding-counts-twice", "huggingface/accelerate#287", TWICE, words="counts twice", scores_count_once=True
+    "sampler-s-padding-counts-twice", "huggingface/accelerate#540", TWICE, words="counts twice", scores_count_once=True
 )
 def padding_twice(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Whatever ranks hold is a sample of its own; only padding that says so is left out."""
