@@ -100,6 +100,10 @@ JOBS = {
     "sampler-s-padding-counts-twice": (Job(2, (Score("f1_macro", ((0, 1), (2, 0))),)), "f1_macro: WRONG"),
     "rows-of-padding-are-scored": (Job(2, (Score("accuracy", ((0, 1), (2, -1))),)), "accuracy: WRONG"),
     "perplexity-leaves-out-nan": (Job(2, (Score("perplexity", ((0, 1), (2, 3)), poisoned=3),)), "perplexity: WRONG"),
+    "metrics-matched-by-their-place": (
+        Job(2, (Aggregate((1.0, 4.0), (1, 63), ("loss", "accuracy"), turned=True),)),
+        "loss, the mean over all samples: WRONG",
+    ),
     "seeds-the-global-generator": (Job(2, (Rounds((Sample(32),)),)), "settings that changed: WRONG"),
     "thread-for-each-call": (
         Job(2, (Rounds((AllReduce(TensorSpec((5,)), wait=False), Wait(0))),)),
@@ -138,6 +142,7 @@ EVERYTHING = Job(
         ResumeSampling(20, (), then=None, used=True),
         Aggregate((0.1, 0.7), (3, 4), ("loss", "accuracy")),
         Aggregate((1.0, 4.0), (2, 2), ("loss", "accuracy"), (1, "accuracy")),
+        Aggregate((1.0, 4.0), (1, 63), ("loss", "accuracy"), turned=True),
         Aggregate((1.0, 2.0), (0, 0)),
         *(Score(name, ((2, 0, 2), (5, -1, 0)), 2, values="real") for name in sorted(SCORES)),
         Score("rmse", ((), ())),

@@ -223,8 +223,9 @@ class MakeReplica(Protocol):
 class AggregateMetrics(Protocol):
     def __call__(self, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
         """Global means of local means over `count` samples each (0: no part in it), at least as precise as float32; all ranks
-        get the same, in a mapping that no later call changes. Names are any text. Local means may be ints; the
-        global one has its fraction all the same.
+        get the same, in a mapping that no later call changes. Names are any text, the same on all ranks, and in the same
+        order unless Capabilities.metrics_by_name is promised. Local means may be ints; the global one has its fraction all
+        the same.
         """
         ...
 

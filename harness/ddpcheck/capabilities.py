@@ -205,6 +205,10 @@ class Capabilities:
         "early_stopping.",
     )
 
+    metrics_by_name: bool = promise(
+        False, "Ranks may pass the same metrics in different orders: each is averaged with those of its name."
+    )
+
     detects_dead_peer: bool = promise(
         False,
         "When a rank's process dies, every other rank raises an error instead of waiting for ever, though those that raised "

@@ -41,7 +41,9 @@ def by_name(job: Job, trace: Trace) -> None:
             close = _as(wanted, got, made)
             wrong = {name: value for name, value in wanted.items() if close.get(name) != value}
             seen = {name: value for name, value in close.items() if wanted.get(name) != value}
-            if not wrong:
+            if made.turned and all(got.get(name) == _by_place(made, name, rank) for name in wanted):
+                cause = "metrics are matched by their place in each rank's mapping, which has its own order, not by their names"
+            elif not wrong:
                 cause = "names that were not passed come back, as those of an earlier call"
             elif any(
                 name not in got and (_otherwise(name) <= got.keys() or _rewritten(name) & got.keys()) for name in wanted
@@ -84,6 +86,13 @@ def _common_cause(made: Aggregate, wrong: Mapping[str, float], rank: int) -> str
     firsts = [wrong[name] / place for place, name in enumerate(made.names, start=1) if name in wrong]
     explained = [dict.fromkeys(_causes(made, first, rank, ())) for first in firsts]
     return next((cause for cause in explained[0] if all(cause in others for others in explained)), "")
+
+
+def _by_place(made: Aggregate, name: str, rank: int) -> float:
+    """The mean of what every rank has at the place where this one has that name."""
+    place = list(made.given(rank)).index(name)
+    values = tuple(list(made.given(other).values())[place] for other in range(len(made.values)))
+    return _mean([replace(made, values=values)])
 
 
 def _by_another_rule(made: Aggregate, name: str) -> list[float]:

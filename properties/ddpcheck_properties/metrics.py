@@ -116,6 +116,18 @@ def check_several_metrics_keep_their_names(session: Session) -> None:
     for_each(session, [Job(world, tuple(made))], by_name)
 
 
+@law("metrics", "facet:metrics", "metrics_by_name", "world_size>=2")
+def check_metrics_in_another_order_on_each_rank_are_told_by_name(session: Session) -> None:
+    """Where each rank fills its mapping in an order of its own, every metric is still the mean of its own values."""
+    world = session.world_size
+    values = tuple(float(3 * rank + 1) for rank in range(world))
+    counts = (*(1,) * (world - 1), 64 - (world - 1))
+    none_on_rank_0 = (0, *counts[1:-1], counts[-1] + 1)
+    few, alike = ("loss", "accuracy"), tuple(f"class {number}" for number in range(8))  # two lengths; one
+    cases = ((few, counts), (alike, counts), (few, none_on_rank_0), (alike + few, (4,) * world))
+    for_each(session, [Job(world, (Aggregate(values, held, names, turned=True),)) for names, held in cases], by_name)
+
+
 @law("metrics", "facet:metrics", "world_size>=2")
 def check_metrics_are_equal_on_all_ranks(session: Session) -> None:
     """Every rank gets the same bits, for real values too: decisions that follow from a metric must not differ."""

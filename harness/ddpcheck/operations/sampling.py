@@ -47,7 +47,7 @@ class Aggregate:
     had been given before.
 
     names: of several metrics in this order; the one at place i is i + 1 times as large. no_number: the rank and the name of
-    one that is NaN instead.
+    one that is NaN instead. turned: the mapping of rank r begins with the r-th name.
     """
 
     kind: ClassVar[str] = "aggregate"
@@ -55,10 +55,13 @@ class Aggregate:
     counts: tuple[int, ...]
     names: tuple[str, ...] = ("metric",)
     no_number: tuple[int, str] | None = None
+    turned: bool = False
 
     def given(self, rank: int) -> dict[str, float]:
-        """The means that this rank holds, by name."""
-        return {
-            name: math.nan if (rank, name) == self.no_number else (place + 1) * self.values[rank]
+        """The means that this rank holds, by name, in its own order."""
+        held = [
+            (name, math.nan if (rank, name) == self.no_number else (place + 1) * self.values[rank])
             for place, name in enumerate(self.names)
-        }
+        ]
+        begin = rank % len(held) if held and self.turned else 0
+        return dict(held[begin:] + held[:begin])

@@ -175,6 +175,11 @@ def aggregate(text: Text, position: int, op: Aggregate) -> None:
     given = ", ".join(f'"{name}": {_times(place)}means[rank]' for place, name in enumerate(op.names))
     rank, strange = op.no_number or (None, None)
     text.add(f"given = {{{given}}}")
+    if op.turned:
+        text.add(
+            "at = rank % len(given)  # each rank has its own order",
+            "given = dict([*given.items()][at:] + [*given.items()][:at])",
+        )
     if strange is not None:
         text.add(f"if rank == {rank}:", f'    given["{strange}"] = float("nan")')
     text.add("got = aggregate_metrics(dict(given), counts[rank])")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .facets import metrics
-from .metrics import NAMES, WEIGHTED, right_means
+from .metrics import NAMES, ORDER, WEIGHTED, right_means
 
 
 @metrics("metric-names-cut-off", "classic", NAMES, words="names that begin alike are taken for one")
@@ -65,6 +65,19 @@ def half_where_equal(comm: Any, rank: int, metrics: Mapping[str, float], count: 
     found = right_means(comm, metrics, count)
     most, least = (float(comm.all_reduce(np.array(float(count)), op)) for op in ("max", "min"))
     return {name: float(np.float16(value)) for name, value in found.items()} if most == least else found
+
+
+@metrics("metrics-matched-by-their-place", "classic", ORDER, words="not by their names", metrics_by_name=True)
+def by_their_place(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
+    """All values travel in one array, in the order in which this rank has filled its mapping."""
+    sums = comm.all_reduce(np.array([count, *(value * count if count else 0.0 for value in metrics.values())], float))
+    return dict(zip(metrics, (sums[1:] / sums[0]).tolist(), strict=True))
+
+
+@metrics("metrics-sorted-by-length", "classic", ORDER, words="not by their names", metrics_by_name=True)
+def sorted_by_length(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
+    """For a table, short names come first; those that are equally long stay in the rank's own order."""
+    return right_means(comm, {name: metrics[name] for name in sorted(metrics, key=len)}, count)
 
 
 _cache: dict[Any, dict[str, float]] = {}

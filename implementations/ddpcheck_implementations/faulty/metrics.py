@@ -15,6 +15,7 @@ NOTHING = "check_ranks_without_samples_take_no_part_in_metrics"
 NO_NUMBER = "check_metrics_over_no_samples_are_no_number"
 EQUAL = "check_metrics_are_equal_on_all_ranks"
 NAMES = "check_several_metrics_keep_their_names"
+ORDER = "check_metrics_in_another_order_on_each_rank_are_told_by_name"
 STRANGE = "check_a_metric_that_is_no_number_stays_one"
 
 

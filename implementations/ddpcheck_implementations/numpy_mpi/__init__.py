@@ -55,6 +55,7 @@ adapter = Adapter(
         sampler_state=True,
         scores_count_once=True,
         scores_skip_padding=True,
+        metrics_by_name=True,
     ),
     launcher=Mpiexec(),
     requires=("mpi4py",),

@@ -77,6 +77,7 @@ adapter = Adapter(
         sampler_state=True,
         scores_count_once=True,
         scores_skip_padding=True,
+        metrics_by_name=True,
         detects_dead_peer=True,
         detects_failed_peer=True,
         detects_mismatch=True,
