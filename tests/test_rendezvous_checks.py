@@ -11,12 +11,14 @@ import pytest
 import sessions
 
 from ddpcheck import Adapter, Capabilities, Finding, Job, RankTrace, Trace, run_checks
+from ddpcheck.environment import rank_context
 from ddpcheck.job import AllGather, Barrier, Operation, ShortReads, Start, TensorSpec
 from ddpcheck.launchers.attached import Attached
 from ddpcheck.replay import described
 from ddpcheck.run import Settings
 from ddpcheck.short_reads import cut_reads, reads_cut, whole_reads
 from ddpcheck.strangers import Strangers, listening
+from ddpcheck.told_hosts import tell_hosts
 from ddpcheck.trace import StartReport
 from ddpcheck_implementations.faulty import PlainReplica
 from ddpcheck_implementations.faulty.base import PROMISED, _Connect
@@ -42,6 +44,20 @@ def test_a_start_goes_through_json_and_is_shown_by_replay() -> None:
 def test_an_order_that_is_none_of_the_ranks_is_refused() -> None:
     with pytest.raises(ValueError, match=r"the order \(0, 0\) is none of 2 ranks"):
         Job(2, (), start=Start((0, 0)))
+
+
+def test_hosts_that_do_not_hold_the_ranks_are_refused() -> None:
+    for hosts in ((1,), (2, 0)):
+        with pytest.raises(ValueError, match="do not hold 2"):
+            Job(2, (), start=Start(hosts=hosts))
+
+
+def test_ranks_are_told_of_hosts_in_the_names_of_their_launcher_and_of_torchrun() -> None:
+    variables = {"PMI_RANK": "2", "PMI_SIZE": "4", "MPI_LOCALRANKID": "2", "MPI_LOCALNRANKS": "4"}
+    tell_hosts(variables, (1, 3))
+    told = rank_context(variables)
+    assert (told.rank, told.world_size, told.local_rank, told.local_world_size) == (2, 4, 1, 3)
+    assert (variables["LOCAL_RANK"], variables["LOCAL_WORLD_SIZE"], variables["GROUP_RANK"]) == ("1", "3", "1")
 
 
 def test_jobs_before_and_after_a_start_keep_their_places() -> None:

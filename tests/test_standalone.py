@@ -42,6 +42,7 @@ from ddpcheck.job import (
     SendRecv,
     SetTrainable,
     Sleep,
+    Start,
     Step,
     Switch,
     TensorSpec,
@@ -100,6 +101,10 @@ JOBS = {
     "sampler-s-padding-counts-twice": (Job(2, (Score("f1_macro", ((0, 1), (2, 0))),)), "f1_macro: WRONG"),
     "rows-of-padding-are-scored": (Job(2, (Score("accuracy", ((0, 1), (2, -1))),)), "accuracy: WRONG"),
     "perplexity-leaves-out-nan": (Job(2, (Score("perplexity", ((0, 1), (2, 3)), poisoned=3),)), "perplexity: WRONG"),
+    "mean-over-the-ranks-of-the-host": (
+        Job(2, (AllReduce(TensorSpec((5,)), "mean"),), start=Start(hosts=(1, 1))),
+        "all_reduce mean: WRONG",
+    ),
     "metrics-matched-by-their-place": (
         Job(2, (Aggregate((1.0, 4.0), (1, 63), ("loss", "accuracy"), turned=True),)),
         "loss, the mean over all samples: WRONG",

@@ -233,6 +233,11 @@ class Capabilities:
     shares_host: bool = promise(
         False, "Worlds of different MASTER_PORT can be at work on one host at once, and see nothing of each other."
     )
+    any_layout: bool = promise(
+        False,
+        "Ranks of one host that are told of several, by LOCAL_RANK, LOCAL_WORLD_SIZE and GROUP_RANK, meet and give the same "
+        "results: what follows from these is speed, or a device.",
+    )
     closed_to_strangers: bool = promise(
         False,
         "Ranks listen on the interface of MASTER_ADDR only, and whoever connects without belonging to the world is no rank, "

@@ -61,6 +61,12 @@ def rank_context(variables: Mapping[str, str] | None = None) -> RankContext:
     )
 
 
+def local_names(variables: Mapping[str, str]) -> tuple[str, str]:
+    """The variables in which its launcher tells a rank its place on its host, and how many ranks are there."""
+    known = (names[2:] for _, marker, names in _ENGINES if marker in variables)
+    return next(known, ("LOCAL_RANK", "LOCAL_WORLD_SIZE"))
+
+
 def _master(env: Mapping[str, str]) -> tuple[str, int]:
     return env.get("MASTER_ADDR", "127.0.0.1"), _number(env, "MASTER_PORT", DEFAULT_MASTER_PORT)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .channel import ChannelClosed
 from .job import AllGather, AllReduce, Broadcast, Job, SendRecv
-from .operations.start import GATED, SHORT_READS, Start
+from .operations.start import GATED, HOSTS, SHORT_READS, Start
 from .rank_link import RankLink
 from .strangers import Strangers
 from .trace import StartReport, Trace
@@ -43,6 +43,8 @@ class HardStart:
         found = {GATED: "1"}
         if self._start.short_reads:
             found[SHORT_READS] = "1"
+        if self._start.hosts:
+            found[HOSTS] = ",".join(map(str, self._start.hosts))
         if self._port is not None:
             found["MASTER_PORT"] = str(self._port)
         return found

@@ -31,10 +31,11 @@ from .files import scratch_of
 from .footprint import held_at_first
 from .job import Job
 from .launchers.agent import SCRATCH
-from .operations.start import GATED, SHORT_READS
+from .operations.start import GATED, HOSTS, SHORT_READS
 from .references import resolve
 from .segments import remove_segments, segments_of
 from .short_reads import cut_reads
+from .told_hosts import tell_hosts
 from .trace import MAKING, RankTrace, rank_to_plain
 from .validation import problems_of_facets
 
@@ -191,6 +192,8 @@ def main() -> NoReturn:
         )
     # a shell's background job ignores interrupts, and all that it starts would
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if HOSTS in os.environ:
+        tell_hosts(os.environ, [int(size) for size in os.environ[HOSTS].split(",")])
     worker = Worker(sys.argv[1])
     try:
         worker.serve(os.environ["DDPCHECK_CONTROL"], os.environ["DDPCHECK_SECRET"])

@@ -40,7 +40,7 @@ def check_training_run_uses_every_sample(session: Session) -> None:
     long = st.builds(
         lambda n, seed: run_job(world, promised, n, Train(seed=seed)), st.integers(24, 30), st.integers(0, 99)
     )
-    for_all(session, long, _uses_every_sample(promised), share=0.3)
+    for_all(session, long, uses_every_sample(promised), share=0.3)
     plans = Train(epochs=1, seed=7), Train(epochs=1, seed=8), Train(shuffle=False)
     for_each(session, [run_job(world, promised, 8 * world + 16, *plans)], _seed_and_shuffle_count(promised))
 
@@ -180,7 +180,9 @@ def _seed_and_shuffle_count(promised: Capabilities) -> Judge:
     return judge
 
 
-def _uses_every_sample(promised: Capabilities) -> Judge:
+def uses_every_sample(promised: Capabilities) -> Judge:
+    """The judge of a Job with one training run that shuffles."""
+
     def judge(job: Job, trace: Trace) -> None:
         expect.completed(trace)
         assert job.data is not None

@@ -7,8 +7,10 @@ from typing import ClassVar
 
 from ..plain import plain
 
-GATED, SHORT_READS = "DDPCHECK_GATED", "DDPCHECK_SHORT_READS"
-"""Environment variables that tell a rank to wait before connect() until the driver lets it in, and to read as ShortReads."""
+GATED, SHORT_READS, HOSTS = "DDPCHECK_GATED", "DDPCHECK_SHORT_READS", "DDPCHECK_HOSTS"
+"""Environment variables that tell a rank to wait before connect() until the driver lets it in, to read as ShortReads, and which
+hosts to believe in.
+"""
 
 
 @plain
@@ -20,6 +22,7 @@ class Start:
     programs that do not belong to the world (strangers.py). short_reads: as the operation ShortReads, from before
     connect() on. in_place: the world before is killed, and the new one meets where that did. neighbour: when the first rank
     waits for the others, another world of the adapter starts on this host, and is at work while this one is.
+    hosts: ranks are told that so many of them are on each host (LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK), though they share one.
     """
 
     kind: ClassVar[str] = "start"
@@ -28,11 +31,14 @@ class Start:
     short_reads: bool = False
     in_place: bool = False
     neighbour: bool = False
+    hosts: tuple[int, ...] = ()
 
     def misfit(self, world_size: int) -> str:
         """Why the ranks of a world of this size cannot be started so; empty if they can."""
         if self.order and sorted(self.order) != list(range(world_size)):
             return f"the order {self.order} is none of {world_size} ranks"
+        if self.hosts and (sum(self.hosts) != world_size or min(self.hosts) < 1):
+            return f"hosts of {self.hosts} ranks do not hold {world_size}"
         return ""
 
 

@@ -162,12 +162,14 @@ def _imports(text: Text) -> str:
 
 
 def _constants(launcher: Launcher, reference: str, job: Job) -> str:
+    hosts = (job.start and job.start.hosts) or (job.world_size,)
     start = ["mpiexec", "-n", str(job.world_size)] if launcher.name == "mpiexec" else []
     method = launcher.start_method if isinstance(launcher, Multiprocessing) else ""
     return "\n".join(
         [
             f'ADAPTER = "{reference}"  # or another one, named on the command line',
             f"WORLD_SIZE = {job.world_size}",
+            f"HOSTS = {list(hosts)}  # how many ranks are told that they are on one host",
             f"START = {start}".replace("'", '"')
             + "  # what starts the ranks under plain python; []: this script itself",
             f'METHOD = "{method}"  # how the script starts them: fork, spawn or forkserver of multiprocessing; "": each alone',

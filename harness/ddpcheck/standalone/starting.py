@@ -26,6 +26,7 @@ from .comparing import expect, folder, from_all_ranks, handed_out, in_a_line, pl
 # a script has its own of these
 ADAPTER = ""
 WORLD_SIZE = 1
+HOSTS = [1]
 START: list[str] = []
 METHOD = ""
 DEADLINE = 10.0
@@ -160,10 +161,13 @@ def main() -> int:
     if size != WORLD_SIZE:
         sys.exit(f"this script is for {WORLD_SIZE} ranks, but was started as {size}")
     timer = end_if_stuck("start-up", START_WITHIN)
-    world = {"world_size": size, "local_rank": rank, "local_world_size": size}
+    host, first = next((host, sum(HOSTS[:host])) for host in range(len(HOSTS)) if rank < sum(HOSTS[: host + 1]))
+    local_rank, local_size = rank - first, HOSTS[host]
+    world = {"world_size": size, "local_rank": local_rank, "local_world_size": local_size}
     port = from_all_ranks(free_port())[0]
     meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "TORCHELASTIC_USE_AGENT_STORE": "False"}
-    os.environ.update(meeting, RANK=str(rank), WORLD_SIZE=str(size), LOCAL_RANK=str(rank))
+    os.environ.update(meeting, RANK=str(rank), WORLD_SIZE=str(size), GROUP_RANK=str(host))
+    os.environ.update(LOCAL_RANK=str(local_rank), LOCAL_WORLD_SIZE=str(local_size))
     try:
         context = types.SimpleNamespace(rank=rank, **world, master_addr="127.0.0.1", master_port=port, engine="none")
         facets = the_adapter().connect(context)

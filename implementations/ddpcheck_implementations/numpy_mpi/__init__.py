@@ -56,6 +56,7 @@ adapter = Adapter(
         scores_count_once=True,
         scores_skip_padding=True,
         metrics_by_name=True,
+        any_layout=True,
     ),
     launcher=Mpiexec(),
     requires=("mpi4py",),

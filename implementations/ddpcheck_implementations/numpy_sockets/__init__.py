@@ -78,6 +78,7 @@ adapter = Adapter(
         scores_count_once=True,
         scores_skip_padding=True,
         metrics_by_name=True,
+        any_layout=True,
         detects_dead_peer=True,
         detects_failed_peer=True,
         detects_mismatch=True,
