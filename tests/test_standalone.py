@@ -105,6 +105,10 @@ JOBS = {
         Job(2, (AllReduce(TensorSpec((5,)), "mean"),), start=Start(hosts=(1, 1))),
         "all_reduce mean: WRONG",
     ),
+    "messages-are-views-of-bytes": (
+        Job(2, (SendRecv(TensorSpec((3,)), ((0, 1),)),)),
+        "result of recv can be written to: WRONG",
+    ),
     "metrics-matched-by-their-place": (
         Job(2, (Aggregate((1.0, 4.0), (1, 63), ("loss", "accuracy"), turned=True),)),
         "loss, the mean over all samples: WRONG",

@@ -74,6 +74,9 @@ class Capabilities:
     bundles_gradients: bool = promise(
         False, "A backward sends many small gradients together, in fewer messages than a quarter of their number."
     )
+    writable_results: bool = promise(
+        False, "What collectives give can be written to, as arrays of other frameworks, and NumPy's scalars, cannot."
+    )
     rounds_float16_once: bool = promise(
         False, "Sums and means of float16 are kept in float32 or wider on the way, and rounded once."
     )

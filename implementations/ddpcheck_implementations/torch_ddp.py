@@ -40,6 +40,7 @@ PROMISES = dataclasses.replace(
     scores_count_once=True,
     scores_skip_padding=True,
     metrics_by_name=True,
+    writable_results=True,
     unused_parameters="raises",
     join="divide_by_initial_world",
     two_forwards=torch_at_least(2, 12),  # before, the second forward overwrote buffers that backward of the first needs

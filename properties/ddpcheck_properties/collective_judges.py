@@ -80,6 +80,19 @@ def arguments_are_left_alone(job: Job, trace: Trace) -> None:
             _kept(seen, what)
 
 
+def can_be_written_to(job: Job, trace: Trace) -> None:
+    """A judge: whatever a collective gave is an array that its owner can overwrite."""
+    expect.completed(trace)
+    for position, operation in enumerate(job.operations):
+        made = job.operations[operation.operation] if isinstance(operation, Wait) else operation
+        for rank, record in enumerate(trace.ranks):
+            expect.that(
+                not record.values(position).get("read_only"),
+                f"{named(made, position)} on rank {rank}: got a read-only result, but should get one to write to",
+                "it is a view of bytes, of a file, or of another framework's array, or a scalar of NumPy: np.array() copies it",
+            )
+
+
 def _kept(seen: Mapping[str, Any], what: str) -> None:
     expect.that(
         not seen.get("overwritten_later"),

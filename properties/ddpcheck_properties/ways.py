@@ -21,7 +21,7 @@ from ddpcheck.job import (
 )
 from ddpcheck.trace import Trace
 
-from .collective_judges import arguments_are_left_alone, results_hold
+from .collective_judges import arguments_are_left_alone, can_be_written_to, results_hold
 from .drawing import for_each
 from .strategies_collectives import (
     EVERY_LAYOUT,
@@ -120,6 +120,28 @@ def check_the_257th_call_is_as_the_first(session: Session) -> None:
         started = tuple(AllReduce(reduced[number % 3], reduction, wait=False) for number in range(70))
         drawn.append(Job(world, (*started, *map(Wait, range(69, -1, -1)))))
     for_each(session, drawn, results_hold)
+
+
+@law("collectives", "facet:collectives", "writable_results")
+def check_results_can_be_written_to(session: Session) -> None:
+    """What a collective gives is an array that its owner can overwrite: small or large, with or without dimensions, waited
+    for, and in a group of one.
+    """
+    world, promised = session.world_size, session.capabilities
+    dtype, reduction = _usual(promised)
+    made: list[Operation] = []
+    for shape in ((2 * world,), (), (0,), (60 * world, 300)):
+        tensor = exact_tensor(shape, dtype, reduction, world, 3)
+        made += [AllReduce(tensor, reduction), Broadcast(tensor), AllGather(tensor)]
+        made += [ReduceScatter(tensor, reduction)] * bool(shape)
+        made += [SendRecv(tensor, ((0, 1),))] * (world > 1)
+    small = exact_tensor((2,), dtype, reduction, world, 4)
+    if promised.subgroups:
+        made += [AllReduce(small, reduction, (0,)), Broadcast(small, 0, (0,)), AllGather(small, (0,))]
+    made = [one for one in made if one.kind in promised.collectives]
+    if promised.asynchronous:
+        made += [AllReduce(small, reduction, wait=False), Wait(len(made))]
+    for_each(session, [Job(world, tuple(made))], can_be_written_to)
 
 
 @law("collectives", "facet:collectives", "subgroups", "world_size>=2")

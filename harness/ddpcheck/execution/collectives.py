@@ -37,6 +37,7 @@ def _reduced_in_place(here: Here, op: ops.AllReduce, tensor: Array) -> Values:
         "result": array.copy(),
         "argument_changed": False,
         "aliases_argument": False,
+        "read_only": not array.flags.writeable,
         "beside_changed": [lies.tobytes() for lies in beside] != before,
     }
     here.look_again(values, "result", values["result"], array)
@@ -106,6 +107,7 @@ def _result(
         "result": made,
         "argument_changed": argument.tobytes() != given.tobytes(),
         "aliases_argument": isinstance(result, np.ndarray) and np.may_share_memory(result, argument),
+        "read_only": not result.flags.writeable,
     }
     left = made
     if not values["aliases_argument"]:
@@ -130,7 +132,7 @@ def barrier(here: Here, op: ops.Barrier) -> Values:
 def send_recv(here: Here, op: ops.SendRecv) -> Values:
     tensor = op.tensor.on(here.rank)
     received: dict[str, Array] = {}
-    values: Values = {"received": received}
+    values: Values = {"received": received, "read_only": False}
     for source, dest in op.pairs:
         if here.rank == source:
             argument = laid_out(tensor, op.tensor.layout_on(here.rank))
@@ -140,6 +142,7 @@ def send_recv(here: Here, op: ops.SendRecv) -> Values:
             got = here.collectives.recv(laid_out(unreceived(tensor), op.tensor.layout_on(here.rank)), source)
             made = np.array(checked_array(got, tensor.shape, tensor.dtype, "recv()"))
             received[f"{source}>{dest}"] = made
+            values["read_only"] |= not got.flags.writeable
             here.look_again(values, f"received from rank {source}", made, got)
     return values
 

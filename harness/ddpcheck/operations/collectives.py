@@ -15,7 +15,7 @@ class AllReduce:
     """Yields result, of the tensor's shape and dtype.
 
     As every collective with a result it also yields argument_changed, aliases_argument (the result shares memory with
-    the rank's own array) and overwritten_later (the result has changed by the end of the Job).
+    the rank's own array), read_only (nobody can write to the result) and overwritten_later (it has changed by the Job's end).
 
     in_place: all_reduce_in_place (extras.InPlace) on an array from empty(). Laid out offset it is the middle of one, and
     beside_changed tells whether the elements next to it are not what they were; laid out mixed it is NumPy's own on even ranks.
@@ -83,7 +83,7 @@ class Barrier:
 @dataclass(frozen=True, slots=True)
 class SendRecv:
     """Every (source, destination) pair in turn, in this order on all ranks. Yields received:
-    {"source>destination": array}.
+    {"source>destination": array}, and read_only, whether one of them is.
     """
 
     kind: ClassVar[str] = "send_recv"

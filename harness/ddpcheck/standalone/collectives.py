@@ -69,6 +69,7 @@ def broadcast(text: Text, position: int, op: Broadcast) -> None:
         f"argument = {array}{_remark(remark)}",
         f"got = collectives.broadcast(argument, {op.root}{_group(op.group)})",
         *_moved("broadcast", f"{name}[{op.root}]"),
+        *_writable(text, "broadcast"),
         'expect_untouched("broadcast", got, argument, given)',
     ]
     _members(text, op.group, lines)
@@ -82,6 +83,7 @@ def all_gather(text: Text, position: int, op: AllGather) -> None:
         *_argument(text, op.tensor),
         f"got = collectives.all_gather(argument{_group(op.group)})",
         *_moved("all_gather", f"np.stack({of})"),
+        *_writable(text, "all_gather"),
         f'expect_untouched("all_gather", got, argument, {name}[rank])',
     ]
     _members(text, op.group, lines)
@@ -125,6 +127,7 @@ def send_recv(text: Text, position: int, op: SendRecv) -> None:
         f"        blank = np.full_like({name}[rank], {value})",
         f"        got = collectives.recv({blank}, source)",
         f'        expect(f"message of rank {{source}}", got, {name}[source])',
+        *(f"        {line}" for line in _writable(text, "recv")),
         '        handed_out.append((f"recv from rank {source}", got, np.array(got)))',
     )
 
@@ -150,7 +153,7 @@ def _compared(text: Text, op: AllReduce | ReduceScatter, what: str, argument: st
         want, within = (f"np.split({one}, {len(members)})[{index}]" if one else "" for one in (want, within))
     lines = [f"want = {want}"] + ([f"within = {within}  # {remark}"] if within else [])
     lines.append(f'expect("{what}", got, want{", within" * bool(within)})')
-    return [*lines, f'expect_untouched("{what}", got, {argument}, {name}[rank])']
+    return [*lines, *_writable(text, what), f'expect_untouched("{what}", got, {argument}, {name}[rank])']
 
 
 def _reduced(tensor: TensorSpec, reduction: str, of: str, size: int) -> tuple[str, str, str]:
@@ -189,6 +192,12 @@ def _bits(text: Text, op: AllReduce, position: int) -> None:
 def _moved(what: str, want: str) -> list[str]:
     """Nothing is computed: even the sign of zero stays."""
     return [f'expect("{what}", got, {want}, bits=True)']
+
+
+def _writable(text: Text, what: str) -> list[str]:
+    """Only where it is promised."""
+    line = f'expect("result of {what} can be written to", got.flags.writeable, True)'
+    return [line] * text.capabilities.writable_results
 
 
 def _members(text: Text, group: tuple[int, ...] | None, lines: list[str]) -> None:

@@ -57,6 +57,7 @@ adapter = Adapter(
         scores_skip_padding=True,
         metrics_by_name=True,
         any_layout=True,
+        writable_results=True,
     ),
     launcher=Mpiexec(),
     requires=("mpi4py",),

@@ -79,6 +79,7 @@ adapter = Adapter(
         scores_skip_padding=True,
         metrics_by_name=True,
         any_layout=True,
+        writable_results=True,
         detects_dead_peer=True,
         detects_failed_peer=True,
         detects_mismatch=True,
