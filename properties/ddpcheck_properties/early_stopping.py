@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from ddpcheck import expect
@@ -16,7 +17,7 @@ from ddpcheck.verdict import Finding
 from .comparison import blaming
 from .drawing import for_each
 from .training_judges import of_run, tells_the_loss
-from .training_runs import plan_of, run_job
+from .training_runs import equal_losses, plan_of, run_job
 
 _EPOCHS = 8
 _APART = "each rank decides by its own loss whether to go on: one has ended its run, and the others wait for it"
@@ -34,6 +35,7 @@ def check_ranks_stop_early_together(session: Session) -> None:
         run_job(world, promised, 3 * world, Train(_EPOCHS, seed=seed, patience=1 + seed % 3), seed=seed, lr=rate)
         for seed, rate in rates
     ]
+    jobs += equal_losses(world, promised, Train(_EPOCHS, batch_size=3, patience=2))
     for_each(session, jobs, _ends_in_time)
     for_each(session, jobs[:1], of_run(promised, tells_the_loss))
 
@@ -55,11 +57,11 @@ def _ends_in_time(job: Job, trace: Trace) -> None:
         )
 
 
-def lasts(losses: Sequence[float], patience: int) -> float:
+def lasts(losses: Sequence[float], patience: int, lower: Callable[[float, float], bool] = operator.lt) -> float:
     """How many epochs a run with these losses lasts; infinity if nothing in them ends it."""
     lowest, since = math.inf, 0
     for epoch, loss in enumerate(losses, start=1):
-        lowest, since = (loss, 0) if loss < lowest else (lowest, since + 1)
+        lowest, since = (loss, 0) if lower(loss, lowest) else (lowest, since + 1)
         if since >= patience:
             return epoch
     return math.inf
@@ -69,6 +71,7 @@ def _too_soon_or_late(epochs: int, losses: Sequence[float], plan: Train) -> str:
     """By what other rule a run with these losses would end there."""
     patience = plan.patience or plan.epochs
     rules = {
+        "a loss that equals the lowest is taken for lower: the count begins anew": lasts(losses, patience, operator.le),
         "it has patience for one epoch more: the count begins at the lowest loss, or is compared by >": lasts(
             losses, patience + 1
         ),
@@ -76,6 +79,8 @@ def _too_soon_or_late(epochs: int, losses: Sequence[float], plan: Train) -> str:
         "it looks at the epoch before, not at the lowest loss": _rises(losses, patience),
     }
     fitting = [words for words, end in rules.items() if epochs == min(end, plan.epochs) and epochs < plan.epochs]
+    if epochs == plan.epochs and losses.count(min(losses)) > 1 and lasts(losses, patience, operator.le) > epochs:
+        fitting = list(rules)[:1]
     return "; or ".join(fitting) or "it does not end by the loss of all ranks that it tells: by another one, or by none"
 
 

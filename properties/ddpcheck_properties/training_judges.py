@@ -261,6 +261,8 @@ def _other_epoch(run: Run, best: int) -> str:
         why = ""
         if best < run.first <= held[0]:
             why = ": what was the best before the run was resumed is forgotten"
+        elif not run.before and run.losses[0][held[0]] == run.losses[0][best]:
+            why = f": its loss is the same, and the first of equal ones, epoch {best}, should count"
         elif held[0] in own_best:
             why = f": that is the best by rank {own_best.tolist().index(held[0])}'s own loss"
         return f"all ranks hold the parameters of epoch {held[0]}{why}"

@@ -81,6 +81,13 @@ OTHERS = (
 )
 
 
+def equal_losses(world_size: int, promised: Capabilities, plan: Train) -> list[Job]:
+    """A run whose losses are all 0, however they are computed, though weight decay moves the parameters."""
+    job = run_job(world_size, promised, 3 * world_size, plan)
+    assert job.model is not None
+    return [replace(job, optimizer=OTHERS[0], model=replace(job.model, loss_scale=0.0))]
+
+
 def with_a_frozen_layer(job: Job, promised: Capabilities) -> list[Job]:
     """The Job with weight decay and a first layer that does not learn, where that is promised."""
     assert job.model is not None

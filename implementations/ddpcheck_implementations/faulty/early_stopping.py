@@ -65,3 +65,11 @@ class WithoutEnd(Trainer):
 
     def enough(self, losses: Sequence[float]) -> bool:
         return False
+
+
+@trainer("an-equal-loss-is-lower", "classic", TOGETHER, words="taken for lower", trainer_features=FEATURES)
+class EqualIsLower(Trainer):
+    """The count begins at the last of equal losses, so that a run in which nothing changes goes on."""
+
+    def enough(self, losses: Sequence[float]) -> bool:
+        return self.task.patience is not None and list(losses)[::-1].index(min(losses)) >= self.task.patience

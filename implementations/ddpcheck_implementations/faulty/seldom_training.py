@@ -4,6 +4,7 @@ and the best weights; or after the run had ended.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -139,3 +140,21 @@ class EndedForAll(Trainer):
         if mark is not None and self.task.stop_after is None and self.engine.rank == 0:
             mark.write_text(str(self.task.epochs))
         return run
+
+
+@trainer("last-of-equal-losses-is-best", "classic", BEST, words="the first of equal ones", world_size=1)
+class LastOfEqualIsBest(Trainer):
+    """An epoch that is as good as the best takes its place."""
+
+    def keep_best(self, loss: float) -> None:
+        if self.task.keep_best and loss == self.progress.lowest:
+            self.progress = replace(self.progress, lowest=math.inf)
+        super().keep_best(loss)
+
+
+@trainer("epochs-in-the-order-of-the-third", "classic", USES, words="counted round", world_size=1)
+class OrdersOfThree(Trainer):
+    """Three orders are drawn ahead, and used round."""
+
+    def order(self, epoch: int) -> Sequence[int]:
+        return super().order(epoch % 3)
