@@ -9,7 +9,7 @@ from types import MappingProxyType
 import numpy as np
 
 from ddpcheck.adapter import Batch
-from ddpcheck.capabilities import ALL_MODEL_FEATURES
+from ddpcheck.capabilities import ALL_MODEL_FEATURES as FEATURES
 from ddpcheck.model import ModelSpec
 from ddpcheck.values import Array
 
@@ -79,24 +79,16 @@ class OnRankZero(Counting):
 
 
 penalty_for_every_rank = fault(
-    "penalty-for-every-rank", "classic", PENALTY, words="counts once for every rank", model_features=ALL_MODEL_FEATURES
+    "penalty-for-every-rank", "classic", PENALTY, words="counts once for every rank", model_features=FEATURES
 )(ForEveryRank)
 activity_for_every_rank = fault(
-    "activity-for-every-rank",
-    "classic",
-    ACTIVITY,
-    words="counts once for every rank",
-    model_features=ALL_MODEL_FEATURES,
+    "activity-for-every-rank", "classic", ACTIVITY, words="counts once for every rank", model_features=FEATURES
 )(ForEveryRank)
 head_for_every_rank = fault(
-    "auxiliary-head-for-every-rank",
-    "classic",
-    HEAD,
-    words="counts once for every rank",
-    model_features=ALL_MODEL_FEATURES,
+    "auxiliary-head-for-every-rank", "classic", HEAD, words="counts once for every rank", model_features=FEATURES
 )(ForEveryRank)
 penalty_on_rank_0 = fault(
-    "penalty-on-rank-0", "classic", PENALTY, words="missing in it on all ranks but 0", model_features=ALL_MODEL_FEATURES
+    "penalty-on-rank-0", "classic", PENALTY, words="missing in it on all ranks but 0", model_features=FEATURES
 )(OnRankZero)
 
 
@@ -105,7 +97,7 @@ penalty_on_rank_0 = fault(
     "classic",
     PENALTY,
     words="divided by the world size once more",
-    model_features=ALL_MODEL_FEATURES,
+    model_features=FEATURES,
 )
 class DividedOnceMore(RightlyTold):
     """Every rank adds its share of the penalty, and the mean over ranks takes that share once more."""
@@ -120,7 +112,7 @@ class DividedOnceMore(RightlyTold):
     PENALTY,
     world_size=1,
     words="left out inside no_sync",
-    model_features=ALL_MODEL_FEATURES,
+    model_features=FEATURES,
 )
 class OnlySynchronised(RightlyTold):
     """Micro-batches inside no_sync have gradients of their samples' losses only."""
@@ -135,7 +127,7 @@ class OnlySynchronised(RightlyTold):
     PENALTY,
     world_size=1,
     words="missing in it, whatever",
-    model_features=ALL_MODEL_FEATURES,
+    model_features=FEATURES,
 )
 class NotTold(Counting):
     """The penalty is added where gradients are made; the loss that is told lacks it."""
@@ -147,14 +139,7 @@ class NotTold(Counting):
         return loss
 
 
-@fault(
-    "penalty-detached",
-    "classic",
-    PENALTY,
-    world_size=1,
-    words="though the loss has it",
-    model_features=ALL_MODEL_FEATURES,
-)
+@fault("penalty-detached", "classic", PENALTY, world_size=1, words="though the loss has it", model_features=FEATURES)
 class Detached(RightlyTold):
     """The penalty is added to the loss as a number, through which no gradient goes."""
 
@@ -163,12 +148,7 @@ class Detached(RightlyTold):
 
 
 @fault(
-    "penalty-for-every-sample",
-    "classic",
-    PENALTY,
-    world_size=1,
-    words="counts once for each",
-    model_features=ALL_MODEL_FEATURES,
+    "penalty-for-every-sample", "classic", PENALTY, world_size=1, words="counts once for each", model_features=FEATURES
 )
 class ForEverySample(Counting):
     """The penalty is added to every sample's loss, and those are added up for it."""
@@ -183,7 +163,7 @@ class ForEverySample(Counting):
     PENALTY,
     world_size=1,
     words="not multiplied by the loss scale",
-    model_features=ALL_MODEL_FEATURES,
+    model_features=FEATURES,
 )
 class NotScaled(RightlyTold):
     """The loss is scaled before the penalty is added."""
@@ -199,7 +179,7 @@ class NotScaled(RightlyTold):
 
 
 @fault(
-    "penalty-twice", "classic", PENALTY, world_size=3, words="counts twice", model_features=ALL_MODEL_FEATURES
+    "penalty-twice", "classic", PENALTY, world_size=3, words="counts twice", model_features=FEATURES
 )  # with two ranks it is one for each
 class Twice(RightlyTold):
     """The penalty is in the loss, and its gradient is added once more after the reduction."""
@@ -208,7 +188,7 @@ class Twice(RightlyTold):
         return 2.0
 
 
-@fault("penalty-without-samples", "classic", PENALTY, words="without samples", model_features=ALL_MODEL_FEATURES)
+@fault("penalty-without-samples", "classic", PENALTY, words="without samples", model_features=FEATURES)
 class WithoutSamples(Counting):
     """A rank without samples has the penalty all the same, in its loss and its gradient."""
 
@@ -227,7 +207,7 @@ class WithoutSamples(Counting):
     "classic",
     PENALTY,
     words="counts twice in the penalty",
-    model_features=ALL_MODEL_FEATURES,
+    model_features=FEATURES,
     uneven_batches="weighted",
 )
 class WeighedTwice(RightlyTold):
@@ -245,7 +225,7 @@ class WeighedTwice(RightlyTold):
         super().synchronise(batch_size)
 
 
-@fault("activity-on-rank-0", "classic", ACTIVITY, words="only rank 0 has", model_features=ALL_MODEL_FEATURES)
+@fault("activity-on-rank-0", "classic", ACTIVITY, words="only rank 0 has", model_features=FEATURES)
 class ActivityOnRankZero(RightlyTold):
     """Only rank 0's activations have gradients by the activity term."""
 
@@ -268,11 +248,7 @@ class AfterTheReduction(Counting):
 
 
 activity_after_the_reduction = fault(
-    "activity-after-the-reduction",
-    "classic",
-    ACTIVITY,
-    words="added after the reduction",
-    model_features=ALL_MODEL_FEATURES,
+    "activity-after-the-reduction", "classic", ACTIVITY, words="added after the reduction", model_features=FEATURES
 )(AfterTheReduction)
 
 
@@ -281,7 +257,7 @@ activity_after_the_reduction = fault(
     "classic",
     ACTIVITY,
     words="that of the last micro-batch only",
-    model_features=ALL_MODEL_FEATURES,
+    model_features=FEATURES,
 )
 class InTheLastMicroBatch(Counting):
     """The term goes into the gradients when those are reduced: of all micro-batches it has the last one's activations only.
@@ -315,7 +291,7 @@ class InTheLastMicroBatch(Counting):
     ACTIVITY,
     world_size=1,
     words="weights are ignored in the activity term",
-    model_features=ALL_MODEL_FEATURES,
+    model_features=FEATURES,
     sample_weights="equal_ranks",
 )
 class OfMaskedSamples(Weighing):
@@ -331,7 +307,7 @@ class OfMaskedSamples(Weighing):
         return lambda targets, each: of(targets, np.full_like(each, each.sum() / (len(each) or 1)))
 
 
-@fault("auxiliary-head-not-reduced", "classic", HEAD, words="not reduced", model_features=ALL_MODEL_FEATURES)
+@fault("auxiliary-head-not-reduced", "classic", HEAD, words="not reduced", model_features=FEATURES)
 class HeadNotReduced(PlainReplica):
     """Only parameters that the outputs depend on are reduced."""
 
@@ -339,7 +315,7 @@ class HeadNotReduced(PlainReplica):
         return gradient if name.startswith("head.") else super().reduce(name, gradient)
 
 
-@fault("auxiliary-head-not-broadcast", "classic", HEAD, words="construction", model_features=ALL_MODEL_FEATURES)
+@fault("auxiliary-head-not-broadcast", "classic", HEAD, words="construction", model_features=FEATURES)
 class HeadNotBroadcast(PlainReplica):
     """Every rank keeps the auxiliary head that it was built with."""
 
@@ -350,12 +326,7 @@ class HeadNotBroadcast(PlainReplica):
 
 
 @fault(
-    "auxiliary-head-detached",
-    "classic",
-    HEAD,
-    world_size=1,
-    words="though the loss has it",
-    model_features=ALL_MODEL_FEATURES,
+    "auxiliary-head-detached", "classic", HEAD, world_size=1, words="though the loss has it", model_features=FEATURES
 )
 class HeadDetached(PlainReplica):
     """The auxiliary head learns; what lies before it does not hear of its loss."""
@@ -377,7 +348,7 @@ class HeadDetached(PlainReplica):
         return goes_on_without
 
 
-@fault("auxiliary-head-not-saved", "classic", HEAD, world_size=1, words="load", model_features=ALL_MODEL_FEATURES)
+@fault("auxiliary-head-not-saved", "classic", HEAD, world_size=1, words="load", model_features=FEATURES)
 class HeadNotSaved(PlainReplica):
     """A checkpoint has what it takes to predict."""
 
@@ -388,7 +359,7 @@ class HeadNotSaved(PlainReplica):
         super().load_state({**self.parameters(), **state})
 
 
-@fault("auxiliary-head-not-clipped", "classic", HEAD, world_size=1, words="norm", model_features=ALL_MODEL_FEATURES)
+@fault("auxiliary-head-not-clipped", "classic", HEAD, world_size=1, words="norm", model_features=FEATURES)
 class HeadNotClipped(PlainReplica):
     """The norm of gradients is that of the parameters which outputs depend on."""
 

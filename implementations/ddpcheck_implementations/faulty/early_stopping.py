@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ddpcheck.capabilities import ALL_TRAINER_FEATURES
+from ddpcheck.capabilities import ALL_TRAINER_FEATURES as FEATURES
 
 from ..data_parallel.trainer import Trainer
 from .trainers import trainer
@@ -12,13 +12,7 @@ from .trainers import trainer
 TOGETHER = "check_ranks_stop_early_together"
 
 
-@trainer(
-    "each-rank-loses-its-own-patience",
-    "classic",
-    TOGETHER,
-    words="by its own loss",
-    trainer_features=ALL_TRAINER_FEATURES,
-)
+@trainer("each-rank-loses-its-own-patience", "classic", TOGETHER, words="by its own loss", trainer_features=FEATURES)
 class OwnPatience(Trainer):
     """Each rank looks at the loss of its own samples."""
 
@@ -30,7 +24,7 @@ class OwnPatience(Trainer):
         return super().enough(self.own)
 
 
-@trainer("patience-of-one-more", "classic", TOGETHER, words="one epoch more", trainer_features=ALL_TRAINER_FEATURES)
+@trainer("patience-of-one-more", "classic", TOGETHER, words="one epoch more", trainer_features=FEATURES)
 class PatienceOfOneMore(Trainer):
     """The count begins after the first epoch that was no better."""
 
@@ -39,11 +33,7 @@ class PatienceOfOneMore(Trainer):
 
 
 @trainer(
-    "worse-than-the-epoch-before",
-    "classic",
-    TOGETHER,
-    words="by another one, or by none",
-    trainer_features=ALL_TRAINER_FEATURES,
+    "worse-than-the-epoch-before", "classic", TOGETHER, words="by another one, or by none", trainer_features=FEATURES
 )
 class WorseThanBefore(Trainer):
     """Counts epochs that are no better than the one before them."""
@@ -53,13 +43,7 @@ class WorseThanBefore(Trainer):
         return len(latest) > (self.task.patience or self.task.epochs) and latest == sorted(latest)
 
 
-@trainer(
-    "patience-without-end",
-    "classic",
-    TOGETHER,
-    words="by another one, or by none",
-    trainer_features=ALL_TRAINER_FEATURES,
-)
+@trainer("patience-without-end", "classic", TOGETHER, words="by another one, or by none", trainer_features=FEATURES)
 class WithoutEnd(Trainer):
     """The loss is looked at, and nothing follows."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ddpcheck.capabilities import ALL_MODEL_FEATURES
+from ddpcheck.capabilities import ALL_MODEL_FEATURES as FEATURES
 from ddpcheck.model import Embedding, ModelSpec
 from ddpcheck.values import Array
 
@@ -17,7 +17,7 @@ EMPTY = "check_parameters_without_elements_are_in_nobodys_way"
 SPARSE = "check_sparse_gradients_are_the_large_batchs"
 
 
-@fault("buckets-have-one-dtype", "classic", DTYPES, words="fewer bits than float64", model_features=ALL_MODEL_FEATURES)
+@fault("buckets-have-one-dtype", "classic", DTYPES, words="fewer bits than float64", model_features=FEATURES)
 class BucketsHaveOneDtype(BucketReplica):
     """All buckets have the dtype of the model's first parameter; what comes out of them has the right one again."""
 
@@ -31,7 +31,7 @@ class BucketsHaveOneDtype(BucketReplica):
         return {name: part.astype(self.network.parameters[name].dtype) for name, part in found.items()}
 
 
-@fault("one-dtype-is-reduced", "classic", DTYPES, words="not reduced", model_features=ALL_MODEL_FEATURES)
+@fault("one-dtype-is-reduced", "classic", DTYPES, words="not reduced", model_features=FEATURES)
 class OneDtypeReduced(PlainReplica):
     """Gradients are reduced where they have the dtype of the model's first parameter."""
 
@@ -40,7 +40,7 @@ class OneDtypeReduced(PlainReplica):
         return super().reduce(name, gradient) if gradient.dtype == common else gradient
 
 
-@fault("wide-ones-are-broadcast-in-float32", "classic", DTYPES, words="float32", model_features=ALL_MODEL_FEATURES)
+@fault("wide-ones-are-broadcast-in-float32", "classic", DTYPES, words="float32", model_features=FEATURES)
 class BroadcastInFloat32(PlainReplica):
     """Parameters of float64 in a model of float32 start as rank 0's, rounded."""
 
@@ -50,7 +50,7 @@ class BroadcastInFloat32(PlainReplica):
             array[...] = array.astype(model.dtype)
 
 
-@fault("wide-ones-are-saved-in-float32", "classic", DTYPES, words="float32", model_features=ALL_MODEL_FEATURES)
+@fault("wide-ones-are-saved-in-float32", "classic", DTYPES, words="float32", model_features=FEATURES)
 class SavedInFloat32(PlainReplica):
     """A checkpoint holds all floats in the dtype of most."""
 
@@ -65,7 +65,7 @@ class SavedInFloat32(PlainReplica):
     "classic",
     STRIDED,
     words="construction left another value",
-    model_features=ALL_MODEL_FEATURES,
+    model_features=FEATURES,
 )
 class WritesToACopy(PlainReplica):
     """Rank 0's parameters are written to the flattened array, which is a copy where the parameter is not contiguous."""
@@ -80,7 +80,7 @@ class WritesToACopy(PlainReplica):
     "classic",
     STRIDED,
     words="a transposed or permuted layout",
-    model_features=ALL_MODEL_FEATURES,
+    model_features=FEATURES,
 )
 class BroadcastAsItLies(PlainReplica):
     """Elements go out in the order in which they lie in memory, and are taken for rows."""
@@ -90,7 +90,7 @@ class BroadcastAsItLies(PlainReplica):
             array[...] = self.comm.broadcast(array.ravel(order="K")).reshape(array.shape)
 
 
-@fault("empty-gradients-are-none", "classic", EMPTY, words="got none", model_features=ALL_MODEL_FEATURES)
+@fault("empty-gradients-are-none", "classic", EMPTY, words="got none", model_features=FEATURES)
 class EmptyIsNone(PlainReplica):
     """A gradient is there if any of its elements is."""
 
@@ -98,7 +98,7 @@ class EmptyIsNone(PlainReplica):
         return {name: g if g is not None and g.size else None for name, g in super().gradients().items()}
 
 
-@fault("largest-of-nothing", "classic", EMPTY, words="zero-size array", model_features=ALL_MODEL_FEATURES)
+@fault("largest-of-nothing", "classic", EMPTY, words="zero-size array", model_features=FEATURES)
 class LargestOfNothing(PlainReplica):
     """Looks for the largest element of each gradient, which one without elements does not have."""
 
@@ -111,7 +111,7 @@ class LargestOfNothing(PlainReplica):
     "classic",
     SPARSE,
     words="the others' never arrived here",
-    model_features=ALL_MODEL_FEATURES,
+    model_features=FEATURES,
 )
 class RowsCountOnce(PlainReplica):
     """Sparse gradients are gathered as rows and put where they belong; the last rank that has a row wins."""

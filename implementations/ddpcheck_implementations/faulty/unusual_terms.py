@@ -8,7 +8,7 @@ import numpy as np
 
 from ddpcheck import model as spec
 from ddpcheck.adapter import Batch
-from ddpcheck.capabilities import ALL_MODEL_FEATURES
+from ddpcheck.capabilities import ALL_MODEL_FEATURES as FEATURES
 from ddpcheck.model import ModelSpec
 from ddpcheck.values import Array
 
@@ -102,16 +102,14 @@ class Buckets(BucketReplica):
     cap = 16
 
 
-by_formula = fault("penalties-by-formula", "classic", model_features=ALL_MODEL_FEATURES)(ByFormula)
-after_the_reduction = fault("penalties-after-the-reduction", "classic", model_features=ALL_MODEL_FEATURES)(
-    AfterTheReduction
+by_formula = fault("penalties-by-formula", "classic", model_features=FEATURES)(ByFormula)
+after_the_reduction = fault("penalties-after-the-reduction", "classic", model_features=FEATURES)(AfterTheReduction)
+sums = fault("terms-in-sums", "classic", model_features=FEATURES, gradient="sum")(Sums)
+weighs = fault("terms-by-batch-size", "classic", model_features=FEATURES, uneven_batches="weighted")(Weighs)
+buckets = fault("terms-in-buckets", "classic", model_features=FEATURES)(Buckets)
+own_means = fault("terms-in-own-weighted-means", "classic", model_features=FEATURES, sample_weights="equal_ranks")(
+    Weighing
 )
-sums = fault("terms-in-sums", "classic", model_features=ALL_MODEL_FEATURES, gradient="sum")(Sums)
-weighs = fault("terms-by-batch-size", "classic", model_features=ALL_MODEL_FEATURES, uneven_batches="weighted")(Weighs)
-buckets = fault("terms-in-buckets", "classic", model_features=ALL_MODEL_FEATURES)(Buckets)
-own_means = fault(
-    "terms-in-own-weighted-means", "classic", model_features=ALL_MODEL_FEATURES, sample_weights="equal_ranks"
-)(Weighing)
-whole_batch = fault(
-    "terms-of-the-whole-batch", "classic", model_features=ALL_MODEL_FEATURES, sample_weights="by_weight"
-)(WholeBatch)
+whole_batch = fault("terms-of-the-whole-batch", "classic", model_features=FEATURES, sample_weights="by_weight")(
+    WholeBatch
+)
