@@ -11,15 +11,18 @@ metrics.py   global means of local means
 scores.py    scores over the samples of all ranks that are no means
 trainer.py   a whole training run over all of these; checkpoint.py what it leaves behind to go on from
 facets.py    all of these for one communicator, as an adapter's connect() hands them out
+promises.py  what they promise, whatever the communicator is
 """
 
 from .facets import numpy_facets
 from .metrics import aggregate_metrics
+from .promises import PROMISES
 from .sampler import DistributedSampler
 from .settings import Settings
 from .streams import RandomStreams
 
 __all__ = [
+    "PROMISES",
     "DistributedSampler",
     "RandomStreams",
     "Settings",

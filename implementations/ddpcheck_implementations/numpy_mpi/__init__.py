@@ -6,10 +6,13 @@ python -m ddpcheck.training numpy_mpi                    the same program as a s
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ddpcheck.adapter import Adapter, Facets
-from ddpcheck.capabilities import ALL_MODEL_FEATURES, ALL_TRAINER_FEATURES, Capabilities
 from ddpcheck.environment import RankContext
 from ddpcheck.launchers.mpi import Mpiexec
+
+from ..data_parallel import PROMISES, Settings, numpy_facets
 
 
 def connect(context: RankContext) -> Facets:
@@ -17,8 +20,6 @@ def connect(context: RankContext) -> Facets:
     del context
     from mpi4py import MPI
 
-    from ..data_parallel.facets import numpy_facets
-    from ..data_parallel.settings import Settings
     from .communicator import MpiCommunicator
 
     comm = MpiCommunicator(MPI.COMM_WORLD)
@@ -30,32 +31,15 @@ def connect(context: RankContext) -> Facets:
 adapter = Adapter(
     "numpy_mpi",
     connect,
-    Capabilities(
-        facets=frozenset({"collectives", "sampler", "replica", "metrics", "scores", "trainer", "randomness"}),
+    replace(
+        PROMISES,
         shares_host=True,
         same_bits_in_every_run=True,
         subgroups=True,
         asynchronous=True,
         in_place=True,
         sends_once=True,
-        bundles_gradients=True,
         keeps_tiny_values=True,
-        unused_parameters="synchronised",
-        clipping=True,
-        refuses_options=True,
-        checkpoint=True,
-        trainer_features=ALL_TRAINER_FEATURES,
-        unfreezing=True,
-        zeroes_gradients=True,
-        model_features=ALL_MODEL_FEATURES,
-        sample_weights="by_weight",
-        several_replicas=True,
-        timeline=True,
-        distinct_streams=True,
-        sampler_state=True,
-        scores_count_once=True,
-        scores_skip_padding=True,
-        metrics_by_name=True,
         any_layout=True,
         writable_results=True,
     ),

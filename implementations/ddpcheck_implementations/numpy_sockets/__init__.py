@@ -23,13 +23,13 @@ from dataclasses import replace
 from functools import partial
 
 from ddpcheck.adapter import Adapter, Facets
-from ddpcheck.capabilities import ALL_MODEL_FEATURES, ALL_TRAINER_FEATURES, Capabilities
 from ddpcheck.environment import RankContext
+
+from ..data_parallel import PROMISES, numpy_facets
 
 
 def connect(context: RankContext, transport: str | None = None) -> Facets:
     """Meet the other ranks, and hand out everything that works over this communicator."""
-    from ..data_parallel import numpy_facets
     from .start import start
 
     communicator = start(
@@ -49,8 +49,8 @@ def connect(context: RankContext, transport: str | None = None) -> Facets:
 adapter = Adapter(
     "numpy_sockets",
     connect,
-    Capabilities(
-        facets=frozenset({"collectives", "sampler", "replica", "metrics", "scores", "trainer", "randomness"}),
+    replace(
+        PROMISES,
         collective_dtypes=frozenset({"float16", "float32", "float64", "int32", "int64"}),
         shares_host=True,
         same_bits_in_every_run=True,
@@ -61,23 +61,6 @@ adapter = Adapter(
         keeps_tiny_values=True,
         sends_once=True,
         sends_least=True,
-        bundles_gradients=True,
-        unused_parameters="synchronised",
-        clipping=True,
-        refuses_options=True,
-        checkpoint=True,
-        trainer_features=ALL_TRAINER_FEATURES,
-        unfreezing=True,
-        zeroes_gradients=True,
-        model_features=ALL_MODEL_FEATURES,
-        sample_weights="by_weight",
-        several_replicas=True,
-        timeline=True,
-        distinct_streams=True,
-        sampler_state=True,
-        scores_count_once=True,
-        scores_skip_padding=True,
-        metrics_by_name=True,
         any_layout=True,
         writable_results=True,
         detects_dead_peer=True,

@@ -1,0 +1,26 @@
+"""What this engine promises over any communicator; the NumPy references add what their own communication promises."""
+
+from __future__ import annotations
+
+from ddpcheck.capabilities import ALL_MODEL_FEATURES, ALL_TRAINER_FEATURES, Capabilities
+
+PROMISES = Capabilities(
+    facets=frozenset({"collectives", "sampler", "replica", "metrics", "scores", "trainer", "randomness"}),
+    bundles_gradients=True,
+    unused_parameters="synchronised",
+    clipping=True,
+    refuses_options=True,
+    checkpoint=True,
+    trainer_features=ALL_TRAINER_FEATURES,
+    unfreezing=True,
+    zeroes_gradients=True,
+    model_features=ALL_MODEL_FEATURES,
+    sample_weights="by_weight",
+    several_replicas=True,
+    timeline=True,
+    distinct_streams=True,
+    sampler_state=True,
+    scores_count_once=True,
+    scores_skip_padding=True,
+    metrics_by_name=True,
+)
