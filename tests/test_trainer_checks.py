@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from in_threads import ThreadedSession
 
-from ddpcheck.adapter import Adapter, Facets, TrainingRun, TrainingTask
+from ddpcheck.adapter import Adapter, Facets
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.job import Job, Train
+from ddpcheck.trainer import TrainingRun, TrainingTask
 from ddpcheck.validation import problems_of_adapter
 from ddpcheck.verdict import Finding
 from ddpcheck_implementations.data_parallel import numpy_facets

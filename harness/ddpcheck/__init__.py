@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .adapter import Adapter, Batch, Collectives, Facets, Handle, Replica, Sampler, TrainingRun, TrainingTask
+    from .adapter import Adapter, Batch, Collectives, Facets, Handle, Replica, Sampler
     from .attaching import StartFailed
     from .capabilities import Capabilities
     from .checks import Check, law
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .session import Session
     from .testing import parametrize_with_checks
     from .trace import RankTrace, Trace
+    from .trainer import TrainingRun, TrainingTask
     from .verdict import Diagnosis, Finding, Verdict
 
 __version__ = "0.1.0"
@@ -63,17 +64,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "adapter": (
-        "Adapter",
-        "Batch",
-        "Collectives",
-        "Facets",
-        "Handle",
-        "Replica",
-        "Sampler",
-        "TrainingRun",
-        "TrainingTask",
-    ),
+    "adapter": ("Adapter", "Batch", "Collectives", "Facets", "Handle", "Replica", "Sampler"),
     "attaching": ("StartFailed",),
     "capabilities": ("Capabilities",),
     "checks": ("Check", "law"),
@@ -88,6 +79,7 @@ _HOMES = {
     "session": ("Session",),
     "testing": ("parametrize_with_checks",),
     "trace": ("RankTrace", "Trace"),
+    "trainer": ("TrainingRun", "TrainingTask"),
     "verdict": ("Diagnosis", "Finding", "Verdict"),
 }
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}

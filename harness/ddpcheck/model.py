@@ -44,92 +44,29 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from .layers import Activation, Activity, BatchNorm, Delay, Embedding, Head, Layer, Linear, Scale
 from .plain import plain
 from .values import Array, Kind, key_of, numbers
 
+__all__ = [
+    "BATCH_NORM_EPS",
+    "BATCH_NORM_MOMENTUM",
+    "Activation",
+    "Activity",
+    "BatchNorm",
+    "Delay",
+    "Embedding",
+    "Head",
+    "Layer",
+    "Linear",
+    "ModelSpec",
+    "Scale",
+    "Tensor",
+    "mlp",
+]
+
 BATCH_NORM_MOMENTUM = 0.1
 BATCH_NORM_EPS = 1e-5
-
-
-@plain
-@dataclass(frozen=True, slots=True)
-class Linear:
-    kind: ClassVar[str] = "linear"
-    name: str
-    inputs: int
-    outputs: int
-    bias: bool = True
-    frozen: bool = False
-    branch: str | None = None
-    uses: str | None = None
-    strided: bool = False
-    penalty: float = 0.0
-
-
-@plain
-@dataclass(frozen=True, slots=True)
-class Activation:
-    kind: ClassVar[str] = "activation"
-    function: Literal["relu", "tanh"]
-
-
-@plain
-@dataclass(frozen=True, slots=True)
-class Scale:
-    kind: ClassVar[str] = "scale"
-    name: str
-    features: int
-    buffer: bool = False
-    wide: bool = False
-
-
-@plain
-@dataclass(frozen=True, slots=True)
-class BatchNorm:
-    kind: ClassVar[str] = "batch_norm"
-    name: str
-    features: int
-
-
-@plain
-@dataclass(frozen=True, slots=True)
-class Embedding:
-    kind: ClassVar[str] = "embedding"
-    name: str
-    vocabulary: int
-    features: int
-    sparse: bool = False
-
-
-@plain
-@dataclass(frozen=True, slots=True)
-class Delay:
-    """Seconds that it takes to go through this layer forward, and backward."""
-
-    kind: ClassVar[str] = "delay"
-    forward: float
-    backward: float
-
-
-@plain
-@dataclass(frozen=True, slots=True)
-class Activity:
-    kind: ClassVar[str] = "activity"
-    coefficient: float
-
-
-@plain
-@dataclass(frozen=True, slots=True)
-class Head:
-    kind: ClassVar[str] = "head"
-    name: str
-    inputs: int
-    outputs: int
-    coefficient: float
-    bias: bool = True
-
-
-Layer = Linear | Activation | Scale | BatchNorm | Embedding | Delay | Activity | Head
 
 
 @dataclass(frozen=True, slots=True)

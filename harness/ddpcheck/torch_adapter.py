@@ -28,7 +28,6 @@ from .adapter import (
     MakeSampler,
     Replica,
     Sampler,
-    Train,
 )
 from .capabilities import Capabilities
 from .environment import RankContext
@@ -36,6 +35,7 @@ from .job import OptimizerSpec
 from .launchers.base import Launcher
 from .launchers.processes import Processes
 from .model import ModelSpec
+from .trainer import Train
 from .values import Array
 
 if TYPE_CHECKING:

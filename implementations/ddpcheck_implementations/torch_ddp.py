@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from ddpcheck.adapter import Adapter, Train, TrainingRun, TrainingTask
+from ddpcheck.adapter import Adapter
 from ddpcheck.capabilities import ALL_MODEL_FEATURES, ALL_TRAINER_FEATURES, Capabilities
 from ddpcheck.torch_adapter import (
     TORCH_PROMISES,
@@ -19,6 +19,7 @@ from ddpcheck.torch_adapter import (
     torch_scores,
 )
 from ddpcheck.torch_version import torch_at_least
+from ddpcheck.trainer import Train, TrainingRun, TrainingTask
 
 if TYPE_CHECKING:
     from torch import nn

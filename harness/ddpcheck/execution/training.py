@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from .. import job as ops
-from ..adapter import TrainingRun, TrainingTask
 from ..files import watched
+from ..trainer import TrainingRun, TrainingTask
 from .contract import ContractBroken, checked_indices, checked_number, offered
 from .here import Here, Values
 

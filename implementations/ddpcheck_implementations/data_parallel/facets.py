@@ -16,9 +16,9 @@ from .settings import DEFAULTS, Settings
 from .streams import RandomStreams
 
 if TYPE_CHECKING:  # a quarter of the time that a rank takes to start
-    from ddpcheck.adapter import TrainingRun, TrainingTask
     from ddpcheck.job import OptimizerSpec
     from ddpcheck.model import ModelSpec
+    from ddpcheck.trainer import TrainingRun, TrainingTask
 
     from .replica import DataParallel
     from .trainer import Trainer

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ddpcheck.adapter import TrainingTask
+from ddpcheck.trainer import TrainingTask
 from ddpcheck.values import Array
 
 from ..data_parallel.trainer import Engine, Trainer, Window

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ddpcheck.adapter import TrainingRun, TrainingTask
+from ddpcheck.trainer import TrainingRun, TrainingTask
 
 from ..data_parallel.trainer import Engine, Trainer, Window
 from .ends import ENDS

@@ -10,7 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ddpcheck.adapter import Batch, TrainingRun, TrainingTask
+from ddpcheck.adapter import Batch
+from ddpcheck.trainer import TrainingRun, TrainingTask
 
 from ..data_parallel.trainer import Engine, Trainer, Window
 from .resuming import BEST, RESUMED
