@@ -52,7 +52,7 @@ from ddpcheck.job import (
 )
 from ddpcheck.launchers.multiprocess import Method, Multiprocessing
 from ddpcheck.launchers.processes import Processes
-from ddpcheck.model import Linear, ModelSpec
+from ddpcheck.model import Activity, Head, Linear, ModelSpec
 from ddpcheck.numerics import same_bits
 from ddpcheck.references import reference_of
 from ddpcheck.standalone import _OF_REPLICA, _WRITERS, NoScript, Told, script, write_beside, write_script
@@ -79,6 +79,15 @@ JOBS = {
             2,
             (Backward(((0, 1), (2, 3)), weights=((1.0, 0.0), (0.5, 1.0))), Observe(("gradients",))),
             mlp((2, 1)),
+            data=DataSpec(4, "real"),
+        ),
+        "gradient of fc1.weight: WRONG",
+    ),
+    "activity-after-the-reduction": (
+        Job(
+            2,
+            (Backward(((0, 1), (2, 3))), Observe(("gradients",))),
+            ModelSpec((Linear("fc1", 2, 2, penalty=0.5), Activity(0.5), Head("head", 2, 1, 0.25), Linear("fc2", 2, 1))),
             data=DataSpec(4, "real"),
         ),
         "gradient of fc1.weight: WRONG",

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ddpcheck.checks import law
-from ddpcheck.job import Backward, Clip, Job, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
+from ddpcheck.job import Backward, Clip, Job, Operation, OptimizerSpec, Resume, Save, SetTrainable, Step, ZeroGrad
 from ddpcheck.model import Activation, Activity, Head, Layer, Linear, ModelSpec
 
 from .comparison import as_one_process
@@ -28,9 +28,11 @@ Chain = Callable[[float], tuple[Layer, ...]]
 @law("gradients", "facet:replica", "feature:penalty")
 def check_penalties_of_weights_count_once_for_all_ranks(session: Session) -> None:
     """A penalty of weights that the loss has counts once in a gradient, and in the loss of each rank: however many ranks and
-    samples there are, how much each counts, and once more for each micro-batch.
+    samples there are, how much each counts, and once more for each micro-batch. That of a weight which layers share counts once;
+    that of a frozen one is in the loss alone.
     """
-    _train(session, _penalised)
+    world, unfreezing = session.world_size, session.capabilities.unfreezing
+    _train(session, _penalised, once(world, _shared), frozen_at_first(world, unfreezing=unfreezing))
 
 
 @law("gradients", "facet:replica", "feature:activity")
@@ -53,6 +55,11 @@ def _penalised(often: float) -> tuple[Layer, ...]:
     return Linear("fc1", 2, 3, penalty=often), Activation("relu"), Linear("fc2", 3, 2, penalty=2 * often)
 
 
+def _shared(often: float) -> tuple[Layer, ...]:
+    same = Linear("same", 3, 3, penalty=often), Activation("relu"), Linear("tied", 3, 3, uses="same")
+    return Linear("fc1", 2, 3), *same, Linear("fc2", 3, 2)
+
+
 def _active(often: float) -> tuple[Layer, ...]:
     return Linear("fc1", 2, 3), Activity(often), Activation("relu"), Linear("fc2", 3, 2), Activity(2 * often)
 
@@ -62,7 +69,7 @@ def _deeply_supervised(often: float) -> tuple[Layer, ...]:
     return Linear("fc1", 2, 3), Head("early", 3, 2, often, bias=False), Activation("relu"), head, Linear("fc2", 3, 2)
 
 
-def _train(session: Session, chain: Chain) -> None:
+def _train(session: Session, chain: Chain, *more: Job) -> None:
     world, promised = session.world_size, session.capabilities
     jobs = [once(world, chain), trained(world, chain, clipping=promised.clipping, saving=promised.checkpoint)]
     jobs.append(accumulated(world, chain, no_sync=promised.no_sync))
@@ -70,14 +77,14 @@ def _train(session: Session, chain: Chain) -> None:
         jobs.append(uneven(world, chain, exact=promised.uneven_batches != "weighted"))
     if promised.sample_weights is not None:
         jobs.append(weighted(world, chain))
-    for_each(session, fitting(session, jobs), as_one_process(promised))
+    for_each(session, fitting(session, [*jobs, *more]), as_one_process(promised))
 
 
 def once(world_size: int, chain: Chain) -> Job:
     """What a replica starts with, and gradients three times, without a step."""
     operations: list[Operation] = [*PARAMETERS]
     for number in range(3):
-        operations += [ZeroGrad(), Backward(shards([2] * world_size, 2 * number * world_size)), *GRADIENTS]
+        operations += [ZeroGrad(), Backward(shards([4] * world_size, 4 * number * world_size)), *GRADIENTS]
     return training_job(world_size, ModelSpec(chain(1.0), loss="linear"), operations)
 
 
@@ -90,6 +97,16 @@ def trained(world_size: int, chain: Chain, *, clipping: bool, saving: bool) -> J
         operations += [Save(), Resume(), *PARAMETERS] if saving and number == 1 else []
     spec = OptimizerSpec(lr=0.125, momentum=0.5)
     return training_job(world_size, ModelSpec(chain(0.25)), operations, spec, exact=False)
+
+
+def frozen_at_first(world_size: int, *, unfreezing: bool) -> Job:
+    """A step with a penalised layer that is frozen, and one with it unfrozen."""
+    layers = Linear("fc1", 2, 3, frozen=True, penalty=0.5), Activation("tanh"), Linear("fc2", 3, 2, penalty=0.25)
+    operations: list[Operation] = []
+    for number in range(2):
+        operations += [ZeroGrad(), *([SetTrainable(("fc1",))] * (unfreezing and number == 1))]
+        operations += [Backward(shards([2] * world_size, 2 * number * world_size)), *GRADIENTS, Step(), *PARAMETERS]
+    return training_job(world_size, ModelSpec(layers), operations, OptimizerSpec(lr=0.125), exact=False)
 
 
 def accumulated(world_size: int, chain: Chain, *, no_sync: bool) -> Job:

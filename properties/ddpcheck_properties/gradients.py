@@ -19,6 +19,7 @@ from ddpcheck.job import Backward, Job, Observe, Operation, ZeroGrad
 from ddpcheck.model import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale
 from ddpcheck.numerics import reduction_bound
 from ddpcheck.oracle import Contributions
+from ddpcheck.oracle.terms_gone_wrong import terms_of
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array
 
@@ -230,12 +231,15 @@ def _evidence(made_of: Contributions, job: Job, expected: Array, rank: int) -> E
 
 def _seen_elsewhere(job: Job) -> str:
     """What makes a synchronised backward differ from the local one before, though the reduction may be right."""
-    buffers = [tensor.name for tensor in job.model.tensors() if tensor.role == "buffer"] if job.model else []
+    assert job.model is not None
+    terms = " or ".join(terms_of(job.model).values())
+    left_out = f"{terms} is left out inside no_sync, or where gradients are reduced" if terms else ""
+    buffers = [tensor.name for tensor in job.model.tensors() if tensor.role == "buffer"]
     if not buffers:
-        return ""
+        return left_out
     return (
         f"the ranks' buffers ({', '.join(buffers)}) were not the same in the backward before, inside no_sync: construction "
-        "did not give them all rank 0's, or something changed them"
+        "did not give them all rank 0's, or something changed them" + f"; or {left_out}" * bool(terms)
     )
 
 

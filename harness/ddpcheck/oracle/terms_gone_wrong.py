@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,12 +21,13 @@ def terms_of(model: ModelSpec) -> dict[type, str]:
     return {kind: words for kind, words in _KINDS.items() if features[kind] in model.features()}
 
 
-def without(model: ModelSpec, kind: type) -> ModelSpec:
-    """The model whose terms of one kind count nothing."""
+def without(model: ModelSpec, kind: type, *, among: Container[str] | None = None) -> ModelSpec:
+    """The model whose terms of one kind count nothing, or the penalties of the layers `among` these."""
 
     def off(layer: Layer) -> Layer:
         if isinstance(layer, Linear):
-            return replace(layer, penalty=0.0) if kind is Linear else layer
+            chosen = kind is Linear and (among is None or layer.name in among)
+            return replace(layer, penalty=0.0) if chosen else layer
         return replace(layer, coefficient=0.0) if isinstance(layer, (Activity, Head)) and type(layer) is kind else layer
 
     return replace(model, layers=tuple(map(off, model.layers)))
@@ -50,8 +51,16 @@ def losses_lacking_terms(forward: Pass, losses: Array) -> Iterator[tuple[str, Ar
         )
         scale = forward.model.loss_scale or 1.0
         yield f"{what} is not multiplied by the loss scale in it", rest + part / scale
+        yield (
+            f"{what} counts twice in it: in two places, say, or for each of the layers that share a weight",
+            rest + part * 2,
+        )
         if kind is Linear:
             yield f"{what} counts in it without samples, too", rest + _everywhere(part)
+            frozen = {name.rpartition(".")[0] for name in forward.fixed}
+            learned = without(forward.model, kind, among=frozen)
+            lacking = evaluate(learned, forward.learned, forward.fixed, forward.shards).losses
+            yield f"{what} is in it only where they learn: that of frozen layers is missing", lacking
         if forward.shards.weights is not None:
             plain = _part(forward, kind, weights=None)
             yield f"the samples' weights are ignored in {what}", rest + plain.losses
@@ -153,7 +162,7 @@ class Terms:
         if not alike:
             yield f"{what} is this rank's own: it is added after the reduction, so that ranks drift apart", part[rank]
             yield f"{what} is divided by the world size once more", mean(part) / world
-        yield f"{what} counts twice: before the reduction and after it, say, or in two places", mean(part) * 2
+        yield f"{what} counts twice: in two places, or for each of the layers that share a weight", mean(part) * 2
         share = self.weigh.reshape(-1, *(1,) * (part.ndim - 1)) * world
         yield f"how much a rank counts, by its samples or their weights, counts twice in {what}", mean(part * share)
         yield f"ranks count equally in {what}, and not as in the rest of the loss", part.mean(axis=0)
