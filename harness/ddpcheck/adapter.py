@@ -161,7 +161,7 @@ class Replica(Protocol):
 
     def backward(self, batch: Batch) -> float:
         """Forward and backward on the local batch; gradients accumulate. Returns the local mean loss (before
-        reduction); a batch of no samples has loss 0 and zero gradients.
+        reduction), the model's auxiliary terms included; a batch of no samples has loss 0 and zero gradients.
 
         On return gradients() are synchronised over ranks, those of earlier backwards in no_sync() included.
         """

@@ -34,6 +34,7 @@ from .training_runs import (
     with_a_frozen_layer,
     with_ids,
     with_other_optimizers,
+    with_terms,
 )
 
 ACCUMULATION = "trainer_feature:accumulation"
@@ -62,7 +63,8 @@ def check_training_run_ends_where_one_process_ends(session: Session) -> None:
     world, promised = session.world_size, session.capabilities
     # of the largest seed that NumPy's older generators take, and none that is larger
     examples = with_other_optimizers(run_job(world, promised, 3 * world, Train(epochs=2, seed=(1 << 32) - 1)), promised)
-    examples += with_a_frozen_layer(examples[0], promised) + with_ids(examples[0], promised)
+    plain = examples[0]
+    examples += with_a_frozen_layer(plain, promised) + with_ids(plain, promised) + with_terms(plain, promised)
     if promised.clipping:
         examples.append(run_job(world, promised, 3 * world, Train(epochs=1, max_norm=LOOSE)))
     if promised.remainder == "pad":  # fewer samples than ranks
@@ -72,9 +74,12 @@ def check_training_run_ends_where_one_process_ends(session: Session) -> None:
 
 @law("trainer", "facet:trainer", "optimizer:sgd")
 def check_training_run_tells_the_loss_of_all_samples(session: Session) -> None:
-    """The loss of each epoch is the mean over the samples of all ranks, weighted by their numbers, on all ranks."""
-    promised = session.capabilities
-    for_all(session, runs(session.world_size, promised), of_run(promised, tells_the_loss), share=0.5)
+    """The loss of each epoch, its auxiliary terms included, is the mean over the samples of all ranks, weighted by their numbers,
+    on all ranks.
+    """
+    world, promised = session.world_size, session.capabilities
+    examples = with_terms(run_job(world, promised, 3 * world, Train(epochs=2)), promised)
+    for_all(session, runs(world, promised), of_run(promised, tells_the_loss), examples=examples, share=0.5)
 
 
 @law("trainer", "facet:trainer", "optimizer:sgd", ACCUMULATION)
@@ -138,7 +143,7 @@ def _with_windows(session: Session, judge: Callable[[Run], None], share: float =
         run_job(world, promised, 4 * world, Train(batch_size=3, micro_batches=2, epochs=1)),
         run_job(world, promised, 8 * world, Train(batch_size=2, micro_batches=2, epochs=1, max_norm=norm)),
     ]
-    examples += with_other_optimizers(examples[-1], promised)
+    examples += with_other_optimizers(examples[-1], promised) + with_terms(examples[0], promised)
     drawn = runs(world, promised, features=frozenset({"accumulation"}))
     for_all(session, drawn, of_run(promised, judge), examples=examples, share=share)
 

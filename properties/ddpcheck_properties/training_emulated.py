@@ -15,6 +15,7 @@ import numpy as np
 
 from ddpcheck.job import PerRank
 from ddpcheck.oracle.network import Shards, evaluate
+from ddpcheck.oracle.terms_gone_wrong import without_terms
 from ddpcheck.values import Array
 
 from .training_gone_wrong import Rules, law_factor
@@ -116,8 +117,8 @@ class _Emulator:
             found = evaluate(self.model, self.parameters, {}, self._shards(micro))
             losses.append((found.losses, count))
             weight = self._weight(count, total, len(window))
-            for name, gradient in found.gradients.items():
-                local[name] = local.get(name, 0.0) + gradient * _by_rank(weight, gradient)
+            for name, gradient in self._gradients(found.gradients, micro, weight, count).items():
+                local[name] = local.get(name, 0.0) + gradient
             if rules.clip == "each" and micro is not window[-1]:  # with the last one it is synchronised
                 local = self._clipped(local)
         left_out = rules.short == "dropped" and not total.max() >= self.plan.batch_size
@@ -127,6 +128,16 @@ class _Emulator:
             self.pending = local
         self.seen += sum(counts)
         return losses
+
+    def _gradients(self, full: Arrays, samples: PerRank, weight: Array, count: Array) -> Arrays:
+        """Those of one micro-batch, by its weight; the loss's auxiliary terms by theirs."""
+        weighted = {name: gradient * _by_rank(weight, gradient) for name, gradient in full.items()}
+        rule = self.rules.terms
+        if rule == "law":
+            return weighted
+        often = {"each": 1.0 * (count > 0), "ranks": weight * len(count), "none": 0.0 * weight}[rule] - weight
+        rest = evaluate(without_terms(self.model), self.parameters, {}, self._shards(samples)).gradients
+        return {name: weighted[name] + (full[name] - rest[name]) * _by_rank(often, full[name]) for name in full}
 
     def _weight(self, count: Array, total: Array, micro_batches: int) -> Array:
         """Of a micro-batch of `count` samples, by rank, in a window with `total` of them."""

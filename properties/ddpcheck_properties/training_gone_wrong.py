@@ -26,7 +26,8 @@ class Rules:
     norm is multiplied by. batch_size: another one than the plan's. anew: each epoch begins without momentum. kept: gradients
     go on from one epoch to the next. factor: of the learning rate at step i of n; None: the plan's. by_samples: the rank's own
     samples count as steps. optimizer: what of it is another. lost: what a run lacks that goes on after epoch `resumed`, "step"
-    being the last one before; lost_on: on all ranks, on all but rank 0, or on one.
+    being the last one before; lost_on: on all ranks, on all but rank 0, or on one. terms: the loss's auxiliary terms count as the
+    samples do; in each micro-batch as in a whole window; once for each rank; or not at all.
     """
 
     weights: Literal["samples", "equal", "sum", "full"] = "samples"
@@ -44,6 +45,7 @@ class Rules:
     lost: frozenset[Lost] = frozenset()
     lost_on: Literal["all", "others"] | int = "all"
     resumed: int = 0
+    terms: Literal["law", "each", "ranks", "none"] = "law"
 
 
 def law_factor(plan: Train, step: float, steps: float) -> float:
@@ -103,8 +105,8 @@ def wrong_factors(plan: Train, world_size: int) -> list[tuple[str, Factor]]:
     return made
 
 
-def wrong_rules(plan: Train, world_size: int) -> list[tuple[str, Rules]]:
-    """What can go wrong with such a run, in words."""
+def wrong_rules(plan: Train, world_size: int, *, terms: bool = False) -> list[tuple[str, Rules]]:
+    """What can go wrong with such a run, in words. terms: the loss has auxiliary ones."""
     made = [(sentence, Rules(factor=factor)) for sentence, factor in wrong_factors(plan, world_size)]
     if plan.schedule == "linear" and world_size > 1:
         made.append(
@@ -112,7 +114,7 @@ def wrong_rules(plan: Train, world_size: int) -> list[tuple[str, Rules]]:
         )
     if world_size > 1:
         made += _WRONG_RANKS
-    made += _WRONG_EPOCHS + _WRONG_OPTIMIZERS
+    made += _WRONG_EPOCHS + _WRONG_OPTIMIZERS + _WRONG_TERMS * terms
     if plan.micro_batches > 1:
         made += _WRONG_WINDOWS
     if world_size > 1 and plan.batch_size > 1:
@@ -149,6 +151,11 @@ _WRONG_EPOCHS = [
 _WRONG_OPTIMIZERS = [
     ("weight decay is missing", Rules(optimizer={"weight_decay": 0.0})),
     ("momentum is missing", Rules(optimizer={"momentum": 0.0})),
+]
+_WRONG_TERMS = [
+    ("the loss's auxiliary terms are missing in the gradients", Rules(terms="none")),
+    ("the loss's auxiliary terms count once for each micro-batch, not once for each step", Rules(terms="each")),
+    ("the loss's auxiliary terms count once for every rank", Rules(terms="ranks")),
 ]
 _WRONG_CLIPPING = [
     ("gradients are not clipped", Rules(clip="never")),

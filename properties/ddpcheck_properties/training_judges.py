@@ -43,7 +43,9 @@ def ends_where_one_process_ends(run: Run) -> None:
     """The parameters at the end, within rounding, and with the same bits on all ranks."""
     what = f"after the training run{', which was resumed' if run.first else ''}"
     size = run.job.world_size
-    candidates = wrong_resumes(run.plan, run.first, size) if run.first else wrong_rules(run.plan, size)
+    candidates = (
+        wrong_resumes(run.plan, run.first, size) if run.first else wrong_rules(run.plan, size, terms=run.has_terms)
+    )
     with explained(lambda: whence(run, candidates)):
         entries = run.moments[-1][-1].arrays["parameters"]
         compare_arrays(run.parameters, entries, "parameters", what, bits=run.promised.same_bits_on_all_ranks)

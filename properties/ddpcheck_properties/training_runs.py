@@ -29,8 +29,9 @@ from ddpcheck.job import (
     Train,
     ZeroGrad,
 )
-from ddpcheck.model import Activation, Embedding, Linear, ModelSpec
+from ddpcheck.model import Activation, Activity, Embedding, Head, Layer, Linear, ModelSpec
 from ddpcheck.oracle import Moment, Oracle
+from ddpcheck.oracle.terms_gone_wrong import terms_of
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array
 
@@ -98,6 +99,18 @@ def with_a_frozen_layer(job: Job, promised: Capabilities) -> list[Job]:
     return [replace(job, optimizer=OTHERS[0], model=replace(job.model, layers=(replace(first, frozen=True), *rest)))]
 
 
+def with_terms(job: Job, promised: Capabilities) -> list[Job]:
+    """The Job with a loss that has those auxiliary terms which are promised."""
+    assert job.model is not None
+    first, curve, last = job.model.layers
+    assert isinstance(first, Linear)
+    features = promised.model_features
+    layers: list[Layer] = [replace(first, penalty=0.25) if "penalty" in features else first]
+    layers += [Head("head", 2, 2, 0.5)] * ("auxiliary_head" in features) + [Activity(0.5)] * ("activity" in features)
+    made = replace(job.model, layers=(*layers, curve, last))
+    return [replace(job, model=made)] * (made != job.model)
+
+
 def with_other_optimizers(job: Job, promised: Capabilities) -> list[Job]:
     """The Job with weight decay, and with Adam, where they are promised."""
     return [replace(job, optimizer=spec) for spec in OTHERS if spec.name in promised.optimizers]
@@ -158,6 +171,11 @@ class Run:
         return Run(
             job, plan_of(job), promised, indices_of(trace), parameters, losses, rates, best, first=first, before=before
         )
+
+    @property
+    def has_terms(self) -> bool:
+        """Whether the loss has auxiliary terms."""
+        return self.job.model is not None and bool(terms_of(self.job.model))
 
     @property
     def schedule(self) -> list[float]:

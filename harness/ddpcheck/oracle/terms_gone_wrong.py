@@ -33,6 +33,13 @@ def without(model: ModelSpec, kind: type, *, among: Container[str] | None = None
     return replace(model, layers=tuple(map(off, model.layers)))
 
 
+def without_terms(model: ModelSpec) -> ModelSpec:
+    """The model whose loss is that of the outputs."""
+    for kind in _KINDS:
+        model = without(model, kind)
+    return model
+
+
 def losses_lacking_terms(forward: Pass, losses: Array) -> Iterator[tuple[str, Array]]:
     """losses: every rank's own, shape (ranks,)."""
     world, counts = len(losses), forward.shards.counts

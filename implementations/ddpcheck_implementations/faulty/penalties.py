@@ -6,10 +6,11 @@ import numpy as np
 
 from ddpcheck import model as spec
 from ddpcheck.adapter import Batch
+from ddpcheck.capabilities import ALL_MODEL_FEATURES as FEATURES
 from ddpcheck.model import ModelSpec
 
 from ..numpy_network.terms import Penalised, Term
-from .auxiliary_terms import FEATURES, Counting, ForEveryRank, OnRankZero, RightlyTold, TermOf
+from .auxiliary_terms import Counting, ForEveryRank, OnRankZero, RightlyTold, TermOf
 from .base import PlainReplica, fault
 
 PENALTY = "check_penalties_of_weights_count_once_for_all_ranks"

@@ -7,7 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ddpcheck.capabilities import MODEL_FEATURES
+
 from ..data_parallel.trainer import Trainer, Window
+from ..numpy_network.terms import Penalised
 from .trainers import trainer
 
 SAMPLES = "check_training_run_uses_every_sample"
@@ -28,6 +31,30 @@ class MeanOfMicroMeans(Trainer):
 
     def weight(self, rows: Sequence[int], window: Window) -> float:
         return 1 / len(window)
+
+
+@trainer(
+    "accum-penalty-for-every-micro-batch",
+    "classic",
+    WINDOWS,
+    words="count once for each micro-batch",
+    world_size=1,
+    model_features=MODEL_FEATURES | {"penalty"},
+)
+class PenaltyForEveryMicroBatch(Trainer):
+    """Samples' losses are divided by the number of samples in the window; the penalty is added to each micro-batch's."""
+
+    def backward(self, rows: Sequence[int], weight: float) -> float:
+        penalised = [term for term in self.replica._network.terms if isinstance(term, Penalised)]
+        told = 0.0
+        for term in penalised if rows else ():
+            more = term.coefficient / weight - term.coefficient
+            told += more / 2 * self.task.model.loss_scale * float(np.square(term.weight).sum())
+            term.coefficient += more
+        loss = super().backward(rows, weight) - told
+        for term in penalised if rows else ():
+            term.coefficient *= weight
+        return loss
 
 
 @trainer(
