@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -127,10 +128,12 @@ session.run(Job(2, (AllReduce(TensorSpec((3,)), "max"),)))
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
 @every_method
 def test_nothing_outlives_the_driver(method: Method, ending: signal.Signals) -> None:
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))  # a short path: a socket lies in it
     driver = subprocess.Popen(
         [sys.executable, "-c", DRIVER.format(reference=MISBEHAVING, method=method)],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
+        env=os.environ | {"TMPDIR": str(folder)},
         text=True,
     )
     assert driver.stdout is not None
@@ -143,6 +146,7 @@ def test_nothing_outlives_the_driver(method: Method, ending: signal.Signals) -> 
         readable, _, _ = select.select([process], [], [], 20.0)  # a pidfd is readable once the process has ended
         os.close(process)
         assert readable, "a process was left behind"
+    folder.rmdir()  # nothing was left in it
 
 
 @pytest.mark.parametrize("killed", [False, True])

@@ -14,6 +14,7 @@ import multiprocessing
 import os
 import runpy
 import select
+import shutil
 import signal
 import socket
 import struct
@@ -46,6 +47,8 @@ def main() -> None:
     import_adapter(command)
     ranks = _start(method, int(world_size), seeds.split(","), scratch, command)
     _watch(ranks, driver)
+    if scratch:
+        shutil.rmtree(scratch, ignore_errors=True)  # the driver may be gone
     os._exit(0)  # what the adapter left at import is not waited for
 
 
