@@ -11,6 +11,8 @@ import click
 
 from ..adapter import Adapter
 from ..environment import DEFAULT_MASTER_PORT
+from ..launchers.base import Launcher
+from ..launchers.multiprocess import Multiprocessing
 from ..references import missing_modules, resolve
 from .options import launcher_named, usage_errors
 from .running import run_ranks
@@ -76,7 +78,9 @@ def command(
         if len(cluster.hosts) > 1:
             raise click.UsageError("--run starts ranks on this host only; without it you get the line for each host")
         _complete(adapter)
-        sys.exit(_run(chosen, [*_program(program, adapter), *arguments], cluster.each, master_addr, master_port))
+        own = adapter.launcher if adapter is not None and isinstance(adapter.launcher, Multiprocessing) else None
+        launcher = own if own is not None and engine is None else launcher_named(_LAUNCHER_OF[chosen])
+        sys.exit(_run(launcher, [*_program(program, adapter), *arguments], cluster.each, master_addr, master_port))
     if cluster.hosts[0] == "localhost" and len(cluster.hosts) > 1:
         raise click.UsageError(
             "several hosts have to reach rank 0: give its host with --master-addr, or all with --hosts"
@@ -124,15 +128,15 @@ def _reads_master(adapter: Adapter | None) -> bool:
     return adapter is None or adapter.launcher.name != "mpiexec"
 
 
-def _run(engine: str, program: list[str], ranks: int, address: str | None, port: int | None) -> int:
+def _run(launcher: Launcher, program: list[str], ranks: int, address: str | None, port: int | None) -> int:
     variables = {}
     if address is not None or port is not None:
-        if engine == "torchrun":
+        if launcher.name == "torchrun":
             raise click.UsageError(
                 "torchrun chooses address and port itself on one host; leave them out, or use another --engine"
             )
         variables = {"MASTER_ADDR": address or "127.0.0.1", "MASTER_PORT": str(port or DEFAULT_MASTER_PORT)}
-    return run_ranks(launcher_named(_LAUNCHER_OF[engine]), [sys.executable, *program], ranks, variables)
+    return run_ranks(launcher, [sys.executable, *program], ranks, variables)
 
 
 # ----------------------------------------------------------------------------------------------------------------- lines
