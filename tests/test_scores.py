@@ -85,6 +85,12 @@ def test_the_largest_output_stands_out_and_padding_is_wrong(values: Any) -> None
     assert labels[:5].tolist() == [0, 1, 2, 3, 4]
 
 
+def test_samples_may_be_called_by_large_numbers_and_padding_stays_padding() -> None:
+    plain, far = (Score("rmse", ((2, -1, 0),), first=first) for first in (0, 1 << 24))
+    assert far.given(0)[2].tolist() == [(1 << 24) + 2, -1, 1 << 24]
+    assert (far.given(0)[0] == plain.given(0)[0]).all()
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_single_precision_is_allowed_and_half_precision_is_not(name: str) -> None:
     for seed in range(8):

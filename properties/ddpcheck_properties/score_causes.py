@@ -75,6 +75,7 @@ class _Held:
 def _all(held: _Held, before: Sequence[Score], rank: int) -> Named:
     yield from _of_earlier(held, before)
     yield from _of_repetition(held.made, held)
+    yield from _of_labels(held)
     yield from _of_ranks(held, rank)
     yield from _OF_SCORES[held.name](held)
     if held.name in TERMS:
@@ -102,6 +103,10 @@ def _of_repetition(made: Score, held: _Held) -> Named:
         cut = [rank[: len(rank) - rank.count(-1)] for rank in made.indices]
         yield "as many rows as are padding are cut off the end, wherever padding stands", held.of(cut)
         yield "all rows of padding are taken for one sample", held.of([(*counted(made.indices), -1)])
+    if made.first:
+        every = counted(made.indices)
+        _, kept = np.unique(np.array(every, np.float32) + np.float32(made.first), return_index=True)
+        yield "samples whose indices float32 takes for one count once together", held.of([[every[at] for at in kept]])
     if len(counted(made.indices)) < sum(map(len, without)):
         twice = "a sample that is there twice, as where a sampler pads, counts twice"
         yield twice, held.of(without)
@@ -112,6 +117,14 @@ def _of_repetition(made: Score, held: _Held) -> Named:
         once = [index for index in counted(made.indices) if sum(rank.count(index) for rank in without) == 1]
         if once:
             yield "a sample that is there twice does not count at all", held.of([once])
+
+
+def _of_labels(held: _Held) -> Named:
+    outputs, labels = held.together(range(held.world))
+    for kind, largest in (("uint8", 255), ("int8", 127)):
+        if labels.dtype.kind == "i" and labels.max(initial=0) > largest:
+            kept = labels.astype(kind).astype(np.int64) % held.made.classes
+            yield f"labels past {largest} begin again: they travel as {kind}", score_of(held.name, outputs, kept)
 
 
 def _of_ranks(held: _Held, rank: int) -> Named:

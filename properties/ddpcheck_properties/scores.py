@@ -31,12 +31,16 @@ def check_scores_are_those_of_all_samples(session: Session) -> None:
     """
     world, names = session.world_size, _promised(session)
     few, more = (*(2,) * (world - 1), 9), (7, *(3,) * (world - 1))
-    # counts that half precision does not hold
-    many = (*(2,) * (world - 1), 2051)
+    # counts that half precision does not hold, and labels that a byte does not
+    many, labels = (*(2,) * (world - 1), 2051), _dealt(range(250, 270), world)
     examples = []
     for name in names:
         calls = [_score(name, sizes, seed) for seed, sizes in enumerate((few, more, few[::-1]))]
         examples.append(Job(world, tuple(calls)))
+        if name in ("perplexity", "rmse"):  # values with more digits than half precision has
+            examples.append(Job(world, (replace(calls[0], values="real"),)))
+        elif name != "auc":
+            examples.append(Job(world, (Score(name, labels, 300),)))
     examples.append(Job(world, tuple(_score(name, few, seed=7) for name in (*names, *names[::-1]))))
     for name in names:
         large = _score(name, many)
@@ -137,6 +141,9 @@ def check_samples_that_come_twice_count_once_in_scores(session: Session) -> None
             turned = (*held[1:], held[0])
             repeated = tuple(rank[::-1] + rank[:1] for rank in held)
             jobs += [Job(world, (_score_of(name, each, seed),)) for each in (repeated, held, turned)]
+        # next to each other where float32 does not hold every integer
+        apart = _score_of(name, _dealt(range(3 * world), world))
+        jobs.append(Job(world, (replace(apart, first=1 << 24),)))
     for_all(session, _drawn(world, _promised(session), most=2), as_of_one_process, examples=jobs, share=0.5)
 
 

@@ -25,7 +25,8 @@ class Score:
     that are numbers differ from the outputs by up to 12. Rows of padding are wrong, all alike.
 
     guesses: only the first so many classes ever have the largest output; 0 means all. poisoned: a sample whose first output is
-    NaN. values: of a lattice, or real ones.
+    NaN. values: of a lattice, or real ones. first: what the first sample is called in the indices that are passed, those after it
+    counting on from there.
     """
 
     kind: ClassVar[str] = "score"
@@ -36,17 +37,18 @@ class Score:
     guesses: int = 0
     values: Literal["lattice", "real"] = "lattice"
     poisoned: int | None = None
+    first: int = 0
 
     def given(self, rank: int) -> tuple[Array, Array, Array]:
         """Outputs, targets and indices that this rank passes."""
-        return self.rows(self.indices[rank])
+        outputs, targets, indices = self.rows(self.indices[rank])
+        return outputs, targets, np.where(indices < 0, indices, indices + self.first)
 
     def rows(self, indices: tuple[int, ...]) -> tuple[Array, Array, Array]:
         """New arrays: outputs, targets and indices of these samples."""
         made = np.array(indices, np.int64)
-        count = (
-            max((index for held in self.indices for index in held), default=-1) + 2
-        )  # the last is the row of index -1
+        last = max((index for held in self.indices for index in held), default=-1)
+        count = last + 2  # one more row, which index -1 takes
         outputs, targets = self._of_numbers(count) if self.name in OF_NUMBERS else self._of_labels(count)
         if self.poisoned is not None:
             outputs[self.poisoned, 0] = np.nan

@@ -1,7 +1,8 @@
 """Scores as one process computes them that holds all samples, in float64, and how far rounding may take others from there.
 
 Most are a function of a mean of terms that are not negative: a sum of n terms, its division, what four roundings on each rank
-may add where shares are weighed, and those within a term are off by gamma_m of the mean at most, m = n + 8 W + 32, in float32.
+may add where shares are weighed, and those within a term are off by gamma_m of the mean at most, m = n + 8 W + 32, in float32,
+and as many more as there are classes where these are summed up, too.
 Counts are exact there below 2^24. A root halves the relative error, exp makes a relative one of what was absolute. Shares,
 which are 1 at most, may be computed as 1 less another, and areas of differences of neighbours: they are off by so much of 1.
 """
@@ -81,7 +82,8 @@ def score_of(name: str, outputs: Array, targets: Array) -> float:
 
 def allowed(name: str, outputs: Array, targets: Array, world_size: int) -> float:
     """How far off a score may be that is computed in float32."""
-    count = {"rmse": outputs.size, "auc": 4 * len(outputs)}.get(name, len(outputs))
+    size, classes = outputs.shape
+    count = {"rmse": size * classes, "auc": 4 * size, "accuracy": size}.get(name, size + classes)
     relative = gamma(count + 8 * world_size + 32, "float32")
     if name not in ("rmse", "perplexity"):
         return relative
@@ -89,5 +91,5 @@ def allowed(name: str, outputs: Array, targets: Array, world_size: int) -> float
     if name == "rmse":
         return relative / 2 * exact
     # the logarithm and the difference from the largest output round in the size of the outputs
-    size = 2 * float(np.abs(outputs).max(initial=0)) + math.log(outputs.shape[1]) + 1
-    return exact * math.expm1(relative * (math.log(exact) + size)) + relative * exact
+    reach = 2 * float(np.abs(outputs).max(initial=0)) + math.log(classes) + 1
+    return exact * math.expm1(relative * (math.log(exact) + reach)) + relative * exact

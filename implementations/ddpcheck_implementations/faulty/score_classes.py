@@ -70,6 +70,12 @@ def averaged_by_class(comm: Any, rank: int, name: str, outputs: Array, targets: 
     )
 
 
+@scores("labels-in-a-byte", "classic", ALL_SAMPLES, words="labels past 255", scores=frozenset({"accuracy", "f1_macro"}))
+def labels_in_a_byte(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """Labels travel as uint8, which is enough for most data sets."""
+    return right_score(comm, name, outputs, targets.astype(np.uint8).astype(np.int64), indices)
+
+
 @scores(
     "auc-of-pairs-within-ranks",
     "classic",

@@ -149,6 +149,18 @@ def counted_in_half(comm: Any, rank: int, name: str, outputs: Array, targets: Ar
 
 
 @scores(
+    "outputs-gathered-in-half-precision",
+    "classic",
+    ALL_SAMPLES,
+    words="fewer digits",
+    scores=frozenset({"perplexity", "rmse"}),
+)
+def gathered_in_half(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """Outputs travel in the dtype of mixed precision."""
+    return right_score(comm, name, outputs.astype(np.float16).astype(np.float32), targets, indices)
+
+
+@scores(
     "score-added-in-own-order",
     "classic",
     EQUAL,
@@ -180,6 +192,14 @@ def once_on_each(comm: Any, rank: int, name: str, outputs: Array, targets: Array
     _, places = np.unique(indices, return_index=True)
     own = np.sort(places[indices[places] >= 0])
     return of_all_rows(name, *together(comm, outputs[own], targets[own]))
+
+
+@scores("indices-gathered-in-float32", "classic", TWICE, words="float32 takes for one", scores_count_once=True)
+def indices_in_float32(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """Outputs and indices travel in one array, whose dtype is that of the outputs: from 2^24 on some indices are the same."""
+    sent = np.concatenate([outputs, indices[:, None].astype(np.float32)], axis=1)
+    rows, targets = together(comm, sent, targets)
+    return on_one(name, rows[:, :-1], targets, rows[:, -1].astype(np.int64))
 
 
 @scores("samples-that-come-twice-are-dropped", "classic", TWICE, words="does not count at all", scores_count_once=True)
