@@ -80,6 +80,25 @@ def connect_metrics(context: RankContext) -> Facets:
 metrics_alone = Adapter("metrics_alone", connect_metrics, Capabilities(facets=frozenset({"metrics"})))
 
 
+def connect_scores(context: RankContext) -> Facets:
+    star = Star(context)
+
+    def compute(name: str, outputs: Array, targets: Array, indices: Array) -> float:
+        terms = outputs.argmax(axis=1) == targets if name == "accuracy" else np.square(outputs - targets)
+        total, count = star.all_reduce(np.array([terms.sum(), terms.size], np.float64)).tolist()
+        mean = total / count if count else float("nan")
+        return float(mean if name == "accuracy" else mean**0.5)
+
+    return Facets(rank=context.rank, world_size=context.world_size, compute_score=compute)
+
+
+scores_alone = Adapter(
+    "scores_alone",
+    connect_scores,
+    Capabilities(facets=frozenset({"scores"}), scores=frozenset({"accuracy", "rmse"})),
+)
+
+
 class Forgetful(Star):
     """Rank 0 sends the sum, and goes on with its own array."""
 

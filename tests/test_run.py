@@ -104,6 +104,19 @@ def test_who_has_metrics_alone_is_asked_for_nothing_else() -> None:
     assert all(verdict.ok for verdict in verdicts), [verdict for verdict in verdicts if not verdict.ok]
 
 
+def test_who_has_some_scores_alone_is_asked_for_no_others() -> None:
+    verdicts = check_adapter(minimal_adapter.scores_alone, [2], ["scores"])
+    assert all(verdict.ok for verdict in verdicts), [verdict for verdict in verdicts if not verdict.ok]
+    skipped = {verdict.check for verdict in verdicts if verdict.status == "skipped"}
+    assert skipped == {
+        "check_f1_averages_the_classes_that_occur_on_any_rank",
+        "check_auc_compares_samples_of_different_ranks",
+        "check_a_sample_that_is_no_number_makes_perplexity_none",
+        "check_samples_that_come_twice_count_once_in_scores",
+        "check_padding_counts_in_no_score",
+    }
+
+
 def test_every_installed_check_that_looks_at_sums_sees_the_broken_twin() -> None:
     verdicts = check_adapter(minimal_adapter.forgetful, [2], ["all_reduce"], profile="quick")
     assert any(verdict.status == "failed" and verdict.job is not None for verdict in verdicts)
