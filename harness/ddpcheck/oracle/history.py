@@ -113,8 +113,9 @@ class Accumulated:
             return None
         weights, counts = passes[-1].shards.weights, self.history.counts
         weigh = counts * float(self.weighted) if weights is None else weights.sum(axis=1) * float(self.by_weight)
-        total = weigh.sum()
-        return Terms(self.name, passes, weigh / total if total else np.full(len(counts), 1 / len(counts)), self.inside)
+        weigh = weigh / weigh.sum() if weigh.any() else np.full(len(counts), 1 / len(counts))
+        before = [one.forward for one in self.history.backwards[: -len(done)] if self.name in one.own]
+        return Terms(self.name, passes, weigh, self.inside, [*before[:1], *before[-1:]])
 
     def _weighing(self, done: Sequence[Done]) -> SampleWeights | None:
         """By the weights of the last backward."""

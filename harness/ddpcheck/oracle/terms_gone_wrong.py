@@ -96,12 +96,15 @@ def _part(forward: Pass, kind: type, *, weights: Array | None) -> _Part:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Those of a gradient that is made of several passes. weigh: how much each rank counts in a mean, which adds up to 1."""
+    """Those of a gradient that is made of several passes. weigh: how much each rank counts in a mean, which adds up to 1.
+    earlier: the first pass of all and the last before these, if there are some.
+    """
 
     name: str
     passes: Sequence[Pass]
     weigh: Array
     inside: bool
+    earlier: Sequence[Pass] = ()
 
     def gone_wrong(self, own: Array, expected: Array, rank: int) -> Iterator[tuple[str, Array]]:
         """own: each rank's gradient, all terms included; expected: what should be on this rank."""
@@ -191,6 +194,12 @@ class Terms:
         yield words, mean(sum(summed[1:], summed[0]))
         scale = self.passes[0].model.loss_scale or 1.0
         yield f"{what} is not multiplied by the loss scale", mean(part) / scale
+        for forward in self.earlier:
+            old = self._of(forward, kind, forward.shards.weights)
+            yield (
+                f"{what} is that of an earlier backward: of weights before a step, or of its batch",
+                mean(old) * len(each),
+            )
         if kind is Linear:
             yield f"{what} counts on ranks without samples, or without weight, too", mean(_everywhere(part))
         if any(forward.shards.weights is not None for forward in self.passes):

@@ -8,7 +8,9 @@ from ddpcheck import model as spec
 from ddpcheck.adapter import Batch
 from ddpcheck.capabilities import ALL_MODEL_FEATURES as FEATURES
 from ddpcheck.model import ModelSpec
+from ddpcheck.values import Array
 
+from ..numpy_network.layers import Gradients, add
 from ..numpy_network.terms import Penalised, Term
 from .auxiliary_terms import Counting, ForEveryRank, OnRankZero, RightlyTold, TermOf
 from .base import PlainReplica, fault
@@ -191,3 +193,33 @@ class WeighedTwice(RightlyTold):
         factor = self.share(batch_size)
         self.local = {name: np.asarray(gradient * factor, gradient.dtype) for name, gradient in self.local.items()}
         super().synchronise(batch_size)
+
+
+@fault(
+    "penalty-of-earlier-weights",
+    "classic",
+    PENALTY,
+    world_size=1,
+    words="that of an earlier backward",
+    model_features=FEATURES,
+)
+class OfEarlierWeights(PlainReplica):
+    """The penalty's gradient is taken of the weights of the first forward pass, whose graph is kept."""
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        for term in self.network.terms:
+            if isinstance(term, Penalised):
+                term.backward = self._of_first(term)  # type: ignore[method-assign, assignment]  # this one's only
+
+    def _of_first(self, term: Penalised) -> object:
+        backward, first = term.backward, term.weight.copy()
+
+        def of_first(dy: Array, gradients: Gradients) -> Array:
+            dx = backward(dy, gradients)
+            name = f"{term.name}.weight"
+            if term.learns:
+                add(gradients, name, (first - term.weight) * term.weight.dtype.type(term._often))
+            return dx
+
+        return of_first
