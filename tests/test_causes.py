@@ -9,6 +9,7 @@ import pytest
 
 from ddpcheck.diagnosis import Evidence, likely_cause
 from ddpcheck.job import OptimizerSpec
+from ddpcheck.narrowed import as_bfloat16, as_float16
 from ddpcheck.oracle import NOT_UPDATED, Contributions
 from ddpcheck.oracle.history import History
 from ddpcheck.oracle.optimizer import Optimizer
@@ -76,3 +77,24 @@ def test_a_variance_of_all_samples_is_unbiased_by_their_number() -> None:
     own = 0.9 * before[0] + 0.1 * measured[0] * (5 / 6) / (1 / 2)
     assert "own number of samples" in likely_cause(own, after[0], evidence)
     assert "biased one" in likely_cause(0.9 * before[0] + 0.1 * measured[0] * 5 / 6, after[0], evidence)
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_fewer_bits_are_told_by_the_bits_and_not_by_the_size_of_the_error(name: str, dtype: str) -> None:
+    rounded = as_float16 if name == "float16" else as_bfloat16
+    parts = np.array([[0.7071, -1.3333, 3.1415], [2.7182, 0.1234, -0.5772]])
+    expected = parts.mean(axis=0)
+    evidence = Evidence(2, parts=parts)
+    for got in (rounded(parts).mean(axis=0), rounded(rounded(parts / 2).sum(axis=0)), rounded(expected)):
+        assert f"rounded as in {name}" in likely_cause(got.astype(dtype), expected.astype(dtype), evidence)
+
+
+def test_multiples_of_a_127th_are_8_bits_and_noise_is_not() -> None:
+    parts = np.array([[0.7071, -1.3333, 3.1415], [2.7182, 0.1234, -0.5772]])
+    expected, evidence = parts.mean(axis=0), Evidence(2, parts=parts)
+    steps = np.abs(parts).max(axis=1, keepdims=True) / 127
+    got = (np.rint(parts / steps) * steps).mean(axis=0)
+    assert "integers of 8 bits" in likely_cause(got, expected, evidence)
+    cause = likely_cause(expected * (1 + np.array([3e-3, -2e-3, 1e-3])), expected, evidence)
+    assert "as in bfloat16, or in integers of 8 bits: computed" in cause

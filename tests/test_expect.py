@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from ddpcheck import expect
 from ddpcheck.diagnosis import Evidence, likely_cause
-from ddpcheck.trace import RankTrace, Trace
-from ddpcheck.verdict import Finding
+from ddpcheck.job import AllReduce, Barrier, Job, TensorSpec
+from ddpcheck.trace import RankTrace, Record, Trace
+from ddpcheck.verdict import Diagnosis, Finding
+from ddpcheck_properties.incomplete import explained
 
 
 @pytest.mark.parametrize(("got", "expected", "bound"), [(np.nan, -np.inf, np.inf), (3.5, 3.4, np.nan), (1.0, 1.1, 0.2)])
@@ -46,6 +49,44 @@ def test_a_thread_that_is_not_there_in_a_forked_rank_may_be_waited_for() -> None
         expect.completed(Trace(both))
     with pytest.raises(Finding, match=r"a message that nobody sends\n"):
         expect.completed(Trace((both[0], RankTrace(1, "hung", (), stack='File "my_ddp.py", line 7, in recv'))))
+@pytest.mark.parametrize(
+    ("kinds", "words"),
+    [
+        (["barrier"], "there is no other rank"),
+        (["sample", "sample"], "a loop that does not end, or a message that nobody sends"),
+        (["barrier", "barrier"], "every rank waits in the same operation"),
+    ],
+)
+def test_what_is_waited_for_depends_on_the_operation_and_on_who_is_there(kinds: list[str], words: str) -> None:
+    stuck = (RankTrace(rank, "hung", (Record(0, kind, 0.0, None, {}),)) for rank, kind in enumerate(kinds))
+    with pytest.raises(Finding, match=words):
+        expect.completed(Trace(tuple(stuck)))
+
+
+def test_who_hangs_in_a_group_waits_for_its_members_only() -> None:
+    def rank(number: int, outcome: Any, *left: float | None) -> RankTrace:
+        return RankTrace(number, outcome, tuple(Record(at, "barrier", 0.0, end, {}) for at, end in enumerate(left)))
+
+    def found(job: Job, trace: Trace) -> Diagnosis:
+        with pytest.raises(Finding) as hung:
+            expect.completed(trace)
+        return explained(hung.value, job, trace).diagnosis
+
+    through = Trace((rank(0, "hung", 1.0, None), rank(1, "done", 1.0, 1.0), rank(2, "hung", 1.0, None)))
+    told = found(Job(3, (Barrier(), Barrier((0, 2)))), through)
+    assert "hung in operation 1 (barrier) in group [0, 2] for more" in told.headline
+    assert told.cause.startswith("of the group's ranks: every rank waits in the same operation")
+    assert found(Job(3, (Barrier(), Barrier())), through).cause.startswith("rank 1 went through without the others: it")
+
+
+def test_an_odd_shape_is_not_blamed_alone_where_its_dtype_is_new() -> None:
+    raised = RankTrace(0, "raised", (Record(1, "all_reduce", 0.0, None, {}),), "no", failed_at=1.0)
+    for shape, words in (((0,), "no elements"), ((), "no dimension")):
+        for dtype, also in (("float16", ", or the first of float16 is at fault"), ("float32", ":")):
+            job = Job(1, (AllReduce(TensorSpec((3,))), AllReduce(TensorSpec(shape, dtype))))
+            with pytest.raises(Finding) as found:
+                expect.completed(Trace((raised,)))
+            assert f"the array has {words}{also}" in explained(found.value, job, Trace((raised,))).diagnosis.cause
 
 
 def test_a_death_goes_before_what_others_say_of_it() -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .narrowed import narrowed
 from .patterns import (
     changed_by,
     cut_off,
@@ -103,6 +104,8 @@ def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[s
         if telling and array.shape == got.shape and _close(got[wrong], array[wrong]).all():
             yield f"{region(wrong)}: {sentence}"
     yield from _within_rounding(got, expected, evidence)
+    if evidence.parts is not None:
+        yield from narrowed(got, expected, evidence.parts)
     if got.size > 1 and np.array_equal(np.sort(got, axis=None), np.sort(expected, axis=None), equal_nan=True):
         yield _PERMUTED
     if evidence.parts is not None:

@@ -33,7 +33,7 @@ def completed(trace: Trace) -> None:
     others = tuple(_where(rank) for rank in trace.ranks)
     if culprit.outcome == "hung":
         stuck = [rank for rank in trace.ranks if rank.outcome == "hung"]
-        late = _missing(trace, stuck)
+        late = why_stuck(trace, stuck)
         raise Finding(
             Diagnosis(
                 f"rank {', '.join(str(rank.rank) for rank in stuck)} hung in {_operation(culprit)} "
@@ -205,7 +205,12 @@ _NOT_WAITING_FOR_RANKS = {
 _FUTURE = '/concurrent/futures/_base.py", line'
 
 
-def _missing(trace: Trace, stuck: Sequence[RankTrace]) -> str:
+_READING = {"sample", "resume_sampling", "draw"}
+"""Operations in which no rank need wait for another."""
+
+
+def why_stuck(trace: Trace, stuck: Sequence[RankTrace]) -> str:
+    """What these ranks wait for, by where the others are."""
     done = [rank.rank for rank in trace.ranks if rank.outcome == "done"]
     places = {rank.last.operation for rank in stuck if rank.last}
     kinds = {rank.last.kind for rank in stuck if rank.last}
@@ -215,13 +220,18 @@ def _missing(trace: Trace, stuck: Sequence[RankTrace]) -> str:
             return f"rank {', '.join(at_it)} {doing}; if that only takes long: --deadline"
     if kinds == {"close"}:
         return "close() waits for something that does not come; it should end by itself, whoever else has closed or not"
+    if kinds and kinds <= _READING:
+        return "a loop that does not end, or a message that nobody sends; if it only takes long: --deadline"
+    if len(trace.ranks) == 1:
+        return "there is no other rank: it waits for itself, for a lock that it holds, or runs round a loop"
     if done:
         ranks = ", ".join(map(str, done))
         if kinds == {"send_recv"}:
             return (
                 f"what rank {ranks} sent was lost: a message that nobody waits for yet is dropped, or another took it"
             )
-        return f"rank {ranks} went through without the others: it left a collective early or skipped one"
+        left = "it" if len(done) == 1 else "they"
+        return f"rank {ranks} went through without the others: {left} left a collective early, or skipped one"
     if len(places) > 1:
         return (
             "the ranks stand in different operations: one of them came out of a collective that the others are still in"

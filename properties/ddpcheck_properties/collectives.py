@@ -197,12 +197,15 @@ def _alone(world_size: int, promised: Capabilities) -> list[Job]:
 def _exact(session: Session, reduction: Reduction) -> None:
     world, promised = session.world_size, session.capabilities
     offered = dtypes(promised, floats=reduction == "mean")
+    odd_last = sorted(
+        shapes(world), key=lambda shape: math.prod(shape) == 0 or not shape
+    )  # after others of their dtype
     examples = [
         Job(
             world,
             tuple(
                 AllReduce(exact_tensor(shape, offered[seed % len(offered)], reduction, world, seed), reduction)
-                for seed, shape in enumerate(shapes(world))
+                for seed, shape in enumerate(odd_last)
             ),
         ),
         Job(

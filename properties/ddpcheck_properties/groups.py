@@ -244,14 +244,6 @@ def _with_others_between(world: int, promised: Capabilities, started: AllReduce)
     return [Job(world, (*each, Wait(0))) for each in offered]
 
 
-@law("collectives", "collective:all_reduce", "asynchronous", "world_size>=2")
-def check_wait_gives_the_result_of_all_ranks_though_one_is_late(session: Session) -> None:
-    """wait() returns only once every rank's values are in, whichever rank starts late."""
-    world, promised = session.world_size, session.capabilities
-    started = _reduction(promised, reductions(promised)[0], None, world, 5, 20_000, wait=False)
-    for_each(session, [Job(world, (Sleep(rank, LATE), started, Wait(1))) for rank in range(world)], results_hold)
-
-
 @st.composite
 def under_way(draw: DrawFn, world_size: int, capabilities: Capabilities) -> Job:
     """Two to five asynchronous all-reduces, all started before the first is waited for; some with a rank late."""

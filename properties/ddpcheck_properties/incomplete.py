@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+from ddpcheck.expect import why_stuck
 from ddpcheck.job import (
     AllGather,
     AllReduce,
@@ -34,10 +36,35 @@ def explained(finding: Finding, job: Job, trace: Trace) -> Finding:
     """
     if trace.first_failure is not None and trace.first_failure.without_replica:
         return blaming(finding)
+    if finding.hung and (in_group := _hung_in_a_group(finding, job, trace)):
+        finding = in_group
     cause = next(_causes(job, trace), "")
     if not cause:
         return finding
     return blaming(finding, cause, finding.diagnosis.cause)
+
+
+def _hung_in_a_group(finding: Finding, job: Job, trace: Trace) -> Finding | None:
+    """The finding by what the members of the group have done, if it hangs in a collective of one and all others do not."""
+    culprit = trace.first_failure
+    assert culprit is not None
+    stuck = [rank for rank in trace.ranks if rank.outcome == "hung"]
+    group = getattr(_made(culprit, job), "group", None)
+    if group is None or not {rank.rank for rank in stuck} <= set(group):
+        return None
+    members = replace(trace, ranks=tuple(trace.ranks[rank] for rank in group))
+    found = finding.diagnosis
+    headline = found.headline.replace(" for more than", f" in group {list(group)} for more than", 1)
+    cause = f"of the group's ranks: {why_stuck(members, stuck)}"
+    return Finding(replace(found, headline=headline, cause=cause), hung=True)
+
+
+def _made(culprit: RankTrace, job: Job) -> Operation | None:
+    """The operation that the rank failed in, or the one that it waited for."""
+    if culprit.last is None:
+        return None
+    operation = job.operations[culprit.last.operation]
+    return job.operations[operation.operation] if isinstance(operation, Wait) else operation
 
 
 def _causes(job: Job, trace: Trace) -> Iterator[str]:
@@ -50,9 +77,10 @@ def _causes(job: Job, trace: Trace) -> Iterator[str]:
     if isinstance(operation, _OF_A_TENSOR) and operation.tensor.layout == "mixed":
         yield MIXED
     if _is_empty(operation) and culprit.outcome == "raised":
-        yield "the array has no elements: the number of messages, or of rows, is not worked out for that"
+        first = _or_its_dtype(culprit, job)
+        yield f"the array has no elements{first}: the number of messages, or of rows, is not worked out for that"
     if isinstance(operation, _OF_A_TENSOR) and operation.tensor.shape == () and culprit.outcome == "raised":
-        yield "the array has no dimension: there is no first one to be cut, or counted"
+        yield f"the array has no dimension{_or_its_dtype(culprit, job)}: there is no first one to be cut, or counted"
     everywhere = all(rank.outcome == "raised" for rank in trace.ranks)
     if isinstance(operation, Sample) and operation.length < job.world_size and everywhere:
         yield (
@@ -138,6 +166,15 @@ def _window_thrown_away(operations: Sequence[Operation]) -> tuple[int, int] | No
         elif isinstance(operation, ZeroGrad):
             found = (accumulating.pop(), position) if accumulating else found
     return found
+
+
+def _or_its_dtype(culprit: RankTrace, job: Job) -> str:
+    """What may be at fault instead of a shape: a dtype that none of the operations before has had, while others have."""
+    operation = _made(culprit, job)
+    assert culprit.last is not None
+    before = [each.tensor.dtype for each in job.operations[: culprit.last.operation] if isinstance(each, _OF_A_TENSOR)]
+    dtype = operation.tensor.dtype if isinstance(operation, _OF_A_TENSOR) else ""
+    return f", or the first of {dtype} is at fault, whatever its shape" * bool(before and dtype not in before)
 
 
 def _is_empty(operation: Operation) -> bool:

@@ -72,7 +72,7 @@ def check_collectives_of_every_size_are_right(session: Session) -> None:
     a wrong way.
     """
     world, promised = session.world_size, session.capabilities
-    dtype, reduction = _usual(promised)
+    dtype, reduction = usual(promised)
     kinds: dict[str, list[Operation]] = {"all_reduce": [], "broadcast": [], "all_gather": [], "reduce_scatter": []}
     if world > 1:
         kinds["send_recv"] = []
@@ -96,7 +96,7 @@ def check_the_257th_call_is_as_the_first(session: Session) -> None:
     would take more than half of the deadline for so many gets them in several Jobs.
     """
     world, promised = session.world_size, session.capabilities
-    dtype, reduction = _usual(promised)
+    dtype, reduction = usual(promised)
     reduced = [exact_tensor((2 * world,), dtype, reduction, world, seed) for seed in range(3)]
     moved = [TensorSpec((3,), dtype, "lattice", seed) for seed in range(3)]
     kinds: dict[str, tuple[Operation, ...]] = {
@@ -128,7 +128,7 @@ def check_results_can_be_written_to(session: Session) -> None:
     for, and in a group of one.
     """
     world, promised = session.world_size, session.capabilities
-    dtype, reduction = _usual(promised)
+    dtype, reduction = usual(promised)
     made: list[Operation] = []
     for shape in ((2 * world,), (), (0,), (60 * world, 300)):
         tensor = exact_tensor(shape, dtype, reduction, world, 3)
@@ -150,17 +150,17 @@ def check_groups_move_and_reduce_arrays_of_any_size(session: Session) -> None:
     every dtype and layout, and without dimension or element. Arguments stay as they are, and results are nobody else's.
     """
     world, promised = session.world_size, session.capabilities
-    dtype, reduction = _usual(promised)
+    dtype, reduction = usual(promised)
     large = cycle(TensorSpec(LARGE_ROWS, each, "special", 5) for each in (dtype, *dtypes(promised)))
     offered = cycle(dtypes(promised))
     small = (TensorSpec((7, 19), next(offered), "special", 5, layout) for layout in cycle(EVERY_LAYOUT))
     groups = subsets(world)
     among = fitting_reductions(promised, dtype)
     some = parts(world)
-    usual: list[tuple[str, Reduction]] = [(dtype, each) for each in among]
-    others = [pair for pair in every_dtype(promised) if pair not in usual]
+    in_usual: list[tuple[str, Reduction]] = [(dtype, each) for each in among]
+    others = [pair for pair in every_dtype(promised) if pair not in in_usual]
     # at W = 2 the only group is that of all ranks
-    several = [*usual, *others] if world > 2 else usual
+    several = [*in_usual, *others] if world > 2 else in_usual
     count = max(len(some), len(several)) if among else 0
     rest = tuple(range(1, world))
     rows = exact_tensor((60 * len(rest), 300), dtype, reduction, len(rest), 6)
@@ -216,7 +216,7 @@ def _in_time(session: Session, operations: tuple[Operation, ...]) -> list[Job]:
     return [Job(session.world_size, operations * turns)] * -(-CALLS // 3 // turns)
 
 
-def _usual(promised: Capabilities) -> tuple[str, Reduction]:
+def usual(promised: Capabilities) -> tuple[str, Reduction]:
     """float32 if it is promised, and a reduction that it has."""
     dtype = "float32" if "float32" in promised.collective_dtypes else dtypes(promised)[0]
     return dtype, usual_reduction(promised, dtype)

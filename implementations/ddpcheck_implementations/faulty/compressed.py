@@ -71,6 +71,23 @@ class TooCoarse(Compressing):
     """Eight bits where eleven are promised."""
 
 
+@fault("rounded-before-the-sum", "classic", REAL, words="every rank's part is rounded as in bfloat16")
+class RoundedBefore(PlainReplica):
+    """Gradients are sent as bfloat16, added up in float32, and nobody has promised it."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        return super().reduce(name, as_bfloat16(gradient).astype(gradient.dtype))
+
+
+@fault("sent-in-8-bits", "classic", REAL, words="in integers of 8 bits", world_size=3)
+class SentInEightBits(PlainReplica):
+    """Gradients are sent as multiples of the largest, divided by 127."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        step = float(np.abs(gradient).max(initial=0.0)) / 127 or 1.0
+        return super().reduce(name, np.asarray(np.rint(gradient / step) * step, gradient.dtype))
+
+
 @fault("accumulates-compressed", "classic", ANY, words="as in bfloat16", reduction_dtype="bfloat16")
 class AccumulatesCompressed(Compressing):
     """What is gathered inside no_sync is kept with fewer bits, too: small gradients beside large ones get lost."""

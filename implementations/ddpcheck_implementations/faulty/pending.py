@@ -16,6 +16,8 @@ from .memory import Later
 LARGE = "check_every_collective_is_right_for_large_arrays"
 ASYNC = "check_all_reduces_under_way_together_keep_their_results"
 DEAD = "check_death_of_a_rank_is_an_error_on_every_other_rank"
+CALLS = "check_one_handle_can_wait_while_others_come_and_go"
+LATE_WAIT = "check_wait_gives_the_result_of_all_ranks_though_one_is_late"
 MEGABYTE = 1 << 20
 
 
@@ -63,6 +65,46 @@ class BarrierPassed(Pending):
     def barrier(self, *, group: Group = None) -> None:
         if not self.pending:
             self.comm.barrier(group=group)
+
+
+@collectives("handles-numbered-by-a-byte", "classic", CALLS, words="is forgotten")
+class NumberedByAByte(PassThrough):
+    """Results lie under the number of their call, of which a byte is kept: the 257th takes that of the first, and removes it."""
+
+    def __init__(self, comm: Any, rank: int, world: int) -> None:
+        super().__init__(comm, rank, world)
+        self.begun = 0
+        self.found: dict[int, Any] = {}
+
+    def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Any:
+        number = self.begun % 256
+        self.begun += 1
+        self.found[number] = handle = self.comm.all_reduce_async(array, op, group=group)
+
+        def wait() -> Array:
+            result = np.asarray(handle.wait())
+            return result if self.found.pop(number, None) else np.zeros_like(result)
+
+        return Later(wait)
+
+
+@collectives("only-the-first-handle-waits", "classic", LATE_WAIT, words="own local value")
+class OnlyTheFirstWaits(Pending):
+    """Whoever waits for one that was begun while another was under way gets what is there after a moment."""
+
+    def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Any:
+        first, own = self.pending == 0, array.copy()
+        handle, results = super().all_reduce_async(array, op, group=group), [own]
+        if first:
+            return handle
+        fetching = threading.Thread(target=lambda: results.append(handle.wait()), daemon=True)
+
+        def wait() -> Array:
+            fetching.start()
+            fetching.join(0.03)
+            return results[-1]
+
+        return Later(wait)
 
 
 @collectives(

@@ -1,0 +1,63 @@
+"""What becomes of the sum of all ranks' parts where they are rounded to fewer bits on the way, told by the bits.
+
+By the size of the error alone nobody can tell bfloat16 from float16, or from integers of 8 bits: a small one may be luck.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from .values import Array
+
+Rounding = Callable[[Array], Array]
+_MATCHING = 0.9
+"""Of the elements: a value between two narrow ones may go the other way by a last bit of the rank's own."""
+_LAST_BITS = 16
+
+
+def narrowed(got: Array, expected: Array, parts: Array) -> Iterator[str]:
+    """As which dtype the parts, with the ranks as first axis, were sent, if that alone explains every bit."""
+    size = len(parts)
+    if got.dtype.char not in "df" or parts.shape[1:] != got.shape or not np.isfinite(got).all():
+        return
+    total, unit = parts.sum(axis=0), float(np.finfo(got.dtype).eps)
+    near = 64 * unit * max(float(np.abs(expected).max(initial=0.0)), 1e-300)
+    factor = next((by for by in (1.0 / size, 1.0) if np.abs(total * by - expected).max(initial=0.0) <= near), None)
+    if factor is None or not got.any():
+        return
+    for text, values in _candidates(parts, factor):
+        allowed = _LAST_BITS * unit * np.maximum(np.abs(parts).max(axis=0) * factor, np.abs(values))
+        if np.abs(values - expected).max() > near and (np.abs(got - values) <= allowed).mean() >= _MATCHING:
+            yield f"{text}: computed or sent with fewer bits than {got.dtype}"
+
+
+def _candidates(parts: Array, factor: float) -> Iterator[tuple[str, Array]]:
+    for name, rounded in (("float16", as_float16), ("bfloat16", as_bfloat16)):
+        before, after = f"every rank's part is rounded as in {name}", f"the result is rounded as in {name}"
+        yield before, rounded(parts).sum(axis=0) * factor
+        yield before, rounded(parts * factor).sum(axis=0)
+        yield f"{before}, and the result", rounded(rounded(parts * factor).sum(axis=0))
+        yield f"{before}, and the result", rounded(rounded(parts).sum(axis=0) * factor)
+        yield after, rounded(parts.sum(axis=0) * factor)
+    largest = np.abs(parts).max(axis=tuple(range(1, parts.ndim)), keepdims=True, initial=0.0)
+    for what, scale in (("each rank's", largest), ("all ranks'", largest.max(axis=0, keepdims=True))):
+        yield f"it is sent in integers of 8 bits, multiples of {what} largest / 127", _steps(parts, scale) * factor
+
+
+def _steps(parts: Array, largest: Array) -> Array:
+    step = np.where(largest > 0, largest, 1.0) / 127
+    return np.asarray((np.rint(parts / step) * step).sum(axis=0))
+
+
+def as_float16(array: Array) -> Array:
+    with np.errstate(over="ignore"):
+        return array.astype(np.float16).astype(np.float64)
+
+
+def as_bfloat16(array: Array) -> Array:
+    """To nearest, ties to even: 8 bits of significand, in the range of float32."""
+    bits = array.astype(np.float32).view(np.uint32)
+    even = bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))
+    return np.asarray(even & np.uint32(0xFFFF0000), np.uint32).view(np.float32).astype(np.float64)
