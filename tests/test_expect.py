@@ -49,6 +49,8 @@ def test_a_thread_that_is_not_there_in_a_forked_rank_may_be_waited_for() -> None
         expect.completed(Trace(both))
     with pytest.raises(Finding, match=r"a message that nobody sends\n"):
         expect.completed(Trace((both[0], RankTrace(1, "hung", (), stack='File "my_ddp.py", line 7, in recv'))))
+
+
 @pytest.mark.parametrize(
     ("kinds", "words"),
     [

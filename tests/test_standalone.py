@@ -58,7 +58,7 @@ from ddpcheck.references import reference_of
 from ddpcheck.standalone import _OF_REPLICA, _WRITERS, NoScript, Told, script, write_beside, write_script
 from ddpcheck.standalone.literals import bound, literal
 from ddpcheck.standalone.text import FORMULAS, Text
-from ddpcheck_implementations.faulty import faults
+from ddpcheck_implementations.faulty import faults, unusual
 
 ROOTS = [str(Path(__file__).parents[1] / name) for name in ("harness", "implementations", "properties")]
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
@@ -118,6 +118,11 @@ JOBS = {
         Job(2, (SendRecv(TensorSpec((3,)), ((0, 1),)),)),
         "result of recv can be written to: WRONG",
     ),
+    "fp16-predivide-underflow": (
+        Job(2, (AllReduce(TensorSpec((300,), "float16", "tiny", 4), "mean"),)),
+        "all_reduce mean: WRONG",
+    ),
+    "subnormals-flushed": (Job(2, (AllReduce(TensorSpec((300,), "float64", "tiny", 4)),)), "all_reduce sum: WRONG"),
     "metrics-matched-by-their-place": (
         Job(2, (Aggregate((1.0, 4.0), (1, 63), ("loss", "accuracy"), turned=True),)),
         "loss, the mean over all samples: WRONG",
@@ -144,6 +149,7 @@ EVERYTHING = Job(
         AllReduce(TensorSpec((), "int64"), "prod", wait=False),
         Barrier(),
         Wait(5),
+        *(AllReduce(TensorSpec((9,), dtype, "tiny", 4), "mean") for dtype in ("float32", "float64")),
         Broadcast(TensorSpec((3,), values="special"), 1),
         AllGather(TensorSpec((0, 2)), (0, 1)),
         ReduceScatter(TensorSpec((400,), values="real")),
@@ -237,6 +243,17 @@ def test_ranks_start_as_those_did_that_failed(tmp_path: Path, method: Method) ->
     assert ("WRONG" in done.stdout) == (method == "fork")
     alone = write_script(tmp_path / "alone.py", name, job, TOLD, Processes())
     assert run(sys.executable, str(alone)).returncode == 0
+
+
+def test_rounding_at_every_hop_is_told_from_rounding_once(tmp_path: Path) -> None:
+    job = Job(3, (AllReduce(TensorSpec((300,), "float16", "real", 3), "mean"),))
+    path = write_script(tmp_path / "shows.py", fault("per-hop-rounding"), job, TOLD)
+    wrong = run(sys.executable, str(path))
+    assert wrong.returncode == 1
+    assert "all_reduce mean: WRONG" in wrong.stdout
+    once = next(found.adapter for found in unusual() if found.name == "wide-accumulator")
+    right = run(sys.executable, str(path), reference_of(once))
+    assert right.returncode == 0, right.stdout + right.stderr
 
 
 def test_every_operation_passes_on_a_right_one(tmp_path: Path) -> None:

@@ -148,6 +148,10 @@ def _compared(text: Text, op: AllReduce | ReduceScatter, what: str, argument: st
     members = op.group or tuple(range(text.job.world_size))
     of = name if op.group is None else f"[{name}[member] for member in {op.group}]"
     want, within, remark = _reduced(op.tensor, op.reduction, of, len(members))
+    if tight := _tight(text, op, of, len(members)):
+        shown, want, within, remark = tight
+        lines = [f"want = {want}", f"within = {within}  # {remark}", f'expect("{what}", {shown}, want, within=within)']
+        return [*lines, *_writable(text, what), f'expect_untouched("{what}", got, {argument}, {name}[rank])']
     if isinstance(op, ReduceScatter):
         index = "rank" if op.group is None else f"{op.group}.index(rank)"
         want, within = (f"np.split({one}, {len(members)})[{index}]" if one else "" for one in (want, within))
@@ -172,6 +176,28 @@ def _reduced(tensor: TensorSpec, reduction: str, of: str, size: int) -> tuple[st
     factor = bound(np.array(gamma(roundings, dtype)))
     size_of = f'np.{reduction}(np.abs({of}), axis=0, dtype="float64")'
     return f'np.{reduction}({of}, axis=0, dtype="float64")', f"{factor} * {size_of}", f"{roundings} roundings at most"
+
+
+def _tight(text: Text, op: AllReduce | ReduceScatter, of: str, size: int) -> tuple[str, str, str, str] | None:
+    """What is compared, with what, and how near it must be, where more is promised than the dtype's own roundings."""
+    tensor, divisor = op.tensor, size if op.reduction == "mean" else 1
+    if isinstance(op, ReduceScatter) or op.reduction not in ("sum", "mean"):
+        return None
+    if tensor.values == "tiny" and text.capabilities.keeps_tiny_values:
+        unit = f'np.finfo("{tensor.dtype}").smallest_subnormal.astype("float64")'
+        within = 0.5 + 2.0**-8 if divisor > 1 else 0.0
+        remark = "the sum is exact" + ", and half of the smallest number may be lost where it is divided" * (
+            divisor > 1
+        )
+        shown = f'got.astype("float64") / {unit}'
+        return shown, f'np.sum(np.array({of}, "float64") / {unit}, axis=0) / {divisor}', f"{within}", remark
+    if tensor.dtype == "float16" and tensor.values == "real" and text.capabilities.rounds_float16_once:
+        want = f'np.sum({of}, axis=0, dtype="float64") / {divisor}'
+        terms = f'np.sum(np.abs({of}), axis=0, dtype="float64") / {divisor}'
+        few = bound(np.array(gamma(size + 1, "float32")))
+        near = f"np.abs(want) * {2.0**-11 * (1 + 2.0**-8)} + {2.0**-25} + {few} * {terms}"
+        return "got", want, near, "one rounding to float16, and some to float32 before"
+    return None
 
 
 def _bits(text: Text, op: AllReduce, position: int) -> None:
