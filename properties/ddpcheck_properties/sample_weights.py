@@ -42,6 +42,8 @@ def check_weighted_means_of_ranks_count_equally(session: Session) -> None:
 def _weigh(session: Session) -> None:
     world, promised = session.world_size, session.capabilities
     jobs = [weighted_steps(world), masked(world), accumulated(world, no_sync=promised.no_sync)]
+    if promised.no_sync:
+        jobs.append(masked_windows(world, each=promised.sample_weights == "equal_ranks"))
     for_each(session, fitting(session, jobs), as_one_process(promised))
 
 
@@ -75,6 +77,25 @@ def accumulated(world_size: int, *, no_sync: bool) -> Job:
         for weights, sync in ((first, not local), (last, True)):
             operations.append(_backward(weights, start, sync=sync))
             start += 3 * world_size
+        operations += GRADIENTS
+    return training_job(world_size, mlp((2, 3, 2), activation="tanh"), operations, exact=False)
+
+
+def masked_windows(world_size: int, *, each: bool) -> Job:
+    """Windows of two micro-batches, of which the first has no weights on any rank: it adds nothing. each: ranks count equally,
+    so that a rank may have none in one of the two, and the last may have none on any; where ranks count by their sums, it is
+    for the implementation to say what share of such a window a rank has.
+    """
+    usual = _growing(world_size, 0)
+    none: Weights = ((0.0,) * 3,) * world_size
+    windows = [(none, usual)]
+    if each:
+        ends = usual[:-1] + none[-1:], none[:1] + usual[1:]
+        windows += [(usual, none), (ends[0], usual), (usual, ends[1])]
+    operations: list[Operation] = []
+    for number, (first, last) in enumerate(windows):
+        start = 6 * world_size * number
+        operations += [ZeroGrad(), _backward(first, start, sync=False), _backward(last, start + 3 * world_size)]
         operations += GRADIENTS
     return training_job(world_size, mlp((2, 3, 2), activation="tanh"), operations, exact=False)
 

@@ -47,6 +47,10 @@ class SampleWeights:
         """own: each rank's gradient of its own weighted mean; last: that of the last micro-batch alone."""
         sums, sizes = self.weights.sum(axis=1), self.counts / max(self.counts.sum(), 1)
         total = sums.sum() or 1.0
+        if not self.by_weight and own[sums == 0].any():
+            lost = "a rank without any weight in the last micro-batch has lost what it had accumulated before"
+            kept = (sums > 0).reshape(-1, *(1,) * (own.ndim - 1))
+            yield lost, (own * kept).mean(axis=0)
         if self.by_weight:
             should = "but ranks should count by their sums of weights, which differ"
             yield f"the ranks' own weighted means are averaged with equal weights, {should}", own.mean(axis=0)

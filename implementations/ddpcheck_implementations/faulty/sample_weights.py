@@ -195,3 +195,35 @@ class LastMicroBatchOnly(WholeBatch):
 
     def counts(self, batch: Batch) -> float:
         return super().counts(batch) if self.syncing else 1.0
+
+
+@fault(
+    "masked-micro-batch-of-a-window-is-nan",
+    "classic",
+    BY_WEIGHT,
+    words="0 divided by 0",
+    world_size=1,
+    sample_weights="by_weight",
+)
+class NaNInWindows(WholeBatch):
+    """Inside no_sync nobody looks whether there is any weight to divide by."""
+
+    def factor(self, batch: Batch) -> float:
+        return 1.0 if self.syncing or batch.weights is None or batch.weights.any() else math.nan
+
+
+@fault(
+    "masked-rank-forgets-its-window",
+    "classic",
+    EQUAL_RANKS,
+    words="has lost what it had accumulated",
+    world_size=1,
+    sample_weights="equal_ranks",
+)
+class ForgetsItsWindow(Weighing):
+    """A rank whose micro-batch has no weights gives zeros, and what it has gathered before is lost."""
+
+    def weights_of(self, batch: Batch) -> Array | None:
+        if batch.weights is not None and not batch.weights.any():
+            self.local = {name: np.zeros_like(array) for name, array in self.local.items()}
+        return batch.weights
