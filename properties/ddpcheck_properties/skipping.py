@@ -9,12 +9,13 @@ import numpy as np
 
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
-from ddpcheck.job import Backward, Clip, Job, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
+from ddpcheck.job import Backward, Clip, Job, Observe, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
 from ddpcheck.model import Activation, Embedding, Linear, ModelSpec, Scale
 from ddpcheck.trace import Trace
 from ddpcheck.values import key_of
 from ddpcheck.verdict import Finding
 
+from .averages import LOOK
 from .comparison import as_one_process, because
 from .drawing import Judge, for_each
 from .pitfalls import fitting
@@ -29,7 +30,7 @@ Poison = Literal["nan", "inf"]
 @law("trajectories", "facet:replica", "skips_nonfinite", "optimizer:sgd")
 def check_a_step_with_nan_is_skipped_on_all_ranks(session: Session) -> None:
     """A NaN or infinity in one rank's gradient makes step() leave everything as it is on all ranks, and later steps lead
-    where they lead without it: parameters, momentum, counts of steps and loss scales. Losses, most gradients and the last
+    where they lead without it: parameters, averages, momentum, counts of steps, loss scales. Losses, most gradients and the last
     micro-batch may be finite, clipping may come before, and another such step. A NaN that zero_grad throws away is nothing.
     """
     world = session.world_size
@@ -42,6 +43,7 @@ def check_a_step_with_nan_is_skipped_on_all_ranks(session: Session) -> None:
     jobs.append(poisoned(twice, (2 * world, 4 * world), "nan"))
     jobs.append(poisoned(hidden_overflow(world, clip=session.capabilities.clipping), 2 * world, "inf"))
     jobs.append(in_the_last_layer(world))
+    jobs += [averaged(world)] * session.capabilities.averaged_weights
     jobs += [in_a_branch(world)] * (session.capabilities.unused_parameters == "synchronised")
     for_each(session, fitting(session, jobs), _skipped(session.capabilities))
     forms = (False, True) if session.capabilities.zeroes_gradients else (False,)
@@ -65,6 +67,15 @@ def overflow(
     exact = optimizer.name == "sgd"
     model = ModelSpec(layers, loss="linear", dtype="float64" if exact else "float32")
     return training_job(world_size, model, operations, optimizer, exact=exact)
+
+
+def averaged(world_size: int) -> Job:
+    """As overflow(), with a look at the averages of the parameters, too."""
+    job = overflow(world_size, OptimizerSpec("sgd", lr=0.05, averaging=0.5))
+    assert job.model is not None
+    looks = (LOOK if isinstance(each, Observe) and "parameters" in each.what else each for each in job.operations)
+    made = training_job(world_size, job.model, list(looks), job.optimizer, exact=False)
+    return poisoned(made, 2 * world_size, "nan")
 
 
 def thrown_away(world_size: int, *, to_zeros: bool) -> Job:
@@ -150,6 +161,13 @@ def _why_not_skipped(trace: Trace, *, hidden: bool) -> str:
         any(not np.array_equal(old[name], new[name]) for name in old) for old, new in zip(before, after, strict=True)
     ]
     went = ", ".join(str(rank) for rank, changed in enumerate(moved) if changed)
+    pairs = zip(looks[1], looks[last], strict=True)
+    if not any(moved) and any(
+        not np.array_equal(old[name], new[name])
+        for old, new in ((old.get("averaged", {}), new.get("averaged", {})) for old, new in pairs)
+        for name in old
+    ):
+        return "the skipped step moved the averages of the parameters, which should stay as they were"
     if all(moved):
         taken = "the step with a NaN or infinity was taken, on every rank"
         return taken + hidden * f": {_HIDDEN}"

@@ -51,6 +51,10 @@ if TYPE_CHECKING:
 
 LATE = 0.05
 """Seconds by which a rank comes late: a hundred times what a barrier between processes of one host takes."""
+A_LITTLE = 0.0005
+MANY = 258
+"""More barriers than a byte counts."""
+MANY_SECONDS = 2.0
 VERY_LATE = 1.2
 """Longer than a second, which nobody may take for an end."""
 
@@ -144,7 +148,12 @@ def check_barrier_waits_for_every_rank(session: Session) -> None:
     for rank in range(world):
         one_late += [Sleep(rank, late), Barrier()]
     last_late_twice: list[Operation] = [Barrier(), Barrier(), Sleep(world - 1, late), Barrier(), Barrier()]
-    for_each(session, [Job(world, tuple(one_late)), Job(world, tuple(last_late_twice))], results_hold)
+    drawn = [Job(world, tuple(one_late)), Job(world, tuple(last_late_twice))]
+    if world == 2:  # one rank or the other is a little late for each: enough to see who does not wait
+        often = min(MANY, int(MANY_SECONDS / max([*took, 1e-6])))
+        row = ((Sleep(number % 2, A_LITTLE), Barrier()) for number in range(often))
+        drawn.append(Job(world, tuple(operation for pair in row for operation in pair)))
+    for_each(session, drawn, results_hold)
 
 
 @law("collectives", "collective:send_recv", "world_size>=2")

@@ -166,3 +166,35 @@ class LiesInTheState(Averaging):
     def load_state(self, state: Mapping[str, Array]) -> None:
         PlainReplica.load_state(self, state)
         self.averages = {name: state[PREFIX + name] for name in self.averages}
+
+
+class SkipsToo(Averaging):
+    """Correct: a step that is not finite is skipped, and so is what it would have done to the averages."""
+
+    def step(self) -> None:
+        if all(np.isfinite(gradient).all() for gradient in self.synced.values()):
+            super().step()
+
+
+averaging_and_skipping = fault("averaging-and-skipping", "classic", averaged_weights=True, skips_nonfinite=True)(
+    SkipsToo
+)
+
+
+@fault(
+    "skipped-step-is-averaged",
+    "classic",
+    "check_a_step_with_nan_is_skipped_on_all_ranks",
+    words="moved the averages",
+    world_size=1,
+    averaged_weights=True,
+    skips_nonfinite=True,
+)
+class SkippedIsAveraged(SkipsToo):
+    """The averages are updated after every step, one that was skipped included."""
+
+    def step(self) -> None:
+        before = {name: average.copy() for name, average in self.averages.items()}
+        super().step()
+        if all(np.array_equal(average, before[name]) for name, average in self.averages.items()):
+            self.average(self.network.parameters)

@@ -37,6 +37,18 @@ class SleepingBarrier(PassThrough):
         time.sleep(0.1)
 
 
+@collectives("every-128th-barrier-does-not-block", "classic", BARRIER, words="does not block")
+class Every128thOpen(PassThrough):
+    """Tickets have seven bits, and the last of them is taken for one that was drawn before."""
+
+    tickets = 0
+
+    def barrier(self, *, group: Group = None) -> None:
+        self.tickets += 1
+        if self.tickets % 128:
+            self.comm.barrier(group=group)
+
+
 @collectives(
     "subgroup-barrier-does-not-block",
     "pytorch/pytorch#130102",
