@@ -218,3 +218,21 @@ class SentTooEarly(PlainReplica):
             self.local = gathered
             super().synchronise(len(batch.inputs))
         return loss
+
+
+@fault(
+    "micro-batches-counted-in-a-byte",
+    "classic",
+    "check_a_window_may_have_more_micro_batches_than_a_byte_counts",
+    words="2 of 258 are there",
+)
+class CountedInAByte(PlainReplica):
+    """The first micro-batch of a window takes the place of what is there, and the 257th has its number."""
+
+    gathered = 0
+
+    def backward(self, batch: Batch) -> float:
+        if self.gathered % 256 == 0:
+            self.local = {}
+        self.gathered = 0 if self.syncing else self.gathered + 1
+        return super().backward(batch)
