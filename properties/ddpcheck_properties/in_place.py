@@ -47,8 +47,9 @@ def check_all_reduce_in_place_is_exact(session: Session) -> None:
         if promised.subgroups and world > 1:
             rest = tuple(range(1, world))
             reduced += [
-                AllReduce(exact_tensor(shape, dtype, usual, len(rest), 4), usual, rest, in_place=True)
-                for shape in ((70,), PAST_64_KIB)
+                AllReduce(exact_tensor(shape, dtype, each, len(rest), 4), each, rest, in_place=True)
+                for each in fitting_reductions(promised, dtype)
+                for shape in ((70,), *[PAST_64_KIB] * (each == usual))
             ]
         drawn.append(Job(world, tuple(reduced)))
     usual_dtype = dtypes(promised)[0]
