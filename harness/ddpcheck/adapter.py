@@ -94,7 +94,7 @@ class Collectives(Protocol):
 
 @runtime_checkable
 class Sampler(Protocol):
-    """The sample indices of this rank, epoch after epoch."""
+    """The sample indices of this rank, epoch after epoch. Seeds are integers of [0, 2^32)."""
 
     def set_epoch(self, epoch: int) -> None: ...
 

@@ -20,6 +20,7 @@ from .training_judges import of_run, tells_the_loss
 from .training_runs import equal_losses, plan_of, run_job
 
 _EPOCHS = 8
+_NEVER = "it does not end by the loss of all ranks that it tells: by another one, or by none"
 _APART = "each rank decides by its own loss whether to go on: one has ended its run, and the others wait for it"
 
 
@@ -29,11 +30,12 @@ def check_ranks_stop_early_together(session: Session) -> None:
     before them, where loss is that of all ranks: not an epoch sooner or later, and not at all while it gets lower.
     """
     world, promised = session.world_size, session.capabilities
-    # rates so large that the loss goes up and down, on some ranks otherwise than on others; and one that is not
-    rates = ((0, 1.0), (1, 1.0), (2, 1.0), (3, 1.5), (4, 2.0), (5, 0.05))
+    # rates so large that the loss goes up and down, on some ranks otherwise than on others; and two that are not, of which the
+    # smaller one lowers it by some 1e-5
+    rates = ((0, 1.0, 1), (1, 1.0, 2), (2, 1.0, 3), (3, 1.5, 1), (4, 2.0, 2), (6, 1.0, 2), (11, 0.5, 3), (5, 0.05, 3))
     jobs = [
-        run_job(world, promised, 3 * world, Train(_EPOCHS, seed=seed, patience=1 + seed % 3), seed=seed, lr=rate)
-        for seed, rate in rates
+        run_job(world, promised, 3 * world, Train(_EPOCHS, seed=seed, patience=patience), seed=seed, lr=rate)
+        for seed, rate, patience in (*rates, (7, 1e-5, 1))
     ]
     jobs += equal_losses(world, promised, Train(_EPOCHS, batch_size=3, patience=2))
     for_each(session, jobs, _ends_in_time)
@@ -77,11 +79,26 @@ def _too_soon_or_late(epochs: int, losses: Sequence[float], plan: Train) -> str:
         ),
         "it has patience for one epoch less: the epoch of the lowest loss itself counts": lasts(losses, patience - 1),
         "it looks at the epoch before, not at the lowest loss": _rises(losses, patience),
+        "it counts all epochs that were no better, not those in a row": _in_all(losses, patience),
+        "an epoch whose loss is lower by little counts as no better": lasts([round(x, 3) for x in losses], patience),
     }
     fitting = [words for words, end in rules.items() if epochs == min(end, plan.epochs) and epochs < plan.epochs]
     if epochs == plan.epochs and losses.count(min(losses)) > 1 and lasts(losses, patience, operator.le) > epochs:
-        fitting = list(rules)[:1]
-    return "; or ".join(fitting) or "it does not end by the loss of all ranks that it tells: by another one, or by none"
+        return next(iter(rules))
+    if epochs == plan.epochs < _rises(losses, patience):
+        return f"{_NEVER}; or it looks at the epoch before, not at the lowest loss"
+    return "; or ".join(fitting) or _NEVER
+
+
+def _in_all(losses: Sequence[float], patience: int) -> float:
+    """After how many epochs so many in all had no lower loss than the lowest before them."""
+    since, lowest = 0, math.inf
+    for epoch, loss in enumerate(losses, start=1):
+        since += loss >= lowest
+        lowest = min(lowest, loss)
+        if since >= patience:
+            return epoch
+    return math.inf
 
 
 def _rises(losses: Sequence[float], patience: int) -> float:

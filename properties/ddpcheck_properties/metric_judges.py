@@ -36,6 +36,7 @@ def by_name(job: Job, trace: Trace) -> None:
     for position, made in enumerate(job.operations):
         assert isinstance(made, Aggregate)
         wanted = {name: (place + 1) * _mean([made]) for place, name in enumerate(made.names)}
+        earlier = [each for each in job.operations[:position] if isinstance(each, Aggregate)]
         for rank, values in enumerate(record.values(position) for record in trace.ranks):
             got, own = values["metrics"], made.given(rank)
             close = _as(wanted, got, made)
@@ -52,6 +53,8 @@ def by_name(job: Job, trace: Trace) -> None:
                     "names come back written otherwise: in lower case, without blanks, in another form of Unicode, or parted "
                     "where they have a comma or the like"
                 )
+            elif any(got.keys() == set(each.names) for each in earlier) and not got.keys() & wanted.keys():
+                cause = "the names are those of an earlier call, which was of as many metrics"
             elif sorted(got.values()) == sorted(wanted.values()):
                 cause = "the values are there under other names: they are packed in one order and unpacked in another"
             elif not got.keys() >= wanted.keys():

@@ -110,9 +110,12 @@ def check_several_metrics_keep_their_names(session: Session) -> None:
     written = ("mAP", "MAP", "accuracy, top 5", "loss=nll; mean", " f1 ", "µs per sample", "error in m²")
     # or that who aggregates may have for something else
     inner = ("count", "n", "total", "weight", "samples", "_loss", "val", "val/loss", "val.loss")
+    path = "/".join(f"level {number} of the tree of tasks" for number in range(12))  # longer than a byte can say
+    deep = tuple(f"{path}/{last}" for last in ("first", "second"))
     some = tuple(f"class {number}" for number in range(70))
-    names = (*telling, *written, *inner, "a", "précision", *long, *some)
-    made = [Aggregate(values, counts, some) for some in (names, names[::-1], (), names[:3])]
+    names = (*telling, *written, *inner, "a", "précision", *long, *deep, *some)
+    calls = (names, names[::-1], (), names[:3], names[3:6])  # the last has as many as the one before, and others
+    made = [Aggregate(values, counts, some) for some in calls]
     for_each(session, [Job(world, tuple(made))], by_name)
 
 

@@ -45,6 +45,8 @@ LONG = 1 << 17
 they are correlated by more with less than 1e-12.
 """
 TURNED_FAR = 0.03
+UNEVEN = 0.017
+"""By more the share of LONG / 2 numbers below some x differs from x with probability 2 exp(-LONG UNEVEN^2) < 1e-15."""
 LAGS = (1, 2, 3, 4, 8, 16, 32, 64)
 
 
@@ -232,6 +234,13 @@ def _in_no_order(job: Job, trace: Trace) -> None:
     for kind in ("local", "common"):
         for rank, (numbers,) in enumerate(trace.values(0, kind)):
             half = numbers[: LONG // 2]
+            uneven = np.max(abs(np.sort(half) - (np.arange(len(half)) + 0.5) / len(half)))
+            expect.that(
+                bool(uneven <= UNEVEN),
+                f"{kind} numbers on rank {rank}: got a share below x of {len(half)} of them that is off by {uneven:.3f} for "
+                f"some x, but should be x itself, within {UNEVEN}",
+                "the numbers are not uniform: a probability that is compared with them is another one",
+            )
             turns, centred = np.exp(2j * np.pi * half), np.sqrt(12) * (half - 0.5)
             for lag in LAGS:
                 alike = max(abs(np.vdot(each[:-lag], each[lag:])) / (len(half) - lag) for each in (turns, centred))

@@ -27,9 +27,12 @@ LAW = Rules()
 
 @dataclass
 class Emulation:
-    """Parameters at the end of each epoch; losses and counts of each rank, by epoch, window and micro-batch. Ranks first."""
+    """Parameters at the end of each epoch, and before its last step; losses and counts of each rank, by epoch, window and
+    micro-batch. Ranks first.
+    """
 
     ends: list[Arrays] = field(default_factory=list)
+    almost: list[Arrays] = field(default_factory=list)
     losses: list[list[list[tuple[Array, Array]]]] = field(default_factory=list)
 
 
@@ -77,6 +80,7 @@ class _Emulator:
             self.velocity = {} if self.rules.anew else self.velocity
             made.losses.append([self._window(window) for window in windows])
             made.ends.append({name: array.copy() for name, array in self.parameters.items()})
+            made.almost.append(self.earlier[0])
         return made
 
     def _built(self, initial: Sequence[Mapping[str, Array]]) -> Arrays:
@@ -174,9 +178,11 @@ class _Emulator:
             at, steps = self.seen, np.array([max(1, sum(map(len, rank))) for rank in zip(*self.indices, strict=True)])
         for name, gradient in gradients.items():
             decayed = gradient + spec.weight_decay * self.parameters[name]
-            v = self.velocity[name] = spec.momentum * self.velocity.get(name, 0.0) + decayed
-            rate = self.job.optimizer.lr * np.array([factor(i, n) for i, n in zip(at, steps, strict=True)])
-            self.parameters[name] = self.parameters[name] - _by_rank(rate, v) * v
+            rates = self.job.optimizer.lr * np.array([factor(i, n) for i, n in zip(at, steps, strict=True)])
+            rate = _by_rank(rates, decayed)
+            inside, outside = (rate, 1.0) if self.rules.rate_in_momentum else (1.0, rate)
+            v = self.velocity[name] = spec.momentum * self.velocity.get(name, 0.0) + inside * decayed
+            self.parameters[name] = self.parameters[name] - outside * v
         self.step = self.step + 1
 
     def _reduced(self, local: Arrays, counts: Array) -> Arrays:

@@ -27,7 +27,8 @@ class Rules:
     go on from one epoch to the next. factor: of the learning rate at step i of n; None: the plan's. by_samples: the rank's own
     samples count as steps. optimizer: what of it is another. lost: what a run lacks that goes on after epoch `resumed`, "step"
     being the last one before; lost_on: on all ranks, on all but rank 0, or on one. terms: the loss's auxiliary terms count as the
-    samples do; in each micro-batch as in a whole window; once for each rank; or not at all.
+    samples do; in each micro-batch as in a whole window; once for each rank; or not at all. rate_in_momentum: the velocity has
+    the learning rate in it.
     """
 
     weights: Literal["samples", "equal", "sum", "full"] = "samples"
@@ -41,6 +42,7 @@ class Rules:
     kept: bool = False
     factor: Factor | None = None
     by_samples: bool = False
+    rate_in_momentum: bool = False
     optimizer: Mapping[str, float] = field(default_factory=dict)
     lost: frozenset[Lost] = frozenset()
     lost_on: Literal["all", "others"] | int = "all"
@@ -112,6 +114,11 @@ def wrong_rules(plan: Train, world_size: int, *, terms: bool = False) -> list[tu
         made.append(
             ("each rank's learning rate depends on the samples that it has used itself: ranks differ", _BY_SAMPLES)
         )
+    if plan.schedule == "linear":
+        sentence = (
+            "the learning rate is in the momentum: what earlier steps have put there keeps the rate that they had"
+        )
+        made.append((sentence, Rules(rate_in_momentum=True)))
     if world_size > 1:
         made += _WRONG_RANKS
     made += _WRONG_EPOCHS + _WRONG_OPTIMIZERS + _WRONG_TERMS * terms

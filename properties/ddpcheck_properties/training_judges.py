@@ -250,14 +250,16 @@ def _other_epoch(run: Run, best: int) -> str:
     if not can_emulate(run):
         return ""
     emulation = emulate(run)
-    ends, held = emulation.ends, []
+    ends, held, almost = emulation.ends, [], []
     for rank, arrays in enumerate(run.best):
         mine = {name: array[None] for name, array in arrays.items()}
         own = [{name: array[rank : rank + 1] for name, array in end.items()} for end in ends]
         text = nearest(mine, own[best], [(str(epoch), end) for epoch, end in enumerate(own) if epoch != best])
         held.append(int(text) if text else best)
+        early = {name: array[rank : rank + 1] for name, array in emulation.almost[best].items()}
+        almost.append(nearest(mine, own[best], [("early", early)]))
     if set(held) == {best}:
-        return ""
+        return f"they are kept before the last step of epoch {best}, and not at its end" * all(almost)
     own_best = np.argmin([_own_losses(windows) for windows in emulation.losses], axis=0)
     if len(set(held)) == 1:
         why = ""
@@ -265,6 +267,8 @@ def _other_epoch(run: Run, best: int) -> str:
             why = ": what was the best before the run was resumed is forgotten"
         elif not run.before and run.losses[0][held[0]] == run.losses[0][best]:
             why = f": its loss is the same, and the first of equal ones, epoch {best}, should count"
+        elif held[0] < best == run.first - 1:
+            why = f": the checkpoint was saved before its last epoch, {best}, was compared with those before"
         elif held[0] in own_best:
             why = f": that is the best by rank {own_best.tolist().index(held[0])}'s own loss"
         return f"all ranks hold the parameters of epoch {held[0]}{why}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from ddpcheck.capabilities import ALL_TRAINER_FEATURES as FEATURES
@@ -57,3 +58,23 @@ class EqualIsLower(Trainer):
 
     def enough(self, losses: Sequence[float]) -> bool:
         return self.task.patience is not None and list(losses)[::-1].index(min(losses)) >= self.task.patience
+
+
+@trainer("patience-for-so-many-in-all", "classic", TOGETHER, words="not those in a row", trainer_features=FEATURES)
+class SoManyInAll(Trainer):
+    """An epoch that is better does not set the count back."""
+
+    def enough(self, losses: Sequence[float]) -> bool:
+        worse = sum(loss >= min(losses[:epoch], default=math.inf) for epoch, loss in enumerate(losses))
+        return self.task.patience is not None and worse >= self.task.patience
+
+
+@trainer("better-by-a-margin-only", "classic", TOGETHER, words="lower by little", trainer_features=FEATURES)
+class BetterByAMargin(Trainer):
+    """An epoch is no better if its loss is less than 1e-4 lower."""
+
+    def enough(self, losses: Sequence[float]) -> bool:
+        lowest, since = math.inf, 0
+        for loss in losses:
+            lowest, since = (loss, 0) if loss < lowest - 1e-4 else (lowest, since + 1)
+        return self.task.patience is not None and since >= self.task.patience

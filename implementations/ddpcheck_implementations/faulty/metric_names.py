@@ -202,3 +202,21 @@ def bounded(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> M
     """What would spoil a plot is cut off, but for infinity."""
     cut = {name: value if math.isinf(value) or value != value else min(value, 1e4) for name, value in metrics.items()}
     return right_means(comm, cut, count)
+
+
+@metrics("metric-names-of-the-first-call", "classic", NAMES, words="the names are those of an earlier call")
+def names_of_the_first_call(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
+    """Names are exchanged once for each number of metrics."""
+    found = sorted(right_means(comm, metrics, count).items())
+    names = _names.setdefault(len(found), [name for name, _ in found])
+    return {name: value for name, (_, value) in zip(names, found, strict=True)}
+
+
+_names: dict[int, list[str]] = {}
+
+
+@metrics("metric-names-of-a-byte", "classic", NAMES, words="names that begin alike are taken for one")
+def names_of_a_byte(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
+    """A byte says how long a name is."""
+    found = right_means(comm, {name[:255]: value for name, value in metrics.items()}, count)
+    return {name: found[name[:255]] for name in metrics}

@@ -261,3 +261,11 @@ class Squares(PlainStreams):
 
     def local(self, count: int) -> Array:
         return self.own.random(count) ** 2
+
+
+@streams("a-little-towards-zero", "classic", "check_random_numbers_fill_the_unit_interval", words="not uniform")
+class TowardsZero(PlainStreams):
+    """A transformation that leaves every tenth of the interval filled."""
+
+    def local(self, count: int) -> Array:
+        return self.own.random(count) ** 1.2
