@@ -137,6 +137,10 @@ JOBS = {
         Job(2, (*TRAINED, Observe(("parameters",))), FLOAT64, OptimizerSpec(momentum=0.9), DataSpec(4, "real")),
         "parameter fc1.weight: WRONG",
     ),
+    "loaded-momentum-is-the-callers": (
+        Job(2, (*TRAINED, Save(), Resume(), *TRAINED), FLOAT64, OptimizerSpec(momentum=0.9), DataSpec(4, "real")),
+        "giving optimizer.velocity.fc1.weight to load_state() at the end: WRONG",
+    ),
 }
 EVERYTHING = Job(
     2,

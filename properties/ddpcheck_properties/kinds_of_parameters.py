@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ddpcheck.checks import law
-from ddpcheck.job import Backward, Job, Observe, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
+from ddpcheck.job import Backward, Clip, Job, Observe, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
 from ddpcheck.model import Activation, Embedding, Layer, Linear, ModelSpec, Scale
 
 from .comparison import as_one_process
@@ -35,6 +35,8 @@ _EMPTY = Linear("nothing", 2, 0), Linear("from_nothing", 0, 3), Activation("tanh
 _SPARSE = Embedding("embedding", 7, 3, sparse=True), Linear("fc", 3, 2)
 
 _LARGE = 20_001
+_SMALL = 0.125
+"""A norm that gradients are clipped to."""
 _MOMENTUM = OptimizerSpec(lr=0.125, momentum=0.5)
 
 
@@ -42,10 +44,12 @@ _MOMENTUM = OptimizerSpec(lr=0.125, momentum=0.5)
 def check_parameters_of_several_dtypes_keep_their_own(session: Session) -> None:
     """Where parameters of float32 and float64 take turns in a model, few or large ones, all have the gradients of the large
     batch, those of float64 to their own last bits; start with all bits of rank 0's; and go on with them after steps, and from
-    a saved state.
+    a saved state. All of them count in the norm by which they are clipped.
     """
     world, promised = session.world_size, session.capabilities
     _as_one_process(session, *exact_in_both(world), _trained(session, _MIXED))
+    if promised.clipping:
+        _as_one_process(session, _trained(session, _MIXED, max_norm=_SMALL))
     if promised.no_sync:
         own = local_then_synchronised(one_backward(world, *_MIXED, batch=2, exact=False))
         for_each(session, fitting(session, [own]), reduction_is_tight(promised))
@@ -71,11 +75,12 @@ def check_parameters_without_elements_are_in_nobodys_way(session: Session) -> No
 
 @law("buckets", "facet:replica", "feature:sparse")
 def check_sparse_gradients_are_the_large_batchs(session: Session) -> None:
-    """Gradients that may be held as rows are those of the large batch, where ranks touch other rows or the same ones, often or
-    not at all; so are sums of several backwards, and parameters after steps.
+    """Gradients that may be held as rows are those of the large batch, where ranks touch other rows or the same ones, many, often
+    or not at all; so are sums of several backwards, and parameters after steps.
     """
     world, promised = session.world_size, session.capabilities
     jobs = [one_backward(world, *_SPARSE, rounds=3, batch=batch) for batch in (1, 8)]
+    jobs.append(one_backward(world, Embedding("embedding", 160, 2, sparse=True), Linear("fc", 2, 2), batch=64))
     jobs.append(_trained(session, _SPARSE, OptimizerSpec(lr=0.125)))
     if promised.no_sync:
         first, second = shards([2] * world), shards([2] * world, 2 * world)
@@ -94,12 +99,15 @@ def _as_one_process(session: Session, *jobs: Job) -> None:
     for_each(session, fitting(session, jobs), as_one_process(session.capabilities))
 
 
-def _trained(session: Session, layers: tuple[Layer, ...], optimizer: OptimizerSpec = _MOMENTUM) -> Job:
-    """A look at what a replica starts with, and one that has loaded its state; two steps, and both again."""
+def _trained(
+    session: Session, layers: tuple[Layer, ...], optimizer: OptimizerSpec = _MOMENTUM, max_norm: float | None = None
+) -> Job:
+    """A look at what a replica starts with, and one that has loaded its state; two steps, clipped perhaps, and both again."""
     world, look = session.world_size, Observe(("parameters",))
     again: list[Operation] = [Save(), Resume(), look] if session.capabilities.checkpoint else []
     operations: list[Operation] = [look, *again]
     for number in range(2):
         operations += [ZeroGrad(), Backward(shards([2] * world, 2 * number * world)), *GRADIENTS]
+        operations += [] if max_norm is None else [Clip(max_norm), *GRADIENTS]
         operations += [Step(), *PARAMETERS, *again]
     return training_job(world, ModelSpec(layers, loss="linear"), operations, optimizer, exact=False)

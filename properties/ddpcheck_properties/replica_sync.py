@@ -15,7 +15,18 @@ from ddpcheck import expect
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
 from ddpcheck.diagnosis import Evidence
-from ddpcheck.job import Job, Observe, Operation, OptimizerSpec, Predict, Resume, Save, Step
+from ddpcheck.job import (
+    CloseWindow,
+    Job,
+    Observe,
+    OpenWindow,
+    Operation,
+    OptimizerSpec,
+    Predict,
+    Resume,
+    Save,
+    Step,
+)
 from ddpcheck.model import BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
 from ddpcheck.trace import Trace
 
@@ -121,6 +132,7 @@ def check_resumed_training_goes_where_one_process_goes(session: Session) -> None
     jobs = [interrupt(pitfalls.steps(world, spec), 1) for spec in (MOMENTUM, ADAM)]
     jobs += [_resumed_twice(pitfalls.steps(world, spec)) for spec in (MOMENTUM, ADAM)]
     jobs.append(replace(jobs[0], model=ModelSpec((Linear("fc1", 2, 3, frozen=True), *mlp((3, 3, 2)).layers[1:]))))
+    jobs += [_saved_again(pitfalls.steps(world, spec), windows=promised.no_sync) for spec in (MOMENTUM, ADAM)]
     examples = fitting(session, jobs)
     for_all(session, interrupted(world, promised), as_one_process(promised), examples=examples)
 
@@ -181,6 +193,13 @@ def interrupt(job: Job, after: int) -> Job:
             steps += 1
             operations += [Save(), Resume(), LOOK] if steps == after else []
     return replace(job, operations=tuple(operations))
+
+
+def _saved_again(job: Job, *, windows: bool) -> Job:
+    """Saved at the beginning, and once more at the end, in an open window: what is resumed is of then."""
+    opened: tuple[list[Operation], list[Operation]] = ([OpenWindow()], [CloseWindow()]) if windows else ([], [])
+    again = (*opened[0], Save(), *opened[1], Resume(), LOOK)
+    return replace(job, operations=(Save(), *job.operations, *again))
 
 
 def _resumed_twice(job: Job) -> Job:

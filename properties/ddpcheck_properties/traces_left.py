@@ -21,6 +21,7 @@ from ddpcheck.job import (
     OptimizerSpec,
     PerRank,
     Predict,
+    Resume,
     Save,
     ZeroGrad,
 )
@@ -112,6 +113,32 @@ def check_backward_leaves_its_batch_alone(session: Session) -> None:
     """Backward changes neither the inputs nor the targets that it is given, which other epochs use again."""
     jobs = [pitfalls.steps(session.world_size, MOMENTUM)]
     for_each(session, fitting(session, jobs), _nothing_was_changed)
+
+
+@law("replica_sync", "facet:replica", "optimizer:sgd")
+def check_a_replica_keeps_nothing_that_it_was_given(session: Session) -> None:
+    """The arrays that make_replica() is given, and load_state(), stay as they are, however training goes on: other replicas
+    may begin with them.
+    """
+    world, promised = session.world_size, session.capabilities
+    trained = pitfalls.steps(world, replace(MOMENTUM, averaging=0.5 * promised.averaged_weights))
+    jobs = [trained, pitfalls.statistics(world, 2)]
+    if promised.checkpoint:
+        before = trained.operations
+        jobs.append(replace(trained, operations=(*before, Save(), Resume(), *before)))
+    for_each(session, fitting(session, jobs), _arguments_stay)
+
+
+def _arguments_stay(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    for rank in trace.ranks:
+        changed = [what for record in rank.records for what in record.values.get("arguments_changed", ())]
+        expect.that(
+            not changed,
+            f"{', '.join(changed[:3])} on rank {rank.rank}: changed since, but should stay as it was",
+            "the replica works in the caller's arrays, where it needs copies: who builds or loads another one from them gives it "
+            "other values",
+        )
 
 
 def _between(job: Job, *inserted: Operation) -> Job:

@@ -16,14 +16,15 @@ from ..trace import MAKING
 from ..values import Array, poison
 from .contract import Declared, offered
 
+_FEW_BYTES = 1 << 16
 Options = tuple[tuple[str, float | str], ...]
 
 
 class Held:
     """A Job's replica on one rank, built when it is first asked for, and what goes with it.
 
-    saved: states by name. windows: those of no_sync() that are open. switched: parameters of layers that were frozen or
-    unfrozen.
+    saved: states by name. lent: what make_replica() and load_state() were given, by what it is, with copies. windows: those
+    of no_sync() that are open. switched: parameters of layers that were frozen or unfrozen.
     """
 
     def __init__(self, facets: Facets, job: Job, rank: int) -> None:
@@ -31,6 +32,7 @@ class Held:
         self._replica: Replica | None = None
         self._built_with: tuple[Options, str | None] = (), None
         self.saved: dict[str, Mapping[str, Array]] = {}
+        self.lent: list[tuple[str, Array, Array]] = []
         self.windows: list[AbstractContextManager[Any]] = []
         self.switched: frozenset[str] = frozenset()
 
@@ -64,16 +66,24 @@ class Held:
         """Another replica, built from other values, goes on from what was saved."""
         self._replica = self._built(self._model, self._job.initial_of_resumed(self._rank), ())
         self._built_with = (), None
-        self._replica.load_state(self.saved[name])
+        state = {key: array.copy() for key, array in self.saved[name].items()}
+        self._lend("load_state()", state)
+        self._replica.load_state(state)
 
     def _built(self, model: ModelSpec | str, initial: dict[str, Array], options: Options) -> Replica:
         make = offered(self._facets.make_replica, "make_replica")
+        self._lend("make_replica()", initial)
         try:
             replica: Replica = make(model, initial, self._job.optimizer, dict(options))
         except Exception as error:
             error.add_note(MAKING)
             raise
         return replica
+
+    def _lend(self, to: str, arrays: Mapping[str, Array]) -> None:
+        """Remember what these are, to see later whether they still are; not of a large model, which takes memory."""
+        if sum(array.nbytes for array in arrays.values()) <= _FEW_BYTES:
+            self.lent += [(f"{name} given to {to}", array.copy(), array) for name, array in arrays.items()]
 
     def extra(self, method: str) -> Any:
         """A method that replicas may lack (ddpcheck.extras)."""

@@ -233,7 +233,9 @@ class Contributions:
         if not self.inside:
             for words, combined in (("largest", self.own.max(axis=0)), ("smallest", self.own.min(axis=0))):
                 yield f"each element is the {words} of all ranks', but should be their mean", combined
-            yield "each element is the product of all ranks', but should be their mean", self.own.prod(axis=0)
+            product = self.own.prod(axis=0)
+            if product.any():  # zeros come of much else
+                yield "each element is the product of all ranks', but should be their mean", product
 
 
 def _listed(ranks: Array) -> str:

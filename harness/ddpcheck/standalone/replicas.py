@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 
@@ -15,7 +16,9 @@ from .text import Text
 _WRITTEN = 256
 """Elements of one expected array that are written out; of larger ones a part of them."""
 _INPUT_ELEMENTS = 1000
-"""Elements of one rank's model, or of the data, that are written out; larger ones are made by ddpcheck's declarations."""
+"""Elements of one rank's model, or of the data, that are written out. Larger ones are made by ddpcheck's declarations; what is
+lent of them is not looked at again.
+"""
 
 
 class Replicas:
@@ -66,7 +69,8 @@ class Replicas:
 
     def first(self) -> None:
         self.text.use("make_replica")
-        self.text.add("", "replica = make_replica(MODEL, INITIAL[rank], OPTIMIZER, {})")
+        self.text.add("", *self._lent("INITIAL[rank]", "make_replica()"))
+        self.text.add("replica = make_replica(MODEL, INITIAL[rank], OPTIMIZER, {})")
 
     def backward(self, position: int, op: Backward) -> None:
         self.text.comment(position, "forward and backward" + " without synchronisation" * (not op.sync))
@@ -161,7 +165,8 @@ class Replicas:
             self.text.inputs.append(self._initial(initial, "initial_of_resumed", job))
         self.text.comment(position, "a new replica, of other initial values, goes on from the checkpoint")
         self.text.add(f"replica = make_replica(MODEL, {initial}[rank], OPTIMIZER, {{}})")
-        self.text.add(f"replica.load_state({self._state(op.name)})")
+        self.text.add(f"state = {{name: array.copy() for name, array in {self._state(op.name)}.items()}}")
+        self.text.add(*self._lent("state", "load_state()"), "replica.load_state(state)")
 
     def switch(self, position: int, op: object) -> None:
         if not any(line.startswith("INITIAL_OF_SECOND =") for line in self.text.inputs):
@@ -175,6 +180,14 @@ class Replicas:
 
     def _state(self, name: str) -> str:
         return (f"saved_{name}" if name.isidentifier() else "saved") + self._whose
+
+    def _lent(self, arrays: str, to: str) -> list[str]:
+        """Arguments, looked at again at the end, where they are small."""
+        assert self.text.job.model is not None
+        if sum(math.prod(tensor.shape) for tensor in self.text.job.model.tensors()) > _INPUT_ELEMENTS:
+            return []
+        what = f'f"giving {{name}} to {to}"'
+        return [f"handed_out.extend(({what}, array, array.copy()) for name, array in {arrays}.items())"]
 
     def _dtype(self) -> str:
         assert self.text.job.model is not None

@@ -14,6 +14,7 @@ from ddpcheck.values import Array
 
 from .base import PlainReplica, fault
 
+GIVEN = "check_a_replica_keeps_nothing_that_it_was_given"
 AVERAGED = "check_averaged_weights_follow_the_parameters_of_all"
 PREFIX = "average."
 
@@ -159,7 +160,7 @@ class PassesOver(Averaging):
         self.averages |= kept
 
 
-@fault("the average lies in the state", "classic", AVERAGED, words="the state is no copy", averaged_weights=True)
+@fault("the average lies in the state", "classic", GIVEN, words="works in the caller's arrays", averaged_weights=True)
 class LiesInTheState(Averaging):
     """load_state takes the state's arrays for the averages, and goes on to change them."""
 

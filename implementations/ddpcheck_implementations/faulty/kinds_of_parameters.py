@@ -129,3 +129,36 @@ class RowsCountOnce(PlainReplica):
             touched = rows.any(axis=1)
             result[touched] = rows[touched]
         return np.asarray(result / self.world, gradient.dtype)
+
+
+@fault("few-rows-of-a-sparse-gradient", "classic", SPARSE, words="pieces are lost", model_features=FEATURES)
+class FewRows(PlainReplica):
+    """Of a sparse gradient sixteen rows are sent; what comes after them is not."""
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        tables = (layer for layer in model.layers if isinstance(layer, Embedding) and layer.sparse)
+        self.sparse = {f"{layer.name}.weight" for layer in tables}
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        if name in self.sparse:
+            gradient = gradient.copy()
+            gradient[np.flatnonzero(gradient.any(axis=1))[16:]] = 0
+        return super().reduce(name, gradient)
+
+
+@fault(
+    "norm-of-the-models-dtype", "classic", DTYPES, words="a part of the gradients is missing", model_features=FEATURES
+)
+class NormOfOneDtype(PlainReplica):
+    """The norm is taken of the bucket of the model's own dtype, and all buckets are scaled by it."""
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        self.dtype = np.dtype(model.dtype)
+
+    def clip(self, max_norm: float) -> float:
+        own = [gradient for gradient in self._shown().values() if gradient.dtype == self.dtype]
+        norm = float(np.sqrt(sum(float(np.sum(np.square(gradient, dtype=np.float64))) for gradient in own)))
+        self.scale(min(1.0, max_norm / norm) if norm else 1.0)
+        return norm

@@ -13,6 +13,7 @@ from ddpcheck.values import Array
 from .base import PlainReplica, added, fault
 from .freezing import UNFROZEN
 
+GIVEN = "check_a_replica_keeps_nothing_that_it_was_given"
 ANY = "check_any_training_program_goes_as_on_one_process"
 
 
@@ -52,7 +53,7 @@ class SavingDropsMomentum(PlainReplica):
         return made
 
 
-@fault("loaded-state-is-shared", "classic", ANY, words="the state is no copy")
+@fault("loaded-state-is-shared", "classic", GIVEN, words="works in the caller's arrays")
 class TrainsInLoadedState(PlainReplica):
     """After load_state training goes on in the arrays of the state, which a second load finds changed."""
 
