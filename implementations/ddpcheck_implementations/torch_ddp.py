@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from torch import nn
 
 # Not promised: NaN in min and max, as Gloo keeps it or loses it depending on which rank has it; and that ranks notice a
-# dead one, as only those do at once that talk to it in the collective under way, the others after 30 s.
+# dead one, as only those do at once that talk to it in the collective under way, the others after 30 s; and any_layout, as
+# NCCL takes LOCAL_RANK for the device.
 # With a parameter unused, DDP's first backward leaves gradients local without a word; its second forward raises.
 PROMISES = dataclasses.replace(
     TORCH_PROMISES,
