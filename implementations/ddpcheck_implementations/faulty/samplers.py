@@ -233,8 +233,8 @@ class ShuffleBuffer(PlainSampler):
             return super().order()
         generator = np.random.default_rng(self.stream())
         buffer, order = list(range(min(32, self.length))), []
-        for index in range(len(buffer), self.length):
-            place = int(generator.integers(32))
+        places = generator.integers(32, size=self.length - len(buffer)).tolist()
+        for place, index in zip(places, range(len(buffer), self.length), strict=True):
             order.append(buffer[place])
             buffer[place] = index
         return np.array([*order, *generator.permutation(buffer)], np.int64)
