@@ -59,6 +59,7 @@ def until_gone(pid: int) -> bool:
 
 @every_method
 def test_a_rank_that_is_killed_is_told_and_started_again(method: Method) -> None:
+    before = processes_under(os.getpid())
     with Session(MISBEHAVING, 2, launcher=Multiprocessing(method), **QUICK) as session:
         assert session.run(sums()).completed
         trace = session.run(Job(2, (Kill(1),)))
@@ -67,7 +68,7 @@ def test_a_rank_that_is_killed_is_told_and_started_again(method: Method) -> None
         assert session.run(sums()).completed
         pids = session.pids
     assert all(until_gone(pid) for pid in pids)
-    assert not processes_under(os.getpid())
+    assert processes_under(os.getpid()) <= before
 
 
 @every_method

@@ -17,7 +17,13 @@ STAYS = "check_parameter_unused_on_all_ranks_does_not_move"
 GIVEN = "check_a_replica_keeps_nothing_that_it_was_given"
 
 
-@fault("rank-0-written-over-initial-values", "classic", GIVEN, words="works in the caller's arrays")
+@fault(
+    "rank-0-written-over-initial-values",
+    "classic",
+    GIVEN,
+    words="works in the caller's arrays",
+    several_replicas=True,
+)
 class WrittenOver(PlainReplica):
     """The first broadcast is received in the arrays that the caller has built the model from."""
 
