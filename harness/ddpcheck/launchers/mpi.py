@@ -20,7 +20,7 @@ from typing import Literal
 
 from .agent import Agent
 from .base import Launched
-from .ports import reserve_port
+from .ports import meeting_place
 
 Flavour = Literal["mpich", "openmpi", "intel", "unknown"]
 _SIGNS: tuple[tuple[str, Flavour], ...] = (
@@ -116,9 +116,7 @@ class Mpiexec:
         more = {"PRTE_MCA_prte_tmpdir_base": scratch.name} if scratch else {}
         if mpi.flavour == "openmpi" and world_size > len(os.sched_getaffinity(0)):
             more["OMPI_MCA_mpi_yield_when_idle"] = "1"
-        wanted = variables.get("MASTER_PORT")
-        port = reserve_port(None if wanted is None else int(wanted))
-        master = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port.number)}
+        port, master = meeting_place(variables)
         return Agent.start(
             f"mpiexec ({mpi.flavour})",
             [*mpi.command(world_size), *command],

@@ -25,7 +25,7 @@ from typing import Literal
 
 from .base import Launched, Output, clean_environment
 from .parent import ENDED, KILL
-from .ports import reserve_port
+from .ports import meeting_place
 from .processes import HASH_SEEDS, Children, describe_exit
 
 Method = Literal["fork", "spawn", "forkserver"]
@@ -61,14 +61,12 @@ class Multiprocessing:
         *,
         inherit_output: bool = False,
     ) -> Launched:
-        wanted = variables.get("MASTER_PORT")
-        port = reserve_port(None if wanted is None else int(wanted))
+        port, master = meeting_place(variables)
         seeds = [os.environ["PYTHONHASHSEED"]] if "PYTHONHASHSEED" in os.environ else list(HASH_SEEDS)
         shared = {
             "WORLD_SIZE": str(world_size),
             "LOCAL_WORLD_SIZE": str(world_size),
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(port.number),
+            **master,
             "PYTHONHASHSEED": seeds[0],
         }
         output = Output.open()

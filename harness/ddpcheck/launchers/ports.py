@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import count, islice
 
@@ -29,6 +30,13 @@ class Port:
         if self.lock is not None:
             self.lock.close()
             self.lock = None
+
+
+def meeting_place(variables: Mapping[str, str]) -> tuple[Port, dict[str, str]]:
+    """The port that MASTER_PORT names, or one that is free, and what tells ranks of this host to meet there."""
+    wanted = variables.get("MASTER_PORT")
+    port = reserve_port(None if wanted is None else int(wanted))
+    return port, {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port.number)}
 
 
 def reserve_port(number: int | None = None) -> Port:

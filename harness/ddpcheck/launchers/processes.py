@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from .base import Launched, Output, clean_environment
-from .ports import Port, reserve_port
+from .ports import Port, meeting_place
 
 if TYPE_CHECKING:  # a rank that starts needs none
     from .templates import Templates
@@ -50,13 +50,11 @@ class Processes:
         *,
         inherit_output: bool = False,
     ) -> Launched:
-        wanted = variables.get("MASTER_PORT")
-        port = reserve_port(None if wanted is None else int(wanted))
+        port, master = meeting_place(variables)
         shared = {
             "WORLD_SIZE": str(world_size),
             "LOCAL_WORLD_SIZE": str(world_size),
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(port.number),
+            **master,
             **self.variables,
             **variables,
         }
