@@ -7,6 +7,7 @@ import dataclasses
 from typing import Any
 
 from ddpcheck.adapter import Adapter
+from ddpcheck.job import OptimizerSpec
 from ddpcheck.torch_adapter import TORCH_PROMISES, torch_adapter
 
 
@@ -45,7 +46,76 @@ def _on_a_stream_of_its_own(name: str, *, waits_before: bool = True, waits_after
     )
 
 
+def _through_memory_of_the_host(name: str, *, waits: bool = True) -> Adapter:
+    """All-reduces copies in page-locked memory, which are there once the stream that makes them has come so far."""
+
+    def average(module: Any) -> None:
+        import torch
+        import torch.distributed as dist
+
+        for gradient in [parameter.grad for parameter in module.parameters() if parameter.grad is not None]:
+            copy = torch.empty(gradient.shape, dtype=gradient.dtype, pin_memory=True)
+            copy.copy_(gradient, non_blocking=True)
+            if waits:
+                torch.cuda.current_stream().synchronize()
+            dist.all_reduce(copy)
+            gradient.copy_(copy / dist.get_world_size(), non_blocking=True)
+
+    return torch_adapter(
+        name,
+        lambda module: module,
+        no_sync=lambda module: contextlib.nullcontext(),
+        after_backward=average,
+        capabilities=dataclasses.replace(TORCH_PROMISES, broadcasts_parameters=False, broadcasts_buffers=False),
+        device="cuda",
+    )
+
+
+def _stepping_on_another_stream(wrapped: Any, spec: OptimizerSpec) -> Any:
+    """An optimizer that updates beside what comes next, and that nobody waits for."""
+    import torch
+
+    from ddpcheck.torch_replica import make_optimizer
+
+    optimizer = make_optimizer([p for p in wrapped.parameters() if p.requires_grad], spec)
+    side, step = torch.cuda.Stream(), optimizer.step
+
+    def stepped() -> None:
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            torch.cuda._sleep(4_000_000)  # as a larger model would
+            step()
+
+    optimizer.step = stepped  # type: ignore[method-assign,assignment]
+    return optimizer
+
+
+def _ddp_with_a_hook_on_another_stream(module: Any) -> Any:
+    """DDP with a comm hook whose future is done before its stream is."""
+    import torch
+    import torch.distributed as dist
+
+    wrapped, side = _ddp(module), torch.cuda.Stream()
+
+    def hook(_: object, bucket: Any) -> Any:
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            torch.cuda._sleep(4_000_000)
+            dist.all_reduce(bucket.buffer())
+            bucket.buffer().div_(dist.get_world_size())
+        future: Any = torch.futures.Future()
+        future.set_result(bucket.buffer())
+        return future
+
+    wrapped.register_comm_hook(None, hook)
+    return wrapped
+
+
 shared = torch_adapter("ddp_shared_gpu", _ddp, device="cuda")
 own_stream = _on_a_stream_of_its_own("own_stream")
 starts_too_early = _on_a_stream_of_its_own("starts_too_early", waits_before=False)
 ends_too_early = _on_a_stream_of_its_own("ends_too_early", waits_after=False)
+through_the_host = _through_memory_of_the_host("through_the_host")
+copy_not_awaited = _through_memory_of_the_host("copy_not_awaited", waits=False)
+hook_not_awaited = torch_adapter("hook_not_awaited", _ddp_with_a_hook_on_another_stream, device="cuda")
+step_not_awaited = torch_adapter("step_not_awaited", _ddp, optimizer=_stepping_on_another_stream, device="cuda")

@@ -16,6 +16,7 @@ from ddpcheck_implementations import torch_ddp  # noqa: E402
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU here")
 
 EXACT = "check_gradients_equal_the_large_batch_exactly"
+AFTER_STEPS = "check_parameters_after_steps_are_exact"
 
 
 def verdicts_of(adapter: Adapter, world_size: int, checks: Sequence[str]) -> dict[str, bool]:
@@ -29,7 +30,11 @@ def test_one_rank_by_nccl() -> None:
     assert all(verdicts.values()), verdicts
 
 
-@pytest.mark.parametrize("adapter", [gpu_adapters.shared, gpu_adapters.own_stream], ids=lambda adapter: adapter.name)
+@pytest.mark.parametrize(
+    "adapter",
+    [gpu_adapters.shared, gpu_adapters.own_stream, gpu_adapters.through_the_host],
+    ids=lambda adapter: adapter.name,
+)
 def test_two_ranks_that_share_a_gpu(adapter: Adapter) -> None:
     verdicts = verdicts_of(adapter, 2, ["gradients", "accumulation", "replica_sync", "trajectories"])
     assert len(verdicts) > 20
@@ -37,14 +42,26 @@ def test_two_ranks_that_share_a_gpu(adapter: Adapter) -> None:
 
 
 @pytest.mark.parametrize(
-    "adapter", [gpu_adapters.starts_too_early, gpu_adapters.ends_too_early], ids=lambda adapter: adapter.name
+    "adapter",
+    [
+        gpu_adapters.starts_too_early,
+        gpu_adapters.ends_too_early,
+        gpu_adapters.copy_not_awaited,
+        gpu_adapters.hook_not_awaited,
+    ],
+    ids=lambda adapter: adapter.name,
 )
 def test_streams_that_are_not_waited_for_show(adapter: Adapter) -> None:
     assert not verdicts_of(adapter, 2, [EXACT])[EXACT]
 
 
-def test_a_stream_still_at_work_is_named() -> None:
-    verdicts = check_adapter(gpu_adapters.ends_too_early, [2], [EXACT], profile="quick")
-    (verdict,) = [verdict for verdict in verdicts if verdict.check == EXACT]
+@pytest.mark.parametrize(
+    ("adapter", "law"),
+    [(gpu_adapters.ends_too_early, EXACT), (gpu_adapters.step_not_awaited, AFTER_STEPS)],
+    ids=["backward", "step"],
+)
+def test_a_stream_still_at_work_is_named(adapter: Adapter, law: str) -> None:
+    verdicts = check_adapter(adapter, [2], [law], profile="quick")
+    (verdict,) = [verdict for verdict in verdicts if verdict.check == law]
     assert verdict.diagnosis is not None
     assert "another stream is not waited for" in verdict.diagnosis.headline

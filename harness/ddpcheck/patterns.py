@@ -217,7 +217,8 @@ def lost_precision(got: Array, expected: Array, *, small: bool) -> Iterator[str]
         (name, bits) for name, bits, dtypes in narrower if got.dtype.char in dtypes and error < 2.0 ** (2 - bits)
     ]
     held = [name for name, bits in possible if _fits(got[got != expected], bits)]
-    guessed = [f"{name}, or in integers of 8 bits" if bits == 8 else name for name, bits in possible]
+    alike = {8: ", or in integers of 8 bits", 11: ", or TF32, in which some GPUs multiply matrices"}
+    guessed = [f"{name}{alike.get(bits, '')}" for name, bits in possible]
     for name in (held[-1:] or guessed)[:1]:
         yield f"the relative error is {error:.1e}, as in {name}: computed or sent with fewer bits than {got.dtype}"
 

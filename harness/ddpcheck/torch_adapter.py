@@ -193,6 +193,7 @@ def _replica_maker(
     ) -> Replica:
         from .torch_model import build_model, build_named, loss_of
         from .torch_replica import Hooks, TorchReplica
+        from .torch_streams import keep_busy
         from .torch_terms import loss_of_model
 
         unknown = sorted(options.keys() - set(known))
@@ -207,6 +208,7 @@ def _replica_maker(
             module = build_model(model, initial)
             loss = loss_of_model(model, module)
         module.to(device)
+        keep_busy(device)
         return TorchReplica(
             module,
             wrap(module, **options),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -111,19 +111,24 @@ class TorchReplica:
         return float(nn.utils.clip_grad_norm_(self._learned.values(), max_norm))
 
     def step(self) -> None:
+        keep_busy(self._device)
         self._optimizer.step()
 
     def gradients(self) -> Mapping[str, Array | None]:
         return settled(
             self._device,
+            "the gradient of",
             lambda: {name: None if p.grad is None else array_of(p.grad) for name, p in self._learned.items()},
         )
 
     def parameters(self) -> Mapping[str, Array]:
-        return {name: array_of(parameter) for name, parameter in self._module.named_parameters()}
+        return self._all_of("parameter", self._module.named_parameters)
 
     def buffers(self) -> Mapping[str, Array]:
-        return {name: array_of(buffer) for name, buffer in self._module.named_buffers()}
+        return self._all_of("buffer", self._module.named_buffers)
+
+    def _all_of(self, kind: str, tensors: Callable[[], Iterable[tuple[str, Tensor]]]) -> Mapping[str, Array]:
+        return settled(self._device, kind, lambda: {name: array_of(tensor) for name, tensor in tensors()})
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Array:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from torch import nn
 
 # Not promised: NaN in min and max, as Gloo keeps it or loses it depending on which rank has it; and that ranks notice a
-# dead one, as only those do at once that talk to it in the collective under way, the others after 30 s; and any_layout, as
-# NCCL takes LOCAL_RANK for the device.
+# dead one, as only those do at once that talk to it in the collective under way, the others after 30 s; any_layout, as
+# NCCL takes LOCAL_RANK for the device; and sparse gradients, which NCCL does not reduce.
 # With a parameter unused, DDP's first backward leaves gradients local without a word; its second forward raises.
 PROMISES = dataclasses.replace(
     TORCH_PROMISES,
@@ -36,7 +36,7 @@ PROMISES = dataclasses.replace(
     propagates_nan=False,
     sends_once=True,
     bundles_gradients=True,
-    model_features=ALL_MODEL_FEATURES,
+    model_features=ALL_MODEL_FEATURES - {"sparse"},
     sample_weights="equal_ranks",
     several_replicas=True,
     scores_count_once=True,
@@ -62,7 +62,12 @@ def _resnet18_narrow() -> nn.Module:
 
 
 def _ddp(
-    name: str, description: str, promises: Capabilities = PROMISES, trainer: Train | None = None, **chosen: Any
+    name: str,
+    description: str,
+    promises: Capabilities = PROMISES,
+    trainer: Train | None = None,
+    backend: str = "auto",
+    **chosen: Any,
 ) -> Adapter:
     def wrap(module: nn.Module, bucket_cap_mb: float | None = None) -> nn.Module:
         from torch.nn.parallel import DistributedDataParallel
@@ -80,7 +85,7 @@ def _ddp(
         metrics=torch_metrics,
         scores=torch_scores,
         trainer=trainer,
-        backend="auto",
+        backend=backend,
         description=description,
     )
 
@@ -127,4 +132,11 @@ static_graph = _ddp(
     "torch DDP that takes the graph of the first step to be that of all steps",
     dataclasses.replace(PROMISES, unused_parameters="undefined", no_sync=False, join=None),
     static_graph=True,
+)
+
+gloo = _ddp(
+    "torch_ddp_gloo",
+    "torch DDP over Gloo where NCCL might be had, too: sparse gradients are reduced",
+    dataclasses.replace(PROMISES, model_features=ALL_MODEL_FEATURES),
+    backend="gloo",
 )
