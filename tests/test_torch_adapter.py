@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 
 from torch_replicas import initial_of, spec  # noqa: E402
 
-from ddpcheck import torch_adapter  # noqa: E402  # all of these need torch, see importorskip
+from ddpcheck import check_adapter, torch_adapter  # noqa: E402  # all of these need torch, see importorskip
 from ddpcheck.adapter import Replica  # noqa: E402
 from ddpcheck.environment import RankContext  # noqa: E402
 from ddpcheck.job import OptimizerSpec  # noqa: E402
@@ -98,3 +98,16 @@ def test_deep_mlp_has_sixteen_linear_layers() -> None:
     module = deep_mlp(width=8)
     assert sum(isinstance(layer, torch.nn.Linear) for layer in module.modules()) == 16
     assert module(torch.zeros(3, 64)).shape == (3, 10)
+
+
+def test_parameters_that_are_split_over_the_ranks_are_seen_whole() -> None:
+    pytest.importorskip("torch.distributed.tensor")
+    adapter = Path(__file__).parents[1] / "docs" / "adapters" / "fsdp2.py"
+    laws = [
+        "check_gradients_equal_the_large_batch_exactly",
+        "check_resumed_training_goes_where_one_process_goes",
+        "check_any_training_program_goes_as_on_one_process",
+    ]
+    verdicts = check_adapter(f"{adapter}:adapter", [2], laws, profile="quick")
+    assert {verdict.status for verdict in verdicts} == {"passed"}, verdicts
+    assert len(verdicts) > len(laws)

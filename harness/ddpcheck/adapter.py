@@ -197,7 +197,7 @@ class Replica(Protocol):
     def buffers(self) -> Mapping[str, Array]: ...
 
     def predict(self, batch: Batch) -> Array:
-        """Outputs (B, outputs) in evaluation mode. Any rank may call it alone; no gradients."""
+        """Outputs (B, outputs) in evaluation mode; no gradients. Any rank may call it alone, if predicts_alone is promised."""
         ...
 
     def state(self) -> Mapping[str, Array]:

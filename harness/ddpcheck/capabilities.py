@@ -141,6 +141,10 @@ class Capabilities:
         False,
         "make_replica() can be called again while an earlier replica is in use; neither minds what the other does.",
     )
+    predicts_alone: bool = promise(
+        True,
+        "predict() may be called on some ranks only: it does not communicate, as where parameters are split it must.",
+    )
     optimizers: frozenset[str] = promise(frozenset({"sgd", "adam"}), "The optimizers that step() can use.")
     clipping: bool = promise(False, "clip() clips by the global norm of the synchronised gradients.")
     checkpoint: bool = promise(False, "state() on one replica, load_state() on a new one, continue the same training.")

@@ -82,9 +82,10 @@ def torch_adapter(
     """An Adapter for an implementation that wraps nn.Modules.
 
     wrap            gets the plain module with this rank's initial values and returns what is called in its place, with
-                    the same arguments; the module's own parameters must stay those that are trained, whole. In training the
-                    module gives a tensor or, where activity or auxiliary_head is promised, a tuple of them. wrap's further
-                    parameters, if any, are the options that a user may set.
+                    the same arguments; the module's own parameters must stay those that are trained, whole or, if they are
+                    split over the ranks, DTensors. In training the module gives a tensor or, where activity or
+                    auxiliary_head is promised, a tuple of them. wrap's further parameters, if any, are the options that a
+                    user may set.
     capabilities    the promises; the facets among them follow from what is given here.
     no_sync         the context in which backward does not communicate, which may be nested; by default the wrapper's own
                     no_sync().

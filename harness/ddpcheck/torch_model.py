@@ -149,7 +149,8 @@ def build_model(model: ModelSpec, initial: Mapping[str, Array]) -> nn.Module:
 
 
 def _laid_out(value: Array, strided: bool) -> Tensor:
-    return tensor_of(value.T).T if strided else tensor_of(value)
+    # in memory of torch's own, as who shards parameters may give it back
+    return tensor_of(value.T).clone().T if strided else tensor_of(value).clone()
 
 
 def build_named(name: str, models: Mapping[str, Callable[[], nn.Module]], seed: int) -> nn.Module:
@@ -194,5 +195,19 @@ def tensor_of(array: Array) -> Tensor:
 
 
 def array_of(tensor: Tensor) -> Array:
-    """An array with a copy of the tensor's values."""
-    return tensor.detach().to_dense().cpu().numpy().copy()
+    """An array with a copy of the tensor's values. Where ranks hold a DTensor's shards, all of them must ask."""
+    full_tensor = getattr(tensor, "full_tensor", None)
+    whole = tensor if full_tensor is None else full_tensor()
+    # a copy by torch: what numpy() has lent, its owner can no longer resize
+    return whole.detach().to_dense().cpu().clone(memory_format=torch.contiguous_format).numpy()
+
+
+def laid_out_like(there: Tensor, whole: Tensor) -> Tensor:
+    """The values of `whole` as those of `there` lie: on its device and, if that is a DTensor, in the same shards."""
+    values, mesh = whole.to(there.device), getattr(there, "device_mesh", None)
+    if mesh is None or there.shape != whole.shape:
+        return values
+    from torch.distributed.tensor import DTensor, distribute_tensor
+
+    assert isinstance(there, DTensor)
+    return distribute_tensor(values, mesh, there.placements)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from .adapter import Batch
 from .job import OptimizerSpec
-from .torch_model import Loss, array_of, tensor_of
+from .torch_model import Loss, array_of, laid_out_like, tensor_of
 from .torch_streams import keep_busy, settled
 from .values import Array
 
@@ -157,11 +157,15 @@ class TorchReplica:
             raise ValueError(f"the saved state lacks {', '.join(missing)}; was it saved from another model?")
         # In place, since the wrapper may hold on to these very tensors.
         for name, tensor in held.items():
-            tensor.copy_(tensor_of(state[name]))
+            tensor.copy_(laid_out_like(tensor, tensor_of(state[name])))
         values: dict[int, dict[str, Tensor]] = {}
         for index, name in enumerate(self._in_the_optimizers_order()):
             prefix = f"optimizer/{name}/"
-            own = {key.removeprefix(prefix): tensor_of(value) for key, value in state.items() if key.startswith(prefix)}
+            own = {
+                key.removeprefix(prefix): laid_out_like(held[name], tensor_of(value))
+                for key, value in state.items()
+                if key.startswith(prefix)
+            }
             if own:
                 values[index] = own
         groups = self._optimizer.state_dict()["param_groups"]

@@ -19,7 +19,8 @@ from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
 from ddpcheck.capabilities import Capabilities
-from ddpcheck.job import Job, OptimizerSpec, Step
+from ddpcheck.job import Job, OptimizerSpec
+from ddpcheck.operations import Operation, Predict, Step
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
@@ -84,7 +85,8 @@ def for_each(session: Session, jobs: Iterable[Job], judge: Judge) -> None:
 
 
 def within_promises(job: Job, promised: Capabilities) -> Job:
-    """The Job in a dtype that replicas can compute in and, if it takes no step, with an optimizer that they can build.
+    """The Job in a dtype that replicas can compute in and, if it takes no step, with an optimizer that they can build; all
+    ranks predict if one cannot alone.
 
     A Job whose sums are exact in float64 only is judged by bounds where float32 is all that there is.
     """
@@ -93,7 +95,16 @@ def within_promises(job: Job, promised: Capabilities) -> Job:
     steps = any(isinstance(operation, Step) for operation in job.operations)
     if job.model is not None and not steps and promised.optimizers and job.optimizer.name not in promised.optimizers:
         job = replace(job, optimizer=OptimizerSpec("adam" if "adam" in promised.optimizers else "sgd"))
+    if not promised.predicts_alone:
+        job = replace(job, operations=tuple(map(_by_all_ranks, job.operations)))
     return job
+
+
+def _by_all_ranks(operation: Operation) -> Operation:
+    if not isinstance(operation, Predict) or not any(operation.samples):
+        return operation
+    given = next(filter(None, operation.samples))
+    return replace(operation, samples=tuple(own or given for own in operation.samples))
 
 
 def _replayed(session: Session) -> Job | None:

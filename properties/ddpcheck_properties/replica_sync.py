@@ -29,6 +29,7 @@ from ddpcheck.job import (
 )
 from ddpcheck.model import BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
 from ddpcheck.trace import Trace
+from ddpcheck.values import Array
 
 from . import pitfalls
 from .comparison import as_one_process
@@ -216,11 +217,16 @@ def _from_rank_0(what: Literal["parameters", "buffers"]) -> Judge:
         assert job.model is not None
         initial = [job.initial(rank) for rank in range(job.world_size)]
         for name in (tensor.name for tensor in job.model.tensors() if (tensor.role == "buffer") == (what == "buffers")):
+            of_ranks = [values[name] for values in initial]
             for rank, seen in enumerate(trace.values(0, what)):
-                mean = np.mean([values[name] for values in initial], axis=0)
+                mean = np.mean(of_ranks, axis=0)
                 known = (
                     (f"it is rank {rank}'s own initial value: that of rank 0 was not broadcast", initial[rank][name]),
                     ("it is the mean of all ranks' initial values, but should be rank 0's", mean),
+                    (
+                        "each rank's part is of its own initial values: split before rank 0's were broadcast",
+                        _split(of_ranks),
+                    ),
                 )
                 text = f"{what.removesuffix('s')} {name} of a new replica"
                 expect.same_array(
@@ -228,3 +234,11 @@ def _from_rank_0(what: Literal["parameters", "buffers"]) -> Judge:
                 )
 
     return judge
+
+
+def _split(of_ranks: list[Array]) -> Array:
+    """One array of which each rank holds rows, of the values that it has itself."""
+    tall = [np.atleast_1d(values) for values in of_ranks]
+    rows = -(-len(tall[0]) // len(tall))
+    parts = [values[rank * rows : (rank + 1) * rows] for rank, values in enumerate(tall)]
+    return np.concatenate(parts).reshape(of_ranks[0].shape)

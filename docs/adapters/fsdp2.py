@@ -1,0 +1,28 @@
+"""torch's fully_shard (FSDP2): parameters, gradients and the state of the optimizer are split over the ranks."""
+
+import dataclasses
+from itertools import chain
+from typing import Any
+
+from ddpcheck.torch_adapter import TORCH_PROMISES, torch_adapter
+
+
+def wrap(module: Any) -> Any:
+    import torch.distributed as dist
+    from torch.distributed.fsdp import fully_shard
+
+    for tensor in chain(module.parameters(), module.buffers()):
+        dist.broadcast(tensor.detach(), 0)  # else every rank's shard is of its own values
+    return fully_shard(module, reshard_after_forward=True)
+
+
+adapter = torch_adapter(
+    "fsdp2",
+    wrap,
+    capabilities=dataclasses.replace(
+        TORCH_PROMISES,
+        model_features=TORCH_PROMISES.model_features - {"scale"},  # it takes no scalars
+        no_sync=False,  # it has another name: set_requires_gradient_sync(False)
+        predicts_alone=False,
+    ),
+)
