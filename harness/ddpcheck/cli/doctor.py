@@ -18,7 +18,7 @@ from ..launchers.ports import reserve_port
 from ..planning import RANKS_START, installed_checks, plan
 from ..references import UnusableAdapter, known_adapters
 from ..results import Environment, installed_packages
-from .options import LAUNCHERS, console, launcher_named
+from .options import LAUNCHERS, console, launcher_named, usage_errors
 from .show import symbol
 
 _SMALL_SHM = 256 << 20
@@ -117,7 +117,8 @@ def _adapters(out: Console, names: tuple[str, ...]) -> tuple[list[str], dict[str
     _title(out, "adapters")
     ready, advice = [], []
     reasons: dict[str, list[str]] = {}
-    checks = installed_checks()
+    with usage_errors():
+        checks = installed_checks()
     for name in names:
         try:
             items = plan(name, _SIZES, checks)

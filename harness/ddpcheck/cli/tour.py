@@ -17,7 +17,7 @@ from ..references import UnusableAdapter, known_adapters
 from ..run import Settings
 from ..verdict import Verdict
 from .check import exit_code, run_shown, show_all
-from .options import console, usual_sessions
+from .options import console, usage_errors, usual_sessions
 from .options import world_sizes as sizes_option
 
 REFERENCES = ("numpy_sockets", "numpy_mpi", "torch_ddp")
@@ -30,7 +30,8 @@ def command(world_sizes: tuple[int, ...] | None, train: bool) -> None:
     """Check the reference implementations that can run here, quickly, then train each on handwritten digits."""
     out = console()
     settings = Settings(profile_named("quick"), sessions=usual_sessions())
-    every = installed_checks()
+    with usage_errors():
+        every = installed_checks()
     items, ready = [], []
     for name in (name for name in REFERENCES if name in known_adapters()):
         try:
