@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ddpcheck.checks import law
 from ddpcheck.job import (
     AllGather,
@@ -113,9 +115,18 @@ def _nobody_went_on(job: Job, trace: Trace) -> None:
                 Diagnosis(
                     f"rank {rank.rank} came out of {_place(through[-1])}, which rank {dead} never entered as it "
                     "was gone; it should have raised an error, or still be waiting",
-                    "a broken connection is taken for the end of the operation, or an error is swallowed",
+                    f"{_what_came_out(job, rank, through[-1])}a broken connection is taken for the end of the operation, "
+                    "or an error is swallowed",
                 )
             )
+
+
+def _what_came_out(job: Job, rank: RankTrace, record: Record) -> str:
+    operation, result = job.operations[record.operation], record.values.get("result")
+    if not isinstance(operation, AllReduce) or result is None:
+        return ""
+    own = operation.tensor.on(rank.rank)
+    return "what came out is what this rank had put in: " * bool(np.array_equal(result, own) and own.any())
 
 
 def _needs_the_dead(job: Job, rank: RankTrace, record: Record) -> bool:
