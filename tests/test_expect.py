@@ -120,3 +120,16 @@ def test_a_factor_is_seen_beside_infinities() -> None:
     expected = np.array([2.0, np.inf, 4.0, np.nan])
     assert "1.5 x" in likely_cause(1.5 * expected, expected, Evidence(3))
     assert likely_cause(np.array([3.0, 1.0, 6.0, np.nan]), expected, Evidence(3)) == ""
+
+
+def test_what_compiled_code_says_before_it_aborts_a_rank_is_the_cause() -> None:
+    said = "  what():  [enforce fail at /gloo/pair.cc:456] length <= size. 20 vs 8. Received data size doesn't match"
+    died = RankTrace(
+        1, "died", (), f"terminate called\n{said}\nFatal Python error: Aborted\nrank 1 was killed by SIGABRT"
+    )
+    with pytest.raises(Finding) as found:
+        expect.completed(Trace((RankTrace(0, "hung", ()), died)))
+    assert found.value.diagnosis.headline.endswith("rank 1 was killed by SIGABRT")
+    assert found.value.diagnosis.cause.endswith(
+        "nobody caught: length <= size. 20 vs 8. Received data size doesn't match"
+    )

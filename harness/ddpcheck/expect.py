@@ -5,6 +5,7 @@ Headlines read "got X, but should be Y" with the rank and the thing named, one l
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -53,11 +54,20 @@ def completed(trace: Trace) -> None:
     raise Finding(
         Diagnosis(
             f"rank {culprit.rank} {verb[culprit.outcome]} {_operation(culprit)}: {_last_line(culprit.error)}",
-            "",
+            _last_words(culprit.error) if culprit.outcome == "died" else "",
             "the error below",
             (*others, culprit.error),
         )
     )
+
+
+_OF_CPP = re.compile(r"what\(\):\s*(?:\[enforce fail at [^]]*\]\s*)?(.+)")
+
+
+def _last_words(output: str) -> str:
+    """What an exception of C++ said that nobody caught, as Gloo's that arrays do not fit."""
+    said = _OF_CPP.search(output)
+    return f"an error of compiled code that nobody caught: {said.group(1).strip()}" if said else ""
 
 
 def _stacks(stuck: Sequence[RankTrace]) -> Iterator[str]:
