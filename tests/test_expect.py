@@ -133,3 +133,9 @@ def test_what_compiled_code_says_before_it_aborts_a_rank_is_the_cause() -> None:
     assert found.value.diagnosis.cause.endswith(
         "nobody caught: length <= size. 20 vs 8. Received data size doesn't match"
     )
+
+
+def test_an_error_of_many_lines_is_told_by_its_first() -> None:
+    error = 'Traceback:\n  File "a.py", line 1, in f\n    g()\nValueError: no device\nThere are two.\nAsk for another.'
+    with pytest.raises(Finding, match=r"in start-up: ValueError: no device\n"):
+        expect.completed(Trace((RankTrace(0, "raised", (), error),)))

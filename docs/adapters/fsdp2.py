@@ -9,11 +9,13 @@ from ddpcheck.torch_adapter import TORCH_PROMISES, torch_adapter
 
 def wrap(module: Any) -> Any:
     import torch.distributed as dist
+    from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
     for tensor in chain(module.parameters(), module.buffers()):
         dist.broadcast(tensor.detach(), 0)  # else every rank's shard is of its own values
-    return fully_shard(module, reshard_after_forward=True)
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))  # else that of a GPU, if there is one
+    return fully_shard(module, mesh=mesh, reshard_after_forward=True)
 
 
 adapter = torch_adapter(

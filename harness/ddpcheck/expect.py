@@ -53,7 +53,7 @@ def completed(trace: Trace) -> None:
     }
     raise Finding(
         Diagnosis(
-            f"rank {culprit.rank} {verb[culprit.outcome]} {_operation(culprit)}: {_last_line(culprit.error)}",
+            f"rank {culprit.rank} {verb[culprit.outcome]} {_operation(culprit)}: {_message(culprit)}",
             _last_words(culprit.error) if culprit.outcome == "died" else "",
             "the error below",
             (*others, culprit.error),
@@ -253,6 +253,10 @@ def why_stuck(trace: Trace, stuck: Sequence[RankTrace]) -> str:
     )
 
 
-def _last_line(text: str) -> str:
-    lines = [line for line in text.strip().splitlines() if line.strip()]
+def _message(culprit: RankTrace) -> str:
+    """The last line; of a traceback the one with which the error begins."""
+    lines = [line for line in culprit.error.strip().splitlines() if line.strip()]
+    if culprit.outcome == "raised":
+        stack = max((number for number, line in enumerate(lines) if line.startswith('  File "')), default=len(lines))
+        lines += [line for line in lines[stack:] if not line.startswith(" ")][:1]
     return lines[-1].strip() if lines else "no message"

@@ -32,9 +32,12 @@ def _broadcast_and_split(module: Any) -> Any:
 
 
 def _split(module: Any) -> Any:
+    import torch.distributed as dist
+    from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    return fully_shard(module, reshard_after_forward=True)
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    return fully_shard(module, mesh=mesh, reshard_after_forward=True)
 
 
 def _not_broadcast(module: Any) -> Any:
