@@ -119,7 +119,12 @@ def test_expected_failure_is_no_failure() -> None:
     [
         (["check"], "name an adapter to check: .*numpy_sockets"),
         (["check", "nonsense"], "'nonsense' is no known adapter"),
-        (["check", f"{MINIMAL}:adaptor"], "has no attribute 'adaptor'"),
+        (["check", "numpy_socket"], "'numpy_socket' is no known adapter; did you mean numpy_sockets"),
+        (["check", str(MINIMAL)], r"name the adapter in that file, too: .*minimal_adapter.py:adapter"),
+        (["check", "ddpcheck"], "name the adapter in that module, too: ddpcheck:adapter"),
+        (["check", "ddpcheck.my_adapter"], "did you mean ddpcheck:my_adapter"),
+        (["check", f"{MINIMAL.with_suffix('')}:adapter"], r"did you mean .*minimal_adapter.py:adapter"),
+        (["check", f"{MINIMAL}:adaptor"], "has no attribute 'adaptor'; did you mean adapter"),
         (["check", f"{MINIMAL}:adapter", "-c", "nonsense"], "no check matches 'nonsense'"),
         (["check", f"{MINIMAL}:adapter", "-w", "0"], "each 1 or more"),
         (["check", f"{MINIMAL}:adapter", "-w", "two"], "should be world sizes such as"),
@@ -151,6 +156,9 @@ def test_usage_errors(here: Path, words: list[str], message: str) -> None:
         ("import numpy\nimport nosuch", r"No module named 'nosuch' \(.*mine.py, line 2\); install what it needs"),
         ("int('x')", r"ValueError: invalid literal .* \(.*mine.py, line 1\)"),
         ("def f(:", r"SyntaxError: invalid syntax \(mine.py, line 1\)"),
+        ("import sys\nsys.exit(0)", r"SystemExit: 0 \(.*mine.py, line 2\); an adapter's module is imported"),
+        ("import os\nos.environ['RANK']", r"KeyError: 'RANK' \(.*mine.py, line 2\); only ranks have that variable"),
+        ("from . import x", r"no known parent package \(.*mine.py, line 1\); it belongs to a package"),
     ],
 )
 def test_a_file_that_cannot_be_imported_is_a_usage_error_with_its_place(here: Path, source: str, message: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import re
 import sys
 import traceback
 from collections.abc import Iterator
@@ -18,6 +19,8 @@ from types import ModuleType
 from typing import Any
 
 from .adapter import Adapter
+from .environment import ENGINE_VARIABLES
+from .suggest import hint
 from .validation import problems_of_adapter
 
 GROUP = "ddpcheck.adapters"
@@ -39,21 +42,32 @@ def resolve(reference: str) -> tuple[Adapter, str]:
     full = known_adapters().get(reference, reference)
     place, separator, attribute = full.rpartition(":")
     if not separator or not attribute.isidentifier():
-        names = ", ".join(sorted(known_adapters())) or "none"
-        raise UnusableAdapter(
-            f"{reference!r} is no known adapter ({names}); name your own as module:attribute or path/to/file.py:attribute"
-        )
+        raise UnusableAdapter(f"{reference!r} is no known adapter; {_meant(reference)}")
     module = _load_file(Path(place)) if place.endswith(".py") else _load_module(place, full)
     try:
         adapter = getattr(module, attribute)
     except AttributeError:
-        raise UnusableAdapter(
-            f"{place} has no attribute {attribute!r}; is the adapter defined at module level?"
-        ) from None
+        there = [name for name, value in vars(module).items() if isinstance(value, Adapter)]
+        what = hint(attribute, there) if there else "is the adapter defined at module level?"
+        raise UnusableAdapter(f"{place} has no attribute {attribute!r}; {what}") from None
     problems = problems_of_adapter(adapter)
     if problems:
         raise UnusableAdapter(f"{full} does not fit the contract: " + "; ".join(problems))
     return adapter, f"{Path(place).resolve()}:{attribute}" if place.endswith(".py") else full
+
+
+def _meant(reference: str) -> str:
+    """What a name may have been meant for that is no place of an adapter."""
+    module, _, attribute = reference.rpartition(".")
+    own = "name your own as module:attribute or path/to/file.py:attribute"
+    if attribute == "py" and Path(reference).is_file():
+        return f"name the adapter in that file, too: {reference}:adapter, or what it is called there"
+    if ":" not in reference and _importable(reference):
+        return f"name the adapter in that module, too: {reference}:adapter, or what it is called there"
+    if ":" not in reference and module and _importable(module):
+        return f"did you mean {module}:{attribute}?"
+    what = hint(reference, known_adapters())
+    return what if what.endswith("?") else f"{what}; {own}"
 
 
 def reference_of(adapter: Any) -> str:
@@ -92,9 +106,12 @@ def _load_module(name: str, reference: str) -> ModuleType:
         with _importing(name):
             return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        raise UnusableAdapter(
-            f"no module {name!r} for {reference!r}; run from the folder that holds it, or install it"
-        ) from error
+        file = Path(f"{name}.py")
+        what = f"did you mean {file}:{reference.rpartition(':')[2]}?" if file.is_file() else _ELSEWHERE
+        raise UnusableAdapter(f"no module {name!r} for {reference!r}; {what}") from error
+
+
+_ELSEWHERE = "run from the folder that holds it, or install it"
 
 
 @contextmanager
@@ -102,14 +119,30 @@ def _importing(name: str) -> Iterator[None]:
     """What goes wrong in the module is told with its place; only that there is no such module stays a ModuleNotFoundError."""
     try:
         yield
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
             raise
         frames = traceback.extract_tb(error.__traceback__)
-        inside = [frame for frame in frames if frame.filename != __file__ and "importlib" not in frame.filename]
+        inside = [frame for frame in frames if frame.filename != __file__ and not _PYTHONS_OWN.search(frame.filename)]
         place = f" ({inside[-1].filename}, line {inside[-1].lineno})" if inside else ""
-        hint = "; install what it needs" if isinstance(error, ModuleNotFoundError) else ""
-        raise UnusableAdapter(f"importing {name} failed: {type(error).__name__}: {error}{place}{hint}") from error
+        text = f"importing {name} failed: {type(error).__name__}: {error}{place}"
+        raise UnusableAdapter("; ".join(part for part in (text, _next(error)) if part)) from error
+
+
+_PYTHONS_OWN = re.compile(r"<frozen|importlib|/argparse\.py$")
+
+
+def _next(error: BaseException) -> str:
+    """What to do about what went wrong in an import."""
+    if isinstance(error, ModuleNotFoundError):
+        return "install what it needs"
+    if isinstance(error, ImportError) and "no known parent package" in str(error):
+        return "it belongs to a package: name it as package.module:attribute, from the folder that holds the package"
+    if isinstance(error, SystemExit):
+        return 'an adapter\'s module is imported: what it does as a script belongs under if __name__ == "__main__"'
+    if isinstance(error, KeyError) and error.args and error.args[0] in ENGINE_VARIABLES:
+        return "only ranks have that variable, and the adapter is imported before there are any: read it in connect()"
+    return ""
 
 
 def _load_file(path: Path) -> ModuleType:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+import inspect
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from .adapter import Facets
 from .capabilities import CHOICES, Capabilities
@@ -16,19 +19,27 @@ _FACET_FIELDS = {
     "trainer": "train",
     "randomness": "make_streams",
 }
+_OR_LESS = "; hand it out, or take it out of Capabilities(facets=...), which is replica if nothing is said"
 _COLLECTIVE_METHODS = {"send_recv": ("send", "recv")}
 
 
 def problems_of_adapter(adapter: Any) -> list[str]:
     """Everything that is wrong with an adapter before it is started, one sentence each."""
+    if isinstance(adapter, type) or not hasattr(adapter, "capabilities"):
+        return [f"it is {_kind(adapter)}, but should be an Adapter, assigned to a name at module level"]
     found = []
     for name, kind in (("name", str), ("capabilities", Capabilities)):
         if not isinstance(getattr(adapter, name, None), kind):
             found.append(f"its {name} must be a {kind.__name__}, got {getattr(adapter, name, None)!r}")
-    if not callable(getattr(adapter, "connect", None)):
+    connect = getattr(adapter, "connect", None)
+    if not callable(connect):
         found.append("it has no callable connect(context)")
+    elif not _takes_one(connect):
+        found.append(f"its connect is called as connect(context), but takes {inspect.signature(connect)}")
     if not hasattr(getattr(adapter, "launcher", None), "start"):
         found.append("its launcher has no start(); use ddpcheck.Processes, Mpiexec, Torchrun or Multiprocessing")
+    if not found:
+        found += _misfits(adapter.capabilities)
     if not found:
         unknown = adapter.capabilities.facets - {"collectives", *_FACET_FIELDS}
         found += [f"Capabilities.facets names {facet!r}, which is no facet" for facet in sorted(unknown)]
@@ -40,6 +51,54 @@ def problems_of_adapter(adapter: Any) -> list[str]:
         if "scores" in adapter.capabilities.facets and not adapter.capabilities.scores:
             found.append("it promises the facet scores, but Capabilities.scores names none")
     return found
+
+
+def _kind(thing: Any) -> str:
+    if isinstance(thing, type):
+        return f"the class {thing.__name__}"
+    if inspect.isroutine(thing):
+        return f"the function {thing.__name__}()"
+    return f"a {type(thing).__name__}"
+
+
+def _takes_one(function: Any) -> bool:
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError:
+        return False
+    except ValueError:  # a builtin may not tell
+        return True
+    return True
+
+
+def _misfits(capabilities: Capabilities) -> list[str]:
+    """Promises of a wrong type, or with a value that no check knows: such a one would hide checks."""
+    hints = get_type_hints(Capabilities)
+    return [
+        f"Capabilities.{field.name} must be {_wanted(hints[field.name])}, got {value!r}"
+        for field in dataclasses.fields(Capabilities)
+        if not _fits(value := getattr(capabilities, field.name), hints[field.name])
+    ]
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    if get_origin(hint) is Literal:
+        return any(value == known for known in get_args(hint))
+    if get_origin(hint) is frozenset:
+        return isinstance(value, (frozenset, set))
+    if isinstance(hint, type):
+        return isinstance(value, hint)
+    return any(_fits(value, each) for each in get_args(hint))
+
+
+def _wanted(hint: Any) -> str:
+    if get_origin(hint) is Literal:
+        return " or ".join(map(repr, get_args(hint)))
+    if get_origin(hint) is frozenset:
+        return f"a frozenset of {get_args(hint)[0].__name__}"
+    if isinstance(hint, type):
+        return {NoneType: "None", bool: "True or False"}.get(hint, hint.__name__)
+    return " or ".join(map(_wanted, get_args(hint)))
 
 
 def problems_of_facets(facets: Any, capabilities: Capabilities, context: RankContext) -> list[str]:
@@ -55,17 +114,19 @@ def problems_of_facets(facets: Any, capabilities: Capabilities, context: RankCon
     if facets.rank != context.rank:
         early = facets.rank == 0 and facets.world_size == context.world_size
         found.append(
-            f"launched as rank {context.rank}, but the implementation says that it is rank {facets.rank}"
+            f"launched as rank {context.rank}, but the implementation says that it is rank {facets.rank!r}"
             + " (did it read its rank when a module was imported, before there were ranks?)" * early
         )
     for facet, name in _FACET_FIELDS.items():
         if facet in capabilities.facets and not callable(getattr(facets, name)):
-            found.append(f"promises the facet {facet}, but Facets.{name} is {getattr(facets, name)!r}")
+            found.append(f"promises the facet {facet}, but Facets.{name} is {getattr(facets, name)!r}{_OR_LESS}")
     if capabilities.counts_traffic and not callable(facets.counts):
         found.append(f"promises counts_traffic, but Facets.counts is {facets.counts!r}")
     if "collectives" in capabilities.facets:
         if facets.collectives is None:
-            found.append("promises the facet collectives, but Facets.collectives is None")
+            found.append(f"promises the facet collectives, but Facets.collectives is None{_OR_LESS}")
+        elif isinstance(facets.collectives, type):
+            found.append(f"Facets.collectives is {_kind(facets.collectives)}, but should be an object of it")
         else:
             names = _methods(capabilities)
             missing = [name for name in names if not callable(getattr(facets.collectives, name, None))]

@@ -1,0 +1,77 @@
+"""What a stranger gets wrong in an adapter, told before anything starts, with what to do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ddpcheck import Adapter, Capabilities, Facets, RankContext
+from ddpcheck.validation import problems_of_adapter, problems_of_facets
+
+PLACE = RankContext(0, 1, 0, 1)
+PROMISED = Capabilities(facets=frozenset({"collectives"}), collectives=frozenset({"all_reduce"}))
+
+
+class Alone:
+    def all_reduce(self, array: Any, op: str = "sum", *, group: Any = None) -> Any:
+        return array
+
+
+def connect(context: RankContext) -> Facets:
+    return Facets(rank=0, world_size=1, collectives=Alone())
+
+
+RIGHT = Adapter("right", connect, PROMISED)
+TAKES_NOTHING: Any = lambda: None  # noqa: E731  # typed as anything: a type checker would see what the test is about
+TAKES_TWO: Any = lambda context, port: None  # noqa: E731
+
+
+def test_what_fits_has_no_problem() -> None:
+    assert problems_of_adapter(RIGHT) == []
+    assert problems_of_facets(connect(PLACE), PROMISED, PLACE) == []
+
+
+@pytest.mark.parametrize(
+    ("adapter", "problem"),
+    [
+        (connect, "it is the function connect(), but should be an Adapter"),
+        (Alone, "it is the class Alone, but should be an Adapter"),
+        (Adapter, "it is the class Adapter, but should be an Adapter"),
+        ("right", "it is a str, but should be an Adapter"),
+        (replace(RIGHT, connect=TAKES_NOTHING), "its connect is called as connect(context), but takes ()"),
+        (replace(RIGHT, connect=TAKES_TWO), "but takes (context, port)"),
+    ],
+)
+def test_what_is_no_adapter_is_named(adapter: Any, problem: str) -> None:
+    assert any(problem in found for found in problems_of_adapter(adapter))
+
+
+@pytest.mark.parametrize(
+    ("promises", "problem"),
+    [
+        ({"facets": "collectives"}, "Capabilities.facets must be a frozenset of str, got 'collectives'"),
+        ({"reductions": ["sum"]}, "Capabilities.reductions must be a frozenset of str, got ['sum']"),
+        ({"world_sizes": 2}, "Capabilities.world_sizes must be a frozenset of int or None, got 2"),
+        ({"gradient": "average"}, "Capabilities.gradient must be 'mean' or 'sum', got 'average'"),
+        ({"join": True}, "must be 'divide_by_initial_world' or 'divide_by_live_ranks' or None, got True"),
+        ({"clipping": "yes"}, "Capabilities.clipping must be True or False, got 'yes'"),
+    ],
+)
+def test_promises_of_a_wrong_kind_are_told(promises: dict[str, Any], problem: str) -> None:
+    problems = problems_of_adapter(replace(RIGHT, capabilities=Capabilities(**promises)))
+    assert any(problem in found for found in problems), problems
+
+
+@pytest.mark.parametrize(
+    ("facets", "problem"),
+    [
+        ({"rank": "0"}, "says that it is rank '0'"),
+        ({"collectives": None}, "Facets.collectives is None; hand it out, or take it out of Capabilities(facets=...)"),
+        ({"collectives": Alone}, "Facets.collectives is the class Alone, but should be an object of it"),
+    ],
+)
+def test_facets_that_do_not_fit_are_told(facets: dict[str, Any], problem: str) -> None:
+    problems = problems_of_facets(replace(connect(PLACE), **facets), PROMISED, PLACE)
+    assert any(problem in found for found in problems), problems
