@@ -88,6 +88,20 @@ def test_failure_is_shown_written_and_replayed(here: Path) -> None:
 
 
 @pytest.mark.usefixtures("here")
+def test_many_failures_of_one_cause_are_told_once_and_last() -> None:
+    result = check(f"{MINIMAL}:forgetful", "-w", "2,3")
+    assert re.search(
+        r"^✗ forgetful, [23] ranks: check_\w+ \(collectives\): the same cause$", result.output, re.MULTILINE
+    )
+    end = result.output[result.output.index("what went wrong") :]
+    assert re.search(r"it is exactly this rank's own local value: not reduced: (check_\w+, )+at 2, 3 ranks", end)
+    command = re.search(r"begin with: ddpcheck replay (.*\.json)\n", end)
+    assert command is not None
+    assert Path(command[1]).is_file()
+    assert "skipped, because" not in end
+
+
+@pytest.mark.usefixtures("here")
 def test_what_failed_with_forked_ranks_is_replayed_with_forked_ranks() -> None:
     result = check(f"{MINIMAL}:forgetful", "-w", "2", "--launcher", "fork", "--failures", "bad")
     assert result.exit_code == 1, result.output

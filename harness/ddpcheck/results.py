@@ -120,12 +120,19 @@ class Failure:
             raise UnreadableFile(f"{path} holds no Job that can run: {error}") from error
 
 
-def write_failure(folder: Path, reference: str, verdict: Verdict, launcher: str = "") -> Path | None:
-    """Write the failing Job of a verdict, if it has one; where it lies."""
+def failure_file(folder: Path, verdict: Verdict) -> Path | None:
+    """Where write_failure() writes the failing Job of a verdict, if it has one."""
     if verdict.job is None or verdict.ok:
         return None
     name = re.sub(r"[^\w.-]", "_", f"{verdict.adapter}-w{verdict.world_size}-{verdict.check}")
-    path = folder / f"{name}.json"
+    return folder / f"{name}.json"
+
+
+def write_failure(folder: Path, reference: str, verdict: Verdict, launcher: str = "") -> Path | None:
+    """Write the failing Job of a verdict, if it has one; where it lies."""
+    path = failure_file(folder, verdict)
+    if path is None or verdict.job is None:
+        return None
     Failure(reference, verdict.world_size, verdict.check, verdict.job, launcher).save(path)
     return path
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from ..alike import known_by, said
 from ..checks import select
-from ..expect import RAISED
 from ..expectations import Expectations
 from ..launchers.base import Launcher
 from ..planning import Item, installed_checks, plan
@@ -25,8 +25,10 @@ from ..verdict import Verdict
 from .options import LAUNCHERS, console, launcher_named, named_reasons, usage_errors, usual_sessions
 from .options import world_sizes as sizes_option
 from .progress import Display
-from .show import oversubscribed, show_failure, show_reasons, show_same, show_table, summary
+from .show import oversubscribed, show_briefly, show_causes, show_failure, show_reasons, show_table, summary
 
+_IN_FULL = 8
+"""Causes of one adapter that are shown at length; later ones get a line each: nobody reads on, and files keep them all."""
 INTERRUPTED = 130  # as shells say it of SIGINT
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -109,7 +111,7 @@ def command(
         run_shown(out, items, settings, expectations, failures, verdicts, exitfirst=exitfirst)
     except KeyboardInterrupt:
         interrupted = True  # what ran until here is kept, shown and saved all the same
-    show_all(out, verdicts, time.monotonic() - began)
+    show_all(out, verdicts, time.monotonic() - began, failures)
     described = {
         "profile": how.name,
         "effort": how.effort,
@@ -142,7 +144,7 @@ def run_shown(
     *,
     exitfirst: bool = False,
 ) -> None:
-    """Run the items; show how far it is, and each failure as it comes, in full unless its cause was shown already.
+    """Run the items; show how far it is, and each failure as it comes, in full unless its cause was shown already, or many were.
 
     Verdicts are appended as they come, and stand in the order of the items in the end.
     """
@@ -162,21 +164,16 @@ def run_shown(
             started_by = settings.launcher.name if settings.launcher else ""
             file = write_failure(failures, references[verdict.adapter], verdict, started_by)
             script = write_beside(file, references[verdict.adapter], verdict, settings.launcher) if file else None
-            cause = verdict.adapter, _known_by(verdict)
-            if cause in shown:
-                show_same(out, verdict)
-            else:
+            words = known_by(verdict)
+            if words and (verdict.adapter, words) in shown:
+                show_briefly(out, verdict, "the same cause")
+            elif sum(name == verdict.adapter for name, _ in shown) < _IN_FULL:
                 show_failure(out, verdict, file, script)
-            shown.update([cause] if cause[1] else [])
+            else:
+                show_briefly(out, verdict, said(verdict))
+            shown.add((verdict.adapter, words or verdict.check))
             if exitfirst:
                 break
-
-
-def _known_by(verdict: Verdict) -> str:
-    """What failures with one cause have in common: the cause in words, or the error that a rank raised."""
-    if verdict.diagnosis is None:
-        return ""
-    return verdict.diagnosis.cause or verdict.diagnosis.headline.partition(RAISED)[2].partition(": ")[2]
 
 
 @contextmanager
@@ -189,10 +186,12 @@ def _in_order(verdicts: list[Verdict], items: Sequence[Item]) -> Iterator[None]:
         verdicts.sort(key=lambda verdict: places[verdict.adapter, verdict.world_size, verdict.check])
 
 
-def show_all(out: Console, verdicts: list[Verdict], seconds: float) -> None:
+def show_all(out: Console, verdicts: list[Verdict], seconds: float, failures: Path) -> None:
+    """What matters most comes last, where a terminal stands when the run is over."""
     out.print()
     show_table(out, verdicts)
     show_reasons(out, verdicts)
+    show_causes(out, verdicts, failures)
     note = oversubscribed(verdict.world_size for verdict in verdicts if verdict.jobs)
     if note:
         out.print(f"\n{note}", style="dim", soft_wrap=True)

@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ..results import visible_cores
+from ..alike import alike
+from ..results import failure_file, visible_cores
 from ..verdict import SYMBOLS, Diagnosis, Verdict
 
 WORDS: dict[str, str] = {
@@ -35,6 +36,8 @@ _OUTER, _INNER = 2, 6
 """Lines of a stack that are shown: where it begins, and where it stands."""
 
 _NAMED = 4
+_CAUSES = 6
+"""So many are listed: who mends the first looks at the others afterwards."""
 
 
 def symbol(status: str) -> str:
@@ -71,10 +74,10 @@ def _ends(detail: str) -> str:
     return "\n".join((*lines[:_OUTER], f"    ... {left_out} lines", *lines[-_INNER:]))
 
 
-def show_same(console: Console, verdict: Verdict) -> None:
-    """One line for a failure whose cause was shown already."""
+def show_briefly(console: Console, verdict: Verdict, text: str) -> None:
+    """One line for a failure: its cause was shown already, or there were many."""
     title = f"{verdict.adapter}, {ranks(verdict.world_size)}: {verdict.check} ({verdict.family})"
-    console.print(f"{symbol(verdict.status)} {escape(title)}: the same cause", soft_wrap=True)
+    console.print(f"{symbol(verdict.status)} {escape(f'{title}: {text}')}", soft_wrap=True)
 
 
 def show_table(console: Console, verdicts: Sequence[Verdict]) -> None:
@@ -111,16 +114,8 @@ def _cell(found: dict[tuple[str, int, str], str], adapter: str, sizes: list[int]
 
 
 def show_reasons(console: Console, verdicts: Iterable[Verdict]) -> None:
-    """Each likely cause, and each reason for a skip or an expected failure, once, with the checks that it holds for."""
+    """Each reason for a skip or an expected failure once, with the checks that it holds for."""
     verdicts = list(verdicts)
-    causes: dict[str, dict[str, None]] = {}
-    for verdict in verdicts:
-        if not verdict.ok and verdict.diagnosis is not None and verdict.diagnosis.cause:
-            causes.setdefault(verdict.diagnosis.cause, {})[verdict.check] = None
-    if causes:
-        console.print("\n[bold]likely causes[/]")
-    for cause, names in sorted(causes.items(), key=lambda pair: -len(pair[1])):
-        console.print(f"  {escape(cause)}: {_some(list(names))}", style=_STYLES["failed"], soft_wrap=True)
     every = {verdict.adapter for verdict in verdicts}
     for status, title in (("skipped", "skipped"), ("expected_failure", "expected to fail")):
         checks: dict[str, list[Verdict]] = {}
@@ -136,10 +131,33 @@ def show_reasons(console: Console, verdicts: Iterable[Verdict]) -> None:
             console.print(f"  {escape(reason + whose)}: {checked}", style=_STYLES[status], soft_wrap=True)
 
 
-def _some(names: list[str]) -> str:
+def show_causes(console: Console, verdicts: Iterable[Verdict], failures: Path) -> None:
+    """What failed, cause by cause, the one on which others may rest in front, and how to see that one again."""
+    verdicts = list(verdicts)
+    found = alike(verdicts)
+    if not found:
+        return
+    several = len({verdict.adapter for verdict in verdicts}) > 1
+    in_front = ", the one to begin with in front" if len(found) > 1 else ""
+    console.print(f"\n[bold]what went wrong[/]{in_front}", soft_wrap=True)
+    for group in found[:_CAUSES]:
+        whose = f"{group.first.adapter}: " * several
+        *less, most = group.world_sizes
+        sizes = "".join(f"{size}, " for size in less) + ranks(most)
+        named = _some(list(group.checks), group.first.check)
+        console.print(f"  {escape(whose + group.text)}: {named}, at {sizes}", style=_STYLES["failed"], soft_wrap=True)
+    if left := found[_CAUSES:]:
+        checks = _some(list(dict.fromkeys(name for group in left for name in group.checks)))
+        console.print(f"  and {len(left)} more, of which those in front may be the cause: {checks}", soft_wrap=True)
+    file = failure_file(failures, found[0].first)
+    if file is not None:
+        console.print(f"begin with: ddpcheck replay {escape(str(file))}", style="cyan", soft_wrap=True)
+
+
+def _some(names: list[str], first: str = "") -> str:
     if len(names) <= _NAMED:
         return ", ".join(names)
-    return f"{len(names)} checks"
+    return f"{len(names)} checks" + (f", first {first}" if first else "")
 
 
 def summary(verdicts: Iterable[Verdict], seconds: float) -> str:

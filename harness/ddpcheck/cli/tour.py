@@ -50,8 +50,9 @@ def command(world_sizes: tuple[int, ...] | None, train: bool) -> None:
     out.print(f"checking {', '.join(ready)}", style="bold", markup=False)
     began = time.monotonic()
     verdicts: list[Verdict] = []
-    run_shown(out, items, settings, Expectations({}, every), Path("ddpcheck-failures"), verdicts)
-    show_all(out, verdicts, time.monotonic() - began)
+    failures = Path("ddpcheck-failures")
+    run_shown(out, items, settings, Expectations({}, every), failures, verdicts)
+    show_all(out, verdicts, time.monotonic() - began, failures)
     status = exit_code(out, verdicts)
     if train:
         status = max(status, *(_train(out, name) for name in ready))
