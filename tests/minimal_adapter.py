@@ -127,8 +127,14 @@ def connect_not_at_all(context: RankContext) -> Facets:
     raise OSError("no network today")
 
 
+def connect_for_ever(context: RankContext) -> Facets:
+    time.sleep(3600)
+    return connect(context)
+
+
 forgetful = Adapter("forgetful", connect_forgetful, promises)
 sleepy = Adapter("sleepy", connect_sleepy, promises)
 unstartable = Adapter("unstartable", connect_not_at_all, promises)
+stuck = Adapter("stuck", connect_for_ever, promises)
 absent = Adapter("absent", connect, promises, requires=("surely_not_installed",))
 alone = Adapter("alone", connect, dataclasses.replace(promises, world_sizes=frozenset({1})))

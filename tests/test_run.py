@@ -11,7 +11,7 @@ import pytest
 from ddpcheck import Diagnosis, Finding, Job, Session, Verdict, check_adapter, law, run_checks
 from ddpcheck.adapter import Adapter
 from ddpcheck.checks import Check
-from ddpcheck.expectations import Expectations
+from ddpcheck.expectations import NOTHING_EXPECTED, Expectations
 from ddpcheck.job import AllReduce, TensorSpec
 from ddpcheck.planning import RANKS_START, installed_checks, plan
 from ddpcheck.profiles import profile_named
@@ -134,13 +134,24 @@ def test_after_many_hangs_the_other_checks_are_skipped() -> None:
     assert "hung before it" in verdicts[-1].reason
 
 
+def test_who_is_stuck_at_the_start_is_not_waited_for_at_every_world_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ddpcheck.attaching._PATIENCE", 0.5)
+    items = plan(minimal_adapter.stuck, (2, 3), OWN[:1])
+    verdicts = list(run_items(items, QUICK, NOTHING_EXPECTED))
+    assert [verdict.status for verdict in verdicts] == ["failed", "skipped", "skipped", "skipped"]
+    assert "did not come out of connect()" in verdicts[1].reason
+    assert {verdict.reason for verdict in verdicts[2:]} == {
+        "the ranks did not come out of connect() at world size 2; --world-size 3 tries it here"
+    }
+
+
 def test_ranks_that_do_not_start_are_one_failure_and_the_reason_of_all_skips() -> None:
     found = run(minimal_adapter.unstartable)
     start = found.pop("check_ranks_start")
     assert start.status == "failed"
     assert start.diagnosis is not None
     assert "no network today" in start.diagnosis.headline
-    assert "rank 1: OSError" in start.diagnosis.text()
+    assert "rank 0, 1: OSError" in start.diagnosis.text()
     assert {verdict.status for verdict in found.values()} == {"skipped"}
     assert "no network today" in found["check_sum"].reason
 

@@ -18,6 +18,7 @@ import pytest
 import sessions
 
 from ddpcheck import Job, Session, StartFailed, Trace, expect, gathering
+from ddpcheck.attaching import told_together
 from ddpcheck.channel import Listener
 from ddpcheck.channel import connect as attach
 from ddpcheck.job import AllReduce, Barrier, Kill, Raise, Rounds, Sleep, TensorSpec
@@ -185,6 +186,23 @@ def test_ranks_that_do_not_start_say_why(attribute: str, says: str) -> None:
     with pytest.raises(StartFailed, match=says.replace("(", r"\(").replace(")", r"\)")):
         session.start()
     assert session.pids == []
+
+
+def test_who_does_not_come_out_of_connect_is_told_before_the_start_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ddpcheck.attaching._PATIENCE", 0.5)
+    session = sessions.session(f"{HERE / 'misbehaving.py'}:hanging", 2, start_deadline=120.0)
+    with pytest.raises(StartFailed) as caught:
+        session.start()
+    assert caught.value.stuck
+    (stack,) = caught.value.words
+    assert re.match(
+        r"rank 1 stands at:\n  File .*misbehaving.py., line \d+, in connect_hangs\n", stack
+    )  # nothing above it
+
+
+def test_what_several_ranks_say_alike_is_told_once() -> None:
+    texts = ["rank 1: no card", "rank 0: no card", "rank 2: no cable", "the launcher ended"]
+    assert told_together(texts) == ["rank 0, 1: no card", "rank 2: no cable", "the launcher ended"]
 
 
 def test_a_stranger_cannot_attach() -> None:

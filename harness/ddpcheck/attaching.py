@@ -5,6 +5,7 @@ Whatever goes wrong is said at once for all ranks, with the ranks' own words.
 
 from __future__ import annotations
 
+import re
 import select
 import time
 from collections.abc import Mapping, Sequence
@@ -14,22 +15,35 @@ from . import codec
 from .channel import Channel, ChannelClosed, Listener
 from .launchers.base import Launched
 from .rank_link import RankLink, asked
-from .trace import Outcome, RankTrace
+from .trace import IMPORTING, Outcome, RankTrace
 
 _Hello = dict[str, object]
 
 
 class StartFailed(Exception):
-    """The ranks did not start: `problems` has one line each, `details` the ranks' own words.
+    """The ranks did not start: `problems` has one line each, `words` the ranks' own, each rank's apart.
 
     ranks: what became of those that failed in connect(), by rank.
     """
 
-    def __init__(self, problems: list[str], details: str = "", ranks: Mapping[int, RankTrace] | None = None) -> None:
+    def __init__(self, problems: list[str], *words: str, ranks: Mapping[int, RankTrace] | None = None) -> None:
         super().__init__("; ".join(problems))
         self.problems = problems
-        self.details = details
+        self.words = tuple(text for text in words if text)
         self.ranks = ranks or {}
+
+    @property
+    def details(self) -> str:
+        return "\n".join(self.words)
+
+    @property
+    def stuck(self) -> bool:
+        """Whether ranks hang, and none has failed."""
+        return bool(self.ranks) and all(fate.outcome == "hung" for fate in self.ranks.values())
+
+
+_PATIENCE = 40.0
+"""Seconds in connect() after which a rank is taken for stuck, unless one is importing a module."""
 
 
 def attached(launched: Launched, world_size: int, listener: Listener, within: float) -> list[RankLink]:
@@ -99,8 +113,10 @@ def _check_hello(hello: _Hello, found: Mapping[tuple[int, str], object], world_s
 def all_connected(links: Sequence[RankLink], launched: Launched, limit: float, grace: float) -> None:
     """Wait until connect() has returned on every rank, at most until `limit`, and `grace` seconds once one has failed.
 
-    StartFailed with all problems of all ranks.
+    StartFailed with all problems of all ranks. Who waits for another rank is told much before somebody with a slow disk is.
     """
+    since = time.monotonic()
+    look = min(limit, since + _PATIENCE)
     problems: list[str] = []
     details: list[str] = []
     fates: dict[int, RankTrace] = {}
@@ -109,9 +125,13 @@ def all_connected(links: Sequence[RankLink], launched: Launched, limit: float, g
     for file in pending:
         poller.register(file, select.POLLIN)
     while pending:
-        ready = poller.poll(max(0.0, limit - time.monotonic()) * 1000)
+        ready = poller.poll(max(0.0, min(look, limit) - time.monotonic()) * 1000)
         if not ready:
-            break
+            if time.monotonic() >= limit:
+                break
+            if not any(IMPORTING in fate.stack for fate in asked(pending.values(), None).values()):
+                break
+            look = time.monotonic() + _PATIENCE
         for file, _ in ready:
             link = pending[file]
             try:
@@ -137,8 +157,21 @@ def all_connected(links: Sequence[RankLink], launched: Launched, limit: float, g
     if pending:
         stuck = asked(pending.values(), None)
         fates |= stuck
-        problems += [] if problems else [f"rank {next(iter(stuck))} did not come out of connect()"]
+        who = ", ".join(map(str, stuck))
+        seconds = time.monotonic() - since
+        problems += [] if problems else [f"rank {who} did not come out of connect() within {seconds:.0f} s"]
         details += [f"rank {rank} stands at:\n{fate.stack}" for rank, fate in stuck.items()]
     if problems:
-        details.append(launched.output())
-        raise StartFailed(problems, "\n".join(text for text in details if text), fates)
+        raise StartFailed(told_together(problems), *told_together(details), launched.output(), ranks=fates)
+
+
+_OF_A_RANK = re.compile(r"rank (\d+)(.*)", re.DOTALL)
+
+
+def told_together(texts: Sequence[str]) -> list[str]:
+    """Texts of the form "rank 3: ...", once for all ranks of which the same is told."""
+    who: dict[str, list[int]] = {}
+    for text in texts:
+        found = _OF_A_RANK.fullmatch(text)
+        who.setdefault(found[2] if found else text, []).extend([int(found[1])] if found else [])
+    return [f"rank {', '.join(map(str, sorted(ranks)))}{text}" if ranks else text for text, ranks in who.items()]

@@ -21,6 +21,7 @@ from .adapter import Adapter
 from .attaching import StartFailed
 from .checks import Check, select
 from .expectations import NOTHING_EXPECTED, Expectations
+from .hangs import Hangs
 from .launchers.base import Launcher
 from .launchers.templates import Templates
 from .planning import RANKS_START, Item, installed_checks, plan
@@ -35,8 +36,8 @@ class Settings:
     """How to run: seconds for one Job, the adapter's own launcher or another, and None or a seed for new draws.
 
     sessions: how many world sizes, or adapters, may be at work at once. An adapter that does not promise to share its host
-    has one at a time. most_hangs: so many checks may hang one after the other at a world size, at the cost of a deadline
-    each; those after them are skipped. None for no limit.
+    has one at a time. most_hangs: so many checks of a facet may hang, at the cost of a deadline each, and fewer of the next
+    facets and world sizes; those after them are skipped (hangs.py). None for no limit.
     """
 
     profile: Profile = field(default_factory=lambda: profile_named("default"))
@@ -94,11 +95,12 @@ class Ranks:
         settings: Settings,
         expected: Expectations | None = None,
         templates: Templates | None = None,
+        hangs: Hangs | None = None,
     ) -> None:
         self.expected = expected or Expectations({}, ())
         self.lost = ""
-        self.hangs = 0  # one after the other
-        self.most_hangs = settings.most_hangs
+        self.hangs = hangs or Hangs(settings.most_hangs)
+        self.deadline = settings.deadline
         self.session = Session(
             reference,
             world_size,
@@ -111,12 +113,18 @@ class Ranks:
 
     def verdict(self, item: Item, expected: Expectations = NOTHING_EXPECTED) -> Verdict:
         """Judge, or skip. Ranks that did not start are one failure, and the reason why all others are skipped."""
-        if item.skip or self.lost:
-            return skipped(item, item.skip or self.lost)
+        reason = item.skip or self.lost or self.hangs.leaves_out(item.check, item.world_size)
+        if not reason and not self.session.starts:
+            reason = self.lost = self.hangs.leaves_out_start(item.world_size)
+        if reason:
+            return skipped(item, reason)
+        self.session.deadline = self.hangs.seconds(item.check, self.deadline)
         began = time.monotonic()
         try:
             verdict = run_check(self.session, item.check, expected)
         except StartFailed as error:
+            if error.stuck:
+                self.hangs.start_is_stuck(item.world_size)
             self.lost = f"the ranks did not start: {error.problems[0]}"
             verdict = Verdict(
                 item.adapter.name,
@@ -128,9 +136,8 @@ class Ranks:
                 diagnosis=_start_diagnosis(error, item.world_size, again=self.session.starts > 1),
             )
             return expected.applied(verdict)
-        self.hangs = self.hangs + 1 if verdict.status == "hung" else 0
-        if self.hangs == self.most_hangs:
-            self.lost = f"{self.hangs} checks hung before it, one after the other; --check with its name runs it alone"
+        if verdict.status == "hung":
+            self.hangs.add(item.check, item.world_size)
         return verdict
 
     def __enter__(self) -> Self:
@@ -147,8 +154,8 @@ def _start_diagnosis(error: StartFailed, world_size: int, *, again: bool) -> Dia
     words = "start again after a rank was lost" if again else "start"
     return Diagnosis(
         f"the {world_size} ranks did not {words}: {first}",
-        advice="connect() of the adapter and its launcher; what the ranks wrote is below" if error.details else "",
-        details=(*others, *((error.details,) if error.details else ())),
+        advice="connect() of the adapter and its launcher; what the ranks wrote is below" if error.words else "",
+        details=(*others, *error.words),
     )
 
 
@@ -169,6 +176,7 @@ def run_items(
     groups: dict[tuple[str, int], list[Item]] = {}
     for item in items:
         groups.setdefault((item.reference, item.world_size), []).append(item)
+    hangs = {reference: Hangs(settings.most_hangs) for reference, _ in groups}
     running: set[Session] = set()
 
     def judged(lane: Iterable[list[Item]]) -> Iterator[Verdict]:
@@ -177,7 +185,8 @@ def run_items(
                 why = next((item.skip for item in group if item.skip), "")
                 yield from (skipped(item, item.skip or why) for item in group)
                 continue
-            with Ranks(group[0].reference, group[0].world_size, settings, templates=templates) as ranks:
+            reference, world_size = group[0].reference, group[0].world_size
+            with Ranks(reference, world_size, settings, templates=templates, hangs=hangs[reference]) as ranks:
                 running.add(ranks.session)
                 for item in group:
                     begin(item)

@@ -178,8 +178,10 @@ def _readable(error: BaseException) -> str:
 
 
 def _trimmed(stack: str) -> str:
-    """The stack from the operation's runner on: where the implementation stands."""
+    """The stack from the operation's runner on, or from what this module calls: where the implementation stands."""
     at = stack.rfind(f"{Path(__file__).with_name('execution')}{os.sep}")
+    if at < 0:
+        at = stack.find('\n  File "', stack.rfind(f'"{__file__}", line')) + 3
     line = stack.rfind("\n", 0, at) + 1 if at >= 0 else 0
     return stack[line:].rstrip()
 

@@ -1,0 +1,67 @@
+"""What is waited for once more after a hang, and for how long."""
+
+from __future__ import annotations
+
+from ddpcheck.checks import Check
+from ddpcheck.hangs import Hangs, facet_of
+
+
+def made(name: str, *needs: str, family: str = "some") -> Check:
+    return Check(f"check_{name}", family, needs, "It holds.", lambda session: None)
+
+
+SUMS = [made(f"sum_{number}", "collective:all_reduce") for number in range(6)]
+TRAINS = [made(f"train_{number}", "world_size>=2", "facet:replica") for number in range(6)]
+SCORES = made("scores", "score:auc")
+
+
+def test_a_check_is_of_the_facet_that_it_needs() -> None:
+    assert [facet_of(check) for check in (SUMS[0], TRAINS[0], SCORES)] == ["collectives", "replica", "scores"]
+    assert facet_of(made("meets", "world_size>=2", family="rendezvous")) == "rendezvous"
+
+
+def test_after_several_hangs_the_other_checks_of_that_facet_are_left_out() -> None:
+    hangs = Hangs(2)
+    assert not hangs.leaves_out(SUMS[0], 2)
+    hangs.add(SUMS[0], 2)
+    assert not hangs.leaves_out(SUMS[3], 2)
+    hangs.add(SUMS[1], 2)
+    assert hangs.leaves_out(SUMS[3], 2) == (
+        "2 of the checks of collectives hung before it; --check with its name runs it alone"
+    )
+    assert not hangs.leaves_out(TRAINS[0], 2)
+
+
+def test_fewer_may_hang_of_the_next_facet() -> None:
+    hangs = Hangs(2)
+    for check in SUMS[:2]:
+        hangs.add(check, 2)
+    hangs.add(TRAINS[0], 2)
+    assert "1 of the checks of replica hung before it" in hangs.leaves_out(TRAINS[1], 2)
+
+
+def test_at_another_world_size_one_hang_of_a_facet_is_enough_and_what_hung_does_not_run_again() -> None:
+    hangs = Hangs(5)
+    hangs.add(SUMS[0], 2)
+    assert hangs.leaves_out(SUMS[0], 3).startswith("it hung at world size 2")
+    assert not hangs.leaves_out(SUMS[0], 2)
+    assert not hangs.leaves_out(SUMS[1], 3)
+    hangs.add(SUMS[1], 3)
+    assert "1 of the checks of collectives hung" in hangs.leaves_out(SUMS[2], 3)
+    assert not hangs.leaves_out(SUMS[2], 2)  # where the first of them hung, four more may
+
+
+def test_a_second_hang_is_waited_for_less_long_but_where_time_is_what_matters() -> None:
+    hangs = Hangs(5)
+    assert hangs.seconds(SUMS[0], 30.0) == 30.0
+    hangs.add(SUMS[0], 2)
+    assert [hangs.seconds(SUMS[1], deadline) for deadline in (30.0, 6.0, 1.0)] == [10.0, 3.0, 1.0]
+    assert hangs.seconds(made("notices", "collective:all_reduce", family="failures"), 30.0) == 30.0
+
+
+def test_without_a_limit_every_hang_is_waited_for() -> None:
+    hangs = Hangs(None)
+    for check in SUMS:
+        hangs.add(check, 2)
+    assert not hangs.leaves_out(SUMS[0], 3)
+    assert hangs.seconds(SUMS[0], 30.0) == 30.0
