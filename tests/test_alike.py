@@ -55,6 +55,12 @@ def test_what_others_rest_on_stands_in_front() -> None:
     assert [group.text for group in alike(verdicts)] == ["the last elements are missing", SUMMED, "the loss is another"]
 
 
+def test_a_guess_stands_behind_what_is_sure() -> None:
+    guess = failed("updates", "gradients", "it is the first update: a state of before may go into it")
+    verdicts = [failed("sums", "collectives"), guess, failed("runs", "programs", "it is rounded as in bfloat16")]
+    assert [group.checks for group in alike(verdicts)] == [("runs",), ("sums",), ("updates",)]
+
+
 def test_a_rare_failure_does_not_hide_what_fails_everywhere() -> None:
     verdicts = [failed("nan", "collectives", "a NaN is lost")]
     verdicts += [failed(f"gradients_{number}", "gradients", SUMMED) for number in range(5)]

@@ -88,6 +88,16 @@ def test_failure_is_shown_written_and_replayed(here: Path) -> None:
 
 
 @pytest.mark.usefixtures("here")
+def test_a_log_with_colours_has_no_bar_that_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    result = CliRunner().invoke(main, ["check", f"{MINIMAL}:adapter", "-w", "1", "-c", "sums_exactly"], color=True)
+    assert result.exit_code == 0, result.output
+    assert "\x1b[32m✓" in result.output
+    assert "\x1b[?25l" not in result.output  # which hides the cursor
+    assert "\r" not in result.output
+
+
+@pytest.mark.usefixtures("here")
 def test_many_failures_of_one_cause_are_told_once_and_last() -> None:
     result = check(f"{MINIMAL}:forgetful", "-w", "2,3")
     assert re.search(

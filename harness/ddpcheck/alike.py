@@ -88,7 +88,15 @@ def alike(verdicts: Iterable[Verdict]) -> list[Alike]:
             groups.setdefault((verdict.adapter, words, "" if words else verdict.check), []).append(verdict)
     found = [Alike(tuple(group)) for group in groups.values()]
     most = max((len(group.checks) for group in found), default=0)
-    return sorted(found, key=lambda group: (_MANY * len(group.checks) < most, _depth(group.first)))
+    return sorted(
+        found, key=lambda group: (_MANY * len(group.checks) < most, _is_a_guess(group.first), _depth(group.first))
+    )
+
+
+def _is_a_guess(verdict: Verdict) -> bool:
+    """Whether its cause is what remains where no evidence was found."""
+    words = known_by(verdict)
+    return not words or " may " in words or words.startswith("if ")
 
 
 def _error(headline: str) -> str:

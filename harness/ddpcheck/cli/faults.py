@@ -21,7 +21,7 @@ from ..launchers.templates import Templates
 from ..profiles import PROFILES, profile_named
 from ..results import Environment
 from ..run import Settings
-from .options import console, usage_errors
+from .options import at_terminal, console, usage_errors
 from .show import ranks, symbol
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -81,7 +81,7 @@ def command(
 
 def _bar(out: Console) -> Progress:
     columns = (BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    return Progress(*columns, console=out, transient=True, disable=not out.is_terminal)
+    return Progress(*columns, console=out, transient=True, disable=not at_terminal(out))
 
 
 def _show(out: Console, kill: Kill, well: bool, *, unusual: bool) -> None:

@@ -59,7 +59,12 @@ def usage_errors() -> Iterator[None]:
 def console() -> Console:
     """As wide as the terminal; a log file is wide enough for the longest names."""
     made = Console(highlight=False)
-    return made if made.is_terminal else Console(highlight=False, width=max(made.width, _WIDTH_OF_LOGS))
+    return made if at_terminal(made) else Console(highlight=False, width=max(made.width, _WIDTH_OF_LOGS))
+
+
+def at_terminal(console: Console) -> bool:
+    """Whether somebody looks on. A CI's log may have colours, by FORCE_COLOR, but no bars that move."""
+    return console.is_terminal and console.file.isatty()
 
 
 def world_sizes(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[int, ...] | None:

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ..planning import Item
 from ..verdict import Verdict
+from .options import at_terminal
 from .show import ranks, summary
 
 _Place = tuple[str, int]  # an adapter's name and a world size
@@ -31,7 +32,7 @@ class Display(AbstractContextManager["Display"]):
         self._since: dict[_Place, float] = {}
         self._at_work: dict[_Place, str] = {}
         self._bar: Progress | None = None
-        if console.is_terminal:
+        if at_terminal(console):
             columns = (BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
             self._bar = Progress(*columns, console=console, transient=True)
             self._task = self._bar.add_task("", total=len(items))
