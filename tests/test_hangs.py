@@ -51,6 +51,15 @@ def test_at_another_world_size_one_hang_of_a_facet_is_enough_and_what_hung_does_
     assert not hangs.leaves_out(SUMS[2], 2)  # where the first of them hung, four more may
 
 
+def test_where_everything_hangs_no_other_world_size_is_tried() -> None:
+    hangs = Hangs(5)
+    for check in (SUMS[0], TRAINS[0], SCORES):
+        assert not hangs.leaves_out(SUMS[1], 3)
+        hangs.add(check, 2)
+    assert hangs.leaves_out(SUMS[1], 3).startswith("collectives hung at world size 2, as much else did")
+    assert not hangs.leaves_out(made("draws", "facet:randomness"), 3)
+
+
 def test_a_second_hang_is_waited_for_less_long_but_where_time_is_what_matters() -> None:
     hangs = Hangs(5)
     assert hangs.seconds(SUMS[0], 30.0) == 30.0

@@ -171,6 +171,15 @@ def test_two_uses_of_a_session_at_once_are_told(session: Session) -> None:
     assert session.run(reduce_by("sum")).completed
 
 
+def test_a_rank_that_ends_its_program_is_told_with_the_place() -> None:
+    with sessions.session(f"{HERE / 'misbehaving.py'}:leaving", 2) as session:
+        trace = session.run(reduce_by("sum"))
+    assert [rank.outcome for rank in trace.ranks] == ["died", "died"]
+    text = text_of(trace)
+    assert re.match(r"rank [01] died in operation 0 \(all_reduce\): SystemExit: 0\n", text)
+    assert "sys.exit(0)" in text
+
+
 @pytest.mark.parametrize(
     ("attribute", "says"),
     [

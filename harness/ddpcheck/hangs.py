@@ -12,8 +12,10 @@ _SOONER = 3
 """By how much a deadline is shorter once a hang was waited for in full."""
 _LEAST_SECONDS = 3.0
 """A deadline is not made shorter than this: a check may let a rank come a second late, and a machine may be slow."""
-_ABOUT_TIME = frozenset({"failures", "rendezvous"})
+_ABOUT_TIME = frozenset({"failures"})
 """Families that judge how long ranks take to notice something: they have the whole deadline."""
+_EVERYTHING = 3
+"""When so many facets hang, nothing will come of another world size."""
 
 
 class Hangs:
@@ -49,6 +51,9 @@ class Hangs:
         hung = len(self._hung.get((facet, world_size), ()))
         if hung and hung >= self._limit(facet, world_size):
             return f"{hung} of the checks of {facet} hung before it{alone}"
+        sizes = [size for other, size in self._hung if other == facet and size != world_size]
+        if sizes and not hung and len({other for other, _ in self._hung}) >= _EVERYTHING:
+            return f"{facet} hung at world size {sizes[0]}, as much else did{alone}"
         return ""
 
     def seconds(self, check: Check, deadline: float) -> float:

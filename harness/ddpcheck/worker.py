@@ -133,6 +133,8 @@ class Worker:
             execution.run()
         except ContractBroken as error:
             return RankTrace(rank, "invalid", tuple(execution.records), str(error), failed_at=time.monotonic())
+        except SystemExit as error:  # which would end the program: no error, but told with its place
+            return RankTrace(rank, "died", tuple(execution.records), _readable(error), failed_at=time.monotonic())
         except Exception as error:
             return RankTrace(rank, "raised", tuple(execution.records), _readable(error), failed_at=time.monotonic())
         return RankTrace(rank, "done", tuple(execution.records))
