@@ -10,7 +10,7 @@ import pytest
 
 from ddpcheck import expect
 from ddpcheck.diagnosis import Evidence, likely_cause
-from ddpcheck.job import AllReduce, Barrier, Job, TensorSpec
+from ddpcheck.job import AllReduce, Barrier, Job, Sleep, TensorSpec
 from ddpcheck.trace import RankTrace, Record, Trace
 from ddpcheck.verdict import Diagnosis, Finding
 from ddpcheck_properties.incomplete import explained
@@ -89,6 +89,23 @@ def test_an_odd_shape_is_not_blamed_alone_where_its_dtype_is_new() -> None:
             with pytest.raises(Finding) as found:
                 expect.completed(Trace((raised,)))
             assert f"the array has {words}{also}" in explained(found.value, job, Trace((raised,))).diagnosis.cause
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        ("RuntimeError: no kernel image is available", False),
+        ("RuntimeError: Timed out after 1 s", True),
+        ("TimeoutError: rank 1", True),
+    ],
+)
+def test_only_an_error_that_speaks_of_time_is_one_of_a_time_limit(error: str, told: bool) -> None:
+    job = Job(2, (Sleep(1, 0.1), AllReduce(TensorSpec((3,)))))
+    raised = RankTrace(0, "raised", (Record(1, "all_reduce", 0.0, None, {}),), error, failed_at=1.0)
+    trace = Trace((raised, RankTrace(1, "hung", (Record(1, "all_reduce", 0.0, None, {}),))))
+    with pytest.raises(Finding) as found:
+        expect.completed(trace)
+    assert ("gave up waiting" in explained(found.value, job, trace).diagnosis.cause) == told
 
 
 def test_a_death_goes_before_what_others_say_of_it() -> None:

@@ -152,9 +152,12 @@ class Ranks:
 def _start_diagnosis(error: StartFailed, world_size: int, *, again: bool) -> Diagnosis:
     first, *others = error.problems
     words = "start again after a rank was lost" if again else "start"
+    advice = "connect() of the adapter and its launcher; what the ranks wrote is below"
+    if error.stuck:
+        advice = "the stacks below: whom does each rank wait for, and do all of them look at one MASTER_ADDR and MASTER_PORT?"
     return Diagnosis(
         f"the {world_size} ranks did not {words}: {first}",
-        advice="connect() of the adapter and its launcher; what the ranks wrote is below" if error.words else "",
+        advice=advice if error.words else "",
         details=(*others, *error.words),
     )
 

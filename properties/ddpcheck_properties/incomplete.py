@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -28,6 +29,9 @@ from .comparison import blaming
 _OF_A_TENSOR = (AllReduce, Broadcast, AllGather, ReduceScatter)
 MIXED = "the ranks' arrays lie differently in memory (F on odd ranks): what is sent, or how, follows from the rank's own array"
 _TOGETHER = ("backward", "all_reduce", "broadcast", "all_gather", "reduce_scatter", "barrier", "wait")
+
+_OF_TIME = re.compile(r"(?<!run)time")
+"""In lower case, what an error says of a time limit; every RuntimeError has the word in its name."""
 
 
 def explained(finding: Finding, job: Job, trace: Trace) -> Finding:
@@ -122,7 +126,7 @@ def _causes(job: Job, trace: Trace) -> Iterator[str]:
                 "the message, or has none of its own"
             )
     late = [earlier for earlier in job.operations[: culprit.last.operation] if isinstance(earlier, Sleep)]
-    if late and culprit.outcome == "raised" and "time" in culprit.error.rpartition("\n")[2].lower():
+    if late and culprit.outcome == "raised" and _OF_TIME.search(culprit.error.rpartition("\n")[2].lower()):
         yield (
             f"rank {culprit.rank} gave up waiting for rank {late[-1].rank}, which was only {late[-1].seconds:g} s late: a time "
             "limit of the implementation's own"

@@ -11,7 +11,6 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from ..alike import known_by, said
 from ..checks import select
 from ..expectations import Expectations
 from ..launchers.base import Launcher
@@ -22,13 +21,12 @@ from ..results import Results, save_junit, write_failure
 from ..run import Settings, run_items
 from ..standalone import write_beside
 from ..verdict import Verdict
+from .failures import Failures
 from .options import LAUNCHERS, console, launcher_named, named_reasons, usage_errors, usual_sessions
 from .options import world_sizes as sizes_option
 from .progress import Display
-from .show import oversubscribed, show_briefly, show_causes, show_failure, show_reasons, show_table, summary
+from .show import oversubscribed, show_causes, show_reasons, show_table, summary
 
-_IN_FULL = 8
-"""Causes of one adapter that are shown at length; later ones get a line each: nobody reads on, and files keep them all."""
 INTERRUPTED = 130  # as shells say it of SIGINT
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -144,12 +142,12 @@ def run_shown(
     *,
     exitfirst: bool = False,
 ) -> None:
-    """Run the items; show how far it is, and each failure as it comes, in full unless its cause was shown already, or many were.
+    """Run the items; show how far it is, and each failure as it comes.
 
     Verdicts are appended as they come, and stand in the order of the items in the end.
     """
     every = list(items)
-    shown: set[tuple[str, str]] = set()
+    told = Failures(out)
     references = {item.adapter.name: item.reference for item in every}
     with (
         _in_order(verdicts, every),
@@ -164,14 +162,7 @@ def run_shown(
             started_by = settings.launcher.name if settings.launcher else ""
             file = write_failure(failures, references[verdict.adapter], verdict, started_by)
             script = write_beside(file, references[verdict.adapter], verdict, settings.launcher) if file else None
-            words = known_by(verdict)
-            if words and (verdict.adapter, words) in shown:
-                show_briefly(out, verdict, "the same cause")
-            elif sum(name == verdict.adapter for name, _ in shown) < _IN_FULL:
-                show_failure(out, verdict, file, script)
-            else:
-                show_briefly(out, verdict, said(verdict))
-            shown.add((verdict.adapter, words or verdict.check))
+            told.show(verdict, file, script)
             if exitfirst:
                 break
 

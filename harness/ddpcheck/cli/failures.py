@@ -1,0 +1,44 @@
+"""Failures as they come: a cause at length the first time, a line for the next few checks that it fails, then no more.
+
+The table at the end has them all, and files keep every word.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from rich.console import Console
+
+from ..alike import known_by, said
+from ..verdict import Verdict
+from .show import show_briefly, show_failure
+
+_IN_FULL = 8
+"""Causes of one adapter that are shown at length; later ones get a line each: nobody reads on."""
+_SAME = 5
+"""Checks that fail of a cause, each with a line of its own."""
+
+
+class Failures:
+    """Told of each failure, with the files that were written for it."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._seen = Counter[tuple[str, str]]()
+
+    def show(self, verdict: Verdict, file: Path | None, script: Path | None) -> None:
+        words = known_by(verdict)
+        cause = verdict.adapter, words or f"{verdict.check}, {verdict.world_size}"
+        before = self._seen[cause]
+        self._seen[cause] += 1
+        if before > _SAME:
+            return
+        if before == _SAME:
+            show_briefly(self._console, verdict, "the same cause, as more checks may be: the table has them all")
+        elif before:
+            show_briefly(self._console, verdict, "the same cause")
+        elif sum(name == verdict.adapter for name, _ in self._seen) <= _IN_FULL:
+            show_failure(self._console, verdict, file, script)
+        else:
+            show_briefly(self._console, verdict, said(verdict))
