@@ -10,12 +10,15 @@ import pytest
 from ddpcheck.diagnosis import Evidence, likely_cause
 from ddpcheck.job import OptimizerSpec
 from ddpcheck.narrowed import as_bfloat16, as_float16
-from ddpcheck.oracle import NOT_UPDATED, Contributions
+from ddpcheck.oracle import NOT_UPDATED, Contributions, Entry
 from ddpcheck.oracle.history import History
 from ddpcheck.oracle.optimizer import Optimizer
+from ddpcheck.oracle.rounding import Value
 from ddpcheck.oracle.statistics import Tracked
 from ddpcheck.oracle.updates import Update
 from ddpcheck.values import Array
+from ddpcheck.verdict import Finding
+from ddpcheck_properties.comparison import compare_arrays
 
 OWN = np.array([[8.0, 4.0], [-4.0, 16.0], [2.0, -8.0]])
 
@@ -23,6 +26,30 @@ OWN = np.array([[8.0, 4.0], [-4.0, 16.0], [2.0, -8.0]])
 def _cause(got: Array, expected: Array, own: Array, backwards: int = 1, last: Array | None = None) -> str:
     made = Contributions(own, own, own if last is None else last, None, backwards, np.ones(len(own)), False, False)
     return likely_cause(got, expected, made.evidence(expected, 0))
+
+
+class Asked:
+    """Where an array came from, and how often that was asked: it costs much."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def evidence(self, expected: Array, rank: int) -> Evidence:
+        self.times += 1
+        return Evidence(2)
+
+
+@pytest.mark.parametrize(("first", "times"), [(2.0, 1), (0.0, 2)])
+def test_of_many_wrong_arrays_one_is_explained_that_is_not_zero(first: float, times: int) -> None:
+    asked = Asked()
+    entry = Entry(Value(np.ones((2, 3))), "float64", ("there", "there"), (0, 1), made_of=asked)
+    entries = {f"fc{number}": entry for number in range(100)}
+    wrong = {name: np.full(3, 2.0) for name in entries}
+    with pytest.raises(Finding) as found:
+        compare_arrays([wrong | {"fc0": np.full(3, first)}, wrong], entries, "gradients", "at the end")
+    assert "summed, not averaged" in found.value.diagnosis.cause
+    assert "wrong are 100 of 100 gradients" in found.value.diagnosis.details[-1]
+    assert asked.times == times
 
 
 @pytest.mark.parametrize(("groups", "words"), [([[0, 1], [2]], "rank 0, 1 and rank 2"), ([[0], [1, 2]], "rank 0 and")])

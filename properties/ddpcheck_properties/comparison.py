@@ -148,10 +148,11 @@ def compare_arrays(
         text = f"{_NOUNS.get(what, what)} {name} ({time})"
         kept = _UNCHANGED if what == "parameters" and entry.made_of is None else ""
         for rank in entry.ranks:
+            telling = first is None or (zero and bool(np.any(got[rank].get(name))))
             try:
-                _compare_one(got[rank].get(name), entry, text, rank, kept)
+                _compare_one(got[rank].get(name), entry, text, rank, kept, explained=telling)
             except Finding as finding:
-                if first is None or (zero and np.any(got[rank].get(name))):
+                if telling:
                     first, zero, named_first = finding, not np.any(got[rank].get(name)), name
                 wrong.setdefault(name, []).append(rank)
         if first is None and bits and entry.alike and entry.ranks and len(set(entry.presence)) == 1:
@@ -188,8 +189,8 @@ _UNCHANGED = (
 )
 
 
-def _compare_one(got: Any, entry: Entry, text: str, rank: int, otherwise: str = "") -> None:
-    """otherwise: what is sure if nothing else explains it."""
+def _compare_one(got: Any, entry: Entry, text: str, rank: int, otherwise: str = "", *, explained: bool = True) -> None:
+    """otherwise: what is sure if nothing else explains it. explained: with a cause, which of hundreds of arrays takes minutes."""
     presence = entry.presence[rank]
     if got is None or presence == "none":
         if got is None and presence == "there":
@@ -211,6 +212,8 @@ def _compare_one(got: Any, entry: Entry, text: str, rank: int, otherwise: str = 
     exact = entry.value.exact[rank]
 
     def evidence() -> Evidence:
+        if not explained:
+            return expect.NO_EVIDENCE
         found = entry.evidence(rank)
         bound = None if entry.value.error is None else np.asarray(entry.value.error[rank])
         return replace(found, otherwise=found.otherwise or otherwise, bound=bound)
