@@ -104,7 +104,8 @@ def test_many_failures_of_one_cause_are_told_once_and_last() -> None:
         r"^✗ forgetful, [23] ranks: check_\w+ \(collectives\): the same cause$", result.output, re.MULTILINE
     )
     end = result.output[result.output.index("what went wrong") :]
-    assert re.search(r"it is exactly this rank's own local value: not reduced: (check_\w+, )+at 2, 3 ranks", end)
+    assert re.search(r"^  it is exactly this rank's own local value: not reduced$", end, re.MULTILINE)
+    assert re.search(r"^      (check_\w+, )+at 2, 3 ranks; operation 0, all_reduce sum of .* got ", end, re.MULTILINE)
     command = re.search(r"begin with: ddpcheck replay (.*\.json)\n", end)
     assert command is not None
     assert Path(command[1]).is_file()

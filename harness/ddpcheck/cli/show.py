@@ -142,10 +142,12 @@ def show_causes(console: Console, verdicts: Iterable[Verdict], failures: Path) -
     console.print(f"\n[bold]what went wrong[/]{in_front}", soft_wrap=True)
     for group in found[:_CAUSES]:
         whose = f"{group.first.adapter}: " * several
+        console.print(f"  {escape(whose + group.text)}", style=_STYLES["failed"], soft_wrap=True)
         *less, most = group.world_sizes
         sizes = "".join(f"{size}, " for size in less) + ranks(most)
-        named = _some(list(group.checks), group.first.check)
-        console.print(f"  {escape(whose + group.text)}: {named}, at {sizes}", style=_STYLES["failed"], soft_wrap=True)
+        got = group.first.diagnosis.headline if group.first.diagnosis else ""
+        got = f"; {got}" if got not in ("", group.text) else ""
+        console.print(f"      {_some(list(group.checks), group.first.check)}, at {escape(sizes + got)}", soft_wrap=True)
     if left := found[_CAUSES:]:
         checks = _some(list(dict.fromkeys(name for group in left for name in group.checks)))
         console.print(f"  and {len(left)} more, of which those in front may be the cause: {checks}", soft_wrap=True)
