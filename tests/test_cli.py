@@ -160,6 +160,7 @@ def test_expected_failure_is_no_failure() -> None:
         ),
         (["check", f"{MINIMAL}:adapter", "--attach", "localhost:0"], "needs one adapter and one --world-size"),
         (["check", f"{MINIMAL}:adapter", "-w", "1", "--attach", "localhost"], "should be HOST:PORT"),
+        (["check", f"{MINIMAL}:idle"], "idle promises no facet, and there is nothing to check"),
         (["check", f"{MINIMAL}:adapter", f"{MINIMAL}:adapter"], "several of the adapters have one name"),
         (["check", f"{MINIMAL}:absent", "-w", "1"], "nothing was checked of absent: not installed"),
         (["replay", __file__], "cannot be read"),

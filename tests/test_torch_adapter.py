@@ -68,6 +68,11 @@ def test_options_are_the_further_parameters_of_wrap() -> None:
         made_by(wrap, {"bucket_cap": 1.0})
 
 
+def test_a_wrap_that_forgets_its_return_is_told() -> None:
+    with pytest.raises(TypeError, match=r"wrap\(\) returned None, but should return"):
+        made_by(lambda module: None, {})
+
+
 def test_importing_the_adapter_does_not_import_torch() -> None:
     modules = (
         "ddpcheck.torch_adapter, ddpcheck_implementations.torch_ddp, ddpcheck_implementations.torch_steps.adapters"

@@ -60,7 +60,7 @@ class Hangs:
         """For how long to wait in this check for an operation of a Job."""
         if self._most is None or not self._hung or check.family in _ABOUT_TIME:
             return deadline
-        return min(deadline, max(_LEAST_SECONDS, deadline / _SOONER))
+        return min(deadline, max(_LEAST_SECONDS, round(deadline / _SOONER, 1)))
 
     def _limit(self, facet: str, world_size: int) -> int:
         """How many may hang: one where the facet hung at another world size, and fewer the more facets have hung."""

@@ -210,9 +210,12 @@ def _replica_maker(
             loss = loss_of_model(model, module)
         module.to(device)
         keep_busy(device)
+        wrapped = wrap(module, **options)
+        if wrapped is None:
+            raise TypeError("wrap() returned None, but should return what is called in the module's place")
         return TorchReplica(
             module,
-            wrap(module, **options),
+            wrapped,
             loss,
             optimizer,
             Hooks(**hooks),

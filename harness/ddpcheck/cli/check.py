@@ -102,6 +102,7 @@ def command(
         chosen = select(every, patterns)
         items = [item for name in adapters for item in plan(name, sizes, chosen, launcher)]
         _told_apart(items, len(adapters))
+        _promise_something(items)
     began = time.monotonic()
     verdicts: list[Verdict] = []
     interrupted = False
@@ -208,6 +209,15 @@ def _told_apart(items: list[Item], adapters: int) -> None:
     if len(names) < adapters:
         raise ValueError(
             f"several of the adapters have one name; those named are {', '.join(names)}: check them one by one"
+        )
+
+
+def _promise_something(items: Sequence[Item]) -> None:
+    """Who has no facet would pass: that its ranks start is all that could be said of it."""
+    for name in dict.fromkeys(item.adapter.name for item in items if not item.adapter.capabilities.facets):
+        raise ValueError(
+            f"{name} promises no facet, and there is nothing to check: hand out what it has in connect(), and name that in "
+            "Capabilities(facets=...); torch_adapter takes wrap=, collectives=, sampler= and so on"
         )
 
 
