@@ -42,8 +42,8 @@ class StartFailed(Exception):
         return bool(self.ranks) and all(fate.outcome == "hung" for fate in self.ranks.values())
 
 
-_PATIENCE = 40.0
-"""Seconds in connect() after which a rank is taken for stuck, unless one is importing a module."""
+_PATIENCE = 20.0
+"""Seconds between two looks at ranks in connect(): who stands where he stood is stuck, unless one is importing a module."""
 
 
 def attached(launched: Launched, world_size: int, listener: Listener, within: float) -> list[RankLink]:
@@ -116,7 +116,7 @@ def all_connected(links: Sequence[RankLink], launched: Launched, limit: float, g
     StartFailed with all problems of all ranks. Who waits for another rank is told much before somebody with a slow disk is.
     """
     since = time.monotonic()
-    look = min(limit, since + _PATIENCE)
+    look, stood = since + _PATIENCE, None
     problems: list[str] = []
     details: list[str] = []
     fates: dict[int, RankTrace] = {}
@@ -129,8 +129,10 @@ def all_connected(links: Sequence[RankLink], launched: Launched, limit: float, g
         if not ready:
             if time.monotonic() >= limit:
                 break
-            if not any(IMPORTING in fate.stack for fate in asked(pending.values(), None).values()):
+            stand = [fate.stack for fate in asked(pending.values(), None).values()]
+            if stand == stood and not any(IMPORTING in stack for stack in stand):
                 break
+            stood = stand
             look = time.monotonic() + _PATIENCE
         for file, _ in ready:
             link = pending[file]
