@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+import sysconfig
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ddpcheck import Adapter, Capabilities, Facets, RankContext
+from ddpcheck.hidden import hiding
 from ddpcheck.validation import problems_of_adapter, problems_of_facets
 
 PLACE = RankContext(0, 1, 0, 1)
@@ -26,6 +30,12 @@ def connect(context: RankContext) -> Facets:
 RIGHT = Adapter("right", connect, PROMISED)
 TAKES_NOTHING: Any = lambda: None  # noqa: E731  # typed as anything: a type checker would see what the test is about
 TAKES_TWO: Any = lambda context, port: None  # noqa: E731
+
+
+def test_files_that_hide_pythons_own_modules_are_found(tmp_path: Path) -> None:
+    for name in ("json.py", "adapter.py"):
+        (tmp_path / name).write_text("")
+    assert hiding([str(tmp_path), *sys.path[-2:], sysconfig.get_path("stdlib")]) == [tmp_path / "json.py"]
 
 
 def test_what_fits_has_no_problem() -> None:

@@ -9,11 +9,13 @@ Verdict, also when the ranks do not start.
 
 from __future__ import annotations
 
+import sys
 import time
 import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -22,6 +24,7 @@ from .attaching import StartFailed
 from .checks import Check, select
 from .expectations import NOTHING_EXPECTED, Expectations
 from .hangs import Hangs
+from .hidden import hiding
 from .launchers.base import Launcher
 from .launchers.templates import Templates
 from .planning import RANKS_START, Item, installed_checks, plan
@@ -155,6 +158,9 @@ def _start_diagnosis(error: StartFailed, world_size: int, *, again: bool) -> Dia
     advice = "connect() of the adapter and its launcher; what the ranks wrote is below"
     if error.stuck:
         advice = "the stacks below: whom does each rank wait for, and do all of them look at one MASTER_ADDR and MASTER_PORT?"
+    hidden = hiding([*sys.path, str(Path.cwd())]) if "before it reached the harness" in first else []
+    if hidden:
+        advice = f"{hidden[0]}: it hides Python's own module {hidden[0].stem} from the ranks; give it another name"
     return Diagnosis(
         f"the {world_size} ranks did not {words}: {first}",
         advice=advice if error.words else "",
