@@ -82,6 +82,23 @@ def test_elements_are_cut_off_only_where_nothing_is_larger() -> None:
     assert "cut off" not in likely_cause(alike, np.array([3.0, 3.0, 1.0]), Evidence())
 
 
+def test_parts_that_are_cut_off_are_told_by_one_limit_that_explains_all_or_that_people_choose() -> None:
+    own = np.array([[-132.0, 40.0, 300.0], [-8.0, -250.0, 7.0]])
+    assert "cut off at 100 before" in _cause(np.clip(own, -100, 100).mean(axis=0), own.mean(axis=0), own)
+    assert "cut off at 91 before" in _cause(np.clip(own, -91, 91).mean(axis=0), own.mean(axis=0), own)
+    one = own[:, :1]
+    assert "cut off at 100 before" in _cause(np.clip(one, -100, 100).mean(axis=0), one.mean(axis=0), one)
+    assert "cut off" not in _cause(np.clip(one, -91, 91).mean(axis=0), one.mean(axis=0), one)
+
+
+def test_what_some_ranks_did_not_reset_is_told() -> None:
+    before = np.array([[3.0, -1.0], [3.0, -1.0], [3.0, -1.0]])
+    own = np.array([[8.0, 5.0], [-4.0, 16.0], [2.0, -9.0]])
+    made = Contributions(own, own, own, before, 1, np.ones(3), False, False)
+    got = own.mean(axis=0) + before[0] / 3
+    assert likely_cause(got, own.mean(axis=0), made.evidence(own.mean(axis=0), 0)).startswith("1 of 3 ranks put")
+
+
 def test_an_explanation_may_be_off_by_what_rounding_allows_but_zeros_explain_nothing() -> None:
     expected = np.array([1.0, 2.0])
     known = Evidence(alternatives=(("decay", expected + 1e-6), ("lost", np.zeros(2))), bound=np.full(2, 1e-8))

@@ -101,6 +101,20 @@ def test_clip_scales_all_gradients_by_the_global_norm() -> None:
         np.testing.assert_allclose(np.asarray(after[name]), value * 0.5 / norm, rtol=1e-5)
 
 
+def test_layers_that_are_unfrozen_learn_and_those_frozen_do_not() -> None:
+    model = spec(Linear("fc1", 3, 4, frozen=True), Linear("fc2", 4, 2))
+    replica = replica_of(model, initial_of(model), OptimizerSpec(lr=1.0, momentum=0.5), unfreezing=True)
+    replica.set_trainable(["fc1"], True)
+    replica.set_trainable(["fc2"], False)
+    before = replica.parameters()
+    replica.backward(Batch(X, T))
+    replica.step()
+    after = replica.parameters()
+    assert {name for name, value in replica.gradients().items() if value is not None} == {"fc1.weight", "fc1.bias"}
+    changed = {name for name in before if not np.array_equal(before[name], after[name])}
+    assert changed == {"fc1.weight", "fc1.bias"}
+
+
 def test_no_sync_leaves_the_explicit_synchronisation_out() -> None:
     calls: list[str] = []
     hooks = Hooks(lambda wrapped: contextlib.nullcontext(), lambda wrapped: calls.append("synchronised"))

@@ -24,7 +24,12 @@ T = np.array([[1.0, 0.5], [-1.0, 2.0]])
 
 
 def replica_of(
-    model: ModelSpec, initial: Mapping[str, Array], optimizer: OptimizerSpec | None = None, hooks: Hooks | None = None
+    model: ModelSpec,
+    initial: Mapping[str, Array],
+    optimizer: OptimizerSpec | None = None,
+    hooks: Hooks | None = None,
+    *,
+    unfreezing: bool = False,
 ) -> TorchReplica:
     """The module as its own wrapper: what one process does."""
     module = build_model(model, initial)
@@ -36,6 +41,7 @@ def replica_of(
         hooks or Hooks(),
         takes_branches=bool(model.branches),
         device=torch.device("cpu"),
+        unfreezing=unfreezing,
     )
 
 

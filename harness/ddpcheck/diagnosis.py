@@ -15,6 +15,7 @@ import numpy as np
 from .narrowed import narrowed
 from .patterns import (
     changed_by,
+    clamped,
     cut_off,
     lost_precision,
     overflown,
@@ -109,6 +110,7 @@ def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[s
     if got.size > 1 and np.array_equal(np.sort(got, axis=None), np.sort(expected, axis=None), equal_nan=True):
         yield _PERMUTED
     if evidence.parts is not None:
+        yield from clamped(got, expected, evidence.parts)
         yield from weighted(got, expected, evidence.parts)
     yield from shifted(got, expected, evidence.local, wrong)
     yield from zeros(got, expected, wrong)

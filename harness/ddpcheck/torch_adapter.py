@@ -142,7 +142,9 @@ def torch_adapter(
             world_size=dist.get_world_size() if connected else 1,
             collectives=collectives() if collectives else None,
             make_sampler=sampler,
-            make_replica=_replica_maker(context.rank, home, wrap, models or {}, hooks) if wrap else None,
+            make_replica=_replica_maker(context.rank, home, wrap, models or {}, hooks, promises.unfreezing)
+            if wrap
+            else None,
             aggregate_metrics=metrics,
             compute_score=scores,
             train=trainer,
@@ -186,6 +188,7 @@ def _replica_maker(
     wrap: Callable[..., Any],
     models: Mapping[str, Callable[[], nn.Module]],
     hooks: Mapping[str, Callable[..., Any] | None],
+    unfreezing: bool,
 ) -> MakeReplica:
     known = list(inspect.signature(wrap).parameters)[1:]
 
@@ -221,6 +224,7 @@ def _replica_maker(
             Hooks(**hooks),
             takes_branches=isinstance(model, ModelSpec) and bool(model.branches),
             device=device,
+            unfreezing=unfreezing,
         )
 
     return make_replica

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -40,6 +40,7 @@ class TorchReplica:
         *,
         takes_branches: bool,
         device: torch.device,
+        unfreezing: bool = False,
     ) -> None:
         self._module = module
         self._wrapped = wrapped
@@ -49,10 +50,10 @@ class TorchReplica:
         self._device = device
         self._synchronising = True
         self._learned = {name: p for name, p in module.named_parameters() if p.requires_grad}
+        # What is unfrozen later is in the optimizer from the start, as one without a gradient is left alone.
+        trained = list(module.parameters()) if unfreezing else list(self._learned.values())
         self._optimizer = (
-            make_optimizer(list(self._learned.values()), optimizer)
-            if hooks.optimizer is None
-            else hooks.optimizer(wrapped, optimizer)
+            make_optimizer(trained, optimizer) if hooks.optimizer is None else hooks.optimizer(wrapped, optimizer)
         )
 
     def backward(self, batch: Batch) -> float:
@@ -105,6 +106,12 @@ class TorchReplica:
     def zero_gradients(self) -> None:
         self._optimizer.zero_grad(set_to_none=False)
 
+    def set_trainable(self, layers: Sequence[str], trainable: bool) -> None:
+        for layer in layers:
+            for name, parameter in self._module.get_submodule(layer).named_parameters(layer):
+                parameter.requires_grad_(trainable)
+                self._learned[name] = parameter  # if it is frozen, too: a gradient that it gets would be applied
+
     def clip(self, max_norm: float) -> float:
         if self._hooks.clip is not None:
             return float(self._hooks.clip(self._wrapped, max_norm))
@@ -132,12 +139,14 @@ class TorchReplica:
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Array:
-        # Without the wrapper, whose forward may communicate: one rank alone may ask.
-        self._module.eval()
+        # Without the wrapper's forward, which may communicate: one rank alone may ask. But it is the wrapper that a training
+        # loop tells to evaluate, if it is a module.
+        told = self._wrapped if isinstance(self._wrapped, nn.Module) else self._module
+        told.eval()
         try:
             return array_of(self._call(self._module, self._on_device(batch.inputs), batch.branches))
         finally:
-            self._module.train()
+            told.train()
 
     def state(self) -> Mapping[str, Array]:
         names = self._in_the_optimizers_order()

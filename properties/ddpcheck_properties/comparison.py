@@ -13,12 +13,14 @@ import numpy as np
 from ddpcheck import expect
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.diagnosis import Evidence
-from ddpcheck.job import Backward, CloseWindow, Job, Observe, OpenWindow, Operation, Predict, Resume, Save, Step, Switch
+from ddpcheck.job import Backward, Job, Step
 from ddpcheck.operations.replica import of_two_replicas
 from ddpcheck.oracle import NOT_UPDATED, Entry, Moment, Oracle, is_exact
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array
 from ddpcheck.verdict import Diagnosis, Finding
+
+from .circumstances import clipped, dropped, just_done, lateness, loudness, meant, nowhere
 
 _LISTED = 12
 _NOUNS = {"gradients": "gradient of", "parameters": "parameter", "buffers": "buffer", "averaged": "average of"}
@@ -34,8 +36,9 @@ def as_one_process(capabilities: Capabilities) -> Callable[[Job, Trace], None]:
             try:
                 compare(moment, job, trace, bits=capabilities.same_bits_on_all_ranks)
             except Finding as finding:
-                sure, done = finding.diagnosis.cause, _just_done(job, moment.position, finding.diagnosis.headline)
-                raise blaming(finding, sure, done, _meant(sure), _lateness(job, moment.position)) from None
+                sure, headline = finding.diagnosis.cause, finding.diagnosis.headline
+                around = just_done(job, moment.position, headline), loudness(job, headline)
+                raise blaming(finding, sure, *around, meant(sure), lateness(job, moment.position)) from None
 
     return judge
 
@@ -160,6 +163,9 @@ def compare_arrays(
     if first is None:
         return
     causes = [first.diagnosis.cause]
+    if what == "gradients":
+        causes = [nowhere(got, entries) or first.diagnosis.cause]
+        causes.append(clipped(got[min(wrong[named_first])], causes[0]))
     if what == "parameters" and bits and not first.diagnosis.cause:
         causes.append(_apart(got, entries, wrong))
     right = [rank for rank in entries[named_first].ranks if rank not in wrong[named_first]]
@@ -197,7 +203,7 @@ def _compare_one(got: Any, entry: Entry, text: str, rank: int, otherwise: str = 
             raise Finding(
                 Diagnosis(
                     f"{text} on rank {rank}: got none, but should be an array",
-                    _NO_ZERO if entry.made_of is None else _dropped(entry, rank),
+                    _NO_ZERO if entry.made_of is None else dropped(entry),
                 )
             )
         if got is not None:
@@ -226,57 +232,6 @@ def _compare_one(got: Any, entry: Entry, text: str, rank: int, otherwise: str = 
     if isinstance(got, np.ndarray) and got.dtype != entry.dtype:
         raise Finding(Diagnosis(f"{text} on rank {rank}: got dtype {got.dtype}, but should be {entry.dtype}"))
     expect.within(got, exact, entry.value.error[rank], text, rank, evidence)
-
-
-def _dropped(entry: Entry, rank: int) -> str:
-    parts = entry.evidence(rank).parts
-    users = [str(each) for each, part in enumerate(() if parts is None else parts) if np.any(part)]
-    few = f": only rank {', '.join(users)} of {len(entry.presence)} used it" * (0 < len(users) < len(entry.presence))
-    return f"the gradient was dropped, or never reached this rank{few}"
-
-
-def _just_done(job: Job, position: int, headline: str) -> str:
-    """What changed a gradient between two looks, of which the first found it right."""
-    looked = job.operations[position - 2] if position > 1 else None
-    if not isinstance(looked, Observe) or "gradients" not in looked.what or not headline.startswith("gradient"):
-        return ""
-    return _DISTURBS.get(type(job.operations[position - 1]), "")
-
-
-def _meant(cause: str) -> str:
-    """What to promise if fewer bits are no accident."""
-    narrow = next((name for name in ("bfloat16", "float16") if f"as in {name}" in cause), "")
-    return f'if gradients are compressed on purpose, promise reduction_dtype="{narrow}"' if narrow else ""
-
-
-_DISTURBS: dict[type[Operation], str] = {
-    Step: "step() changes it: weight decay or momentum is added in place, say",
-    Predict: "predicting changes it",
-    Save: "saving changes it",
-    OpenWindow: "entering no_sync() changes it",
-    CloseWindow: "leaving no_sync() changes it",
-    Switch: "what was done with the other replica changes it",
-}
-
-
-_LATE = 8
-"""Backwards: more than any Job has by chance."""
-
-
-_JUST_BEFORE = 5
-"""Operations from a Resume to the first look at what a step has made of it."""
-
-
-def _lateness(job: Job, position: int) -> str:
-    """What it says if many backwards were looked at before, and went well."""
-    done = job.operations[:position]
-    backwards, looks = (sum(isinstance(operation, kind) for operation in done) for kind in (Backward, Observe))
-    well = (
-        f"the first {backwards - 1} backwards went well: a count of calls may end or come round (a warm-up, a period)"
-    )
-    if any(isinstance(operation, Resume) for operation in done[-_JUST_BEFORE:]):
-        well = f"the first {backwards - 1} backwards went well: saving or loading cuts a count, or leaves something out"
-    return well if min(backwards - 1, looks) >= _LATE else ""
 
 
 def when(job: Job, position: int) -> str:

@@ -5,6 +5,7 @@ holds, or a long run comes to its end for want of memory, threads or descriptors
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -17,23 +18,33 @@ from ddpcheck.job import (
     Aggregate,
     AllGather,
     AllReduce,
+    Backward,
     Barrier,
     Broadcast,
+    Clip,
     Draw,
     Job,
     Operation,
+    OptimizerSpec,
+    Predict,
     ReduceScatter,
     Rounds,
     Sample,
+    Save,
     Score,
     SendRecv,
+    Step,
     TensorSpec,
     Wait,
+    ZeroGrad,
 )
+from ddpcheck.model import ModelSpec, mlp
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
-from .drawing import for_each
+from .drawing import for_each, within_promises
+from .pitfalls import fitting
+from .strategies import GRADIENTS, shards, training_job
 from .strategies_collectives import Reduction, dtypes, fitting_reductions, usual_reduction
 
 if TYPE_CHECKING:
@@ -52,7 +63,7 @@ def check_collectives_leave_the_process_as_it_was(session: Session) -> None:
     dtype = dtypes(promised)[0]
     count = GRAIN // np.dtype(dtype).itemsize
     kinds = _calls(session, TensorSpec((world * (count // world + 1),), dtype, "powers"))
-    _leave_no_trace(session, kinds, _calls(session, TensorSpec((world,), dtype, "powers")))
+    _leave_no_trace(session, _jobs(world, kinds), _jobs(world, _calls(session, TensorSpec((world,), dtype, "powers"))))
 
 
 def _calls(session: Session, tensor: TensorSpec) -> list[tuple[Operation, ...]]:
@@ -83,15 +94,17 @@ def check_samplers_leave_the_process_as_it_was(session: Session) -> None:
     """Making and reading samplers changes no setting of the process, seeds and uses none of its random numbers, and leaves
     nothing behind.
     """
-    kinds = [(Sample(400 * session.world_size, (0, 1), shuffle),) for shuffle in (True, False)]
-    _leave_no_trace(session, kinds, [(Sample(4, (0, 1)),)])
+    world = session.world_size
+    kinds = [(Sample(400 * world, (0, 1), shuffle),) for shuffle in (True, False)]
+    _leave_no_trace(session, _jobs(world, kinds), _jobs(world, [(Sample(4, (0, 1)),)]))
 
 
 @law("metrics", "facet:metrics", "world_size<=2")
 def check_metrics_leave_the_process_as_it_was(session: Session) -> None:
     """Aggregating metrics changes no setting of the process, and leaves nothing behind."""
-    kinds = [(Aggregate((1.5,) * session.world_size, (2,) * session.world_size),)]
-    _leave_no_trace(session, kinds, kinds)
+    world = session.world_size
+    jobs = _jobs(world, [(Aggregate((1.5,) * world, (2,) * world),)])
+    _leave_no_trace(session, jobs, jobs)
 
 
 @law("scores", "facet:scores", "world_size<=2")
@@ -99,37 +112,79 @@ def check_scores_leave_the_process_as_it_was(session: Session) -> None:
     """Computing scores changes no setting of the process, and leaves nothing behind, neither samples nor sums."""
     world = session.world_size
     held = tuple((rank, rank + world) for rank in range(world))
-    each = [(Score(name, held, 2),) for name in sorted(session.capabilities.scores)]
+    each = _jobs(world, [(Score(name, held, 2),) for name in sorted(session.capabilities.scores)])
     _leave_no_trace(session, each, each[:1])
 
 
 @law("randomness", "facet:randomness", "world_size<=2")
 def check_random_numbers_leave_the_process_as_it_was(session: Session) -> None:
     """A rank's streams are its own: the generators of the process are neither seeded nor used, no setting is changed."""
-    _leave_no_trace(session, [(Draw(0, (0, 1), 1000),)], [(Draw(0, (0, 1), 1),)])
+    many, one = _jobs(session.world_size, [(Draw(0, (0, 1), count),) for count in (1000, 1)])
+    _leave_no_trace(session, [many], [one])
 
 
-def _leave_no_trace(
-    session: Session, large: Sequence[tuple[Operation, ...]], small: Sequence[tuple[Operation, ...]]
-) -> None:
+@law("replica_sync", "facet:replica", "world_size<=2")
+def check_training_leaves_the_process_as_it_was(session: Session) -> None:
+    """A replica that trains, predicts and is saved changes no setting of the process, uses none of its random numbers, and
+    leaves nothing behind with each step: no batch, graph, hook, thread or descriptor.
+    """
+    large = [_trained(session, mlp((_WIDTH, _WIDTH), loss="linear"), kind) for kind in _uses(session, _ROWS)]
+    small = [_trained(session, mlp((2, 3, 2), loss="linear"), kind) for kind in _uses(session, 1)]
+    large = fitting(session, large)
+    _leave_no_trace(session, large if _leaves(session, _again(_together(large))) else [], fitting(session, small))
+
+
+_WIDTH, _ROWS = 100, 96
+"""So that the weights, and what comes out of a layer for a rank's batch, are GRAIN bytes in float32."""
+
+
+def _uses(session: Session, rows: int) -> list[tuple[Operation, ...]]:
+    """What is done with a replica again and again, by kind; the first is a step of training."""
+    world, promised = session.world_size, session.capabilities
+    batch = shards([rows] * world)
+    step: list[Operation] = [ZeroGrad(), Backward(batch), *GRADIENTS, *[Step()] * bool(promised.optimizers)]
+    kinds: list[tuple[Operation, ...]] = [tuple(step)]
+    kinds += [(ZeroGrad(), Backward(batch, sync=False), Backward(batch))] * promised.no_sync
+    kinds += [(ZeroGrad(), Backward(batch), Clip(1.0))] * promised.clipping
+    return [*kinds, (Predict(batch),), *[(Save(),)] * promised.checkpoint]
+
+
+def _trained(session: Session, model: ModelSpec, operations: tuple[Operation, ...]) -> Job:
+    rule = OptimizerSpec("adam" if "sgd" not in session.capabilities.optimizers else "sgd", lr=2.0**-20)
+    job = training_job(session.world_size, model, operations, rule, exact=False)
+    return within_promises(job, session.capabilities)
+
+
+def _jobs(world_size: int, kinds: Sequence[tuple[Operation, ...]]) -> list[Job]:
+    return [Job(world_size, operations) for operations in kinds]
+
+
+def _leave_no_trace(session: Session, large: Sequence[Job], small: Sequence[Job]) -> None:
     """One kind at a time, so that what it leaves has a name. Small ones are many and, for time's sake, together at first.
 
     What grows then may be a record of the last thousand calls: it is full before they are looked at kind by kind.
     """
-    world = session.world_size
-    for_each(session, [Job(world, (Rounds(operations),)) for operations in large], _nothing_changed)
-    together = tuple(operation for operations in small for operation in operations)
-    if not all(_grows(session, together) for _ in range(2)):
+    for_each(session, [_again(job) for job in large], _nothing_changed)
+    if not all(_leaves(session, _again(_together(small), MANY, 2)) for _ in range(2)):
         return
-    for operations in small:
-        if _grows(session, operations):
-            job = Job(world, (Rounds(operations, MANY),))
+    for one in small:
+        if _leaves(session, _again(one, MANY, 2)):
+            job = _again(one, MANY)
             for_each(session, [job] * FILLING, _completed)
             for_each(session, [job], _nothing_changed)
 
 
-def _grows(session: Session, operations: tuple[Operation, ...]) -> bool:
-    """Whether many of these calls leave something behind, in two rounds of which the first may."""
+def _again(job: Job, *rounds: int) -> Job:
+    """The Job's operations in so many rounds, of so many times each."""
+    return replace(job, operations=(Rounds(job.operations, *rounds),))
+
+
+def _together(jobs: Sequence[Job]) -> Job:
+    return replace(jobs[0], operations=tuple(operation for job in jobs for operation in job.operations))
+
+
+def _leaves(session: Session, job: Job) -> bool:
+    """Whether these rounds leave something behind, or change a setting."""
     found: list[Finding] = []
 
     def judge(job: Job, trace: Trace) -> None:
@@ -138,7 +193,7 @@ def _grows(session: Session, operations: tuple[Operation, ...]) -> bool:
         except Finding as finding:
             found.append(finding)
 
-    for_each(session, [Job(session.world_size, (Rounds(operations, MANY, 2),))], judge)
+    for_each(session, [job], judge)
     return bool(found)
 
 

@@ -53,12 +53,13 @@ def check_gradients_equal_the_large_batch_exactly(session: Session) -> None:
 def check_gradients_of_real_values_equal_the_large_batch_within_rounding(session: Session) -> None:
     """For real values every gradient is that of the large batch up to rounding, |got - exact| <= gamma_m sum|terms|.
 
-    That holds for small and large gradients alike, as a loss gives that is scaled by 2^-30 or 2^20, and for batches that no
-    number of pieces divides.
+    That holds for small and large gradients alike, as a loss gives that is scaled by 2^-30 or 2^20, where one rank's are much
+    larger than the others', and for batches that no number of pieces divides.
     """
     world, promised = session.world_size, session.capabilities
     jobs = [pitfalls.scaled(world, factor) for factor in (2.0**-30, 2.0**20)]
     jobs.append(pitfalls.one_backward(world, Linear("fc1", 3, 2), batch=101, exact=False))
+    jobs += [pitfalls.louder(world)] * (world > 1)
     examples = fitting(session, jobs)
     for_all(session, training_jobs(world, promised, exact=False), as_one_process(promised), examples=examples)
 
@@ -239,7 +240,9 @@ def _seen_elsewhere(job: Job) -> str:
         return left_out
     return (
         f"the ranks' buffers ({', '.join(buffers)}) were not the same in the backward before, inside no_sync: construction "
-        "did not give them all rank 0's, or something changed them" + f"; or {left_out}" * bool(terms)
+        "did not give them all rank 0's, or something changed them; or one of the two ran in evaluation mode"
+        + f"; or {left_out}"
+        * bool(terms)
     )
 
 

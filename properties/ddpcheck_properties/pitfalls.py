@@ -81,6 +81,14 @@ def scaled(world_size: int, factor: float) -> Job:
     return replace(job, model=replace(job.model, loss_scale=factor))
 
 
+def louder(world_size: int) -> Job:
+    """A gradient of the last rank's that is thousands of times larger than those of all others, which must count as much."""
+    layers = Linear("fc1", 2, 3), Activation("tanh"), Linear("fc2", 3, 2)
+    job = one_backward(world_size, *layers, batch=2, exact=False)
+    assert job.data is not None
+    return replace(job, data=replace(job.data, loud=tuple(range(2 * world_size - 2, 2 * world_size))))
+
+
 def uneven(world_size: int, *, exact: bool = True, batches: Sequence[int] = (), model: ModelSpec | None = None) -> Job:
     """Rank 0 has four samples, the others one (or as in `batches`), then rank 1 has; no two ranks have alike gradients."""
     batches = batches or [4] + [1] * (world_size - 1)

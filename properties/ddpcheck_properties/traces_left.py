@@ -183,7 +183,11 @@ def _normalises(job: Job, trace: Trace) -> None:
             for name, buffer in before[rank]["buffers"].items():
                 text = f"buffer {name} after an evaluation ({when(job, position)})"
                 now = after[rank]["buffers"][name]
-                moved = Evidence(alternatives=(("the evaluation moved it: forward in training mode", now),))
+                moved = Evidence(
+                    alternatives=(
+                        ("the evaluation moved it: forward in training mode (does eval() reach the module?)", now),
+                    )
+                )
                 expect.same_array(now, buffer, text, rank, moved)
             rows = _rows(inputs, operation.samples, rank)
             exact, size = _normalised(rows, before[rank]["parameters"], before[rank]["buffers"])

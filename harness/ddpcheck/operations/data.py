@@ -13,6 +13,9 @@ PerRank = tuple[tuple[int, ...], ...]
 """One tuple of sample indices for each rank."""
 Layout = Literal["C", "F", "strided", "reversed", "offset", "mixed"]
 
+LOUDER = 4096.0
+"""A power of two: of two ranks' gradients that are so many times apart a sum in float32 keeps both."""
+
 
 @plain
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,8 @@ class DataSpec:
     """A data set of `samples` samples for a model: inputs and targets made from `seed`, no two samples alike.
 
     poisoned: samples whose first input (first target, if inputs are ids) is NaN or infinite instead.
+    loud: samples whose targets, if they are no labels, are LOUDER times what they would be, and with them the gradients of a
+    linear loss.
     """
 
     kind: ClassVar[str] = "data"
@@ -63,10 +68,13 @@ class DataSpec:
     seed: int = 0
     poisoned: tuple[int, ...] = ()
     poison: Literal["nan", "inf"] = "nan"
+    loud: tuple[int, ...] = ()
 
     def arrays(self, model: ModelSpec) -> tuple[Array, Array]:
         """Inputs (samples, features) or ids (samples,); targets (samples, outputs) or labels (samples,)."""
         inputs, targets = self._healthy(model)
+        if self.loud and targets.dtype.kind == "f":
+            targets[list(self.loud)] *= LOUDER
         if self.poisoned:
             (inputs if inputs.dtype.kind == "f" else targets)[list(self.poisoned), 0] = float(self.poison)
         return inputs, targets

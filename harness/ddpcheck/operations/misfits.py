@@ -69,6 +69,8 @@ def _of_samples(job: Job, operation: Any) -> list[str]:
         found.append(f"has branches for {len(operation.branches)} ranks, not {job.world_size}")
     if job.data and any(not 0 <= sample < job.data.samples for sample in job.data.poisoned):
         found.append(f"a poisoned sample is outside the {job.data.samples} samples")
+    if job.data and any(not 0 <= sample < job.data.samples for sample in job.data.loud):
+        found.append(f"a loud sample is outside the {job.data.samples} samples")
     if isinstance(operation, Backward) and operation.interrupted and operation.sync:
         found.append("is interrupted inside no_sync, but synchronised")
     return found

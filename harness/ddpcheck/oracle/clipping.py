@@ -66,6 +66,7 @@ class Clip:
                 "infinity times zero, or divided by infinity: who clips by infinity asks for the norm only",
                 _nan(gradient),
             )
+            yield "scaled up to infinity, which asks for the norm only", _infinite(gradient)
         yield (
             "clipped by its own norm, not by that of all gradients together",
             _scaled(gradient, _sum(gradient**2) ** 0.5, limit),
@@ -99,6 +100,11 @@ def _scaled(gradient: Array, norms: Array, limit: float, most: float = 1.0) -> A
 
 def _nan(gradient: Array) -> Array:
     return np.full_like(gradient, np.nan)
+
+
+def _infinite(gradient: Array) -> Array:
+    with np.errstate(invalid="ignore"):
+        return np.asarray(gradient * np.inf)
 
 
 def _sum(squares: Array) -> Array:

@@ -204,6 +204,10 @@ class Contributions:
             if self.backwards:
                 yield "it is the gradient of the backward before: stale, reduced too early or one step late", before
             yield "it also holds the gradient of before: not reset by zero_grad, or counted twice", expected + before
+            size = len(self.own)
+            for left in range(1, 1 if self.inside else size):
+                kept = f"{left} of {size} ranks put the gradient of before in once more: zero_grad leaves it there"
+                yield kept, expected + before * (left / size)
         if self.earlier is not None and self.backwards == 1 and not self.inside:
             yield _KEPT, expected + self.earlier.mean(axis=0)
         if self.backwards > 1:

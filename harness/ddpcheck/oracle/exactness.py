@@ -101,7 +101,7 @@ def largest_integer(job: Job) -> float:
     halves, a running mean of five ranks quarters); inf if not exact.
     """
     model = job.model
-    if model is None or job.data is None or job.data.values != "lattice" or not _integral(job, model):
+    if model is None or job.data is None or job.data.values != "lattice" or job.data.loud or not _integral(job, model):
         return math.inf
     sizes = {tensor.name: PARAMETER for tensor in model.tensors()}
     switched = any(isinstance(operation, SetTrainable) for operation in job.operations)

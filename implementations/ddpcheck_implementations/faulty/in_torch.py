@@ -16,14 +16,19 @@ EXACT = "check_gradients_equal_the_large_batch_exactly"
 
 
 def torch_fault(
-    name: str, source: str, *caught_by: str, words: str = "", **promises: Any
+    name: str, source: str, *caught_by: str, words: str = "", optimizer: Any = None, **promises: Any
 ) -> Callable[[Callable[[Any], Any]], Adapter]:
-    """Register what wraps a module; promises: Capabilities other than torch_adapter's."""
+    """Register what wraps a module. optimizer: one of its own; promises: Capabilities other than torch_adapter's."""
 
     def make(wrap: Callable[[Any], Any]) -> Adapter:
         wrap.__dict__["between_processes"] = True
         made = torch_adapter(
-            name, wrap, capabilities=replace(TORCH_PROMISES, **promises), after_backward=_synchronise, no_sync=_no_sync
+            name,
+            wrap,
+            capabilities=replace(TORCH_PROMISES, **promises),
+            after_backward=_synchronise,
+            no_sync=_no_sync,
+            optimizer=optimizer,
         )
         return register(
             name, source, caught_by, words, 2, wrap, made.connect, made.capabilities, made.launcher, made.requires
@@ -100,7 +105,7 @@ def flat_buffer_not_cleared(module: Any) -> Any:
 @torch_fault("forward-of-the-inner-module", "jingyaogong/minimind#853", EXACT, words="not reduced")
 def forward_of_the_inner_module(module: Any) -> Any:
     """Training calls DistributedDataParallel's module, past its hooks."""
-    _ddp(module)
+    ddp(module)
     return module
 
 
@@ -109,7 +114,7 @@ def comm_hook_sums(module: Any) -> Any:
     """A communication hook that forgets to divide."""
     from ..torch_mistakes import summed
 
-    return _ddp(module, summed)
+    return ddp(module, summed)
 
 
 @torch_fault("comm-hook-divides-twice", "classic", EXACT, words="divided by the world size once too often")
@@ -117,7 +122,7 @@ def comm_hook_divides_twice(module: Any) -> Any:
     """A communication hook that divides before and after the sum."""
     from ..torch_mistakes import divided_twice
 
-    return _ddp(module, divided_twice)
+    return ddp(module, divided_twice)
 
 
 @torch_fault("comm-hook-sees-the-last-bucket", "classic", EXACT, words="not reduced")
@@ -125,7 +130,7 @@ def comm_hook_sees_the_last_bucket(module: Any) -> Any:
     """A communication hook that reduces the last bucket only."""
     from ..torch_mistakes import last_bucket_only
 
-    return _ddp(module, last_bucket_only)
+    return ddp(module, last_bucket_only)
 
 
 @torch_fault(
@@ -138,7 +143,7 @@ def comm_hook_float16(module: Any) -> Any:
     """Gradients are compressed to float16, which no promise says."""
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 
-    return _ddp(module, fp16_compress_hook)
+    return ddp(module, fp16_compress_hook)
 
 
 @torch_fault(
@@ -154,7 +159,8 @@ def frozen_weights_cached(module: Any) -> Any:
     return FrozenCached(module)
 
 
-def _ddp(module: Any, hook: Any = None) -> Any:
+def ddp(module: Any, hook: Any = None) -> Any:
+    """DistributedDataParallel in small buckets, with a communication hook if one is given."""
     from torch.nn.parallel import DistributedDataParallel
 
     wrapped = DistributedDataParallel(module, bucket_cap_mb=1e-4)

@@ -1,0 +1,144 @@
+"""Wrappers, hooks and optimizers as torch's users write them, each with one mistake; faulty/torch_wrappers.py registers them."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.futures import Future
+
+from .torch_mistakes import Hooked
+from .torch_steps import communication
+from .torch_steps.naive import NaiveDDP
+
+_CAP = 100.0
+_SMALL = 1e-3
+_LIMIT = 1e4
+
+
+class SkipsNone(NaiveDDP):
+    """Correct: what is reduced is what learns and some rank used, told anew after every backward."""
+
+    def synchronise(self) -> None:
+        for parameter in self.module.parameters():
+            if parameter.requires_grad:
+                self.reduce(parameter)
+
+    def reduce(self, parameter: nn.Parameter) -> None:
+        used = torch.tensor([self.is_used(parameter)], dtype=torch.int64)
+        communication.all_reduce(used)
+        if used.item():
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            communication.all_reduce_mean(parameter.grad)
+
+    def is_used(self, parameter: nn.Parameter) -> bool:
+        return parameter.grad is not None
+
+
+class UsedByValue(SkipsNone):
+    """Used is what has a gradient that is not zero."""
+
+    def is_used(self, parameter: nn.Parameter) -> bool:
+        return parameter.grad is not None and bool(parameter.grad.any())
+
+    def reduce(self, parameter: nn.Parameter) -> None:
+        super().reduce(parameter)
+        if parameter.grad is not None and not parameter.grad.any():
+            parameter.grad = None
+
+
+class TrainsACopy(SkipsNone):
+    """The module is copied, and the optimizer has the parameters of the one that was."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__(copy.deepcopy(module))
+
+
+class EvalStays(SkipsNone):
+    """train() and eval() are the wrapper's own, and do not go on to the module."""
+
+    def train(self, mode: bool = True) -> EvalStays:
+        self.training = mode
+        return self
+
+
+class KeepsOutputs(SkipsNone):
+    """What comes out is kept, for a report at the end, and with it the graph of every step."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__(module)
+        self.kept: list[Tensor] = []
+
+    def forward(self, *args: object) -> Tensor:
+        outputs = super().forward(*args)
+        self.kept.append(outputs)
+        return outputs
+
+
+class HooksEachForward(Hooked):
+    """Every forward pass hooks the parameters once more: the mean of means is the mean, and sent ever more often."""
+
+    def hook(self, parameter: nn.Parameter) -> None:
+        """In forward."""
+
+    def forward(self, *args: object) -> Tensor:
+        for parameter in self.module.parameters():
+            if parameter.requires_grad:
+                super().hook(parameter)
+        return super().forward(*args)
+
+
+class SeedsEachForward(SkipsNone):
+    """Every forward pass seeds the process, so that ranks differ: masks are the same in every step."""
+
+    def forward(self, *args: object) -> Tensor:
+        torch.manual_seed(dist.get_rank())
+        return super().forward(*args)
+
+
+class HookedAtTheStart(Hooked):
+    """Hooks sit on what learned at construction: what is unfrozen later is this rank's own."""
+
+
+class ClipsUnasked(SkipsNone):
+    """Gradients are clipped by a large norm behind the user's back."""
+
+    def synchronise(self) -> None:
+        super().synchronise()
+        nn.utils.clip_grad_norm_(self.module.parameters(), _LIMIT)
+
+
+class ZeroesItsShard(torch.optim.SGD):
+    """Every rank resets the gradients of the parameters that it owns, by number, and takes the others for somebody else's."""
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        parameters = [parameter for group in self.param_groups for parameter in group["params"]]
+        for parameter in parameters[dist.get_rank() :: dist.get_world_size()]:
+            if set_to_none:
+                parameter.grad = None
+            elif parameter.grad is not None:
+                parameter.grad.zero_()
+
+
+def clamped(_: object, bucket: Any) -> Future[Any]:
+    """A communication hook that cuts off large elements before it sends them."""
+    return _mean(bucket.buffer().clamp(-_CAP, _CAP))
+
+
+def small_ones_dropped(_: object, bucket: Any) -> Future[Any]:
+    """A communication hook in which a rank whose norm is far below the largest sends zeros."""
+    buffer = bucket.buffer()
+    largest = buffer.norm()
+    communication.all_reduce(largest, "max")
+    return _mean(buffer * (buffer.norm() >= largest * _SMALL))
+
+
+def _mean(buffer: Tensor) -> Future[Any]:
+    communication.all_reduce_mean(buffer)
+    future: Future[Any] = Future()
+    future.set_result(buffer)
+    return future
