@@ -128,6 +128,10 @@ JOBS = {
         "loss, the mean over all samples: WRONG",
     ),
     "seeds-the-global-generator": (Job(2, (Rounds((Sample(32),)),)), "settings that changed: WRONG"),
+    "seeds-in-each-forward": (
+        Job(2, (Rounds(TRAINED),), FLOAT64, OptimizerSpec(), DataSpec(4)),
+        "settings that changed: WRONG",
+    ),
     "thread-for-each-call": (
         Job(2, (Rounds((AllReduce(TensorSpec((5,)), wait=False), Wait(0))),)),
         "what every round leaves behind: WRONG",

@@ -142,13 +142,18 @@ def _same_statistics(promised: Capabilities) -> Judge:
                     raise
                 got = [values[mean] for values in trace.values(moment.position, "buffers")]
                 right = moment.arrays["buffers"][mean].value.exact
-                cause = _of_ranks(got, own, right) or finding.diagnosis.cause or _TOGETHER
+                sure = _TOGETHER if np.allclose(got, right, rtol=1e-5) else _COUNTED
+                cause = _of_ranks(got, own, right) or finding.diagnosis.cause or sure
                 raise Finding(replace(finding.diagnosis, cause=cause)) from None
 
     return judge
 
 
 _TOGETHER = "the mean is right: the variance of all samples is put together wrongly, as without what is between the ranks' means"
+
+_COUNTED = (
+    "sums are divided by another number than that of all ranks' samples: by this rank's times the world size, say"
+)
 
 
 def _of_ranks(got: list[Array], own: Array, right: Array) -> str:

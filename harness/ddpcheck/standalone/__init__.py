@@ -104,7 +104,10 @@ def _fill(text: Text) -> None:
     begun = False
     for position, operation in enumerate(job.operations):
         if isinstance(operation, Rounds):
-            repeated.rounds(text, position, operation, _write_one)
+            if replicas is not None and not begun:
+                replicas.first()
+                begun = True
+            repeated.rounds(text, position, operation, _write_one if replicas is None else replicas.unjudged)
         elif operation.kind in _WRITERS:
             _WRITERS[operation.kind](text, position, operation)
         elif isinstance(operation, Backward) and (operation.second or operation.interrupted):

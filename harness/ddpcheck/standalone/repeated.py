@@ -16,7 +16,9 @@ def settings():
     """What belongs to the program, and no call may change."""
     import gc, logging, random, sys, warnings
 
+    torch = sys.modules.get("torch")
     return {
+        "torch's generator": torch and torch.get_rng_state().tolist(),
         "random": random.getstate(),
         "numpy.random": np.random.get_state()[1].tobytes() + bytes(np.random.get_state()[2]),
         "the environment": dict(os.environ),
@@ -69,6 +71,7 @@ def rounds(text: Text, position: int, op: Rounds, write: Write) -> None:
         "had = [held()]",
         f"for turn in range({op.rounds}):",
         "    random.random(), np.random.random_sample()  # so that who seeds alike again is seen",
+        '    "torch" in sys.modules and sys.modules["torch"].rand(1)',
         "    was = settings()",
         f"    for _ in range({op.times}):",
         *(f"        {line}" if line else "" for line in inside),

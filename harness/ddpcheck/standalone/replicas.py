@@ -7,11 +7,11 @@ import math
 
 import numpy as np
 
-from ..job import Backward, Clip, Job, Observe, Predict, Resume, Save, SetTrainable, ZeroGrad
+from ..job import Backward, Clip, Job, Observe, Operation, Predict, Resume, Save, SetTrainable, Step, ZeroGrad
 from ..oracle import Entry, Moment, Oracle, is_exact
 from ..values import Array
 from .literals import bound, declaration, listed, literal, mapping, model
-from .text import Text
+from .text import NoScript, Text
 
 _WRITTEN = 256
 """Elements of one expected array that are written out; of larger ones a part of them."""
@@ -81,6 +81,26 @@ class Replicas:
             self.text.add("with replica.no_sync():", "    loss = replica.backward(batch)")
         self.text.add('expect_unchanged("the inputs of the batch", batch.inputs, INPUTS[samples])')
         self._number(position, "loss", "local loss, before any reduction")
+
+    def unjudged(self, text: Text, position: int, op: Operation) -> None:
+        """One of the operations that are done again and again, for what they leave behind: NoScript if it is none of these."""
+        calls = {
+            Step: "step()",
+            Clip: f"clip({getattr(op, 'max_norm', 0.0)})",
+            Save: "state()",
+            ZeroGrad: "zero_grad()",
+        }
+        if isinstance(op, (Backward, Predict)):
+            self._batch(op)
+            local = isinstance(op, Backward) and not op.sync
+            self.text.add("with replica.no_sync():" if local else "if True:")
+            self.text.add(f"    replica.{'backward' if isinstance(op, Backward) else 'predict'}(batch)")
+        elif isinstance(op, Observe):
+            self.text.add(*(f"replica.{what}()" for what in op.what))
+        elif type(op) in calls:
+            self.text.add(f"replica.{calls[type(op)]}")
+        else:
+            raise NoScript(f"operation {position} (rounds of {op.kind}) has no plain form")
 
     def zero_grad(self, position: int, op: ZeroGrad) -> None:
         self.text.comment(position, "zeros for the gradients that are there" if op.to_zeros else "zero_grad")
