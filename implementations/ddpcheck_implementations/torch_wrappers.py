@@ -80,12 +80,22 @@ class KeepsOutputs(SkipsNone):
 
 
 class HooksEachForward(Hooked):
-    """Every forward pass hooks the parameters once more: the mean of means is the mean, and sent ever more often."""
+    """Every forward pass hooks the parameters once more; of the hooks that pile up one reduces."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__(module)
+        self.reduced: set[Tensor] = set()
 
     def hook(self, parameter: nn.Parameter) -> None:
         """In forward."""
 
+    def after(self, parameter: Tensor) -> None:
+        if parameter not in self.reduced:
+            self.reduced.add(parameter)
+            super().after(parameter)
+
     def forward(self, *args: object) -> Tensor:
+        self.reduced = set()
         for parameter in self.module.parameters():
             if parameter.requires_grad:
                 super().hook(parameter)
