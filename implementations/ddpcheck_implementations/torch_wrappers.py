@@ -134,6 +134,25 @@ class ZeroesItsShard(torch.optim.SGD):
                 parameter.grad.zero_()
 
 
+class SkipsItsShard(torch.optim.SGD):
+    """Every rank updates the parameters that it owns, and sends them on; a NaN among others' gradients it does not see."""
+
+    def step(self, closure: Any = None) -> Any:
+        parameters = [parameter for group in self.param_groups for parameter in group["params"]]
+        size = dist.get_world_size()
+        own = parameters[dist.get_rank() :: size]
+        healthy = all(bool(p.grad.isfinite().all()) for p in own if p.grad is not None)
+        whole = [group["params"] for group in self.param_groups]
+        for group in self.param_groups:
+            group["params"] = [p for p in group["params"] if healthy and any(p is each for each in own)]
+        loss = super().step(closure)
+        for group, params in zip(self.param_groups, whole, strict=True):
+            group["params"] = params
+        for number, parameter in enumerate(parameters):
+            communication.broadcast(parameter.data, number % size)
+        return loss
+
+
 def clamped(_: object, bucket: Any) -> Future[Any]:
     """A communication hook that cuts off large elements before it sends them."""
     return _mean(bucket.buffer().clamp(-_CAP, _CAP))

@@ -170,6 +170,8 @@ def _why_not_skipped(trace: Trace, *, hidden: bool) -> str:
         return "the skipped step moved the averages of the parameters, which should stay as they were"
     if all(moved):
         taken = "the step with a NaN or infinity was taken, on every rank"
+        if all(np.isfinite(array).all() for new in after for array in new.values()):
+            taken += f", {_IN_PARTS}"
         return taken + hidden * f": {_HIDDEN}"
     if any(moved):
         return (
@@ -181,6 +183,9 @@ def _why_not_skipped(trace: Trace, *, hidden: bool) -> str:
     return "the skipped step left something behind: momentum, a count of steps, or a loss scale"
 
 
+_IN_PARTS = (
+    "but no parameter is NaN: it is decided for each parameter, or each rank's shard, by itself, or NaN is replaced"
+)
 _HIDDEN = (
     "the loss, all gradients but those of one layer, or the last micro-batch may be finite there, and clipping may come "
     "before: it is decided by one of these"

@@ -109,6 +109,26 @@ def zero_grad_of_its_own_shard(module: Any) -> Any:
     return ddp(module)
 
 
+def _skips_its_shard(wrapped: Any, settings: OptimizerSpec) -> Any:
+    from ..torch_wrappers import SkipsItsShard
+
+    return SkipsItsShard(wrapped.parameters(), settings.lr, settings.momentum, weight_decay=settings.weight_decay)
+
+
+@torch_fault(
+    "nan-seen-by-its-owner",
+    "classic",
+    "check_a_step_with_nan_is_skipped_on_all_ranks",
+    words="each rank's shard, by itself",
+    optimizer=_skips_its_shard,
+    optimizers=frozenset({"sgd"}),
+    skips_nonfinite=True,
+)
+def nan_seen_by_its_owner(module: Any) -> Any:
+    """A sharded optimizer's step is skipped by the ranks that own a NaN."""
+    return ddp(module)
+
+
 @torch_fault("keeps-outputs", "classic", LEAVES, words="memory grows with every call")
 def keeps_outputs(module: Any) -> Any:
     """Outputs are kept, and with them their graphs."""
