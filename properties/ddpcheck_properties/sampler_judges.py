@@ -119,6 +119,7 @@ def _check_shares(ranks: list[list[int]], read: Sample, what: str, behind: str) 
                 if shared and not tail and all(len(set(holders[index])) == 1 for index in shared)
                 else "the ranks do not agree on the order: each shuffles with a seed or a generator of its own"
                 + (" where the seed is 0, which is taken for none" if not read.seed else "")
+                + "; or samples are drawn with replacement"
                 if shared and world > 1 and not tail
                 else "the samples at the end of the order go to no rank",
             )
