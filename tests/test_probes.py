@@ -9,7 +9,7 @@ import pytest
 
 from ddpcheck import Job, Session
 from ddpcheck.checks import law
-from ddpcheck.job import AllReduce, Barrier, TensorSpec
+from ddpcheck.job import AllReduce, Attempt, Barrier, Close, Kill, Raise, TensorSpec
 from ddpcheck.launchers.processes import Processes
 from ddpcheck.launchers.trial import CONSEQUENCE, ROOT_CAUSE, ROOT_STATUS, run_trial
 from ddpcheck.operations.probes import Leave, OnRanks, Sent
@@ -32,9 +32,10 @@ def test_operations_of_some_ranks_are_files_too() -> None:
         (OnRanks((0, 2), Barrier()), "ranks [2] are not in range(2)"),
         (OnRanks((0,), AllReduce(SMALL, group=(3,))), "group (3,)"),
         (Leave(2), "rank 2 is not in range(2)"),
+        (Attempt(Leave(2)), "rank 2 is not in range(2)"),
     ],
 )
-def test_what_cannot_run_is_told(operation: OnRanks | Leave, says: str) -> None:
+def test_what_cannot_run_is_told(operation: OnRanks | Leave | Attempt, says: str) -> None:
     with pytest.raises(ValueError, match=says.replace("(", r"\(").replace(")", r"\)").replace("[", r"\[")):
         Job(2, (operation,))
 
@@ -45,6 +46,21 @@ def test_only_the_named_ranks_enter() -> None:
     assert trace.completed
     assert [sorted(rank.values(0)) for rank in trace.ranks][1] == []
     assert (trace.ranks[0].values(0)["result"] == SMALL.on(0) + SMALL.on(2)).all()
+
+
+def test_an_error_that_is_caught_is_told_and_the_program_goes_on() -> None:
+    with Session("numpy_sockets", 2) as session:
+        trace = session.run(Job(2, (Attempt(Raise(1)), Attempt(Barrier()), Barrier())))
+    assert trace.completed
+    assert trace.values(0, "error") == ["", "RuntimeError: raised on purpose by the Job"]
+    assert trace.values(1, "error") == ["", ""]
+
+
+def test_who_closes_after_a_death_has_the_whole_deadline() -> None:
+    with Session("ddpcheck_implementations.faulty.after_death:Lingers", 2, grace=0.2) as session:
+        trace = session.run(Job(2, (Kill(1), Attempt(AllReduce(SMALL)), Close())))
+        session.close(orderly=False)
+    assert [rank.outcome for rank in trace.ranks] == ["done", "died"]
 
 
 @pytest.mark.parametrize("close", [True, False])

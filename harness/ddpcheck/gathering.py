@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from . import codec, giving_way
 from .channel import ChannelClosed
-from .job import Job
+from .job import Close, Job, Kill
 from .launchers.base import Launched
 from .rank_link import RankLink, asked
 from .trace import IMPORTING, RankTrace, rank_from_plain
@@ -31,7 +31,8 @@ def gathered(
     """One RankTrace for each rank, within `deadline` seconds of the last one's entering an operation (who is slow is not
     stuck; who imports a module is slow, and so is who gets no processor), and `grace` seconds once one has failed.
 
-    Ranks that have not answered by then are asked where they stand.
+    Ranks that have not answered by then are asked where they stand. Where the Job kills a rank and the others close, they
+    have the whole deadline: close() may take its time.
     """
     answers: dict[int, RankTrace] = {}
     poller = select.poll()
@@ -44,7 +45,9 @@ def gathered(
     by_file = {link.jobs.fileno(): link for link in links}
     limit = time.monotonic() + deadline
     imports_until = limit + _TO_IMPORT
-    failed = any(answer.outcome != "done" for answer in answers.values())
+    killed = {each.rank for each in job.operations if isinstance(each, Kill)}
+    expected = killed if any(isinstance(each, Close) for each in job.operations) else set()
+    failed = any(answer.outcome != "done" and rank not in expected for rank, answer in answers.items())
     if failed:
         limit = min(limit, time.monotonic() + grace)
     stood = [link.progress() for link in links if link.rank not in answers]
@@ -78,7 +81,7 @@ def gathered(
                 continue
             answers[link.rank] = answer
             poller.unregister(file)
-            if answer.outcome != "done" and not failed:
+            if answer.outcome != "done" and link.rank not in expected and not failed:
                 failed = True
                 limit = min(limit, time.monotonic() + grace)
     return answers

@@ -6,6 +6,7 @@ from ddpcheck.checks import Check, checks_of
 
 from . import (
     accumulation,
+    after_death,
     auxiliary_terms,
     averages,
     batch_norm,
@@ -108,6 +109,7 @@ CHECKS: tuple[Check, ...] = checks_of(
     rendezvous,
     layout_of_hosts,
     failures,
+    after_death,
     closing,
     mismatches,
 )

@@ -8,11 +8,22 @@ from typing import Any
 from .. import job as ops
 from ..footprint import Settings, held
 from . import collectives, mishaps, randomness, replica, sampling, scoring, training
+from .contract import ContractBroken
 from .here import Here, Values
 
 
 def on_ranks(here: Here, op: ops.OnRanks) -> Values:
     return RUNNERS[type(op.operation)](here, op.operation) if here.rank in op.ranks else {}
+
+
+def attempt(here: Here, op: ops.Attempt) -> Values:
+    try:
+        RUNNERS[type(op.operation)](here, op.operation)
+    except ContractBroken:
+        raise
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+    return {"error": ""}
 
 
 def rounds(here: Here, op: ops.Rounds) -> Values:
@@ -68,5 +79,6 @@ RUNNERS: dict[type[ops.Operation], Callable[[Here, Any], Values]] = {
     ops.Sent: mishaps.sent,
     ops.ShortReads: mishaps.short_reads,
     ops.OnRanks: on_ranks,
+    ops.Attempt: attempt,
     ops.Rounds: rounds,
 }

@@ -11,6 +11,7 @@ from . import (
     Aggregate,
     AllGather,
     AllReduce,
+    Attempt,
     Backward,
     Barrier,
     Broadcast,
@@ -140,6 +141,10 @@ def _of_ranks(job: Job, operation: Any) -> list[str]:
     return found + misfits(job, operation.operation)
 
 
+def _of_attempt(job: Job, operation: Any) -> list[str]:
+    return misfits(job, operation.operation)
+
+
 def _of_rounds(job: Job, operation: Any) -> list[str]:
     return [text for each in operation.operations for text in misfits(job, each)]
 
@@ -201,6 +206,7 @@ _JUDGES: dict[type, Callable[[Job, Any], list[str]]] = {
     **dict.fromkeys((Sleep, Raise, Kill, Leave, Disturb), _of_rank),
     MeasureCollective: _of_measured,
     OnRanks: _of_ranks,
+    Attempt: _of_attempt,
     Rounds: _of_rounds,
     SetTrainable: _of_layers,
     Join: _of_batches,

@@ -23,6 +23,15 @@ class OnRanks:
 
 @plain
 @dataclass(frozen=True, slots=True)
+class Attempt:
+    """An operation whose exception is caught: the rank's program goes on. Yields error: the exception, "" if it came out."""
+
+    kind: ClassVar[str] = "attempt"
+    operation: Operation
+
+
+@plain
+@dataclass(frozen=True, slots=True)
 class Leave:
     """One rank's program ends by an exception that nobody catches: its process ends as the interpreter ends it.
 
