@@ -28,9 +28,7 @@ _LABELS = "labels past 2^7, 2^8, 2^15 or 2^16 become others: they are kept in on
 
 @law("gradients", "facet:replica", "world_size>=2", "world_size<=2")
 def check_ids_and_labels_may_be_larger_than_two_bytes_hold(session: Session) -> None:
-    """Samples are ids of 70,001 rows of an embedding, or have labels of 70,001 classes: each finds its own row, or class, as on one
-    process.
-    """
+    """Samples are ids of 70,001 rows of an embedding, or have labels of 70,001 classes: each finds its own row, or class."""
     world, judge = session.world_size, as_one_process(session.capabilities)
     operations: list[Operation] = [ZeroGrad(), Backward(shards([BATCH] * world)), *GRADIENTS]
     ids = ModelSpec((Embedding("embedding", MANY, 1), Linear("fc1", 1, 2)), loss="linear")

@@ -51,8 +51,10 @@ def by_name(job: Job, trace: Trace) -> None:
             ):
                 cause = (
                     "names come back written otherwise: in lower case, without blanks, in another form of Unicode, or parted "
-                    "where they have a comma or the like"
+                    "where they have a comma, a new line or the like"
                 )
+            elif any(name not in got and _shortened(name, got, value) for name, value in wanted.items()):
+                cause = "a prefix of names, val_ or train_ say, is cut off: what is left is the name of another metric"
             elif any(got.keys() == set(each.names) for each in earlier) and not got.keys() & wanted.keys():
                 cause = "the names are those of an earlier call, which was of as many metrics"
             elif sorted(got.values()) == sorted(wanted.values()):
@@ -165,8 +167,14 @@ def stays_strange_alone(job: Job, trace: Trace) -> None:
 
 def _otherwise(name: str) -> set[str]:
     """What becomes of a name without its capitals or blanks, or in another form; or, if it has several parts, of these."""
-    parts = {part for part in re.split("[,=;/]", name) if part != name}
+    parts = {part for part in re.split("[,=;/\n\t]", name) if part != name}
     return parts or {name.lower()}
+
+
+def _shortened(name: str, got: Mapping[str, float], wanted: float) -> bool:
+    """Whether what follows the first underscore of the name has its value."""
+    _, _, rest = name.partition("_")
+    return bool(rest) and got.get(rest) == wanted
 
 
 def _rewritten(name: str) -> set[str]:

@@ -109,11 +109,25 @@ def check_several_metrics_keep_their_names(session: Session) -> None:
     # with capitals, with what often parts names, with blanks, and with letters that Unicode knows another form of
     written = ("mAP", "MAP", "accuracy, top 5", "loss=nll; mean", " f1 ", "µs per sample", "error in m²")
     # or that who aggregates may have for something else
+    # or that a text format, or a template, reads as its own
+    marked = (
+        "two\nlines",
+        "a\ttab",
+        '50 % of "it"',
+        "{name}",
+        "%s",
+        "back\\slash",
+        "it's",
+        "1",
+        "[0]",
+        "train_loss",
+        "val_loss",
+    )
     inner = ("count", "n", "total", "weight", "samples", "_loss", "val", "val/loss", "val.loss")
     path = "/".join(f"level {number} of the tree of tasks" for number in range(12))  # longer than a byte can say
     deep = tuple(f"{path}/{last}" for last in ("first", "second"))
     some = tuple(f"class {number}" for number in range(70))
-    names = (*telling, *written, *inner, "a", "précision", *long, *deep, *some)
+    names = (*telling, *written, *marked, *inner, "a", "précision", *long, *deep, *some)
     calls = (names, names[::-1], (), names[:3], names[3:6])  # the last has as many as the one before, and others
     made = [Aggregate(values, counts, some) for some in calls]
     for_each(session, [Job(world, tuple(made))], by_name)

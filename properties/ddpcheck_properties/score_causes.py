@@ -23,6 +23,9 @@ def counted(indices: Iterable[Sequence[int]]) -> tuple[int, ...]:
 def causes(made: Score, before: Sequence[Score], rank: int, got: float, want: float, bound: float) -> Iterator[str]:
     """Those that give what this rank got, where rounding may take it as far as the right one."""
     held = _Held(made)
+    if made.far:  # others went well before
+        yield _CUT_OFF
+        return
     if math.isnan(got):
         if any(not len(outputs) for outputs, _ in held.parts):
             yield "a rank without samples takes part with its NaN: it has no score of its own, or one of 0 / 0"
@@ -41,8 +44,16 @@ def causes(made: Score, before: Sequence[Score], rank: int, got: float, want: fl
     for cause, value in _all(held, before, rank):
         if abs(got - value) <= close:
             yield cause
-    if abs(got - want) <= 2e-3 * abs(want):
+    if made.name == "auc" and made.values == "real":
+        yield "outputs that differ by little are taken for equal: they are rounded, or a few thresholds stand for all"
+    elif abs(got - want) <= 2e-3 * abs(want):
         yield "it is right but for rounding: a sum, or a count, is kept with fewer digits than float32 has"
+
+
+_CUT_OFF = (
+    "an output goes through exp as it comes, and overflows, or is cut off: subtract the largest of its row before; or what is "
+    "large of the loss, or of the perplexity, is cut off"
+)
 
 
 class _Held:

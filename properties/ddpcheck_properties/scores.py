@@ -39,7 +39,9 @@ def check_scores_are_those_of_all_samples(session: Session) -> None:
         examples.append(Job(world, tuple(calls)))
         if name in ("perplexity", "rmse"):  # values with more digits than half precision has
             examples.append(Job(world, (replace(calls[0], values="real"),)))
-        elif name != "auc":
+        elif name == "auc":  # margins that are near to each other, in so many pairs that it matters
+            examples.append(Job(world, (replace(_score(name, (60,) * world), values="real"),)))
+        else:
             examples.append(Job(world, (Score(name, labels, 300),)))
     examples.append(Job(world, tuple(_score(name, few, seed=7) for name in (*names, *names[::-1]))))
     for name in names:
@@ -108,6 +110,14 @@ def check_auc_compares_samples_of_different_ranks(session: Session) -> None:
 def check_a_sample_that_is_no_number_makes_rmse_none(session: Session) -> None:
     """With a NaN in an output of any rank the RMSE is NaN on all ranks: a run that diverged must not look healthy."""
     _shows(session, "rmse")
+
+
+@law("scores", "score:perplexity")
+def check_perplexity_takes_outputs_of_any_size(session: Session) -> None:
+    """Outputs far from zero, and losses of dozens, have their perplexity too: no exp overflows, and nothing is cut off."""
+    world = session.world_size
+    made = replace(_score("perplexity", tuple(3 + rank for rank in range(world))), far=True)
+    for_each(session, [Job(world, (made,))], as_of_one_process)
 
 
 @law("scores", "score:perplexity")

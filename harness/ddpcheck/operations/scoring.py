@@ -13,6 +13,8 @@ from .data import PerRank
 
 OF_NUMBERS = frozenset({"rmse"})
 """Scores whose targets are numbers; those of the others are labels."""
+_APART, _FAR = 64, 1024
+"""What makes outputs far: their differences are so many times as large, and then they are so far from zero."""
 
 
 @plain
@@ -26,7 +28,8 @@ class Score:
 
     guesses: only the first so many classes ever have the largest output; 0 means all. poisoned: a sample whose first output is
     NaN. values: of a lattice, or real ones. first: what the first sample is called in the indices that are passed, those after it
-    counting on from there.
+    counting on from there. far: outputs of classes are 64 times as large, and then 1024 more or, every other sample's, less: no exp
+    takes them as they come.
     """
 
     kind: ClassVar[str] = "score"
@@ -38,6 +41,7 @@ class Score:
     values: Literal["lattice", "real"] = "lattice"
     poisoned: int | None = None
     first: int = 0
+    far: bool = False
 
     def given(self, rank: int) -> tuple[Array, Array, Array]:
         """Outputs, targets and indices that this rank passes."""
@@ -70,4 +74,7 @@ class Score:
         outputs = numbers((count, self.classes), "float32", self.values, key_of(self.seed, 3), 2) / 2
         largest = 3 + (words >> np.uint64(33)) % np.uint64(3)
         outputs[np.arange(count), guess] = largest.astype(np.float32) / 2
+        if self.far:
+            outputs *= _APART
+            outputs += np.where(np.arange(count) % 2, -_FAR, _FAR).astype(np.float32)[:, None]
         return outputs, labels

@@ -46,6 +46,7 @@ def f1_macro(outputs, labels):
     "perplexity": '''
 def perplexity(outputs, labels):
     """exp of the mean cross entropy."""
+    outputs = outputs - outputs.max(axis=1, keepdims=True)  # or exp may overflow
     losses = np.log(np.exp(outputs).sum(axis=1)) - outputs[np.arange(len(labels)), labels]
     return float(np.exp(losses.mean())) if len(labels) else float("nan")
 ''',

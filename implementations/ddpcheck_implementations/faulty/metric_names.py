@@ -220,3 +220,16 @@ def names_of_a_byte(comm: Any, rank: int, metrics: Mapping[str, float], count: i
     """A byte says how long a name is."""
     found = right_means(comm, {name[:255]: value for name, value in metrics.items()}, count)
     return {name: found[name[:255]] for name in metrics}
+
+
+@metrics("metric-prefix-cut-off", "classic", NAMES, words="a prefix of names")
+def prefix_cut_off(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
+    """Whether it is of validation is for the caller to know: val_loss and loss are one."""
+    return {name.removeprefix("val_"): value for name, value in right_means(comm, metrics, count).items()}
+
+
+@metrics("metric-names-a-line-each", "classic", NAMES, words="a new line or the like")
+def a_line_each(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
+    """Names travel as lines of a text."""
+    found = right_means(comm, metrics, count)
+    return dict(zip("\n".join(metrics).split("\n"), found.values(), strict=False))

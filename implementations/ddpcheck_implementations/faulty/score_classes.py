@@ -128,3 +128,30 @@ def stays(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indic
     """Each call's outputs are kept for a plot that nobody makes."""
     vars(comm).setdefault("kept", []).append(outputs.tolist())
     return right_score(comm, name, outputs, targets, indices)
+
+
+@scores("auc-of-a-hundred-thresholds", "classic", ALL_SAMPLES, words="a few thresholds stand for all", scores=AUC)
+def auc_of_bins(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """Margins are sorted into bins, whose counts add up over the ranks."""
+    binned = np.zeros_like(outputs)
+    binned[:, 1] = np.round(np.tanh((outputs[:, 1] - outputs[:, 0]) / 4) * 50)
+    return right_score(comm, name, binned, targets, indices)
+
+
+PERPLEXITY = frozenset({"perplexity"})
+FAR = "check_perplexity_takes_outputs_of_any_size"
+
+
+@scores("perplexity-without-the-largest", "classic", FAR, words="subtract the largest of its row", scores=PERPLEXITY)
+def naive_softmax(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """The softmax takes exp of the outputs as they are, of which few are larger than 20."""
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        losses = np.log(np.exp(outputs.astype(np.float64)).sum(axis=1)) - outputs[np.arange(len(targets)), targets]
+    total, count = comm.all_reduce(np.array([losses.sum(), len(losses)]))
+    return float(np.exp(total / count)) if count else math.nan
+
+
+@scores("perplexity-cut-off", "classic", FAR, words="is cut off", scores=PERPLEXITY)
+def cut_off(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """A perplexity past exp(20) is not worth a number of its own, and would overflow."""
+    return float(np.minimum(right_score(comm, name, outputs, targets, indices), np.exp(20.0)))
