@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -23,6 +23,7 @@ from ddpcheck.job import (
     Backward,
     Barrier,
     Broadcast,
+    Calls,
     Clip,
     Close,
     CloseWindow,
@@ -59,6 +60,7 @@ from ddpcheck.standalone import _OF_REPLICA, _WRITERS, NoScript, Told, script, w
 from ddpcheck.standalone.literals import bound, literal
 from ddpcheck.standalone.text import FORMULAS, Text
 from ddpcheck_implementations.faulty import faults, unusual
+from ddpcheck_properties.many_calls import Kind
 
 ROOTS = [str(Path(__file__).parents[1] / name) for name in ("harness", "implementations", "properties")]
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
@@ -205,6 +207,7 @@ EVERYTHING = Job(
         Backward(((0,), (2, 1))),
         Observe(),
         Switch(),
+        *(Calls(kind, 3, reduction="mean", strided=number % 2 == 1) for number, kind in enumerate(get_args(Kind))),
         Rounds((Barrier(),), times=1, rounds=2),
         Close(),
     ),

@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import job as ops
 from ..footprint import Settings, held
-from . import collectives, mishaps, randomness, replica, sampling, scoring, training
+from . import calls, collectives, mishaps, randomness, replica, sampling, scoring, training
 from .contract import ContractBroken
 from .here import Here, Values
 
@@ -56,6 +56,7 @@ RUNNERS: dict[type[ops.Operation], Callable[[Here, Any], Values]] = {
     ops.Join: replica.join,
     ops.Remeasure: replica.remeasure,
     ops.MeasureSteps: replica.measure_steps,
+    ops.Calls: calls.calls,
     ops.AllReduce: collectives.all_reduce,
     ops.Wait: collectives.wait,
     ops.Broadcast: collectives.broadcast,

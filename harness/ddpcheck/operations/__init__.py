@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from .calls import Calls
 from .collectives import AllGather, AllReduce, Barrier, Broadcast, ReduceScatter, SendRecv, Wait
 from .data import DataSpec, Layout, OptimizerSpec, PerRank, TensorSpec
 from .measure import MeasureCollective, MeasureSteps
@@ -33,7 +34,7 @@ from .windows import CloseWindow, OpenWindow
 
 Operation: TypeAlias = (
     Backward | ZeroGrad | Clip | Step | Observe | Predict | Save | Resume | SetTrainable | Join | Remeasure | Switch
-    | AllReduce | Wait | Broadcast | AllGather | ReduceScatter | Barrier | SendRecv
+    | Calls | AllReduce | Wait | Broadcast | AllGather | ReduceScatter | Barrier | SendRecv
     | Sample | ResumeSampling | Draw | Aggregate | Score | Train | Sleep | Raise | Kill
     | OpenWindow | CloseWindow | OnRanks | Attempt | Rounds | Leave | Close | Sent | Disturb | ShortReads
     | MeasureCollective | MeasureSteps
@@ -47,6 +48,7 @@ __all__ = [
     "Backward",
     "Barrier",
     "Broadcast",
+    "Calls",
     "Clip",
     "Close",
     "CloseWindow",

@@ -15,6 +15,7 @@ from . import (
     Backward,
     Barrier,
     Broadcast,
+    Calls,
     Clip,
     CloseWindow,
     Disturb,
@@ -141,6 +142,11 @@ def _of_ranks(job: Job, operation: Any) -> list[str]:
     return found + misfits(job, operation.operation)
 
 
+def _of_calls(job: Job, operation: Any) -> list[str]:
+    found = ["a message needs two ranks"] if operation.collective == "send_recv" and job.world_size < 2 else []
+    return found if operation.times > 0 else [*found, f"needs a positive number of calls, not {operation.times}"]
+
+
 def _of_attempt(job: Job, operation: Any) -> list[str]:
     return misfits(job, operation.operation)
 
@@ -207,6 +213,7 @@ _JUDGES: dict[type, Callable[[Job, Any], list[str]]] = {
     MeasureCollective: _of_measured,
     OnRanks: _of_ranks,
     Attempt: _of_attempt,
+    Calls: _of_calls,
     Rounds: _of_rounds,
     SetTrainable: _of_layers,
     Join: _of_batches,

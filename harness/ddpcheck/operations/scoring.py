@@ -28,7 +28,7 @@ class Score:
 
     guesses: only the first so many classes ever have the largest output; 0 means all. poisoned: a sample whose first output is
     NaN. values: of a lattice, or real ones. first: what the first sample is called in the indices that are passed, those after it
-    counting on from there. far: outputs of classes are 64 times as large, and then 1024 more or, every other sample's, less: no exp
+    counting on from there. far: outputs of classes are 64 times as large, and then 1024 more or, every other one, less: no exp
     takes them as they come.
     """
 

@@ -43,6 +43,7 @@ _WRITERS: dict[str, Callable[[Text, int, Any], None]] = {
     "score": scores.score,
     "train": others.train,
     "sleep": others.sleep,
+    "calls": repeated.calls,
     "close": repeated.close,
 }
 _OF_REPLICA = (

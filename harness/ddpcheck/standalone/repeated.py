@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ..footprint import MANY
-from ..job import Close, Rounds
+from ..job import Calls, Close, Rounds
+from ..operations.calls import PERIOD
 from .text import NoScript, Text
 
 Write = Callable[[Text, int, Any], None]
@@ -89,6 +90,43 @@ def rounds(text: Text, position: int, op: Rounds, write: Write) -> None:
         'say(f"more held after each round but the first: {left}")',
         'expect("what every round leaves behind", sorted(left), [])',
     )
+
+
+def calls(text: Text, position: int, op: Calls) -> None:
+    text.use("collectives")
+    text.judges = True
+    world, last = text.job.world_size, text.job.world_size - 1
+    size = 2 * world if op.collective == "reduce_scatter" else 2
+    array = f'np.zeros({2 * size}, "{op.dtype}")[::2]' if op.strided else f'np.zeros({size}, "{op.dtype}")'
+    call, want = _CALLS[op.collective]
+    text.comment(position, f"{op.times} times {op.collective}, with one array that is filled anew")
+    text.add(
+        f"every = np.stack([(np.arange({op.times}) + 7 * each) % {PERIOD} + 1 for each in range({world})], axis=1)",
+        f'every = (every * {world if op.reduction == "mean" else 1}).astype("{op.dtype}")',
+        f"array, results = {array}, []",
+        "for number, value in enumerate(every[:, rank]):",
+        "    array[...] = value",
+        *(f"    {line}" for line in call.format(op=op.reduction, last=last).splitlines()),
+        f"want = {want.format(op=op.reduction)}",
+        "wrong = [number for number, got in enumerate(results) if (got.reshape(-1) != want[number]).any()]",
+        'expect("the first calls whose result is wrong", wrong[:5], [])',
+    )
+
+
+_REDUCED = "every.{op}(axis=1).astype(every.dtype)[:, None]"
+_CALLS = {
+    "all_reduce": ('results.append(collectives.all_reduce(array, "{op}").copy())', _REDUCED),
+    "all_reduce_async": ('results.append(collectives.all_reduce_async(array, "{op}").wait().copy())', _REDUCED),
+    "reduce_scatter": ('results.append(collectives.reduce_scatter(array, "{op}").copy())', _REDUCED),
+    "broadcast": ("results.append(collectives.broadcast(array, 0).copy())", "every[:, :1]"),
+    "all_gather": ("results.append(collectives.all_gather(array).copy())", "np.repeat(every, 2, axis=1)"),
+    "send_recv": (
+        "if rank == 0:\n    collectives.send(array, {last})\n"
+        "elif rank == {last}:\n    results.append(collectives.recv(array, 0).copy())",
+        "every[:, :1]",
+    ),
+}
+"""How a collective is called, and what the rows of results are."""
 
 
 def close(text: Text, position: int, op: Close) -> None:
