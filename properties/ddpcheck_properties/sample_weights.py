@@ -82,13 +82,18 @@ def accumulated(world_size: int, *, no_sync: bool) -> Job:
 
 
 def masked_windows(world_size: int, *, each: bool) -> Job:
-    """Windows of two micro-batches, of which the first has no weights on any rank: it adds nothing. each: ranks count equally,
-    so that a rank may have none in one of the two, and the last may have none on any; where ranks count by their sums, it is
-    for the implementation to say what share of such a window a rank has.
+    """Windows of two micro-batches, of which the first has no weights on any rank: it adds nothing; nor does a rank that has none
+    in either, while the others have equal sums in both. each: ranks count equally, so that a rank may have none in one of the
+    two, and the last may have none on any; where ranks count by their sums, it is for the implementation to say what share of
+    such a window a rank has.
     """
-    usual = _growing(world_size, 0)
+    usual, turned = _growing(world_size, 0), _growing(world_size, 0, backwards=True)
     none: Weights = ((0.0,) * 3,) * world_size
-    windows = [(none, usual)]
+    windows = [
+        (none, usual),
+        (usual[:-1] + none[-1:], turned[:-1] + none[-1:]),
+        (none[:1] + usual[1:], none[:1] + turned[1:]),
+    ]
     if each:
         ends = usual[:-1] + none[-1:], none[:1] + usual[1:]
         windows += [(usual, none), (ends[0], usual), (usual, ends[1])]

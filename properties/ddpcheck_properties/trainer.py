@@ -125,6 +125,7 @@ def check_best_weights_are_those_of_the_lowest_loss_of_all_samples(session: Sess
     plan = Train(epochs=5, batch_size=2, keep_best=True)
     many.append(run_job(world, promised, 3 * world, plan, lr=2.0**-14))  # losses that are nearly the same
     many += _best_among_others(session)
+    many += with_a_frozen_layer(many[0], promised)
     many += equal_losses(world, promised, Train(epochs=3, batch_size=2, keep_best=True))
     # so few steps that rounding allows little, though the first epoch is the best
     many.append(run_job(world, promised, 2 * world, Train(epochs=3, batch_size=4, keep_best=True), lr=2.0))

@@ -47,6 +47,9 @@ class SampleWeights:
         """own: each rank's gradient of its own weighted mean; last: that of the last micro-batch alone."""
         sums, sizes = self.weights.sum(axis=1), self.counts / max(self.counts.sum(), 1)
         total = sums.sum() or 1.0
+        for rank in np.flatnonzero(sums == 0):
+            nothing = f"rank {rank}, whose samples have no weight, takes part with NaN: 0 divided by 0, but it should add nothing"
+            yield nothing, np.full(own.shape[1:], np.nan)
         if not self.by_weight and own[sums == 0].any():
             lost = "a rank without any weight in the last micro-batch has lost what it had accumulated before"
             kept = (sums > 0).reshape(-1, *(1,) * (own.ndim - 1))

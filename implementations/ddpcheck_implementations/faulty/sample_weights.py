@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from ddpcheck.adapter import Batch
+from ddpcheck.model import ModelSpec
 from ddpcheck.values import Array
 
 from .base import PlainReplica, added, fault
@@ -227,3 +228,26 @@ class ForgetsItsWindow(Weighing):
         if batch.weights is not None and not batch.weights.any():
             self.local = {name: np.zeros_like(array) for name, array in self.local.items()}
         return batch.weights
+
+
+@fault(
+    "rank-masked-for-a-window-has-no-share",
+    "classic",
+    BY_WEIGHT,
+    words="0 divided by 0",
+    sample_weights="by_weight",
+)
+class NoShareOfAWindow(WholeBatch):
+    """A window's gradient is divided by all of the rank's weights in it, if there are several micro-batches."""
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        self.sums: list[float] = []
+
+    def counts(self, batch: Batch) -> float:
+        self.sums.append(1.0 if batch.weights is None else float(batch.weights.sum()))
+        often = super().counts(batch)
+        sums = list(self.sums)
+        if self.syncing:
+            self.sums.clear()
+        return math.nan if self.syncing and len(sums) > 1 and not any(sums) else often

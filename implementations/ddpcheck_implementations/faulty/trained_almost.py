@@ -73,3 +73,12 @@ class OrdersOfFour(Trainer):
 
     def order(self, epoch: int) -> Sequence[int]:
         return super().order(epoch % 4)
+
+
+@trainer("best-without-what-is-frozen", "classic", BEST, words="'fc1.weight' is missing", world_size=1)
+class BestOfWhatLearns(Trainer):
+    """The best weights are kept of what the optimizer knows."""
+
+    def best(self) -> Mapping[str, Array] | None:
+        found = super().best()
+        return found and {name: found[name] for name in self.replica._network.learned}
