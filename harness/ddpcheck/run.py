@@ -136,7 +136,7 @@ class Ranks:
                 item.check.family,
                 "failed",
                 round(time.monotonic() - began, 4),
-                diagnosis=_start_diagnosis(error, item.world_size, again=self.session.starts > 1),
+                diagnosis=_start_diagnosis(error, item.world_size, self.session.parent, again=self.session.starts > 1),
             )
             return expected.applied(verdict)
         if verdict.status == "hung":
@@ -152,8 +152,10 @@ class Ranks:
         self.session.close(orderly=kind is None)
 
 
-def _start_diagnosis(error: StartFailed, world_size: int, *, again: bool) -> Diagnosis:
+def _start_diagnosis(error: StartFailed, world_size: int, parent: bool, *, again: bool) -> Diagnosis:
+    """parent: the ranks have one, which imports the adapter's module before them."""
     first, *others = error.problems
+    in_use = parent and "Address already in use" in first
     words = "start again after a rank was lost" if again else "start"
     advice = "connect() of the adapter and its launcher; what the ranks wrote is below"
     if error.stuck:
@@ -163,9 +165,16 @@ def _start_diagnosis(error: StartFailed, world_size: int, *, again: bool) -> Dia
         advice = f"{hidden[0]}: it hides Python's own module {hidden[0].stem} from the ranks; give it another name"
     return Diagnosis(
         f"the {world_size} ranks did not {words}: {first}",
+        _TAKEN_BY_PARENT * in_use,
         advice=advice if error.words else "",
         details=(*others, *error.words),
     )
+
+
+_TAKEN_BY_PARENT = (
+    "the ranks' parent imports the adapter's module before they do: a port that is opened at import is the parent's, and no rank "
+    "gets it; open it in connect()"
+)
 
 
 def skipped(item: Item, reason: str) -> Verdict:

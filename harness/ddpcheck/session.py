@@ -24,6 +24,7 @@ from .hard_start import LEAST_SECONDS, HardStart, of_neighbours
 from .home import Home
 from .job import Job
 from .launchers.base import Launcher, OverTcp
+from .launchers.multiprocess import Multiprocessing
 from .launchers.processes import Processes
 from .launchers.templates import Templates
 from .launchers.trial import Trial, run_trial
@@ -89,6 +90,11 @@ class Session:
     @property
     def capabilities(self) -> Capabilities:
         return self.adapter.capabilities
+
+    @property
+    def parent(self) -> bool:
+        """Whether the ranks are forked or spawned by a process that has imported the adapter's module."""
+        return isinstance(self._launcher, Multiprocessing)
 
     @property
     def offers_tcp(self) -> bool:

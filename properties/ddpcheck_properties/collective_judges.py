@@ -16,7 +16,7 @@ from ddpcheck.values import Array, poison_like, unreceived
 from ddpcheck.verdict import Diagnosis, Finding
 
 from .collective_results import Collective, Want, finished, members_of, named, wants
-from .collective_suspects import suspects
+from .collective_suspects import of_a_product, suspects
 from .incomplete import MIXED
 
 _LONG = 0.5
@@ -39,7 +39,13 @@ def results_hold(job: Job, trace: Trace) -> None:
                 return _evidence(job, collective, rank)
 
             what = f"{named(collective, position)}: result"
-            _compare(trace.ranks[rank].values(position)["result"], wanted[rank], what, rank, evidence)
+            got = trace.ranks[rank].values(position)["result"]
+            try:
+                _compare(got, wanted[rank], what, rank, evidence)
+            except Finding as finding:
+                if isinstance(collective, AllReduce) and collective.reduction == "prod":
+                    raise of_a_product(finding, got, [collective.tensor.on(each) for each in members]) from None
+                raise
 
 
 def same_bits_everywhere(job: Job, trace: Trace) -> None:

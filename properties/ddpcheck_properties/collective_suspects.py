@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Any
@@ -12,8 +12,10 @@ import numpy as np
 
 from ddpcheck.job import AllGather, AllReduce, Broadcast, Job, ReduceScatter, TensorSpec
 from ddpcheck.values import Array, overwritten, poison_like
+from ddpcheck.verdict import Finding
 
 from .collective_results import Collective, Reducing, finished, reduced, wants
+from .comparison import blaming
 
 _FEW = 512
 """Elements of a reduction of which every block is tried."""
@@ -201,3 +203,17 @@ def _other_integers(collective: AllReduce | ReduceScatter, members: tuple[int, .
         signed = stack.view(dtype.name[1:])
         yield "unsigned integers are compared as signed ones", extreme.reduce(signed, axis=0).view(dtype)
     yield f"it is found by negation: the lowest {dtype} has no counterpart", -opposite.reduce(-stack, axis=0)
+
+
+def of_a_product(finding: Finding, got: Array, parts: Sequence[Array]) -> Finding:
+    """The finding on a product of these parts, and whether it was computed by logarithms: those of negative numbers are NaN, and
+    exp of a sum of others is a little off.
+    """
+    if got.dtype.kind != "f":
+        return finding
+    sure, negative = finding.diagnosis.cause, (np.stack(parts) < 0).any(axis=0)
+    if negative.any() and np.array_equal(np.isnan(got), negative):
+        return blaming(
+            finding, "it is NaN wherever a rank has a negative number: the product is exp of a sum of logarithms"
+        )
+    return blaming(finding, sure, "or the product is exp of a sum of logarithms" * ("in the last bits" in sure))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 import numpy as np
 
@@ -214,6 +215,10 @@ def norms_gone_wrong(history: History, names: Iterable[str], max_norm: float) ->
         *((f"the gradient of {name} counts twice", np.sqrt(norm**2 + square)) for name, square in squares.items()),
         *((f"the gradient of {name} is left out", np.sqrt(norm**2 - square)) for name, square in squares.items()),
     ]
+    told += [
+        (f"the gradients of {', '.join(left)} are left out", np.sqrt(norm**2 - sum(squares[name] for name in left)))
+        for left in _of_layers(squares)
+    ]
     if size > 1:
         summed = f"it is sqrt({size}) x too large: squares are summed over the ranks, which have equal gradients"
         summed += ", or every gradient counts twice, as those of tied layers may" * (size == 2)
@@ -230,3 +235,17 @@ def norms_gone_wrong(history: History, names: Iterable[str], max_norm: float) ->
             np.full_like(local, norms.max()),
         ),
     )
+
+
+def _of_layers(names: Iterable[str]) -> Iterator[list[str]]:
+    """The parameters of each layer that has several, and of every two of a few layers."""
+    layers: dict[str, list[str]] = {}
+    for name in names:
+        layers.setdefault(name.rpartition(".")[0], []).append(name)
+    yield from (several for several in layers.values() if len(several) > 1)
+    if len(layers) <= _FEW_LAYERS:
+        yield from (first + second for first, second in combinations(layers.values(), 2))
+
+
+_FEW_LAYERS = 8
+"""Of more, some two would explain a number by chance."""

@@ -219,7 +219,14 @@ class HeadNotSaved(PlainReplica):
         super().load_state({**self.parameters(), **state})
 
 
-@fault("auxiliary-head-not-clipped", "classic", HEAD, world_size=1, words="norm", model_features=FEATURES)
+@fault(
+    "auxiliary-head-not-clipped",
+    "classic",
+    HEAD,
+    world_size=1,
+    words="head.weight, head.bias are left out",
+    model_features=FEATURES,
+)
 class HeadNotClipped(PlainReplica):
     """The norm of gradients is that of the parameters which outputs depend on."""
 

@@ -197,7 +197,7 @@ def tells_the_rank_of_its_import(context: RankContext) -> Facets:
 
 
 @_does_not_start(
-    "spawn", "port-taken-at-import", "classic", "Address already in use", f"{__package__}.at_import.listening"
+    "spawn", "port-taken-at-import", "classic", "open it in connect()", f"{__package__}.at_import.listening"
 )
 def port_taken_at_import(context: RankContext) -> Facets:
     """A port is opened at import: the parent has it, and no rank that is spawned can import the module."""
