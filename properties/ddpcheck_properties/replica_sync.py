@@ -27,7 +27,7 @@ from ddpcheck.job import (
     Save,
     Step,
 )
-from ddpcheck.model import BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
+from ddpcheck.model import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array
 
@@ -133,6 +133,9 @@ def check_resumed_training_goes_where_one_process_goes(session: Session) -> None
     jobs = [interrupt(pitfalls.steps(world, spec), 1) for spec in (MOMENTUM, ADAM)]
     jobs += [_resumed_twice(pitfalls.steps(world, spec)) for spec in (MOMENTUM, ADAM)]
     jobs.append(replace(jobs[0], model=ModelSpec((Linear("fc1", 2, 3, frozen=True), *mlp((3, 3, 2)).layers[1:]))))
+    # what wrappers put before every name is part of these
+    named = ModelSpec((Linear("module", 2, 3), Activation("tanh"), Linear("submodule", 3, 2)))
+    jobs.append(replace(jobs[0], model=named))
     jobs += [_saved_again(pitfalls.steps(world, spec), windows=promised.no_sync) for spec in (MOMENTUM, ADAM)]
     examples = fitting(session, jobs)
     for_all(session, interrupted(world, promised), as_one_process(promised), examples=examples)

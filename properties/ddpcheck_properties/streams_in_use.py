@@ -10,6 +10,7 @@ from ddpcheck import expect
 from ddpcheck.checks import law
 from ddpcheck.job import Draw, Job
 from ddpcheck.trace import Trace
+from ddpcheck.values import Array
 
 from .drawing import for_each
 from .randomness import LONG, SEEDS, some
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 EPOCHS = (0, 1)
+FEW, BY_CHANCE = 64, 3
+"""Numbers in a call for each. In float32 two of 64 are equal to any of 64 others with probability below 1e-6."""
 MANY = 4 * COUNT
 """Of these 1/2 are equal by chance on average in float32, and more than SHARED with probability below 1e-8."""
 AGAIN = 1 << 10
@@ -41,6 +44,41 @@ def check_random_numbers_of_two_objects_are_apart(session: Session) -> None:
     """
     plain = Draw(SEEDS[0], EPOCHS, COUNT)
     for_each(session, [Job(session.world_size, (Draw(SEEDS[0], EPOCHS, COUNT, beside=True), plain))], _undisturbed)
+
+
+@law("randomness", "facet:randomness", "world_size>=2", "world_size<=2")
+def check_random_numbers_drawn_one_by_one_are_each_ranks_own(session: Session) -> None:
+    """Drawn one in each call, as for layers that are dropped, a rank's own numbers are new ones, and neither another rank's nor
+    common ones; common ones are equal on all ranks.
+    """
+    drawn = Draw(SEEDS[0], (1,), FEW, one_by_one=True)
+    for_each(session, [Job(session.world_size, (drawn,))], _each_its_own)
+
+
+def _each_its_own(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    local, common = ([numbers[0] for numbers in trace.values(0, kind)] for kind in ("local", "common"))
+    cause = "a single number comes from a generator of all ranks, or from one that is begun anew for each call"
+    for rank, numbers in enumerate(local):
+        others = [("its own before", len(numbers) - len(np.unique(numbers)))]
+        others += [(f"rank {other}'s", _shared(numbers, local[other])) for other in range(len(local)) if other != rank]
+        others.append(("common ones", _shared(numbers, common[rank])))
+        for whose, alike in others:
+            expect.that(
+                alike <= BY_CHANCE,
+                f"rank {rank}, {FEW} numbers in a call for each: got {alike} that are {whose}, but should be others",
+                cause,
+            )
+        expect.that(
+            bool(np.array_equal(common[rank], common[0])),
+            f"common numbers in a call for each on rank {rank}: got {some(common[rank])}, but should be {some(common[0])} as on "
+            "rank 0",
+            "a single number comes from a generator of the rank's own",
+        )
+
+
+def _shared(numbers: Array, others: Array) -> int:
+    return int(np.isin(numbers, others).sum())
 
 
 def _go_on(job: Job, trace: Trace) -> None:

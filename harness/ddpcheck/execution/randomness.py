@@ -18,7 +18,7 @@ def draw(here: Here, op: ops.Draw) -> Values:
     make = offered(here.facets.make_streams, "make_streams")
     streams = make(op.seed)
     others = [make(op.seed + 1), make(op.seed)] if op.beside else []
-    counts = op.count // 2, -(-op.count // 2)
+    counts = (1,) * op.count if op.one_by_one else (op.count // 2, -(-op.count // 2))
     found: Values = {"local": [], "common": []}
     for epoch in op.epochs:
         if epoch is not None:

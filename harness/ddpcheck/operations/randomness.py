@@ -17,7 +17,7 @@ class Draw:
     Yields local and common: one float64 array of shape (count,) for each epoch; and overwritten_later, which of them gave
     numbers that have changed by the end of the Job. An epoch of None draws without set_epoch.
     beside: two others, of another seed and of this one, are told another epoch and drawn from between the two calls.
-    common_first: so many common numbers every rank draws in each epoch before all else.
+    common_first: so many common numbers every rank draws in each epoch before all else. one_by_one: in a call for each number.
     """
 
     kind: ClassVar[str] = "draw"
@@ -27,6 +27,7 @@ class Draw:
     extra: tuple[int, ...] = ()  # () means none on any rank
     beside: bool = False
     common_first: int = 0
+    one_by_one: bool = False
 
 
 @plain

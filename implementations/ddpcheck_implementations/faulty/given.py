@@ -62,3 +62,17 @@ class ZerosForNone(PlainReplica):
     def zero_gradients(self) -> None:
         self.zero_grad()
         self.synced = {name: np.zeros_like(self.network.parameters[name]) for name in self.network.learned}
+
+
+@fault(
+    "module-taken-out-of-names",
+    "classic",
+    "check_resumed_training_goes_where_one_process_goes",
+    words="KeyError: 'module.weight'",
+    world_size=1,
+)
+class ModuleTakenOut(PlainReplica):
+    """A wrapper's states have `module.` before every name, which is taken out wherever it stands."""
+
+    def load_state(self, state: Mapping[str, Array]) -> None:
+        super().load_state({name.replace("module.", ""): value for name, value in state.items()})

@@ -235,3 +235,20 @@ class ItsOwnIterator(PlainSampler):
 
     def __next__(self) -> int:
         return next(self.under_way)
+
+
+@streams(
+    "single-numbers-in-common",
+    "classic",
+    "check_random_numbers_drawn_one_by_one_are_each_ranks_own",
+    words="a single number comes from",
+)
+class SingleNumbersInCommon(PlainStreams):
+    """A single number decides something, and decisions are common to all ranks, it was thought."""
+
+    def set_epoch(self, epoch: int) -> None:
+        super().set_epoch(epoch)
+        self.decisions = np.random.default_rng((self.seed, epoch, 0, 1))
+
+    def local(self, count: int) -> Array:
+        return super().local(count) if count != 1 else self.decisions.random(1)
