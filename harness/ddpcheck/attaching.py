@@ -42,7 +42,7 @@ class StartFailed(Exception):
         return bool(self.ranks) and all(fate.outcome == "hung" for fate in self.ranks.values())
 
 
-_PATIENCE = 20.0
+_PATIENCE = 30.0
 """Seconds between two looks at ranks in connect(): who stands where he stood is stuck, unless one is importing a module."""
 
 

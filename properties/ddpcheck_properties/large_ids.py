@@ -40,7 +40,7 @@ def check_ids_and_labels_may_be_larger_than_two_bytes_hold(session: Session) -> 
 
 
 def _because_of(cause: str, judge: Judge) -> Judge:
-    """What a loss tells otherwise is less likely: smaller ids and labels went well before."""
+    """What a loss tells otherwise is less likely; what a gradient tells may be so for small ids and labels, too."""
 
     def explained(job: Job, trace: Trace) -> None:
         try:
@@ -48,6 +48,7 @@ def _because_of(cause: str, judge: Judge) -> Judge:
         except Finding as finding:
             if not trace.completed:
                 raise
-            raise blaming(finding, cause) from None
+            known = "" if finding.diagnosis.headline.startswith("loss") else finding.diagnosis.cause
+            raise blaming(finding, known, "or " * bool(known) + cause) from None
 
     return explained

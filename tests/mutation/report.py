@@ -21,7 +21,7 @@ HEAD = """\
 
 Small changes of the references' own sources, one at a time, with the conformance suite alone as the judge (no unit test): the
 default profile at two and three ranks, then at one and four, until the first check fails, of the families that use the changed
-file (the others could only kill more). The mutants are a seeded sample of all that cosmic-ray's operators can make, with the
+file (the others could only kill more). The mutants are seeded samples of all that cosmic-ray's operators can make, with the
 removal of single statements added; changes of annotations are left out, and those of what is promised, which only take checks
 away. Mutants come in random order, so that a run which is cut off is a smaller sample, of each package for itself.
 
@@ -33,7 +33,7 @@ the share that was killed before they were is the measure for mutants that nobod
     python tests/mutation/run.py tests/mutation/mutants.jsonl --size {size} --seed {seed}
     python tests/mutation/run.py tests/mutation/mutants.jsonl --size {size} --markdown reports/mutation.md
 
-Judged so far: {judged} of about {size}.
+Judged so far: {judged}, of samples by --seed 0 and --seed 11.
 """
 
 

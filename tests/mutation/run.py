@@ -65,7 +65,7 @@ OVER_STREAMS = Judge(TCP, MESSAGES, TALK)
 OF_EVERY_TRANSPORT = Judge(MEMORY + TCP, MESSAGES, TALK)
 JUDGES = {
     "numpy_network/": Judge(ENGINE[:1], ("gradients", "trajectories", "replica_sync"), TRAINING),
-    "data_parallel/": Judge(ENGINE, ("replica_sync", "accumulation", "unused", "buckets"), TRAINING),
+    "data_parallel/": Judge(ENGINE, ("replica_sync", "accumulation", "unused", "buckets"), (*TRAINING, "failures")),
     "data_parallel/sampler.py": Judge(ENGINE[:1], ("sampler",), TRAINING),
     "data_parallel/scores.py": Judge(ENGINE[:1], ("scores",), ()),
     "data_parallel/metrics.py": Judge(ENGINE[:1], ("metrics",), ("trainer",)),

@@ -70,7 +70,7 @@ class Update:
                 both = f"its update is exactly {words}: the gradient was {cause}, or the learning rate was scaled"
                 both += ", or it was updated twice" * (factor == 2)
                 if spec.momentum and np.allclose(by_gradient[rank], self._ahead()[rank]):
-                    both = f"it is Nesterov's momentum; or {both}"
+                    both += "; or it is Nesterov's momentum"
                 yield both, by_gradient
             yield f"the gradient of its update was exactly {words}: {cause}", by_gradient
             yield f"its update is exactly {words}: a scaled learning rate", by_rate
