@@ -23,7 +23,7 @@ def counted(indices: Iterable[Sequence[int]]) -> tuple[int, ...]:
 def causes(made: Score, before: Sequence[Score], rank: int, got: float, want: float, bound: float) -> Iterator[str]:
     """Those that give what this rank got, where rounding may take it as far as the right one."""
     held = _Held(made)
-    if made.far:  # others went well before
+    if made.far:  # smaller ones went well before
         yield _CUT_OFF
         return
     if math.isnan(got):
@@ -50,10 +50,7 @@ def causes(made: Score, before: Sequence[Score], rank: int, got: float, want: fl
         yield "it is right but for rounding: a sum, or a count, is kept with fewer digits than float32 has"
 
 
-_CUT_OFF = (
-    "an output goes through exp as it comes, and overflows, or is cut off: subtract the largest of its row before; or what is "
-    "large of the loss, or of the perplexity, is cut off"
-)
+_CUT_OFF = "what is large of the loss, or of the perplexity, is cut off"
 
 
 class _Held:

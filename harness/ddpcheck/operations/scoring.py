@@ -13,8 +13,8 @@ from .data import PerRank
 
 OF_NUMBERS = frozenset({"rmse"})
 """Scores whose targets are numbers; those of the others are labels."""
-_APART, _FAR = 64, 1024
-"""What makes outputs far: their differences are so many times as large, and then they are so far from zero."""
+_APART = 32
+"""What makes outputs far apart: up to 80, of which exp is a number in float32."""
 
 
 @plain
@@ -28,8 +28,7 @@ class Score:
 
     guesses: only the first so many classes ever have the largest output; 0 means all. poisoned: a sample whose first output is
     NaN. values: of a lattice, or real ones. first: what the first sample is called in the indices that are passed, those after it
-    counting on from there. far: outputs of classes are 64 times as large, and then 1024 more or, every other one, less: no exp
-    takes them as they come.
+    counting on from there. far: outputs of classes are 32 times as large.
     """
 
     kind: ClassVar[str] = "score"
@@ -76,5 +75,4 @@ class Score:
         outputs[np.arange(count), guess] = largest.astype(np.float32) / 2
         if self.far:
             outputs *= _APART
-            outputs += np.where(np.arange(count) % 2, -_FAR, _FAR).astype(np.float32)[:, None]
         return outputs, labels

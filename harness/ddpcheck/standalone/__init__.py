@@ -105,10 +105,11 @@ def _fill(text: Text) -> None:
     begun = False
     for position, operation in enumerate(job.operations):
         if isinstance(operation, Rounds):
-            if replicas is not None and not begun:
-                replicas.first()
+            trained = replicas if any(each.kind in _OF_REPLICA for each in operation.operations) else None
+            if trained is not None and not begun:
+                trained.first()
                 begun = True
-            repeated.rounds(text, position, operation, _write_one if replicas is None else replicas.unjudged)
+            repeated.rounds(text, position, operation, _write_one if trained is None else trained.unjudged)
         elif operation.kind in _WRITERS:
             _WRITERS[operation.kind](text, position, operation)
         elif isinstance(operation, Backward) and (operation.second or operation.interrupted):

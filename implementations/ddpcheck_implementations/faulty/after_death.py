@@ -17,7 +17,8 @@ BACKWARD = "check_no_backward_ends_without_a_dead_rank"
 CLOSED = "check_closing_comes_to_an_end_though_a_rank_is_dead"
 EAGER = 4096
 """Bytes of an array that goes along with its header."""
-LINGER = 2.5
+LINGER = 0.5
+"""Seconds, less than any deadline."""
 
 
 @collectives("group-barrier-swallows-a-death", "classic", LATER, words="swallowed in barrier in group")

@@ -139,16 +139,7 @@ def auc_of_bins(comm: Any, rank: int, name: str, outputs: Array, targets: Array,
 
 
 PERPLEXITY = frozenset({"perplexity"})
-FAR = "check_perplexity_takes_outputs_of_any_size"
-
-
-@scores("perplexity-without-the-largest", "classic", FAR, words="subtract the largest of its row", scores=PERPLEXITY)
-def naive_softmax(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """The softmax takes exp of the outputs as they are, of which few are larger than 20."""
-    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        losses = np.log(np.exp(outputs.astype(np.float64)).sum(axis=1)) - outputs[np.arange(len(targets)), targets]
-    total, count = comm.all_reduce(np.array([losses.sum(), len(losses)]))
-    return float(np.exp(total / count)) if count else math.nan
+FAR = "check_perplexity_of_large_losses_is_whole"
 
 
 @scores("perplexity-cut-off", "classic", FAR, words="is cut off", scores=PERPLEXITY)
