@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 from ddpcheck.adapter import Adapter
@@ -15,6 +16,18 @@ def _ddp(module: Any) -> Any:
     from torch.nn.parallel import DistributedDataParallel
 
     return DistributedDataParallel(module)
+
+
+def _averaging(name: str, average: Callable[[Any], None]) -> Adapter:
+    """Plain modules whose gradients `average` makes equal after backward."""
+    return torch_adapter(
+        name,
+        lambda module: module,
+        no_sync=lambda module: contextlib.nullcontext(),
+        after_backward=average,
+        capabilities=dataclasses.replace(TORCH_PROMISES, broadcasts_parameters=False, broadcasts_buffers=False),
+        device="cuda",
+    )
 
 
 def _on_a_stream_of_its_own(name: str, *, waits_before: bool = True, waits_after: bool = True) -> Adapter:
@@ -36,14 +49,7 @@ def _on_a_stream_of_its_own(name: str, *, waits_before: bool = True, waits_after
         if waits_after:
             usual.wait_stream(side)
 
-    return torch_adapter(
-        name,
-        lambda module: module,
-        no_sync=lambda module: contextlib.nullcontext(),
-        after_backward=average,
-        capabilities=dataclasses.replace(TORCH_PROMISES, broadcasts_parameters=False, broadcasts_buffers=False),
-        device="cuda",
-    )
+    return _averaging(name, average)
 
 
 def _through_memory_of_the_host(name: str, *, waits: bool = True) -> Adapter:
@@ -61,14 +67,7 @@ def _through_memory_of_the_host(name: str, *, waits: bool = True) -> Adapter:
             dist.all_reduce(copy)
             gradient.copy_(copy / dist.get_world_size(), non_blocking=True)
 
-    return torch_adapter(
-        name,
-        lambda module: module,
-        no_sync=lambda module: contextlib.nullcontext(),
-        after_backward=average,
-        capabilities=dataclasses.replace(TORCH_PROMISES, broadcasts_parameters=False, broadcasts_buffers=False),
-        device="cuda",
-    )
+    return _averaging(name, average)
 
 
 def _stepping_on_another_stream(wrapped: Any, spec: OptimizerSpec) -> Any:

@@ -31,6 +31,7 @@ from ddpcheck.trace import RankTrace, Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
 from .drawing import for_each
+from .failures import LARGE
 from .pitfalls import fitting
 from .strategies import shards, training_job
 from .strategies_collectives import dtypes, reductions
@@ -38,8 +39,6 @@ from .strategies_collectives import dtypes, reductions
 if TYPE_CHECKING:
     from ddpcheck.session import Session
 
-LARGE = 20_000
-"""Elements of an array that may go another way than a small one."""
 FULL_EFFORT = 100
 """Drawn Jobs of a check from which on each kind of call is once the first after the death."""
 
