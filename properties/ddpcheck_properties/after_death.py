@@ -32,6 +32,7 @@ from ddpcheck.verdict import Diagnosis, Finding
 
 from .drawing import for_each
 from .failures import LARGE
+from .large_models import several_buckets
 from .pitfalls import fitting
 from .strategies import shards, training_job
 from .strategies_collectives import dtypes, reductions
@@ -65,8 +66,8 @@ def check_no_later_call_ends_without_a_dead_rank(session: Session) -> None:
 
 @law("failures", "facet:replica", "detects_dead_peer", "world_size>=2", "world_size<=2")
 def check_no_backward_ends_without_a_dead_rank(session: Session) -> None:
-    """No rank comes out of a synchronised backward that a dead rank never entered, nor with metrics or scores that lack its
-    samples: each raises an error, or is still waiting.
+    """No rank comes out of a synchronised backward that a dead rank never entered, of one bucket or of several, nor with
+    metrics or scores that lack its samples: each raises an error, or is still waiting.
     """
     world, promised = session.world_size, session.capabilities
     samples = shards([2] * world)
@@ -75,9 +76,14 @@ def check_no_backward_ends_without_a_dead_rank(session: Session) -> None:
         alone.append(Attempt(Aggregate(tuple(range(1, world + 1)), (2,) * world)))
     if "scores" in promised.facets and (scores := promised.scores - {"auc"}):  # which takes two classes
         alone.append(Attempt(Score(min(scores), samples)))
-    operations = [ZeroGrad(), Backward(samples), Kill(world - 1), *alone]
-    job = training_job(world, mlp((2, 3, 2)), operations)
-    for_each(session, fitting(session, [job]), _nothing_came_out)
+    small, large = mlp((2, 3, 2)), several_buckets()
+    together: list[Operation] = [ZeroGrad(), Backward(samples)]
+    jobs = [
+        training_job(world, small, [*together, Kill(world - 1), *alone]),
+        # the third backward: an implementation that tries two ways in turn does the first one again
+        training_job(world, large, [*together, *together, Kill(world - 1), alone[0]]),
+    ]
+    for_each(session, fitting(session, jobs), _nothing_came_out)
 
 
 @law("failures", "collective:all_reduce", "detects_dead_peer", "world_size>=2", "world_size<=3")

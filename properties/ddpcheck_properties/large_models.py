@@ -51,10 +51,14 @@ def check_gradients_of_many_megabytes_are_exact_at_every_backward(session: Sessi
     for number in range(BACKWARDS):
         operations += [ZeroGrad(), Backward(shards([1] * session.world_size, number * session.world_size))]
         operations += GRADIENTS if number in (0, BACKWARDS - 1) else ()
-    layers = Linear("fc1", 1, BUCKETED, bias=False), Scale("scale", BUCKETED)
-    model = ModelSpec(layers, loss="linear", dtype="float64")
-    job = training_job(session.world_size, model, operations)
+    job = training_job(session.world_size, several_buckets(), operations)
     for_each(session, fitting(session, [job]), as_one_process(session.capabilities))
+
+
+def several_buckets() -> ModelSpec:
+    """Two tensors of some MiB each."""
+    layers = Linear("fc1", 1, BUCKETED, bias=False), Scale("scale", BUCKETED)
+    return ModelSpec(layers, loss="linear", dtype="float64")
 
 
 def _steps(world_size: int, optimizer: OptimizerSpec, promised: Capabilities) -> Job:

@@ -17,6 +17,8 @@ BACKWARD = "check_no_backward_ends_without_a_dead_rank"
 CLOSED = "check_closing_comes_to_an_end_though_a_rank_is_dead"
 EAGER = 4096
 """Bytes of an array that goes along with its header."""
+BUCKET = 4 << 20
+"""Bytes."""
 LINGER = 0.5
 """Seconds, less than any deadline."""
 
@@ -70,6 +72,19 @@ class BackwardGoesOnAlone(PlainReplica):
         try:
             super().synchronise(batch_size)
         except RuntimeError:
+            self.synced, self.local = dict(self.local), {}
+
+
+@fault("thread-of-buckets-loses-its-error", "classic", BACKWARD, words="swallowed in backward", detects_dead_peer=True)
+class ThreadLosesItsError(PlainReplica):
+    """A second bucket is reduced on a thread, whose exception nobody reads."""
+
+    def synchronise(self, batch_size: int) -> None:
+        try:
+            super().synchronise(batch_size)
+        except RuntimeError:
+            if sum(gradient.nbytes for gradient in self.local.values()) <= BUCKET:
+                raise
             self.synced, self.local = dict(self.local), {}
 
 
