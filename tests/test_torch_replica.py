@@ -132,3 +132,12 @@ def test_wrapper_without_no_sync_says_what_to_do() -> None:
     replica = replica_of(model, initial_of(model))
     with pytest.raises(NotImplementedError, match=r"Chain has no no_sync.*torch_adapter\(no_sync"), replica.no_sync():
         pass
+
+
+def test_an_optimizer_whose_parameters_the_module_has_lost_is_told_of() -> None:
+    model = spec(Linear("fc", 3, 2))
+    replica = replica_of(model, initial_of(model))
+    layer = replica._module.get_submodule("fc") if hasattr(replica._module, "fc") else next(replica._module.children())
+    layer.weight = torch.nn.Parameter(torch.zeros(2, 3))
+    with pytest.raises(ValueError, match="1 of 2 parameters of the optimizer are no longer those of the module"):
+        replica.state()

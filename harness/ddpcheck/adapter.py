@@ -11,9 +11,10 @@ Capabilities.facets.
 
     adapter = Adapter("my_ring", connect, Capabilities(facets=frozenset({"collectives"})))
 
-Arrays are NumPy arrays in and out; a facet must not keep a reference to an argument, and must not change one unless its
-method says so. Any exception that a facet raises is recorded with its rank, and is a failure unless a promise allows
-it.
+Arrays are NumPy arrays in and out, 0-d ones or NumPy's scalars alike; a facet must not keep a reference to an argument, and
+must not change one unless its method says so. What connect() does to the process is its own affair; the calls after it change
+no setting, draw from none of the program's random numbers (random, numpy.random, torch's) and leave nothing behind. Any
+exception that a facet raises is recorded with its rank, and is a failure unless a promise allows it.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ class Collectives(Protocol):
     """
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Group | None = None) -> Array:
-        """The element-wise reduction over the ranks: sum, mean, min, max (both propagate NaN) or prod."""
+        """The element-wise reduction over the ranks: sum, mean, min, max (both propagate NaN) or prod. A mean is the sum divided
+        by the number of ranks, or the sum of what each rank divided. Infinities add up as those of one process do.
+        """
         ...
 
     def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group | None = None) -> Handle:
@@ -227,7 +230,7 @@ class AggregateMetrics(Protocol):
         """Global means of local means over `count` samples each (0: no part in it), at least as precise as float32; all ranks
         get the same, in a mapping that no later call changes. Names are any text, the same on all ranks, and in the same
         order unless Capabilities.metrics_by_name is promised. Local means may be ints; the global one has its fraction all
-        the same.
+        the same. With no sample on any rank it is NaN, or the mapping is empty.
         """
         ...
 
@@ -256,8 +259,8 @@ class Facets:
     """What an implementation offers on one rank, and its own idea of rank and world size (the harness compares).
 
     counts: "bytes" and "messages" sent to other ranks, and "collectives" begun, on this rank since connect(). Bytes that
-    another rank reads from shared memory are sent as well. close: called once, at the end, on every rank; afterwards
-    nothing may keep the process from ending.
+    another rank reads from shared memory are sent as well. close: called once, at the end, on every rank, on some sooner: what
+    was sent before still arrives; afterwards nothing may keep the process from ending.
     """
 
     rank: int

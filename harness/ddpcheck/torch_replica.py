@@ -183,7 +183,14 @@ class TorchReplica:
     def _in_the_optimizers_order(self) -> list[str]:
         """Names of parameters as state_dict() numbers them: by groups."""
         names = {id(parameter): name for name, parameter in self._module.named_parameters()}
-        return [names[id(parameter)] for group in self._optimizer.param_groups for parameter in group["params"]]
+        held = [id(parameter) for group in self._optimizer.param_groups for parameter in group["params"]]
+        if strangers := [identity for identity in held if identity not in names]:
+            raise ValueError(
+                f"{len(strangers)} of {len(held)} parameters of the optimizer are no longer those of the module: what wraps it "
+                "has put others in their place, as torch's fully_shard does from forward to backward, and longer after a forward "
+                "alone with reshard_after_forward=False: reshard() after an evaluation"
+            )
+        return [names[identity] for identity in held]
 
     def _call(self, module: Any, inputs: Tensor, branches: tuple[str, ...]) -> Any:
         return module(inputs, branches) if self._takes_branches else module(inputs)

@@ -28,9 +28,9 @@ class TrainingTask:
                     the window's samples. The last window of an epoch takes what is left; no window goes over its end.
     schedule        linear: the step i (from 0) of the n steps that all epochs have takes lr (n - i) / n.
     keep_best       best: tell the parameters at the end of the epoch with the lowest loss, the first of equal ones.
-    folder          checkpoint: where to save at the end of every epoch all that it takes to go on; nothing is there at
-                    first, though what it lies in is. The same place for all ranks or, if checkpoint_on_rank_0 is promised,
-                    perhaps empty for all others.
+    folder          checkpoint: where to save at the end of every epoch all that it takes to go on. At first it is not there
+                    itself, and the trainer makes it; what it lies in is. The same place for all ranks or, if
+                    checkpoint_on_rank_0 is promised, perhaps empty for all others.
     resume          checkpoint: go on after the last epoch that was saved in `folder`, of a run that was cut, or that had come
                     to its end with fewer `epochs`; with nothing there begin. With exact_resume the run then ends with the
                     bits of one that was not interrupted.

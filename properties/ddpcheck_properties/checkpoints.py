@@ -174,7 +174,11 @@ def _resumed(promised: Capabilities, *, bits: bool = False) -> Judge:
 def _cause_of(plan: Train, trace: Trace) -> str:
     """Why a run fails that does well on one rank, or without these special conditions."""
     culprit = trace.first_failure
-    missing = culprit is not None and culprit.rank > 0 and "FileNotFoundError" in culprit.error
+    missing = culprit is not None and "FileNotFoundError" in culprit.error
+    if missing and culprit is not None and culprit.rank == 0:
+        return (
+            "the folder for checkpoints is not there until the trainer makes it, or the file in it until it was saved"
+        )
     if plan.rank_0_only:
         return "rank 0 finds the checkpoint, and the others have none: each rank decides by itself whether to go on from it"
     if plan.slow_disk or missing:

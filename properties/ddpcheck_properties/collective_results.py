@@ -84,9 +84,14 @@ def reduced(tensor: TensorSpec, reduction: str, members: tuple[int, ...]) -> Wan
         divisor = size if reduction == "mean" else 1
         if tensor.values != "real" and tensor.step % divisor == 0:
             return Want(np.asarray(wide.sum(axis=0) / divisor).astype(dtype))
-        sums = np.array([math.fsum(terms) for terms in wide.reshape(size, -1).T]).reshape(tensor.shape)
+        sums = np.array([_total(terms) for terms in wide.reshape(size, -1).T]).reshape(tensor.shape)
         extra = 1 if reduction == "sum" else 3
         return Want(sums / divisor, sum_bound(np.abs(wide).sum(axis=0) / divisor, size, dtype, extra=extra))
+
+
+def _total(terms: Array) -> float:
+    """The exact sum, rounded once; infinities, of which fsum takes no two that cancel, add up as those of one process do."""
+    return math.fsum(terms) if np.isfinite(terms).all() else float(terms.sum())
 
 
 def named(operation: Operation, position: int) -> str:

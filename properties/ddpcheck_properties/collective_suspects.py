@@ -46,7 +46,14 @@ def suspects(job: Job, collective: Collective, rank: int, members: tuple[int, ..
         for other, want in wants(collective, members).items():
             if other != rank:
                 yield f"it is the block of rank {other}", want.value
-    if tensor.dtype.startswith("float"):
+    if tensor.values == "nonfinite" and isinstance(collective, Reducing) and collective.reduction in ("sum", "mean"):
+        whole = wants(collective, members)[rank].value
+        yield (
+            "NaN, where an infinity should stay one: it was taken from itself, as a running mean or a compensated sum does, or "
+            "multiplied by 0",
+            np.where(np.isinf(whole), np.nan, whole),
+        )
+    elif tensor.dtype.startswith("float"):
         text = "an argument was read after the call, or its wait(), had given it back: its owner had overwritten it"
         yield text, poison_like(tensor.on(rank))
     for position in range(len(job.operations)):

@@ -85,7 +85,14 @@ class Declared:
                 continue
             shape, dtype = self._forms[name]
             if array.shape != shape or array.dtype != dtype:
-                problems.append(f"{name!r} is {array.dtype}{list(array.shape)}, but was declared {dtype}{list(shape)}")
+                grown = (
+                    "; np.ascontiguousarray and np.asfortranarray make a 0-d array 1-d"
+                    if (array.shape, shape) == ((1,), ())
+                    else ""
+                )
+                problems.append(
+                    f"{name!r} is {array.dtype}{list(array.shape)}, but was declared {dtype}{list(shape)}{grown}"
+                )
         if problems:
             raise ContractBroken(f"{what}: " + "; ".join(problems))
         return got

@@ -131,7 +131,9 @@ def save(here: Here, op: ops.Save) -> Values:
             f"state() must return a mapping of names to NumPy arrays, and returned {type(state).__name__}"
         )
     other = [
-        f"{name!r} is of {type(value).__name__}" for name, value in state.items() if not isinstance(value, np.ndarray)
+        f"{name!r} is of {type(value).__name__}"
+        for name, value in state.items()
+        if not isinstance(value, (np.ndarray, np.generic))  # what NumPy makes of 0-d arrays: as good as one
     ]
     if other:
         raise ContractBroken(f"state() must return a mapping of names to NumPy arrays, but {', '.join(other[:3])}")

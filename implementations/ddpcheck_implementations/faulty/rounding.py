@@ -43,6 +43,26 @@ class DividesBefore(PassThrough):
         return super().all_reduce(np.asarray(array / self.size(group), array.dtype), group=group)
 
 
+@collectives(
+    "mean-that-runs",
+    "classic",
+    "check_nan_and_infinity_propagate_in_sums",
+    words="where an infinity should stay one",
+    world_size=3,
+)
+class RunningMean(PassThrough):
+    """The mean of the ranks so far moves by its distance from the next: an infinity less an infinity is no number."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        if op != "mean":
+            return super().all_reduce(array, op, group=group)
+        mean, *others = self.comm.all_gather(array, group=group).astype(np.float64)
+        with np.errstate(all="ignore"):
+            for count, other in enumerate(others, start=2):
+                mean = mean + (other - mean) / count
+            return np.asarray(mean, array.dtype)
+
+
 @collectives("subnormals-flushed", "classic", TINY, words="is taken for zero", keeps_tiny_values=True)
 class FlushesSubnormals(PassThrough):
     """Results smaller than the smallest normal number become zero, as on a processor in a fast mode."""

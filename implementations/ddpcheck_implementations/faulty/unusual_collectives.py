@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ddpcheck.values import Array
@@ -93,6 +95,48 @@ class DividesFirst(PassThrough):
             return super().all_reduce(array, op, group=group)
         inverse = array.dtype.type(1 / self.size(group))
         return super().all_reduce(np.asarray(array * inverse), group=group)
+
+
+@collectives("lies-otherwise", "classic", world_size=3)
+class LiesOtherwise(PassThrough):
+    """Results lie column after column, and backwards, in memory that nobody may write to."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        return _turned(super().all_reduce(array, op, group=group))
+
+    def broadcast(self, array: Array, root: int = 0, *, group: Group = None) -> Array:
+        return _turned(super().broadcast(array, root, group=group))
+
+    def all_gather(self, array: Array, *, group: Group = None) -> Array:
+        return _turned(self.comm.all_gather(array, group=group))
+
+    def recv(self, array: Array, source: int) -> Array:
+        return _turned(self.comm.recv(array, source))
+
+
+@collectives("arrays-of-a-kind", "classic")
+class ArraysOfAKind(PassThrough):
+    """Results are of classes derived from NumPy's array: masked ones, and ones that know more; 0-d ones are scalars."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        result: Array = super().all_reduce(array, op, group=group).view(_Derived)[()]
+        return result
+
+    def all_gather(self, array: Array, *, group: Group = None) -> Array:
+        result: Array = np.ma.masked_array(self.comm.all_gather(array, group=group))
+        return result
+
+
+class _Derived(np.ndarray[Any, np.dtype[Any]]):
+    """What a package of units, or of names of axes, makes of arrays."""
+
+
+def _turned(array: Array) -> Array:
+    if not array.ndim:
+        return array
+    turned = np.asfortranarray(array[::-1])[::-1]
+    turned.flags.writeable = False
+    return turned
 
 
 def _pair(a: Array, b: Array, op: str) -> Array:

@@ -258,6 +258,23 @@ class ShardedGradients(PlainReplica):
         self.synced = blocks
 
 
+@fault("scalars-of-numpy", "classic")
+class ScalarsOfNumPy(PlainReplica):
+    """What has no dimension is a scalar of NumPy, as arithmetic gives it, wherever it is shown or saved."""
+
+    def gradients(self) -> dict[str, Array | None]:
+        return {name: None if array is None else array[()] for name, array in super().gradients().items()}
+
+    def parameters(self) -> dict[str, Array]:
+        return {name: array[()] for name, array in super().parameters().items()}
+
+    def buffers(self) -> dict[str, Array]:
+        return {name: array[()] for name, array in super().buffers().items()}
+
+    def state(self) -> dict[str, Array]:
+        return {name: array.copy()[()] for name, array in super().state().items()}
+
+
 @fault("larger-than-life", "classic")
 class ScaledLoss(PlainReplica):
     """The backward pass runs with a loss 1024 times as large, against underflow; gradients are scaled back."""
