@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+from in_threads import ThreadedSession
 from oracle_jobs import PROMISED, moments, one_backward
 
 from ddpcheck.adapter import Batch
 from ddpcheck.capabilities import Capabilities
-from ddpcheck.job import Backward, Job
+from ddpcheck.job import Backward, DataSpec, Job
 from ddpcheck.model import Activation, Activity, Embedding, Head, Layer, Linear, ModelSpec
 from ddpcheck.oracle import Oracle, is_exact
 from ddpcheck.oracle.network import Shards, evaluate
 from ddpcheck.oracle.terms_gone_wrong import terms_of
 from ddpcheck.values import Array
+from ddpcheck_implementations.faulty import base, unusual_terms
 from ddpcheck_implementations.numpy_network import Network
 from ddpcheck_properties import auxiliary_terms
+from ddpcheck_properties.gradients import local_then_synchronised, reduction_is_tight
 from ddpcheck_properties.strategies import shards, training_job
 
 LOSSES = ["linear", "squared_error", "cross_entropy"]
@@ -252,3 +256,14 @@ def test_each_kind_of_term_is_a_feature_of_its_own() -> None:
 def test_models_that_cannot_be_built_say_why(layers: tuple[Layer, ...], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         ModelSpec(layers)
+
+
+def test_a_penalty_that_is_added_after_the_reduction_and_nearly_cancels_is_no_wrong_mean() -> None:
+    model = ModelSpec(
+        (Linear("fc1", 4, 7), Activation("tanh"), Linear("fc2", 7, 7, penalty=0.5)), "linear", dtype="float64"
+    )
+    drawn = Job(2, (Backward(((0, 1, 2), (3, 4, 5))),), model, data=DataSpec(6, "real", 18), seed=17)
+    made = partial(base.facets, unusual_terms.AfterTheReduction)
+    job = local_then_synchronised(drawn)
+    promised = unusual_terms.after_the_reduction.capabilities
+    reduction_is_tight(promised)(job, ThreadedSession(made, 2, promised, 1).run(job))

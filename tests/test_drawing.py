@@ -17,6 +17,7 @@ from ddpcheck.job import Barrier, Job
 from ddpcheck.trace import RankTrace, Trace
 from ddpcheck.verdict import Finding
 from ddpcheck_properties import drawing
+from ddpcheck_properties import strategies_collectives as drawn_from
 from ddpcheck_properties.drawing import Judge, for_all
 
 
@@ -114,3 +115,11 @@ def test_shrinking_has_a_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     assert finding.job is not None
     failing = [job for job in session.run_jobs if job.seed > 50]
     assert failing == [finding.job] * 2  # found, and confirmed
+
+
+def test_where_nothing_can_be_drawn_the_examples_are_all() -> None:
+    alone = Capabilities(facets=frozenset({"collectives"}), collectives=frozenset({"send_recv"}))
+    session = Hollow(alone)
+    drawn = drawn_from.jobs(1, drawn_from.collectives(1, alone))
+    for_all(session, drawn, lambda job, trace: None, examples=[Job(1, (Barrier(),))])  # type: ignore[arg-type]  # as above
+    assert len(session.run_jobs) == 1

@@ -67,10 +67,18 @@ def test_what_is_no_adapter_is_named(adapter: Any, problem: str) -> None:
         ({"gradient": "average"}, "Capabilities.gradient must be 'mean' or 'sum', got 'average'"),
         ({"join": True}, "must be 'divide_by_initial_world' or 'divide_by_live_ranks' or None, got True"),
         ({"clipping": "yes"}, "Capabilities.clipping must be True or False, got 'yes'"),
+        ({"scores": frozenset()}, "it promises the facet scores, but Capabilities.scores names none"),
+        ({"collective_dtypes": frozenset()}, "but Capabilities.collective_dtypes names none"),
+        ({"reductions": frozenset()}, "but Capabilities.reductions names none"),
+        (
+            {"reductions": frozenset({"mean"}), "collective_dtypes": frozenset({"int8"})},
+            "names the mean only, which is of floats",
+        ),
     ],
 )
 def test_promises_of_a_wrong_kind_are_told(promises: dict[str, Any], problem: str) -> None:
-    problems = problems_of_adapter(replace(RIGHT, capabilities=Capabilities(**promises)))
+    promised = Capabilities(**{"facets": frozenset({"collectives", "scores"})} | promises)
+    problems = problems_of_adapter(replace(RIGHT, capabilities=promised))
     assert any(problem in found for found in problems), problems
 
 

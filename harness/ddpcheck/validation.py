@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from collections.abc import Iterator
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -48,9 +49,24 @@ def problems_of_adapter(adapter: Any) -> list[str]:
             found += [
                 f"Capabilities.{promise} names {each!r}; checks know {', '.join(sorted(known))}" for each in strange
             ]
-        if "scores" in adapter.capabilities.facets and not adapter.capabilities.scores:
-            found.append("it promises the facet scores, but Capabilities.scores names none")
+        found += _promises_of_nothing(adapter.capabilities)
     return found
+
+
+def _promises_of_nothing(capabilities: Capabilities) -> Iterator[str]:
+    """Facets of which nothing is promised that a check could call: their checks would have nothing to run on."""
+    reduces = bool(capabilities.collectives & {"all_reduce", "reduce_scatter"})
+    needs = {
+        "scores": ("scores",),
+        "collectives": ("collectives", "collective_dtypes", *["reductions"] * reduces),
+    }
+    for facet in sorted(capabilities.facets & needs.keys()):
+        for promise in needs[facet]:
+            if not getattr(capabilities, promise):
+                yield f"it promises the facet {facet}, but Capabilities.{promise} names none"
+    floats = any(dtype.startswith("float") for dtype in capabilities.collective_dtypes)
+    if "collectives" in capabilities.facets and reduces and capabilities.reductions == {"mean"} and not floats:
+        yield "Capabilities.reductions names the mean only, which is of floats, and collective_dtypes names none of them"
 
 
 def _kind(thing: Any) -> str:

@@ -45,7 +45,7 @@ def for_all(
     examples: Jobs for known pitfalls, run first and not shrunk. share: of the session's effort (number of drawn Jobs).
     """
     for_each(session, examples, judge)
-    if _replayed(session) is not None:
+    if _replayed(session) is not None or strategy.is_empty:
         return
     search = _Search(session, judge)
     drawn = max(1, round(session.effort * share))

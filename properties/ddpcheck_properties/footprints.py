@@ -165,7 +165,7 @@ def _leave_no_trace(session: Session, large: Sequence[Job], small: Sequence[Job]
     What grows then may be a record of the last thousand calls: it is full before they are looked at kind by kind.
     """
     for_each(session, [_again(job) for job in large], _nothing_changed)
-    if not all(_leaves(session, _again(_together(small), MANY, 2)) for _ in range(2)):
+    if not small or not all(_leaves(session, _again(_together(small), MANY, 2)) for _ in range(2)):
         return
     for one in small:
         if _leaves(session, _again(one, MANY, 2)):

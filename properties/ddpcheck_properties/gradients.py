@@ -210,6 +210,7 @@ def reduction_is_tight(promised: Capabilities) -> Judge:
         for name, parts in wide.items():
             exact, size = _mean(list(own[name]), counts.tolist(), promised)
             dtype = promised.dtype_of_reduction(str(own[name].dtype))
+            size = size + 2 * _penalty(job, name) * (world if promised.gradient == "sum" else 1)
             bound = reduction_bound(size * world, world, dtype, world + 2) / world
             weighted = promised.uneven_batches == "weighted"
             made_of = Contributions(
@@ -244,6 +245,18 @@ def _seen_elsewhere(job: Job) -> str:
         + f"; or {left_out}"
         * bool(terms)
     )
+
+
+def _penalty(job: Job, name: str) -> Array | float:
+    """The size of what a penalty adds to this gradient, before any step. It is the same on all ranks, so it may be added before
+    the reduction or after: then both parts are rounded, each of which may be larger than their sum.
+    """
+    assert job.model is not None
+    for layer in job.model.layers:
+        if isinstance(layer, Linear) and layer.penalty and name == f"{layer.name}.weight":
+            weight = np.max([abs(job.initial(rank)[name].astype(np.float64)) for rank in range(job.world_size)], axis=0)
+            return np.asarray(weight * abs(layer.penalty * job.model.loss_scale))
+    return 0.0
 
 
 def _mean(arrays: list[Array], counts: list[int], promised: Capabilities) -> tuple[Array, Array]:
