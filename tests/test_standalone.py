@@ -125,6 +125,7 @@ JOBS = {
         "all_reduce mean: WRONG",
     ),
     "subnormals-flushed": (Job(2, (AllReduce(TensorSpec((300,), "float64", "tiny", 4)),)), "all_reduce sum: WRONG"),
+    "room-for-few-nonzeros": (Job(2, (Broadcast(TensorSpec((600,), values="sparse", seed=1)),)), "broadcast: WRONG"),
     "metrics-matched-by-their-place": (
         Job(2, (Aggregate((1.0, 4.0), (1, 63), ("loss", "accuracy"), turned=True),)),
         "loss, the mean over all samples: WRONG",
@@ -160,6 +161,7 @@ EVERYTHING = Job(
         Barrier(),
         Wait(5),
         *(AllReduce(TensorSpec((9,), dtype, "tiny", 4), "mean") for dtype in ("float32", "float64")),
+        *(AllReduce(TensorSpec((300,), values=holding, seed=1)) for holding in ("sparse", "even", "patchy")),
         Broadcast(TensorSpec((3,), values="special"), 1),
         AllGather(TensorSpec((0, 2)), (0, 1)),
         ReduceScatter(TensorSpec((400,), values="real")),
@@ -348,7 +350,7 @@ def test_what_cannot_be_shown_has_no_script(tmp_path: Path) -> None:
     assert {*_WRITERS, *_OF_REPLICA} <= kinds
 
 
-@pytest.mark.parametrize("kind", ["lattice", "real", "powers"])
+@pytest.mark.parametrize("kind", ["lattice", "real", "powers", "sparse", "even", "patchy"])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32", "int64"])
 def test_formulas_give_the_numbers_of_the_harness(kind: str, dtype: str) -> None:
     spec = TensorSpec((40, 5), dtype, kind, seed=7, spread=4, step=3)  # type: ignore[arg-type]  # one of the literals

@@ -14,7 +14,7 @@ import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _Words = np.ndarray[Any, np.dtype[np.uint64]]
-Kind = Literal["lattice", "real", "powers", "nonfinite", "special", "tiny"]
+Kind = Literal["lattice", "real", "powers", "nonfinite", "special", "tiny", "sparse", "even", "patchy"]
 
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -74,6 +74,29 @@ def _nonfinite(words: _Words, spread: int) -> Array:
     return np.select([fate == 0, fate == 1, fate == 2], [np.nan, np.inf, -np.inf], _lattice(words, spread))
 
 
+def _rare(words: _Words) -> Array:
+    """One in 29."""
+    rare: Array = (words >> np.uint64(8)) % np.uint64(29) == 0
+    return rare
+
+
+def _sparse(words: _Words, spread: int) -> Array:
+    """Zeros, with lattice values here and there."""
+    return np.where(_rare(words), _lattice(words, spread), 0)
+
+
+def _even(words: _Words, spread: int) -> Array:
+    """The first lattice value again and again, with others here and there."""
+    values = _lattice(words, spread)
+    return np.where(_rare(words), values, values[:1])
+
+
+def _patchy(words: _Words, spread: int) -> Array:
+    """Nothing but zeros, sparse, even, or lattice values throughout, as the first word has it: ranks differ."""
+    look = int(words[0] >> np.uint64(50)) % 4 if len(words) else 0
+    return (np.zeros(len(words)), _sparse(words, spread), _even(words, spread), _lattice(words, spread))[look]
+
+
 def _special(words: _Words, dtype: np.dtype[Any]) -> Array:
     """The values of a dtype that a detour through another dtype, or through arithmetic, would change."""
     if dtype.kind == "f":
@@ -94,6 +117,9 @@ _MAKERS: dict[str, Callable[[_Words, int], Array]] = {
     "powers": _powers,
     "nonfinite": _nonfinite,
     "tiny": _lattice,
+    "sparse": _sparse,
+    "even": _even,
+    "patchy": _patchy,
 }
 
 
@@ -104,7 +130,8 @@ def numbers(shape: tuple[int, ...], dtype: str, kind: Kind, key: int, spread: in
     they stay below 2**24 (float32) or 2**53 (float64). `real`: uniform floats of (-spread, spread); in an integer dtype
     they are truncated. `powers`: ±1 or ±2, whose products are exact. `nonfinite`: lattice values mixed with NaN and
     infinities, for floating dtypes. `special`: the extremes of the dtype, for what is moved and not computed with.
-    `tiny`: lattice values times the smallest positive number of the dtype, a floating one.
+    `tiny`: lattice values times the smallest positive number of the dtype, a floating one. `sparse`: zeros, but for a few
+    lattice values; `even`: one lattice value, but for a few; `patchy`: zeros, sparse, even or lattice, as the key has it.
     """
     words = hashed(math.prod(shape), key)
     made = _special(words, np.dtype(dtype)) if kind == "special" else _MAKERS[kind](words, spread)

@@ -103,7 +103,15 @@ def named(operation: Operation, position: int) -> str:
     tensor = getattr(operation, "tensor", None)
     if isinstance(tensor, TensorSpec):
         text += f" of {tensor.dtype}{list(tensor.shape)}" + f" laid out {tensor.layout}" * (tensor.layout != "C")
+        text += _HOLDING.get(tensor.values, "")
     if isinstance(operation, Broadcast):
         text += f" from rank {operation.root}"
     group = getattr(operation, "group", None)
     return text if group is None else f"{text} in group {list(group)}"
+
+
+_HOLDING = {
+    "sparse": ", mostly zeros,",
+    "even": ", mostly one number,",
+    "patchy": ", on some ranks all zeros, or mostly one number,",
+}

@@ -13,7 +13,7 @@ from .collective_judges import results_hold
 from .comparison import blaming
 from .drawing import Judge, for_each
 from .strategies_collectives import exact_tensor
-from .transfers import LATE
+from .transfers import LATE, VERY_LATE
 from .ways import CALLS, usual
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ def check_wait_gives_the_result_of_all_ranks_though_one_is_late(session: Session
     for rank in range(world):
         drawn.append(Job(world, (Sleep(rank, LATE), started[0], Wait(1))))
         drawn.append(Job(world, (Sleep(rank, LATE), *started, Wait(3), Wait(2), Wait(1))))
+    if world == 2:  # once: it takes its time
+        drawn.append(Job(world, (Sleep(1, VERY_LATE), started[0], Wait(1))))
     for_each(session, drawn, results_hold)
 
 

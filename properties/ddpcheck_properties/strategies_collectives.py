@@ -109,7 +109,7 @@ def shapes(world_size: int) -> tuple[Shape, ...]:
     one of those, for the clearest message.
     """
     few = [(size,) for size in (2 * world_size + 1, *range(1, world_size + 3))]
-    several: list[Shape] = [(1, 7), (2, 1, 3), (2, 3, 2), (1, 2, 1, 3, 2), (3, 2), (world_size, 3), (world_size + 1, 2)]
+    several: list[Shape] = [(1, 7), (2, 1, 3), (2, 3, 2), (2, 3, 1, 2, 2), (3, 2), (world_size, 3), (world_size + 1, 2)]
     return (*few, (), (0,), (0, 3), (3, 0), *several, (17,), (31,), (64,), (4 * world_size + 1,), (129,), (*[1] * 8, 3))
 
 

@@ -66,7 +66,7 @@ class Text:
             if math.prod(spec.shape) > 50 * LITERAL_SIZE:
                 raise NoScript(f"there is no formula for large arrays of {spec.values} values")
             return listed([literal(spec.on(rank)) for rank in world], name)
-        for needed in ("words", spec.values):
+        for needed in ("words", *_BUILT_ON.get(spec.values, ()), spec.values):
             if needed not in self._formulas:
                 self._formulas.add(needed)
                 self.inputs.append("\n\n" + FORMULAS[needed].rstrip() + "\n\n")
@@ -125,5 +125,25 @@ def powers(count, key):
     """Plus or minus 1 or 2."""
     return np.array([1, -1, 2, -2])[(words(count, key) >> np.uint64(40)) % np.uint64(4)]
 ''',
+    "sparse": '''\
+def sparse(count, key, limit):
+    """Zeros, with integers of [-limit, limit] here and there."""
+    return np.where((words(count, key) >> np.uint64(8)) % np.uint64(29) == 0, lattice(count, key, limit), 0)
+''',
+    "even": '''\
+def even(count, key, limit):
+    """The first integer again and again, with others here and there."""
+    x = lattice(count, key, limit)
+    return np.where((words(count, key) >> np.uint64(8)) % np.uint64(29) == 0, x, x[:1])
+''',
+    "patchy": '''\
+def patchy(count, key, limit):
+    """Zeros, sparse, even, or as lattice has them, as the key has it."""
+    look = int(words(1, key)[0] >> np.uint64(50)) % 4
+    return (np.zeros(count), sparse(count, key, limit), even(count, key, limit), lattice(count, key, limit))[look]
+''',
 }
 """The makers of values.py, in a reader's words."""
+
+_BUILT_ON = {"sparse": ("lattice",), "even": ("lattice",), "patchy": ("lattice", "sparse", "even")}
+"""The makers that each of them calls."""

@@ -129,6 +129,22 @@ class OneSecond(PassThrough):
         return results[0] if results else np.asarray(handle.wait())
 
 
+@collectives("wait-ends-after-a-second", "classic", LATE_WAIT, words="own local value")
+class WaitEnds(PassThrough):
+    """wait() has a time limit, after which it gives what there is."""
+
+    def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Any:
+        handle, results = self.comm.all_reduce_async(array, op, group=group), [array.copy()]
+
+        def wait() -> Array:
+            fetching = threading.Thread(target=lambda: results.append(handle.wait()), daemon=True)
+            fetching.start()
+            fetching.join(1.0)
+            return results[-1]
+
+        return Later(wait)
+
+
 @collectives("wait-for-the-dead", "classic", DEAD, words="rank 0 was still waiting")
 class WaitsForTheDead(PassThrough):
     """An asynchronous all-reduce is tried again and again when its connection breaks."""
