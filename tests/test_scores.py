@@ -89,6 +89,8 @@ def test_samples_may_be_called_by_large_numbers_and_padding_stays_padding() -> N
     plain, far = (Score("rmse", ((2, -1, 0),), first=first) for first in (0, 1 << 24))
     assert far.given(0)[2].tolist() == [(1 << 24) + 2, -1, 1 << 24]
     assert (far.given(0)[0] == plain.given(0)[0]).all()
+    apart = Score("rmse", ((2, -1, 0),), first=1, apart=1 << 32)
+    assert apart.given(0)[2].tolist() == [(1 << 33) + 1, -1, 1]
 
 
 @pytest.mark.parametrize("name", NAMES)

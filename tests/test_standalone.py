@@ -112,6 +112,8 @@ JOBS = {
     "sampler-s-padding-counts-twice": (Job(2, (Score("f1_macro", ((0, 1), (2, 0))),)), "f1_macro: WRONG"),
     "rows-of-padding-are-scored": (Job(2, (Score("accuracy", ((0, 1), (2, -1))),)), "accuracy: WRONG"),
     "perplexity-leaves-out-nan": (Job(2, (Score("perplexity", ((0, 1), (2, 3)), poisoned=3),)), "perplexity: WRONG"),
+    "auc-of-probabilities": (Job(2, (Score("auc", ((*range(9),), (*range(9, 19),)), 2, far=True),)), "auc: WRONG"),
+    "score-of-indices-in-32-bits": (Job(2, (Score("rmse", ((0, 2), (1, 3)), apart=1 << 32),)), "rmse: WRONG"),
     "mean-over-the-ranks-of-the-host": (
         Job(2, (AllReduce(TensorSpec((5,)), "mean"),), start=Start(hosts=(1, 1))),
         "all_reduce mean: WRONG",

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from ddpcheck.job import Score
-from ddpcheck.oracle.scores import FINISH, TERMS, confusion, f1_of_classes, margins, score_of
-from ddpcheck.values import Array
+from ddpcheck.oracle.scores import FINISH, TERMS, score_of
 
-Named = Iterator[tuple[str, float]]
-"""Causes, each with the score that it gives."""
-
-
-def counted(indices: Iterable[Sequence[int]]) -> tuple[int, ...]:
-    """The samples of these ranks, each once, without padding."""
-    return tuple(dict.fromkeys(index for rank in indices for index in rank if index >= 0))
+from .score_formulas import OF_SCORES
+from .score_held import Held, Named, counted
 
 
 def causes(made: Score, before: Sequence[Score], rank: int, got: float, want: float, bound: float) -> Iterator[str]:
     """Those that give what this rank got, where rounding may take it as far as the right one."""
-    held = _Held(made)
+    held = Held(made)
     if made.far:  # smaller ones went well before
-        yield _CUT_OFF
+        yield _SURE if made.name == "auc" else _CUT_OFF
         return
     if math.isnan(got):
         if any(not len(outputs) for outputs, _ in held.parts):
@@ -50,47 +44,29 @@ def causes(made: Score, before: Sequence[Score], rank: int, got: float, want: fl
         yield "it is right but for rounding: a sum, or a count, is kept with fewer digits than float32 has"
 
 
+_ROUND = (*(1 << power for power in range(3, 16)), *(10**power for power in range(1, 5)))
+"""At which numbers of samples a loop, or a buffer, may end."""
 _CUT_OFF = "what is large of the loss, or of the perplexity, is cut off"
 
-
-class _Held:
-    """Each rank's outputs and targets, samples that several have with the first of them, and padding left out."""
-
-    def __init__(self, made: Score) -> None:
-        self.made, self.name, self.world = made, made.name, len(made.indices)
-        seen: set[int] = set()
-        firsts = []
-        for indices in made.indices:
-            mine = [index for index in dict.fromkeys(indices) if index >= 0 and index not in seen]
-            seen.update(mine)
-            firsts.append(tuple(mine))
-        self.parts = [made.rows(indices)[:2] for indices in firsts]
-
-    def of(self, indices: Iterable[Sequence[int]]) -> float:
-        outputs, targets, _ = self.made.rows(tuple(index for rank in indices for index in rank))
-        return score_of(self.name, outputs, targets)
-
-    def of_ranks(self, ranks: Iterable[int]) -> float:
-        outputs, targets = self.together(ranks)
-        return score_of(self.name, outputs, targets)
-
-    def together(self, ranks: Iterable[int]) -> tuple[Array, Array]:
-        chosen = [self.parts[rank] for rank in ranks]
-        outputs, targets = (np.concatenate(arrays) for arrays in zip(*chosen, strict=True))
-        return outputs, targets
+_SURE = (
+    "sure samples are taken for equally sure: margins are compared as probabilities, which in few bits are 1 for all of them, or "
+    "are cut off"
+)
 
 
-def _all(held: _Held, before: Sequence[Score], rank: int) -> Named:
+def _all(held: Held, before: Sequence[Score], rank: int) -> Named:
     yield from _of_earlier(held, before)
     yield from _of_repetition(held.made, held)
     yield from _of_labels(held)
     yield from _of_ranks(held, rank)
-    yield from _OF_SCORES[held.name](held)
+    yield from OF_SCORES[held.name](held)
     if held.name in TERMS:
         yield from _of_terms(held)
+    yield from _of_some_ranks(held)
+    yield from _of_some_samples(held)
 
 
-def _of_earlier(held: _Held, before: Sequence[Score]) -> Named:
+def _of_earlier(held: Held, before: Sequence[Score]) -> Named:
     alike = [each for each in before if each.name == held.name and each.classes == held.made.classes]
     for number in range(len(alike)):
         rows = [each.rows(counted(each.indices)) for each in (*alike[number:], held.made)]
@@ -100,10 +76,10 @@ def _of_earlier(held: _Held, before: Sequence[Score]) -> Named:
             score_of(held.name, outputs, targets),
         )
     for each in alike:
-        yield "it is that of an earlier call, which is told again", _Held(each).of([counted(each.indices)])
+        yield "it is that of an earlier call, which is told again", Held(each).of([counted(each.indices)])
 
 
-def _of_repetition(made: Score, held: _Held) -> Named:
+def _of_repetition(made: Score, held: Held) -> Named:
     without = [[index for index in rank if index >= 0] for rank in made.indices]
     padded = any(-1 in rank for rank in made.indices)
     if padded:
@@ -111,10 +87,7 @@ def _of_repetition(made: Score, held: _Held) -> Named:
         cut = [rank[: len(rank) - rank.count(-1)] for rank in made.indices]
         yield "as many rows as are padding are cut off the end, wherever padding stands", held.of(cut)
         yield "all rows of padding are taken for one sample", held.of([(*counted(made.indices), -1)])
-    if made.first:
-        every = counted(made.indices)
-        _, kept = np.unique(np.array(every, np.float32) + np.float32(made.first), return_index=True)
-        yield "samples whose indices float32 takes for one count once together", held.of([[every[at] for at in kept]])
+    yield from _of_names(made, held)
     if len(counted(made.indices)) < sum(map(len, without)):
         twice = "a sample that is there twice, as where a sampler pads, counts twice"
         yield twice, held.of(without)
@@ -127,7 +100,21 @@ def _of_repetition(made: Score, held: _Held) -> Named:
             yield "a sample that is there twice does not count at all", held.of([once])
 
 
-def _of_labels(held: _Held) -> Named:
+def _of_names(made: Score, held: Held) -> Named:
+    """Indices in a dtype that does not hold them."""
+    every = counted(made.indices)
+    names = made.called(np.array(every, np.int64))
+    for kind in ("int32", "float32", "float64"):
+        told = names.astype(kind)
+        kept = [at for at in np.unique(told, return_index=True)[1] if told[at] >= 0]
+        if len(kept) < len(every):
+            yield (
+                f"samples whose indices {kind} takes for one, or for padding, count once together, or not at all",
+                held.of([[every[at] for at in kept]]),
+            )
+
+
+def _of_labels(held: Held) -> Named:
     outputs, labels = held.together(range(held.world))
     for kind, largest in (("uint8", 255), ("int8", 127)):
         if labels.dtype.kind == "i" and labels.max(initial=0) > largest:
@@ -135,7 +122,7 @@ def _of_labels(held: _Held) -> Named:
             yield f"labels past {largest} begin again: they travel as {kind}", score_of(held.name, outputs, kept)
 
 
-def _of_ranks(held: _Held, rank: int) -> Named:
+def _of_ranks(held: Held, rank: int) -> Named:
     name, there = held.name, [place for place, (outputs, _) in enumerate(held.parts) if len(outputs)]
     scores = {place: held.of_ranks([place]) for place in there}
     told = {place: score for place, score in scores.items() if not math.isnan(score)}
@@ -154,13 +141,37 @@ def _of_ranks(held: _Held, rank: int) -> Named:
     if held.world > 1:
         yield "it is the sum of the ranks' scores", total
         yield "it is this rank's own: nothing is combined", scores.get(rank, math.nan)
-        for place, score in told.items():
-            yield f"it is that of rank {place} alone", score
-        for place in there if len(there) > 1 else ():
-            yield f"the samples of rank {place} are missing", held.of_ranks(other for other in there if other != place)
 
 
-def _of_terms(held: _Held) -> Named:
+def _of_some_ranks(held: Held) -> Named:
+    """After what is the score's own: with few samples, one rank's may be that of a mistake by chance."""
+    there = [place for place, (outputs, _) in enumerate(held.parts) if len(outputs)]
+    for place in there if held.world > 1 else ():
+        yield f"it is that of rank {place} alone", held.of_ranks([place])
+    for place in there if len(there) > 1 else ():
+        yield f"the samples of rank {place} are missing", held.of_ranks(other for other in there if other != place)
+
+
+def _of_some_samples(held: Held) -> Named:
+    sizes = sorted({len(outputs) for outputs, _ in held.parts})
+    outputs, targets = held.together(range(held.world))
+    every = counted(held.made.indices)
+    if 0 in every:
+        yield "sample 0 is left out: its index is taken for padding", held.of([[each for each in every if each]])
+    if sizes[-1] > 1:
+        for text, part in (("first", slice(1, None)), ("last", slice(None, -1))):
+            yield f"the {text} sample of every rank is left out", held.of_parts(part)
+    for most in sorted({sizes[0], *_ROUND}):
+        if 0 < most < sizes[-1]:
+            least = ", as many as the rank with the fewest has" * (most == sizes[0])
+            yield f"only {most} samples of a rank count{least}", held.of_parts(slice(most))
+    labels = set(targets.tolist()) if targets.dtype.kind == "i" else set()
+    for label in sorted(labels, key=lambda each: (each not in (0, 1, 255), each)):
+        text = f"samples of label {label} are left out: it is taken for that of padding"
+        yield text, score_of(held.name, outputs[targets != label], targets[targets != label])
+
+
+def _of_terms(held: Held) -> Named:
     terms = [TERMS[held.name](*part) for part in held.parts if len(part[0])]
     finish, total = FINISH[held.name], math.fsum(np.concatenate(terms))
     count, empty = sum(map(len, terms)), held.world - len(terms)
@@ -178,90 +189,3 @@ def _of_terms(held: _Held) -> Named:
     if held.name != "perplexity":
         yield "it is not divided by the number of all samples", finish(total)
         yield "it is divided by the number of ranks once more", finish(total / count / held.world)
-
-
-def _of_accuracy(held: _Held) -> Named:
-    outputs, labels = held.together(range(held.world))
-    both, _, labelled = confusion(outputs, labels)
-    yield (
-        "every class weighs the same: it is the mean of the classes' accuracies",
-        float(np.mean(both[labelled > 0] / labelled[labelled > 0])),
-    )
-
-
-def _of_f1(held: _Held) -> Named:
-    outputs, labels = held.together(range(held.world))
-    counts = confusion(outputs, labels)
-    both, guessed, labelled = counts
-    each = f1_of_classes(counts)
-    occurs = ~np.isnan(each)
-    yield (
-        "all samples weigh the same, not all classes: it is the micro average, the accuracy",
-        float(both.sum() / labelled.sum()),
-    )
-    yield "a class that does not occur anywhere counts with 0", float(each[occurs].sum() / len(each))
-    yield (
-        "a class that does not occur anywhere counts with 1",
-        float((each[occurs].sum() + (~occurs).sum()) / len(each)),
-    )
-    yield (
-        "a class that is no sample's label is left out, though some are taken for it",
-        float(each[labelled > 0].mean()),
-    )
-    yield "classes weigh by their numbers of samples", float((each * labelled)[occurs].sum() / labelled.sum())
-    if (guessed > 0).any():
-        yield "a class that no sample is taken for is left out", float(each[guessed > 0].mean())
-    ranks = np.array([f1_of_classes(confusion(*part)) for part in held.parts if len(part[0])])
-    everywhere = ~np.isnan(ranks).any(axis=0)
-    if everywhere.any():
-        yield "classes that some rank does not have are left out", float(each[everywhere].mean())
-    known = ~np.isnan(ranks)
-    means = np.where(known, ranks, 0).sum(axis=0)[occurs] / known.sum(axis=0)[occurs]
-    yield "the F1 of a class is the mean of those on the ranks: counts of hits are what adds up", float(means.mean())
-    yield (
-        "the F1 of a class is the mean of those on the ranks, 0 where a rank does not have it",
-        float(np.where(known, ranks, 0).mean(axis=0)[occurs].mean()),
-    )
-
-
-def _of_auc(held: _Held) -> Named:
-    low, high = margins(*held.together(range(held.world)))
-    pairs = high[:, None] - low
-    yield "equal outputs count nothing, but should count half", float((pairs > 0).mean())
-    yield "equal outputs count as in order, but should count half", float((pairs >= 0).mean())
-    yield "the classes are exchanged", float(((np.sign(-pairs) + 1) / 2).mean())
-    within = [margins(*part) for part in held.parts]
-    signs = [np.sign(up[:, None] - down).reshape(-1) for down, up in within if len(up) and len(down)]
-    if signs:
-        yield (
-            "samples of different ranks are not compared: it is that of pairs within the ranks",
-            float((np.concatenate(signs) + 1).mean() / 2),
-        )
-
-
-def _of_rmse(held: _Held) -> Named:
-    outputs, targets = held.together(range(held.world))
-    differences = outputs.astype(np.float64) - targets
-    yield "the root is not taken: it is the mean square", float(np.square(differences).mean())
-    yield "it is the mean of absolute differences", float(np.abs(differences).mean())
-    yield (
-        "it is divided by the number of samples, where each has several outputs",
-        math.sqrt(float(np.square(differences).sum() / len(outputs))),
-    )
-
-
-def _of_perplexity(held: _Held) -> Named:
-    terms = TERMS["perplexity"](*held.together(range(held.world)))
-    mean = float(terms.mean())
-    yield "exp is not taken: it is the mean cross entropy", mean
-    yield "exp is taken of each sample's cross entropy, and then the mean", float(np.exp(terms).mean())
-    yield "2 is raised to natural logarithms: bits and nats are mixed", 2.0**mean
-
-
-_OF_SCORES = {
-    "accuracy": _of_accuracy,
-    "f1_macro": _of_f1,
-    "auc": _of_auc,
-    "rmse": _of_rmse,
-    "perplexity": _of_perplexity,
-}

@@ -10,7 +10,8 @@ from ddpcheck.oracle.scores import allowed, score_of
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
-from .score_causes import causes, counted
+from .score_causes import causes
+from .score_held import counted
 
 
 def as_of_one_process(job: Job, trace: Trace) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+import numpy as np
 from hypothesis import strategies as st
 
 from ddpcheck.checks import law
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
 
     from ddpcheck.operations import PerRank
     from ddpcheck.session import Session
+
+
+CALLED = ((1 << 24, 1), (1 << 53, 1), (0, 1 << 32), (1 << 31, 1))
+"""The first sample's name and how far the next one's is from it: neighbours where float32, and where float64, does not hold
+every integer; those that are alike in 32 bits, and those that are negative there.
+"""
 
 
 @law("scores", "facet:scores")
@@ -95,15 +102,25 @@ def check_f1_averages_the_classes_that_occur_on_any_rank(session: Session) -> No
 @law("scores", "score:auc", "world_size>=2")
 def check_auc_compares_samples_of_different_ranks(session: Session) -> None:
     """The area under the curve is that of all pairs of samples of two classes, those on different ranks too; a rank may have
-    one class only, and where no rank has the other the area is NaN.
+    one class only, or margins that could be probabilities, and where no rank has the other class the area is NaN.
     """
     world = session.world_size
     # the label of a sample is its index modulo 2
     apart = tuple(tuple(range(rank % 2 + 2 * rank, 60, 2 * world)) for rank in range(world))
     one_kind = (*(tuple(range(2 * rank, 40, 2 * world)) for rank in range(world - 1)), (1, 3, 5, 40, 42))
     labelled_0 = tuple(tuple(range(2 * rank, 30, 2 * world)) for rank in range(world))
-    jobs = [Job(world, (Score("auc", held, 2, seed),)) for seed, held in enumerate((apart, one_kind, labelled_0))]
+    kinds = apart, one_kind, labelled_0
+    jobs = [Job(world, (Score("auc", held, 2, seed),)) for seed, held in enumerate(kinds)]
+    jobs.append(Job(world, (_with_small_margins(world),)))
     for_each(session, jobs, as_of_one_process)
+
+
+@law("scores", "score:auc")
+def check_auc_tells_sure_samples_apart(session: Session) -> None:
+    """Margins of 20 and of 80 are as different as those of 1 and 2, though as probabilities both are 1 in single precision."""
+    world = session.world_size
+    made = replace(_score("auc", tuple(9 + rank for rank in range(world))), far=True)
+    for_each(session, [Job(world, (made,))], as_of_one_process)
 
 
 @law("scores", "score:rmse")
@@ -151,9 +168,8 @@ def check_samples_that_come_twice_count_once_in_scores(session: Session) -> None
             turned = (*held[1:], held[0])
             repeated = tuple(rank[::-1] + rank[:1] for rank in held)
             jobs += [Job(world, (_score_of(name, each, seed),)) for each in (repeated, held, turned)]
-        # next to each other where float32 does not hold every integer
-        apart = _score_of(name, _dealt(range(3 * world), world))
-        jobs.append(Job(world, (replace(apart, first=1 << 24),)))
+        once = _score_of(name, _dealt(range(3 * world), world))
+        jobs += [Job(world, (replace(once, first=first, apart=apart),)) for first, apart in CALLED]
     for_all(session, _drawn(world, _promised(session), most=2), as_of_one_process, examples=jobs, share=0.5)
 
 
@@ -169,6 +185,16 @@ def check_padding_counts_in_no_score(session: Session) -> None:
         jobs += [Job(world, (_score_of(name, each, seed),)) for seed, each in enumerate((at_end, at_front, empty))]
         jobs.append(Job(world, (_score_of(name, ((-1, -1),) * world, 0),)))
     for_each(session, jobs, as_of_one_process)
+
+
+def _with_small_margins(world: int) -> Score:
+    """Rank 0 has the samples whose margin lies in [0, 1], the others have the rest."""
+    every = tuple(range(60))
+    made = Score("auc", (every,), 2)
+    outputs, _, _ = made.rows(every)
+    margin = outputs[:, 1] - outputs[:, 0]
+    small = tuple(np.flatnonzero((margin >= 0) & (margin <= 1)).tolist())
+    return replace(made, indices=(small, *_dealt((each for each in every if each not in small), world - 1)))
 
 
 def _shows(session: Session, name: str) -> None:

@@ -28,7 +28,7 @@ class Score:
 
     guesses: only the first so many classes ever have the largest output; 0 means all. poisoned: a sample whose first output is
     NaN. values: of a lattice, or real ones. first: what the first sample is called in the indices that are passed, those after it
-    counting on from there. far: outputs of classes are 32 times as large.
+    counting on from there, by `apart` each. far: outputs of classes are 32 times as large.
     """
 
     kind: ClassVar[str] = "score"
@@ -41,11 +41,16 @@ class Score:
     poisoned: int | None = None
     first: int = 0
     far: bool = False
+    apart: int = 1
 
     def given(self, rank: int) -> tuple[Array, Array, Array]:
         """Outputs, targets and indices that this rank passes."""
         outputs, targets, indices = self.rows(self.indices[rank])
-        return outputs, targets, np.where(indices < 0, indices, indices + self.first)
+        return outputs, targets, self.called(indices)
+
+    def called(self, indices: Array) -> Array:
+        """What these samples are called; padding stays -1."""
+        return np.where(indices < 0, indices, self.first + self.apart * indices)
 
     def rows(self, indices: tuple[int, ...]) -> tuple[Array, Array, Array]:
         """New arrays: outputs, targets and indices of these samples."""
