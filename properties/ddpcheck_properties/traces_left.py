@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ddpcheck import expect
+from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
 from ddpcheck.diagnosis import Evidence
 from ddpcheck.job import (
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 MOMENTUM = OptimizerSpec(lr=0.05, momentum=0.9, weight_decay=0.1)
+ADAM = OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.01)
 ROWS = (2, 0, 1)
 
 
@@ -96,16 +98,16 @@ def check_evaluation_uses_the_running_statistics(session: Session) -> None:
 def check_saving_leaves_training_alone(session: Session) -> None:
     """state() may be asked for anywhere, between backward and step too, and changes nothing of training."""
     world, promised = session.world_size, session.capabilities
-    adam = OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.01)
-    examples = [_between(pitfalls.steps(world, spec), Save()) for spec in (MOMENTUM, adam)]
+    examples = [_between(pitfalls.steps(world, spec), Save()) for spec in (MOMENTUM, ADAM)]
     for_each(session, fitting(session, examples), as_one_process(promised))
 
 
 @law("replica_sync", "facet:replica", "checkpoint", "optimizer:sgd")
 def check_a_saved_state_stays_as_it_is(session: Session) -> None:
-    """A state is a copy: later training does not change what was saved, running statistics included."""
-    world = session.world_size
-    jobs = [_between(job, Save()) for job in (pitfalls.steps(world, MOMENTUM), pitfalls.statistics(world, 2))]
+    """A state is a copy: later training does not change what was saved, running statistics, moments and averages included."""
+    world, promised = session.world_size, session.capabilities
+    trained = [pitfalls.steps(world, _averaging(spec, promised)) for spec in (MOMENTUM, ADAM)]
+    jobs = [_between(job, Save()) for job in (*trained, pitfalls.statistics(world, 2))]
     for_each(session, fitting(session, jobs), _nothing_was_changed)
 
 
@@ -122,13 +124,17 @@ def check_a_replica_keeps_nothing_that_it_was_given(session: Session) -> None:
     given, if several replicas may begin with them.
     """
     world, promised = session.world_size, session.capabilities
-    trained = pitfalls.steps(world, replace(MOMENTUM, averaging=0.5 * promised.averaged_weights))
-    jobs = [trained, pitfalls.statistics(world, 2)]
+    trained = [pitfalls.steps(world, _averaging(spec, promised)) for spec in (MOMENTUM, ADAM)]
+    jobs = [trained[0], pitfalls.statistics(world, 2)]
     if promised.checkpoint:
-        before = trained.operations
-        jobs.append(replace(trained, operations=(*before, Save(), Resume(), *before)))
+        jobs += [replace(job, operations=(*job.operations, Save(), Resume(), *job.operations)) for job in trained]
     judge = partial(_arguments_stay, "" if promised.several_replicas else "load_state()")
     for_each(session, fitting(session, jobs), judge)
+
+
+def _averaging(spec: OptimizerSpec, promised: Capabilities) -> OptimizerSpec:
+    """With a moving average of the parameters, where there is one."""
+    return replace(spec, averaging=0.5 * promised.averaged_weights)
 
 
 def _arguments_stay(to: str, job: Job, trace: Trace) -> None:

@@ -123,6 +123,34 @@ class ClipsEverything(PlainReplica):
         return super().clip(max_norm)
 
 
+@fault(
+    "state-shares-moments", "classic", "check_a_saved_state_stays_as_it_is", words="views of the replica's own memory"
+)
+class StateSharesMoments(PlainReplica):
+    """state() copies the momentum of SGD, and hands out Adam's moments themselves."""
+
+    def state(self) -> dict[str, Array]:
+        parts = {part: getattr(self.optimizer, f"_{part}", {}) for part in ("first", "second")}
+        moments = {f"optimizer.{part}.{name}": array for part, own in parts.items() for name, array in own.items()}
+        return super().state() | moments
+
+
+@fault(
+    "loaded-moments-are-kept",
+    "classic",
+    "check_a_replica_keeps_nothing_that_it_was_given",
+    words="works in the caller's arrays",
+)
+class KeepsLoadedMoments(PlainReplica):
+    """load_state() copies the momentum of SGD, and goes on in the arrays of Adam's moments that it was given."""
+
+    def load_state(self, state: Mapping[str, Array]) -> None:
+        super().load_state(state)
+        for part in ("first", "second"):
+            own = getattr(self.optimizer, f"_{part}", {})
+            own.update({name: state[f"optimizer.{part}.{name}"] for name in own})
+
+
 @fault("state-shares-statistics", "classic", "check_a_saved_state_stays_as_it_is", words="norm.running_mean")
 class StateSharesStatistics(PlainReplica):
     """state() copies the parameters, and hands out the buffers themselves."""

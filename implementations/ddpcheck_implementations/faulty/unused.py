@@ -11,6 +11,7 @@ from ddpcheck.model import Linear, ModelSpec
 from ddpcheck.values import Array
 
 from .base import PlainReplica, fault
+from .optimizing import WithSettings
 
 SOME = "check_parameter_unused_on_some_ranks_counts_as_zero_there"
 ALL = "check_parameter_unused_on_all_ranks"
@@ -144,3 +145,15 @@ class Majority(PlainReplica):
         flags = np.array([name in self.local for name in self.network.learned], np.float64)
         users = self.comm.all_reduce(flags) if len(flags) else flags
         return [name for name, count in zip(self.network.learned, users, strict=True) if 2 * count >= self.world]
+
+
+@fault("adam-counts-steps-without-gradient", "classic", STILL, words="counts the steps of another parameter")
+class CountsWithoutGradient(WithSettings):
+    """One loop counts the steps of all parameters that Adam knows, another updates those that have a gradient."""
+
+    def step(self) -> None:
+        counts = getattr(self.optimizer, "_steps", {})
+        for name in self.forgotten():
+            if name in counts:
+                counts[name] += 1
+        super().step()
