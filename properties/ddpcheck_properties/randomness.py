@@ -24,7 +24,7 @@ from .comparison import as_one_process, blaming
 from .drawing import Judge, for_each
 from .pitfalls import fitting
 from .sampler_judges import shared_out
-from .stream_pairs import COUNT, TURNED, all_apart
+from .stream_pairs import COUNT, SOME, TURNED, all_apart, all_begin_apart
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -40,6 +40,10 @@ sixteen bits.
 """
 FEW = COUNT - 3
 """What is drawn in blocks ends in the middle of one."""
+MANY = 768
+"""Epochs; with their common ones that is 1536 streams of one rank, of which 18 begin like another one if a number of 16 bits
+stands for seed, epoch and rank, and one or two if it has 20.
+"""
 LONG = 1 << 17
 """The steps of LONG / 2 numbers have a mean longer than TURNED_FAR with probability exp(-LONG / 2 TURNED_FAR^2) < 1e-25, and
 they are correlated by more with less than 1e-12.
@@ -60,6 +64,7 @@ def check_every_rank_and_epoch_has_random_numbers_of_its_own(session: Session) -
     first, *others = SEEDS
     draws = (Draw(first, (*epochs, *LATER), COUNT), *(Draw(seed, epochs, COUNT) for seed in others))
     for_each(session, [Job(world, draws)], all_apart)
+    for_each(session, [Job(world, (Draw(first, tuple(range(MANY)), SOME),))], all_begin_apart)
 
 
 @law("randomness", "facet:randomness")

@@ -21,6 +21,7 @@ from ddpcheck.verdict import Diagnosis, Finding
 
 COUNT = 1024
 SHARED = 8
+SOME = 3
 TURNED = 0.25
 Source = tuple[int, int, int | None]
 """Seed, epoch, and the rank whose own stream it is, or None for the common one."""
@@ -28,15 +29,7 @@ Source = tuple[int, int, int | None]
 
 def all_apart(job: Job, trace: Trace) -> None:
     """A judge: the streams of different seeds, epochs and ranks, and the common ones, do not depend on each other."""
-    expect.completed(trace)
-    found: dict[Source, Array] = {}
-    for position, draw in enumerate(job.operations):
-        assert isinstance(draw, Draw)
-        for place, epoch in enumerate(draw.epochs):
-            assert epoch is not None
-            found[draw.seed, epoch, None] = trace.values(position, "common")[0][place]
-            for rank, local in enumerate(trace.values(position, "local")):
-                found[draw.seed, epoch, rank] = local[place]
+    found = _sources(job, trace)
     for (first, second), same in _shared(found).items():
         expect.that(
             same <= SHARED,
@@ -51,6 +44,37 @@ def all_apart(job: Job, trace: Trace) -> None:
                 "one stream for all, shifted or scaled for each, or with some bits of its own: masks depend on each other",
             )
         )
+
+
+def all_begin_apart(job: Job, trace: Trace) -> None:
+    """A judge: no two of many streams begin with the same SOME numbers, which chance gives one pair of 4000 with 2^-49."""
+    first: dict[bytes, Source] = {}
+    found = _sources(job, trace)
+    same = [(first.setdefault(begin.tobytes(), source), source) for source, begin in found.items()]
+    pairs = [(one, other) for one, other in same if one != other]
+    if pairs:
+        one, other = pairs[0]
+        raise Finding(
+            Diagnosis(
+                f"{_named(other)}: got the random numbers of {_named(one)}, as {len(pairs)} of {len(found)} streams got those of "
+                "another one, but should get others",
+                "seed, epoch and rank are made one number of few bits, a short hash, say: of many streams some meet by chance",
+            )
+        )
+
+
+def _sources(job: Job, trace: Trace) -> dict[Source, Array]:
+    """What was drawn from each stream."""
+    expect.completed(trace)
+    found: dict[Source, Array] = {}
+    for position, draw in enumerate(job.operations):
+        assert isinstance(draw, Draw)
+        common, local = (trace.values(position, kind) for kind in ("common", "local"))
+        for place, epoch in enumerate(draw.epochs):
+            assert epoch is not None
+            found[draw.seed, epoch, None] = common[0][place]
+            found |= {(draw.seed, epoch, rank): own[place] for rank, own in enumerate(local)}
+    return found
 
 
 def _turned(found: dict[Source, Array]) -> Iterator[tuple[Source, Source, float]]:

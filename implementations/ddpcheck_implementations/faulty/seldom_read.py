@@ -4,7 +4,7 @@ after something that seldom comes before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from ddpcheck.values import Array
 
 from .facets import PlainSampler, PlainStreams, sampler, streams
+from .randomness import OWN
 from .sampler_state import RESUMED
 
 
@@ -182,3 +183,12 @@ class SeedIn31Bits(PlainStreams):
 
     def __init__(self, rank: int, seed: int) -> None:
         super().__init__(rank, seed & 0x7FFFFFFF)
+
+
+@streams("streams-of-a-short-hash", "classic", OWN, words="a short hash")
+class ShortHash(PlainStreams):
+    """Seed, epoch and rank are mixed well, and then cut to 16 bits."""
+
+    def key(self) -> Sequence[int]:
+        (mixed,) = np.random.SeedSequence(super().key()).generate_state(1)
+        return (int(mixed) & 0xFFFF,)
