@@ -32,6 +32,7 @@ from .training_runs import (
     run_job,
     runs,
     with_a_frozen_layer,
+    with_huge_losses,
     with_ids,
     with_other_optimizers,
     with_terms,
@@ -127,6 +128,10 @@ def check_best_weights_are_those_of_the_lowest_loss_of_all_samples(session: Sess
     many += _best_among_others(session)
     many += with_a_frozen_layer(many[0], promised)
     many += equal_losses(world, promised, Train(epochs=3, batch_size=2, keep_best=True))
+    many += with_huge_losses(many[0], promised)
+    if "early_stopping" in promised.trainer_features:  # the last epoch of a run that ends early is not the best
+        plans = (Train(epochs=8, seed=seed, patience=patience, keep_best=True) for seed, patience in ((0, 1), (1, 2)))
+        many += [run_job(world, promised, 3 * world, each, seed=each.seed, lr=1.0) for each in plans]
     # so few steps that rounding allows little, though the first epoch is the best
     many.append(run_job(world, promised, 2 * world, Train(epochs=3, batch_size=4, keep_best=True), lr=2.0))
     features = frozenset({"best"})

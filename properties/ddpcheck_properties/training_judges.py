@@ -269,6 +269,10 @@ def _other_epoch(run: Run, best: int) -> str:
             why = f": its loss is the same, and the first of equal ones, epoch {best}, should count"
         elif held[0] < best == run.first - 1:
             why = f": the checkpoint was saved before its last epoch, {best}, was compared with those before"
+        elif held[0] == len(ends) - 1 and min(run.losses[0]) > 1e6:
+            why = ": no loss is low enough to be the best: the lowest so far begins at a number, not at infinity"
+        elif held[0] == len(ends) - 1 and run.plan.patience:
+            why = ": the last one, which a run that ends early ends with"
         elif held[0] in own_best:
             why = f": that is the best by rank {own_best.tolist().index(held[0])}'s own loss"
         return f"all ranks hold the parameters of epoch {held[0]}{why}"

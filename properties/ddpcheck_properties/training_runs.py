@@ -76,6 +76,7 @@ def run_job(
     return Job(world_size, plans, model, OptimizerSpec("sgd", lr, momentum), DataSpec(samples, "real", seed), seed)
 
 
+HUGE = 2.0**40
 OTHERS = (
     OptimizerSpec(lr=0.125, momentum=0.5, weight_decay=0.25),
     OptimizerSpec("adam", lr=0.02, weight_decay=0.125, betas=(0.5, 0.75), eps=0.01),
@@ -87,6 +88,15 @@ def equal_losses(world_size: int, promised: Capabilities, plan: Train) -> list[J
     job = run_job(world_size, promised, 3 * world_size, plan)
     assert job.model is not None
     return [replace(job, optimizer=OTHERS[0], model=replace(job.model, loss_scale=0.0))]
+
+
+def with_huge_losses(job: Job, promised: Capabilities) -> list[Job]:
+    """The Job with losses of 2^40 and more, and steps as large as before; not where gradients travel in fewer bits."""
+    assert job.model is not None
+    if promised.reduction_dtype != "model":
+        return []
+    slow = replace(job.optimizer, lr=job.optimizer.lr / HUGE)
+    return [replace(job, optimizer=slow, model=replace(job.model, loss_scale=HUGE * job.model.loss_scale))]
 
 
 def with_a_frozen_layer(job: Job, promised: Capabilities) -> list[Job]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ddpcheck.capabilities import ALL_TRAINER_FEATURES as FEATURES
+from ddpcheck.values import Array
 
 from ..data_parallel.trainer import Trainer
 from .trainers import trainer
@@ -78,3 +79,31 @@ class BetterByAMargin(Trainer):
         for loss in losses:
             lowest, since = (loss, 0) if loss < lowest - 1e-4 else (lowest, since + 1)
         return self.task.patience is not None and since >= self.task.patience
+
+
+BEST = "check_best_weights_are_those_of_the_lowest_loss_of_all_samples"
+
+
+@trainer(
+    "early-end-keeps-the-last",
+    "keras-team/keras#20323",
+    BEST,
+    words="which a run that ends early",
+    trainer_features=FEATURES,
+)
+class EarlyEndKeepsTheLast(Trainer):
+    """Patience and the best weights do not know of each other: who stops early has the weights that made it stop."""
+
+    def best(self) -> Mapping[str, Array] | None:
+        if self.task.patience is None or not self.task.keep_best:
+            return super().best()
+        return self.replica.parameters()
+
+
+@trainer("lowest-begins-at-a-number", "classic", BEST, words="begins at a number", trainer_features=FEATURES)
+class LowestBeginsAtANumber(Trainer):
+    """The lowest loss so far is 10^6 at first, which is high enough for any loss of the authors' models."""
+
+    def keep_best(self, loss: float) -> None:
+        if loss < 1e6:
+            super().keep_best(loss)
