@@ -13,6 +13,7 @@ from ddpcheck.model import Linear, ModelSpec
 from ddpcheck.oracle import Oracle
 from ddpcheck.values import Array
 from ddpcheck_properties.averages import averaging_job
+from ddpcheck_properties.broken_backwards import broken
 from ddpcheck_properties.joining import joining
 from ddpcheck_properties.skipping import overflow, poisoned
 from ddpcheck_properties.trajectories import unfreezing
@@ -25,6 +26,9 @@ BATCH = ((0,), (1,))
     ("operation", "words"),
     [
         (Backward(BATCH, interrupted=(0,)), "interrupted inside no_sync, but synchronised"),
+        (Backward(BATCH, broken=(0,)), "broken on some ranks only"),
+        (Backward(BATCH, broken=(0, 1)), "no zero_grad is next"),
+        (Backward(BATCH, second=BATCH, broken=(0, 1)), "two forward passes, or is interrupted"),
         (Backward(BATCH, second=((0,),)), "has samples for 1 ranks, not 2"),
         (SetTrainable(("fc9",)), "'fc9' is no Linear layer"),
         (Join(((), ())), "no rank has a batch"),
@@ -47,6 +51,7 @@ def test_a_poisoned_sample_must_exist() -> None:
 def test_jobs_are_written_and_read_again() -> None:
     jobs = [
         joining([2, 0], CONSTANT),
+        broken(2, (1,), sync=False),
         poisoned(overflow(2, OptimizerSpec()), 5, "inf"),
         averaging_job(2, OptimizerSpec(averaging=0.5), resumed=True),
         unfreezing(2, OptimizerSpec(), exact=True),

@@ -60,6 +60,7 @@ from ddpcheck.standalone import _OF_REPLICA, _WRITERS, NoScript, Told, script, w
 from ddpcheck.standalone.literals import bound, literal
 from ddpcheck.standalone.text import FORMULAS, Text
 from ddpcheck_implementations.faulty import faults, unusual
+from ddpcheck_properties.broken_backwards import broken
 from ddpcheck_properties.many_calls import Kind
 
 ROOTS = [str(Path(__file__).parents[1] / name) for name in ("harness", "implementations", "properties")]
@@ -268,6 +269,17 @@ def test_rounding_at_every_hop_is_told_from_rounding_once(tmp_path: Path) -> Non
     assert "all_reduce mean: WRONG" in wrong.stdout
     once = next(found.adapter for found in unusual() if found.name == "wide-accumulator")
     right = run(sys.executable, str(path), reference_of(once))
+    assert right.returncode == 0, right.stdout + right.stderr
+
+
+def test_what_a_broken_backward_leaves_shows(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    path = write_script(tmp_path / "shows.py", fault("gathered-and-not-sent"), broken(2, (0, 1), sync=True), TOLD)
+    wrong = run(sys.executable, str(path))
+    assert wrong.returncode == 1, wrong.stdout + wrong.stderr
+    assert "gradient of fc2.weight: WRONG" in wrong.stdout
+    correct = next(found.adapter for found in unusual() if found.name == "reduces-at-the-end-of-backward")
+    right = run(sys.executable, str(path), reference_of(correct))
     assert right.returncode == 0, right.stdout + right.stderr
 
 

@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 from torch_replicas import T, X, assert_close, initial_of, replica_of, spec  # noqa: E402
 
 from ddpcheck.adapter import Batch  # noqa: E402
+from ddpcheck.extras import BackwardBroken  # noqa: E402
 from ddpcheck.job import OptimizerSpec  # noqa: E402
 from ddpcheck.model import Linear, mlp  # noqa: E402
 from ddpcheck.torch_replica import Hooks, TorchReplica  # noqa: E402
@@ -113,6 +114,24 @@ def test_layers_that_are_unfrozen_learn_and_those_frozen_do_not() -> None:
     assert {name for name, value in replica.gradients().items() if value is not None} == {"fc1.weight", "fc1.bias"}
     changed = {name for name in before if not np.array_equal(before[name], after[name])}
     assert changed == {"fc1.weight", "fc1.bias"}
+
+
+def test_a_backward_that_breaks_has_some_of_its_gradients_and_lets_the_next_one_alone() -> None:
+    calls: list[str] = []
+    model = spec(Linear("fc1", 3, 4), Linear("fc2", 4, 2))
+    replica = replica_of(
+        model, initial_of(model), hooks=Hooks(after_backward=lambda wrapped: calls.append("synchronised"))
+    )
+    with pytest.raises(BackwardBroken):
+        replica.break_backward(Batch(X, T))
+    there = {name for name, value in replica.gradients().items() if value is not None}
+    assert there >= {"fc2.weight", "fc2.bias"}
+    assert "fc1.bias" not in there
+    assert calls == []
+    replica.zero_grad()
+    replica.backward(Batch(X, T))
+    assert all(value is not None for value in replica.gradients().values())
+    assert calls == ["synchronised"]
 
 
 def test_no_sync_leaves_the_explicit_synchronisation_out() -> None:

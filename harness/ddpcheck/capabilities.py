@@ -168,6 +168,11 @@ class Capabilities:
     two_forwards: bool = promise(
         False, "backward_of_both() goes forward on two batches, then backward once: their gradients are added up."
     )
+    broken_backward: Literal["recovers", "raises"] | None = promise(
+        None,
+        "A backward that an exception ended half-way, on every rank, or inside no_sync on any, leaves nothing behind once "
+        "zero_grad() was called; or else, if it was to synchronise, the next one raises on every rank.",
+    )
     timeline: bool = promise(False, "timeline() tells when the last backward computed, and when it communicated.")
     refuses_options: bool = promise(
         False, "make_replica raises a ValueError for an option that it does not know, in place of leaving it unread."

@@ -10,6 +10,10 @@ from .adapter import Batch, Group
 from .values import Array
 
 
+class BackwardBroken(Exception):
+    """What a Job has the model raise in the middle of a backward (Breaking)."""
+
+
 @runtime_checkable
 class InPlace(Protocol):
     """Capabilities.in_place, of the collectives."""
@@ -100,6 +104,17 @@ class Remeasuring(Protocol):
         """Running means and unbiased variances become those of all ranks' samples as they reach each batch norm.
 
         What was there before is forgotten; counters of batches, parameters and gradients stay.
+        """
+        ...
+
+
+@runtime_checkable
+class Breaking(Protocol):
+    """Capabilities.broken_backward."""
+
+    def break_backward(self, batch: Batch) -> float:
+        """As backward(), but a BackwardBroken, raised by something in the model when some of its gradients are there and others
+        are not yet, ends it and comes out. On a rank whose other ranks do the same, or inside no_sync().
         """
         ...
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from .adapter import Batch
+from .extras import BackwardBroken
 from .job import OptimizerSpec
 from .torch_model import Loss, array_of, laid_out_like, tensor_of
 from .torch_streams import keep_busy, settled
@@ -76,6 +77,15 @@ class TorchReplica:
         if self._synchronising and self._hooks.after_backward is not None:
             self._hooks.after_backward(self._wrapped)
         return value
+
+    def break_backward(self, batch: Batch) -> float:
+        # Torch goes from the last layer to the first: in the middle some gradients are there, and in buckets under way perhaps.
+        learned = [p for p in self._learned.values() if p.requires_grad]
+        hook = learned[(len(learned) - 1) // 2].register_hook(_break)  # type: ignore[no-untyped-call]  # torch does not say
+        try:
+            return self.backward(batch)
+        finally:
+            hook.remove()
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -197,6 +207,10 @@ class TorchReplica:
 
     def _on_device(self, array: Array) -> Tensor:
         return tensor_of(array).to(self._device)
+
+
+def _break(_: Tensor) -> None:
+    raise BackwardBroken("raised on purpose by the Job, in the middle of a backward")
 
 
 def make_optimizer(parameters: list[nn.Parameter], spec: OptimizerSpec) -> torch.optim.Optimizer:

@@ -45,6 +45,7 @@ PROMISES = dataclasses.replace(
     writable_results=True,
     unused_parameters="raises",
     join="divide_by_initial_world",
+    broken_backward="raises",
     two_forwards=torch_at_least(2, 12),  # before, the second forward overwrote buffers that backward of the first needs
 )
 
@@ -130,7 +131,7 @@ small_buckets = _ddp(
 static_graph = _ddp(
     "torch_ddp_static_graph",
     "torch DDP that takes the graph of the first step to be that of all steps",
-    dataclasses.replace(PROMISES, unused_parameters="undefined", no_sync=False, join=None),
+    dataclasses.replace(PROMISES, unused_parameters="undefined", no_sync=False, join=None, broken_backward=None),
     static_graph=True,
 )
 

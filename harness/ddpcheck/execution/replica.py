@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
 from .. import job as ops
+from ..adapter import Batch
+from ..extras import BackwardBroken
 from .contract import ContractBroken, checked_array, checked_number
 from .held import arrays_of
 from .here import Here, Values
@@ -22,6 +25,8 @@ def backward(here: Here, op: ops.Backward) -> Values:
     replica = here.held.replica()
     batch = here.held.batch(op.samples[here.rank], op.branches_on(here.rank), op.weights_on(here.rank))
     given = {name: array.tobytes() for name, array in arrays_of(batch).items()}
+    if op.broken:
+        return _broken(here, op, batch)
     values: Values = {}
     loss: Any = None
     if op.second:
@@ -41,6 +46,18 @@ def backward(here: Here, op: ops.Backward) -> Values:
     changed = [name for name, array in arrays_of(batch).items() if given[name] != array.tobytes()]
     here.held.take_back(batch)
     return values | {"loss": checked_number(loss, "backward()")} | ({"batch_changed": changed} if changed else {})
+
+
+def _broken(here: Here, op: ops.Backward, batch: Batch) -> Values:
+    replica, breaks = here.held.replica(), here.rank in op.broken
+    try:
+        with nullcontext() if op.sync else replica.no_sync():
+            (here.held.extra("break_backward") if breaks else replica.backward)(batch)
+    except BackwardBroken:
+        return {}
+    finally:
+        here.held.take_back(batch)
+    return {"swallowed": True} if breaks else {}
 
 
 def zero_grad(here: Here, op: ops.ZeroGrad) -> Values:

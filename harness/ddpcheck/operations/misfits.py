@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ..model import Linear
@@ -75,6 +76,18 @@ def _of_samples(job: Job, operation: Any) -> list[str]:
         found.append(f"a loud sample is outside the {job.data.samples} samples")
     if isinstance(operation, Backward) and operation.interrupted and operation.sync:
         found.append("is interrupted inside no_sync, but synchronised")
+    return found + (_of_broken(job, operation) if isinstance(operation, Backward) and operation.broken else [])
+
+
+def _of_broken(job: Job, operation: Backward) -> list[str]:
+    found = ["is broken, and has two forward passes, or is interrupted"] * bool(
+        operation.second or operation.interrupted
+    )
+    if operation.sync and set(operation.broken) != set(range(job.world_size)):
+        found.append("is broken on some ranks only, and the others would wait for them")
+    after = next((after for before, after in pairwise(job.operations) if before is operation), None)
+    if not isinstance(after, ZeroGrad):
+        found.append("is broken, and no zero_grad is next")
     return found
 
 

@@ -24,6 +24,9 @@ class Backward:
     (extras.TwoForwards); loss is that sum.
 
     weights: of each of its samples on each rank (adapter.Batch); () means that there are none.
+
+    broken: on these ranks an exception ends it half-way (extras.Breaking), and is caught outside of no_sync(). A ZeroGrad is
+    next. Yields no loss, on no rank; swallowed if the exception did not come out.
     """
 
     kind: ClassVar[str] = "backward"
@@ -33,6 +36,7 @@ class Backward:
     interrupted: tuple[int, ...] = ()
     second: PerRank = ()
     weights: tuple[tuple[float, ...], ...] = ()
+    broken: tuple[int, ...] = ()
 
     def branches_on(self, rank: int) -> tuple[str, ...]:
         return self.branches[rank] if self.branches else ()

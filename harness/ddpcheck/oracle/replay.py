@@ -73,7 +73,9 @@ class Oracle:
 
     def _after(self, position: int, op: ops.Operation) -> Moment:
         moment = Moment(position, op)
-        if isinstance(op, ops.Backward):
+        if isinstance(op, ops.Backward) and op.broken:
+            pass  # what it left behind, the zero_grad that follows takes away
+        elif isinstance(op, ops.Backward):
             loss = self._both(op) if op.second else self._backward(op)
             moment = replace(moment, numbers={"loss": loss}, known=self._losses_gone_wrong(loss.exact))
         elif isinstance(op, ops.Observe):

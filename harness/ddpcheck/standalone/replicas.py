@@ -75,12 +75,25 @@ class Replicas:
     def backward(self, position: int, op: Backward) -> None:
         self.text.comment(position, "forward and backward" + " without synchronisation" * (not op.sync))
         self._batch(op)
+        if op.broken:
+            self._broken(op)
+            return
         if op.sync:
             self.text.add("loss = replica.backward(batch)")
         else:
             self.text.add("with replica.no_sync():", "    loss = replica.backward(batch)")
         self.text.add('expect_unchanged("the inputs of the batch", batch.inputs, INPUTS[samples])')
         self._number(position, "loss", "local loss, before any reduction")
+
+    def _broken(self, op: Backward) -> None:
+        within = ["    call(batch)"] if op.sync else ["    with replica.no_sync():", "        call(batch)"]
+        self.text.add(
+            f"call = replica.break_backward if rank in {op.broken} else replica.backward",
+            "try:  # something in the model raises, in the middle of it",
+            *within,
+            "except Exception:",
+            "    pass",
+        )
 
     def unjudged(self, text: Text, position: int, op: Operation) -> None:
         """One of the operations that are done again and again, for what they leave behind: NoScript if it is none of these."""
