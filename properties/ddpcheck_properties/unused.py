@@ -119,11 +119,12 @@ def _tied_through_branches(world_size: int) -> Job:
 
 
 def _among_many(world_size: int) -> Job:
-    """Two parameters that no rank uses, with numbers that a mask of 8 bits or of 256 takes for those of others, which all
-    use.
+    """Parameters that no rank uses, with numbers that a mask of 8 bits or of 256 takes for those of others, which all use, or
+    behind the last that one of 256 has.
     """
     layers: list[Layer] = [Linear("fc1", 2, 2), Linear("branch_a", 2, 2, branch="a")]
     layers += [Scale(f"scale{number}", 2) for number in range(270)]
+    layers.append(Linear("last_a", 2, 2, branch="a"))
     operations: list[Operation] = [Backward(shards([2] * world_size)), *GRADIENTS]
     return training_job(world_size, ModelSpec(tuple(layers), loss="linear"), operations)
 

@@ -157,3 +157,12 @@ class CountsWithoutGradient(WithSettings):
             if name in counts:
                 counts[name] += 1
         super().step()
+
+
+@fault("flags-in-one-word", "classic", ALL, words="zero gradient in place of none")
+class InOneWord(PlainReplica):
+    """Flags are the bits of an integer: parameters for which it has none are taken for used."""
+
+    def used_somewhere(self) -> list[str]:
+        used = super().used_somewhere()
+        return [name for number, name in enumerate(self.network.learned) if number >= 63 or name in used]
