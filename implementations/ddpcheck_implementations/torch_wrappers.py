@@ -171,3 +171,17 @@ def _mean(buffer: Tensor) -> Future[Any]:
     future: Future[Any] = Future()
     future.set_result(buffer)
     return future
+
+
+class EvalSwitchesOff(SkipsNone):
+    """Nothing is reduced in evaluation, and train() does not say that it is over."""
+
+    on = True
+
+    def train(self, mode: bool = True) -> EvalSwitchesOff:
+        self.on = self.on and mode
+        return super().train(mode)
+
+    def synchronise(self) -> None:
+        if self.on:
+            super().synchronise()

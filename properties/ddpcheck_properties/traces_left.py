@@ -31,12 +31,13 @@ from ddpcheck.model import BATCH_NORM_EPS, BatchNorm, Linear, ModelSpec
 from ddpcheck.numerics import gamma
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array
+from ddpcheck.verdict import Finding
 
 from . import pitfalls
-from .comparison import as_one_process, when
-from .drawing import for_all, for_each
+from .comparison import as_one_process, blaming, when
+from .drawing import Judge, for_all, for_each
 from .pitfalls import fitting
-from .strategies import models, sgd, shards, training_job, training_jobs
+from .strategies import GRADIENTS, models, sgd, shards, training_job, training_jobs
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 MOMENTUM = OptimizerSpec(lr=0.05, momentum=0.9, weight_decay=0.1)
 ADAM = OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.01)
 ROWS = (2, 0, 1)
+_EVALUATED = "predict() came before: what it changes, or eval() switches off, may not have come back"
 
 
 @law("replica_sync", "facet:replica", "optimizer:sgd")
@@ -55,12 +57,15 @@ def check_evaluation_leaves_training_alone(session: Session) -> None:
     everyone = ((0,),) * world
     alone = [tuple((0,) if rank == only else () for rank in range(world)) for only in sorted({0, world - 1})]
     steps = pitfalls.steps(world, MOMENTUM)
-    examples = [_between(steps, Predict(samples)) for samples in (everyone, *alone)]
+    # gradients first: what evaluating does to those would else be seen only in the predictions after the step
+    examples = [_between(steps, *GRADIENTS, Predict(samples)) for samples in (everyone, *alone)]
     drawn = training_jobs(
         world, promised, model=models(promised, exact=False, depths=(1, 2)), exact=False, optimizer=sgd()
     )
     evaluated = drawn.map(lambda job: _between(job, Predict(everyone)))
-    for_all(session, evaluated, as_one_process(promised), examples=fitting(session, examples), share=0.3)
+    for_all(
+        session, evaluated, _though_evaluated(as_one_process(promised)), examples=fitting(session, examples), share=0.3
+    )
 
 
 @law("replica_sync", "facet:replica", "feature:batch_norm")
@@ -135,6 +140,20 @@ def check_a_replica_keeps_nothing_that_it_was_given(session: Session) -> None:
 def _averaging(spec: OptimizerSpec, promised: Capabilities) -> OptimizerSpec:
     """With a moving average of the parameters, where there is one."""
     return replace(spec, averaging=0.5 * promised.averaged_weights)
+
+
+def _though_evaluated(as_ever: Judge) -> Judge:
+    def judge(job: Job, trace: Trace) -> None:
+        try:
+            as_ever(job, trace)
+        except Finding as finding:
+            headline, sure = finding.diagnosis.headline, finding.diagnosis.cause
+            if not headline.startswith("gradient of"):
+                raise
+            lost = "got none" in headline
+            raise blaming(finding, *((_EVALUATED, sure) if lost else (sure, _EVALUATED))) from None
+
+    return judge
 
 
 def _arguments_stay(to: str, job: Job, trace: Trace) -> None:

@@ -51,6 +51,19 @@ def eval_stays_on_the_wrapper(module: Any) -> Any:
 
 
 @torch_fault(
+    "eval-switches-reduction-off",
+    "classic",
+    "check_evaluation_leaves_training_alone",
+    words="eval() switches off",
+)
+def eval_switches_reduction_off(module: Any) -> Any:
+    """After eval() train() brings back what torch switches, and not the reduction."""
+    from ..torch_wrappers import EvalSwitchesOff
+
+    return EvalSwitchesOff(module)
+
+
+@torch_fault(
     "used-is-what-is-not-zero",
     "classic",
     "check_parameter_unused_on_some_ranks_counts_as_zero_there",
