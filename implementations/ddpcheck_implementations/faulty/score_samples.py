@@ -12,7 +12,6 @@ from .facets import scores
 from .score_classes import AUC, PAIRS
 from .scores import ALL_SAMPLES, TWICE, right_score
 
-SURE = "check_auc_tells_sure_samples_apart"
 ONCE = {"scores_count_once": True, "scores_skip_padding": True}
 
 
@@ -52,13 +51,6 @@ def as_the_shortest(comm: Any, rank: int, name: str, outputs: Array, targets: Ar
     """Arrays are cut to the length of the shortest, so that they can be gathered."""
     least = int(comm.all_reduce(np.array(len(indices) or 1 << 30, np.int64), "min"))
     return right_score(comm, name, outputs[:least], targets[:least], indices[:least])
-
-
-@scores("auc-of-probabilities", "Lightning-AI/torchmetrics#2819", SURE, words="compared as probabilities", scores=AUC)
-def auc_of_probabilities(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """Outputs go through a softmax in single precision first, in which all sure samples are 1."""
-    likely = np.exp(outputs - outputs.max(axis=1, keepdims=True), dtype=np.float32)
-    return right_score(comm, name, likely / likely.sum(axis=1, keepdims=True), targets, indices)
 
 
 @scores(
