@@ -100,6 +100,7 @@ def check_calls_that_do_not_fit_are_an_error_on_every_rank(session: Session) -> 
         (usual, Barrier()),
         *((replace(usual, reduction=one), replace(usual, reduction=other)) for one, other in offered),
         (AllGather(tensor), usual),
+        *((ReduceScatter(tensor, one), ReduceScatter(tensor, other)) for one, other in offered[:1]),
         (usual, ReduceScatter(tensor, among[0])),
         (Barrier(), usual),
     ]
@@ -115,9 +116,9 @@ def _of_as_many_bytes(tensor: TensorSpec, dtype: str) -> TensorSpec:
 def _jobs(session: Session, pairs: list[Pair]) -> list[Job]:
     """Some of the pairs, others at each world size, as every Job costs a start of the ranks."""
     world = session.world_size
-    # two ranks have the first three in the default profile, three the next two, and so on
+    # two ranks have the first three in the default profile, three the next three, four three from the sixth on
     begin = (2 * world - 3 if world > 2 else 0) % max(1, len(pairs))
-    chosen = (pairs[begin:] + pairs[:begin])[: max(2, session.effort // 8)]
+    chosen = (pairs[begin:] + pairs[:begin])[: max(2, session.effort // 8) + (world > 2)]
     # a root, or who sends first, cannot know before the next call, and at worst gets what fits there, too
     before, *after = (
         AllReduce(
@@ -188,23 +189,32 @@ def _signs(one: Operation, other: Operation) -> list[tuple[str, str]]:
     assert isinstance(mine, TensorSpec)
     assert isinstance(theirs, TensorSpec)
     if mine.dtype != theirs.dtype:
-        return [(f"{mine.dtype}|{_ALIASES.get(mine.dtype, mine.dtype)}", mine.dtype)]
+        kind = np.dtype(mine.dtype)
+        also = rf"\b{kind.kind}{kind.itemsize}\b|{_ALIASES[mine.dtype]}"  # as in NumPy's typestrings, "<f4" and "|u1"
+        return [(f"{mine.dtype}|{also}", mine.dtype)]
     if mine.shape != theirs.shape:
         count = mine.on(0).size
         return [(rf"\b({count}|{count * mine.on(0).itemsize})\b|{re.escape(str(list(mine.shape))[1:-1])}", f"{count}")]
-    if isinstance(one, AllReduce):
+    if isinstance(one, AllReduce | ReduceScatter):
         return [(one.reduction, one.reduction)]
     root = str(getattr(one, "root", ""))
     return [(rf"\b{root}\b", f"root {root}")]
 
 
 _ALIASES = {
-    "float16": r"\bf2\b|half",
-    "float32": r"\bf4\b|single|\bfloat\b",
-    "float64": r"\bf8\b|double",
-    "int32": r"\bi4\b|\bint\b",
-    "int64": r"\bi8\b|\blong\b",
+    "float16": r"half",
+    "float32": r"single|\bfloat\b",
+    "float64": r"double",
+    "int8": r"\bs?char\b",
+    "int16": r"\bshort\b",
+    "int32": r"\bint\b",
+    "int64": r"\blong\b",
+    "uint8": r"\bbyte\b|\buchar\b|unsigned[ _]char",
+    "uint16": r"\bushort\b|unsigned[ _]short",
+    "uint32": r"\buint\b|unsigned",
+    "uint64": r"\bulong\b|unsigned[ _]long",
 }
+"""What C, MPI and torch call them."""
 
 
 def _message_of(rank: RankTrace) -> str:

@@ -93,3 +93,23 @@ class ExtremesAlike(PassThrough):
             return super().all_reduce(array, op, group=group)
         rows = self.comm.all_gather(array, group=group)
         return np.asarray(rows.min(axis=0) if op == "min" else rows.max(axis=0))
+
+
+@collectives(
+    "reductions-of-scatters-look-alike",
+    "classic",
+    CALLS,
+    words="reduce_scatter mean",
+    world_size=4,
+    detects_mismatch=True,
+)
+class ReductionsOfScattersLookAlike(PassThrough):
+    """A reduce-scatter gathers, and every rank reduces as it was told: nobody sees what the others were told."""
+
+    def reduce_scatter(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        rows = self.comm.all_gather(array, group=group)
+        ranks = list(range(self.world) if group is None else group)
+        folds = {"min": np.minimum, "max": np.maximum, "prod": np.multiply}
+        whole = folds.get(op, np.add).reduce(rows, axis=0, dtype=array.dtype)
+        whole = (whole / len(ranks)).astype(array.dtype) if op == "mean" else whole
+        return np.array(np.split(whole, len(ranks))[ranks.index(self.rank)])
