@@ -185,6 +185,10 @@ def _started_from(extreme: Array, reduction: str) -> Iterator[tuple[str, Array]]
         # the two are alike where other numbers are large
         starts = {"0, or the smallest positive number,": limits.tiny}
         starts[f"{sign}the largest finite number"] = limits.max if reduction == "min" else limits.min
+    elif extreme.dtype == np.int64:
+        narrow = np.iinfo(np.int32)
+        least = "the largest int32" if reduction == "min" else "the lowest int32"
+        starts[least] = narrow.max if reduction == "min" else narrow.min
     for name, start in starts.items():
         sentence = f"it is compared with {name} as well, from which the accumulator starts"
         yield sentence, np.asarray(compare(extreme, np.asarray(start, extreme.dtype)))
@@ -202,6 +206,11 @@ def _other_integers(collective: AllReduce | ReduceScatter, members: tuple[int, .
         yield (
             "integers are computed with as float64: what is past 53 bits is lost",
             wide.sum(axis=0) if whole is sum else wide.prod(axis=0),
+        )
+        narrow = stack.astype(np.float32)
+        yield (
+            "integers are computed with as float32: what is past 24 bits is lost",
+            narrow.sum(axis=0) if whole is sum else narrow.prod(axis=0),
         )
         return
     extreme = np.minimum if collective.reduction == "min" else np.maximum

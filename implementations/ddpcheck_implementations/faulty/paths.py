@@ -147,3 +147,12 @@ class SendsAfterReturn(PassThrough):
         sleep(0.003)
         for other in others:
             self.comm.send(array, other)
+
+
+@collectives("int64-minimum-starts-from-int32", "classic", MINIMUM, words="the largest int32")
+class StartsFromInt32(PassThrough):
+    """The accumulator of a minimum of int64 is filled with the largest number of 32 bits."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        result = super().all_reduce(array, op, group=group)
+        return np.minimum(result, 2**31 - 1) if op == "min" and array.dtype == np.int64 else result
