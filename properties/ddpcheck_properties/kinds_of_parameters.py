@@ -11,7 +11,7 @@ from ddpcheck.checks import law
 from ddpcheck.job import Backward, Clip, Job, Observe, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
 from ddpcheck.model import Activation, Embedding, Layer, Linear, ModelSpec, Scale
 
-from .comparison import as_one_process
+from .comparison import as_one_process, because
 from .drawing import for_each
 from .gradients import local_then_synchronised, reduction_is_tight
 from .pitfalls import fitting, one_backward
@@ -30,6 +30,9 @@ _MIXED = (
     Scale("scale3", 5, wide=True),
 )
 """Neighbours of the same shape, and of another dtype."""
+_STRIDES = (
+    "fc1.weight lies column after column: its gradient may be read in the order of memory, and written in that of rows"
+)
 _STRIDED = Linear("fc1", 2, 4, strided=True), Activation("relu"), Linear("fc2", 4, 3), Linear("fc3", 3, 3, strided=True)
 _EMPTY = Linear("nothing", 2, 0), Linear("from_nothing", 0, 3), Activation("tanh"), Linear("fc", 3, 2)
 _SPARSE = Embedding("embedding", 7, 3, sparse=True), Linear("fc", 3, 2)
@@ -63,7 +66,8 @@ def check_parameters_may_lie_column_after_column(session: Session) -> None:
     world = session.world_size
     large = Linear("fc1", 3, 997, strided=True), Linear("fc2", 997, 41, strided=True)
     jobs = [one_backward(world, *_STRIDED, rounds=3, batch=2), one_backward(world, *large)]
-    _as_one_process(session, _trained(session, _STRIDED), *jobs, _trained(session, large))
+    jobs = [_trained(session, _STRIDED), *jobs, _trained(session, large)]
+    for_each(session, fitting(session, jobs), because(as_one_process(session.capabilities), _STRIDES, of="fc1.weight"))
 
 
 @law("buckets", "facet:replica", "feature:empty")
