@@ -185,3 +185,13 @@ class EvalSwitchesOff(SkipsNone):
     def synchronise(self) -> None:
         if self.on:
             super().synchronise()
+
+
+class InMemoryOrder(SkipsNone):
+    """What is sent is the gradient's memory as it lies, and comes back row after row."""
+
+    def reduce(self, parameter: nn.Parameter) -> None:
+        super().reduce(parameter)
+        if parameter.grad is not None:
+            flat = parameter.grad.as_strided((parameter.grad.numel(),), (1,)).clone()
+            parameter.grad.copy_(flat.view(parameter.shape))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ddpcheck.capabilities import MODEL_FEATURES
 from ddpcheck.job import OptimizerSpec
 
 from .freezing import UNFROZEN
@@ -164,3 +165,17 @@ def seeds_in_each_forward(module: Any) -> Any:
     from ..torch_wrappers import SeedsEachForward
 
     return SeedsEachForward(module)
+
+
+@torch_fault(
+    "gradient-in-memory-order",
+    "pytorch/pytorch#47163",
+    "check_parameters_may_lie_column_after_column",
+    words="read in the order of memory",
+    model_features=MODEL_FEATURES | {"strided"},
+)
+def in_memory_order(module: Any) -> Any:
+    """A gradient is flattened as it lies in memory, and put back row after row."""
+    from ..torch_wrappers import InMemoryOrder
+
+    return InMemoryOrder(module)
