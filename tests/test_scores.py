@@ -155,7 +155,7 @@ def test_a_facet_without_scores_is_no_promise() -> None:
     problems = problems_of_adapter(Adapter("empty", lambda context: Facets(rank=0, world_size=1), promised))
     assert problems == ["it promises the facet scores, but Capabilities.scores names none"]
     assert promised.lacks("score:rmse", 2) == "score rmse is not promised"
-    assert Capabilities().lacks("score:rmse", 2) == "score rmse is not promised"
+    assert Capabilities().lacks("score:rmse", 2) == "facet scores is not promised"
 
 
 def test_what_comes_back_is_validated_and_arguments_are_looked_at() -> None:

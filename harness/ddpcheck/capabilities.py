@@ -36,6 +36,10 @@ CHOICES = {
 """What there is to promise, by field: another name is a misspelt one, and would hide checks."""
 
 
+_FACET_OF = {"collective": "collectives", "score": "scores", "trainer_feature": "trainer"}
+"""The facet that a kind of need is of: without that, what is lacking is the facet."""
+
+
 def promise(default: T, sentence: str) -> T:
     """A dataclass field with its sentence of the specification in the field's metadata."""
     field: Any = dataclasses.field(default=default, metadata={"sentence": sentence})
@@ -270,13 +274,15 @@ class Capabilities:
         """
         kind, separator, name = need.partition(":")
         if separator:
+            if (facet := _FACET_OF.get(kind)) and facet not in self.facets:
+                return f"facet {facet} is not promised"
             holders = {
                 "facet": self.facets,
-                "collective": self.collectives if "collectives" in self.facets else frozenset(),
+                "collective": self.collectives,
                 "reduction": self.reductions,
                 "feature": self.model_features,
-                "trainer_feature": self.trainer_features if "trainer" in self.facets else frozenset(),
-                "score": self.scores if "scores" in self.facets else frozenset(),
+                "trainer_feature": self.trainer_features,
+                "score": self.scores,
                 "optimizer": self.optimizers,
                 "dtype": self.replica_dtypes,
                 "collective_dtype": self.collective_dtypes,
