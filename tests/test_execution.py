@@ -83,7 +83,7 @@ def test_what_overwrites_results_fits_their_dtype_and_differs_from_one_to_the_ne
 @pytest.mark.parametrize("layout", get_args(Layout))
 @pytest.mark.parametrize("shape", [(), (0,), (5,), (2, 3), (2, 0, 3), (4, 3, 2)])
 def test_a_layout_moves_values_and_changes_none(layout: Layout, shape: tuple[int, ...]) -> None:
-    array = TensorSpec(shape).on(0)
+    array = TensorSpec(shape, layout=layout).on(0)
     made = laid_out(array, layout)
     assert same_bits(made, array)
     assert not np.may_share_memory(made, array)

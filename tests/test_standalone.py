@@ -113,7 +113,6 @@ JOBS = {
     "sampler-s-padding-counts-twice": (Job(2, (Score("f1_macro", ((0, 1), (2, 0))),)), "f1_macro: WRONG"),
     "rows-of-padding-are-scored": (Job(2, (Score("accuracy", ((0, 1), (2, -1))),)), "accuracy: WRONG"),
     "perplexity-leaves-out-nan": (Job(2, (Score("perplexity", ((0, 1), (2, 3)), poisoned=3),)), "perplexity: WRONG"),
-    "auc-of-probabilities": (Job(2, (Score("auc", ((*range(9),), (*range(9, 19),)), 2, far=True),)), "auc: WRONG"),
     "score-of-indices-in-32-bits": (Job(2, (Score("rmse", ((0, 2), (1, 3)), apart=1 << 32),)), "rmse: WRONG"),
     "mean-over-the-ranks-of-the-host": (
         Job(2, (AllReduce(TensorSpec((5,)), "mean"),), start=Start(hosts=(1, 1))),
@@ -157,12 +156,12 @@ EVERYTHING = Job(
     (
         *(
             AllReduce(TensorSpec((2, 3), layout=layout, seed=1), "max")
-            for layout in ("F", "strided", "reversed", "offset")
+            for layout in ("F", "strided", "reversed", "offset", "repeated")
         ),
         AllReduce(TensorSpec((4,), "float64", "real"), "mean"),
         AllReduce(TensorSpec((), "int64"), "prod", wait=False),
         Barrier(),
-        Wait(5),
+        Wait(6),
         *(AllReduce(TensorSpec((9,), dtype, "tiny", 4), "mean") for dtype in ("float32", "float64")),
         *(AllReduce(TensorSpec((300,), values=holding, seed=1)) for holding in ("sparse", "even", "patchy")),
         Broadcast(TensorSpec((3,), values="special"), 1),

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from ..capabilities import Capabilities
 from ..job import Job, Layout, TensorSpec
 from ..values import Array, key_of, poison_like
@@ -49,7 +51,8 @@ class Text:
 
     def tensor(self, spec: TensorSpec) -> str:
         """The name of the list of every rank's array; the same values have one name."""
-        key = (spec.shape, spec.dtype, spec.values, spec.seed, spec.spread, spec.step)
+        repeated = spec.layout == "repeated"
+        key = (spec.shape, spec.dtype, spec.values, spec.seed, spec.spread, spec.step, repeated)
         if key not in self._tensors:
             count = len(self._tensors)
             name = self._tensors[key] = f"DATA_{count}" if count or self._many() else "DATA"
@@ -74,6 +77,7 @@ class Text:
         times = f" * np.{spec.dtype}({spec.step})" if spec.step != 1 else ""
         size, limit = math.prod(spec.shape), f", {spec.spread}" if spec.values != "powers" else ""
         made = f'{spec.values}({size}, key{limit}).astype("{spec.dtype}").reshape({spec.shape}){times}'
+        made += f"[:1].repeat({spec.shape[0]}, axis=0)" if spec.layout == "repeated" and spec.shape else ""
         return f"{name} = [{made} for key in ({keys},)]"
 
 
@@ -87,6 +91,10 @@ def laid_out(array: str, layout: Layout, shape: Sequence[int], dtype: str) -> tu
         return f"np.repeat({array}, 2, axis=-1)[..., ::2]", "every other element of a larger array"
     if layout == "reversed" and shape:
         return f"np.array({array}[::-1])[::-1]", "with a negative stride"
+    if layout == "repeated" and shape:
+        strides = (0, *np.empty((1, *shape[1:]), dtype).strides[1:])
+        row = f"{array}[:1].copy()"
+        return f'np.ndarray({tuple(shape)}, "{dtype}", {row}, 0, {strides})', "one row, which a stride of 0 repeats"
     if layout == "offset":
         return (
             f'np.append(np.zeros(1, "{dtype}"), {array})[1:].reshape({tuple(shape)})',

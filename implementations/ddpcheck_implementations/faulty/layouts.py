@@ -15,6 +15,7 @@ from .facets import Group, PassThrough, collectives
 SUM = "check_all_reduce_sums_exactly"
 ALONE = "check_collectives_leave_their_arguments_alone"
 SCATTERED = "check_reduce_scatter_gives_each_rank_its_block"
+IN_ONE_ROW = "laid out repeated"
 IN_OTHER_PLACES = "in other places"
 PAST_64_KIB = 65536
 """Bytes from which on an array is a large one here."""
@@ -53,6 +54,18 @@ class AsynchronousTransposed(PassThrough):
         sent = array.ravel(order="K").reshape(array.shape)
         handle: Handle = self.comm.all_reduce_async(sent, op, group=group)
         return handle
+
+
+@collectives("repeated-row-reduced-once", "classic", SUM, words=IN_ONE_ROW)
+class RepeatedRowReducedOnce(PassThrough):
+    """An array that a stride of zero repeats is reduced as it lies in memory, which is one row."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        if not array.size or not array.ndim or array.strides[0]:
+            return super().all_reduce(array, op, group=group)
+        result = np.array(array)
+        result[:1] = super().all_reduce(array[:1], op, group=group)
+        return result
 
 
 @collectives("last-chunk-of-one-element", "classic", "check_collectives_of_every_size_are_right", words="never written")
