@@ -9,7 +9,7 @@ import pytest
 from oracle_jobs import PROMISED, job_model, moments
 
 from ddpcheck.job import Backward, Observe, Operation, OptimizerSpec, Step, ZeroGrad
-from ddpcheck.model import mlp
+from ddpcheck.model import Linear, ModelSpec, mlp
 from ddpcheck.oracle import is_exact
 from ddpcheck.oracle.exactness import SIGNIFICAND, largest_integer, reciprocal_is_exact
 from ddpcheck.values import Array
@@ -116,3 +116,13 @@ def test_jobs_that_are_not_exact(change: dict[str, object]) -> None:
     if change == {"data": None}:
         change = {"operations": (), "data": None}
     assert not is_exact(replace(job, **change), PROMISED)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("penalty", [0.0, 2.0])
+def test_a_job_whose_numbers_outgrow_all_floats_is_not_exact(penalty: float) -> None:
+    layers = tuple(Linear(f"fc{number}", 4, 4, penalty=penalty) for number in range(8))
+    operations = [ZeroGrad(), Backward(shards([2, 2])), Step()] * 12
+    job = training_job(
+        2, ModelSpec(layers, "squared_error", dtype="float64"), operations, OptimizerSpec(lr=1.0), exact=True
+    )
+    assert not is_exact(job, PROMISED)

@@ -201,7 +201,8 @@ def _gradients(layer: object, model: ModelSpec, x: float, adjoint: float) -> lis
 
 def _loss(model: ModelSpec, y: float) -> tuple[float, float]:
     """Bounds on the loss of one sample, and on its derivative by an output, from one on the outputs."""
-    value, adjoint = (y * INPUT, INPUT) if model.loss == "linear" else ((y + INPUT) ** 2, y + INPUT)
+    # no power: one that is too large for a float is an error, where a product is infinite
+    value, adjoint = (y * INPUT, INPUT) if model.loss == "linear" else ((y + INPUT) * (y + INPUT), y + INPUT)
     return value * model.output_features, adjoint
 
 
@@ -226,4 +227,4 @@ def _term(layer: object, model: ModelSpec, sizes: dict[str, float], x: float) ->
     size, count = x, widest(model)
     if isinstance(layer, Linear):
         size, count = sizes[f"{layer.name}.weight"], layer.inputs * layer.outputs
-    return often * size**2 * count, often * size
+    return often * size * size * count, often * size
