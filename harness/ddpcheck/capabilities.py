@@ -268,9 +268,9 @@ class Capabilities:
         """Why `need` is not met, or None if it is.
 
         A need is `facet:NAME`, `collective:NAME`, `reduction:NAME`, `feature:NAME`, `trainer_feature:NAME`, `score:NAME`,
-        `optimizer:NAME`, `dtype:NAME` (of replicas), `collective_dtype:NAME`, `world_size>=N`, `world_size<=N`, `FIELD`
-        (a promise that must be true) or `FIELD=VALUE`. An unknown need is a ValueError, so that a misspelt one cannot hide
-        a check.
+        `optimizer:NAME`, `dtype:NAME` (of replicas), `collective_dtype:NAME` (`float` is any of them), `world_size>=N`,
+        `world_size<=N`, `FIELD` (a promise that must be true) or `FIELD=VALUE`. An unknown need is a ValueError, so that a
+        misspelt one cannot hide a check.
         """
         kind, separator, name = need.partition(":")
         if separator:
@@ -285,7 +285,8 @@ class Capabilities:
                 "score": self.scores,
                 "optimizer": self.optimizers,
                 "dtype": self.replica_dtypes,
-                "collective_dtype": self.collective_dtypes,
+                "collective_dtype": self.collective_dtypes
+                | {each.rstrip("0123456789") for each in self.collective_dtypes},
             }
             if kind not in holders:
                 raise ValueError(f"unknown need {need!r}: a prefix must be one of {', '.join(sorted(holders))}")

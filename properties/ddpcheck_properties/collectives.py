@@ -28,6 +28,7 @@ from .strategies_collectives import (
     EVERY_LAYOUT,
     Reduction,
     Shape,
+    a_float,
     all_reduces,
     collectives,
     dtypes,
@@ -45,7 +46,7 @@ from .ways import other_ways
 if TYPE_CHECKING:
     from ddpcheck.session import Session
 
-FLOATS = "collective_dtype:float32"
+FLOATS = "collective_dtype:float"
 PAST_64_KIB, PAST_1_MIB, PAST_4_MIB, PAST_16_MIB = (127, 131), (521, 521), (1031, 1033), (2053, 2063)
 """Shapes whose float32 arrays are larger than usual buffers of sockets and messages, and that nothing divides."""
 A_MIB = (1 << 18,)
@@ -258,8 +259,9 @@ def _not_finite(session: Session, among: tuple[Reduction, ...]) -> None:
         Job(world, tuple(AllReduce(TensorSpec((96,), dtype, "nonfinite", step=world), reduction) for dtype in offered))
         for reduction in among
     ]
-    tensor = TensorSpec((120,), "float32", "nonfinite", step=world * max(1, world - 1))
+    usual_float = a_float(session.capabilities)
+    tensor = TensorSpec((120,), usual_float, "nonfinite", step=world * max(1, world - 1))
     examples += [job for each in among for job in other_ways(world, session.capabilities, tensor, each)]
-    few = [TensorSpec((2,), "float32", "nonfinite", seed, step=world) for seed in range(12)]  # some without a NaN
+    few = [TensorSpec((2,), usual_float, "nonfinite", seed, step=world) for seed in range(12)]  # some without a NaN
     examples += [Job(world, tuple(AllReduce(tensor, each) for tensor in few)) for each in among]
     for_each(session, examples, results_hold)

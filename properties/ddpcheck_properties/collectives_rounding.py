@@ -18,7 +18,7 @@ from .collective_results import finished, named
 from .collectives import FLOATS, PAST_64_KIB
 from .drawing import for_all
 from .strategies import choice
-from .strategies_collectives import dtypes, jobs, reductions, tensors
+from .strategies_collectives import a_float, dtypes, jobs, reductions, tensors
 from .ways import other_ways
 
 if TYPE_CHECKING:
@@ -75,8 +75,8 @@ def _real(session: Session) -> SearchStrategy[AllReduce]:
 def _long_sums(session: Session) -> list[Job]:
     """Enough elements that another order of additions shows in some of them; large ones, and other ways to reduce them."""
     world, promised = session.world_size, session.capabilities
-    offered, reduction = dtypes(promised, floats=True), reductions(promised)[0]
-    shapes_of = [((64,), dtype) for dtype in offered] + [(PAST_64_KIB, "float32")]
+    offered, usual_float, reduction = dtypes(promised, floats=True), a_float(promised), reductions(promised)[0]
+    shapes_of = [((64,), dtype) for dtype in offered] + [(PAST_64_KIB, usual_float)]
     made = [Job(world, (AllReduce(TensorSpec(shape, dtype, "real"), reduction),)) for shape, dtype in shapes_of]
-    few, many = (TensorSpec((size,), "float32", "real") for size in (60, 120))
+    few, many = (TensorSpec((size,), usual_float, "real") for size in (60, 120))
     return made + other_ways(world, promised, few, reduction) + other_ways(world, promised, many, reduction)

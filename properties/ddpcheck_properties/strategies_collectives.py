@@ -56,6 +56,11 @@ def dtypes(capabilities: Capabilities, *, floats: bool = False) -> tuple[str, ..
     return tuple(sorted(d for d in capabilities.collective_dtypes if floating(d) or not floats))
 
 
+def a_float(capabilities: Capabilities) -> str:
+    """float32, or another promised floating dtype of collectives where it is not one."""
+    return min(dtypes(capabilities, floats=True), key=lambda dtype: dtype != "float32")
+
+
 def reductions(capabilities: Capabilities) -> tuple[Reduction, ...]:
     """The promised reductions; a mean, which is of floats only, where there are some."""
     asked = capabilities.reductions if dtypes(capabilities, floats=True) else capabilities.reductions - {"mean"}

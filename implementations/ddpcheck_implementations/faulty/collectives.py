@@ -65,6 +65,21 @@ class OpNotForwarded(PassThrough):
         return super().all_reduce(array, group=group)
 
 
+@collectives(
+    "doubles-alone-through-float32",
+    "classic",
+    *(MEAN, REAL),
+    words="sent with fewer bits than float64",
+    collective_dtypes=frozenset({"float64"}),
+    reductions=frozenset({"mean"}),
+)
+class DoublesThroughFloat32(PassThrough):
+    """All that it takes is float64, and what it sends is float32."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        return super().all_reduce(array.astype(np.float32), op, group=group).astype(np.float64)
+
+
 @collectives("avg-divides-by-numel", "meta-pytorch/torchcomms#287", PRECISION, MEAN, words="number of elements")
 class DividesByElements(PassThrough):
     """The mean divides by the number of elements, not of ranks."""
