@@ -8,6 +8,7 @@ from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 
 import pytest
+from hypothesis import find
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
@@ -19,6 +20,7 @@ from ddpcheck.verdict import Finding
 from ddpcheck_properties import drawing
 from ddpcheck_properties import strategies_collectives as drawn_from
 from ddpcheck_properties.drawing import Judge, for_all
+from ddpcheck_properties.strategies import choice
 
 
 @dataclass
@@ -123,3 +125,9 @@ def test_where_nothing_can_be_drawn_the_examples_are_all() -> None:
     drawn = drawn_from.jobs(1, drawn_from.collectives(1, alone))
     for_all(session, drawn, lambda job, trace: None, examples=[Job(1, (Barrier(),))])  # type: ignore[arg-type]  # as above
     assert len(session.run_jobs) == 1
+
+
+def test_a_choice_among_ranks_is_not_one_made_for_booleans() -> None:
+    """They are equal in Python, and a root of True indexes an array otherwise than 1 does."""
+    for values in ((False, True), (0, 1)):
+        assert type(find(choice(values), bool)) is type(values[1])

@@ -93,11 +93,13 @@ def choice(values: tuple[T, ...]) -> SearchStrategy[T]:
     """One of the values, simplest first; made once, as Hypothesis looks a new strategy over for longer than it
     draws.
     """
-    return _made_once(values)
+    return _made_once(values, tuple(map(type, values)))
 
 
 @cache
-def _made_once(values: tuple[Any, ...]) -> SearchStrategy[Any]:
+def _made_once(values: tuple[Any, ...], types: tuple[type, ...]) -> SearchStrategy[Any]:
+    """types: for (0, 1) and (False, True) are equal, and an array is indexed by a bool otherwise."""
+    del types
     return st.sampled_from(values)
 
 
