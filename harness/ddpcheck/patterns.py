@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import combinations
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,8 @@ def shifted(got: Array, expected: Array, local: Array | None, wrong: Array) -> I
 
 _SMALL = 2.0**-16
 """What a format of few bits may take for nothing."""
+_NOT_BY_CHANCE = 20
+"""In how many ways zeros have to be able to lie, if that they are the smallest is to tell something."""
 
 
 def zeros(got: Array, expected: Array, wrong: Array) -> Iterator[str]:
@@ -119,7 +122,8 @@ def zeros(got: Array, expected: Array, wrong: Array) -> Iterator[str]:
         return
     largest = float(np.max(np.abs(expected[wrong].astype(np.float64))))
     others = np.abs(expected[~wrong & (expected != 0)].astype(np.float64))
-    smallest = len(others) > 0 and largest < float(others.min())
+    chosen = comb(len(others) + int(wrong.sum()), len(others)) >= _NOT_BY_CHANCE
+    smallest = chosen and largest < float(others.min())
     if got.dtype.kind == "f" and (smallest or largest < _SMALL):
         half = ", or as in float16, which has no smaller number than 6e-8" if largest < SMALLEST["float16"] else ""
         yield f"{region(wrong)} are zero, but should be small: flushed, or left out as the smallest{half}"

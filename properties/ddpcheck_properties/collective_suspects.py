@@ -14,6 +14,7 @@ from ddpcheck.job import AllGather, AllReduce, Broadcast, Job, ReduceScatter, Te
 from ddpcheck.values import Array, overwritten, poison_like
 from ddpcheck.verdict import Finding
 
+from .collective_datatypes import of_another_datatype
 from .collective_results import Collective, Reducing, finished, reduced, wants
 from .comparison import blaming
 
@@ -170,6 +171,7 @@ def _other_reductions(collective: AllReduce, members: tuple[int, ...], world_siz
         half = len(members) // 2
         first, second = (reduced(tensor, "mean", part).value for part in (members[:half], members[half:]))
         yield "it is the mean of two means, of ranks that are not equally many", (first + second) / 2
+    yield from of_another_datatype([tensor.on(rank) for rank in members], collective.reduction)
     for missing in members:
         if rest := tuple(rank for rank in members if rank != missing):
             part = reduced(tensor, collective.reduction, rest).value

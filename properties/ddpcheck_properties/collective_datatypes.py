@@ -1,0 +1,32 @@
+"""What a reduction would have given if the transport had been told another dtype than the array's, and had added up its bits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import reduce
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+_TAKEN_FOR = {
+    "int64": ("float64", "int32", "float32"),
+    "int32": ("float32", "int64"),
+    "float64": ("int64", "float32", "int32"),
+    "float32": ("int32", "float64"),
+}
+_BY = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
+
+
+def of_another_datatype(parts: Sequence[Array], reduction: str) -> Iterator[tuple[str, Array]]:
+    """Sentences, and the reduction of these arrays of one dtype as each of the others would have made it."""
+    dtype, shape = parts[0].dtype, parts[0].shape
+    by = _BY["sum" if reduction == "mean" else reduction]
+    for other in _TAKEN_FOR.get(dtype.name, ()):
+        if parts[0].nbytes % np.dtype(other).itemsize or not parts[0].size:
+            continue
+        views = [np.ascontiguousarray(part).reshape(-1).view(other) for part in parts]
+        with np.errstate(all="ignore"):
+            made = reduce(by, views).view(dtype).reshape(shape)
+        text = f"the bits of {dtype} were reduced as those of {other}: the datatype that the transport was given is not the array's"
+        yield text, np.asarray(made / len(parts), dtype) if reduction == "mean" else made
