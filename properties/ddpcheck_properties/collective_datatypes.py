@@ -28,5 +28,5 @@ def of_another_datatype(parts: Sequence[Array], reduction: str) -> Iterator[tupl
         views = [np.ascontiguousarray(part).reshape(-1).view(other) for part in parts]
         with np.errstate(all="ignore"):
             made = reduce(by, views).view(dtype).reshape(shape)
-        text = f"the bits of {dtype} were reduced as those of {other}: the datatype that the transport was given is not the array's"
+        text = f"the bits of {dtype} were reduced as those of {other}: the transport was told a datatype that is not its own"
         yield text, np.asarray(made / len(parts), dtype) if reduction == "mean" else made

@@ -110,6 +110,8 @@ def _known(moment: Moment, expected: Array, rank: int, all_got: list[float]) -> 
         sure = f"it is near: computed with fewer bits (autocast, say); or {sure}"
     if moment.operation.kind == "clip" and math.isfinite(got):
         sure = _TOO_LARGE if got > expected[rank] else _TOO_SMALL
+        if expected[rank] < got <= math.sqrt(size) * expected[rank] * (1 + 1e-5):
+            sure += _ADDED_UP
         factor = got / expected[rank] if expected[rank] else 0.0
         if factor >= 4 and math.isclose(factor, 2 ** round(math.log2(factor)), rel_tol=1e-5):
             sure = f"exactly {factor:.0f} x too large: of gradients that a loss scale still multiplies"
@@ -127,6 +129,7 @@ _SHARD = (
 _TOO_LARGE = (
     "too large: it is also taken of what is no gradient (a bucket's padding), a gradient counts twice, or squares round"
 )
+_ADDED_UP = ", or the norms of the ranks' shards were added up, and not the squares of them"
 _TOO_SMALL = "too small: a part of the gradients is missing from it, or squares are rounded"
 
 

@@ -30,6 +30,8 @@ _OF_A_TENSOR = (AllReduce, Broadcast, AllGather, ReduceScatter)
 MIXED = "the ranks' arrays lie differently in memory (F on odd ranks): what is sent, or how, follows from the rank's own array"
 _TOGETHER = ("backward", "all_reduce", "broadcast", "all_gather", "reduce_scatter", "barrier", "wait")
 
+_OF_A_ROOT = re.compile(r"(?i)\b(invalid|bad|wrong|unknown|no) root\b|\broot\b.*\b(range|rank|group)\b")
+"""What an error says of a root that a group does not have."""
 _OF_TIME = re.compile(r"(?<!run)time")
 """In lower case, what an error says of a time limit; every RuntimeError has the word in its name."""
 
@@ -78,6 +80,11 @@ def _causes(job: Job, trace: Trace) -> Iterator[str]:
     operation = job.operations[culprit.last.operation]
     if culprit.outcome == "invalid":
         yield from _why_invalid(culprit, job)
+    if isinstance(operation, Broadcast) and operation.group and _OF_A_ROOT.search(culprit.error):
+        yield (
+            f"root {operation.root} is not found in group {list(operation.group)}: a transport counts from 0 in each group, or "
+            "this is the communicator of another one"
+        )
     if isinstance(operation, _OF_A_TENSOR) and operation.tensor.layout == "mixed":
         yield MIXED
     if _is_empty(operation) and culprit.outcome == "raised":

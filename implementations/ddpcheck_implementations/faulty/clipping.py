@@ -51,6 +51,19 @@ class NormOfShard(PlainReplica):
         return norm
 
 
+@fault("norms-of-shards-added-up", "classic", CLIPPED, words="norms of the ranks' shards were added up", world_size=3)
+class NormsAddedUp(PlainReplica):
+    """Each rank measures its part of all gradients laid end to end; the norms, and not their squares, are added up."""
+
+    def clip(self, max_norm: float) -> float:
+        shown = [gradient.reshape(-1) for gradient in self._shown().values()]
+        mine = np.array_split(np.concatenate(shown), self.world)[self.rank] if shown else np.zeros(0)
+        own = math.sqrt(float(np.sum(np.square(mine, dtype=np.float64))))
+        norm = float(self.comm.all_reduce(np.array([own]))[0])
+        self.scale(min(1.0, max_norm / norm) if norm else 1.0)
+        return norm
+
+
 @fault(
     "norm-of-nothing", "classic", "check_any_training_program_goes_as_on_one_process", words="divided by a norm of zero"
 )

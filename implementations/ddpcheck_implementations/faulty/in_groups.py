@@ -135,3 +135,17 @@ class OverflowIsNan(PassThrough):
         if op == "sum" and array.dtype.kind == "f":
             result[np.isinf(result)] = np.nan
         return result
+
+
+@collectives(
+    "root-counted-in-the-world", "classic", MOVED, words="a transport counts from 0 in each group", world_size=3
+)
+class RootOfTheWorld(Parted):
+    """The communicator of a group is given the root's rank in the world, which it takes for a place in the group."""
+
+    def broadcast(self, array: Array, root: int = 0, *, group: Group = None) -> Array:
+        if group is not None and self.part(group):
+            if root >= len(group):
+                raise ValueError(f"invalid root {root}: this communicator has {len(group)} ranks")
+            root = group[root]
+        return super().broadcast(array, root, group=group)
