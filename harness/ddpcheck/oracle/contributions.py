@@ -24,6 +24,9 @@ _LEFT_BEHIND = (
 _ALONE = "the others' never arrived here, or nobody waited for them"
 
 _KEPT = "what every rank had gathered inside no_sync before zero_grad went in, too: zero_grad leaves it"
+_ADDED_TO_THE_OWN = (
+    "this rank's own gradient is in it once more: what was reduced is added to it, and should replace it"
+)
 
 _RANKS = 6
 """Of so many ranks all subsets are tried."""
@@ -235,6 +238,8 @@ class Contributions:
             if other != rank:
                 yield f"it is rank {other}'s own local gradient: one rank's value, not all ranks'", self.own[other]
         if not self.inside:
+            if len(self.own) > 1:
+                yield _ADDED_TO_THE_OWN, expected + self.own[rank]
             for words, combined in (("largest", self.own.max(axis=0)), ("smallest", self.own.min(axis=0))):
                 yield f"each element is the {words} of all ranks', but should be their mean", combined
             product = self.own.prod(axis=0)
