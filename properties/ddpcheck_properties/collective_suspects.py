@@ -168,6 +168,10 @@ def _other_reductions(collective: AllReduce, members: tuple[int, ...], world_siz
         for twice in members:
             yield f"the values of rank {twice} are counted twice", (total + tensor.on(twice)) / count
     if collective.reduction == "mean" and len(members) > 2:
+        running = tensor.on(members[0])
+        for rank in members[1:]:
+            running = (running + tensor.on(rank)) / 2
+        yield "each rank's values were averaged with the mean of those before: the last rank counts half", running
         half = len(members) // 2
         first, second = (reduced(tensor, "mean", part).value for part in (members[:half], members[half:]))
         yield "it is the mean of two means, of ranks that are not equally many", (first + second) / 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import numpy as np
 
 from ddpcheck.values import Array
@@ -88,6 +90,17 @@ class DividesByElements(PassThrough):
         if op != "mean":
             return super().all_reduce(array, op, group=group)
         return np.asarray(super().all_reduce(array, group=group) / max(1, array.size)).astype(array.dtype)
+
+
+@collectives("running-mean", "classic", MEAN, words="the last rank counts half", world_size=3)
+class RunningMean(PassThrough):
+    """A server averages what comes with what it has."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        if op != "mean" or not array.size:
+            return super().all_reduce(array, op, group=group)
+        parts = self.comm.all_gather(array, group=group)
+        return reduce(lambda held, came: np.asarray((held + came) / 2, array.dtype), parts)
 
 
 @collectives(
