@@ -39,3 +39,18 @@ def test_without_a_cause_each_is_told_and_after_many_in_a_line() -> None:
 def test_adapters_do_not_hide_each_other() -> None:
     lines = shown(failed("check_1", "summed"), failed("check_1", "summed", "theirs"))
     assert sum("likely cause: summed" in line for line in lines) == 2
+
+
+def test_a_long_stack_shows_where_it_left_the_own_code() -> None:
+    """Its innermost frames are a library's, which says nothing of what waits."""
+    library = (
+        '  File "/usr/lib/python3.12/multiprocessing/connection.py", line 250, in recv\n    buf = self._recv_bytes()'
+    )
+    own = [f'  File "/home/me/ring.py", line {line}, in f\n    self.link.recv()' for line in (7, 8, 9)]
+    call = '  File "/ddpcheck/execution/collectives.py", line 28, in all_reduce\n    comm.all_reduce(argument)'
+    stack = "\n".join(["stack of rank 0:", call, *own, *[library] * 6])
+    hung = Verdict("mine", 2, "check_a", "gradients", "hung", diagnosis=Diagnosis("rank 0 hung", details=(stack,)))
+    lines = [line.strip() for line in shown(hung)]
+    places = [place for place, line in enumerate(lines) if "ring.py" in line]
+    assert [lines[place] for place in places] == [line.splitlines()[0].strip() for line in own[1:]]
+    assert [lines[places[0] - 1], lines[places[1] + 2]] == ["... 3 lines", "... 6 lines"]

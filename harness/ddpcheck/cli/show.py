@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -34,6 +35,9 @@ _STYLES: dict[str, str] = {
 _DETAIL_LINES = 24
 _OUTER, _INNER = 2, 6
 """Lines of a stack that are shown: where it begins, and where it stands."""
+_FRAME = re.compile(r'\s*File "')
+_OF_A_LIBRARY = re.compile(r"[/\\](lib[/\\]python3|site-packages)")
+"""In the path of a frame's file."""
 
 _NAMED = 4
 _CAUSES = 6
@@ -71,7 +75,28 @@ def _ends(detail: str) -> str:
     left_out = len(lines) - _OUTER - _INNER
     if left_out <= 1:
         return detail
-    return "\n".join((*lines[:_OUTER], f"    ... {left_out} lines", *lines[-_INNER:]))
+    own = _last_own(lines)
+    if not _OUTER <= own.start < len(lines) - _INNER:
+        return "\n".join((*lines[:_OUTER], f"    ... {left_out} lines", *lines[-_INNER:]))
+    inner = max(own.stop, len(lines) - _INNER)
+    kept = lines[:_OUTER], lines[own.start : own.stop], lines[inner:]
+    between = _gap(lines[_OUTER : own.start]), _gap(lines[own.stop : inner])
+    return "\n".join((*kept[0], *between[0], *kept[1], *between[1], *kept[2]))
+
+
+def _gap(lines: Sequence[str]) -> Sequence[str]:
+    return [f"    ... {len(lines)} lines"] if len(lines) > 1 else lines
+
+
+def _last_own(lines: Sequence[str]) -> range:
+    """The lines of the innermost frames of a stack, two at most, that are no library's: who waits in one sees where from."""
+    begins = [place for place, line in enumerate(lines) if _FRAME.match(line)]
+    own = [place for place in begins if not _OF_A_LIBRARY.search(lines[place])]
+    if not own or own[-1] == begins[-1]:
+        return range(0)
+    last = begins.index(own[-1])
+    both = len(own) > 2 and own[-2] == begins[last - 1]  # the first one is the harness's call
+    return range(begins[last - both], begins[last + 1])
 
 
 def show_briefly(console: Console, verdict: Verdict, text: str) -> None:
