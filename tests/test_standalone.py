@@ -156,12 +156,12 @@ EVERYTHING = Job(
     (
         *(
             AllReduce(TensorSpec((2, 3), layout=layout, seed=1), "max")
-            for layout in ("F", "strided", "reversed", "offset", "repeated")
+            for layout in ("F", "strided", "reversed", "offset", "columns", "repeated")
         ),
         AllReduce(TensorSpec((4,), "float64", "real"), "mean"),
         AllReduce(TensorSpec((), "int64"), "prod", wait=False),
         Barrier(),
-        Wait(6),
+        Wait(7),
         *(AllReduce(TensorSpec((9,), dtype, "tiny", 4), "mean") for dtype in ("float32", "float64")),
         *(AllReduce(TensorSpec((300,), values=holding, seed=1)) for holding in ("sparse", "even", "patchy")),
         Broadcast(TensorSpec((3,), values="special"), 1),

@@ -41,7 +41,7 @@ Shape = tuple[int, ...]
 Group = tuple[int, ...] | None
 
 ALL_REDUCTIONS: tuple[Reduction, ...] = ("sum", "mean", "min", "max", "prod")
-LAYOUTS: tuple[Layout, ...] = ("C", "F", "strided", "reversed", "offset")
+LAYOUTS: tuple[Layout, ...] = ("C", "F", "strided", "reversed", "offset", "columns")
 EVERY_LAYOUT: tuple[Layout, ...] = (*LAYOUTS, "repeated", "mixed")
 WIDE = {"float32": 2**12 + 1, "float64": 2**24 + 1, "int32": 2**24 + 1, "int64": 2**54 + 1}
 """Steps whose multiples need more bits than float16 and bfloat16, float32, float32, and float64 have."""

@@ -165,7 +165,9 @@ def check_messages_reach_their_receiver(session: Session) -> None:
     pairs = tuple(permutations(range(world), 2))
     examples = [
         Job(world, (SendRecv(TensorSpec(shape, dtype, "special", 2, layout), order),))
-        for dtype, shape, layout in zip(dtypes(promised) * 3, ((5,), (), (0,), (3, 2), (40,)), LAYOUTS, strict=False)
+        for dtype, shape, layout in zip(
+            dtypes(promised) * 3, ((5,), (), (0,), (3, 2), (40,), (4, 3)), LAYOUTS, strict=False
+        )
         for order in (pairs, ring, back)
     ]
     small = TensorSpec((3,), dtypes(promised)[0])

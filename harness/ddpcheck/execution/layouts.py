@@ -13,7 +13,9 @@ def laid_out(array: Array, layout: Layout) -> Array:
     if layout == "F":
         return np.array(array, order="F")
     if layout == "strided":
-        return _strided(array)
+        return _within(array, 2 * array.shape[-1], 2) if array.ndim else array.copy()
+    if layout == "columns" and array.ndim:
+        return _within(array, array.shape[-1] + 3, 1)
     if layout == "reversed" and array.ndim:
         return np.array(array[::-1])[::-1]
     if layout == "repeated" and array.ndim:
@@ -25,11 +27,10 @@ def laid_out(array: Array, layout: Layout) -> Array:
     return array.copy()
 
 
-def _strided(array: Array) -> Array:
-    if not array.ndim:
-        return array.copy()
-    wide = np.empty((*array.shape[:-1], 2 * array.shape[-1]), array.dtype)
+def _within(array: Array, width: int, step: int) -> Array:
+    """Every so many elements of an array that has so many in a row."""
+    wide = np.empty((*array.shape[:-1], width), array.dtype)
     poison(wide)
-    view = wide[..., ::2]
+    view = wide[..., : step * array.shape[-1] : step]
     view[...] = array
     return view

@@ -89,6 +89,8 @@ def laid_out(array: str, layout: Layout, shape: Sequence[int], dtype: str) -> tu
         return f'np.array({array}, order="F" if rank % 2 else "C")', "in Fortran order on odd ranks"
     if layout == "strided" and shape:
         return f"np.repeat({array}, 2, axis=-1)[..., ::2]", "every other element of a larger array"
+    if layout == "columns" and shape:
+        return f"np.append({array}, {array}[..., :1], axis=-1)[..., :-1]", "the first columns of a wider array"
     if layout == "reversed" and shape:
         return f"np.array({array}[::-1])[::-1]", "with a negative stride"
     if layout == "repeated" and shape:

@@ -60,7 +60,7 @@ class AlikeAtBothEnds(PassThrough):
         return np.asarray(self.comm.all_gather(array, group=group))
 
 
-@collectives("zero-is-no-contribution", "classic", HOLDS, words="values of rank")
+@collectives("zero-is-no-contribution", "classic", HOLDS, words="arrays that are mostly zeros")
 class ZeroIsNoContribution(PassThrough):
     """A rank whose array is zeros throughout has nothing to give: the others reduce without it."""
 

@@ -25,7 +25,9 @@ class Parted(PassThrough):
         return 1 < self.size(group) < self.world
 
 
-@collectives("int32-of-groups-through-float", "classic", REDUCED, words="sent as float32", world_size=3)
+@collectives(
+    "int32-of-groups-through-float", "classic", REDUCED, words="as float32: what is past 24 bits", world_size=3
+)
 class GroupsThroughFloat(Parted):
     """A group has no way for integers, which go as floats of the same size."""
 

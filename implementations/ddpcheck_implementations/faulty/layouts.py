@@ -68,6 +68,18 @@ class RepeatedRowReducedOnce(PassThrough):
         return result
 
 
+@collectives("row-width-for-row-stride", "classic", SUM, words="laid out columns")
+class RowWidthForRowStride(PassThrough):
+    """Rows that are contiguous are taken to follow on each other: those of a wider array do not."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        rows = array.ndim == 2 and array.size > 1 and array.strides[1] == array.itemsize < array.strides[0]
+        if not rows:
+            return super().all_reduce(array, op, group=group)
+        close = (array.shape[1] * array.itemsize, array.itemsize)
+        return super().all_reduce(np.lib.stride_tricks.as_strided(array, array.shape, close), op, group=group)
+
+
 @collectives("last-chunk-of-one-element", "classic", "check_collectives_of_every_size_are_right", words="never written")
 class LoneTailLost(PassThrough):
     """Chunks of 4096 elements are broadcast as long as more than one element is left."""

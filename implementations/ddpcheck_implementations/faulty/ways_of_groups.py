@@ -36,7 +36,7 @@ class ScattersTransposed(Parted):
     "asynchronous-in-groups-in-the-order-of-memory",
     "classic",
     UNDER_WAY,
-    words="lie differently in memory",
+    words="in other places",
     world_size=3,
 )
 class UnderWayTransposed(Parted):
