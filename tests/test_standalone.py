@@ -29,6 +29,7 @@ from ddpcheck.job import (
     CloseWindow,
     DataSpec,
     Kill,
+    Make,
     Observe,
     OpenWindow,
     OptimizerSpec,
@@ -137,6 +138,14 @@ JOBS = {
         Job(2, (Rounds(TRAINED),), FLOAT64, OptimizerSpec(), DataSpec(4)),
         "settings that changed: WRONG",
     ),
+    "seeds-for-equal-values": (
+        Job(2, (Make(),), FLOAT64, OptimizerSpec(), DataSpec(4)),
+        "generators in one state, whatever it was before: WRONG",
+    ),
+    "warnings-switched-off-by-making": (
+        Job(2, (Make(),), FLOAT64, OptimizerSpec(), DataSpec(4)),
+        "other settings that changed: WRONG",
+    ),
     "thread-for-each-call": (
         Job(2, (Rounds((AllReduce(TensorSpec((5,)), wait=False), Wait(0))),)),
         "what every round leaves behind: WRONG",
@@ -212,6 +221,7 @@ EVERYTHING = Job(
         Observe(),
         Switch(),
         *(Calls(kind, 3, reduction="mean", strided=number % 2 == 1) for number, kind in enumerate(get_args(Kind))),
+        Make(),
         Rounds((Barrier(),), times=1, rounds=2),
         Close(),
     ),

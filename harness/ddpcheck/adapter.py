@@ -13,8 +13,9 @@ Capabilities.facets.
 
 Arrays are NumPy arrays in and out, 0-d ones or NumPy's scalars alike; a facet must not keep a reference to an argument, and
 must not change one unless its method says so. What connect() does to the process is its own affair; the calls after it change
-no setting, draw from none of the program's random numbers (random, numpy.random, torch's) and leave nothing behind. Any
-exception that a facet raises is recorded with its rank, and is a failure unless a promise allows it.
+no setting, draw from none of the program's random numbers (random, numpy.random, torch's) and leave nothing behind; only
+make_replica may draw, as building a module does, and does not seed. Any exception that a facet raises is recorded with its
+rank, and is a failure unless a promise allows it.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -67,12 +68,13 @@ class Settings:
         ]
         return found
 
+    def generators(self) -> dict[str, str]:
+        """The states of the generators that all share, as hashes; of those that there are."""
+        return {name: self._values[name] for name in GENERATORS if self._values[name] is not None}
+
     def restore(self) -> None:
         """Set all as they were, but for random numbers: of these some are drawn, so that who seeds alike again is seen."""
-        random.random()
-        np.random.random_sample()
-        if "torch" in sys.modules:
-            sys.modules["torch"].rand(1)
+        draw_from_all(1)
         for name, value in self._values.items():
             write = _SETTINGS[name][1]
             if write is not None:
@@ -83,6 +85,15 @@ class Settings:
         for number, handler in self._signals.items():
             if handler is not None and signal.getsignal(number) != handler:
                 signal.signal(number, handler)
+
+
+def draw_from_all(count: int) -> None:
+    """Draw so many numbers from each generator that all share."""
+    for _ in range(count):
+        random.random()
+        np.random.random_sample()
+        if "torch" in sys.modules:
+            sys.modules["torch"].rand(1)
 
 
 @cache
@@ -187,11 +198,11 @@ def _torch_state() -> str | None:
 
 def _of_torch(name: str) -> Callable[[], Any]:
     """Call this function of torch, if a rank has loaded it."""
-    return lambda: getattr(sys.modules["torch"], name)() if "torch" in sys.modules else None
+    return lambda: attrgetter(name)(sys.modules["torch"])() if "torch" in sys.modules else None
 
 
 def _set_torch(name: str) -> Callable[[Any], None]:
-    return lambda value: getattr(sys.modules["torch"], name)(value) if value is not None else None
+    return lambda value: attrgetter(name)(sys.modules["torch"])(value) if value is not None else None
 
 
 def _digest(value: Any) -> str:
@@ -245,9 +256,16 @@ _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any] | None]] = {
     "random": (lambda: _digest(random.getstate()), None),
     "numpy.random": (_numpy_state, None),
     "torch's generator": (_torch_state, None),
-    "torch's recording of gradients": (_of_torch("is_grad_enabled"), _set_torch("set_grad_enabled")),
-    "torch's default dtype": (_of_torch("get_default_dtype"), _set_torch("set_default_dtype")),
-    "torch's number of threads": (_of_torch("get_num_threads"), _set_torch("set_num_threads")),
+    **{
+        f"torch's {name}": (_of_torch(get), _set_torch(put))
+        for name, get, put in (
+            ("recording of gradients", "is_grad_enabled", "set_grad_enabled"),
+            ("default dtype", "get_default_dtype", "set_default_dtype"),
+            ("number of threads", "get_num_threads", "set_num_threads"),
+            ("detection of anomalies", "is_anomaly_enabled", "autograd.set_detect_anomaly"),
+            ("precision of matrix products", "get_float32_matmul_precision", "set_float32_matmul_precision"),
+        )
+    },
     "the working directory": (lambda: str(Path.cwd()), os.chdir),
     "NumPy's way with floating-point errors": (np.geterr, lambda value: np.seterr(**value)),
     "the filters of warnings": (lambda: list(warnings.filters), _set_filters),

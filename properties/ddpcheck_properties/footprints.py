@@ -24,6 +24,7 @@ from ddpcheck.job import (
     Clip,
     Draw,
     Job,
+    Make,
     Operation,
     OptimizerSpec,
     Predict,
@@ -134,6 +135,15 @@ def check_training_leaves_the_process_as_it_was(session: Session) -> None:
     _leave_no_trace(session, large if _leaves(session, _again(_together(large))) else [], fitting(session, small))
 
 
+@law("replica_sync", "facet:replica", "world_size<=2")
+def check_making_a_replica_leaves_the_process_as_it_was(session: Session) -> None:
+    """make_replica() may draw from the process's random numbers, as building a module does, but seeds none of the generators:
+    they go on from where they were, each rank's from its own. It changes no other setting.
+    """
+    job = training_job(session.world_size, mlp((2, 3, 2), loss="linear"), [Make()], exact=False)
+    for_each(session, fitting(session, [job]), _making_leaves_no_trace)
+
+
 _WIDTH, _ROWS = 100, 96
 """So that the weights, and what comes out of a layer for a rank's batch, are GRAIN bytes in float32."""
 
@@ -153,6 +163,33 @@ def _trained(session: Session, model: ModelSpec, operations: tuple[Operation, ..
     rule = OptimizerSpec("adam" if "sgd" not in session.capabilities.optimizers else "sgd", lr=2.0**-20)
     job = training_job(session.world_size, model, operations, rule, exact=False)
     return within_promises(job, session.capabilities)
+
+
+def _making_leaves_no_trace(_: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    changed, before, after = (trace.values(0, name) for name in ("changed", "before", "after"))
+    for rank, each in enumerate(changed):
+        # the first may import what sets something, once
+        others = [name for name in each[1] if name not in GENERATORS and name in each[2]]
+        _settings_stay(f"make_replica() on rank {rank}", ((), others))
+        for name in after[rank][-1]:
+            was, became = ({states[name] for states in found[rank] if name in states} for found in (before, after))
+            expect.that(
+                len(was) == 1 or len(became) > 1,
+                f"make_replica() on rank {rank}: {name} is in one state after each of {len(each)} calls, but should go on from "
+                f"where it was, which were {len(was)} states",
+                f"{_SEEDED}: masks, noise and orders that the program draws then come again with every replica",
+            )
+            expect.that(
+                not rank
+                or before[rank][-1][name] == before[0][-1][name]
+                or after[rank][-1][name] != after[0][-1][name],
+                f"make_replica() on rank {rank}: {name} is afterwards in the state of rank 0's, but should go on from its own",
+                f"{_SEEDED}, with a number that all ranks share: they draw the same masks and noise from then on",
+            )
+
+
+_SEEDED = "making a replica seeds the generator of the process and does not put it back, where it needs one of its own"
 
 
 def _jobs(world_size: int, kinds: Sequence[tuple[Operation, ...]]) -> list[Job]:

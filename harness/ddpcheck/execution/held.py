@@ -62,6 +62,11 @@ class Held:
             self._built_with = options, named
         return self._replica
 
+    def renew(self) -> None:
+        """Make the replica anew, from the same values."""
+        self._replica = None
+        self.replica()
+
     def resume(self, name: str) -> None:
         """Another replica, built from other values, goes on from what was saved."""
         self._replica = self._built(self._model, self._job.initial_of_resumed(self._rank), ())

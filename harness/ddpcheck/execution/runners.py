@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import job as ops
-from ..footprint import Settings, held
+from ..footprint import Settings, draw_from_all, held
 from . import calls, collectives, mishaps, randomness, replica, sampling, scoring, training
 from .contract import ContractBroken
 from .here import Here, Values
@@ -38,6 +38,21 @@ def rounds(here: Here, op: ops.Rounds) -> Values:
         changed.append(Settings().changed(program))
         found.append(held(found[-1], op.times if number else 0))  # the first may leave what it likes
     return {"changed": changed, "held": found}
+
+
+def make(here: Here, op: ops.Make) -> Values:
+    found: Values = {"changed": [], "before": [], "after": []}
+    for _ in range(op.times):
+        here.progress(here.position)
+        Settings.at_first().restore()
+        draw_from_all(here.rank)
+        program = Settings()
+        here.held.renew()
+        now = Settings()
+        found["changed"].append(now.changed(program))
+        found["before"].append(program.generators())
+        found["after"].append(now.generators())
+    return found
 
 
 RUNNERS: dict[type[ops.Operation], Callable[[Here, Any], Values]] = {
@@ -81,5 +96,6 @@ RUNNERS: dict[type[ops.Operation], Callable[[Here, Any], Values]] = {
     ops.ShortReads: mishaps.short_reads,
     ops.OnRanks: on_ranks,
     ops.Attempt: attempt,
+    ops.Make: make,
     ops.Rounds: rounds,
 }

@@ -24,6 +24,7 @@ from . import (
     Join,
     Kill,
     Leave,
+    Make,
     MeasureCollective,
     MeasureSteps,
     Observe,
@@ -216,7 +217,7 @@ def _of_training(job: Job, operation: Any) -> list[str]:
 
 _ON_REPLICA = frozenset(
     {Backward, ZeroGrad, Clip, Step, Observe, Predict, Save, Resume, SetTrainable, Join, Remeasure, Train, MeasureSteps}
-    | {OpenWindow, CloseWindow, Switch}
+    | {OpenWindow, CloseWindow, Switch, Make}
 )
 _JUDGES: dict[type, Callable[[Job, Any], list[str]]] = {
     Backward: _of_backward,

@@ -66,6 +66,19 @@ class Sent:
 
 @plain
 @dataclass(frozen=True, slots=True)
+class Make:
+    """Make the replica so many times, each in the place of the one before. Before each the settings of the process become
+    again what they were, and numbers are drawn from its generators, on every rank another count.
+
+    Yields changed: names of the settings that each making changed; before and after: each generator's state, as a hash.
+    """
+
+    kind: ClassVar[str] = "make"
+    times: int = 3
+
+
+@plain
+@dataclass(frozen=True, slots=True)
 class Rounds:
     """These operations again and again: `rounds` rounds of `times` each, whose values are dropped. A Wait among them names
     this operation's own position. After each round the settings of the process (footprint.py) become again what they were.

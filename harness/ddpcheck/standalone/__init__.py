@@ -48,7 +48,7 @@ _WRITERS: dict[str, Callable[[Text, int, Any], None]] = {
 }
 _OF_REPLICA = (
     *("backward", "zero_grad", "clip", "step", "observe", "predict", "save", "resume"),
-    *("open_window", "close_window", "set_trainable", "switch"),
+    *("open_window", "close_window", "set_trainable", "switch", "make"),
 )
 
 
@@ -117,9 +117,9 @@ def _fill(text: Text) -> None:
                 f"operation {position} (two forward passes, or no_sync left by an exception) has no plain form"
             )
         elif replicas is not None and operation.kind in _OF_REPLICA:
-            if not begun and operation.kind != "resume":
+            if not begun and operation.kind not in ("resume", "make"):
                 replicas.first()
-                begun = True
+            begun |= operation.kind != "resume"
             getattr(replicas, operation.kind)(position, operation)
         else:
             raise NoScript(f"operation {position} ({operation.kind}) has no plain form")

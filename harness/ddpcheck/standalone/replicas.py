@@ -7,9 +7,10 @@ import math
 
 import numpy as np
 
-from ..job import Backward, Clip, Job, Observe, Operation, Predict, Resume, Save, SetTrainable, Step, ZeroGrad
+from ..job import Backward, Clip, Job, Make, Observe, Operation, Predict, Resume, Save, SetTrainable, Step, ZeroGrad
 from ..oracle import Entry, Moment, Oracle, is_exact
 from ..values import Array
+from . import repeated
 from .literals import bound, declaration, listed, literal, mapping, model
 from .text import NoScript, Text
 
@@ -200,6 +201,10 @@ class Replicas:
         self.text.add(f"replica = make_replica(MODEL, {initial}[rank], OPTIMIZER, {{}})")
         self.text.add(f"state = {{name: array.copy() for name, array in {self._state(op.name)}.items()}}")
         self.text.add(*self._lent("state", "load_state()"), "replica.load_state(state)")
+
+    def make(self, position: int, op: Make) -> None:
+        self.text.use("make_replica")
+        repeated.make(self.text, position, op)
 
     def switch(self, position: int, op: object) -> None:
         if not any(line.startswith("INITIAL_OF_SECOND =") for line in self.text.inputs):
