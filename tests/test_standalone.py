@@ -146,6 +146,15 @@ JOBS = {
         Job(2, (Make(),), FLOAT64, OptimizerSpec(), DataSpec(4)),
         "other settings that changed: WRONG",
     ),
+    "gradients-times-zero": (
+        Job(
+            2,
+            (Backward(((0,), (1,))), ZeroGrad(to_zeros=True), Backward(((2,), (3,))), Observe(("gradients",))),
+            FLOAT64,
+            data=DataSpec(4, poisoned=(0,)),
+        ),
+        "gradient of fc1.weight: WRONG",
+    ),
     "thread-for-each-call": (
         Job(2, (Rounds((AllReduce(TensorSpec((5,)), wait=False), Wait(0))),)),
         "what every round leaves behind: WRONG",

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddpcheck import expect
+from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
 from ddpcheck.job import Backward, DataSpec, Job, Operation, ZeroGrad
-from ddpcheck.model import Linear, ModelSpec, Scale
+from ddpcheck.model import Linear, ModelSpec, Scale, mlp
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
-from .comparison import when
-from .drawing import for_each
+from .comparison import as_one_process, when
+from .drawing import Judge, for_each
 from .pitfalls import fitting
+from .skipping import poisoned
 from .strategies import GRADIENTS, shards, training_job
 
 if TYPE_CHECKING:
@@ -46,6 +48,55 @@ def diverging(world_size: int, model: ModelSpec) -> Job:
     job = training_job(world_size, model, operations)
     assert job.data is not None
     return replace(job, data=DataSpec(job.data.samples, "nonfinite", job.data.seed), model=model)
+
+
+@law("gradients", "facet:replica")
+def check_a_nan_that_zero_grad_throws_away_is_gone(session: Session) -> None:
+    """After zero_grad(), or zero_gradients(), gradients are those of the next backward, whatever was NaN before: synchronised, or
+    inside no_sync. An error at the NaN instead is as good.
+    """
+    world, promised = session.world_size, session.capabilities
+    forms = (False, True) if promised.zeroes_gradients else (False,)
+    for_each(session, fitting(session, [_thrown_away(world, promised, zeros) for zeros in forms]), _gone(promised))
+
+
+def _thrown_away(world_size: int, promised: Capabilities, to_zeros: bool) -> Job:
+    good, bad = shards([2] * world_size), shards([2] * world_size, 2 * world_size)
+    operations: list[Operation] = [ZeroGrad()]
+    for sync in (True, False)[: 1 + promised.no_sync]:
+        operations += [Backward(bad, sync=sync), ZeroGrad(to_zeros), Backward(good), *GRADIENTS, ZeroGrad(to_zeros)]
+    dtype = min(promised.replica_dtypes, key=lambda name: (name != "float64", name))
+    job = training_job(world_size, replace(mlp((2, 3, 2), loss="linear"), dtype=dtype), operations, exact=False)
+    return poisoned(job, 2 * world_size, "nan")
+
+
+def _gone(promised: Capabilities) -> Judge:
+    as_ever = as_one_process(promised)
+
+    def judge(job: Job, trace: Trace) -> None:
+        if any(rank.outcome == "raised" for rank in trace.ranks):
+            return
+        try:
+            as_ever(job, trace)
+        except Finding as finding:
+            for position, ranks in trace.all_values("observe"):
+                for rank, seen in enumerate(ranks):
+                    for name, got in seen["gradients"].items():
+                        expect.that(
+                            got is None or bool(np.isfinite(got).all()),
+                            f"gradient of {name} ({when(job, position)}) on rank {rank}: NaN, but should be finite, as this "
+                            "batch is",
+                            _KEPT,
+                        )
+            raise finding from None
+
+    return judge
+
+
+_KEPT = (
+    "a NaN of a batch before is left after zero_grad: gradients times 0 are NaN still, and so is what is kept of them, such as "
+    "a residual or a difference"
+)
 
 
 def _spread(job: Job, trace: Trace) -> None:
