@@ -142,3 +142,12 @@ def test_multiples_of_a_127th_are_8_bits_and_noise_is_not() -> None:
     assert "integers of 8 bits" in likely_cause(got, expected, evidence)
     cause = likely_cause(expected * (1 + np.array([3e-3, -2e-3, 1e-3])), expected, evidence)
     assert "as in bfloat16, or in integers of 8 bits: computed" in cause
+
+
+def test_one_element_may_agree_with_one_of_many_pieces_by_chance() -> None:
+    got, expected = np.arange(40.0), np.arange(40.0)
+    got[3] = 7.0
+    pieces = tuple(("another piece of a buffer", np.full(40, float(value))) for value in range(20))
+    assert "another piece" not in likely_cause(got, expected, Evidence(2, alternatives=pieces))
+    got[4:6] = 7.0
+    assert "another piece" in likely_cause(got, expected, Evidence(2, alternatives=pieces))

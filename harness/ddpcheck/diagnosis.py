@@ -7,6 +7,7 @@ whole factors, untouched tails, last-bit differences and lost precision are look
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -100,9 +101,15 @@ def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[s
         if array.shape == got.shape and not _close(array, expected).all() and _close(got, array).all():
             yield sentence
     yield from _other_factor(got, expected, evidence)
+    searched = Counter(sentence for sentence, _ in evidence.alternatives) if wrong.sum() < _BY_CHANCE else Counter()
     for sentence, array in evidence.alternatives:
         telling = got[wrong].any() or not array.any()  # zeros come of much else, but for what says that all is zero
-        if telling and array.shape == got.shape and _close(got[wrong], array[wrong]).all():
+        if (
+            telling
+            and searched[sentence] < _MANY
+            and array.shape == got.shape
+            and _close(got[wrong], array[wrong]).all()
+        ):
             yield f"{region(wrong)}: {sentence}"
     yield from _within_rounding(got, expected, evidence)
     if evidence.parts is not None:
@@ -123,6 +130,8 @@ def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[s
     yield from seams(wrong)
 
 
+_BY_CHANCE, _MANY = 3, 8
+"""So few elements may agree with one of so many arrays that were searched for them."""
 _NEARLY_ALL = 0.99
 """Of the elements: what is rounded to few bits on the way may go the other way here and there."""
 _APART = 8

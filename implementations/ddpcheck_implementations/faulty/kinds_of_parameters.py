@@ -148,7 +148,7 @@ class FewRows(PlainReplica):
 
 
 @fault(
-    "norm-of-the-models-dtype", "classic", DTYPES, words="a part of the gradients is missing", model_features=FEATURES
+    "norm-of-the-models-dtype", "classic", DTYPES, words="are left out", model_features=FEATURES
 )
 class NormOfOneDtype(PlainReplica):
     """The norm is taken of the bucket of the model's own dtype, and all buckets are scaled by it."""

@@ -195,7 +195,7 @@ class EvaluationEndsWindow(PlainReplica):
         return made
 
 
-@fault("saving-ends-the-window", "classic", ANY, words="the gradient was dropped")
+@fault("saving-ends-the-window", "classic", ANY, words="saving changes it")
 class SavingEndsWindow(PlainReplica):
     """state() drops what was gathered inside no_sync, so that no local value gets into a checkpoint."""
 
