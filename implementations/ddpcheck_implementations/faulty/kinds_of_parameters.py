@@ -147,9 +147,7 @@ class FewRows(PlainReplica):
         return super().reduce(name, gradient)
 
 
-@fault(
-    "norm-of-the-models-dtype", "classic", DTYPES, words="are left out", model_features=FEATURES
-)
+@fault("norm-of-the-models-dtype", "classic", DTYPES, words="are left out", model_features=FEATURES)
 class NormOfOneDtype(PlainReplica):
     """The norm is taken of the bucket of the model's own dtype, and all buckets are scaled by it."""
 
