@@ -87,7 +87,8 @@ def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[s
                 yield sentence
     if not np.isfinite(got[wrong]).all() and np.isfinite(expected).all():
         yield from overflown(got, expected)
-        yield "the wrong elements are NaN or infinite: memory that was never written, or is the caller's again, or an overflow"
+        text = "the wrong elements are NaN or infinite: memory that was never written, or is the caller's again, or an overflow"
+        yield f"{text}; or {evidence.otherwise}" if evidence.otherwise else text
     if np.isnan(expected[wrong]).all() and not np.isnan(got[wrong]).any():
         yield f"a NaN is lost in {region(wrong)}: a comparison drops it, depending on which rank has it"
     yield from _likely_factor(got, expected, evidence)

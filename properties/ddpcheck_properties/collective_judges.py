@@ -129,6 +129,13 @@ def _look(got: Array, want: Want, what: str, rank: int, evidence: Evidence) -> N
         expect.within(got, want.value, want.bound, what, rank, evidence)
 
 
+_OF_LAYOUTS = {
+    "mixed": MIXED,
+    "columns": "rows of a wider array are read as if nothing lay between them: their width is taken for their stride",
+    "repeated": "a stride of zero, which shows one row again and again, is not heeded",
+}
+
+
 def _evidence(job: Job, collective: Collective, rank: int) -> Evidence:
     """What the result would be if something specific had gone wrong."""
     members = members_of(collective.group, job.world_size)
@@ -138,7 +145,7 @@ def _evidence(job: Job, collective: Collective, rank: int) -> Evidence:
         others = tuple(
             (text, np.asarray(array).astype(dtype)) for text, array in suspects(job, collective, rank, members)
         )
-    otherwise = MIXED if collective.tensor.layout == "mixed" else ""
+    otherwise = _OF_LAYOUTS.get(collective.tensor.layout, "")
     return Evidence(
         len(members), local, others, otherwise=otherwise, moved=isinstance(collective, Broadcast | AllGather)
     )

@@ -15,7 +15,6 @@ from .facets import Group, PassThrough, collectives
 SUM = "check_all_reduce_sums_exactly"
 ALONE = "check_collectives_leave_their_arguments_alone"
 SCATTERED = "check_reduce_scatter_gives_each_rank_its_block"
-IN_ONE_ROW = "laid out repeated"
 IN_OTHER_PLACES = "in other places"
 PAST_64_KIB = 65536
 """Bytes from which on an array is a large one here."""
@@ -56,7 +55,7 @@ class AsynchronousTransposed(PassThrough):
         return handle
 
 
-@collectives("repeated-row-reduced-once", "classic", SUM, words=IN_ONE_ROW)
+@collectives("repeated-row-reduced-once", "classic", SUM, words="that part was never reduced")
 class RepeatedRowReducedOnce(PassThrough):
     """An array that a stride of zero repeats is reduced as it lies in memory, which is one row."""
 
@@ -68,7 +67,7 @@ class RepeatedRowReducedOnce(PassThrough):
         return result
 
 
-@collectives("row-width-for-row-stride", "classic", SUM, words="laid out columns")
+@collectives("row-width-for-row-stride", "classic", SUM, words="width is taken for their stride")
 class RowWidthForRowStride(PassThrough):
     """Rows that are contiguous are taken to follow on each other: those of a wider array do not."""
 
