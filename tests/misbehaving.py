@@ -9,6 +9,8 @@ import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
+import numpy as np
+
 from ddpcheck import Adapter, Capabilities, Facets, RankContext
 from ddpcheck.values import Array
 
@@ -67,6 +69,22 @@ def connect_importing(context: RankContext) -> Facets:
     return Facets(rank=context.rank, world_size=context.world_size, collectives=Importing())
 
 
+class Forking:
+    """Has a process of its own, which never ends and holds all that it has inherited; tells its number."""
+
+    def __init__(self) -> None:
+        self.child = os.fork()
+        while not self.child:
+            signal.pause()
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: object = None) -> Array:
+        return np.full_like(array, self.child)
+
+
+def connect_forking(context: RankContext) -> Facets:
+    return Facets(rank=context.rank, world_size=context.world_size, collectives=Forking())
+
+
 def connect_as_world_of_one(context: RankContext) -> Facets:
     return Facets(rank=0, world_size=1, collectives=object())
 
@@ -92,6 +110,7 @@ def connect_exits(context: RankContext) -> Facets:
 _promises = Capabilities(facets=frozenset({"collectives"}), collectives=frozenset({"all_reduce"}))
 adapter = Adapter("misbehaving", connect, _promises)
 importing = Adapter("importing", connect_importing, _promises)
+forking = Adapter("forking", connect_forking, _promises)
 leaving = Adapter("leaving", connect_leaving, _promises)
 world_of_one = Adapter("world_of_one", connect_as_world_of_one, _promises)
 raising = Adapter("raising", connect_raises, _promises)

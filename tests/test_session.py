@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -21,8 +22,9 @@ from ddpcheck import Job, Session, StartFailed, Trace, expect, gathering
 from ddpcheck.attaching import told_together
 from ddpcheck.channel import Listener
 from ddpcheck.channel import connect as attach
-from ddpcheck.job import AllReduce, Barrier, Kill, Raise, Rounds, Sleep, TensorSpec
+from ddpcheck.job import AllReduce, Barrier, Kill, Operation, Raise, Rounds, Sleep, TensorSpec
 from ddpcheck.launchers.attached import Attached
+from ddpcheck.launchers.templates import Templates
 from ddpcheck.launchers.torchrun import Torchrun
 from ddpcheck.rank_link import RankLink
 from ddpcheck.verdict import Finding
@@ -244,16 +246,21 @@ from ddpcheck.job import AllReduce, TensorSpec
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 session = Session({reference!r}, 2, deadline=60)
 session.start()
-print(*session.pids, flush=True)
+theirs = session.run(Job(2, (AllReduce(TensorSpec((1,), "int64")),))).values(0, "result") if {forks} else []
+print(*session.pids, *(int(number[0]) for number in theirs), flush=True)
 session.run(Job(2, (AllReduce(TensorSpec((3,)), "max"),)))
+signal.pause()
 """
 
 
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="pidfd_open is there on Linux only")
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-def test_no_rank_outlives_the_driver(ending: signal.Signals) -> None:
+@pytest.mark.parametrize("name", ["adapter", "forking"])
+def test_no_rank_outlives_the_driver(name: str, ending: signal.Signals) -> None:
+    """Nor what it has started."""
+    reference, forks = f"{HERE / 'misbehaving.py'}:{name}", name == "forking"
     driver = subprocess.Popen(
-        [sys.executable, "-c", DRIVER.format(reference=MISBEHAVING)],
+        [sys.executable, "-c", DRIVER.format(reference=reference, forks=forks)],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -261,13 +268,30 @@ def test_no_rank_outlives_the_driver(ending: signal.Signals) -> None:
     assert driver.stdout is not None
     with driver.stdout:
         ranks = [os.pidfd_open(int(pid)) for pid in driver.stdout.readline().split()]
-    assert len(ranks) == 2
+    assert len(ranks) == (4 if forks else 2)
     driver.send_signal(ending)
     driver.wait(20)
     for rank in ranks:
         readable, _, _ = select.select([rank], [], [], 20.0)  # a pidfd is readable once the process has ended
         os.close(rank)
         assert readable, "a rank was left behind"
+
+
+@pytest.mark.parametrize("last", [AllReduce(TensorSpec((1,), "int64")), Kill(1)], ids=["orderly", "killed"])
+@pytest.mark.parametrize("forked", [False, True])
+def test_what_a_rank_has_started_ends_with_it(last: Operation, forked: bool) -> None:
+    with contextlib.ExitStack() as stack:
+        templates = stack.enter_context(Templates()) if forked else None
+        with Session(f"{HERE / 'misbehaving.py'}:forking", 2, templates=templates, **QUICK) as session:
+            told = session.run(Job(2, (AllReduce(TensorSpec((1,), "int64")),))).values(0, "result")
+            theirs = [os.pidfd_open(int(number[0])) for number in told]
+            session.run(Job(2, (last,)))
+        try:
+            for process in theirs:
+                assert select.select([process], [], [], 10)[0], "a process that a rank had started still runs"
+        finally:
+            for process in theirs:
+                os.close(process)
 
 
 def test_ranks_that_a_user_started_attach(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,24 @@ def end_process(handle: int) -> None:
         signal.pidfd_send_signal(handle, signal.SIGKILL)
 
 
+def end_group(leader: int, *, ended: bool) -> None:
+    """End by force what a process that leads a group has started, and the process itself unless it has ended.
+
+    A number stays taken while a group has it: if the leader has ended, and a process has its number, that is another one.
+    """
+    with suppress(ProcessLookupError, PermissionError):
+        if not (ended and _is_taken(leader)):
+            os.killpg(leader, signal.SIGKILL)
+
+
+def _is_taken(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 def processes_under(process: int) -> set[int]:
     """A process's children, and theirs."""
     found: set[int] = set()

@@ -20,6 +20,7 @@ import sys
 import threading
 import time
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -32,6 +33,7 @@ from .footprint import held_at_first
 from .job import Job
 from .launchers.agent import SCRATCH
 from .operations.start import GATED, HOSTS, SHORT_READS
+from .pids import processes_under
 from .references import resolve
 from .segments import remove_segments, segments_of
 from .short_reads import cut_reads
@@ -155,7 +157,10 @@ class Worker:
                 self.end_alone()
 
     def end_alone(self) -> NoReturn:
-        """End without the driver, and remove what it would have removed."""
+        """End without the driver, and remove what it would have removed, processes that this one has started included."""
+        for process in processes_under(os.getpid()):
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
         self._remove_files()
         if scratch := os.environ.get(SCRATCH):
             shutil.rmtree(scratch, ignore_errors=True)

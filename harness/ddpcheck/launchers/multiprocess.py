@@ -178,6 +178,10 @@ class _Rank:
     parent: _Parent
     rank: int
 
+    @property
+    def pid(self) -> int:
+        return self.parent.process.pid  # in whose group it is
+
     def poll(self) -> int | None:
         return self.parent.code_of(self.rank)
 

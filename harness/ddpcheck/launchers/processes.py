@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from ..pids import end_group
 from .base import Launched, Output, clean_environment
 from .ports import Port, meeting_place
 
@@ -94,6 +95,11 @@ class Processes:
 class _Child(Protocol):
     """What subprocess.Popen and Forked have in common."""
 
+    @property
+    def pid(self) -> int:
+        """Of the group, too, in which it is with all that it starts."""
+        ...
+
     def poll(self) -> int | None: ...
 
     def kill(self) -> None: ...
@@ -143,8 +149,10 @@ class Children:
 
     def kill(self) -> None:
         for child in self.children:
-            if child.poll() is None:
-                child.kill()
+            ended = child.poll() is not None
+            if not ended:
+                child.kill()  # it may lead no group yet
+            end_group(child.pid, ended=ended)
         for child in self.children:
             child.wait()
         self.written.file.close()

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 HEADER = struct.Struct("I")
-STATUS = struct.Struct("i")
+STATUS = NUMBER = struct.Struct("i")
 FORKED, UNSAFE = b"f", b"u"
 
 
@@ -56,7 +56,7 @@ def serve(requests: socket.socket) -> tuple[dict[str, Any], int] | None:
                     os.close(mine)
                 return request, output[0]
             process = os.pidfd_open(pid)
-            socket.send_fds(requests, [FORKED], [process, told])
+            socket.send_fds(requests, [FORKED, NUMBER.pack(pid)], [process, told])
             os.close(told)
             os.close(output[0])
             running[process] = pid, tell

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-from .template import FORKED, HEADER, STATUS
+from .template import FORKED, HEADER, NUMBER, STATUS
 
 RANK_PROGRAM = (sys.executable, "-m", "ddpcheck.worker")
 """How the command of a rank begins that a template can stand in for."""
@@ -139,10 +139,10 @@ class _Template:
     def answer(self) -> Forked | None:
         """None if the template is gone, or cannot fork safely."""
         try:
-            said, files, _, _ = socket.recv_fds(self.requests, 1, 2, socket.MSG_CMSG_CLOEXEC)
+            said, files, _, _ = socket.recv_fds(self.requests, len(FORKED) + NUMBER.size, 2, socket.MSG_CMSG_CLOEXEC)
         except OSError:
             return None
-        return Forked(*files) if said == FORKED else None
+        return Forked(*NUMBER.unpack(said[len(FORKED) :]), *files) if said.startswith(FORKED) else None
 
     def close(self) -> None:
         self.requests.close()
@@ -153,6 +153,7 @@ class _Template:
 class Forked:
     """A process that another one has forked; poll, kill and wait are those of subprocess.Popen."""
 
+    pid: int
     _process: int  # a pidfd
     _status: int  # its exit status comes through this pipe
     _code: int | None = field(default=None, init=False)
