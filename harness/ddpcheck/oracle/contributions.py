@@ -74,7 +74,8 @@ class Contributions:
             doubt = f"; or rank {_listed(unused)}, whose gradient is zero here, is left out of the mean"
             alone = 0 < len(unused) == len(self.own) - 1
             doubt = doubt * alone + self._kept(expected) + (self.terms.doubt(self.own) if self.terms else "")
-            known = (*known, *self._left_out(unused, rank))
+            added = [(_ADDED_TO_THE_OWN, expected + self.own[rank])] * (len(self.own) > 1)
+            known = (*known, *self._left_out(unused, rank), *added)
             left = _LEFT_BEHIND if self.before is not None else ""
             return Evidence(len(self.own), self.own[rank], known, doubt=doubt, otherwise=left, parts=self.own)
         size = len(self.own)
@@ -238,8 +239,6 @@ class Contributions:
             if other != rank:
                 yield f"it is rank {other}'s own local gradient: one rank's value, not all ranks'", self.own[other]
         if not self.inside:
-            if len(self.own) > 1:
-                yield _ADDED_TO_THE_OWN, expected + self.own[rank]
             for words, combined in (("largest", self.own.max(axis=0)), ("smallest", self.own.min(axis=0))):
                 yield f"each element is the {words} of all ranks', but should be their mean", combined
             product = self.own.prod(axis=0)
