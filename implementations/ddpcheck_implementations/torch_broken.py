@@ -5,26 +5,22 @@ faulty/broken_backwards.py registers them.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor, nn
 from torch.autograd.variable import Variable
 
+from .torch_mistakes import Hooked
 from .torch_steps import communication
 from .torch_steps.naive import NaiveDDP
 
 
-class AtTheEnd(NaiveDDP):
+class AtTheEnd(Hooked):
     """Correct: the first hook of a backward asks for a callback at its end, which reduces; forward asks for a new one."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module)
-        self.synchronising, self.asked = True, False
+        self.asked = False
         self.learned = [parameter for parameter in module.parameters() if parameter.requires_grad]
-        for parameter in self.learned:
-            parameter.register_post_accumulate_grad_hook(self.after)  # type: ignore[no-untyped-call]
 
     def forward(self, *args: object) -> Tensor:
         self.begin()
@@ -40,18 +36,7 @@ class AtTheEnd(NaiveDDP):
 
     def reduce(self) -> None:
         self.asked = False
-        super().synchronise()
-
-    def synchronise(self) -> None:
-        """The callback has done it."""
-
-    @contextlib.contextmanager
-    def no_sync(self) -> Iterator[None]:
-        before, self.synchronising = self.synchronising, False
-        try:
-            yield
-        finally:
-            self.synchronising = before
+        NaiveDDP.synchronise(self)
 
 
 class AsksOnce(AtTheEnd):

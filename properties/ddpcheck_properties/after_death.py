@@ -30,7 +30,7 @@ from ddpcheck.model import mlp
 from ddpcheck.trace import RankTrace, Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
-from .drawing import for_each
+from .drawing import for_each, takes_its_time
 from .failures import LARGE
 from .large_models import several_buckets
 from .pitfalls import fitting
@@ -40,9 +40,6 @@ from .strategies_collectives import dtypes, reductions
 if TYPE_CHECKING:
     from ddpcheck.session import Session
 
-FULL_EFFORT = 100
-"""Drawn Jobs of a check from which on each kind of call is once the first after the death."""
-
 
 @law("failures", "collective:all_reduce", "detects_dead_peer", "world_size>=2")
 def check_no_later_call_ends_without_a_dead_rank(session: Session) -> None:
@@ -50,7 +47,8 @@ def check_no_later_call_ends_without_a_dead_rank(session: Session) -> None:
     asynchronous. Each raises an error, or is still waiting.
     """
     calls = list(_needing_the_last(session))
-    firsts = range(len(calls)) if session.effort > FULL_EFFORT else [2 * session.world_size % len(calls)]
+    # each kind of call is once the first after the death
+    firsts = range(len(calls)) if takes_its_time(session) else [2 * session.world_size % len(calls)]
     before = _together_before(session)
     jobs = []
     for first in firsts:

@@ -23,7 +23,7 @@ from ddpcheck.job import (
 )
 
 from .collective_judges import arguments_are_left_alone, results_hold
-from .drawing import for_all, for_each
+from .drawing import for_all, for_each, takes_its_time
 from .strategies_collectives import (
     EVERY_LAYOUT,
     Reduction,
@@ -51,8 +51,6 @@ PAST_64_KIB, PAST_1_MIB, PAST_4_MIB, PAST_16_MIB = (127, 131), (521, 521), (1031
 """Shapes whose float32 arrays are larger than usual buffers of sockets and messages, and that nothing divides."""
 A_MIB = (1 << 18,)
 """A MiB of float32, which fills chunks of any size to the last byte."""
-THOROUGH = 100
-"""Drawn Jobs of a check from which on there is time for arrays whose bytes three bytes do not count."""
 POOL = 16
 """Calls by which a buffer of a pool has its turn again."""
 
@@ -128,7 +126,7 @@ def check_all_reduce_of_large_tensors(session: Session) -> None:
         dtype = offered[number % len(offered)]
         by_each = (AllReduce(exact_tensor(PAST_64_KIB, dtype, each, world, number, layout), each) for each in among)
         drawn.append(Job(world, (*by_each, small)))
-    if world == 2 and session.effort > THOROUGH:
+    if world == 2 and takes_its_time(session):  # three bytes do not count its own
         drawn.append(
             Job(world, (AllReduce(exact_tensor(PAST_16_MIB, offered[-1], among[0], world, 5), among[0]), small))
         )

@@ -14,7 +14,7 @@ from ddpcheck.verdict import Finding
 
 from .collective_judges import results_hold
 from .comparison import blaming
-from .drawing import for_each
+from .drawing import for_each, takes_its_time
 from .strategies_collectives import Reduction, dtypes, exact_tensor, fitting_reductions
 
 if TYPE_CHECKING:
@@ -46,7 +46,9 @@ def check_what_arrays_hold_changes_no_result(session: Session) -> None:
             seeds = range(SEEDS // 2 if number else SEEDS)
             drawn += [_job(session, [make(ROWS[seed % len(ROWS)], seed) for seed in seeds])]
         # the largest take long: all-reduce, and one way more at each world size
-        chosen = ways if session.effort > 100 else ways[:1] + ways[1 + session.world_size % max(1, len(ways) - 1) :][:1]
+        chosen = (
+            ways if takes_its_time(session) else ways[:1] + ways[1 + session.world_size % max(1, len(ways) - 1) :][:1]
+        )
         drawn += [_job(session, [make(PAST_64_KIB, UNLIKE)]) for make in chosen]
         drawn += [_job(session, [make(PAST_64_KI, UNLIKE)]) for make in chosen if holding == "sparse"]
     for_each(session, drawn, _whatever_they_hold)

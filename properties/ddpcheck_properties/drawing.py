@@ -37,6 +37,11 @@ SHRINKING_SECONDS = 3.0
 """How long a failing Job may be made smaller. A check that fails should say so while the user still looks."""
 
 
+def takes_its_time(session: Session) -> bool:
+    """Whether there is time for Jobs that take long: where a check draws more than a hundred."""
+    return session.effort > 100
+
+
 def for_all(
     session: Session, strategy: SearchStrategy[Job], judge: Judge, *, examples: Iterable[Job] = (), share: float = 1.0
 ) -> None:

@@ -9,7 +9,7 @@ from ddpcheck.job import AllGather, AllReduce, Broadcast, Job, Operation, Reduce
 
 from .collective_judges import results_hold
 from .collectives import A_MIB
-from .drawing import for_each
+from .drawing import for_each, takes_its_time
 from .strategies_collectives import dtypes, exact_tensor, fitting_reductions, usual_reduction
 
 if TYPE_CHECKING:
@@ -60,5 +60,5 @@ def check_every_collective_is_right_for_large_arrays(session: Session) -> None:
     made += [tuple(Broadcast(full if root % 2 else moved, root) for root in range(world)), (AllGather(moved),)]
     made += [(SendRecv(moved, ((last, 0),)),)] * (world > 1)
     whole = [each for each in made if each[0].kind in promised.collectives]
-    chosen = whole if session.effort > 100 else whole[world % 3 :: 3]
+    chosen = whole if takes_its_time(session) else whole[world % 3 :: 3]
     for_each(session, [Job(world, each) for each in chosen], results_hold)

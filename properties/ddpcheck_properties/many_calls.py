@@ -15,7 +15,7 @@ from ddpcheck.trace import Trace
 from ddpcheck.values import Array
 from ddpcheck.verdict import Diagnosis, Finding
 
-from .drawing import for_each
+from .drawing import for_each, takes_its_time
 from .strategies_collectives import fitting_reductions
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ TWO_BYTES = 65_600
 """More than 16 bits count."""
 FEW = 20
 """Calls that show an array of which a copy was kept."""
-FULL_EFFORT = 100
-"""Drawn Jobs of a check from which on there is time for so many calls."""
 AFFORDABLE = 60.0
 """Seconds for so many calls of one kind."""
 Kind = Literal["all_reduce", "all_reduce_async", "broadcast", "all_gather", "reduce_scatter", "send_recv"]
@@ -42,7 +40,7 @@ def check_thousands_of_calls_are_right_with_one_array(session: Session) -> None:
     """An array may be filled anew and given again, however it lies in memory; and no counter of calls, tags or handles comes
     round: of two ranks' 1,100 calls of one kind each has its own result, and of 65,600 where the effort is large.
     """
-    found, thorough = _offered(session.capabilities), session.effort > FULL_EFFORT
+    found, thorough = _offered(session.capabilities), takes_its_time(session)
     took: dict[str, float] = {}
 
     def timed(job: Job, trace: Trace) -> None:

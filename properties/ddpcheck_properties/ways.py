@@ -22,7 +22,7 @@ from ddpcheck.job import (
 from ddpcheck.trace import Trace
 
 from .collective_judges import arguments_are_left_alone, can_be_written_to, results_hold
-from .drawing import for_each
+from .drawing import for_each, takes_its_time
 from .strategies_collectives import (
     EVERY_LAYOUT,
     Reduction,
@@ -108,7 +108,7 @@ def check_the_257th_call_is_as_the_first(session: Session) -> None:
     if world > 1:
         kinds["send_recv"] = tuple(SendRecv(tensor, ((0, world - 1),)) for tensor in moved)
     offered = [operations for kind, operations in kinds.items() if kind in promised.collectives]
-    chosen = offered if session.effort > 100 else offered[(world - 1) % max(1, len(offered)) :][:1]
+    chosen = offered if takes_its_time(session) else offered[(world - 1) % max(1, len(offered)) :][:1]
     if promised.subgroups and world > 1 and "all_reduce" in promised.collectives:
         ends = (0, world - 1)
         inside = (
