@@ -58,6 +58,7 @@ from ddpcheck.model import Activity, Head, Linear, ModelSpec
 from ddpcheck.numerics import same_bits
 from ddpcheck.references import reference_of
 from ddpcheck.standalone import _OF_REPLICA, _WRITERS, NoScript, Told, script, write_beside, write_script
+from ddpcheck.standalone.comparing import since
 from ddpcheck.standalone.literals import bound, literal
 from ddpcheck.standalone.text import FORMULAS, Text
 from ddpcheck_implementations.faulty import faults, unusual
@@ -244,13 +245,16 @@ def fault(name: str) -> str:
     return reference_of(next(found for found in faults() if found.name == name).adapter)
 
 
-def run(*command: str, python_path: list[str] = ROOTS, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run, with a port for engines that do not choose one."""
+def run(
+    *command: str, python_path: list[str] = ROOTS, cwd: Path | None = None, tmp: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run, with a port for engines that do not choose one. tmp: for temporary files."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(python_path), "MASTER_PORT": port}
     env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), env["PATH"]])
+    env |= {} if tmp is None else {"TMPDIR": str(tmp)}
     return subprocess.run(command, env=env, cwd=cwd, capture_output=True, text=True, timeout=120, check=False)
 
 
@@ -318,9 +322,20 @@ def test_it_runs_under_the_engines_that_people_use(tmp_path: Path, engine: tuple
         pytest.skip(f"{engine[0]} is not installed")
     job, words = JOBS["ring-tail-dropped"]
     path = write_script(tmp_path / "shows.py", fault("ring-tail-dropped"), job, TOLD)
-    done = run(*engine, str(path))
+    done = run(*engine, str(path), tmp=tmp_path)
     assert done.returncode == 1, done.stdout + done.stderr
     assert done.stdout.count(words) == 2, done.stdout + done.stderr
+    assert not list(tmp_path.glob("shows-*"))
+
+
+def test_the_folder_of_a_run_is_no_other_runs() -> None:
+    """Though its parent may have the number of one that left a folder behind."""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        began = since(process.pid)
+        assert began
+        assert began == since(process.pid)
+        assert began != since(os.getppid())
+        process.kill()
 
 
 @pytest.mark.parametrize("broken", [True, False])

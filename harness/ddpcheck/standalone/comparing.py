@@ -115,7 +115,16 @@ def share(value: Any) -> None:
 
 def folder() -> Path:
     """The ranks know each other by their parent: this script, mpirun or torchrun."""
-    return Path(tempfile.gettempdir(), f"{Path(__file__).stem}-{os.environ.get('STARTED_BY', os.getppid())}")
+    parent = int(os.environ.get("STARTED_BY", os.getppid()))
+    return Path(tempfile.gettempdir(), f"{Path(__file__).stem}-{parent}{since(parent)}")
+
+
+def since(process: int) -> str:
+    """When it began, where the system tells: its number may have been another's, who left a folder behind."""
+    try:
+        return "-" + Path("/proc", str(process), "stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        return ""
 
 
 def place() -> tuple[int, int]:

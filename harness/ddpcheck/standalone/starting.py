@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import traceback
@@ -58,7 +57,7 @@ def start_all() -> int:
         if status < 0:
             print(f"rank {rank} was ended by {signal.Signals(-status).name}")
         statuses.append(status)
-    shutil.rmtree(Path(tempfile.gettempdir(), f"{Path(__file__).stem}-{os.getpid()}"), ignore_errors=True)
+    shutil.rmtree(folder(), ignore_errors=True)
     return int(any(statuses))
 
 
@@ -146,12 +145,20 @@ def end_if_stuck(doing: str, seconds: float) -> threading.Timer:
     def end() -> None:
         stack = "".join(traceback.format_stack(sys._current_frames()[main_thread])[-4:])
         say(f"WRONG, it hangs in {doing}; ended after {seconds:g} s. It stands here:\n{stack}")
-        os._exit(1)
+        give_up()
 
     timer = threading.Timer(seconds, end)
     timer.daemon = True
     timer.start()
     return timer
+
+
+def give_up() -> None:
+    """End this rank, whatever else it is at. start_all() waits for the others, and takes the folder away."""
+    if "STARTED_BY" not in os.environ:
+        time.sleep(1)  # for the others to say what they see, before mpirun or torchrun ends them
+        shutil.rmtree(folder(), ignore_errors=True)
+    os._exit(1)
 
 
 def main() -> int:
@@ -186,8 +193,7 @@ def main() -> int:
     except Exception:
         say(f"WRONG, it raised an error\n{traceback.format_exc()}")
         timer.cancel()
-        time.sleep(1)  # for the others to say what they see, before mpirun or torchrun ends them
-        os._exit(1)
+        give_up()
     ranks = from_all_ranks(dict(seen))
     wrong = sum(found["wrong"] for found in ranks)
     share("read")
