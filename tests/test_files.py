@@ -72,7 +72,7 @@ def test_a_session_leaves_no_files_behind(monkeypatch: pytest.MonkeyPatch) -> No
         places.append(scratch_of(secret))
         return places[-1]
 
-    monkeypatch.setattr("ddpcheck.world.scratch_of", remembered)
+    monkeypatch.setattr("ddpcheck.ranks.world.scratch_of", remembered)
     with Session(adapter, 2) as session:
         check_no_two_ranks_write_the_same_file(session)
         assert all(place.exists() for place in places)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from ddpcheck.footprint import Settings, held
+from ddpcheck.execution.footprint import Settings, held
 
 
 @pytest.fixture(autouse=True)

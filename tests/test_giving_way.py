@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ddpcheck import Session, giving_way
+from ddpcheck import Session
+from ddpcheck.ranks import giving_way
 from ddpcheck_benchmarks.workloads import three_steps
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="policies of Linux's scheduler")

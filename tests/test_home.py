@@ -9,8 +9,8 @@ import pytest
 
 import ddpcheck
 from ddpcheck import Job, Session, StartFailed
-from ddpcheck.home import Home
 from ddpcheck.job import AllReduce, TensorSpec
+from ddpcheck.ranks.home import Home
 
 HARNESS = Path(ddpcheck.__file__).parents[1]
 MINIMAL = Path(__file__).with_name("minimal_adapter.py")

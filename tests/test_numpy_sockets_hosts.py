@@ -10,7 +10,7 @@ import pytest
 from rank_arrays import REDUCED, of_rank, same_bits
 from socket_ranks import on_ranks, outcomes_of
 
-from ddpcheck.sockets import sent_by_connection
+from ddpcheck.execution.sockets import sent_by_connection
 from ddpcheck.values import Array, key_of, numbers
 from ddpcheck_implementations.numpy_sockets import host
 from ddpcheck_implementations.numpy_sockets.communicator import Communicator

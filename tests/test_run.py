@@ -136,7 +136,7 @@ def test_after_many_hangs_the_other_checks_are_skipped() -> None:
 
 
 def test_who_is_stuck_at_the_start_is_not_waited_for_at_every_world_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ddpcheck.attaching._PATIENCE", 0.5)
+    monkeypatch.setattr("ddpcheck.ranks.attaching._PATIENCE", 0.5)
     items = plan(minimal_adapter.stuck, (2, 3), OWN[:1])
     verdicts = list(run_items(items, QUICK, NOTHING_EXPECTED))
     assert [verdict.status for verdict in verdicts] == ["failed", "skipped", "skipped", "skipped"]

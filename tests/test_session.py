@@ -18,15 +18,16 @@ from pathlib import Path
 import pytest
 import sessions
 
-from ddpcheck import Job, Session, StartFailed, Trace, expect, gathering
-from ddpcheck.attaching import told_together
+from ddpcheck import Job, Session, StartFailed, Trace, expect
 from ddpcheck.channel import Listener
 from ddpcheck.channel import connect as attach
 from ddpcheck.job import AllReduce, Barrier, Kill, Operation, Raise, Rounds, Sleep, TensorSpec
 from ddpcheck.launchers.attached import Attached
 from ddpcheck.launchers.templates import Templates
 from ddpcheck.launchers.torchrun import Torchrun
-from ddpcheck.rank_link import RankLink
+from ddpcheck.ranks import gathering
+from ddpcheck.ranks.attaching import told_together
+from ddpcheck.ranks.rank_link import RankLink
 from ddpcheck.verdict import Finding
 
 HERE = Path(__file__).parent
@@ -200,7 +201,7 @@ def test_ranks_that_do_not_start_say_why(attribute: str, says: str) -> None:
 
 
 def test_who_does_not_come_out_of_connect_is_told_before_the_start_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ddpcheck.attaching._PATIENCE", 0.5)
+    monkeypatch.setattr("ddpcheck.ranks.attaching._PATIENCE", 0.5)
     session = sessions.session(f"{HERE / 'misbehaving.py'}:hanging", 2, start_deadline=120.0)
     with pytest.raises(StartFailed) as caught:
         session.start()

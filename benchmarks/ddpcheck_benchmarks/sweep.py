@@ -6,8 +6,8 @@ import time
 from contextlib import ExitStack
 from typing import Protocol
 
-from ddpcheck.attaching import StartFailed
 from ddpcheck.launchers.base import Launcher
+from ddpcheck.ranks.attaching import StartFailed
 from ddpcheck.session import Session
 
 from .allowance import Allowance

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .adapter import Adapter, Batch, Collectives, Facets, Handle, Replica, Sampler
-    from .attaching import StartFailed
     from .capabilities import Capabilities
     from .checks import Check, law
     from .environment import RankContext, rank_context
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from .launchers.processes import Processes
     from .launchers.torchrun import Torchrun
     from .model import ModelSpec, mlp
+    from .ranks.attaching import StartFailed
     from .run import check_adapter, run_checks
     from .session import Session
     from .testing import parametrize_with_checks
@@ -65,7 +65,6 @@ __all__ = [
 
 _HOMES = {
     "adapter": ("Adapter", "Batch", "Collectives", "Facets", "Handle", "Replica", "Sampler"),
-    "attaching": ("StartFailed",),
     "capabilities": ("Capabilities",),
     "checks": ("Check", "law"),
     "environment": ("RankContext", "rank_context"),
@@ -75,6 +74,7 @@ _HOMES = {
     "launchers.processes": ("Processes",),
     "launchers.torchrun": ("Torchrun",),
     "model": ("ModelSpec", "mlp"),
+    "ranks.attaching": ("StartFailed",),
     "run": ("check_adapter", "run_checks"),
     "session": ("Session",),
     "testing": ("parametrize_with_checks",),

@@ -20,7 +20,6 @@ from types import TracebackType
 from typing import Self
 
 from .adapter import Adapter
-from .attaching import StartFailed
 from .checks import Check, select
 from .expectations import NOTHING_EXPECTED, Expectations
 from .hangs import Hangs
@@ -29,6 +28,7 @@ from .launchers.base import Launcher
 from .launchers.templates import Templates
 from .planning import RANKS_START, Item, installed_checks, plan
 from .profiles import Profile, profile_named
+from .ranks.attaching import StartFailed
 from .session import Session
 from .side_by_side import side_by_side
 from .verdict import CannotTell, Diagnosis, Finding, Status, Verdict

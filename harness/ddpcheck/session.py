@@ -17,11 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from .adapter import Adapter
-from .attaching import StartFailed
 from .capabilities import Capabilities
-from .gathering import gathered
-from .hard_start import LEAST_SECONDS, HardStart, of_neighbours
-from .home import Home
 from .job import Job
 from .launchers.base import Launcher, OverTcp
 from .launchers.multiprocess import Multiprocessing
@@ -29,11 +25,15 @@ from .launchers.processes import Processes
 from .launchers.templates import Templates
 from .launchers.trial import Trial, run_trial
 from .plain import to_json
+from .ranks.attaching import StartFailed
+from .ranks.gathering import gathered
+from .ranks.hard_start import LEAST_SECONDS, HardStart, of_neighbours
+from .ranks.home import Home
+from .ranks.strangers import Strangers
+from .ranks.world import World
 from .references import reference_of, resolve
-from .strangers import Strangers
 from .trace import RankTrace, Trace
 from .verdict import CannotTell
-from .world import World
 
 _IN_FLIGHT = 8
 _SMALL = 1 << 14

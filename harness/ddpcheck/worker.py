@@ -28,16 +28,16 @@ from . import codec
 from .channel import Channel, ChannelClosed, connect
 from .environment import RankContext, rank_context
 from .execution import ContractBroken, Execution
+from .execution.footprint import held_at_first
+from .execution.short_reads import cut_reads
 from .files import scratch_of
-from .footprint import held_at_first
 from .job import Job
 from .launchers.agent import SCRATCH
+from .launchers.pids import processes_under
+from .launchers.segments import remove_segments, segments_of
 from .operations.start import GATED, HOSTS, SHORT_READS
-from .pids import processes_under
+from .ranks.told_hosts import tell_hosts
 from .references import resolve
-from .segments import remove_segments, segments_of
-from .short_reads import cut_reads
-from .told_hosts import tell_hosts
 from .trace import MAKING, RankTrace, rank_to_plain
 from .validation import problems_of_facets
 

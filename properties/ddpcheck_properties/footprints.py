@@ -13,7 +13,7 @@ import numpy as np
 
 from ddpcheck import expect
 from ddpcheck.checks import law
-from ddpcheck.footprint import GENERATORS, GRAIN, MANY, MEMORY, each_leaves
+from ddpcheck.execution.footprint import GENERATORS, GRAIN, MANY, MEMORY, each_leaves
 from ddpcheck.job import (
     Aggregate,
     AllGather,

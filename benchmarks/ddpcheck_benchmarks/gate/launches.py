@@ -11,7 +11,7 @@ import numpy as np
 
 from ddpcheck import expect
 from ddpcheck.adapter import Adapter
-from ddpcheck.attaching import StartFailed
+from ddpcheck.ranks.attaching import StartFailed
 from ddpcheck.session import Session
 from ddpcheck.values import Array
 from ddpcheck.verdict import Finding

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ddpcheck.capabilities import Capabilities
-from ddpcheck.home import Home
+from ddpcheck.ranks.home import Home
 from ddpcheck.references import missing_modules, resolve
 
 from .course import measure, places_of

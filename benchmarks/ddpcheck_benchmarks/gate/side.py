@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import ddpcheck
-from ddpcheck.home import Home
 from ddpcheck.job import Job
+from ddpcheck.ranks.home import Home
 
 _LOOK_WITHIN = 120.0
 

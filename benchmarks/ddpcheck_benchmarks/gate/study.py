@@ -21,7 +21,7 @@ import click
 import numpy as np
 
 from ddpcheck.adapter import Adapter
-from ddpcheck.home import Home
+from ddpcheck.ranks.home import Home
 from ddpcheck.references import resolve
 from ddpcheck.values import Array
 

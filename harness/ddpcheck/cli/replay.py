@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from ..attaching import StartFailed
 from ..job import Job
 from ..launchers.base import Launcher
 from ..planning import installed_checks
+from ..ranks.attaching import StartFailed
 from ..references import resolve
 from ..replay import ReplaySession, described
 from ..results import Failure

@@ -7,10 +7,10 @@ import signal
 import time
 
 from .. import job as ops
-from ..footprint import held, held_at_first
-from ..short_reads import cut_reads, reads_cut, whole_reads
-from ..sockets import sent_by_connection
+from .footprint import held, held_at_first
 from .here import Here, Values
+from .short_reads import cut_reads, reads_cut, whole_reads
+from .sockets import sent_by_connection
 
 
 class ProgramEnded(BaseException):

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import job as ops
-from ..footprint import Settings, draw_from_all, held
 from . import calls, collectives, mishaps, randomness, replica, sampling, scoring, training
 from .contract import ContractBroken
+from .footprint import Settings, draw_from_all, held
 from .here import Here, Values
 
 

@@ -9,12 +9,12 @@ from contextlib import nullcontext
 import numpy as np
 
 from ..adapter import Facets
-from ..footprint import Settings
 from ..job import Job
-from ..short_reads import whole_reads
 from ..trace import Record
+from .footprint import Settings
 from .here import Here
 from .runners import RUNNERS
+from .short_reads import whole_reads
 
 
 class Execution:

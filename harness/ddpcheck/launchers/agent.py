@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from ..pids import end_process, open_process, processes_under
-from ..segments import Segment, remove_segments, segments_under
 from .base import Output, clean_environment
+from .pids import end_process, open_process, processes_under
 from .ports import Port
 from .processes import describe_exit
+from .segments import Segment, remove_segments, segments_under
 
 SCRATCH = "DDPCHECK_SCRATCH"
 """The environment variable that names an agent's own folder, for ranks that have lost their driver to remove."""

@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.process import BaseProcess
 
-from ..pids import open_process
+from .pids import open_process
 
 ENDED = struct.Struct("ii")
 """What the driver is told of each rank that ends: the rank, and its exit status."""

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from ..pids import end_group
 from .base import Launched, Output, clean_environment
+from .pids import end_group
 from .ports import Port, meeting_place
 
 if TYPE_CHECKING:  # a rank that starts needs none

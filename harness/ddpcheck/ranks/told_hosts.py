@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import MutableMapping, Sequence
 
-from .environment import local_names, rank_context
+from ..environment import local_names, rank_context
 
 
 def tell_hosts(variables: MutableMapping[str, str], sizes: Sequence[int]) -> None:

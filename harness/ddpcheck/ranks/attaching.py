@@ -11,11 +11,11 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from . import codec
-from .channel import Channel, ChannelClosed, Listener
-from .launchers.base import Launched
+from .. import codec
+from ..channel import Channel, ChannelClosed, Listener
+from ..launchers.base import Launched
+from ..trace import IMPORTING, Outcome, RankTrace
 from .rank_link import RankLink, asked
-from .trace import IMPORTING, Outcome, RankTrace
 
 _Hello = dict[str, object]
 

@@ -6,12 +6,13 @@ import select
 import time
 from collections.abc import Mapping, Sequence
 
-from . import codec, giving_way
-from .channel import ChannelClosed
-from .job import Close, Job, Kill
-from .launchers.base import Launched
+from .. import codec
+from ..channel import ChannelClosed
+from ..job import Close, Job, Kill
+from ..launchers.base import Launched
+from ..trace import IMPORTING, RankTrace, rank_from_plain
+from . import giving_way
 from .rank_link import RankLink, asked
-from .trace import IMPORTING, RankTrace, rank_from_plain
 
 _LOOKS = 10
 """How often within a deadline one looks whether a rank has got on."""

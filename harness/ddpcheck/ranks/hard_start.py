@@ -8,12 +8,12 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from .channel import ChannelClosed
-from .job import AllGather, AllReduce, Broadcast, Job, SendRecv
-from .operations.start import GATED, HOSTS, SHORT_READS, Start
+from ..channel import ChannelClosed
+from ..job import AllGather, AllReduce, Broadcast, Job, SendRecv
+from ..operations.start import GATED, HOSTS, SHORT_READS, Start
+from ..trace import StartReport, Trace
 from .rank_link import RankLink
 from .strangers import Strangers
-from .trace import StartReport, Trace
 
 LEAST_SECONDS = 5.0
 _LOOK_EVERY = 0.01
