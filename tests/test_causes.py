@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -151,3 +152,16 @@ def test_one_element_may_agree_with_one_of_many_pieces_by_chance() -> None:
     assert "another piece" not in likely_cause(got, expected, Evidence(2, alternatives=pieces))
     got[4:6] = 7.0
     assert "another piece" in likely_cause(got, expected, Evidence(2, alternatives=pieces))
+
+
+@pytest.mark.parametrize(("scale", "told"), [(1024, True), (4096, True), (1 << 30, False), (3, False)])
+def test_an_update_that_went_a_tiny_part_of_its_way_is_not_taken_for_none(scale: int, *, told: bool) -> None:
+    before = np.array([0.25, -0.5, 0.75], np.float32)
+    way = np.array([0.01, -0.02, 0.005])
+    got = (before + way / scale).astype(np.float32)
+    sentence = "it was not updated"
+    evidence = Evidence(2, alternatives=((sentence, before.astype(np.float64)),), before=before.astype(np.float64))
+    cause = likely_cause(got, before + way, evidence)
+    share = re.search("about 1/([0-9]+) of its way", cause)
+    assert (share is not None and abs(int(share[1]) / scale - 1) < 0.01) == told
+    assert (cause == sentence) == (scale == 1 << 30)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .crept import crept
 from .narrowed import narrowed
 from .patterns import (
     changed_by,
@@ -98,6 +99,7 @@ def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[s
             yield "it is exactly this rank's own local value: not reduced"
         if got[wrong].any() and _close(got[wrong], local[wrong]).all():
             yield f"{region(wrong)} hold this rank's own local value: that part was never reduced"
+    yield from crept(got, expected, evidence.before)
     for sentence, array in evidence.alternatives * bool(got.any()):
         if array.shape == got.shape and not _close(array, expected).all() and _close(got, array).all():
             yield sentence

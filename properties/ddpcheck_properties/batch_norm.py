@@ -21,6 +21,7 @@ from ddpcheck.checks import law
 from ddpcheck.job import Backward, DataSpec, Job, Observe, Operation, Remeasure, ZeroGrad
 from ddpcheck.model import Activation, BatchNorm, Layer, Linear, ModelSpec
 from ddpcheck.oracle import Moment, Oracle
+from ddpcheck.oracle.statistics import PUT_TOGETHER
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array
 from ddpcheck.verdict import Diagnosis, Finding
@@ -143,7 +144,8 @@ def _same_statistics(promised: Capabilities) -> Judge:
                 got = [values[mean] for values in trace.values(moment.position, "buffers")]
                 right = moment.arrays["buffers"][mean].value.exact
                 sure = _TOGETHER if np.allclose(got, right, rtol=1e-5) else _COUNTED
-                cause = _of_ranks(got, own, right) or finding.diagnosis.cause or sure
+                told = finding.diagnosis.cause
+                cause = _of_ranks(got, own, right) or (sure if told in ("", PUT_TOGETHER) else told)
                 raise Finding(replace(finding.diagnosis, cause=cause)) from None
 
     return judge
@@ -211,8 +213,13 @@ def _gradients(moment: Moment, job: Job, trace: Trace) -> None:
             try:
                 expect.within(got, exact, np.full_like(exact, TOLERANCE * largest), text, rank, entry.evidence(rank))
             except Finding as finding:
+                size = job.world_size
+                summed = name.startswith("norm") and np.allclose(got, size * exact, rtol=1e-6)
                 causes = (
                     "losses agree, so that what is measured is right",
-                    "the backward pass of batch norm must sum over all ranks' samples, each with equal weight",
+                    f"batch norm's own gradients are {size} x too large: its backward sums them over the ranks, and they are "
+                    "reduced like all others once more"
+                    if summed
+                    else "the backward pass of batch norm must sum over all ranks' samples, each with equal weight",
                 )
                 raise Finding(replace(finding.diagnosis, cause="; ".join(causes))) from None

@@ -273,6 +273,9 @@ def _causes(made: Aggregate, got: float | None, rank: int, before: Sequence[Aggr
         yield "a negative mean is cut off at 0"
     if abs(got - exact) <= 1e-3 * max(map(abs, present)):
         yield "the mean is right but for rounding: it, or a count, is kept with fewer digits than float32 has"
+    elif got in present and len(present) > 1:
+        alone = next(place for place, pair in enumerate(pairs) if pair[0] == got and pair[1])
+        yield f"it is rank {alone}'s own mean, as if the others had no samples: what they bring is lost, or overwritten"
     elif 0 < got < min(present):
         yield f"what is larger than {got:g} is cut off there"
     elif min(present) <= got <= max(present):

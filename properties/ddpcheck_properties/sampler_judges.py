@@ -142,8 +142,14 @@ def _check_lengths(ranks: list[list[int]], length: int, rule: str, what: str, nu
             cause = "a length that the world size divides is padded by a whole round"
         elif length % world == 0 and len(order) == low - 1:
             cause = "of a length that the world size divides a whole round is cut"
+        elif rule == "pad" and sum(map(len, ranks)) == 2 * length:
+            cause = "what is padded is taken from the order once: so few samples must be repeated several times over"
         elif rule == "pad" and len(order) == low:
             cause = "nothing is padded: ranks run out of samples at different times, or the tail is lost"
+        elif rule == "drop" and len(order) == high and sum(map(len, ranks)) == length:
+            cause = (
+                "nothing is cut: the ranks get lengths that differ, and those with more wait for the others at the end"
+            )
         elif rule == "drop" and len(order) == high:
             cause = "the length is rounded up: the tail is padded, and not cut"
         elif len(order) in (low // world, -(-low // world)):

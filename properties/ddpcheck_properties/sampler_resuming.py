@@ -46,7 +46,9 @@ def check_an_epoch_goes_on_where_it_was_saved(session: Session) -> None:
         ((0,), True),
         ((10,), True),
     ]
-    examples = [
+    # whose epoch is lost is found to be in epoch 0, whose order is that of `then`
+    examples = [Job(world, (ResumeSampling(10 * world, (3,), 2, 0),))]
+    examples += [
         Job(world, (ResumeSampling(10 * world, pieces, epoch, 3, shuffle=shuffle, told=told),))
         for (pieces, told), epoch in product(ways, (2, 0))
         for shuffle in (True, False)
@@ -108,7 +110,7 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
                 f"got {_differing(piece, should)}"
             )
             stale = read.used and not piece and should
-            cause = _STALE if stale else _cause(piece, whole, at, len(before), other)
+            cause = _STALE if stale else _cause(piece, whole, at, len(before), other, read.then)
             lost = read.at_once and number and piece and piece == whole[: len(piece)]
             expect.that(piece == should, headline, _AT_ONCE if lost else cause)
             at += len(should)
@@ -119,7 +121,7 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
         )
         # who shuffles by an epoch of its own need not come by the same one without being told
         fits = len(then) == len(other) if read.then is None and read.shuffle else then == other
-        expect.that(fits, headline, "the position that was loaded stays for the epochs after it, too")
+        expect.that(fits, headline, _then_cause(then, whole, other))
         rest = whole[len(pieces[0]) :]
         headline = (
             f"epoch {read.epoch} on rank {rank}, read on in the sampler whose state was saved: got {_some(on)}, but should be "
@@ -134,8 +136,8 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
         )
 
 
-def _cause(piece: Order, whole: Order, at: int, last: int, other: Order) -> str:
-    """at: how many had been read; last: how many of them since the last load; other: another epoch's order."""
+def _cause(piece: Order, whole: Order, at: int, last: int, other: Order, then: int | None) -> str:
+    """at: how many had been read; last: how many of them since the last load; other: the order of another epoch, `then`."""
     rest = whole[at:]
     if piece == whole[: len(piece)] and at:
         return "it begins the epoch anew: samples are repeated; the position is not in the state, or not used"
@@ -153,8 +155,19 @@ def _cause(piece: Order, whole: Order, at: int, last: int, other: Order) -> str:
     if not piece and rest:
         return f"nothing is left: {len(rest)} samples are lost; the position counts the samples of all ranks, or the epoch ended"
     if set(piece) <= set(other) and piece == other[at : at + len(piece)]:
-        return "it is another epoch's order: the epoch is not in the state, or not used"
+        return f"it is the order of epoch {then}: the epoch is not in the state, or is set anew before the rest is read"
+    if piece and not rest:
+        return "more is given than was left: the rest is padded once more, to a length that it had already"
     return "the rest is of another order: epoch, seed or generator are not those of the state"
+
+
+def _then_cause(then: Order, whole: Order, other: Order) -> str:
+    """then: what was read after the epoch whose order is `whole`, in place of `other`."""
+    if then == whole and len(whole) > 2:
+        return "it is the order of the epoch that was resumed once more: what counts epochs, or lays out the order, lags behind"
+    if len(then) == len(other):
+        return "it is another order than without the interruption: epoch, seed or generator are not those of the state"
+    return "the position that was loaded stays for the epochs after it, too"
 
 
 def _differing(got: Order, should: Order) -> str:

@@ -59,6 +59,7 @@ def _all(held: Held, before: Sequence[Score], rank: int) -> Named:
         yield from _of_terms(held)
     yield from _of_some_ranks(held)
     yield from _of_some_samples(held)
+    yield from _of_offsets(held)
 
 
 def _of_earlier(held: Held, before: Sequence[Score]) -> Named:
@@ -164,6 +165,17 @@ def _of_some_samples(held: Held) -> Named:
     for label in sorted(labels, key=lambda each: (each not in (0, 1, 255), each)):
         text = f"samples of label {label} are left out: it is taken for that of padding"
         yield text, score_of(held.name, outputs[targets != label], targets[targets != label])
+
+
+def _of_offsets(held: Held) -> Named:
+    """What came of it if the ranks' samples lie one behind the other, and are cut apart at wrong places."""
+    sizes = [len(outputs) for outputs, _ in held.parts]
+    outputs, targets = held.together(range(held.world))
+    for offsets in ([0, *sizes[:-1]], [rank * sizes[0] for rank in range(held.world)]):
+        rows = [row for start, size in zip(offsets, sizes, strict=True) for row in range(start, start + size)]
+        if max(rows, default=0) < len(outputs) and rows != list(range(len(outputs))):
+            text = "the ranks' samples are gathered in one row, and cut apart at places other than the sums of the counts before"
+            yield text, score_of(held.name, outputs[rows], targets[rows])
 
 
 def _of_terms(held: Held) -> Named:

@@ -102,6 +102,12 @@ class Contributions:
             layers = ", ".join(shares)
             yield f"it is the part of {name} alone, but is shared by {layers}: the last one's part replaced it", part
             yield f"it is shared by {layers}, and the part of {name} is missing", own - part
+            if not self.inside and len(array) > 1:
+                when = "the gradient was reduced before that part was added"
+                yield (
+                    f"it is shared by {layers}, and the part of {name} is this rank's own: {when}",
+                    own - part + array[rank],
+                )
 
     def _mixtures(self) -> Iterator[tuple[str, Array]]:
         """What came of it if a rank's part is another parameter's gradient."""
@@ -115,6 +121,8 @@ class Contributions:
                 mixed = self.own.copy()
                 mixed[rank] = other[rank]
                 yield f"rank {rank}'s part of it is that of {name}: {why}", mixed.mean(axis=0)
+            if self.backwards > 1:
+                yield f"the gradient of {name} is added to it, too: {why}", (self.own + other).mean(axis=0)
         yield from self._pieces(why)
 
     def _pieces(self, why: str) -> Iterator[tuple[str, Array]]:
@@ -209,6 +217,10 @@ class Contributions:
                 yield "it is the gradient of the backward before: stale, reduced too early or one step late", before
             yield "it also holds the gradient of before: not reset by zero_grad, or counted twice", expected + before
             size = len(self.own)
+            if self.backwards > 1 and size > 1 and not self.inside:
+                again = "what earlier backwards had reduced went into the reduction of the last one once more"
+                yield f"{again}: it counts {size} times, once for each rank", expected + before * (size - 1)
+                yield f"{again}, from one rank only: it counts 1/{size}", expected - before * ((size - 1) / size)
             for left in range(1, 1 if self.inside else size):
                 kept = f"{left} of {size} ranks put the gradient of before in once more: zero_grad leaves it there"
                 yield kept, expected + before * (left / size)

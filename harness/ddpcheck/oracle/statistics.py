@@ -37,6 +37,8 @@ class Tracked:
         share = np.full_like(own, 1 - 1 / max(self.counts.sum(), 1)) if self.together else own
         biased = self._moved_by((measured.T * share).T)
         by_own = self._moved_by((measured.T * (share / np.where(own, own, share))).T)
+        times = 1 - 1 / np.maximum(self.counts * len(self.counts), 2)
+        by_times = self._moved_by((measured.T * (share / times)).T)
         swapped = BATCH_NORM_MOMENTUM * self.before + kept * measured
         known = (
             (_TWICE, twice),
@@ -44,6 +46,10 @@ class Tracked:
             ("it is the mean over all ranks", np.broadcast_to(self.after.mean(axis=0), self.after.shape)),
             ("the variance is the biased one, divided by n in place of n - 1", biased),
             ("the variance of all samples is made unbiased by the rank's own number of samples", by_own),
+            (
+                "the variance of all samples is made unbiased by the rank's own number of samples times the world size",
+                by_times,
+            ),
             ("momentum is taken for its opposite: what was measured has the weight of what was there", swapped),
         )
         moved = self.after[rank] - kept * self.before[rank]
@@ -58,7 +64,8 @@ class Tracked:
             *others,
             mean,
         )
-        return Evidence(len(expected), alternatives=alternatives, precision=False)
+        left = PUT_TOGETHER if self.together else ""
+        return Evidence(len(expected), alternatives=alternatives, precision=False, otherwise=left)
 
     def _moved_by(self, measured: Array) -> Array:
         return (1 - BATCH_NORM_MOMENTUM) * self.before + BATCH_NORM_MOMENTUM * measured
@@ -66,6 +73,9 @@ class Tracked:
 
 _TWICE = (
     "one batch moved it twice: the forward pass ran twice in training mode, as when it is computed anew for backward"
+)
+PUT_TOGETHER = (
+    "what the ranks measure is put together wrongly: without their numbers of samples, or what is between their means"
 )
 _STILL = "it was not moved: the forward pass ran in evaluation mode, or on a copy"
 

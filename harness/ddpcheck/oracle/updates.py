@@ -229,6 +229,7 @@ def norms_gone_wrong(history: History, names: Iterable[str], max_norm: float) ->
         ("it is the largest element, but should be the root of the sum of squares", abs(mean).max(initial=0.0)),
         ("it is the sum of absolute values, but should be the root of the sum of squares", abs(mean).sum()),
         ("it is the sum of the parameters' norms, but should be the norm of all together", norms.sum()),
+        ("the parameters' squared norms are squared once more before they are added up", np.sqrt((norms**4).sum())),
         *((f"the gradient of {name} counts twice", np.sqrt(norm**2 + square)) for name, square in squares.items()),
         *((f"the gradient of {name} is left out", np.sqrt(norm**2 - square)) for name, square in squares.items()),
     ]

@@ -45,7 +45,7 @@ class RestInSixteenBits(PlainSampler):
         return self.rest([0] * begin + left, begin)
 
 
-@sampler("epoch-of-the-last-reading-saved", "classic", RESUMED, words="another epoch's order")
+@sampler("epoch-of-the-last-reading-saved", "classic", RESUMED, words="the order of epoch")
 class EpochOfLastReading(PlainSampler):
     """The epoch in the state is that of the last reading, also when the next was set already."""
 
