@@ -165,3 +165,10 @@ def test_an_update_that_went_a_tiny_part_of_its_way_is_not_taken_for_none(scale:
     share = re.search("about 1/([0-9]+) of its way", cause)
     assert (share is not None and abs(int(share[1]) / scale - 1) < 0.01) == told
     assert (cause == sentence) == (scale == 1 << 30)
+
+
+def test_what_is_off_by_one_number_everywhere_has_no_fewer_bits() -> None:
+    expected = np.array([16388.0, 4096.0, -8192.0, 20480.0])
+    assert "every element is 1 too large" in likely_cause((expected + 1).astype(np.float32), expected, Evidence(3))
+    assert "every element" not in likely_cause(expected + np.array([1, 1, 1, 2]), expected, Evidence(3))
+    assert "too large" not in likely_cause(np.full(4, 3.0), np.full(4, 2.0), Evidence(3))

@@ -15,6 +15,7 @@ import numpy as np
 
 from .crept import crept
 from .narrowed import narrowed
+from .offset import offset
 from .patterns import (
     changed_by,
     clamped,
@@ -128,6 +129,7 @@ def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[s
     if evidence.parts is not None:
         yield from thinned(got, expected, evidence.parts)
     yield from changed_by(got, expected, evidence.before)
+    yield from offset(got, expected)
     yield from lost_precision(got, expected, small=evidence.precision)
     yield from remainder(wrong, evidence.world_size)
     yield from seams(wrong)

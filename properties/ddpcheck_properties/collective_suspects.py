@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, permutations
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,8 @@ from .comparison import blaming
 
 _FEW = 512
 """Elements of a reduction of which every block is tried."""
+_SOME = 4
+"""Of so many ranks every two are tried."""
 
 
 def suspects(job: Job, collective: Collective, rank: int, members: tuple[int, ...]) -> Iterator[tuple[str, Array]]:
@@ -180,6 +182,11 @@ def _other_reductions(collective: AllReduce, members: tuple[int, ...], world_siz
         if rest := tuple(rank for rank in members if rank != missing):
             part = reduced(tensor, collective.reduction, rest).value
             yield f"the values of rank {missing} are missing: read before they came, or lost", part
+    if collective.reduction in ("sum", "mean"):
+        for lost, twice in permutations(members[:_SOME], 2):
+            why = "what was received overwrote what was still to be added"
+            part = (total - tensor.on(lost) + tensor.on(twice)) / count
+            yield f"the values of rank {twice} are there twice, and those of rank {lost} are not: {why}", part
 
 
 def _started_from(extreme: Array, reduction: str) -> Iterator[tuple[str, Array]]:
