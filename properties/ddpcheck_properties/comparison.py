@@ -13,7 +13,7 @@ import numpy as np
 from ddpcheck import expect
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.diagnosis import Evidence
-from ddpcheck.job import Backward, Job, Step
+from ddpcheck.job import Backward, Job, Resume, Step
 from ddpcheck.operations.replica import of_two_replicas
 from ddpcheck.oracle import NOT_UPDATED, Entry, Moment, Oracle, is_exact
 from ddpcheck.trace import Trace
@@ -72,7 +72,7 @@ def compare(moment: Moment, job: Job, trace: Trace, *, bits: bool = True) -> Non
         for rank, got in enumerate(all_got):
             bound = np.zeros(()) if value.error is None else value.error[rank]
             what = f"{name} of {moment.operation.kind} ({time})"
-            known = partial(_known, moment, value.exact, rank, all_got)
+            known = partial(_known, moment, value.exact, rank, all_got, loaded=_loaded_before(job, moment.position))
             expect.within(np.float64(got), value.exact[rank], bound, what, rank, known)
     for what, entries in moment.arrays.items():
         compare_arrays(trace.values(moment.position, what), entries, what, time, bits=bits)
@@ -84,7 +84,13 @@ def compare(moment: Moment, job: Job, trace: Trace, *, bits: bool = True) -> Non
         expect.within(got, outputs.exact, error, what, rank, evidence)
 
 
-def _known(moment: Moment, expected: Array, rank: int, all_got: list[float]) -> Evidence:
+def _loaded_before(job: Job, position: int) -> bool:
+    """Whether a state was loaded before this operation, and nothing was trained since."""
+    telling = [operation for operation in job.operations[:position] if isinstance(operation, Resume | Backward)]
+    return bool(telling) and isinstance(telling[-1], Resume)
+
+
+def _known(moment: Moment, expected: Array, rank: int, all_got: list[float], *, loaded: bool) -> Evidence:
     """What explains a number explains those of all ranks, or it is chance.
 
     Numbers come as Python floats, and were computed in the model's dtype: 1e-5 is near enough.
@@ -104,6 +110,8 @@ def _known(moment: Moment, expected: Array, rank: int, all_got: list[float]) -> 
         if not moment.operation.samples[rank] or (weights is not None and not any(weights)):
             alternatives += ((_EMPTY if weights is None else _MASKED, np.array(np.nan)),)
     sure = _BEFORE.get(moment.operation.kind, "")
+    if moment.operation.kind == "backward" and loaded:
+        sure = f"not all of the state that was loaded before it is there on this rank; {sure}"
     if isinstance(moment.operation, Backward) and moment.operation.weights:
         sure = f"its samples' weights are others: an earlier batch's, or in other places, or changed; or {sure}"
     if moment.operation.kind == "backward" and abs(got - expected[rank]) < _FEW_BITS * abs(expected[rank]):

@@ -68,6 +68,7 @@ class _Emulator:
         self.earlier: tuple[Arrays, Arrays] = {}, {}  # parameters and velocity before the last step
         self.cut = [self._windows(ranks) for ranks in self.indices]
         self.steps = sum(map(len, self.cut))
+        self.micro_batches = 0
         self.step = np.zeros(job.world_size)
         self.seen = np.zeros(job.world_size)
 
@@ -90,7 +91,9 @@ class _Emulator:
     def _windows(self, ranks: Sequence[Array]) -> list[list[PerRank]]:
         micro = batches(ranks, self.plan.batch_size)
         size = self.plan.micro_batches
-        return [micro[start : start + size] for start in range(0, len(micro), size)]
+        windows = [micro[start : start + size] for start in range(0, len(micro), size)]
+        apart = [[each] for each in windows[-1]] if self.rules.tail == "apart" else windows[-1:]
+        return [*windows[:-1], *apart]
 
     def _lose(self) -> None:
         ranks = range(self.job.world_size)
@@ -120,13 +123,14 @@ class _Emulator:
         for micro, count in zip(window, counts, strict=True):
             found = evaluate(self.model, self.parameters, {}, self._shards(micro))
             losses.append((found.losses, count))
-            weight = self._weight(count, total, len(window))
+            weight = self._weight(count, total, len(window)) * (rules.weights != "last" or micro is window[-1])
             for name, gradient in self._gradients(found.gradients, micro, weight, count).items():
                 local[name] = local.get(name, 0.0) + gradient
             if rules.clip == "each" and micro is not window[-1]:  # with the last one it is synchronised
                 local = self._clipped(local)
+        self.micro_batches += len(window)
         left_out = rules.short == "dropped" and not total.max() >= self.plan.batch_size
-        if (len(window) == full or rules.tail == "step") and not left_out:
+        if (len(window) == full or rules.tail in ("step", "apart")) and not left_out:
             self._finish(local, here, short=len(window) < full)
         elif rules.tail == "leaks":
             self.pending = local
@@ -148,6 +152,7 @@ class _Emulator:
         size, full = self.plan.batch_size, self.plan.micro_batches
         weight = {
             "samples": count / total,
+            "last": count / total,
             "equal": np.full_like(total, 1 / micro_batches),
             "sum": np.ones_like(total),
             "full": count / total * micro_batches / full,
@@ -176,6 +181,8 @@ class _Emulator:
         at, steps = self.step, np.full(len(self.step), self.steps)
         if self.rules.by_samples:
             at, steps = self.seen, np.array([max(1, sum(map(len, rank))) for rank in zip(*self.indices, strict=True)])
+        if self.rules.by_micro_batches is not None:
+            at = np.full(len(at), min(self.micro_batches + self.rules.by_micro_batches, self.steps))
         for name, gradient in gradients.items():
             decayed = gradient + spec.weight_decay * self.parameters[name]
             rates = self.job.optimizer.lr * np.array([factor(i, n) for i, n in zip(at, steps, strict=True)])

@@ -17,22 +17,23 @@ Lost = Literal["parameters", "momentum", "schedule", "step", "clip"]
 class Rules:
     """How a run goes; the defaults are the law.
 
-    weights: of micro-batches in a window: by their samples; equal; equal, and not divided by their number; or by samples
-    in a full window, though the window is short. tail: whether a short last window is a step, is dropped, or leaks into
-    the next epoch's first. short: whether a last batch of fewer samples is taken as it is, is dropped, is divided by the
-    samples of a full one, or counts for nothing where it has one sample. ranks: whose batches differ in size weigh as promised;
-    equally; or by their sizes. clip: by the norm of what is synchronised; never; not in a short window; by each rank's own norm,
-    before the reduction; so after every micro-batch; or to this norm where it is smaller, too. clip_times: what the largest
-    norm is multiplied by. batch_size: another one than the plan's. anew: each epoch begins without momentum. kept: gradients
-    go on from one epoch to the next. factor: of the learning rate at step i of n; None: the plan's. by_samples: the rank's own
-    samples count as steps. optimizer: what of it is another. lost: what a run lacks that goes on after epoch `resumed`, "step"
-    being the last one before; lost_on: on all ranks, on all but rank 0, or on one. terms: the loss's auxiliary terms count as the
-    samples do; in each micro-batch as in a whole window; once for each rank; or not at all. rate_in_momentum: the velocity has
-    the learning rate in it.
+    weights: of micro-batches in a window: by their samples; equal; equal, and not divided by their number; by samples in a
+    full window, though the window is short; or none but the last one's. tail: whether an epoch's last window is a step, is
+    dropped if it is short, leaks into the next epoch's first then, or each of its micro-batches is a step. short: whether a
+    last batch of fewer samples is taken as it is, is dropped, is divided by the samples of a full one, or counts for nothing
+    where it has one sample. ranks: whose batches differ in size weigh as promised; equally; or by their sizes. clip: by the
+    norm of what is synchronised; never; not in a short window; by each rank's own norm, before the reduction; so after every
+    micro-batch; or to this norm where it is smaller, too. clip_times: what the largest norm is multiplied by. batch_size:
+    another one than the plan's. anew: each epoch begins without momentum. kept: gradients go on from one epoch to the next.
+    factor: of the learning rate at step i of n; None: the plan's. by_samples: the rank's own samples count as steps.
+    by_micro_batches: these do, so many of them more or less. optimizer: what of it is another. lost: what a run lacks that
+    goes on after epoch `resumed`, "step" being the last one before; lost_on: on all ranks, on all but rank 0, or on one.
+    terms: the loss's auxiliary terms count as the samples do; in each micro-batch as in a whole window; once for each rank;
+    or not at all. rate_in_momentum: the velocity has the learning rate in it.
     """
 
-    weights: Literal["samples", "equal", "sum", "full"] = "samples"
-    tail: Literal["step", "dropped", "leaks"] = "step"
+    weights: Literal["samples", "equal", "sum", "full", "last"] = "samples"
+    tail: Literal["step", "dropped", "leaks", "apart"] = "step"
     short: Literal["taken", "dropped", "full", "single"] = "taken"
     ranks: Literal["promised", "equal", "by size"] = "promised"
     clip: Literal["reduced", "never", "not short", "own", "each", "always"] = "reduced"
@@ -42,6 +43,7 @@ class Rules:
     kept: bool = False
     factor: Factor | None = None
     by_samples: bool = False
+    by_micro_batches: int | None = None
     rate_in_momentum: bool = False
     optimizer: Mapping[str, float] = field(default_factory=dict)
     lost: frozenset[Lost] = frozenset()
@@ -55,8 +57,8 @@ def law_factor(plan: Train, step: float, steps: float) -> float:
     return (steps - step) / steps if plan.schedule == "linear" else 1.0
 
 
-def wrong_factors(plan: Train, world_size: int) -> list[tuple[str, Factor]]:
-    """Learning rates that are not the plan's, as factors."""
+def wrong_factors(plan: Train, world_size: int, parameters: int) -> list[tuple[str, Factor]]:
+    """Learning rates that are not the plan's, as factors. parameters: how many the model has."""
     many, k, _law = world_size, plan.micro_batches, partial(law_factor, plan)
     made: list[tuple[str, Factor]] = []
     if many > 1:
@@ -85,6 +87,10 @@ def wrong_factors(plan: Train, world_size: int) -> list[tuple[str, Factor]]:
                 lambda i, n: _law(i - i // (n / plan.epochs), n),
             ),
             ("the schedule comes to 0 with the last step, one too early", lambda i, n: _law(i, max(1, n - 1))),
+            (
+                f"the schedule goes {parameters} steps further with each optimizer step: stepped once for each parameter",
+                lambda i, n: max(0.0, _law(parameters * i, n)),
+            ),
         ]
         if many > 1:
             made += [
@@ -107,9 +113,9 @@ def wrong_factors(plan: Train, world_size: int) -> list[tuple[str, Factor]]:
     return made
 
 
-def wrong_rules(plan: Train, world_size: int, *, terms: bool = False) -> list[tuple[str, Rules]]:
-    """What can go wrong with such a run, in words. terms: the loss has auxiliary ones."""
-    made = [(sentence, Rules(factor=factor)) for sentence, factor in wrong_factors(plan, world_size)]
+def wrong_rules(plan: Train, world_size: int, parameters: int, *, terms: bool = False) -> list[tuple[str, Rules]]:
+    """What can go wrong with such a run, in words. parameters: how many the model has. terms: the loss has auxiliary ones."""
+    made = [(sentence, Rules(factor=factor)) for sentence, factor in wrong_factors(plan, world_size, parameters)]
     if plan.schedule == "linear" and world_size > 1:
         made.append(
             ("each rank's learning rate depends on the samples that it has used itself: ranks differ", _BY_SAMPLES)
@@ -119,6 +125,9 @@ def wrong_rules(plan: Train, world_size: int, *, terms: bool = False) -> list[tu
             "the learning rate is in the momentum: what earlier steps have put there keeps the rate that they had"
         )
         made.append((sentence, Rules(rate_in_momentum=True)))
+        if plan.micro_batches > 1:
+            sentence = "the schedule goes on with every micro-batch, also of short windows, and not with every step"
+            made += [(sentence, Rules(by_micro_batches=more)) for more in (0, -1)]
     if world_size > 1:
         made += _WRONG_RANKS
     made += _WRONG_EPOCHS + _WRONG_OPTIMIZERS + _WRONG_TERMS * terms
@@ -183,6 +192,11 @@ _WRONG_WINDOWS = [
     ("the short last window of an epoch is divided by the micro-batches of a full one", Rules(weights="full")),
     ("the short last window of an epoch is dropped: its samples have no effect", Rules(tail="dropped")),
     ("the short last window of an epoch leaks into the first window of the next", Rules(tail="leaks")),
+    ("every micro-batch of an epoch's last window is an update of its own", Rules(tail="apart")),
+    (
+        "of a window only the last micro-batch's gradient is left: those before it were reset, or replaced",
+        Rules(weights="last"),
+    ),
 ]
 
 

@@ -44,7 +44,9 @@ def ends_where_one_process_ends(run: Run) -> None:
     what = f"after the training run{', which was resumed' if run.first else ''}"
     size = run.job.world_size
     candidates = (
-        wrong_resumes(run.plan, run.first, size) if run.first else wrong_rules(run.plan, size, terms=run.has_terms)
+        wrong_resumes(run.plan, run.first, size)
+        if run.first
+        else wrong_rules(run.plan, size, len(run.parameters[0]), terms=run.has_terms)
     )
     with explained(lambda: whence(run, candidates)):
         entries = run.moments[-1][-1].arrays["parameters"]
@@ -125,7 +127,7 @@ def _rates_gone_wrong(run: Run, rank: int, every: Array, before: int) -> Evidenc
     known = [(late, np.append(every[1:], every[-1] - lr / steps))]
     known += [
         (sentence, np.array([lr * factor(step, steps) for step in range(steps)]))
-        for sentence, factor in wrong_factors(plan, run.job.world_size)
+        for sentence, factor in wrong_factors(plan, run.job.world_size, len(run.parameters[0]))
     ]
     size, each = plan.batch_size * plan.micro_batches, steps // plan.epochs
     used = np.array([len(epoch[rank][start * size :][:size]) for epoch in run.indices for start in range(each)])

@@ -42,6 +42,10 @@ class Averaged:
         for steps in (self.steps - 1, self.steps):
             warm = min(self.decay, (1 + steps) / (10 + steps))
             yield "its decay warms up, and is not the one that was asked for", self._mixed(warm)
+            yield (
+                "its decay warms up, and is taken for its opposite, the weight of the parameter",
+                self._mixed(1 - warm),
+            )
 
     def _mixed(self, decay: float, parameter: Array | None = None) -> Array:
         return decay * self.average + (1 - decay) * (self.new if parameter is None else parameter)

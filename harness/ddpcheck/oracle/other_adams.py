@@ -38,6 +38,10 @@ def other_adams(name: str, optimizer: Optimizer, before: Array, gradient: Array)
         yield "Adam's bias correction counts steps from 1 again", moved(*corrections(1))
     for count in sorted({*optimizer.steps.values()} - {step - 1}):
         yield "Adam's bias correction counts the steps of another parameter", moved(*corrections(count + 1))
+    if step > 1:
+        one, two = spec.betas
+        swapped = "the powers of Adam's two betas, by which its bias is corrected, have changed places, as when they are loaded"
+        yield swapped, moved(1 - two ** (step - 1) * one, 1 - one ** (step - 1) * two)
     ahead = (
         ": a step with a gradient of zero came before, or it counts from 2"
         if step == 1

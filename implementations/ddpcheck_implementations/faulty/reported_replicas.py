@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from ddpcheck.adapter import Batch
 from ddpcheck.capabilities import ALL_MODEL_FEATURES
+from ddpcheck.job import OptimizerSpec
+from ddpcheck.model import ModelSpec
 from ddpcheck.values import Array
 
 from ..numpy_network.layers import Gradients, add
+from ..numpy_network.optimizers import Adam
 from .base import PlainReplica, _keep, added, fault
 from .batch_norm import GRADIENTS, STATISTICS, AcrossRanks, SynchronisedNorm
 from .clipping import CLIPPED
@@ -220,3 +225,60 @@ class WaitsForFrozen(PlainReplica):
             super().synchronise(batch_size)
         else:
             self.synced, self.local = added(self.synced, self.local), {}
+
+
+class PowersSwapped(Adam):
+    """Correct until a state was loaded."""
+
+    swapped = False
+
+    def load_state(self, state: Mapping[str, Array]) -> None:
+        super().load_state(state)
+        self.swapped = True
+
+    def step(self, gradients: Mapping[str, Array | None]) -> None:
+        before = {name: array.copy() for name, array in self._parameters.items()}
+        super().step(gradients)
+        for name in self._steps if self.swapped else ():
+            if gradients.get(name) is not None:
+                self._parameters[name][...] = self._again(name, before[name])
+
+    def _again(self, name: str, before: Array) -> Array:
+        (one, two), since = self._spec.betas, int(self._steps[name]) - 1
+        first, second = 1 - two**since * one, 1 - one**since * two
+        root = np.sqrt(self._second[name] / second) + self._spec.eps
+        return np.asarray(before - self.lr * (self._first[name] / first) / root, before.dtype)
+
+
+@fault(
+    "powers-of-betas-loaded-in-turn",
+    "tenstorrent/tt-metal#53222",
+    "check_large_tensors_step_like_small_ones",
+    words="have changed places, as when they are loaded",
+)
+class PowersLoadedInTurn(PlainReplica):
+    """Adam keeps the powers of its betas in its state, and reads them back in the other order."""
+
+    def __init__(
+        self, model: ModelSpec, initial: Mapping[str, Array], optimizer: OptimizerSpec, comm: Any, rank: int, world: int
+    ) -> None:
+        super().__init__(model, initial, optimizer, comm, rank, world)
+        if optimizer.name == "adam":
+            self.optimizer = PowersSwapped(optimizer, self.network.parameters)
+
+
+@fault(
+    "own-part-of-the-state-loaded",
+    "NVIDIA/Megatron-LM#6920",
+    "check_large_tensors_step_like_small_ones",
+    words="not all of the state that was loaded before it",
+)
+class OwnPartLoaded(PlainReplica):
+    """Each rank loads the layers whose optimizer it has; what would gather those of the others is called on an empty list."""
+
+    def load_state(self, state: Mapping[str, Array]) -> None:
+        before = self.parameters()
+        super().load_state(state)
+        for number, (name, array) in enumerate(self.network.parameters.items()):
+            if number % self.world != self.rank:
+                array[...] = before[name]
