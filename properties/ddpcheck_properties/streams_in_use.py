@@ -51,13 +51,15 @@ def check_random_numbers_drawn_one_by_one_are_each_ranks_own(session: Session) -
     """Drawn one in each call, as for layers that are dropped, a rank's own numbers are new ones, and neither another rank's nor
     common ones; common ones are equal on all ranks.
     """
-    drawn = Draw(SEEDS[0], (1,), FEW, one_by_one=True)
-    for_each(session, [Job(session.world_size, (drawn,))], _each_its_own)
+    draws = Draw(SEEDS[0], (1,), FEW, one_by_one=True), Draw(SEEDS[0], (1,), FEW)
+    for_each(session, [Job(session.world_size, draws)], _each_its_own)
 
 
 def _each_its_own(job: Job, trace: Trace) -> None:
     expect.completed(trace)
     local, common = ([numbers[0] for numbers in trace.values(0, kind)] for kind in ("local", "common"))
+    at_once, all_at_once = ([numbers[0] for numbers in trace.values(1, kind)] for kind in ("local", "common"))
+    own = len(np.unique(np.concatenate(at_once))) > sum(map(len, at_once)) - BY_CHANCE  # else it is no matter of calls
     cause = "a single number comes from a generator of all ranks, or from one that is begun anew for each call"
     for rank, numbers in enumerate(local):
         others = [("its own before", len(numbers) - len(np.unique(numbers)))]
@@ -67,14 +69,29 @@ def _each_its_own(job: Job, trace: Trace) -> None:
             expect.that(
                 alike <= BY_CHANCE,
                 f"rank {rank}, {FEW} numbers in a call for each: got {alike} that are {whose}, but should be others",
-                cause,
+                cause
+                if own
+                else "the ranks' own numbers are the same, however they are drawn: the rank is not in the seed",
             )
         expect.that(
             bool(np.array_equal(common[rank], common[0])),
             f"common numbers in a call for each on rank {rank}: got {some(common[rank])}, but should be {some(common[0])} as on "
             "rank 0",
-            "a single number comes from a generator of the rank's own",
+            "a single number comes from a generator of the rank's own"
+            if np.array_equal(all_at_once[rank], all_at_once[0])
+            else _behind(rank, common[rank], common[0]),
         )
+
+
+def _behind(rank: int, numbers: Array, first: Array) -> str:
+    """Why a rank's common numbers are not rank 0's, however they are drawn."""
+    for more in range(1, FEW // 2):
+        for one, other, ahead in ((first, numbers, 0), (numbers, first, rank)):
+            if np.array_equal(one[:-more], other[more:]):
+                return (
+                    f"rank {ahead} has drawn {more} more of the common stream before: what it does alone takes from it"
+                )
+    return "the ranks' common numbers differ, however they are drawn: the rank, or the time, is in their seed"
 
 
 def _shared(numbers: Array, others: Array) -> int:

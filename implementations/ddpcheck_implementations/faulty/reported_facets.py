@@ -10,7 +10,7 @@ import numpy as np
 
 from ddpcheck.values import Array
 
-from .facets import PlainSampler, metrics, sampler, scores
+from .facets import PlainSampler, PlainStreams, metrics, sampler, scores, streams
 from .metrics import WEIGHTED
 from .sampler_state import RESUMED
 from .scores import ALL_SAMPLES, of_all_rows
@@ -104,3 +104,19 @@ def cut_apart(comm: Any, rank: int, name: str, outputs: Array, targets: Array, i
         return np.concatenate([row[at : at + size] for at, size in zip([0, *sizes[:-1]], sizes, strict=True)])
 
     return of_all_rows(name, gathered(outputs), gathered(targets))
+
+
+@streams(
+    "common-number-taken-by-rank-0",
+    "bigscience-workshop/Megatron-DeepSpeed#276",
+    "check_random_numbers_drawn_one_by_one_are_each_ranks_own",
+    "check_common_random_numbers_are_equal_on_all_ranks",
+    words="rank 0 has drawn 1 more of the common stream",
+)
+class TakenByRankZero(PlainStreams):
+    """Only rank 0 has a loader, whose base seed is drawn from the generator that all ranks share."""
+
+    def set_epoch(self, epoch: int) -> None:
+        super().set_epoch(epoch)
+        if self.rank == 0:
+            self.shared.random()
