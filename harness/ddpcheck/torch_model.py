@@ -64,6 +64,16 @@ class Chain(nn.Module):
                 continue
             self.add_module(layer.name, _module_of(layer, getattr(torch, model.dtype)))
 
+    def tie(self) -> None:
+        """Give tied layers modules of their own, which hold the very parameters of the layers that they use: so they are met
+        twice by an engine that goes from module to module, or asks for parameters with duplicates, as in a user's own model.
+        """
+        for layer in self._layers:
+            if isinstance(layer, spec.Linear) and layer.uses:
+                own, other = _module_of(layer, torch.float32), self.get_submodule(layer.uses)
+                own.weight, own.bias = other.weight, other.bias
+                self.add_module(layer.name, own)
+
     def forward(self, inputs: Tensor, branches: tuple[str, ...] = ()) -> Any:
         x, beside = inputs, []
         for layer in self._layers:
@@ -73,12 +83,10 @@ class Chain(nn.Module):
                 x = _Delayed.apply(x, layer)  # type: ignore[no-untyped-call]  # torch does not say
             elif isinstance(layer, (spec.Activity, spec.Head)):
                 beside += [self._beside(layer, x)] * self.training
-            elif not isinstance(layer, spec.Linear):
+            elif not isinstance(layer, spec.Linear) or layer.branch is None:
                 x = self.get_submodule(layer.name)(x)
-            elif layer.branch is None:
-                x = self.get_submodule(layer.uses or layer.name)(x)
             elif layer.branch in branches:
-                x = x + self.get_submodule(layer.uses or layer.name)(x)
+                x = x + self.get_submodule(layer.name)(x)
         return (x, *beside) if beside else x
 
     def _beside(self, layer: spec.Activity | spec.Head, x: Tensor) -> Tensor:
@@ -145,6 +153,7 @@ def build_model(model: ModelSpec, initial: Mapping[str, Array]) -> nn.Module:
         raise ValueError(
             f"the initial values do not fit the model, compare them with ModelSpec.tensors(): {error}"
         ) from None
+    module.tie()
     return module
 
 

@@ -112,6 +112,31 @@ class BufferNotCleared(NaiveDDP):
             parameter.grad = buffer.clone()
 
 
+class PlaceByPlace(NaiveDDP):
+    """Correct: each layer's parameters are averaged, and so those of tied layers twice, which changes nothing."""
+
+    def synchronise(self) -> None:
+        places = [p for _, p in self.module.named_parameters(remove_duplicate=False) if p.requires_grad]
+        reduced = [self.sent(place, parameter, places) for place, parameter in enumerate(places)]
+        for parameter, gradient in zip(places[::-1], reduced[::-1], strict=True):
+            parameter.grad = gradient
+
+    def sent(self, place: int, parameter: nn.Parameter, places: list[nn.Parameter]) -> Tensor:
+        """What comes back of the gradient that stands at this place of the list."""
+        gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.clone()
+        communication.all_reduce_mean(gradient)
+        return gradient
+
+
+class OnePlaceOnly(PlaceByPlace):
+    """Hooks are kept by parameter, so that the place of tied layers that came first has none: it is taken for unused."""
+
+    def sent(self, place: int, parameter: nn.Parameter, places: list[nn.Parameter]) -> Tensor:
+        gradient = super().sent(place, parameter, places)
+        later = any(other is parameter for other in places[place + 1 :])
+        return torch.zeros_like(gradient) if later else gradient
+
+
 class FrozenCached(NaiveDDP):
     """What is frozen is copied once, as for a faster layout, and forward uses the copies."""
 

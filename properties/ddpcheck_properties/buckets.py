@@ -18,8 +18,8 @@ from ddpcheck.verdict import Finding
 
 from . import pitfalls
 from .comparison import as_one_process, blaming, compare_arrays, when
-from .drawing import Judge, for_each
-from .pitfalls import fitting
+from .drawing import Judge, for_each, takes_its_time
+from .pitfalls import fitting, one_backward
 from .strategies import GRADIENTS, PARAMETERS, shards, training_job
 from .unused import SYNCHRONISED
 
@@ -30,6 +30,10 @@ LADDER = (64, 128, 1024, 2048, 8192, 32768)
 """Elements of tensors, of float32 and float64 in turn as long as float32 is exact: two or four of them make exactly 2^9,
 2^10, 2^11 ... 2^20 bytes.
 """
+
+ROUND = (*(1 << power for power in range(8, 17)), *(10**power for power in range(3, 6)))
+LARGE_AND_ROUND = (*(1 << power for power in range(17, 21)), 10**6)
+"""Elements of buckets as people set them: one tensor may fill one to the last element."""
 
 LONG = "a_layer_" * 9
 """72 letters, more than some keep of a name."""
@@ -46,13 +50,17 @@ def check_buckets_of_every_size_are_filled_to_the_brim(session: Session) -> None
 
 @law("buckets", "facet:replica")
 def check_every_number_of_elements_is_reduced_whole(session: Session) -> None:
-    """Gradients are exact for tensors of every size up to 66 elements, and of odd sizes in every octave beyond."""
+    """Gradients are exact for tensors of every size up to 66 elements, and of odd sizes in every octave beyond; and for one
+    that by itself is as large as a bucket of any usual size.
+    """
     world, promised = session.world_size, session.capabilities
     dtypes = sorted(promised.replica_dtypes)
     jobs = [one_size_after_another(world, range(first, 67, 11)) for first in range(1, 12)]
     between = "scale" in promised.model_features
     octaves = [(3 << octave | 1, dtypes[octave % len(dtypes)]) for octave in range(7, 16)]
     jobs += [one_size(world, size, dtype, between=between) for size, dtype in octaves]
+    alone = ROUND + LARGE_AND_ROUND if takes_its_time(session) else ROUND
+    jobs += [one_backward(world, Linear("fc1", size, 1)) for size in alone]
     for_each(session, fitting(session, jobs), as_one_process(promised))
 
 

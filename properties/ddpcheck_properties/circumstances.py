@@ -82,9 +82,11 @@ def loudness(job: Job, headline: str) -> str:
     ) * bool(loud)
 
 
-def meant(cause: str) -> str:
-    """What to promise if fewer bits are no accident."""
+def meant(cause: str, promised: str) -> str:
+    """What to promise if fewer bits are no accident. promised: the dtype of reductions."""
     narrow = next((name for name in ("bfloat16", "float16") if f"as in {name}" in cause), "")
+    if narrow == promised:
+        return "the promised reduction_dtype is that of a reduction: what a rank adds up by itself keeps the model's"
     return f'if gradients are compressed on purpose, promise reduction_dtype="{narrow}"' if narrow else ""
 
 

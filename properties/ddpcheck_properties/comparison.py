@@ -38,7 +38,8 @@ def as_one_process(capabilities: Capabilities) -> Callable[[Job, Trace], None]:
             except Finding as finding:
                 sure, headline = finding.diagnosis.cause, finding.diagnosis.headline
                 around = just_done(job, moment.position, headline), loudness(job, headline)
-                raise blaming(finding, sure, *around, meant(sure), lateness(job, moment.position)) from None
+                narrow = meant(sure, capabilities.reduction_dtype)
+                raise blaming(finding, sure, *around, narrow, lateness(job, moment.position)) from None
 
     return judge
 

@@ -239,9 +239,20 @@ def _causes(made: Aggregate, got: float | None, rank: int, before: Sequence[Aggr
     if got in (_mean([each]) for each in before):
         yield "it is the mean of an earlier call, which is told again"
     if 0 in made.counts and math.isnan(got):
-        what = "NaN" if any(map(math.isnan, values)) else "infinity"
-        yield f"a rank without samples took part with its {what}: 0 times {what} is NaN"
+        idle = [value for value, count in pairs if not count]
+        what = next(
+            (what for what, test in (("NaN", math.isnan), ("infinity", math.isinf)) if any(map(test, idle))), ""
+        )
+        if what:
+            yield f"a rank without samples took part with its {what}: 0 times {what} is NaN"
+        elif not made.counts[rank]:
+            yield f"rank {rank}, which has no samples, gives NaN of its own: did it take part, as all ranks have to?"
     told = [(value, count) for value, count in pairs if value and count]
+    if (counted := sum(made.counts)) % world:
+        floored = counted // world
+        whole = total / world / floored if floored else math.nan
+        if got == whole or (math.isnan(whole) and not math.isfinite(got)):
+            yield "the ranks' counts are averaged as integers, which cuts the fraction off"
     if 0.0 in values and told and got == total / sum(count for _, count in told):
         yield "a mean of 0 is taken for none: its samples are left out"
     if max(made.counts) >= 1 << 31:
@@ -272,7 +283,8 @@ def _causes(made: Aggregate, got: float | None, rank: int, before: Sequence[Aggr
     if got == 0.0 > exact:
         yield "a negative mean is cut off at 0"
     if abs(got - exact) <= 1e-3 * max(map(abs, present)):
-        yield "the mean is right but for rounding: it, or a count, is kept with fewer digits than float32 has"
+        kept = "; or something of an earlier call is in it" if before else ""
+        yield f"the mean is right but for rounding: it, or a count, is kept with fewer digits than float32 has{kept}"
     elif got in present and len(present) > 1:
         alone = next(place for place, pair in enumerate(pairs) if pair[0] == got and pair[1])
         yield f"it is rank {alone}'s own mean, as if the others had no samples: what they bring is lost, or overwritten"

@@ -31,12 +31,20 @@ _AT_ONCE = (
     "begins anew"
 )
 
+_STAYS = "the position that was loaded stays for the epochs after it, too"
+_AGAIN = (
+    "it is epoch {}'s order again: after a state was loaded, set_epoch() does not reach the sampler that is read, or what counts "
+    "epochs lags behind"
+)
+_SKIPS = "the position is taken for one in that epoch: who goes on from the end of an epoch misses the next one"
+
 
 @law("sampler", "facet:sampler", "sampler_state")
 def check_an_epoch_goes_on_where_it_was_saved(session: Session) -> None:
     """Saved in the middle of an epoch and loaded into a new sampler, an epoch goes on with exactly those indices that an
     uninterrupted one would still have given, in their order; what is read after it is whole. So it is with one that was only
-    begun, in a sampler that has read others before; and with one that was loaded, and is saved again before it is read.
+    begun, in a sampler that has read others before; and with one that was loaded, and is saved again before it is read. Another
+    epoch, if that is told after the state was loaded, is whole from the start.
     """
     world = session.world_size
     ways: list[tuple[tuple[int, ...], bool]] = [
@@ -100,7 +108,7 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
         )
         pieces = [piece.tolist() for piece in trace.values(0, "pieces")[rank]]
         counts = (0,) * read.used + read.pieces
-        at = 0
+        at_last = at = 0
         for number, piece in enumerate(pieces):
             should = whole[at : at + counts[number]] if number < len(counts) else whole[at:]
             before = pieces[number - 1] if number else []
@@ -113,7 +121,7 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
             cause = _STALE if stale else _cause(piece, whole, at, len(before), other, read.then)
             lost = read.at_once and number and piece and piece == whole[: len(piece)]
             expect.that(piece == should, headline, _AT_ONCE if lost else cause)
-            at += len(should)
+            at_last, at = at, at + len(should)
         again = "another reading" if read.then is None else f"epoch {read.then}"
         headline = (
             f"{again} on rank {rank}, after epoch {read.epoch} was resumed: got {len(then)} samples {_some(then)}, but "
@@ -121,7 +129,15 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
         )
         # who shuffles by an epoch of its own need not come by the same one without being told
         fits = len(then) == len(other) if read.then is None and read.shuffle else then == other
-        expect.that(fits, headline, _then_cause(then, whole, other))
+        expect.that(fits, headline, _then_cause(then, whole, other, read.epoch))
+        if read.then not in (None, read.epoch):
+            straight = trace.values(0, "straight")[rank].tolist()
+            headline = (
+                f"epoch {read.then} on rank {rank}, straight after {at_last} of {len(whole)} samples of epoch {read.epoch} were "
+                f"saved and loaded: got {len(straight)} samples {_some(straight)}, but should be {len(other)}, {_some(other)}"
+            )
+            again = straight == whole[at_last:] and straight != other[at_last:]
+            expect.that(straight == other, headline, _AGAIN.format(read.epoch) if again else _SKIPS)
         rest = whole[len(pieces[0]) :]
         headline = (
             f"epoch {read.epoch} on rank {rank}, read on in the sampler whose state was saved: got {_some(on)}, but should be "
@@ -161,13 +177,13 @@ def _cause(piece: Order, whole: Order, at: int, last: int, other: Order, then: i
     return "the rest is of another order: epoch, seed or generator are not those of the state"
 
 
-def _then_cause(then: Order, whole: Order, other: Order) -> str:
+def _then_cause(then: Order, whole: Order, other: Order, epoch: int) -> str:
     """then: what was read after the epoch whose order is `whole`, in place of `other`."""
-    if then == whole and len(whole) > 2:
-        return "it is the order of the epoch that was resumed once more: what counts epochs, or lays out the order, lags behind"
+    if then == whole != other and len(whole) > 2:
+        return _AGAIN.format(epoch)
     if len(then) == len(other):
         return "it is another order than without the interruption: epoch, seed or generator are not those of the state"
-    return "the position that was loaded stays for the epochs after it, too"
+    return _STAYS
 
 
 def _differing(got: Order, should: Order) -> str:

@@ -82,11 +82,22 @@ def _of_repetition(made: Score, held: Held) -> Named:
         yield "rows of padding, whose index is -1, count as samples", held.of(made.indices)
         cut = [rank[: len(rank) - rank.count(-1)] for rank in made.indices]
         yield "as many rows as are padding are cut off the end, wherever padding stands", held.of(cut)
+        for keeper in range(held.world if held.world > 1 else 0):
+            only = [rank if place != keeper else without[place] for place, rank in enumerate(made.indices)]
+            if len(without[keeper]) < len(made.indices[keeper]):
+                yield (
+                    f"rows of padding, whose index is -1, count as samples on all ranks but rank {keeper}",
+                    held.of(only),
+                )
         yield "all rows of padding are taken for one sample", held.of([(*counted(made.indices), -1)])
     yield from _of_names(made, held)
     if len(counted(made.indices)) < sum(map(len, without)):
         twice = "a sample that is there twice, as where a sampler pads, counts twice"
         yield twice, held.of(without)
+        yield (
+            "as many rows as there are too many are cut off the end, but what is there twice stands elsewhere, too",
+            held.of(_cut(without, len(counted(made.indices)))),
+        )
         yield (
             "a sample that several ranks hold counts on each of them: only those of one rank are compared",
             held.of([counted([rank]) for rank in without]),
@@ -94,6 +105,12 @@ def _of_repetition(made: Score, held: Held) -> Named:
         once = [index for index in counted(made.indices) if sum(rank.count(index) for rank in without) == 1]
         if once:
             yield "a sample that is there twice does not count at all", held.of([once])
+
+
+def _cut(ranks: Sequence[Sequence[int]], size: int) -> list[Sequence[int]]:
+    """The first so many, rank after rank."""
+    begins = [sum(map(len, ranks[:rank])) for rank in range(len(ranks))]
+    return [rank[: max(0, size - begin)] for rank, begin in zip(ranks, begins, strict=True)]
 
 
 def _of_names(made: Score, held: Held) -> Named:

@@ -73,6 +73,11 @@ def resume_sampling(here: Here, op: ops.ResumeSampling) -> Values:
     if op.then is not None:
         sampler.set_epoch(op.then)
     orders = {"then": list(sampler)}
+    if op.then is not None:
+        sampler = new()
+        sampler.load_state(kept)
+        sampler.set_epoch(op.then)
+        orders["straight"] = list(sampler)
     whole = new()
     whole.set_epoch(op.epoch)
     orders |= {"whole": list(whole), "on": list(first) if begun is None else _next(begun)}

@@ -100,6 +100,7 @@ def resume_sampling(text: Text, position: int, op: ResumeSampling) -> None:
         "first, reading = sampler, iter(())  # nothing is asked for" if op.used else "first = reading = iter(sampler)"
     )
     told = "" if op.then is None else f".set_epoch({op.then})"
+    straight = op.then not in (None, op.epoch)
     more = "    " * op.at_once
     shown = "another reading" if op.then is None else f"epoch {op.then}"
     size = "len" if op.then is None and op.shuffle else "list"
@@ -120,6 +121,8 @@ def resume_sampling(text: Text, position: int, op: ResumeSampling) -> None:
         "read.append([int(index) for index in reading])",
         *([f"sampler{told}"] if told else []),
         "after = [int(index) for index in sampler]",
+        *([f"sampler = {made}", "sampler.load_state(state)", f"sampler{told}"] if straight else []),
+        *(["straight = [int(index) for index in sampler]"] if straight else []),
         f"uninterrupted = {made}",
         f"uninterrupted.set_epoch({op.epoch})",
         "whole = [int(index) for index in uninterrupted]",
@@ -128,7 +131,9 @@ def resume_sampling(text: Text, position: int, op: ResumeSampling) -> None:
         *(['say(f"samples, piece by piece: {read}")'] if op.length <= 100 else []),
         f'expect("epoch {op.epoch} in pieces", sum(read, []), whole)',
         f'expect("epoch {op.epoch}, read on in the first sampler", rest, whole[len(read[0]):])',
-        f'expect("{shown} in the last sampler", {size}(after), {size}([int(index) for index in uninterrupted]))',
+        "other = [int(index) for index in uninterrupted]",
+        f'expect("{shown} in the last sampler", {size}(after), {size}(other))',
+        *([f'expect("{shown}, straight after the last state was loaded", straight, other)'] if straight else []),
     )
 
 

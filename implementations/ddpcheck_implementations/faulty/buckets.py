@@ -19,6 +19,22 @@ CLIPPED = "check_clipping_uses_the_norm_of_the_synchronised_gradients"
 MIXED = "gradients of different parameters"
 
 
+@fault(
+    "bucket-of-exactly-one-tensor",
+    "deepspeedai/DeepSpeed#4321",
+    "check_every_number_of_elements_is_reduced_whole",
+    words="not reduced",
+)
+class ExactlyOneTensor(BucketReplica):
+    """What is smaller than a bucket goes into one, what is larger goes alone; what is as large as a bucket does neither."""
+
+    cap = 4 * 16384
+
+    def unpack(self, bucket: Bucket, flat: Array) -> dict[str, Array]:
+        lost = {name for name in bucket if self.network.parameters[name].nbytes == self.cap}
+        return super().unpack(bucket, flat) | {name: self.mine(name) for name in lost}
+
+
 @fault("none-grads-skipped-in-flatten", "deepspeedai/DeepSpeed#291", SOME, CHANGING, words="do not send the same")
 class OnlyWhatIsThere(BucketReplica):
     """The flat buffer holds only the gradients that this rank has: ranks lay out different ones."""

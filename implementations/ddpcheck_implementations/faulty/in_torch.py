@@ -159,6 +159,22 @@ def frozen_weights_cached(module: Any) -> Any:
     return FrozenCached(module)
 
 
+@torch_fault("tied-places-averaged-one-by-one", "classic")
+def tied_places_averaged(module: Any) -> Any:
+    """Correct: tied layers' parameters are met twice, and averaged twice."""
+    from ..torch_mistakes import PlaceByPlace
+
+    return PlaceByPlace(module)
+
+
+@torch_fault("first-of-tied-layers-is-unused", "pytorch/pytorch#46755", EXACT, words="zero: never written")
+def first_of_tied_is_unused(module: Any) -> Any:
+    """Tied layers' parameters have two places, of which the first is taken for one that backward does not reach."""
+    from ..torch_mistakes import OnePlaceOnly
+
+    return OnePlaceOnly(module)
+
+
 def ddp(module: Any, hook: Any = None) -> Any:
     """DistributedDataParallel in small buckets, with a communication hook if one is given."""
     from torch.nn.parallel import DistributedDataParallel

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 import numpy as np
 
 from ddpcheck.capabilities import ALL_MODEL_FEATURES as FEATURES
@@ -29,6 +31,24 @@ class BucketsHaveOneDtype(BucketReplica):
     def unpack(self, bucket: Bucket, flat: Array) -> dict[str, Array]:
         found = super().unpack(bucket, flat)
         return {name: part.astype(self.network.parameters[name].dtype) for name, part in found.items()}
+
+
+@fault("bucket-of-frozen-ones-waits", "pytorch/pytorch#14675", DTYPES, words="not reduced", model_features=FEATURES)
+class FrozenOnesWait(PlainReplica):
+    """A bucket holds neighbours of one dtype, frozen ones too. One of frozen ones alone is never ready, nor is any after it."""
+
+    def synchronise(self, batch_size: int) -> None:
+        layout: list[list[str]] = []
+        for name, array in reversed(self.network.parameters.items()):
+            if not layout or self.network.parameters[layout[-1][0]].dtype != array.dtype:
+                layout.append([])
+            layout[-1].append(name)
+        ready = takewhile(lambda bucket: any(name in self.network.learned for name in bucket), layout)
+        self.sent = {name for bucket in ready for name in bucket}
+        super().synchronise(batch_size)
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        return super().reduce(name, gradient) if name in self.sent else gradient
 
 
 @fault("one-dtype-is-reduced", "classic", DTYPES, words="not reduced", model_features=FEATURES)

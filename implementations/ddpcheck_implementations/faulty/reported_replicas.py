@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ddpcheck.adapter import Batch
-from ddpcheck.capabilities import ALL_MODEL_FEATURES
 from ddpcheck.job import OptimizerSpec
 from ddpcheck.model import ModelSpec
 from ddpcheck.values import Array
@@ -206,25 +205,6 @@ class ClippedWithScale(PlainReplica):
         norm = math.sqrt(sum(float(np.sum(np.square(g, dtype=np.float64))) for g in self._shown().values()))
         self.scale(min(1.0, max_norm / (norm * scale)) if norm else 1.0)
         return norm
-
-
-@fault(
-    "waits-for-frozen-ones-of-a-dtype",
-    "pytorch/pytorch#14675",
-    "check_parameters_of_several_dtypes_keep_their_own",
-    words="not reduced",
-    model_features=ALL_MODEL_FEATURES - {"penalty", "activity", "auxiliary_head"},
-)
-class WaitsForFrozen(PlainReplica):
-    """Each dtype has a bucket, frozen parameters' included: one of frozen ones only is never full, and all wait for it."""
-
-    def synchronise(self, batch_size: int) -> None:
-        parameters = self.network.parameters
-        learned = {parameters[name].dtype for name in self.network.learned}
-        if {array.dtype for array in parameters.values()} <= learned:
-            super().synchronise(batch_size)
-        else:
-            self.synced, self.local = added(self.synced, self.local), {}
 
 
 class PowersSwapped(Adam):

@@ -92,6 +92,44 @@ class EveryEpochCut(PlainSampler):
         self.begin = self.skipped
 
 
+@sampler(
+    "epoch-after-the-saved-one-missed",
+    "verl-project/verl#7401",
+    RESUMED,
+    words="from the end of an epoch misses the next",
+)
+class NextOneMissed(PlainSampler):
+    """A state of an epoch that was read to its end: what is read next, whatever epoch it is, has nothing left."""
+
+    ended = False
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        super().load_state(state)
+        self.ended = self.begin == len(self)
+
+    def __iter__(self) -> Iterator[int]:
+        self.begin = len(self) if self.ended else self.begin
+        self.ended = False
+        return super().__iter__()
+
+
+@sampler("set-epoch-does-not-reach-the-resumed-one", "huggingface/accelerate#4233", RESUMED, words="'s order again")
+class LoadedStays(PlainSampler):
+    """The first set_epoch to another epoch after a load is told to the sampler that was there before."""
+
+    loaded = False
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        super().load_state(state)
+        self.loaded = True
+
+    def set_epoch(self, epoch: int) -> None:
+        if not self.loaded or epoch == self.epoch:
+            super().set_epoch(epoch)
+        else:
+            self.loaded = False
+
+
 @sampler("resumed-in-one-go", "classic")
 class LaysOutTheRest(PlainSampler):
     """Correct: what is left is laid out when the state is loaded, and kept until it was read."""
