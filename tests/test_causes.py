@@ -1,4 +1,4 @@
-"""What diagnosis.py and the oracle's evidence say of an array: the cause, and not one that merely looks like it."""
+"""What diagnosis and the oracle's evidence say of an array: the cause, and not one that merely looks like it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from ddpcheck.diagnosis import Evidence, likely_cause
+from ddpcheck.diagnosis.narrowed import as_bfloat16, as_float16
 from ddpcheck.job import OptimizerSpec
-from ddpcheck.narrowed import as_bfloat16, as_float16
 from ddpcheck.oracle import NOT_UPDATED, Contributions, Entry
 from ddpcheck.oracle.history import History
 from ddpcheck.oracle.optimizer import Optimizer

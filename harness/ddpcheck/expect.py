@@ -1,6 +1,6 @@
 """What checks say of Traces: each function returns quietly, or raises a Finding that a user can act on.
 
-Headlines read "got X, but should be Y" with the rank and the thing named, one line; the cause comes from diagnosis.py.
+Headlines read "got X, but should be Y" with the rank and the thing named, one line; the cause comes from diagnosis.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def clipped(got: Mapping[str, Any], cause: str) -> str:
 
 
 ONE_FACTOR = "every element is"
-"""How diagnosis.py begins on a factor that means nothing by itself."""
+"""How a diagnosis begins on a factor that means nothing by itself."""
 
 
 def dropped(entry: Entry) -> str:

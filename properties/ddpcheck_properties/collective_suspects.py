@@ -1,4 +1,4 @@
-"""What a collective would have given if something specific had gone wrong: alternatives for diagnosis.py, likeliest first."""
+"""What a collective would have given if something specific had gone wrong: alternatives for the diagnosis, likeliest first."""
 
 from __future__ import annotations
 

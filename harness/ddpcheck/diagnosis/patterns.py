@@ -1,4 +1,4 @@
-"""What the wrong elements of an array have in common: where they lie, and what they look like. For diagnosis.py."""
+"""What the wrong elements of an array have in common: where they lie, and what they look like. For causes.py."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from .numerics import LARGEST, SMALLEST, different_bits, ulp_distance
-from .values import Array
+from ..numerics import LARGEST, SMALLEST, different_bits, ulp_distance
+from ..values import Array
 
 
 def region(wrong: Array) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from .values import Array
+from ..values import Array
 
 Rounding = Callable[[Array], Array]
 _MATCHING = 0.9

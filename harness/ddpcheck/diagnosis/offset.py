@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .values import Array
+from ..values import Array
 
 _TELLING = 4
 """Elements; fewer differ by the same number by chance."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .values import Array
+from ..values import Array
 
 _AT_MOST = 1 / 64
 _SEEN = 8

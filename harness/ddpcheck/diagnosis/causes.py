@@ -1,9 +1,4 @@
-"""From a wrong array to its likeliest cause, in a sentence with the evidence.
-
-A check knows what the array should be; it may also know what it would be if something specific had gone wrong (this
-rank's own gradient, the last step's gradient, the sum without the tail ...). Those go in as `Evidence.alternatives`;
-whole factors, untouched tails, last-bit differences and lost precision are looked for in any case.
-"""
+"""The likeliest cause of a wrong array: what is asked of it, in which order."""
 
 from __future__ import annotations
 
@@ -13,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..values import Array
 from .crept import crept
 from .narrowed import narrowed
 from .offset import offset
@@ -31,7 +27,6 @@ from .patterns import (
     weighted,
     zeros,
 )
-from .values import Array
 
 
 @dataclass(frozen=True)

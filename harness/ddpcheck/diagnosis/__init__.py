@@ -1,0 +1,16 @@
+"""From a wrong array to its likeliest cause, in a sentence with the evidence.
+
+A check knows what the array should be; it may also know what it would be if something specific had gone wrong (this
+rank's own gradient, the last step's gradient, the sum without the tail ...). Those go in as `Evidence.alternatives`;
+whole factors, untouched tails, last-bit differences and lost precision are looked for in any case.
+
+    causes      what is asked, in which order, and the sentence
+    patterns    where the wrong elements lie, and what they look like
+    narrowed    sums of parts that were rounded to fewer bits on the way
+    offset      elements that are all off by one number
+    crept       updates that went a small part of their way
+"""
+
+from .causes import Evidence, likely_cause
+
+__all__ = ["Evidence", "likely_cause"]
