@@ -11,10 +11,10 @@ import numpy as np
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
 from ddpcheck.job import Backward, DataSpec, Job, Join, Operation, OptimizerSpec, Step, ZeroGrad
-from ddpcheck.model import Linear, ModelSpec, mlp
+from ddpcheck.model import Linear, ModelSpec, Scale, mlp
 from ddpcheck.oracle import Oracle
 from ddpcheck.trace import Trace
-from ddpcheck.verdict import Finding
+from ddpcheck.verdict import Diagnosis, Finding
 
 from .comparison import as_one_process
 from .drawing import Judge, for_each
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 @law("trajectories", "facet:replica", "join", "uneven_batches=equal_weight", "optimizer:sgd")
 def check_ranks_that_run_out_of_batches_join(session: Session) -> None:
     """Ranks train together until the last has used its last batch: those that have run out count as zero, and the
-    divisor is the promised one. Afterwards all ranks have the same parameters, train on together, and may join again.
+    divisor is the promised one, with buffers, too, which may be broadcast before each forward. Afterwards all ranks have the
+    same parameters, train on together, and may join again.
     """
     world = session.world_size
     numbers = [[3] + [1] * (world - 1), [1 + rank for rank in range(world)], [2] * (world - 1) + [0], [2] * world]
@@ -39,6 +40,10 @@ def check_ranks_that_run_out_of_batches_join(session: Session) -> None:
         if max(counts)
         for model in (constant, mlp((3, 4, 2), activation="tanh"))
     ]
+    buffered = ModelSpec((Linear("fc1", 3, 2), Scale("scale", 2, buffer=True)), loss="linear")
+    jobs += [
+        joining(counts, buffered) for counts in (numbers[0], numbers[0][::-1])
+    ]  # rank 0 stays longest, or ends first
     for_each(session, fitting(session, jobs), _explained(session.capabilities))
 
 
@@ -64,11 +69,21 @@ def _explained(promised: Capabilities) -> Judge:
             as_ever(job, trace)
         except Finding as finding:
             if not trace.completed:
-                raise
+                raise Finding(_without_buffers(job, finding), hung=finding.hung) from None
             cause = next(_causes(job, trace, promised), finding.diagnosis.cause)
             raise Finding(replace(finding.diagnosis, cause=cause)) from None
 
     return judge
+
+
+def _without_buffers(job: Job, finding: Finding) -> Diagnosis:
+    """Of a run that did not come to its end, with what is sure as those without buffers, which come first, did."""
+    if job.model is None or "buffer" not in job.model.features():
+        return finding.diagnosis
+    sentence = (
+        "without buffers it went well: ranks that have run out do not take part where the others broadcast buffers"
+    )
+    return replace(finding.diagnosis, cause=sentence)
 
 
 def _causes(job: Job, trace: Trace, promised: Capabilities) -> Iterator[str]:

@@ -9,10 +9,8 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-
-import numpy as np
 
 from ddpcheck import expect
 from ddpcheck.job import Aggregate, Job, Operation
@@ -20,8 +18,7 @@ from ddpcheck.numerics import gamma
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
-HALF = 65504.0
-"""The largest number that half precision has."""
+from .metric_causes import causes, mean_of
 
 
 def weighted(job: Job, trace: Trace) -> None:
@@ -35,7 +32,7 @@ def by_name(job: Job, trace: Trace) -> None:
     expect.completed(trace)
     for position, made in enumerate(job.operations):
         assert isinstance(made, Aggregate)
-        wanted = {name: (place + 1) * _mean([made]) for place, name in enumerate(made.names)}
+        wanted = {name: (place + 1) * mean_of([made]) for place, name in enumerate(made.names)}
         earlier = [each for each in job.operations[:position] if isinstance(each, Aggregate)]
         for rank, values in enumerate(record.values(position) for record in trace.ranks):
             got, own = values["metrics"], made.given(rank)
@@ -71,6 +68,8 @@ def by_name(job: Job, trace: Trace) -> None:
                 cause = "different names are taken for one, as where a hash of few bits, or a part, stands for each"
             elif alike := _common_cause(made, {name: got[name] for name in wrong}, rank):
                 cause = alike
+            elif len(wanted) > 1 and 0.0 in made.values and not made.turned:
+                cause = "metrics that are equal on a rank are taken for one: what stands for both is reduced once for each name"
             else:
                 cause = "ranks pack their metrics in different orders, as of a set: values of different ones are mixed"
             expect.equal(seen, wrong, f"{len(wanted)} metrics, {_named(made)}: those wrong", rank, cause)
@@ -89,7 +88,7 @@ def by_name(job: Job, trace: Trace) -> None:
 def _common_cause(made: Aggregate, wrong: Mapping[str, float], rank: int) -> str:
     """What explains all that is wrong, as the n-th metric is n times the first; empty if nothing does."""
     firsts = [wrong[name] / place for place, name in enumerate(made.names, start=1) if name in wrong]
-    explained = [dict.fromkeys(_causes(made, first, rank, ())) for first in firsts]
+    explained = [dict.fromkeys(causes(made, first, rank, ())) for first in firsts]
     return next((cause for cause in explained[0] if all(cause in others for others in explained)), "")
 
 
@@ -97,14 +96,14 @@ def _by_place(made: Aggregate, name: str, rank: int) -> float:
     """The mean of what every rank has at the place where this one has that name."""
     place = list(made.given(rank)).index(name)
     values = tuple(list(made.given(other).values())[place] for other in range(len(made.values)))
-    return _mean([replace(made, values=values)])
+    return mean_of([replace(made, values=values)])
 
 
 def _by_another_rule(made: Aggregate, name: str) -> list[float]:
     """What a metric would be that is not averaged."""
     values = [made.given(rank)[name] for rank in range(len(made.values))]
     squares = replace(made, values=tuple(value * value for value in values))
-    return [sum(values), max(values), min(values), math.sqrt(_mean([squares]))]
+    return [sum(values), max(values), min(values), math.sqrt(mean_of([squares]))]
 
 
 def nothing_or_weighted(job: Job, trace: Trace) -> None:
@@ -142,7 +141,7 @@ def stays_strange_alone(job: Job, trace: Trace) -> None:
     assert isinstance(made, Aggregate)
     assert made.no_number is not None
     rank, strange = made.no_number
-    wanted = {name: (place + 1) * _mean([made]) for place, name in enumerate(made.names)}
+    wanted = {name: (place + 1) * mean_of([made]) for place, name in enumerate(made.names)}
     for number, metrics in enumerate(trace.values(0, "metrics")):
         what = f"{len(wanted)} metrics, of which rank {rank} has a NaN for {strange}: {{}} on rank {number}: got"
         got = metrics.get(strange, 0.0)
@@ -160,7 +159,7 @@ def stays_strange_alone(job: Job, trace: Trace) -> None:
                 f"the NaN of {strange} spreads to metrics that have none"
                 if math.isnan(close.get(name, 0.0))
                 else f"all metrics of rank {rank} are left out for the NaN in one of them"
-                if len(made.values) > 1 and close.get(name) == (made.names.index(name) + 1) * _mean([others])
+                if len(made.values) > 1 and close.get(name) == (made.names.index(name) + 1) * mean_of([others])
                 else "values of different metrics are mixed",
             )
 
@@ -194,15 +193,15 @@ def equal(job: Job, trace: Trace) -> None:
 
 def _compare(made: Aggregate, position: int, trace: Trace, earlier: Sequence[Operation] = ()) -> None:
     before = [each for each in earlier if isinstance(each, Aggregate)]
-    wanted = {"metric": _mean([made])}
+    wanted = {"metric": mean_of([made])}
     found = [_as(wanted, metrics, made) for metrics in trace.values(position, "metrics")]
     fitting = {
-        rank: list(_causes(made, got.get("metric"), rank, before)) for rank, got in enumerate(found) if got != wanted
+        rank: list(causes(made, got.get("metric"), rank, before)) for rank, got in enumerate(found) if got != wanted
     }
     for rank, got in enumerate(found):
         # what explains the numbers of all ranks comes before what is true of one by chance
-        causes = sorted(fitting.get(rank, []), key=lambda cause: not all(cause in each for each in fitting.values()))
-        expect.equal(got, wanted, f"{_named(made)}: metrics", rank, next(iter(causes), ""))
+        likely = sorted(fitting.get(rank, []), key=lambda cause: not all(cause in each for each in fitting.values()))
+        expect.equal(got, wanted, f"{_named(made)}: metrics", rank, next(iter(likely), ""))
 
 
 def _as(wanted: Mapping[str, float], got: Mapping[str, float], made: Aggregate) -> dict[str, float]:
@@ -214,96 +213,6 @@ def _as(wanted: Mapping[str, float], got: Mapping[str, float], made: Aggregate) 
         name: wanted[name] if name in bounds and abs(value - wanted[name]) <= bounds[name] else value
         for name, value in got.items()
     }
-
-
-def _mean(all_made: Sequence[Aggregate]) -> float:
-    """The mean over the samples of all of these."""
-    pairs = [pair for made in all_made for pair in zip(made.values, made.counts, strict=True) if pair[1]]
-    return math.fsum(value * count for value, count in pairs) / sum(count for _, count in pairs)
-
-
-def _causes(made: Aggregate, got: float | None, rank: int, before: Sequence[Aggregate]) -> Iterator[str]:
-    """What would give this number if something specific had gone wrong, likeliest first."""
-    world, values = len(made.values), made.values
-    pairs = list(zip(values, made.counts, strict=True))
-    present = [value for value, count in pairs if count]
-    total = math.fsum(value * count for value, count in pairs if count)
-    if got is None:
-        yield "the metric's name is missing"
-        return
-    if before and got in (
-        _mean([*before, made]),
-        math.fsum(map(_mean, ([each] for each in (*before, made)))) / (len(before) + 1),
-    ):
-        yield "it is the mean of this call and those before it: sums are kept from call to call"
-    if got in (_mean([each]) for each in before):
-        yield "it is the mean of an earlier call, which is told again"
-    if 0 in made.counts and math.isnan(got):
-        idle = [value for value, count in pairs if not count]
-        what = next(
-            (what for what, test in (("NaN", math.isnan), ("infinity", math.isinf)) if any(map(test, idle))), ""
-        )
-        if what:
-            yield f"a rank without samples took part with its {what}: 0 times {what} is NaN"
-        elif not made.counts[rank]:
-            yield f"rank {rank}, which has no samples, gives NaN of its own: did it take part, as all ranks have to?"
-    told = [(value, count) for value, count in pairs if value and count]
-    if (counted := sum(made.counts)) % world:
-        floored = counted // world
-        whole = total / world / floored if floored else math.nan
-        if got == whole or (math.isnan(whole) and not math.isfinite(got)):
-            yield "the ranks' counts are averaged as integers, which cuts the fraction off"
-    if 0.0 in values and told and got == total / sum(count for _, count in told):
-        yield "a mean of 0 is taken for none: its samples are left out"
-    if max(made.counts) >= 1 << 31:
-        yield "a count needs more than 32 bits: it overflows on the way"
-    if got in (math.fsum(values) / world, math.fsum(present) / len(present)):
-        yield "it is the mean of the ranks' means: counts are not used"
-    if 0 in made.counts and got == math.fsum(present) / world:
-        yield "it is the mean of the ranks' means, to which a rank without samples gives 0"
-    if got == math.fsum(values):
-        yield "it is the sum of the ranks' means"
-    if got == total:
-        yield "it is the sum over all samples: not divided by the total count"
-    if got == values[rank]:
-        yield "it is this rank's own mean: not aggregated"
-    if 0 in made.counts and got == total / sum(max(count, 1) for count in made.counts):
-        yield "a rank without samples is counted as one sample, with a mean of 0"
-    if before and any(got == total / sum(each.counts) for each in before if any(each.counts)):
-        yield "it is divided by the count of an earlier call, which is kept"
-    exact = _mean([made])
-    if any(isinstance(value, int) for value in values) and got in (math.floor(exact), math.ceil(exact)):
-        yield "its fraction is cut off: where it is given as an int, it is aggregated as one"
-    if missing := _missing(pairs, got):
-        yield f"it is the mean of the other ranks: the part of rank {missing} is missing"
-    if max(map(abs, present)) < 1e-6 and got == round(got, 9):
-        yield "the mean is rounded to so many decimals, or taken for 0: what is small, as a learning rate, is lost"
-    if abs(exact) < HALF and got == float(np.float16(exact)):
-        yield "the mean has no more digits than half precision"
-    if got == 0.0 > exact:
-        yield "a negative mean is cut off at 0"
-    if abs(got - exact) <= 1e-3 * max(map(abs, present)):
-        kept = "; or something of an earlier call is in it" if before else ""
-        yield f"the mean is right but for rounding: it, or a count, is kept with fewer digits than float32 has{kept}"
-    elif got in present and len(present) > 1:
-        alone = next(place for place, pair in enumerate(pairs) if pair[0] == got and pair[1])
-        yield f"it is rank {alone}'s own mean, as if the others had no samples: what they bring is lost, or overwritten"
-    elif 0 < got < min(present):
-        yield f"what is larger than {got:g} is cut off there"
-    elif min(present) <= got <= max(present):
-        yield "it is a mean, but with other weights than the counts: they are lost, or changed, on the way"
-
-
-def _missing(pairs: Sequence[tuple[float, int]], got: float) -> str:
-    """The rank without which this is the mean, if it is so without one; empty else."""
-    there = [rank for rank, (_, count) in enumerate(pairs) if count]
-    for rank in (
-        there if len(there) > 2 else ()
-    ):  # of two the other's mean would be left, which may be had in other ways
-        others = [pair for other, pair in enumerate(pairs) if other != rank and pair[1]]
-        if got == math.fsum(value * count for value, count in others) / sum(count for _, count in others):
-            return str(rank)
-    return ""
 
 
 def _named(made: Aggregate) -> str:

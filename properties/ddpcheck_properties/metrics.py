@@ -130,6 +130,7 @@ def check_several_metrics_keep_their_names(session: Session) -> None:
     names = (*telling, *written, *marked, *inner, "a", "précision", *long, *deep, *some)
     calls = (names, names[::-1], (), names[:3], names[3:6])  # the last has as many as the one before, and others
     made = [Aggregate(values, counts, some) for some in calls]
+    made.append(Aggregate((0.0, *values[1:]), counts, ("loss", "accuracy")))  # both the same on rank 0
     for_each(session, [Job(world, tuple(made))], by_name)
 
 

@@ -30,5 +30,5 @@ def crept(got: Array, expected: Array, before: Array | None) -> Iterator[str]:
     ):
         yield (
             f"it went about 1/{1 / share:.0f} of its way: its gradient was scaled down, as where it was clipped while it still "
-            "had the loss's scale"
+            "had the loss's scale, or lost that twice"
         )

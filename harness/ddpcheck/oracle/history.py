@@ -60,6 +60,13 @@ class History:
         parts = [done.own[name] for done in self.since_zero_grad() if name in done.own]
         return sum(parts[1:], parts[0]) if parts else None
 
+    def never_zeroed(self, name: str) -> Array | None:
+        """The mean gradient of all backwards, if some of them came before the last zero_grad."""
+        parts = [done.own[name] for done in self.backwards if name in done.own]
+        if not self.forgotten or not parts:
+            return None
+        return np.broadcast_to(sum(parts[1:], parts[0]).mean(axis=0), parts[0].shape)
+
     def windows_gone_wrong(self, name: str) -> Iterator[tuple[str, Array]]:
         """What the mean gradient of several micro-batches would be if one of them were lost."""
         parts = [done.own[name] for done in self.since_zero_grad() if name in done.own]

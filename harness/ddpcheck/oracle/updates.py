@@ -56,6 +56,11 @@ class Update:
             yield f"the gradient of its update was {words}", self._stepped(gradient=gradient)
         for words, gradient in self.history.windows_gone_wrong(self.name):
             yield f"the gradient of its update was {words}", self._stepped(gradient=gradient)
+        if (whole := self.history.never_zeroed(self.name)) is not None:
+            yield (
+                "the gradient of its update holds all those before it, too: zero_grad leaves them",
+                self._stepped(gradient=whole),
+            )
         if size > 1 and (own := self.history.own(self.name)) is not None:
             by_own = self._stepped(gradient=own)
             off = ~np.isclose(by_own[rank], expected)

@@ -111,3 +111,25 @@ class StaysBehind(Joining):
         step, self.step = self.step, lambda: None  # type: ignore[method-assign]
         super().go_along()
         self.step = step  # type: ignore[method-assign]
+
+
+@fault(
+    "joined-rank-leaves-buffers-to-others",
+    "pytorch/pytorch#65436",
+    JOIN,
+    words="do not take part where the others broadcast buffers",
+    join="divide_by_initial_world",
+)
+class LeavesBuffers(Joining):
+    """A rank that has run out goes along with the reductions, and not with the broadcast of buffers before each forward."""
+
+    gone = False
+
+    def go_along(self) -> None:
+        self.gone = True
+        super().go_along()
+        self.gone = False
+
+    def before_forward(self) -> None:
+        if not self.gone:
+            super().before_forward()

@@ -11,7 +11,7 @@ import numpy as np
 from ddpcheck.values import Array
 
 from .facets import PlainSampler, PlainStreams, metrics, sampler, scores, streams
-from .metrics import WEIGHTED
+from .metrics import NAMES, WEIGHTED
 from .sampler_state import RESUMED
 from .scores import ALL_SAMPLES, of_all_rows
 
@@ -90,6 +90,22 @@ def state_of_rank_0(comm: Any, rank: int, metrics: Mapping[str, float], count: i
     samples = float(comm.broadcast(np.array(float(count))))
     sums = {name: float(comm.broadcast(np.array(value * count if count else 0.0))) for name, value in metrics.items()}
     return {name: value / samples if samples else math.nan for name, value in sums.items()}
+
+
+@metrics(
+    "equal-metrics-reduced-twice",
+    "vllm-project/speculators#759",
+    NAMES,
+    words="metrics that are equal on a rank are taken for one",
+    metrics_by_name=False,
+)
+def reduced_twice(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """What is reduced in place is one array for all names that have it."""
+    samples = float(comm.all_reduce(np.array(float(count))))
+    arrays = {value: np.array(value * count if count else 0.0) for value in metrics.values()}
+    for value in metrics.values():
+        arrays[value][...] = comm.all_reduce(arrays[value])
+    return {name: float(arrays[value]) / samples if samples else math.nan for name, value in metrics.items()}
 
 
 @scores("gathered-and-cut-apart", "horovod/horovod#2204", ALL_SAMPLES, words="cut apart at places", world_size=3)
