@@ -194,6 +194,16 @@ def _why_other_epochs(more: int, first: int) -> str:
     return "epochs are left out: they count as done, though they were not, or the run that had ended once stays ended"
 
 
+def _why_other_samples(got: list[int], whole: list[list[int]], epoch: int, first: int) -> str:
+    """whole: the samples of an uninterrupted run, by epoch."""
+    should = whole[epoch]
+    if got == whole[epoch - first] != should:
+        return f"after resuming epochs are counted from 0 again: it is the order of epoch {epoch - first}"
+    if len(got) < len(should) and got == should[len(should) - len(got) :]:
+        return "its first samples are missing: the position before the run was resumed is taken for one in this epoch"
+    return "the order of samples does not depend on seed and epoch alone, or the epoch's number is not restored"
+
+
 def _same_epochs(trace: Trace, rank: int, last: int, first: int, epochs: int) -> None:
     """last: the position of the run that was resumed, with epoch `first`."""
     whole, resumed = (trace.values(position, "indices")[rank] for position in (WHOLE, last))
@@ -207,7 +217,7 @@ def _same_epochs(trace: Trace, rank: int, last: int, first: int, epochs: int) ->
             )
         )
     for epoch, indices in enumerate(resumed, start=first):
-        cause = "the order of samples does not depend on seed and epoch alone, or the epoch's number is not restored"
+        cause = _why_other_samples(list(indices), list(map(list, whole)), epoch, first)
         what = f"samples of epoch {epoch} after resuming"
         expect.equal(indices.tolist(), whole[epoch].tolist(), what, rank, cause)
 

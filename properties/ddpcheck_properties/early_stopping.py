@@ -16,12 +16,11 @@ from ddpcheck.verdict import Finding
 
 from .comparison import blaming
 from .drawing import for_each
-from .training_judges import of_run, tells_the_loss
+from .training_judges import APART, of_run, tells_the_loss
 from .training_runs import equal_losses, plan_of, run_job
 
 _EPOCHS = 8
 _NEVER = "it does not end by the loss of all ranks that it tells: by another one, or by none"
-_APART = "each rank decides by its own loss whether to go on: one has ended its run, and the others wait for it"
 
 
 @law("trainer", "facet:trainer", "optimizer:sgd", "trainer_feature:early_stopping")
@@ -46,7 +45,7 @@ def _ends_in_time(job: Job, trace: Trace) -> None:
     try:
         expect.completed(trace)
     except Finding as finding:
-        raise blaming(finding, _APART) from None
+        raise blaming(finding, APART) from None
     plan = plan_of(job)
     told: list[list[float]] = trace.values(0, "losses")
     for rank, losses in enumerate(told):

@@ -66,6 +66,7 @@ class _Emulator:
         self.applied: Arrays = {}  # gradients of the last step
         self.carried: Arrays = {}  # those that an epoch begins with
         self.earlier: tuple[Arrays, Arrays] = {}, {}  # parameters and velocity before the last step
+        self.counted = 0
         self.cut = [self._windows(ranks) for ranks in self.indices]
         self.steps = sum(map(len, self.cut))
         self.micro_batches = 0
@@ -92,8 +93,13 @@ class _Emulator:
         micro = batches(ranks, self.plan.batch_size)
         size = self.plan.micro_batches
         windows = [micro[start : start + size] for start in range(0, len(micro), size)]
-        apart = [[each] for each in windows[-1]] if self.rules.tail == "apart" else windows[-1:]
-        return [*windows[:-1], *apart]
+        if self.rules.tail == "apart":
+            return [*windows[:-1], *([each] for each in windows[-1])]
+        begun = self.counted % size if self.rules.tail == "counted" else 0
+        self.counted += len(micro)
+        if begun:
+            return [micro[: size - begun]] + [micro[at : at + size] for at in range(size - begun, len(micro), size)]
+        return windows
 
     def _lose(self) -> None:
         ranks = range(self.job.world_size)
@@ -126,11 +132,13 @@ class _Emulator:
             weight = self._weight(count, total, len(window)) * (rules.weights != "last" or micro is window[-1])
             for name, gradient in self._gradients(found.gradients, micro, weight, count).items():
                 local[name] = local.get(name, 0.0) + gradient
+            if rules.synced == "first" and micro is window[0]:
+                local = self._reduced(local, here)
             if rules.clip == "each" and micro is not window[-1]:  # with the last one it is synchronised
                 local = self._clipped(local)
         self.micro_batches += len(window)
         left_out = rules.short == "dropped" and not total.max() >= self.plan.batch_size
-        if (len(window) == full or rules.tail in ("step", "apart")) and not left_out:
+        if (len(window) == full or rules.tail in ("step", "apart", "counted")) and not left_out:
             self._finish(local, here, short=len(window) < full)
         elif rules.tail == "leaks":
             self.pending = local
@@ -167,7 +175,7 @@ class _Emulator:
         """The step at the end of a window."""
         if self.rules.clip == "own":
             local = self._clipped(local)
-        gradients = self._reduced(local, counts)
+        gradients = local if self.rules.synced == "first" else self._reduced(local, counts)
         gradients = {name: array + self.carried.get(name, 0.0) for name, array in gradients.items()}
         if self.rules.clip in ("reduced", "each", "always") or (self.rules.clip == "not short" and not short):
             gradients = self._clipped(gradients)
@@ -199,7 +207,7 @@ class _Emulator:
             weights = counts * len(counts) / counts.sum()
         reduce = np.sum if self.promised.gradient == "sum" else np.mean
         return {
-            name: np.broadcast_to(reduce(array * _by_rank(weights, array), axis=0), array.shape)
+            name: np.broadcast_to(self.rules.times * reduce(array * _by_rank(weights, array), axis=0), array.shape)
             for name, array in local.items()
         }
 

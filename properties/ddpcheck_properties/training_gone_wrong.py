@@ -19,21 +19,23 @@ class Rules:
 
     weights: of micro-batches in a window: by their samples; equal; equal, and not divided by their number; by samples in a
     full window, though the window is short; or none but the last one's. tail: whether an epoch's last window is a step, is
-    dropped if it is short, leaks into the next epoch's first then, or each of its micro-batches is a step. short: whether a
-    last batch of fewer samples is taken as it is, is dropped, is divided by the samples of a full one, or counts for nothing
-    where it has one sample. ranks: whose batches differ in size weigh as promised; equally; or by their sizes. clip: by the
-    norm of what is synchronised; never; not in a short window; by each rank's own norm, before the reduction; so after every
-    micro-batch; or to this norm where it is smaller, too. clip_times: what the largest norm is multiplied by. batch_size:
-    another one than the plan's. anew: each epoch begins without momentum. kept: gradients go on from one epoch to the next.
-    factor: of the learning rate at step i of n; None: the plan's. by_samples: the rank's own samples count as steps.
-    by_micro_batches: these do, so many of them more or less. optimizer: what of it is another. lost: what a run lacks that
-    goes on after epoch `resumed`, "step" being the last one before; lost_on: on all ranks, on all but rank 0, or on one.
-    terms: the loss's auxiliary terms count as the samples do; in each micro-batch as in a whole window; once for each rank;
-    or not at all. rate_in_momentum: the velocity has the learning rate in it.
+    dropped if it is short, leaks into the next epoch's first then, is a step by itself, and so is what the next epoch begins
+    with, or each of its micro-batches is a step. short: whether a last batch of fewer samples is taken as it is, is dropped, is
+    divided by the samples of a full one, or counts for nothing where it has one sample. ranks: whose batches differ in size
+    weigh as promised; equally; or by their sizes. clip: by the norm of what is synchronised; never; not in a short window; by
+    each rank's own norm, before the reduction; so after every micro-batch; or to this norm where it is smaller, too.
+    clip_times: what the largest norm is multiplied by. batch_size: another one than the plan's. anew: each epoch begins without
+    momentum. kept: gradients go on from one epoch to the next. factor: of the learning rate at step i of n; None: the plan's.
+    by_samples: the rank's own samples count as steps. by_micro_batches: these do, so many of them more or less. optimizer: what
+    of it is another. lost: what a run lacks that goes on after epoch `resumed`, "step" being the last one before; lost_on: on
+    all ranks, on all but rank 0, or on one. terms: the loss's auxiliary terms count as the samples do; in each micro-batch as in
+    a whole window; once for each rank; or not at all. rate_in_momentum: the velocity has the learning rate in it. times: what
+    reduced gradients are multiplied by. synced: with which micro-batch of a window they are reduced; what others add is each
+    rank's own.
     """
 
     weights: Literal["samples", "equal", "sum", "full", "last"] = "samples"
-    tail: Literal["step", "dropped", "leaks", "apart"] = "step"
+    tail: Literal["step", "dropped", "leaks", "apart", "counted"] = "step"
     short: Literal["taken", "dropped", "full", "single"] = "taken"
     ranks: Literal["promised", "equal", "by size"] = "promised"
     clip: Literal["reduced", "never", "not short", "own", "each", "always"] = "reduced"
@@ -50,6 +52,8 @@ class Rules:
     lost_on: Literal["all", "others"] | int = "all"
     resumed: int = 0
     terms: Literal["law", "each", "ranks", "none"] = "law"
+    times: float = 1.0
+    synced: Literal["last", "first"] = "last"
 
 
 def law_factor(plan: Train, step: float, steps: float) -> float:
@@ -107,10 +111,14 @@ def wrong_factors(plan: Train, world_size: int, parameters: int) -> list[tuple[s
             made.append(
                 ("the schedule goes on with every micro-batch, not every step", lambda i, n: max(0.0, _law(k * i, n)))
             )
-            made.append(
-                ("the schedule's length is counted in micro-batches, not in steps", lambda i, n: _law(i, k * n))
-            )
+            sentence = "the schedule's length is counted in micro-batches, not in steps"
+            made += [(sentence, partial(_in_micro_batches, plan, less)) for less in range(k)]
     return made
+
+
+def _in_micro_batches(plan: Train, less: int, step: float, steps: float) -> float:
+    """less: how many micro-batches the last window of each epoch has fewer than others."""
+    return law_factor(plan, step, plan.micro_batches * steps - less * plan.epochs)
 
 
 def wrong_rules(plan: Train, world_size: int, parameters: int, *, terms: bool = False) -> list[tuple[str, Rules]]:
@@ -130,9 +138,15 @@ def wrong_rules(plan: Train, world_size: int, parameters: int, *, terms: bool = 
             made += [(sentence, Rules(by_micro_batches=more)) for more in (0, -1)]
     if world_size > 1:
         made += _WRONG_RANKS
+        sentence = f"gradients are {world_size} x too small: divided by the world size once more"
+        made.append((sentence, Rules(times=1 / world_size)))
+        sentence = (
+            f"gradients are {world_size} x too large: summed over the ranks, or the loss is multiplied by their number"
+        )
+        made.append((sentence, Rules(times=world_size)))
     made += _WRONG_EPOCHS + _WRONG_OPTIMIZERS + _WRONG_TERMS * terms
     if plan.micro_batches > 1:
-        made += _WRONG_WINDOWS
+        made += _WRONG_WINDOWS + _FIRST_SYNCED * (world_size > 1)
     if world_size > 1 and plan.batch_size > 1:
         sentence = "the batch size is taken for that of all ranks together: each has smaller batches, and more steps"
         made.append((sentence, Rules(batch_size=max(1, plan.batch_size // world_size))))
@@ -197,6 +211,17 @@ _WRONG_WINDOWS = [
         "of a window only the last micro-batch's gradient is left: those before it were reset, or replaced",
         Rules(weights="last"),
     ),
+    (
+        "micro-batches are counted on from epoch to epoch: after one with a short window others end elsewhere",
+        Rules(tail="counted"),
+    ),
+]
+
+_FIRST_SYNCED = [
+    (
+        "a window's first micro-batch is synchronised, and not its last: what the others add stays each rank's own",
+        Rules(synced="first"),
+    )
 ]
 
 

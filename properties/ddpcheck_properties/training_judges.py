@@ -20,18 +20,23 @@ from ddpcheck.trace import Trace
 from ddpcheck.values import Array
 from ddpcheck.verdict import Finding
 
-from .comparison import compare_arrays
+from .comparison import blaming, compare_arrays
 from .drawing import Judge
 from .training_emulated import can_emulate, emulate, nearest
 from .training_gone_wrong import Rules, wrong_factors, wrong_resumes, wrong_rules
-from .training_runs import Run, stacked
+from .training_runs import Run, plan_of, stacked
+
+APART = "each rank decides by its own loss whether to go on: one has ended its run, and the others wait for it"
 
 
 def of_run(promised: Capabilities, *judges: Callable[[Run], None]) -> Judge:
     """The judge of a Job with one training run."""
 
     def judge(job: Job, trace: Trace) -> None:
-        expect.completed(trace)
+        try:
+            expect.completed(trace)
+        except Finding as finding:
+            raise (blaming(finding, APART) if plan_of(job).patience else finding) from None
         run = Run.told(job, trace, promised)
         for one in judges:
             one(run)
@@ -198,7 +203,7 @@ def _losses_gone_wrong(run: Run, epoch: int, rank: int, got: float) -> Evidence:
             mean * len(counts),
         ),
     ]
-    known += _losses_of_others(emulated[: epoch + 1])
+    known += _losses_of_others(emulated[: epoch + 1]) + _losses_of_running_sums(windows)
     full = [size for size, window in zip(sizes, windows, strict=True) if len(window) == run.plan.micro_batches]
     if full and len(full) < len(sizes):
         values = [np.sum([loss * count for loss, count in window], axis=0).sum() for window in windows[: len(full)]]
@@ -225,6 +230,21 @@ def _losses_of_others(emulated: Sequence[Sequence[Sequence[tuple[Array, Array]]]
         mean = float(sums[-1][others].sum() / max(1.0, counts[-1][others].sum()))
         known.append((f"it is the mean of the other ranks: the part of rank {rank} is missing", mean))
     return known
+
+
+def _losses_of_running_sums(windows: Sequence[Sequence[tuple[Array, Array]]]) -> list[tuple[str, float]]:
+    """What an epoch's loss would be if ranks shared their running sums before its end."""
+    micro = [np.array([loss * count, count]) for window in windows for loss, count in window]
+    ranks = micro[0].shape[1]
+    again = np.zeros(2)
+    for window in windows:
+        again = ranks * again + np.sum([(loss @ count, count.sum()) for loss, count in window], axis=0)
+    first = ranks * np.sum([part[:, 0] for part in micro[:-1]], axis=0) + micro[-1].sum(axis=1)
+    return [(_OVERWRITTEN, float(first[0] / max(1.0, first[1]))), (_ADDED_AGAIN, float(again[0] / max(1.0, again[1])))]
+
+
+_OVERWRITTEN = "its sums are overwritten with rank 0's in every forward pass, as buffers are: the other ranks' are lost"
+_ADDED_AGAIN = "its running sums are summed over the ranks in every step, those of the steps before once more"
 
 
 def holds_the_best(run: Run) -> None:
