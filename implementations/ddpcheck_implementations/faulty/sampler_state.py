@@ -20,7 +20,7 @@ class ResumesAtStart(PlainSampler):
         super().load_state({**state, "given": 0})
 
 
-@sampler("resume-forgets-epoch", "classic", RESUMED, words="epoch, seed or generator are not those of the state")
+@sampler("resume-forgets-epoch", "classic", RESUMED, words="it is the order of epoch 0: the epoch is not in the state")
 class ForgetsEpoch(PlainSampler):
     """Only the position is in the state, and set_epoch after loading comes too late for the order that is already laid out."""
 
