@@ -139,6 +139,7 @@ def _other_blocks(scattered: ReduceScatter, members: tuple[int, ...], place: int
 def _other_reductions(collective: AllReduce, members: tuple[int, ...], world_size: int) -> Iterator[tuple[str, Array]]:
     tensor, everybody = collective.tensor, tuple(range(world_size))
     total = np.asarray(reduced(tensor, "sum", members).value)
+    divisor = len(members) if collective.reduction == "mean" else 1
     if collective.reduction not in ("sum", "mean"):
         yield "it is the sum: the reduction was not passed on", total
     if collective.reduction == "sum" and tensor.dtype.startswith("float"):
@@ -152,7 +153,6 @@ def _other_reductions(collective: AllReduce, members: tuple[int, ...], world_siz
         yield from _started_from(reduced(tensor, collective.reduction, members).value, collective.reduction)
     if tensor.dtype == "float64" and collective.reduction in ("sum", "mean"):
         narrow = np.stack([tensor.on(rank).astype(np.float32) for rank in members]).sum(axis=0)
-        divisor = len(members) if collective.reduction == "mean" else 1
         if not np.isfinite(narrow).all():  # else lost_precision says more
             yield "it was added up as float32: what that has no room for is zero or infinite", narrow / divisor
     if collective.reduction != "mean" and not tensor.dtype.startswith("float"):
@@ -166,9 +166,8 @@ def _other_reductions(collective: AllReduce, members: tuple[int, ...], world_siz
             reduced(tensor, collective.reduction, everybody).value,
         )
     if collective.reduction in ("sum", "mean"):
-        count = len(members) if collective.reduction == "mean" else 1
         for twice in members:
-            yield f"the values of rank {twice} are counted twice", (total + tensor.on(twice)) / count
+            yield f"the values of rank {twice} are counted twice", (total + tensor.on(twice)) / divisor
     if collective.reduction == "mean" and len(members) > 2:
         running = tensor.on(members[0])
         for rank in members[1:]:
@@ -185,7 +184,7 @@ def _other_reductions(collective: AllReduce, members: tuple[int, ...], world_siz
     if collective.reduction in ("sum", "mean"):
         for lost, twice in permutations(members[:_SOME], 2):
             why = "what was received overwrote what was still to be added"
-            part = (total - tensor.on(lost) + tensor.on(twice)) / count
+            part = (total - tensor.on(lost) + tensor.on(twice)) / divisor
             yield f"the values of rank {twice} are there twice, and those of rank {lost} are not: {why}", part
 
 

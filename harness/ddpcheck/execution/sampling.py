@@ -74,8 +74,9 @@ def resume_sampling(here: Here, op: ops.ResumeSampling) -> Values:
         sampler.set_epoch(op.then)
     orders = {"then": list(sampler)}
     if op.then is not None:
+        last, _ = saved[-1]
         sampler = new()
-        sampler.load_state(kept)
+        sampler.load_state(last)
         sampler.set_epoch(op.then)
         orders["straight"] = list(sampler)
     whole = new()

@@ -16,7 +16,7 @@ import traceback
 import types
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -153,7 +153,7 @@ def end_if_stuck(doing: str, seconds: float) -> threading.Timer:
     return timer
 
 
-def give_up() -> None:
+def give_up() -> NoReturn:
     """End this rank, whatever else it is at. start_all() waits for the others, and takes the folder away."""
     if "STARTED_BY" not in os.environ:
         time.sleep(1)  # for the others to say what they see, before mpirun or torchrun ends them
