@@ -16,7 +16,8 @@ from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
 from .drawing import Judge, for_all, for_each
-from .training_judges import ends_where_one_process_ends, explained, holds_the_best, rates_follow, tells_the_loss
+from .training_judges import ends_where_one_process_ends, explained, holds_the_best, rates_follow
+from .training_losses import tells_the_loss
 from .training_runs import Run, plan_of, run_job, runs, with_a_frozen_layer, with_other_optimizers
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from ddpcheck.verdict import Finding
 
 from .comparison import blaming
 from .drawing import for_each
-from .training_judges import APART, of_run, tells_the_loss
+from .training_judges import APART, of_run
+from .training_losses import tells_the_loss
 from .training_runs import equal_losses, plan_of, run_job
 
 _EPOCHS = 8

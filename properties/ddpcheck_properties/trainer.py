@@ -22,8 +22,8 @@ from .training_judges import (
     holds_the_best_number,
     of_run,
     rates_follow,
-    tells_the_loss,
 )
+from .training_losses import tells_the_loss
 from .training_runs import (
     LOOSE,
     OTHERS,
