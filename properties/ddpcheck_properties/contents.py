@@ -107,5 +107,5 @@ def _whatever_they_hold(job: Job, trace: Trace) -> None:
         if trace.completed:
             text = "or arrays that are mostly zeros, or one number, are made shorter on the way, and come back wrong"
             raise blaming(finding, finding.diagnosis.cause, text[3:] if not finding.diagnosis.cause else text) from None
-        text = "a rank whose array is mostly zeros, or one number, goes another way than the others" * patchy
+        text = f"{'perhaps ' * (not patchy)}a rank whose array is mostly zeros, or one number, goes another way than the others"
         raise blaming(finding, text, finding.diagnosis.cause) from None

@@ -50,6 +50,8 @@ _CUT_OFF = "what is large of the loss, or of the perplexity, is cut off"
 
 
 def _all(held: Held, before: Sequence[Score], rank: int) -> Named:
+    if held.name in TERMS:
+        yield from _of_a_narrow_count(held)  # with few samples less, a score may be the same by chance
     yield from _of_earlier(held, before)
     yield from _of_repetition(held.made, held)
     yield from _of_labels(held)
@@ -193,6 +195,17 @@ def _of_offsets(held: Held) -> Named:
         if max(rows, default=0) < len(outputs) and rows != list(range(len(outputs))):
             text = "the ranks' samples are gathered in one row, and cut apart at places other than the sums of the counts before"
             yield text, score_of(held.name, outputs[rows], targets[rows])
+
+
+def _of_a_narrow_count(held: Held) -> Named:
+    terms = [TERMS[held.name](*part) for part in held.parts if len(part[0])]
+    count = sum(map(len, terms))
+    if 0 < count < np.finfo(np.float16).max and (narrow := float(np.float16(count))) != count:
+        total = math.fsum(np.concatenate(terms))
+        yield (
+            "the number of samples has fewer digits than it needs, as in half precision",
+            FINISH[held.name](total / narrow),
+        )
 
 
 def _of_terms(held: Held) -> Named:

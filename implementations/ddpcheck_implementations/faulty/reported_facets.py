@@ -30,7 +30,7 @@ class RestOfEpochZero(PlainSampler):
         return rest
 
 
-@sampler("epoch-read-once-more", "huggingface/accelerate#4233", RESUMED, words="resumed once more")
+@sampler("epoch-read-once-more", "huggingface/accelerate#4233", RESUMED, words="'s order again")
 class ReadOnceMore(PlainSampler):
     """What was resumed is read by another loader, of whose end the one that counts epochs does not hear."""
 
