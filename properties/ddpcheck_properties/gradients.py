@@ -246,7 +246,11 @@ _NOT_SHOWN = "it was dropped, or is gathered elsewhere (a main gradient, a buffe
 
 
 def _evidence(made_of: Contributions, job: Job, expected: Array, rank: int) -> Evidence:
-    return replace(made_of.evidence(expected, rank), otherwise=_seen_elsewhere(job))
+    less = _BY_BACKWARDS * (len(made_of.own) == 2)
+    return replace(made_of.evidence(expected, rank), less=less, otherwise=_seen_elsewhere(job))
+
+
+_BY_BACKWARDS = ", or by the micro-batches, if the backward before, inside no_sync, is counted as one"
 
 
 def _seen_elsewhere(job: Job) -> str:

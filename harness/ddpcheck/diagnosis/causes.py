@@ -38,7 +38,7 @@ class Evidence:
     factors: further factors that would tell something: ("the number of accumulation steps", 4).
     before: what it was before it was updated.
     precision: whether a difference of 1e-2 or 1e-3 may come from fewer bits.
-    doubt: what else a factor of the world size may come from.
+    doubt: what else a factor of the world size may come from. less: what else may have divided by so much.
     parts: what every rank has put in, with the ranks as first axis.
     otherwise: what is sure even if nothing else fits.
     bound: by how much rounding may change each element, where that is more than a few last bits.
@@ -52,6 +52,7 @@ class Evidence:
     before: Array | None = None
     precision: bool = True
     doubt: str = ""
+    less: str = ""
     otherwise: str = ""
     parts: Array | None = None
     bound: Array | None = None
@@ -188,7 +189,10 @@ def _likely_factor(got: Array, expected: Array, evidence: Evidence) -> Iterator[
     size = evidence.world_size
     known = [
         (float(size), f"exactly {size} x too large at world size {size}: summed, not averaged{evidence.doubt}"),
-        (1.0 / size, f"exactly {size} x too small at world size {size}: divided by the world size once too often"),
+        (
+            1.0 / size,
+            f"exactly {size} x too small at world size {size}: divided by the world size once too often{evidence.less}",
+        ),
     ] * (size > 1)
     for name, value in evidence.factors:
         known.append((value, f"exactly {value:g} x too large: {name}"))

@@ -77,7 +77,10 @@ class Contributions:
             added = [(_ADDED_TO_THE_OWN, expected + self.own[rank])] * (len(self.own) > 1)
             known = (*known, *self._left_out(unused, rank), *added)
             left = _LEFT_BEHIND if self.before is not None else ""
-            return Evidence(len(self.own), self.own[rank], known, doubt=doubt, otherwise=left, parts=self.own)
+            less = ", or by the micro-batches, which are as many" * (self.backwards == len(self.own))
+            return Evidence(
+                len(self.own), self.own[rank], known, doubt=doubt, less=less, otherwise=left, parts=self.own
+            )
         size = len(self.own)
         scaled = (
             (
