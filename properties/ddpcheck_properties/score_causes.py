@@ -9,6 +9,7 @@ import numpy as np
 
 from ddpcheck.job import Score
 from ddpcheck.oracle.scores import FINISH, TERMS, score_of
+from ddpcheck.values import Array
 
 from .score_formulas import OF_SCORES
 from .score_held import Held, Named, counted
@@ -197,8 +198,13 @@ def _of_offsets(held: Held) -> Named:
             yield text, score_of(held.name, outputs[rows], targets[rows])
 
 
+def _terms(held: Held) -> list[Array]:
+    """Of every rank that has samples, what each of them adds to the score's sum."""
+    return [TERMS[held.name](*part) for part in held.parts if len(part[0])]
+
+
 def _of_a_narrow_count(held: Held) -> Named:
-    terms = [TERMS[held.name](*part) for part in held.parts if len(part[0])]
+    terms = _terms(held)
     count = sum(map(len, terms))
     if 0 < count < np.finfo(np.float16).max and (narrow := float(np.float16(count))) != count:
         total = math.fsum(np.concatenate(terms))
@@ -209,7 +215,7 @@ def _of_a_narrow_count(held: Held) -> Named:
 
 
 def _of_terms(held: Held) -> Named:
-    terms = [TERMS[held.name](*part) for part in held.parts if len(part[0])]
+    terms = _terms(held)
     finish, total = FINISH[held.name], math.fsum(np.concatenate(terms))
     count, empty = sum(map(len, terms)), held.world - len(terms)
     means = [float(each.mean()) for each in terms]
