@@ -5,17 +5,12 @@ from __future__ import annotations
 import json
 import math
 
-import numpy as np
-
 from ..job import Backward, Clip, Job, Make, Observe, Operation, Predict, Resume, Save, SetTrainable, Step, ZeroGrad
-from ..oracle import Entry, Moment, Oracle, is_exact
-from ..values import Array
-from . import repeated
+from ..oracle import Moment, Oracle, is_exact
+from . import expected, repeated
 from .literals import bound, declaration, listed, literal, mapping, model
 from .text import NoScript, Text
 
-_WRITTEN = 256
-"""Elements of one expected array that are written out; of larger ones a part of them."""
 _INPUT_ELEMENTS = 1000
 """Elements of one rank's model, or of the data, that are written out. Larger ones are made by ddpcheck's declarations; what is
 lent of them is not looked at again.
@@ -84,7 +79,7 @@ class Replicas:
         else:
             self.text.add("with replica.no_sync():", "    loss = replica.backward(batch)")
         self.text.add('expect_unchanged("the inputs of the batch", batch.inputs, INPUTS[samples])')
-        self._number(position, "loss", "local loss, before any reduction")
+        expected.number(self.text, self.moments[position].numbers["loss"], "loss", "local loss, before any reduction")
 
     def _broken(self, op: Backward) -> None:
         within = ["    call(batch)"] if op.sync else ["    with replica.no_sync():", "        call(batch)"]
@@ -138,7 +133,7 @@ class Replicas:
     def clip(self, position: int, op: Clip) -> None:
         self.text.comment(position, "clip by the global norm")
         self.text.add(f"norm = replica.clip({op.max_norm})")
-        self._number(position, "norm", "norm before clipping")
+        expected.number(self.text, self.moments[position].numbers["norm"], "norm", "norm before clipping")
 
     def step(self, position: int, op: object) -> None:
         self.text.comment(position, "a step of the optimizer")
@@ -153,7 +148,7 @@ class Replicas:
             self.text.judges = True
             self.text.add(f"{what} = replica.{what}()")
             for name, entry in entries.items():
-                self._entry(what, name, entry)
+                expected.tensor(self.text, what, name, entry, self.switched)
             alike = [
                 name for name, entry in entries.items() if entry.alike and {*entry.presence} in ({"there"}, {"either"})
             ]
@@ -176,10 +171,10 @@ class Replicas:
         self.text.add(f"if rank in {asked}:", "    outputs = replica.predict(batch)")
         for rank in ranks:
             value = moment.outputs[rank]
-            if value.error is not None and not np.isfinite(value.error).any():
+            if expected.anything_goes(value):
                 continue
             within = "" if value.error is None else f", within={bound(value.error)}"
-            want = _written(value.exact, self._dtype(), bits=not within)
+            want = expected.written(value.exact, self._dtype(), bits=not within)
             self.text.add(f"if rank == {rank}:", f'    expect("outputs", outputs, {want}{within})')
             self.text.judges = True
 
@@ -244,63 +239,3 @@ class Replicas:
 
     def _weights(self, op: Backward) -> str:
         return f'np.array({[list(rank) for rank in op.weights]}[rank], "{self._dtype()}")'
-
-    def _number(self, position: int, name: str, what: str) -> None:
-        value = self.moments[position].numbers[name]
-        if value.error is not None and not np.isfinite(value.error).any():
-            return  # rounding may have made anything of it
-        self.text.judges = True
-        world = range(self.text.job.world_size)
-        wants = _per_rank([_float(value.exact[rank]) for rank in world])
-        within = ""
-        if value.error is not None:
-            within = f", within={_per_rank([bound(np.asarray(value.error[rank])) for rank in world])}"
-        self.text.add(f'expect("{what}", float({name}), {wants}{within})')
-
-    def _entry(self, what: str, name: str, entry: Entry) -> None:
-        if entry.value.error is not None and not np.isfinite(entry.value.error).any():
-            return
-        nouns = {"gradients": "gradient of", "parameters": "parameter", "buffers": "buffer", "averaged": "average of"}
-        noun = nouns[what]
-        world = range(self.text.job.world_size)
-        value, got, indent = entry.value, f'{what}["{name}"]', ""
-        if what == "gradients" and name.rpartition(".")[0] in self.switched:
-            got = f'gradients.get("{name}")'  # a frozen layer's may be left out
-        part, of = "", value.exact[0].size
-        if of > _WRITTEN:
-            stride = -(-of // _WRITTEN)
-            part, noun = f".reshape(-1)[::{stride}]", f"every {stride}th element of {noun}"
-        if len(entry.ranks) < len(world):
-            self.text.add(f"if rank in {list(entry.ranks)}:")
-            indent = "    "
-        wants = [
-            "None" if entry.presence[rank] == "none"
-            else _written(_part(value.exact[rank], of), entry.dtype, bits=value.error is None)
-            for rank in world
-        ]  # fmt: skip
-        there = [rank for rank in entry.ranks if entry.presence[rank] != "none"]
-        lines = [f"want = {_per_rank(wants)}"]
-        if value.error is not None and there:
-            lines.append(f"within = {_per_rank([bound(_part(value.error[rank], of)) for rank in world])}")
-        lines.append(f'expect("{noun} {name}", {got}{part}, want{", within" * (len(lines) > 1)})')
-        if "either" in entry.presence:
-            self.text.add(f"{indent}if {got} is not None:  # none is as good as zero here")
-            indent += "    "
-        self.text.add(*(indent + line for line in lines))
-
-
-def _part(array: Array, size: int) -> Array:
-    return array if size <= _WRITTEN else array.reshape(-1)[:: -(-size // _WRITTEN)]
-
-
-def _written(exact: Array, dtype: str, *, bits: bool) -> str:
-    """In the tensor's own dtype if bits are compared, else in float64."""
-    return literal(np.asarray(exact.astype(dtype) if bits else exact))
-
-
-def _float(value: float) -> str:
-    return repr(float(value)).replace("nan", "np.nan").replace("inf", "np.inf")
-
-
-def _per_rank(texts: list[str]) -> str:
-    return texts[0] if len(set(texts)) == 1 else f"[{', '.join(texts)}][rank]"
