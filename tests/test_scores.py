@@ -10,7 +10,7 @@ import pytest
 from socket_ranks import on_ranks
 
 from ddpcheck import Adapter, Capabilities, Facets, Job, RankTrace, Trace
-from ddpcheck.capabilities import SCORES
+from ddpcheck.choices import SCORES
 from ddpcheck.execution import ContractBroken, Execution
 from ddpcheck.job import Score
 from ddpcheck.oracle.scores import allowed, score_of

@@ -15,7 +15,7 @@ import pytest
 
 from ddpcheck import Diagnosis, Job, Verdict, mlp
 from ddpcheck import job as ops
-from ddpcheck.capabilities import SCORES
+from ddpcheck.choices import SCORES
 from ddpcheck.job import (
     Aggregate,
     AllGather,

@@ -9,7 +9,8 @@ from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from .adapter import Facets
-from .capabilities import CHOICES, Capabilities
+from .capabilities import Capabilities
+from .choices import CHOICES
 from .environment import RankContext
 
 _FACET_FIELDS = {

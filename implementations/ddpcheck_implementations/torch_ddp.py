@@ -9,7 +9,8 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from ddpcheck.adapter import Adapter
-from ddpcheck.capabilities import ALL_MODEL_FEATURES, ALL_TRAINER_FEATURES, Capabilities
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.choices import ALL_MODEL_FEATURES, ALL_TRAINER_FEATURES
 from ddpcheck.torch_adapter import (
     TORCH_PROMISES,
     torch_adapter,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ddpcheck.capabilities import ALL_MODEL_FEATURES, ALL_TRAINER_FEATURES, Capabilities
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.choices import ALL_MODEL_FEATURES, ALL_TRAINER_FEATURES
 
 PROMISES = Capabilities(
     facets=frozenset({"collectives", "sampler", "replica", "metrics", "scores", "trainer", "randomness"}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ddpcheck.capabilities import MODEL_FEATURES
+from ddpcheck.choices import MODEL_FEATURES
 from ddpcheck.job import OptimizerSpec
 
 from .freezing import UNFROZEN

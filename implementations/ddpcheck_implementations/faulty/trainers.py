@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ddpcheck.adapter import Adapter, Facets
-from ddpcheck.capabilities import TRAINER_FEATURES, Capabilities
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.choices import TRAINER_FEATURES
 from ddpcheck.environment import RankContext
 
 from ..data_parallel import numpy_facets

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 from typing import TYPE_CHECKING
 
-from ddpcheck.capabilities import ALL_MODEL_FEATURES, MODEL_FEATURES
+from ddpcheck.choices import ALL_MODEL_FEATURES, MODEL_FEATURES
 from ddpcheck.environment import RankContext
 from ddpcheck.torch_adapter import TORCH_PROMISES, torch_adapter
 
