@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -90,15 +91,13 @@ class _Emulator:
         return {name: np.stack([rank[name] for rank in source]).astype(np.float64) for name in self.learned}
 
     def _windows(self, ranks: Sequence[Array]) -> list[list[PerRank]]:
-        micro = batches(ranks, self.plan.batch_size)
-        size = self.plan.micro_batches
-        windows = [micro[start : start + size] for start in range(0, len(micro), size)]
-        if self.rules.tail == "apart":
-            return [*windows[:-1], *([each] for each in windows[-1])]
+        micro, size = batches(ranks, self.plan.batch_size), self.plan.micro_batches
         begun = self.counted % size if self.rules.tail == "counted" else 0
         self.counted += len(micro)
-        if begun:
-            return [micro[: size - begun]] + [micro[at : at + size] for at in range(size - begun, len(micro), size)]
+        cuts = [0, *range(size - begun, len(micro), size), len(micro)]
+        windows = [micro[start:end] for start, end in pairwise(cuts) if start < end]
+        if self.rules.tail == "apart":
+            return [*windows[:-1], *([each] for window in windows[-1:] for each in window)]
         return windows
 
     def _lose(self) -> None:
