@@ -4,7 +4,7 @@ tests.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
@@ -16,7 +16,7 @@ from ddpcheck import expect
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.job import Barrier, Job
 from ddpcheck.trace import RankTrace, Trace
-from ddpcheck.verdict import Finding
+from ddpcheck.verdict import Diagnosis, Finding
 from ddpcheck_properties import drawing
 from ddpcheck_properties import strategies_collectives as drawn_from
 from ddpcheck_properties.drawing import Judge, for_all
@@ -82,6 +82,21 @@ def test_examples_come_first() -> None:
     example = Job(1, (Barrier(),) * 3, seed=99)
     assert failure(session, seed_is_small, examples=[example]).job == example
     assert session.run_jobs == [example]
+
+
+def test_an_example_gets_shorter_while_its_cause_stays() -> None:
+    def judge(job: Job, trace: Trace) -> None:
+        count = len(job.operations)
+        if count:
+            raise Finding(Diagnosis(f"{count} barriers", "two or more" if count > 1 else "only one"))
+
+    def shorter(job: Job) -> Iterator[Job]:
+        yield Job(1, ())  # which passes
+        yield Job(1, job.operations[1:])
+
+    finding = failure(Hollow(), judge, examples=[Job(1, (Barrier(),) * 5)], shorter=shorter)
+    assert finding.diagnosis.headline == "2 barriers"
+    assert finding.job == Job(1, (Barrier(),) * 2)
 
 
 def test_a_hang_is_seen_once() -> None:

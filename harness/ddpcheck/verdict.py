@@ -4,7 +4,7 @@ Verdict.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from .job import Job
@@ -56,6 +56,12 @@ class Finding(AssertionError):
         self.diagnosis = diagnosis
         self.hung = hung
         self.job: Job | None = None
+
+    def noting(self, note: str) -> Finding:
+        """The same, with one more line of details."""
+        noted = Finding(replace(self.diagnosis, details=(*self.diagnosis.details, note)), hung=self.hung)
+        noted.job = self.job
+        return noted
 
 
 class CannotTell(Exception):

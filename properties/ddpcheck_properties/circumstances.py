@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from ddpcheck.job import (
     Save,
     Step,
     Switch,
+    ZeroGrad,
 )
 from ddpcheck.operations.data import LOUDER
 from ddpcheck.oracle import Entry
@@ -35,6 +37,16 @@ def nowhere(got: Sequence[Mapping[str, Any]], entries: Mapping[str, Entry]) -> s
     """What it says if several gradients should be there, and all are none everywhere."""
     due = [name for name, entry in entries.items() if "there" in entry.presence]
     return _NOWHERE if len(due) > 1 and all(seen.get(name) is None for seen in got for name in due) else ""
+
+
+def gone(job: Job, position: int, cause: str) -> str:
+    """The cause, or where all gradients are gone what came between the last backward and this look."""
+    done = job.operations[:position]
+    last = max((index for index, operation in enumerate(done) if isinstance(operation, Backward)), default=0)
+    words = dict.fromkeys(filter(None, (_TAKES.get(type(operation)) for operation in done[last + 1 :])))
+    if not words or not cause.startswith(_NOWHERE):
+        return cause
+    return f"{', '.join(words)} came between the last backward and this look: that takes gradients away"
 
 
 def clipped(got: Mapping[str, Any], cause: str) -> str:
@@ -71,6 +83,52 @@ def just_done(job: Job, position: int, headline: str) -> str:
     if not isinstance(looked, Observe) or "gradients" not in looked.what or not headline.startswith("gradient"):
         return ""
     return _DISTURBS.get(type(job.operations[position - 1]), "")
+
+
+def ended(job: Job, position: int, cause: str) -> str:
+    """What may have ended a no_sync() in which the last backward was synchronised."""
+    if "though inside no_sync" not in cause:
+        return ""
+    opened: list[int] = []
+    for index, operation in enumerate(job.operations[:position]):
+        if isinstance(operation, OpenWindow):
+            opened.append(index)
+        elif isinstance(operation, CloseWindow) and opened:
+            opened.pop()
+    done = job.operations[opened[0] + 1 if opened else 0 : position]
+    last = max((index for index, operation in enumerate(done) if isinstance(operation, Backward)), default=0)
+    if not opened:
+        backwards = (operation for operation in reversed(done[:last]) if isinstance(operation, Backward))
+        local = sum(1 for _ in takewhile(lambda backward: not backward.sync, backwards))
+        return f"the {local} before it in a row were local: micro-batches are counted" * (local > 1)
+    words = dict.fromkeys(filter(None, map(_ending, done[:last])))
+    return f"it has ended by what came since it began: {', '.join(words)}" * bool(words)
+
+
+def _ending(operation: Operation) -> str:
+    inner = isinstance(operation, Backward) and not operation.sync
+    return _INNER if inner else _ENDS.get(type(operation), "")
+
+
+_TAKES: dict[type[Operation], str] = {
+    Step: "step()",
+    ZeroGrad: "zero_gradients(), which is to leave zeros,",
+    Predict: "predicting",
+    Save: "saving",
+    Clip: "clip()",
+    OpenWindow: "entering no_sync()",
+    CloseWindow: "leaving no_sync()",
+}
+_INNER = "the end of a no_sync() within it"
+_ENDS: dict[type[Operation], str] = {
+    CloseWindow: _INNER,
+    Backward: "a backward",
+    ZeroGrad: "zero_grad()",
+    Predict: "predicting",
+    Save: "saving",
+    Clip: "clip()",
+    Switch: "what was done with the other replica",
+}
 
 
 def loudness(job: Job, headline: str) -> str:

@@ -20,7 +20,7 @@ from ddpcheck.trace import Trace
 from ddpcheck.values import Array
 from ddpcheck.verdict import Diagnosis, Finding
 
-from .circumstances import clipped, dropped, just_done, lateness, loudness, meant, nowhere
+from .circumstances import clipped, dropped, ended, gone, just_done, lateness, loudness, meant, nowhere
 
 _LISTED = 12
 _NOUNS = {"gradients": "gradient of", "parameters": "parameter", "buffers": "buffer", "averaged": "average of"}
@@ -36,10 +36,11 @@ def as_one_process(capabilities: Capabilities) -> Callable[[Job, Trace], None]:
             try:
                 compare(moment, job, trace, bits=capabilities.same_bits_on_all_ranks)
             except Finding as finding:
-                sure, headline = finding.diagnosis.cause, finding.diagnosis.headline
-                around = just_done(job, moment.position, headline), loudness(job, headline)
-                narrow = meant(sure, capabilities.reduction_dtype)
-                raise blaming(finding, sure, *around, narrow, lateness(job, moment.position)) from None
+                headline, position = finding.diagnosis.headline, moment.position
+                sure = gone(job, position, finding.diagnosis.cause)
+                done = just_done(job, position, headline) * (sure == finding.diagnosis.cause)
+                around = ended(job, position, sure), loudness(job, headline), meant(sure, capabilities.reduction_dtype)
+                raise blaming(finding, done, sure, *around, lateness(job, position)) from None
 
     return judge
 
@@ -186,7 +187,7 @@ def compare_arrays(
     named = [f"{name} (rank {', '.join(map(str, ranks))})" for name, ranks in wrong.items()]
     listed = ", ".join(named[:_LISTED] + ["..."] * (len(named) > _LISTED))
     note = f"wrong are {len(wrong)} of {len(entries)} {what}: {listed}"
-    raise blaming(Finding(replace(first.diagnosis, details=(*first.diagnosis.details, note))), *causes)
+    raise blaming(first.noting(note), *causes)
 
 
 _NOT_SHARED = "and that update is not shared with all ranks, or not waited for"

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 Judge = Callable[[Job, Trace], None]
+Shorter = Callable[[Job], Iterable[Job]]
+"""Jobs that are a little less than this one, and may show the same."""
 
 _HEALTH: Any = list(HealthCheck)  # its metaclass hides from type checkers that these are HealthChecks
 
@@ -43,13 +45,20 @@ def takes_its_time(session: Session) -> bool:
 
 
 def for_all(
-    session: Session, strategy: SearchStrategy[Job], judge: Judge, *, examples: Iterable[Job] = (), share: float = 1.0
+    session: Session,
+    strategy: SearchStrategy[Job],
+    judge: Judge,
+    *,
+    examples: Iterable[Job] = (),
+    shorter: Shorter | None = None,
+    share: float = 1.0,
 ) -> None:
     """Raise the Finding of the smallest failing Job found, with `job` set.
 
-    examples: Jobs for known pitfalls, run first and not shrunk. share: of the session's effort (number of drawn Jobs).
+    examples: Jobs for known pitfalls, run first, and made smaller by `shorter` only. share: of the session's effort (number of
+    drawn Jobs).
     """
-    for_each(session, examples, judge)
+    for_each(session, examples, judge, shorter)
     if _replayed(session) is not None or strategy.is_empty:
         return
     search = _Search(session, judge)
@@ -80,13 +89,15 @@ def for_all(
     raise finding
 
 
-def for_each(session: Session, jobs: Iterable[Job], judge: Judge) -> None:
-    """Raise the Finding of the first failing Job, with `job` set."""
+def for_each(session: Session, jobs: Iterable[Job], judge: Judge, shorter: Shorter | None = None) -> None:
+    """Raise the Finding of the first failing Job, with `job` set; of the last of those that `shorter` leads to, if given."""
     replayed, promised = _replayed(session), session.capabilities
     chosen = [within_promises(job, promised) for job in jobs] if replayed is None else [replayed]
-    finding = _Search(session, judge).first_failing(chosen)
-    if finding is not None:
-        raise finding
+    search = _Search(session, judge)
+    finding = search.first_failing(chosen)
+    if finding is None:
+        return
+    raise finding if shorter is None or replayed is not None else search.shortened(finding, shorter)
 
 
 def within_promises(job: Job, promised: Capabilities) -> Job:
@@ -172,6 +183,16 @@ class _Search:
         assert self.latest is not None
         return self.latest
 
+    def shortened(self, finding: Finding, shorter: Shorter) -> Finding:
+        """That of the shortest Job which fails for the same cause, of those that `shorter` leads to."""
+        self.until = time.monotonic() + SHRINKING_SECONDS
+        left = iter(shorter(_failing_job(finding)))
+        while not self.lost_a_rank and time.monotonic() < self.until and (job := next(left, None)) is not None:
+            found = self.failure(within_promises(job, self.session.capabilities))
+            if found is not None and _first_cause(found) == _first_cause(finding):
+                finding, left = found, iter(shorter(job))
+        return finding
+
     def try_one(self, job: Job) -> None:
         """One draw: quiet, or raises _Failing, or _Enough."""
         if not self.failing:
@@ -216,7 +237,13 @@ class _Search:
         """The finding, with a word on whether its Job fails again."""
         if self.lost_a_rank or finding.job is None or self.failure(finding.job) is not None:
             return finding
-        note = "not reproduced when run again: timing or state dependent"
-        noted = Finding(replace(finding.diagnosis, details=(*finding.diagnosis.details, note)))
-        noted.job = finding.job
-        return noted
+        return finding.noting("not reproduced when run again: timing or state dependent")
+
+
+def _failing_job(finding: Finding) -> Job:
+    assert finding.job is not None
+    return finding.job
+
+
+def _first_cause(finding: Finding) -> str:
+    return finding.diagnosis.cause.partition(";")[0]

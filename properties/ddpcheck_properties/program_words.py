@@ -217,3 +217,17 @@ _PLAIN: dict[Word, Operation] = {
     "open": OpenWindow(),
     "close": CloseWindow(),
 }
+
+
+def said(operations: Iterable[Operation]) -> str:
+    """A program in a reader's words, without the looks."""
+    told = ((_SAID.get(type(each)) or each.kind, isinstance(each, Backward) and not each.sync) for each in operations)
+    return ", ".join(word + " in no_sync" * local for word, local in told if word != Observe.kind)
+
+
+_SAID: dict[type[Operation], str] = {
+    OpenWindow: "no_sync begins",
+    CloseWindow: "no_sync ends",
+    SetTrainable: "freeze or unfreeze",
+    Resume: "load",
+}

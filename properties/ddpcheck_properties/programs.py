@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
@@ -11,11 +12,13 @@ from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
 from ddpcheck.job import Job, OptimizerSpec
 from ddpcheck.model import Activation, Linear, ModelSpec
+from ddpcheck.trace import Trace
+from ddpcheck.verdict import Finding
 
 from .comparison import as_one_process
-from .drawing import for_all
+from .drawing import Judge, for_all, within_promises
 from .pitfalls import fitting
-from .program_words import WORDS, Word, training_program
+from .program_words import WORDS, Word, said, training_program
 from .strategies import SEEDS, adam, branching, branching_models, choice, models, sgd
 
 if TYPE_CHECKING:
@@ -34,11 +37,49 @@ def check_any_training_program_goes_as_on_one_process(session: Session) -> None:
     """
     world, promised = session.world_size, session.capabilities
     frozen = ModelSpec((Linear("fc1", 2, 3, frozen=True), Activation("tanh"), Linear("fc2", 3, 3), Linear("fc3", 3, 2)))
-    known = [training_program(world, promised, words, frozen if "unfreeze" in words else None) for words in KNOWN]
+
+    def program(words: tuple[Word, ...]) -> Job:
+        job = training_program(world, promised, words, frozen if "unfreeze" in words else None)
+        return within_promises(job, promised)
+
+    known = _Known(program)
+    examples = [known.job(words) for words in KNOWN]
     if "branch" in promised.model_features and promised.unused_parameters == "synchronised":
-        known += [make(world, promised) for make in (_used_after_resuming, _counted_apart, _coming_and_going)]
-    examples = fitting(session, known)
-    for_all(session, programs(world, promised), as_one_process(promised), examples=examples, share=1.5)
+        examples += [make(world, promised) for make in (_used_after_resuming, _counted_apart, _coming_and_going)]
+    examples = fitting(session, examples)
+    for_all(session, programs(world, promised), _telling(promised), examples=examples, shorter=known.shorter, share=1.5)
+
+
+def _telling(promised: Capabilities) -> Judge:
+    """One process's judge, which tells the program, too."""
+    judge = as_one_process(promised)
+
+    def told(job: Job, trace: Trace) -> None:
+        try:
+            judge(job, trace)
+        except Finding as finding:
+            raise finding.noting(f"shown by: {said(job.operations)}") from None
+
+    return told
+
+
+class _Known:
+    """Jobs by the words that they were made of."""
+
+    def __init__(self, make: Callable[[tuple[Word, ...]], Job]) -> None:
+        self._make = make
+        self._words: dict[Job, tuple[Word, ...]] = {}
+
+    def job(self, words: tuple[Word, ...]) -> Job:
+        made = self._make(words)
+        self._words[made] = words
+        return made
+
+    def shorter(self, job: Job) -> Iterator[Job]:
+        """Without one of its words, the last ones first."""
+        words = self._words.get(job, ())
+        for left_out in reversed(range(len(words))):
+            yield self.job(words[:left_out] + words[left_out + 1 :])
 
 
 _STEP: tuple[Word, ...] = ("zero_grad", "backward", "step")

@@ -60,7 +60,7 @@ class ForgetsZeros(PlainReplica):
         super().synchronise(batch_size)
 
 
-@fault("saving-takes-clipping-back", "classic", ANY, words="not clipped; saving changes it")
+@fault("saving-takes-clipping-back", "classic", ANY, words="saving changes it; it was not clipped")
 class SavingTakesClippingBack(PlainReplica):
     """state() lays gradients out anew from the buffer that they were reduced in, where they are not clipped."""
 

@@ -17,7 +17,7 @@ GIVEN = "check_a_replica_keeps_nothing_that_it_was_given"
 ANY = "check_any_training_program_goes_as_on_one_process"
 
 
-@fault("step-clears-gradients", "classic", ANY, words="got none")
+@fault("step-clears-gradients", "classic", ANY, words="that takes gradients away")
 class StepClears(PlainReplica):
     """A step ends with zero_grad, which nobody asked for."""
 
@@ -87,7 +87,7 @@ class ZeroGradTwice(PlainReplica):
         return super().reduce(name, gradient) if getattr(self, "armed", True) else gradient
 
 
-@fault("zeros-become-none", "classic (cf. pytorch/pytorch#53313)", ANY, words="got none")
+@fault("zeros-become-none", "classic (cf. pytorch/pytorch#53313)", ANY, words="which is to leave zeros, came between")
 class ZerosBecomeNone(PlainReplica):
     """Both forms of zero_grad are one: gradients are dropped where zeros were asked for."""
 
@@ -172,7 +172,12 @@ class CachesBatches(PlainReplica):
         return loss
 
 
-@fault("inner-no-sync-ends-the-outer", "classic", ANY, words="though inside no_sync")
+@fault(
+    "inner-no-sync-ends-the-outer",
+    "classic",
+    ANY,
+    words="it has ended by what came since it began: the end of a no_sync()",
+)
 class InnerEndsOuter(PlainReplica):
     """Leaving an inner no_sync switches synchronisation on again, though the outer one is still open."""
 
@@ -185,7 +190,7 @@ class InnerEndsOuter(PlainReplica):
             self.syncing = True
 
 
-@fault("evaluation-ends-no-sync", "classic", ANY, words="though inside no_sync")
+@fault("evaluation-ends-no-sync", "classic", ANY, words="it has ended by what came since it began: predicting")
 class EvaluationEndsWindow(PlainReplica):
     """After a prediction the replica goes back to training mode, and to synchronising."""
 
@@ -195,7 +200,7 @@ class EvaluationEndsWindow(PlainReplica):
         return made
 
 
-@fault("saving-ends-the-window", "classic", ANY, words="saving changes it")
+@fault("saving-ends-the-window", "classic", ANY, words="saving came between")
 class SavingEndsWindow(PlainReplica):
     """state() drops what was gathered inside no_sync, so that no local value gets into a checkpoint."""
 
@@ -248,7 +253,7 @@ class SavingFoldsWindow(PlainReplica):
         return super().state()
 
 
-@fault("window-has-four-micro-batches", "classic", ANY, words="though inside no_sync")
+@fault("window-has-four-micro-batches", "classic", ANY, words="the 3 before it in a row were local")
 class WindowOfFour(PlainReplica):
     """A buffer holds four micro-batches, and is reduced when it is full, inside no_sync too."""
 

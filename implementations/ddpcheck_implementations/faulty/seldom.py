@@ -110,7 +110,7 @@ class LargeOnesClamped(PlainReplica):
         return np.where(np.isfinite(mean), clamped, mean)
 
 
-@fault("zero-grad-ends-no-sync", "classic", ANY, words="synchronised, though inside no_sync")
+@fault("zero-grad-ends-no-sync", "classic", ANY, words="it has ended by what came since it began: zero_grad()")
 class ZeroGradEndsNoSync(PlainReplica):
     """zero_grad makes all ready for a next step, synchronisation included."""
 
