@@ -63,9 +63,12 @@ def check_evaluation_leaves_training_alone(session: Session) -> None:
         world, promised, model=models(promised, exact=False, depths=(1, 2)), exact=False, optimizer=sgd()
     )
     evaluated = drawn.map(lambda job: _between(job, Predict(everyone)))
-    for_all(
-        session, evaluated, _though_evaluated(as_one_process(promised)), examples=fitting(session, examples), share=0.3
-    )
+    judge = _though_evaluated(as_one_process(promised))
+    try:
+        for_all(session, evaluated, judge, examples=fitting(session, examples), share=0.3)
+    except Finding as finding:
+        _try_unevaluated(session, finding)
+        raise
 
 
 @law("replica_sync", "facet:replica", "feature:batch_norm")
@@ -140,6 +143,13 @@ def check_a_replica_keeps_nothing_that_it_was_given(session: Session) -> None:
 def _averaging(spec: OptimizerSpec, promised: Capabilities) -> OptimizerSpec:
     """With a moving average of the parameters, where there is one."""
     return replace(spec, averaging=0.5 * promised.averaged_weights)
+
+
+def _try_unevaluated(session: Session, finding: Finding) -> None:
+    """Raise what is wrong with the same Job without its evaluations, if anything is: they have no part in that."""
+    if finding.job is not None and not finding.hung:
+        plain = tuple(operation for operation in finding.job.operations if not isinstance(operation, Predict))
+        for_each(session, [replace(finding.job, operations=plain)], as_one_process(session.capabilities))
 
 
 def _though_evaluated(as_ever: Judge) -> Judge:
