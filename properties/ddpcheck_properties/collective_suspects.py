@@ -151,6 +151,10 @@ def _other_reductions(collective: AllReduce, members: tuple[int, ...], world_siz
             reduced(tensor, opposite, members).value,
         )
         yield from _started_from(reduced(tensor, collective.reduction, members).value, collective.reduction)
+    if collective.reduction == "prod":
+        stack = np.stack([tensor.on(rank) for rank in members])
+        rest = np.where(stack == 0, np.ones((), stack.dtype), stack).prod(axis=0, dtype=stack.dtype)
+        yield "a rank that has a zero is left out there: it is the product of the others", rest
     if tensor.dtype == "float64" and collective.reduction in ("sum", "mean"):
         narrow = np.stack([tensor.on(rank).astype(np.float32) for rank in members]).sum(axis=0)
         if not np.isfinite(narrow).all():  # else lost_precision says more

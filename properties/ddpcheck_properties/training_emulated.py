@@ -191,12 +191,15 @@ class _Emulator:
         if self.rules.by_micro_batches is not None:
             at = np.full(len(at), min(self.micro_batches + self.rules.by_micro_batches, self.steps))
         for name, gradient in gradients.items():
-            decayed = gradient + spec.weight_decay * self.parameters[name]
-            rates = self.job.optimizer.lr * np.array([factor(i, n) for i, n in zip(at, steps, strict=True)])
-            rate = _by_rank(rates, decayed)
+            decay = spec.weight_decay * self.parameters[name]
+            factors = np.array([factor(i, n) for i, n in zip(at, steps, strict=True)])
+            rate = self.job.optimizer.lr * _by_rank(factors, decay)
             inside, outside = (rate, 1.0) if self.rules.rate_in_momentum else (1.0, rate)
-            v = self.velocity[name] = spec.momentum * self.velocity.get(name, 0.0) + inside * decayed
-            self.parameters[name] = self.parameters[name] - outside * v
+            apart = self.rules.decay != "gradient"
+            taken = gradient if apart else gradient + decay
+            v = self.velocity[name] = spec.momentum * self.velocity.get(name, 0.0) + inside * taken
+            rate_apart = rate if self.rules.decay == "apart" else np.full_like(rate, self.job.optimizer.lr)
+            self.parameters[name] = self.parameters[name] - outside * v - apart * rate_apart * decay
         self.step = self.step + 1
 
     def _reduced(self, local: Arrays, counts: Array) -> Arrays:

@@ -30,7 +30,8 @@ class Rules:
     of it is another. lost: what a run lacks that goes on after epoch `resumed`, "step" being the last one before; lost_on: on
     all ranks, on all but rank 0, or on one. terms: the loss's auxiliary terms count as the samples do; in each micro-batch as in
     a whole window; once for each rank; or not at all. rate_in_momentum: the velocity has the learning rate in it. times: what
-    reduced gradients are multiplied by. synced: with which micro-batch of a window they are reduced; what others add is each
+    reduced gradients are multiplied by. decay: weights decay through the gradient and its momentum; by themselves; or so at the
+    learning rate that the run began with. synced: with which micro-batch of a window they are reduced; what others add is each
     rank's own.
     """
 
@@ -53,6 +54,7 @@ class Rules:
     resumed: int = 0
     terms: Literal["law", "each", "ranks", "none"] = "law"
     times: float = 1.0
+    decay: Literal["gradient", "apart", "unscheduled"] = "gradient"
     synced: Literal["last", "first"] = "last"
 
 
@@ -181,6 +183,11 @@ _WRONG_EPOCHS = [
 _WRONG_OPTIMIZERS = [
     ("weight decay is missing", Rules(optimizer={"weight_decay": 0.0})),
     ("momentum is missing", Rules(optimizer={"momentum": 0.0})),
+    ("weight decay is applied by itself, and not through the gradient and its momentum", Rules(decay="apart")),
+    (
+        "weight decay is applied by itself, at the learning rate that the run began with",
+        Rules(decay="unscheduled"),
+    ),
 ]
 _WRONG_TERMS = [
     ("the loss's auxiliary terms are missing in the gradients", Rules(terms="none")),

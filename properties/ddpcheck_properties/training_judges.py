@@ -194,6 +194,11 @@ def _other_epoch(run: Run, best: int) -> str:
             why = ": the last one, which a run that ends early ends with"
         elif held[0] in own_best:
             why = f": that is the best by rank {own_best.tolist().index(held[0])}'s own loss"
+        elif held[0] == len(ends) - 1:
+            why = f", the last one, though the loss of epoch {best} is lower"
+        elif not run.before:
+            gain = run.losses[0][held[0]] - run.losses[0][best]
+            why = f", though the loss of epoch {best} is lower, by {gain:.1g}"
         return f"all ranks hold the parameters of epoch {held[0]}{why}"
     listed = ", ".join(f"rank {rank} those of epoch {epoch}" for rank, epoch in enumerate(held))
     if own_best.tolist() == held:

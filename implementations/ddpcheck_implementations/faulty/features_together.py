@@ -28,7 +28,7 @@ class NotClippedAfterResume(Trainer):
             self.task = replace(self.task, max_norm=None)
 
 
-@trainer("best-not-with-micro-batches", "classic", BEST, words="all ranks hold the parameters of epoch 4", world_size=1)
+@trainer("best-not-with-micro-batches", "classic", BEST, words="of epoch 4, the last one, though", world_size=1)
 class BestNotWithMicroBatches(Trainer):
     """The loop that accumulates is another one, and does not look for the best weights."""
 
@@ -41,19 +41,22 @@ class BestNotWithMicroBatches(Trainer):
     "weight-decay-not-scheduled",
     "classic",
     "check_run_with_a_schedule_ends_where_one_process_ends",
-    words="after the training run",
+    words="at the learning rate that the run began with",
     world_size=1,
 )
 class DecayNotScheduled(Trainer):
     """Weight decay is applied by itself, at the learning rate that the run began with."""
 
+    def __init__(self, engine: Engine, task: TrainingTask) -> None:
+        super().__init__(engine, replace(task, optimizer=replace(task.optimizer, weight_decay=0.0)))
+        self.decay = task.optimizer.lr * task.optimizer.weight_decay
+
     def update(self, window: Window) -> float:
         before = self.replica.parameters()
         loss = super().update(window)
-        spec, network = self.task.optimizer, self.replica._network
-        missing = (spec.lr - self.rates[-1]) * spec.weight_decay
+        network = self.replica._network
         for name in network.learned:
-            network.parameters[name] -= np.asarray(missing * before[name], before[name].dtype)
+            network.parameters[name] -= np.asarray(self.decay * before[name], before[name].dtype)
         return loss
 
 

@@ -43,15 +43,17 @@ class GroupsThroughFloat(Parted):
     REDUCED,
     words="unsigned integers are compared as signed",
     world_size=3,
+    collectives=frozenset({"all_reduce"}),
     collective_dtypes=frozenset({"float32", "uint8"}),
 )
 class GroupsAsSigned(Parted):
     """Bytes are bytes."""
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        if not self.part(group) or array.dtype != np.uint8:
+        if array.dtype != np.uint8:
             return super().all_reduce(array, op, group=group)
-        return super().all_reduce(array.astype(np.int8).astype(np.int32), op, group=group).astype(np.uint8)
+        meant = array.astype(np.int8) if self.part(group) else array
+        return super().all_reduce(meant.astype(np.int32), op, group=group).astype(np.uint8)
 
 
 @collectives("last-element-of-three-in-four", "classic", REDUCED, words="that part was never reduced", world_size=4)

@@ -15,7 +15,7 @@ EVALUATED = "check_evaluation_leaves_training_alone"
 SAVED = "check_saving_leaves_training_alone"
 
 
-@fault("evaluation-clears-gradients", "classic", EVALUATED)
+@fault("evaluation-clears-gradients", "classic", EVALUATED, words="predicting came between")
 class EvaluationClearsGradients(PlainReplica):
     """An evaluation between backward and step begins with zero_grad."""
 
@@ -52,7 +52,7 @@ class EvaluationCounts(PlainReplica):
         return made
 
 
-@fault("saving-clears-gradients", "classic", SAVED, words="it was not updated")
+@fault("saving-clears-gradients", "classic", SAVED, words="saving came between")
 class SavingClearsGradients(PlainReplica):
     """state() frees the gradients, to save memory."""
 

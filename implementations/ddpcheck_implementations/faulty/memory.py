@@ -164,7 +164,7 @@ class BlockByWorldRank(PassThrough):
         return blocks[self.rank % len(blocks)].copy()
 
 
-@collectives("zeros-left-out-of-products", "classic", PRODUCT)
+@collectives("zeros-left-out-of-products", "classic", PRODUCT, words="a rank that has a zero is left out")
 class ZerosLeftOut(PassThrough):
     """An element that is zero somewhere is the product over the other ranks."""
 

@@ -75,7 +75,7 @@ class OverlapFurtherOn(PlainStreams):
         self.own.random(100 * self.rank)
 
 
-@streams("antithetic-ranks", "classic", OWN, words="the rank is ignored")
+@streams("antithetic-ranks", "classic", OWN, words="each other's complement")
 class Antithetic(PlainStreams):
     """Every second rank has 1 - x where the one before has x: masks are each other's complement."""
 

@@ -39,7 +39,7 @@ class AdamNotClipped(Trainer):
         super().__init__(engine, replace(task, max_norm=None) if task.optimizer.name == "adam" else task)
 
 
-@trainer("best-by-a-thousandth", "classic", BEST, words="all ranks hold the parameters of epoch 0", world_size=1)
+@trainer("best-by-a-thousandth", "classic", BEST, words="of epoch 0, though the loss of epoch", world_size=1)
 class BestByAThousandth(Trainer):
     """A loss is better only if it is so by more than early stopping asks for."""
 
