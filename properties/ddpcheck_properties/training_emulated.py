@@ -19,10 +19,10 @@ from ddpcheck.oracle.network import Shards, evaluate
 from ddpcheck.oracle.terms_gone_wrong import without_terms
 from ddpcheck.values import Array
 
+from .emulated_steps import Arrays, Steps, by_rank
 from .training_gone_wrong import Rules, law_factor
 from .training_runs import Run, batches
 
-Arrays = dict[str, Array]
 LAW = Rules()
 
 
@@ -38,10 +38,10 @@ class Emulation:
 
 
 def can_emulate(run: Run) -> bool:
-    """Adam's steps, and layers that do not learn, are left to the oracle."""
+    """Layers that do not learn are left to the oracle."""
     model = run.job.model
     assert model is not None
-    return run.job.optimizer.name == "sgd" and all(tensor.role == "learned" for tensor in model.tensors())
+    return all(tensor.role == "learned" for tensor in model.tensors())
 
 
 def emulate(run: Run, rules: Rules = LAW) -> Emulation:
@@ -62,11 +62,11 @@ class _Emulator:
         self.data = job.data.arrays(job.model)
         self.learned = [tensor.name for tensor in job.model.tensors()]
         self.parameters = self._built([job.initial(rank) for rank in range(job.world_size)])
-        self.velocity: Arrays = {}
+        self.optimizer = Steps(job.world_size)
         self.pending: Arrays = {}
         self.applied: Arrays = {}  # gradients of the last step
         self.carried: Arrays = {}  # those that an epoch begins with
-        self.earlier: tuple[Arrays, Arrays] = {}, {}  # parameters and velocity before the last step
+        self.earlier = self.parameters, self.optimizer  # before the last step
         self.counted = 0
         self.cut = [self._windows(ranks) for ranks in self.indices]
         self.steps = sum(map(len, self.cut))
@@ -80,7 +80,7 @@ class _Emulator:
             if epoch and epoch == self.rules.resumed:
                 self._lose()
             self.carried = self.applied if self.rules.kept else {}
-            self.velocity = {} if self.rules.anew else self.velocity
+            self.optimizer = Steps(self.job.world_size) if self.rules.anew else self.optimizer
             made.losses.append([self._window(window) for window in windows])
             made.ends.append({name: array.copy() for name, array in self.parameters.items()})
             made.almost.append(self.earlier[0])
@@ -105,17 +105,17 @@ class _Emulator:
         one = self.rules.lost_on
         here = np.array([one == "all" or (rank > 0 if one == "others" else rank == one) for rank in ranks])
         if "step" in self.rules.lost:
-            self.parameters, self.velocity = self.earlier
+            self.parameters, self.optimizer = self.earlier
         if "clip" in self.rules.lost:
             self.rules = replace(self.rules, clip="never")
         if "schedule" in self.rules.lost:
             self.step = np.where(here, 0.0, self.step)
         if "momentum" in self.rules.lost:
-            self.velocity = {name: np.where(_by_rank(here, v), 0.0, v) for name, v in self.velocity.items()}
+            self.optimizer.forget(here)
         if "parameters" in self.rules.lost:
             anew = self._built([self.job.initial_of_resumed(rank) for rank in ranks])
             self.parameters = {
-                name: np.where(_by_rank(here, now), anew[name], now) for name, now in self.parameters.items()
+                name: np.where(by_rank(here, now), anew[name], now) for name, now in self.parameters.items()
             }
 
     def _window(self, window: list[PerRank]) -> list[tuple[Array, Array]]:
@@ -146,13 +146,13 @@ class _Emulator:
 
     def _gradients(self, full: Arrays, samples: PerRank, weight: Array, count: Array) -> Arrays:
         """Those of one micro-batch, by its weight; the loss's auxiliary terms by theirs."""
-        weighted = {name: gradient * _by_rank(weight, gradient) for name, gradient in full.items()}
+        weighted = {name: gradient * by_rank(weight, gradient) for name, gradient in full.items()}
         rule = self.rules.terms
         if rule == "law":
             return weighted
         often = {"each": 1.0 * (count > 0), "ranks": weight * len(count), "none": 0.0 * weight}[rule] - weight
         rest = evaluate(without_terms(self.model), self.parameters, {}, self._shards(samples)).gradients
-        return {name: weighted[name] + (full[name] - rest[name]) * _by_rank(often, full[name]) for name in full}
+        return {name: weighted[name] + (full[name] - rest[name]) * by_rank(often, full[name]) for name in full}
 
     def _weight(self, count: Array, total: Array, micro_batches: int) -> Array:
         """Of a micro-batch of `count` samples, by rank, in a window with `total` of them."""
@@ -182,7 +182,7 @@ class _Emulator:
         self._update(gradients)
 
     def _update(self, gradients: Arrays) -> None:
-        self.earlier = {**self.parameters}, {**self.velocity}
+        self.earlier = {**self.parameters}, self.optimizer.copy()
         factor = self.rules.factor or partial(law_factor, self.plan)
         spec = replace(self.job.optimizer, **dict[str, Any](self.rules.optimizer))
         at, steps = self.step, np.full(len(self.step), self.steps)
@@ -190,16 +190,16 @@ class _Emulator:
             at, steps = self.seen, np.array([max(1, sum(map(len, rank))) for rank in zip(*self.indices, strict=True)])
         if self.rules.by_micro_batches is not None:
             at = np.full(len(at), min(self.micro_batches + self.rules.by_micro_batches, self.steps))
+        self.optimizer.grow()
+        apart, in_momentum = self.rules.decay != "gradient", self.rules.rate_in_momentum
         for name, gradient in gradients.items():
             decay = spec.weight_decay * self.parameters[name]
             factors = np.array([factor(i, n) for i, n in zip(at, steps, strict=True)])
-            rate = self.job.optimizer.lr * _by_rank(factors, decay)
-            inside, outside = (rate, 1.0) if self.rules.rate_in_momentum else (1.0, rate)
-            apart = self.rules.decay != "gradient"
-            taken = gradient if apart else gradient + decay
-            v = self.velocity[name] = spec.momentum * self.velocity.get(name, 0.0) + inside * taken
+            rate = self.job.optimizer.lr * by_rank(factors, decay)
+            through = gradient if apart else gradient + decay
+            taken = self.optimizer.taken(name, through, rate, spec, rate_in_momentum=in_momentum)
             rate_apart = rate if self.rules.decay == "apart" else np.full_like(rate, self.job.optimizer.lr)
-            self.parameters[name] = self.parameters[name] - outside * v - apart * rate_apart * decay
+            self.parameters[name] = self.parameters[name] - taken - apart * rate_apart * decay
         self.step = self.step + 1
 
     def _reduced(self, local: Arrays, counts: Array) -> Arrays:
@@ -209,7 +209,7 @@ class _Emulator:
             weights = counts * len(counts) / counts.sum()
         reduce = np.sum if self.promised.gradient == "sum" else np.mean
         return {
-            name: np.broadcast_to(self.rules.times * reduce(array * _by_rank(weights, array), axis=0), array.shape)
+            name: np.broadcast_to(self.rules.times * reduce(array * by_rank(weights, array), axis=0), array.shape)
             for name, array in local.items()
         }
 
@@ -220,17 +220,13 @@ class _Emulator:
         norm = np.sqrt(sum((array.reshape(len(array), -1) ** 2).sum(axis=1) for array in gradients.values()))
         factor = self.plan.max_norm / np.maximum(norm, 1e-300)
         factor = factor if self.rules.clip == "always" else np.minimum(1.0, factor)
-        return {name: array * _by_rank(factor, array) for name, array in gradients.items()}
+        return {name: array * by_rank(factor, array) for name, array in gradients.items()}
 
     def _shards(self, samples: PerRank) -> Shards:
         longest = max(map(len, samples))
         index = np.array([(*rank, *(0,) * (longest - len(rank))) for rank in samples], np.int64)
         inputs, targets = (array.astype(np.float64) for array in self.data)
         return Shards(inputs[index], targets[index], np.array([len(rank) for rank in samples]), {})
-
-
-def _by_rank(values: Array, like: Array) -> Array:
-    return values.reshape(-1, *(1,) * (like.ndim - 1))
 
 
 def nearest(got: Arrays, law: Arrays, candidates: Sequence[tuple[str, Arrays]]) -> str:

@@ -78,6 +78,7 @@ def whence(run: Run, candidates: Sequence[tuple[str, Rules]]) -> str:
     if not can_emulate(run):
         return nearest(stacked(run.parameters), _ends(run), _by_other_optimizers(run))
     others = [(words, emulate(run, rules).ends[-1]) for words, rules in candidates]
+    others += _by_other_optimizers(run) if run.job.optimizer.name == "adam" else []
     *earlier, last = emulate(run).ends
     kept = ", the best ones, perhaps, in place of the last" if run.plan.keep_best else ""
     others += [

@@ -31,7 +31,7 @@ class NoDecayWithMicroBatches(Trainer):
         super().__init__(engine, replace(task, optimizer=replace(task.optimizer, weight_decay=decay)))
 
 
-@trainer("adam-not-clipped", "classic", ACCUMULATED, words="after the training run", world_size=1)
+@trainer("adam-not-clipped", "classic", ACCUMULATED, words="gradients are not clipped", world_size=1)
 class AdamNotClipped(Trainer):
     """Adam hides the scale of its gradients: they are not clipped."""
 
