@@ -58,7 +58,7 @@ def test_each_fault_is_caught_by_every_check_that_it_names(fault: Fault) -> None
 
 
 @pytest.mark.parametrize("number", range(len(UNUSUAL)), ids=lambda number: name_of(UNUSUAL[number]))
-def test_what_is_correct_but_unusual_passes_every_check(number: int) -> None:
+def test_what_is_correct_but_unusual_raises_no_alarm(number: int) -> None:
     with session_of(UNUSUAL[number], effort=3) as session:
         for check in chosen_checks(applicable(session), number):
             check.function(session)

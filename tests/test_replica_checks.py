@@ -76,7 +76,7 @@ def test_a_correct_replica_passes_every_check(world_size: int) -> None:
 
 
 @pytest.mark.parametrize("number", range(len(UNUSUAL)), ids=lambda number: UNUSUAL[number].made.__name__)
-def test_what_is_correct_but_unusual_passes_every_check(number: int) -> None:
+def test_what_is_correct_but_unusual_raises_no_alarm(number: int) -> None:
     found = UNUSUAL[number]
     world_size, promised = max(found.world_size, 2 + number % 2), found.adapter.capabilities
     session = session_of(found.made, world_size, promised, effort=2)

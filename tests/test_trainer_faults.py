@@ -50,7 +50,7 @@ def test_each_fault_is_caught_by_every_check_that_it_names(fault: Fault) -> None
 
 @pytest.mark.parametrize("world_size", [1, 2, 3])
 @pytest.mark.parametrize("found", CORRECT, ids=name_of)
-def test_what_is_correct_but_unusual_passes_every_check(found: Fault, world_size: int) -> None:
+def test_what_is_correct_but_unusual_raises_no_alarm(found: Fault, world_size: int) -> None:
     promised = found.adapter.capabilities
     for check in applicable(world_size, promised):
         check.function(session_of(found.made, world_size, promised))
