@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ddpcheck import expect
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.job import Job, Sample
@@ -30,6 +32,11 @@ def orders(trace: Trace, position: int) -> list[list[list[int]]]:
 
 def some(order: Array) -> str:
     return f"{order[:8].tolist()}"[:-1] + (", ...]" if len(order) > 8 else "]")
+
+
+def neighbours(order: Array) -> set[tuple[int, int]]:
+    """Which samples follow one another, either way round and across the end."""
+    return {(min(pair), max(pair)) for pair in zip(order.tolist(), np.roll(order, 1).tolist(), strict=True)}
 
 
 def len_is_right(job: Job, trace: Trace) -> None:
@@ -115,8 +122,9 @@ def _check_shares(ranks: list[list[int]], read: Sample, what: str, behind: str) 
                 if world > 1 and all(order == ranks[0] for order in ranks) and (not read.shuffle or len(ranks[0]) > 3)
                 else f"set_epoch() has no effect on rank {behind}, which stays in an earlier epoch"
                 if behind and read.shuffle
-                else "a rank reads some samples twice, and others not at all: an order is cut, and put together wrongly"
-                if shared and not tail and all(len(set(holders[index])) == 1 for index in shared)
+                else "a rank reads some samples twice, and others not at all: an order is cut, and put together wrongly, or "
+                "samples are drawn with replacement"
+                if not tail and length >= world and any(len(set(order)) < len(order) for order in ranks)
                 else "the ranks do not agree on the order: each shuffles with a seed or a generator of its own"
                 + (" where the seed is 0, which is taken for none" if not read.seed else "")
                 + "; or samples are drawn with replacement"
@@ -134,16 +142,20 @@ def _check_lengths(ranks: list[list[int]], length: int, rule: str, what: str, nu
         if wanted[0] <= len(order) <= wanted[1]:
             continue
         cause = ""
-        if world > 1 and len(order) > high and len(order) >= length:
+        if world > 1 and len(order) > high and length > world and len(set(order)) == length:
             cause = "the rank reads the whole data set: samples are not shared out"
         elif number and not len(order):
             cause = "a second reading gives nothing: the iterator, or a generator, is used up"
-        elif length % world == 0 and len(order) == low + 1:
+        elif length % world == 0 and all(len(each) == low + 1 for each in ranks):
             cause = "a length that the world size divides is padded by a whole round"
-        elif length % world == 0 and len(order) == low - 1:
+        elif length % world == 0 and all(len(each) == low - 1 for each in ranks):
             cause = "of a length that the world size divides a whole round is cut"
         elif rule == "pad" and sum(map(len, ranks)) == 2 * length:
             cause = "what is padded is taken from the order once: so few samples must be repeated several times over"
+        elif rule == "pad" and len(order) > high and len(set(order)) < len(order):
+            cause = (
+                "more is padded than makes the ranks' shares equal, or a rank is given what pads others' shares, too"
+            )
         elif rule == "pad" and len(order) == low:
             cause = "nothing is padded: ranks run out of samples at different times, or the tail is lost"
         elif rule == "drop" and len(order) == high and sum(map(len, ranks)) == length:
@@ -152,7 +164,11 @@ def _check_lengths(ranks: list[list[int]], length: int, rule: str, what: str, nu
             )
         elif rule == "drop" and len(order) == high:
             cause = "the length is rounded up: the tail is padded, and not cut"
-        elif len(order) in (low // world, -(-low // world)):
+        elif rule == "uneven" and sum(map(len, ranks)) == length:
+            cause = (
+                "all samples are there, in shares of a length rounded up or down: what is left over is one rank's alone"
+            )
+        elif all(len(each) in (low // world, -(-low // world)) for each in ranks):
             cause = "a rank's share was shared out once more"
         should = " or ".join(map(str, sorted(set(wanted))))
         raise Finding(
@@ -161,4 +177,14 @@ def _check_lengths(ranks: list[list[int]], length: int, rule: str, what: str, nu
             )
         )
     if rule == "uneven" and (total := sum(map(len, ranks))) != length:
-        raise Finding(Diagnosis(f"{what}: all ranks together got {total} samples, but should get {length}"))
+        left_over = f"which world size {world} does not divide: the {length % world} left over"
+        raise Finding(
+            Diagnosis(
+                f"{what}: all ranks together got {total} samples, but should get {length}",
+                f"it is a length {left_over} go to no rank"
+                if total == low * world < length
+                else f"it is a length {left_over} are padded, as if all ranks were to get equally many"
+                if length < total == high * world
+                else "",
+            )
+        )

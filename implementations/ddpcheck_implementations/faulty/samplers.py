@@ -82,7 +82,7 @@ class NotSharded(PlainSampler):
         return order
 
 
-@sampler("double-sharded", "huggingface/accelerate#4276", SHARED, LENGTH, words="got 0 samples, but should get 1")
+@sampler("double-sharded", "huggingface/accelerate#4276", SHARED, LENGTH, words="shared out once more")
 class DoubleSharded(PlainSampler):
     """A rank's share is shared out again by the loader."""
 
