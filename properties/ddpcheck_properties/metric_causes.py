@@ -67,6 +67,7 @@ def causes(made: Aggregate, got: float | None, rank: int, before: Sequence[Aggre
     exact = mean_of([made])
     if any(isinstance(value, int) for value in values) and got in (math.floor(exact), math.ceil(exact)):
         yield "its fraction is cut off: where it is given as an int, it is aggregated as one"
+    yield from _of_counts(made, got, rank, total)
     if missing := _missing(pairs, got):
         yield f"it is the mean of the other ranks: the part of rank {missing} is missing"
     if max(map(abs, present)) < 1e-6 and got == round(got, 9):
@@ -85,6 +86,28 @@ def causes(made: Aggregate, got: float | None, rank: int, before: Sequence[Aggre
         yield f"what is larger than {got:g} is cut off there"
     elif min(present) <= got <= max(present):
         yield "it is a mean, but with other weights than the counts: they are lost, or changed, on the way"
+
+
+def _of_counts(made: Aggregate, got: float, rank: int, total: float) -> Iterator[str]:
+    """The sum over all samples is divided by another count than theirs, or the counts take part in one of the two sums only."""
+    world, counts = len(made.values), made.counts
+    every = sum(counts)
+    present = [value for value, count in zip(made.values, counts, strict=True) if count]
+    wrong = {
+        "the means are multiplied by their counts, but the sum is divided by the number of ranks": total / world,
+        "the means are added up without their counts, and divided by the count of all samples": math.fsum(present)
+        / every,
+        f"exactly {world} x too large: the count is averaged over the ranks, and the sum is not": total * world / every,
+        f"exactly {world} x too small: it is divided by the number of ranks once more": total / every / world,
+        "it is divided by the largest count of a rank, and not by that of all samples": total / max(counts),
+        "it is divided by this rank's own count, and not by that of all samples": total / (counts[rank] or math.nan),
+        "the sum and the count have changed places": every / (total or math.nan),
+    }
+    yield from (cause for cause, value in wrong.items() if world > 1 and math.isclose(got, value, rel_tol=1e-6))
+    if not math.isfinite(got) or not got:
+        most = max(every, *(abs(value * count) for value, count in zip(made.values, counts, strict=True) if count))
+        if HALF < most < 1 << 31:
+            yield f"sums or counts of up to {most:g} are infinite in half precision, which ends at {HALF:g}"
 
 
 def _summed_again(calls: Sequence[Aggregate]) -> float:

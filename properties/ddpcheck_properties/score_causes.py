@@ -11,6 +11,7 @@ from ddpcheck.job import Score
 from ddpcheck.oracle.scores import FINISH, TERMS, score_of
 from ddpcheck.values import Array
 
+from .score_filled import of_zeros
 from .score_formulas import OF_SCORES
 from .score_held import Held, Named, counted
 
@@ -63,6 +64,7 @@ def _all(held: Held, before: Sequence[Score], rank: int) -> Named:
     yield from _of_some_ranks(held)
     yield from _of_some_samples(held)
     yield from _of_offsets(held)
+    yield from of_zeros(held)
 
 
 def _of_earlier(held: Held, before: Sequence[Score]) -> Named:
