@@ -44,7 +44,10 @@ def check_running_statistics_are_those_of_all_samples(session: Session) -> None:
     rank, with equal weight for each sample; one sample per rank is enough.
     """
     layers = BatchNorm("norm", 3), Linear("fc1", 3, 2)
-    found = _batches(session.world_size, uneven=session.capabilities.uneven_batches != "refused")
+    uneven = session.capabilities.uneven_batches != "refused"
+    found = _batches(session.world_size, uneven=uneven)
+    if uneven:
+        found.append(_with_an_empty_one(session.world_size))
     jobs = [_forwards(session.world_size, batches, layers, Observe(("buffers",))) for batches in found]
     for_each(session, fitting(session, jobs), _same_statistics(session.capabilities))
 
@@ -97,12 +100,19 @@ def gradient_jobs(world_size: int, *, uneven: bool) -> list[Job]:
     one = Linear("fc1", 3, 4), BatchNorm("norm", 4), Activation("tanh"), Linear("fc2", 4, 2)
     two = Linear("fc1", 3, 4), BatchNorm("norm1", 4), Activation("tanh"), Linear("fc2", 4, 3), BatchNorm("norm2", 3)
     found = _batches(world_size, uneven=uneven)
+    if uneven:
+        found.append(_with_an_empty_one(world_size))
     return [_forwards(world_size, batches, layers, *GRADIENTS) for batches in found for layers in (one, two)]
 
 
 def _batches(world_size: int, *, uneven: bool) -> list[list[int]]:
     found = [[3] * world_size, [1] * world_size]
     return [*found, [3] + [1] * (world_size - 1), [1 + rank for rank in range(world_size)]] if uneven else found
+
+
+def _with_an_empty_one(world_size: int) -> list[int]:
+    """Rank 0 has no samples, and takes part in what the others sum up, forward and backward."""
+    return [0] + [3] * (world_size - 1)
 
 
 def _forwards(world_size: int, batches: Sequence[int], layers: tuple[Layer, ...], *look: Operation) -> Job:
@@ -119,7 +129,7 @@ def _ran(job: Job, trace: Trace) -> None:
         expect.completed(trace)
     except Finding as finding:
         first = next(operation for operation in job.operations if isinstance(operation, Backward))
-        if finding.hung or min(map(len, first.samples)) > 1:
+        if finding.hung or min(map(len, first.samples)) != 1:
             raise
         cause = "one sample per rank is refused: the size check looks at this rank's batch, not at all ranks' together"
         raise Finding(replace(finding.diagnosis, cause=cause)) from None

@@ -75,6 +75,16 @@ class LocalBackward(AcrossRanks):
         return np.asarray(values.mean(axis=0), values.dtype)
 
 
+class EmptyIsOne(AcrossRanks):
+    def count(self, rows: int) -> float:
+        return super().count(max(rows, 1))
+
+
+class EmptyStaysAway(AcrossRanks):
+    def backward(self, dy: Array, gradients: Gradients) -> Array:
+        return super().backward(dy, gradients) if len(dy) else dy
+
+
 class TwoOrMore(AcrossRanks):
     def count(self, rows: int) -> float:
         if rows < 2:
@@ -119,6 +129,34 @@ class SyncUnweightedBackward(SynchronisedNorm):
     """Forward merges with counts; backward averages the ranks' means with equal weights."""
 
     norm = UnweightedBackward
+
+
+@fault(
+    "syncbn-counts-an-empty-rank",
+    "classic (cf. open-mmlab/mmcv#1205)",
+    STATISTICS,
+    GRADIENTS,
+    words="divided by another number than that of all ranks' samples",
+    batch_norm="synchronised",
+)
+class SyncCountsAnEmptyRank(SynchronisedNorm):
+    """A count of 0 is not divided by: a rank without samples counts as one sample."""
+
+    norm = EmptyIsOne
+
+
+@fault(
+    "syncbn-empty-rank-stays-away",
+    "pytorch/pytorch#36530, facebookresearch/detectron2#1807",
+    STATISTICS,
+    GRADIENTS,
+    words="has no samples",
+    batch_norm="synchronised",
+)
+class SyncEmptyRankStaysAway(SynchronisedNorm):
+    """Without samples there is no graph, and no backward that takes part in what the others add up."""
+
+    norm = EmptyStaysAway
 
 
 @fault(
