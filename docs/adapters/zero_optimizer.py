@@ -16,6 +16,7 @@ def optimizer(wrapped, settings):
 
     class Whole(ZeroRedundancyOptimizer):
         def state_dict(self):  # on every rank, as each saves a state
+            whole = {}
             for rank in range(get_world_size()):
                 self.consolidate_state_dict(to=rank)
                 if rank == get_rank():

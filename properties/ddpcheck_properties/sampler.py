@@ -257,10 +257,10 @@ def check_shuffle_really_shuffles(session: Session) -> None:
 
 def _shares(session: Session, *, drop_last: bool) -> None:
     world, promised = session.world_size, session.capabilities
-    telling = 3 * world + 1  # first, as of a few samples a wrong share looks like many another one
+    telling = 3 * world + 1, 3 * world  # first, as of a few samples a wrong share looks like many another one
     examples = [
         _reads(world, length, shuffle=shuffle, drop_last=drop_last)
-        for length in (telling, *(each for each in sample_lengths(world, promised) if each != telling))
+        for length in (*telling, *(each for each in sample_lengths(world, promised) if each not in telling))
         for shuffle in (False, True)
     ]
     examples += [_reads(world, length, drop_last=drop_last) for length in (1025, 4099, PAST_16_BITS)]
