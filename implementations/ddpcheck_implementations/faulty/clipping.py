@@ -94,3 +94,24 @@ class ClipsByInfinity(PlainReplica):
         with np.errstate(invalid="ignore"):
             self.scale(float(np.float64(max_norm) / max(norm, max_norm)))
         return float(norm)
+
+
+@fault(
+    "clips-what-it-clipped-first",
+    "facebookresearch/fairscale, OSS._local_params",
+    "check_clipping_passes_over_parameters_without_gradient",
+    words="are left out",
+)
+class ClipsWhatItClippedFirst(PlainReplica):
+    """The list of what has a gradient is made at the first clip, and kept: what is used later counts in no norm."""
+
+    listed: frozenset[str] = frozenset()
+
+    def clip(self, max_norm: float) -> float:
+        shown = self._shown()
+        self.listed = self.listed or frozenset(shown)
+        norm = math.sqrt(
+            sum(float(np.sum(np.square(shown[name], dtype=np.float64))) for name in self.listed if name in shown)
+        )
+        self.scale(min(1.0, max_norm / norm) if norm else 1.0)
+        return norm
