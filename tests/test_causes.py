@@ -172,3 +172,24 @@ def test_what_is_off_by_one_number_everywhere_has_no_fewer_bits() -> None:
     assert "every element is 1 too large" in likely_cause((expected + 1).astype(np.float32), expected, Evidence(3))
     assert "every element" not in likely_cause(expected + np.array([1, 1, 1, 2]), expected, Evidence(3))
     assert "too large" not in likely_cause(np.full(4, 3.0), np.full(4, 2.0), Evidence(3))
+
+
+@pytest.mark.parametrize(("begins", "words"), [(256, "element 256, 2048 bytes, and"), (100, "element 100 and wrong")])
+def test_a_tail_that_nothing_else_explains_is_told_by_where_it_begins(begins: int, words: str) -> None:
+    expected = np.random.default_rng(0).random(400)
+    got = expected.copy()
+    got[begins:] = np.random.default_rng(1).random(400 - begins)
+    assert words in likely_cause(got, expected, Evidence(2))
+
+
+def test_one_zero_is_not_told_to_be_somebodys_share() -> None:
+    own = np.array([[0.0], [2.0]])
+    assert _cause(np.zeros(1), np.ones(1), own) == "all 1 elements are zero: never written, or left out"
+
+
+def test_blocks_that_are_cut_elsewhere_shift_the_part_of_one_side() -> None:
+    mine, theirs = (np.random.default_rng(seed).integers(-99, 99, 401).astype(np.float64) for seed in (0, 1))
+    got = mine + theirs
+    got[201:] = mine[200:-1] + theirs[201:]
+    cause = likely_cause(got, mine + theirs, Evidence(2, local=mine))
+    assert "but for the other ranks' part, hold what belongs 1 element further back" in cause

@@ -241,6 +241,9 @@ def why_stuck(trace: Trace, stuck: Sequence[RankTrace]) -> str:
                 f"what rank {ranks} sent was lost: a message that nobody waits for yet is dropped, or another took it"
             )
         left = "it" if len(done) == 1 else "they"
+        if kinds == {"broadcast"}:
+            others = ", ".join(str(rank.rank) for rank in stuck)
+            return f"rank {ranks} came through: nobody sends the array on to rank {others}, or {left} left a collective early"
         return f"rank {ranks} went through without the others: {left} left a collective early, or skipped one"
     if len(places) > 1:
         return (

@@ -29,10 +29,13 @@ def suspects(job: Job, collective: Collective, rank: int, members: tuple[int, ..
     tensor = collective.tensor
     if isinstance(collective, Broadcast):
         poison = poison_like(tensor.on(rank))
+        numbered = ", whose number is that of a rank, and no place in the group" * (
+            members.index(collective.root) != collective.root
+        )
         if rank == collective.root:
             yield (
                 "what ranks other than the root passed takes part, where a NaN stays one, also if it is multiplied by 0, or "
-                "one of them was taken for the root",
+                f"one of them was taken for the root{numbered}",
                 poison,
             )
         yield "it is what the ranks other than the root passed: the wrong root, or nothing was received", poison
@@ -63,6 +66,8 @@ def suspects(job: Job, collective: Collective, rank: int, members: tuple[int, ..
         text = f"it is the array that operation {position} gave, overwritten by its owner since: two results share their memory"
         yield text, overwritten(tensor.shape, tensor.dtype, position)
     for position, made, ranks in finished(job):
+        if made is not collective and members != ranks and isinstance(collective, AllReduce):
+            yield from _of_another_group(collective, made, position, members, ranks)
         if made is collective or rank not in ranks:
             continue
         if made.tensor.dtype == tensor.dtype:
@@ -87,6 +92,26 @@ def _paired_otherwise(
                 f"rank {rank}'s part is that of operation {position}: the ranks' calls, or their buffers, are mixed up"
             )
             yield text, total - collective.tensor.on(rank) + made.tensor.on(rank)
+
+
+def _of_another_group(
+    collective: AllReduce, made: Collective, position: int, members: tuple[int, ...], ranks: tuple[int, ...]
+) -> Iterator[tuple[str, Array]]:
+    """What one rank, which is in both, has put in there, taken for its part of a sum here."""
+    there = made.tensor
+    fold = _FOLDS.get(collective.reduction)
+    if fold is None or (there.shape, there.dtype) != (collective.tensor.shape, collective.tensor.dtype):
+        return
+    for rank in {*members} & {*ranks}:
+        parts = [(there if each == rank else collective.tensor).on(each) for each in members]
+        text = (
+            f"rank {rank}'s part is what it put into operation {position}, in group {list(ranks)}: groups are mixed up"
+        )
+        whole = fold.reduce(parts, axis=0, dtype=there.dtype)
+        yield text, np.asarray(whole / len(members) if collective.reduction == "mean" else whole)
+
+
+_FOLDS = {"sum": np.add, "mean": np.add, "min": np.minimum, "max": np.maximum, "prod": np.multiply}
 
 
 def _as_other_bits(

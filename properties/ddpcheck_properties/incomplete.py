@@ -32,6 +32,8 @@ _TOGETHER = ("backward", "all_reduce", "broadcast", "all_gather", "reduce_scatte
 
 _OF_A_ROOT = re.compile(r"(?i)\b(invalid|bad|wrong|unknown|no) root\b|\broot\b.*\b(range|rank|group)\b")
 """What an error says of a root that a group does not have."""
+_ANOTHER_SHAPE = re.compile(r"returned \w+\[\d+[,\]]")
+"""What an error says of a result that is an array, but not of the shape that it should have."""
 _OF_TIME = re.compile(r"(?<!run)time")
 """In lower case, what an error says of a time limit; every RuntimeError has the word in its name."""
 
@@ -62,6 +64,8 @@ def _hung_in_a_group(finding: Finding, job: Job, trace: Trace) -> Finding | None
     found = finding.diagnosis
     headline = found.headline.replace(" for more than", f" in group {list(group)} for more than", 1)
     cause = f"of the group's ranks: {why_stuck(members, stuck)}"
+    if len(group) == 1:
+        cause = "the group has no other rank: it waits for one that is not in it, or for itself, or runs round a loop"
     return Finding(replace(found, headline=headline, cause=cause), hung=True)
 
 
@@ -85,7 +89,7 @@ def _causes(job: Job, trace: Trace) -> Iterator[str]:
             f"root {operation.root} is not found in group {list(operation.group)}: a transport counts from 0 in each group, or "
             "this is the communicator of another one"
         )
-    if isinstance(operation, _OF_A_TENSOR) and operation.tensor.layout == "mixed":
+    if _is_mixed(operation) and not any(map(_is_mixed, job.operations[: culprit.last.operation])):  # else one went well
         yield MIXED
     if _is_empty(operation) and culprit.outcome == "raised":
         first = _or_its_dtype(culprit, job)
@@ -144,8 +148,8 @@ def _causes(job: Job, trace: Trace) -> Iterator[str]:
         and (through := _through(culprit, trace, getattr(operation, "group", None)))
     ):
         yield (
-            f"rank {through} came through this operation without rank {culprit.rank}: the ranks do not make the same calls, one "
-            "of them made one more or one less"
+            f"rank {through} came through this operation, and rank {culprit.rank} did not: it got a part of a message, or one of "
+            "another call, as where a rank makes one call more or one less"
         )
 
 
@@ -160,6 +164,10 @@ def _why_invalid(culprit: RankTrace, job: Job) -> Iterator[str]:
         return
     if operation.tensor.shape == ():
         yield "the array has no dimension, and is taken for one of one dimension"
+    if isinstance(operation, ReduceScatter) and operation.group and culprit.rank in operation.group:
+        place = operation.group.index(culprit.rank)
+        if place != culprit.rank and _ANOTHER_SHAPE.search(culprit.error):
+            yield f"its block is that of its place in the group, {place}: it was cut out at the rank's own number, {culprit.rank}"
     for position, other in enumerate(job.operations):
         if isinstance(other, AllReduce) and other.tensor.shape != operation.tensor.shape:
             given = f"returned {other.tensor.dtype}{list(other.tensor.shape)},"
@@ -186,6 +194,10 @@ def _or_its_dtype(culprit: RankTrace, job: Job) -> str:
     before = [each.tensor.dtype for each in job.operations[: culprit.last.operation] if isinstance(each, _OF_A_TENSOR)]
     dtype = operation.tensor.dtype if isinstance(operation, _OF_A_TENSOR) else ""
     return f", or the first of {dtype} is at fault, whatever its shape" * bool(before and dtype not in before)
+
+
+def _is_mixed(operation: Operation) -> bool:
+    return isinstance(operation, _OF_A_TENSOR) and operation.tensor.layout == "mixed"
 
 
 def _is_empty(operation: Operation) -> bool:

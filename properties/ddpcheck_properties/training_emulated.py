@@ -68,6 +68,7 @@ class _Emulator:
         self.carried: Arrays = {}  # those that an epoch begins with
         self.earlier = self.parameters, self.optimizer  # before the last step
         self.counted = 0
+        self.inputs_of: dict[PerRank, PerRank] = {}  # of batches that have others'
         self.cut = [self._windows(ranks) for ranks in self.indices]
         self.steps = sum(map(len, self.cut))
         self.micro_batches = 0
@@ -92,6 +93,9 @@ class _Emulator:
 
     def _windows(self, ranks: Sequence[Array]) -> list[list[PerRank]]:
         micro, size = batches(ranks, self.plan.batch_size), self.plan.micro_batches
+        if self.rules.ahead:
+            full = [each for each in micro if all(len(rank) == self.plan.batch_size for rank in each)]
+            self.inputs_of |= dict(zip(full, full[self.rules.ahead :] + full[-1:] * self.rules.ahead, strict=False))
         begun = self.counted % size if self.rules.tail == "counted" else 0
         self.counted += len(micro)
         cuts = [0, *range(size - begun, len(micro), size), len(micro)]
@@ -224,9 +228,10 @@ class _Emulator:
 
     def _shards(self, samples: PerRank) -> Shards:
         longest = max(map(len, samples))
-        index = np.array([(*rank, *(0,) * (longest - len(rank))) for rank in samples], np.int64)
+        filled = [(*rank, *(0,) * (longest - len(rank))) for rank in samples]
+        seen, index = np.array(self.inputs_of.get(samples, filled), np.int64), np.array(filled, np.int64)
         inputs, targets = (array.astype(np.float64) for array in self.data)
-        return Shards(inputs[index], targets[index], np.array([len(rank) for rank in samples]), {})
+        return Shards(inputs[seen], targets[index], np.array([len(rank) for rank in samples]), {})
 
 
 def nearest(got: Arrays, law: Arrays, candidates: Sequence[tuple[str, Arrays]]) -> str:

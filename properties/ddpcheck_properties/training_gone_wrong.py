@@ -32,7 +32,7 @@ class Rules:
     a whole window; once for each rank; or not at all. rate_in_momentum: the velocity has the learning rate in it. times: what
     reduced gradients are multiplied by. decay: weights decay through the gradient and its momentum; by themselves; or so at the
     learning rate that the run began with. synced: with which micro-batch of a window they are reduced; what others add is each
-    rank's own.
+    rank's own. ahead: the inputs of a full batch are those of the one so many later in the epoch, or of the last.
     """
 
     weights: Literal["samples", "equal", "sum", "full", "last"] = "samples"
@@ -56,6 +56,7 @@ class Rules:
     times: float = 1.0
     decay: Literal["gradient", "apart", "unscheduled"] = "gradient"
     synced: Literal["last", "first"] = "last"
+    ahead: int = 0
 
 
 def law_factor(plan: Train, step: float, steps: float) -> float:
@@ -87,6 +88,10 @@ def wrong_factors(plan: Train, world_size: int, parameters: int) -> list[tuple[s
             (
                 "the schedule's length leaves out the short last batch, or window, of each epoch",
                 lambda i, n: max(0.0, _law(i, max(1, n - plan.epochs))),
+            ),
+            (
+                "the schedule's length leaves out the short last batch, or window, of each epoch, and rates fall below 0",
+                lambda i, n: _law(i, max(1, n - plan.epochs)),
             ),
             (
                 "the short last batch, or window, of each epoch is no step of the schedule, which stays where it is",
@@ -173,12 +178,16 @@ _WRONG_RANKS = [
         Rules(ranks="equal"),
     ),
 ]
+_REFILLED = (
+    "the inputs of a batch are those of one {} further on: one buffer was filled again before what it held was used"
+)
 _WRONG_EPOCHS = [
     ("the last batch of an epoch is dropped where it has fewer samples than others", Rules(short="dropped")),
     ("the last batch of an epoch is divided by the samples of a full one", Rules(short="full")),
     ("a batch of one sample counts for nothing: it is left out, or its gradient is zero", Rules(short="single")),
     ("each epoch begins with a new optimizer: momentum begins anew", Rules(anew=True)),
     ("the last gradients of an epoch are still there in the first step of the next: not reset", Rules(kept=True)),
+    *((_REFILLED.format(later), Rules(ahead=later)) for later in (1, 2, 3, 4)),
 ]
 _WRONG_OPTIMIZERS = [
     ("weight decay is missing", Rules(optimizer={"weight_decay": 0.0})),

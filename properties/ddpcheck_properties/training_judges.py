@@ -196,7 +196,7 @@ def _other_epoch(run: Run, best: int) -> str:
         elif held[0] in own_best:
             why = f": that is the best by rank {own_best.tolist().index(held[0])}'s own loss"
         elif held[0] == len(ends) - 1:
-            why = f", the last one, though the loss of epoch {best} is lower"
+            why = f", the last, though the loss of epoch {best} is lower: they are kept by reference, and no copy, or not at all"
         elif not run.before:
             gain = run.losses[0][held[0]] - run.losses[0][best]
             why = f", though the loss of epoch {best} is lower, by {gain:.1g}"

@@ -85,6 +85,8 @@ def _losses_gone_wrong(run: Run, epoch: int, rank: int, got: float) -> Evidence:
             mean * len(counts),
         ),
     ]
+    if mean and abs(got / mean - 1) < 2.0**-9 and float(np.float16(got)) == got:
+        known.append(("it has no more bits than float16: it is held, or was summed, in that", got))
     known += _losses_of_others(emulated[: epoch + 1]) + _losses_of_running_sums(windows)
     full = [size for size, window in zip(sizes, windows, strict=True) if len(window) == run.plan.micro_batches]
     if full and len(full) < len(sizes):

@@ -43,6 +43,7 @@ def check_parameter_unused_on_some_ranks_counts_as_zero_there(session: Session) 
         pitfalls.branches(world, "abc", ("abc", "ac")),
         pitfalls.branches(world, "ab", ("ab", "ab"), ("b", "a"), ("ab", "ab")),
         pitfalls.branches(world, "a", ("a", "a"), ("a", ""), width=WIDE),
+        pitfalls.branches(world, "a", *[("a", "a")] * 4, *[("a", "")] * 4),  # buffers that are filled in turn
         _tied_through_branches(world),
     ]
     for_all(session, branched(world, promised), as_one_process(promised), examples=fitting(session, jobs))

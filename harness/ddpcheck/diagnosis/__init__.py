@@ -5,7 +5,8 @@ rank's own gradient, the last step's gradient, the sum without the tail ...). Th
 whole factors, untouched tails, last-bit differences and lost precision are looked for in any case.
 
     causes      what is asked, in which order, and the sentence
-    patterns    where the wrong elements lie, and what they look like
+    where       where the wrong elements lie
+    patterns    what they look like
     narrowed    sums of parts that were rounded to fewer bits on the way
     offset      elements that are all off by one number
     crept       updates that went a small part of their way

@@ -18,15 +18,12 @@ from .patterns import (
     cut_off,
     lost_precision,
     overflown,
-    region,
-    remainder,
-    seams,
-    shifted,
     thinned,
     tiny_differences,
     weighted,
     zeros,
 )
+from .where import region, remainder, seams, shifted, tail
 
 
 @dataclass(frozen=True)
@@ -103,7 +100,8 @@ def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[s
     yield from _other_factor(got, expected, evidence)
     searched = Counter(sentence for sentence, _ in evidence.alternatives) if wrong.sum() < _BY_CHANCE else Counter()
     for sentence, array in evidence.alternatives:
-        telling = got[wrong].any() or not array.any()  # zeros come of much else, but for what says that all is zero
+        # zeros come of much else, but for what says that all is zero; one zero is anybody's
+        telling = got[wrong].any() or (got.size > 1 and not array.any())
         if (
             telling
             and searched[sentence] < _MANY
@@ -129,6 +127,7 @@ def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[s
     yield from lost_precision(got, expected, small=evidence.precision)
     yield from remainder(wrong, evidence.world_size)
     yield from seams(wrong)
+    yield from tail(wrong, got.itemsize)
 
 
 _BY_CHANCE, _MANY = 3, 8

@@ -1,4 +1,4 @@
-"""What the wrong elements of an array have in common: where they lie, and what they look like. For causes.py."""
+"""What the wrong elements of an array have in common. For causes.py."""
 
 from __future__ import annotations
 
@@ -11,20 +11,7 @@ import numpy as np
 
 from ..numerics import LARGEST, SMALLEST, different_bits, ulp_distance
 from ..values import Array
-
-
-def region(wrong: Array) -> str:
-    flat = np.flatnonzero(wrong)
-    first, last, size = int(flat[0]), int(flat[-1]), wrong.size
-    if len(flat) == size:
-        return f"all {size} elements"
-    run = len(flat) == last - first + 1
-    if run and last == size - 1:
-        return f"the last {len(flat)} of {size} elements"
-    if run:
-        return f"elements {first} to {last} of {size}"
-    return f"{len(flat)} of {size} elements (first {first}, last {last})"
-
+from .where import region
 
 _ALIKE = 2.0**-7
 """Weights that differ by less come of lost precision."""
@@ -77,38 +64,6 @@ def _weights(matrix: Array, array: Array, dtype: np.dtype[Any]) -> Array | None:
     weights = np.linalg.lstsq(matrix, array, rcond=None)[0]
     rounding = 1024 * float(np.finfo(dtype).eps) * float(np.abs(array).max(initial=0.0))
     return np.asarray(weights) if np.abs(matrix @ weights - array).max() <= rounding else None
-
-
-_RUN = 8
-"""Elements next to one another that do not come to be alike by chance."""
-
-
-def shifted(got: Array, expected: Array, local: Array | None, wrong: Array) -> Iterator[str]:
-    """Elements, or the other ranks' part of them, that belong elsewhere: half of the wrong ones by the same distance."""
-    places = np.flatnonzero(wrong)
-    if got.dtype.kind not in "fi" or len(places) < _RUN:
-        return
-    for what, base in (("", None), (", but for this rank's own part,", local)):
-        if what and (base is None or base.shape != got.shape):
-            continue
-        a, b = (array.reshape(-1).astype(np.float64) for array in (got, expected))
-        if base is not None:
-            a, b = a - base.reshape(-1), b - base.reshape(-1)
-        first = int(places[0])
-        sought = a[first : first + _RUN]
-        if len(set(sought.tolist())) < _RUN // 2:
-            continue
-        for start in np.flatnonzero(b[: len(b) - _RUN + 1] == sought[0]).tolist():
-            distance = start - first
-            if distance and np.array_equal(b[start : start + _RUN], sought):
-                there = places[(places + distance >= 0) & (places + distance < len(b))]
-                if 4 * int((a[there] == b[there + distance]).sum()) >= len(places):
-                    way = "on" if distance > 0 else "back"
-                    yield (
-                        f"{region(wrong)}{what} hold what belongs {abs(distance)} elements further {way}: a buffer was filled "
-                        "again before it was sent, or blocks are in a wrong order"
-                    )
-                    return
 
 
 _SMALL = 2.0**-16
@@ -199,23 +154,6 @@ def changed_by(got: Array, expected: Array, before: Array | None) -> Iterator[st
     middle = float(np.median(share))
     if np.isfinite(share).all() and (np.abs(share - middle) <= rounding).all() and float(rounding.max()) < 0.01:
         yield f"it went {middle:.4g} x the way that it should: by another learning rate, or clipped by another norm"
-
-
-def remainder(wrong: Array, world_size: int) -> Iterator[str]:
-    tail = int(wrong.sum())
-    parts = [parts for parts in range(2, world_size + 1) if wrong.size % parts == tail]
-    if parts and tail < wrong.size and wrong.reshape(-1)[-tail:].all():
-        yield f"only {region(wrong)} are wrong: the remainder of a division into {parts[0]} parts"
-
-
-def seams(wrong: Array) -> Iterator[str]:
-    """Elements at equal distances, each alone."""
-    places = np.flatnonzero(wrong)
-    distances = set(np.diff(places).tolist())
-    if len(places) < 3 or len(distances) > 1 or (distance := distances.pop()) < _RUN:
-        return
-    first = int(places[0])
-    yield f"one element in {distance} is wrong, from {first} on: where pieces of {distance} elements begin, end or overlap"
 
 
 def tiny_differences(got: Array, expected: Array) -> Iterator[str]:

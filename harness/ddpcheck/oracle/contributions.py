@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -40,8 +40,9 @@ class Contributions:
     was shown after the backward before. backwards: how many since zero_grad. counts: the ranks' batch sizes. inside: whether
     the last one was inside no_sync. weighted: whether batch sizes are promised to count. others: as own, of every gradient.
     shares: the parts of the layers that share the parameter, if some do. earlier: each rank's own when it last had one,
-    before the last backward. bent: as own, by the derivative that relu would have at 0. weighing: the samples' weights, if
-    they have some. terms: the loss's auxiliary terms, if it has some.
+    before the last backward. long_before: each rank's own of the backwards before the last but one, the latest first. bent: as
+    own, by the derivative that relu would have at 0. weighing: the samples' weights, if they have some. terms: the loss's
+    auxiliary terms, if it has some.
     """
 
     own: Array
@@ -58,6 +59,7 @@ class Contributions:
     bent: Callable[[float], Array | None] | None = None
     weighing: SampleWeights | None = None
     terms: Terms | None = None
+    long_before: Sequence[Array] = ()
 
     def evidence(self, expected: Array, rank: int) -> Evidence:
         known = (
@@ -207,6 +209,11 @@ class Contributions:
             array = self.own.copy()
             array[unused] = self.earlier[unused]
             yield f"rank {_listed(unused)}, which did not use it, sent {old}", array.mean(axis=0)
+        for back, own in enumerate(self.long_before if len(unused) else (), start=2):
+            array = self.own.copy()
+            array[unused] = own[unused]
+            gone = f"its gradient of {back} backwards before: one of several buffers in turn that is not cleared"
+            yield f"rank {_listed(unused)}, which did not use it, sent {gone}", array.mean(axis=0)
         for rank in range(len(self.own)):
             array = self.own.copy()
             array[rank] = self.earlier[rank]
@@ -255,9 +262,10 @@ class Contributions:
                 yield f"it is rank {other}'s own local gradient: one rank's value, not all ranks'", self.own[other]
         if not self.inside:
             for words, combined in (("largest", self.own.max(axis=0)), ("smallest", self.own.min(axis=0))):
-                yield f"each element is the {words} of all ranks', but should be their mean", combined
+                if combined.any():  # zeros come of much else
+                    yield f"each element is the {words} of all ranks', but should be their mean", combined
             product = self.own.prod(axis=0)
-            if product.any():  # zeros come of much else
+            if product.any():
                 yield "each element is the product of all ranks', but should be their mean", product
 
 

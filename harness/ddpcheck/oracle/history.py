@@ -17,6 +17,9 @@ from .sample_weights import SampleWeights
 from .shares import Pass
 from .terms_gone_wrong import Terms, terms_of
 
+_IN_TURN = 4
+"""Of so many buffers in turn one may not be cleared."""
+
 
 @dataclass(frozen=True, slots=True)
 class Done:
@@ -110,7 +113,7 @@ class Accumulated:
         bent = partial(done[0].forward.bent, name) if len(done) == 1 else None
         return Contributions(
             others[name], parts[0], parts[-1], self._shown(2), len(done), self.history.counts, self.inside, self.weighted,
-            others, shares, self._before_the_last(), bent, self._weighing(done), self._terms(done),
+            others, shares, self._before_the_last(), bent, self._weighing(done), self._terms(done), self._long_before(),
         )  # fmt: skip
 
     def _terms(self, done: Sequence[Done]) -> Terms | None:
@@ -145,6 +148,11 @@ class Accumulated:
             return None
         shown = backwards[-back].shown[self.name].sum(self.dtype)
         return None if shown is None else shown.exact
+
+    def _long_before(self) -> Sequence[Array]:
+        """Each rank's own of the backwards before the last but one, the latest first."""
+        long_before = self.history.backwards[-3 : -3 - _IN_TURN : -1]
+        return [done.own[self.name] if self.name in done.own else self.zeros[self.name] for done in long_before]
 
     def _before_the_last(self) -> Array | None:
         """Each rank's own, of the last backward but one or more in which the rank used the parameter."""

@@ -51,6 +51,15 @@ def other_adams(name: str, optimizer: Optimizer, before: Array, gradient: Array)
     if step == 1:
         return
     old = {part: optimizer.state[f"{name}.{part}"].exact for part in "ms"}
+    for part, words in (("m", "first"), ("s", "second")):
+        lost = optimizer.copy()
+        lost.state[f"{name}.{part}"] = Value(np.zeros_like(old[part]))
+        began = lost.step(name, Value(before), Value(gradient)).exact
+        yield f"Adam's {words} moment began anew, and the other did not: it is not saved, or not loaded", began
+    crossed = optimizer.copy()
+    crossed.state |= {f"{name}.m": Value(old["s"]), f"{name}.s": Value(abs(old["m"]))}
+    text = "Adam's two moments have changed places, as when they are loaded"
+    yield text, crossed.step(name, Value(before), Value(gradient)).exact
     largest = moved(first, second, squares=np.maximum(old["s"], s))
     yield "it is AMSGrad: divided by the largest second moment so far, not by the last", largest
     for part, words in (("m", "first"), ("s", "second")):

@@ -17,9 +17,8 @@ from .moments import Alternatives, Origin
 from .optimizer import Optimizer
 from .other_adams import other_adams
 from .rounding import Value
+from .shards import shards_misplaced
 
-_SEARCHED = 64
-"""Elements of a parameter in which every beginning of a shard is tried; of more, that of equal shards."""
 NOT_UPDATED = "it was not updated: the step passed it over, or worked on a copy"
 
 
@@ -87,7 +86,8 @@ class Update:
                 "the step began at the new replica's initial value: what it updates, a master copy, was not loaded"
             )
             yield sentence, self._stepped(before=np.broadcast_to(self.initial, before.shape))
-            yield from self._shards_misplaced()
+            for sentence, misplaced in shards_misplaced(self.name, self.optimizer):
+                yield sentence, self._stepped(misplaced)
         if self.optimizer.state:
             yield "its optimizer state was lost: momentum began anew", self._stepped(Optimizer(spec, "float64"))
         if self.name not in {*self.optimizer.state, *self.optimizer.steps}:
@@ -133,20 +133,6 @@ class Update:
         significand, exponent = np.frexp(expected)
         short = np.ldexp(np.rint(significand * 2**8), exponent - 8)
         yield "it is held in bfloat16", np.broadcast_to(short, before.shape)
-
-    def _shards_misplaced(self) -> Iterator[tuple[str, Array]]:
-        """Each rank holds the momentum of its own elements, and what it loads of a whole one begins at the first."""
-        held = self.optimizer.state.get(self.name)
-        if not self.optimizer.spec.momentum or held is None:
-            return
-        flat = held.exact.reshape(len(held.exact), -1)
-        ranks, size = flat.shape
-        for cut in range(1, size) if size <= _SEARCHED else [-(-size // ranks)] * (ranks > 1):
-            moved = self.optimizer.copy()
-            whole = np.concatenate([flat[:, :cut], flat[:, :-cut]], axis=1)
-            moved.state[self.name] = Value(whole.reshape(held.exact.shape))
-            text = f"its momentum from element {cut} on is that of element 0 on: a rank's shard was loaded from a wrong place"
-            yield text, self._stepped(moved)
 
     def _ahead(self) -> Array:
         spec = self.optimizer.spec

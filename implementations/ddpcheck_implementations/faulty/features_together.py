@@ -28,7 +28,7 @@ class NotClippedAfterResume(Trainer):
             self.task = replace(self.task, max_norm=None)
 
 
-@trainer("best-not-with-micro-batches", "classic", BEST, words="of epoch 4, the last one, though", world_size=1)
+@trainer("best-not-with-micro-batches", "classic", BEST, words="of epoch 4, the last, though", world_size=1)
 class BestNotWithMicroBatches(Trainer):
     """The loop that accumulates is another one, and does not look for the best weights."""
 

@@ -36,3 +36,41 @@ class ShardFromTheFirst(PlainReplica):
     def taken(self, whole: Array) -> Array:
         flat, length = whole.reshape(-1), -(-whole.size // self.world)
         return np.concatenate([flat[:length], flat[: whole.size - length]]).reshape(whole.shape)
+
+
+@fault("shard-of-rank-0-loaded-by-all", "classic", RESUMED, words="from rank 0's shard of all")
+class ShardOfRankZero(PlainReplica):
+    """The momentum of all parameters is one flat buffer, of which every rank loads the part that rank 0 has saved."""
+
+    def load_state(self, state: Mapping[str, Array]) -> None:
+        held = {name: value for name, value in state.items() if ".velocity." in name}
+        flat = np.concatenate([value.reshape(-1) for value in held.values()] or [np.zeros(0)])
+        taken = np.tile(flat[: -(-flat.size // self.world)], self.world)
+        ends = np.cumsum([value.size for value in held.values()])
+        wrong = {
+            name: taken[end - value.size : end].reshape(value.shape)
+            for (name, value), end in zip(held.items(), ends, strict=True)
+        }
+        super().load_state({**state, **wrong})
+
+
+@fault("second-moments-not-saved", "classic", RESUMED, words="second moment began anew, and the other did not")
+class SecondMomentsLost(PlainReplica):
+    """Of what Adam has gathered only the first moments, and its steps, are in what is saved."""
+
+    def load_state(self, state: Mapping[str, Array]) -> None:
+        super().load_state(
+            {name: np.zeros_like(value) if ".second." in name else value for name, value in state.items()}
+        )
+
+
+@fault("moments-change-places", "classic", RESUMED, words="two moments have changed places")
+class MomentsChangePlaces(PlainReplica):
+    """Adam's moments are saved in one order, and loaded in the other."""
+
+    def load_state(self, state: Mapping[str, Array]) -> None:
+        swapped = {".first.": ".second.", ".second.": ".first."}
+        loaded = {
+            name: np.abs(state[name.replace(key, swapped[key])]) for name in state for key in swapped if key in name
+        }
+        super().load_state({**state, **loaded})

@@ -11,7 +11,7 @@ from ddpcheck.model import ModelSpec
 from ddpcheck.values import Array
 
 from .base import PlainReplica, added, fault
-from .bucketed import BucketReplica
+from .bucketed import Bucket, BucketReplica
 
 
 @fault("small-buckets", "classic")
@@ -35,6 +35,26 @@ class PaddedBuckets(BucketReplica):
     def reduce_bucket(self, index: int, flat: Array) -> Array:
         padded = np.pad(flat, (0, -flat.size % self.world))
         return super().reduce_bucket(index, padded)[: flat.size]
+
+
+@fault("two-buffers-in-turn", "classic")
+class TwoInTurn(BucketReplica):
+    """Each bucket has two buffers, filled in turn: while one is read by others the next backward has the other."""
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        self.turn = 0
+        self.filled: dict[tuple[Bucket, int], Array] = {}
+
+    def pack(self, bucket: Bucket) -> Array:
+        fresh = super().pack(bucket)
+        kept = self.filled.setdefault((bucket, self.turn % 2), np.empty_like(fresh))
+        kept[...] = fresh
+        return kept
+
+    def synchronise(self, batch_size: int) -> None:
+        super().synchronise(batch_size)
+        self.turn += 1
 
 
 @fault("buckets-rebuilt-together", "classic")

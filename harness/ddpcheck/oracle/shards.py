@@ -1,0 +1,52 @@
+"""What an optimizer holds after a new replica has loaded the wrong shard of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from .optimizer import Optimizer
+from .rounding import Value
+
+_SEARCHED = 64
+"""Elements of a parameter in which every beginning of a shard is tried; of more, that of equal shards."""
+
+
+def shards_misplaced(name: str, optimizer: Optimizer) -> Iterator[tuple[str, Optimizer]]:
+    """Each rank holds the momentum of its own elements, of this parameter or of all that lie one after another."""
+    held = optimizer.state.get(name)
+    if optimizer.spec.momentum and held is not None:
+        flat = held.exact.reshape(len(held.exact), -1)
+        ranks, size = flat.shape
+        for cut in range(1, size) if size <= _SEARCHED else [-(-size // ranks)] * (ranks > 1):
+            moved = optimizer.copy()
+            whole = np.concatenate([flat[:, :cut], flat[:, :-cut]], axis=1)
+            moved.state[name] = Value(whole.reshape(held.exact.shape))
+            text = f"its momentum from element {cut} on is that of element 0 on: a rank's shard was loaded from a wrong place"
+            yield text, moved
+    yield from _of_rank_zero(optimizer)
+
+
+def _of_rank_zero(optimizer: Optimizer) -> Iterator[tuple[str, Optimizer]]:
+    """Every rank has loaded rank 0's shard of the flat buffer of all parameters, in either order."""
+    parts = ("",) if optimizer.spec.name == "sgd" else (".m", ".s")
+    ends = {part: [key for key in optimizer.state if key.endswith(part)] for part in parts}
+    for way in (1, -1):
+        moved = optimizer.copy()
+        for keys in ends.values():
+            keys = keys[::way]
+            flat = [optimizer.state[key].exact.reshape(len(optimizer.state[key].exact), -1) for key in keys]
+            if not flat or (ranks := len(flat[0])) < 2:
+                return
+            whole = np.concatenate(flat, axis=1)
+            shard = -(-whole.shape[1] // ranks)
+            wrong = np.tile(whole[:, :shard], ranks)[:, : whole.shape[1]]
+            for key, array in zip(
+                keys, np.split(wrong, np.cumsum([one.shape[1] for one in flat])[:-1], axis=1), strict=True
+            ):
+                moved.state[key] = Value(array.reshape(optimizer.state[key].exact.shape))
+        yield (
+            "its optimizer state is another parameter's, from rank 0's shard of all: every rank has loaded that one",
+            moved,
+        )
