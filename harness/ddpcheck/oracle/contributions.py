@@ -28,6 +28,7 @@ _ADDED_TO_THE_OWN = (
     "this rank's own gradient is in it once more: what was reduced is added to it, and should replace it"
 )
 
+_OLD = "its gradient of an earlier backward: a buffer that is not cleared"
 _RANKS = 6
 """Of so many ranks all subsets are tried."""
 
@@ -65,6 +66,7 @@ class Contributions:
         known = (
             *(self.terms.gone_wrong(self.own, expected, rank) if self.terms else ()),
             *(self.weighing.gone_wrong(self.own, self.last) if self.weighing else ()),
+            *(self._not_cleared() if len(self._unused()) < len(self.own) else ()),
             *self._alternatives(expected, rank),
             *self._shares(rank),
             *self._mixtures(),
@@ -192,32 +194,34 @@ class Contributions:
                     means = [self.own[group].mean(axis=0) for group in groups]
                     yield f"it is the mean of the means of {named}: {why}", np.mean(means, axis=0)
 
-    def _stale(self) -> Iterator[tuple[str, Array]]:
+    def _not_cleared(self) -> Iterator[tuple[str, Array]]:
         """What came of it if a rank that has no gradient sent what it had last."""
-        if self.inside:
-            return
         unused = self._unused()
-        if len(unused) and self.before is not None:
-            array = self.own.copy()
-            array[unused] = self.before[unused]
-            sent = "sent what the backward before left in its buffer, the mean over all ranks: it is not cleared"
-            yield f"rank {_listed(unused)}, which did not use it, {sent}", array.mean(axis=0)
-        if self.earlier is None:
+        if self.inside or not len(unused):
             return
-        old = "its gradient of an earlier backward: a buffer that is not cleared"
-        if len(unused):
-            array = self.own.copy()
+        who = f"rank {_listed(unused)}, which did not use it,"
+        array = self.own.copy()
+        if self.before is not None:
+            array[unused] = self.before[unused]
+            sent = "sent what the one before left, the mean over all ranks: a buffer is not cleared, or zero_grad leaves it there"
+            yield f"{who} {sent}", array.mean(axis=0)
+        if self.earlier is not None:
             array[unused] = self.earlier[unused]
-            yield f"rank {_listed(unused)}, which did not use it, sent {old}", array.mean(axis=0)
-        for back, own in enumerate(self.long_before if len(unused) else (), start=2):
-            array = self.own.copy()
+            yield f"{who} sent {_OLD}", array.mean(axis=0)
+        for back, own in enumerate(self.long_before, start=2):
             array[unused] = own[unused]
             gone = f"its gradient of {back} backwards before: one of several buffers in turn that is not cleared"
-            yield f"rank {_listed(unused)}, which did not use it, sent {gone}", array.mean(axis=0)
+            yield f"{who} sent {gone}", array.mean(axis=0)
+
+    def _stale(self) -> Iterator[tuple[str, Array]]:
+        """What came of it if a rank sent what it had before."""
+        yield from self._not_cleared()
+        if self.earlier is None or self.inside:
+            return
         for rank in range(len(self.own)):
             array = self.own.copy()
             array[rank] = self.earlier[rank]
-            yield f"rank {rank} sent {old}", array.mean(axis=0)
+            yield f"rank {rank} sent {_OLD}", array.mean(axis=0)
 
     def _alternatives(self, expected: Array, rank: int) -> Iterator[tuple[str, Array]]:
         """What the gradient would be if something specific had gone wrong."""
