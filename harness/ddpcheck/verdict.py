@@ -57,11 +57,18 @@ class Finding(AssertionError):
         self.hung = hung
         self.job: Job | None = None
 
+    def blaming(self, *causes: str) -> Finding:
+        """The same, with these causes; those that say nothing are left out."""
+        return self._with(cause="; ".join(filter(None, causes)))
+
     def noting(self, note: str) -> Finding:
         """The same, with one more line of details."""
-        noted = Finding(replace(self.diagnosis, details=(*self.diagnosis.details, note)), hung=self.hung)
-        noted.job = self.job
-        return noted
+        return self._with(details=(*self.diagnosis.details, note))
+
+    def _with(self, **changes: Any) -> Finding:
+        made = Finding(replace(self.diagnosis, **changes), hung=self.hung)
+        made.job = self.job
+        return made
 
 
 class CannotTell(Exception):

@@ -13,7 +13,7 @@ from ddpcheck.model import mlp
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
-from .comparison import as_one_process, blaming
+from .comparison import as_one_process
 from .drawing import Judge, for_each
 from .pitfalls import fitting, window
 from .strategies import PARAMETERS, shards, training_job
@@ -85,7 +85,7 @@ def _as_if_never_begun(promised: Capabilities) -> Judge:
             where = re.search(r"operation (\d+)", finding.diagnosis.headline)
             if where and int(where[1]) <= broke:
                 raise  # nothing had broken yet
-            raise blaming(finding, _LEFT.format(broke), finding.diagnosis.cause) from None
+            raise finding.blaming(_LEFT.format(broke), finding.diagnosis.cause) from None
 
     return judge
 

@@ -17,7 +17,7 @@ from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
 from . import pitfalls
-from .comparison import as_one_process, blaming, compare_arrays, when
+from .comparison import as_one_process, compare_arrays, when
 from .drawing import Judge, for_each, takes_its_time
 from .pitfalls import fitting, one_backward
 from .strategies import GRADIENTS, PARAMETERS, shards, training_job
@@ -201,7 +201,7 @@ def _like_the_first(promised: Capabilities) -> Judge:
             try:
                 compare_arrays(shown, first.arrays["gradients"], "gradients", when(job, position))
             except Finding as finding:
-                raise blaming(finding, finding.diagnosis.cause, _RIGHT_BEFORE * (position > 2)) from None
+                raise finding.blaming(finding.diagnosis.cause, _RIGHT_BEFORE * (position > 2)) from None
 
     return judge
 

@@ -25,7 +25,6 @@ from ddpcheck.job import (
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
-from .comparison import blaming
 from .drawing import for_each
 from .failures import LARGE, LATE, still_there
 from .strategies_collectives import dtypes, reductions
@@ -105,4 +104,4 @@ def _closed_and_left(job: Job, trace: Trace) -> None:
             try:
                 expect.completed(replace(trace, ranks=(rank,)))
             except Finding as finding:
-                raise blaming(finding, LOST * (late < reached < closing), finding.diagnosis.cause) from None
+                raise finding.blaming(LOST * (late < reached < closing), finding.diagnosis.cause) from None

@@ -16,7 +16,6 @@ from ddpcheck.verdict import Finding
 
 from .collective_datatypes import of_another_datatype
 from .collective_results import Collective, Reducing, finished, reduced, wants
-from .comparison import blaming
 
 _FEW = 512
 """Elements of a reduction of which every block is tried."""
@@ -270,7 +269,6 @@ def of_a_product(finding: Finding, got: Array, parts: Sequence[Array]) -> Findin
         return finding
     sure, negative = finding.diagnosis.cause, (np.stack(parts) < 0).any(axis=0)
     if negative.any() and np.array_equal(np.isnan(got), negative):
-        return blaming(
-            finding, "it is NaN wherever a rank has a negative number: the product is exp of a sum of logarithms"
+        return finding.blaming("it is NaN wherever a rank has a negative number: the product is exp of a sum of logarithms"
         )
-    return blaming(finding, sure, "or the product is exp of a sum of logarithms" * ("in the last bits" in sure))
+    return finding.blaming(sure, "or the product is exp of a sum of logarithms" * ("in the last bits" in sure))

@@ -40,7 +40,7 @@ def as_one_process(capabilities: Capabilities) -> Callable[[Job, Trace], None]:
                 sure = gone(job, position, finding.diagnosis.cause)
                 done = just_done(job, position, headline) * (sure == finding.diagnosis.cause)
                 around = ended(job, position, sure), loudness(job, headline), meant(sure, capabilities.reduction_dtype)
-                raise blaming(finding, done, sure, *around, lateness(job, position)) from None
+                raise finding.blaming(done, sure, *around, lateness(job, position)) from None
 
     return judge
 
@@ -54,14 +54,9 @@ def because(judge: Callable[[Job, Trace], None], cause: str, *, of: str = "") ->
         except Finding as finding:
             if not trace.completed or of not in finding.diagnosis.headline:
                 raise
-            raise blaming(finding, finding.diagnosis.cause, cause) from None
+            raise finding.blaming(finding.diagnosis.cause, cause) from None
 
     return explained
-
-
-def blaming(finding: Finding, *causes: str) -> Finding:
-    """The same, with these causes; those that say nothing are left out."""
-    return Finding(replace(finding.diagnosis, cause="; ".join(filter(None, causes))), hung=finding.hung)
 
 
 def compare(moment: Moment, job: Job, trace: Trace, *, bits: bool = True) -> None:
@@ -187,7 +182,7 @@ def compare_arrays(
     named = [f"{name} (rank {', '.join(map(str, ranks))})" for name, ranks in wrong.items()]
     listed = ", ".join(named[:_LISTED] + ["..."] * (len(named) > _LISTED))
     note = f"wrong are {len(wrong)} of {len(entries)} {what}: {listed}"
-    raise blaming(first.noting(note), *causes)
+    raise first.noting(note).blaming(*causes)
 
 
 _NOT_SHARED = "and that update is not shared with all ranks, or not waited for"

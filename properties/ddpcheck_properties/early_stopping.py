@@ -14,7 +14,6 @@ from ddpcheck.session import Session
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
-from .comparison import blaming
 from .drawing import for_each
 from .training_judges import APART, of_run
 from .training_losses import tells_the_loss
@@ -46,7 +45,7 @@ def _ends_in_time(job: Job, trace: Trace) -> None:
     try:
         expect.completed(trace)
     except Finding as finding:
-        raise blaming(finding, APART) from None
+        raise finding.blaming(APART) from None
     plan = plan_of(job)
     told: list[list[float]] = trace.values(0, "losses")
     for rank, losses in enumerate(told):

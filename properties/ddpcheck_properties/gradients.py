@@ -26,7 +26,7 @@ from ddpcheck.values import Array
 from ddpcheck.verdict import Finding
 
 from . import pitfalls
-from .comparison import as_one_process, blaming, when
+from .comparison import as_one_process, when
 from .drawing import Judge, for_all, for_each
 from .pitfalls import fitting
 from .strategies import GRADIENTS, models, training_jobs
@@ -235,7 +235,7 @@ def _left(finding: Finding, shown: Mapping[str, Any], sums: Mapping[str, Array])
     """The same, but for a gradient that is twice too large among others that are not: it is not the reduction that is wrong."""
     summed = finding.diagnosis.cause.startswith("exactly 2 x too large at world size 2: summed")
     right = any(shown[name] is not None and np.allclose(shown[name], sums[name] / 2, rtol=1e-3) for name in sums)
-    return blaming(finding, _NOT_RESET) if summed and right else finding
+    return finding.blaming(_NOT_RESET) if summed and right else finding
 
 
 _NOT_RESET = (

@@ -10,7 +10,6 @@ from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
 from .collective_judges import results_hold
-from .comparison import blaming
 from .drawing import Judge, for_each
 from .strategies_collectives import exact_tensor
 from .transfers import LATE, VERY_LATE
@@ -86,6 +85,6 @@ def _saying_so(judge: Judge) -> Judge:
             late = (
                 f"what waits is forgotten: {others} others came and went since, more than a number, ring or cache holds"
             )
-            raise blaming(finding, late, finding.diagnosis.cause) from None
+            raise finding.blaming(late, finding.diagnosis.cause) from None
 
     return told

@@ -24,7 +24,6 @@ from ddpcheck.job import (
 from ddpcheck.trace import RankTrace, Trace
 from ddpcheck.verdict import Finding
 
-from .comparison import blaming
 
 _OF_A_TENSOR = (AllReduce, Broadcast, AllGather, ReduceScatter)
 MIXED = "the ranks' arrays lie differently in memory (F on odd ranks): what is sent, or how, follows from the rank's own array"
@@ -43,13 +42,13 @@ def explained(finding: Finding, job: Job, trace: Trace) -> Finding:
     was no replica yet, as what the Job was to show did not begin.
     """
     if trace.first_failure is not None and trace.first_failure.without_replica:
-        return blaming(finding)
+        return finding.blaming()
     if finding.hung and (in_group := _hung_in_a_group(finding, job, trace)):
         finding = in_group
     cause = next(_causes(job, trace), "")
     if not cause:
         return finding
-    return blaming(finding, cause, finding.diagnosis.cause)
+    return finding.blaming(cause, finding.diagnosis.cause)
 
 
 def _hung_in_a_group(finding: Finding, job: Job, trace: Trace) -> Finding | None:

@@ -10,7 +10,7 @@ from ddpcheck.model import Embedding, Linear, ModelSpec
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
-from .comparison import as_one_process, blaming
+from .comparison import as_one_process
 from .drawing import Judge, for_each
 from .pitfalls import fitting
 from .strategies import GRADIENTS, shards, training_job
@@ -49,6 +49,6 @@ def _because_of(cause: str, judge: Judge) -> Judge:
             if not trace.completed:
                 raise
             known = "" if finding.diagnosis.headline.startswith("loss") else finding.diagnosis.cause
-            raise blaming(finding, known, "or " * bool(known) + cause) from None
+            raise finding.blaming(known, "or " * bool(known) + cause) from None
 
     return explained

@@ -18,7 +18,7 @@ from ddpcheck.verdict import Finding
 
 from . import pitfalls
 from .collective_judges import results_hold
-from .comparison import as_one_process, blaming
+from .comparison import as_one_process
 from .drawing import Judge, for_each
 from .metric_judges import weighted
 from .pitfalls import fitting
@@ -47,7 +47,7 @@ def check_ranks_may_be_told_of_several_hosts(session: Session) -> None:
         except Finding as finding:
             if _fails_in_any_case(session, job, judge):
                 raise
-            blamed = blaming(finding, CAUSE, finding.diagnosis.cause)
+            blamed = finding.blaming(CAUSE, finding.diagnosis.cause)
             blamed.job = finding.job
             raise blamed from None
 

@@ -20,7 +20,7 @@ from ddpcheck.values import Array
 from ddpcheck.verdict import Finding
 
 from . import pitfalls
-from .comparison import as_one_process, blaming
+from .comparison import as_one_process
 from .drawing import Judge, for_each
 from .pitfalls import fitting
 from .sampler_judges import shared_out
@@ -131,7 +131,7 @@ def _by_chance(judge: Judge) -> Judge:
                 "if training is right in all other checks, a choice is made by a generator of the process (random, numpy.random, "
                 "torch): once one rank draws from it for something else, the ranks choose differently"
             )
-            raise blaming(finding, finding.diagnosis.cause, cause) from None
+            raise finding.blaming(finding.diagnosis.cause, cause) from None
 
     return judged
 

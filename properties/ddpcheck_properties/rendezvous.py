@@ -30,7 +30,7 @@ from ddpcheck.verdict import Diagnosis, Finding
 
 from . import pitfalls
 from .collective_judges import results_hold
-from .comparison import as_one_process, blaming
+from .comparison import as_one_process
 from .drawing import Judge, for_each
 from .pitfalls import fitting
 from .strategies_collectives import dtypes, exact_tensor, reductions
@@ -223,7 +223,7 @@ def _with_this_first(finding: Finding, *causes: str) -> Finding:
     found = next((cause for cause in causes if said.endswith(f"; {cause}")), None)
     if found is None:
         return finding
-    told = blaming(finding, found, said.removesuffix(f"; {found}"))
+    told = finding.blaming(found, said.removesuffix(f"; {found}"))
     told.job = finding.job
     return told
 

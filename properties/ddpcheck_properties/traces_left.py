@@ -34,7 +34,7 @@ from ddpcheck.values import Array
 from ddpcheck.verdict import Finding
 
 from . import pitfalls
-from .comparison import as_one_process, blaming, when
+from .comparison import as_one_process, when
 from .drawing import Judge, for_all, for_each
 from .pitfalls import fitting
 from .strategies import GRADIENTS, models, sgd, shards, training_job, training_jobs
@@ -160,7 +160,7 @@ def _though_evaluated(as_ever: Judge) -> Judge:
             headline, sure = finding.diagnosis.headline, finding.diagnosis.cause
             if not headline.startswith("gradient of") or "predicting" in sure:
                 raise
-            raise blaming(finding, sure, _EVALUATED) from None
+            raise finding.blaming(sure, _EVALUATED) from None
 
     return judge
 

@@ -19,7 +19,7 @@ from ddpcheck.trace import Trace
 from ddpcheck.values import Array
 from ddpcheck.verdict import Finding
 
-from .comparison import blaming, compare_arrays
+from .comparison import compare_arrays
 from .drawing import Judge
 from .training_emulated import can_emulate, emulate, nearest
 from .training_gone_wrong import Rules, wrong_factors, wrong_resumes, wrong_rules
@@ -36,7 +36,7 @@ def of_run(promised: Capabilities, *judges: Callable[[Run], None]) -> Judge:
         try:
             expect.completed(trace)
         except Finding as finding:
-            raise (blaming(finding, APART) if plan_of(job).patience else finding) from None
+            raise (finding.blaming(APART) if plan_of(job).patience else finding) from None
         run = Run.told(job, trace, promised)
         for one in judges:
             one(run)

@@ -24,7 +24,6 @@ from ddpcheck.verdict import Finding
 
 from .collective_judges import results_hold
 from .collectives import PAST_64_KIB
-from .comparison import blaming
 from .drawing import for_all, for_each
 from .strategies_collectives import (
     EVERY_LAYOUT,
@@ -261,7 +260,7 @@ def _though_late(job: Job, trace: Trace) -> None:
             raise
         sure, waited = finding.diagnosis.cause, f"rank {late.rank} was {late.seconds:g} s late, and not waited for"
         missing = not sure or any(word in sure for word in ("zero", "missing", "own local value"))
-        raise blaming(finding, *((waited, sure) if missing else (sure, waited))) from None
+        raise finding.blaming(*((waited, sure) if missing else (sure, waited))) from None
 
 
 def _late_to(job: Job, headline: str) -> Sleep | None:

@@ -13,7 +13,7 @@ from ddpcheck.operations.replica import of_two_replicas
 from ddpcheck.values import hashed, key_of
 from ddpcheck.verdict import Finding
 
-from .comparison import as_one_process, blaming
+from .comparison import as_one_process
 from .drawing import for_all
 from .pitfalls import fitting
 from .program_words import Word, training_program
@@ -62,7 +62,7 @@ def _told_apart(session: Session, finding: Finding) -> Finding:
             as_one_process(session.capabilities)(alone, session.run(alone))
     except Finding:
         return finding
-    told = blaming(finding, _SHARED, finding.diagnosis.cause)
+    told = finding.blaming(_SHARED, finding.diagnosis.cause)
     told.job = job
     return told
 
