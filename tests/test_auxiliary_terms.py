@@ -19,10 +19,11 @@ from ddpcheck.oracle import Oracle, is_exact
 from ddpcheck.oracle.network import Shards, evaluate
 from ddpcheck.oracle.terms_gone_wrong import terms_of
 from ddpcheck.values import Array
-from ddpcheck_implementations.faulty import base, unusual_terms
+from ddpcheck_implementations.faulty import base
+from ddpcheck_implementations.faulty.replicas import unusual_terms
 from ddpcheck_implementations.numpy_network import Network
-from ddpcheck_properties import auxiliary_terms
-from ddpcheck_properties.gradients import local_then_synchronised, reduction_is_tight
+from ddpcheck_properties.replicas import auxiliary_terms
+from ddpcheck_properties.replicas.gradients import local_then_synchronised, reduction_is_tight
 from ddpcheck_properties.strategies import shards, training_job
 
 LOSSES = ["linear", "squared_error", "cross_entropy"]

@@ -12,8 +12,8 @@ from ddpcheck.job import Job
 from ddpcheck.oracle import Oracle
 from ddpcheck.oracle.rounding import Value
 from ddpcheck.values import Array
-from ddpcheck_properties import batch_norm_local
-from ddpcheck_properties.batch_norm import gradient_jobs
+from ddpcheck_properties.replicas import batch_norm_local
+from ddpcheck_properties.replicas.batch_norm import gradient_jobs
 
 PROMISED = Capabilities(batch_norm="synchronised")
 LOCAL = Capabilities(batch_norm="local")

@@ -19,7 +19,7 @@ from ddpcheck.oracle.statistics import Tracked
 from ddpcheck.oracle.updates import Update
 from ddpcheck.values import Array
 from ddpcheck.verdict import Finding
-from ddpcheck_properties.comparison import compare_arrays
+from ddpcheck_properties.replicas.comparison import compare_arrays
 
 OWN = np.array([[8.0, 4.0], [-4.0, 16.0], [2.0, -8.0]])
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from ddpcheck_properties.early_stopping import lasts
+from ddpcheck_properties.training.early_stopping import lasts
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from ddpcheck.files import SLOW_FILE, SLOW_FOLDER, scratch_of, watched
 from ddpcheck.session import Session
 from ddpcheck_implementations.numpy_sockets import adapter
-from ddpcheck_properties.checkpoints import check_no_two_ranks_write_the_same_file
+from ddpcheck_properties.training.checkpoints import check_no_two_ranks_write_the_same_file
 
 
 def test_what_is_opened_for_writing_is_seen_by_its_path_in_the_folder(tmp_path: Path) -> None:

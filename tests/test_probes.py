@@ -6,6 +6,7 @@ import socket
 from operator import sub
 
 import pytest
+from ddpcheck_properties.wire.traffic.counts import by_itself, by_kernel
 
 from ddpcheck import Job, Session
 from ddpcheck.checks import law
@@ -16,7 +17,6 @@ from ddpcheck.launchers.trial import CONSEQUENCE, ROOT_CAUSE, ROOT_STATUS, run_t
 from ddpcheck.operations.probes import Leave, OnRanks, Sent
 from ddpcheck.run import run_check
 from ddpcheck.verdict import CannotTell
-from ddpcheck_properties.wire_counts import by_itself, by_kernel
 
 SMALL = TensorSpec((3,), "float32")
 
@@ -57,7 +57,7 @@ def test_an_error_that_is_caught_is_told_and_the_program_goes_on() -> None:
 
 
 def test_who_closes_after_a_death_has_the_whole_deadline() -> None:
-    with Session("ddpcheck_implementations.faulty.after_death:Lingers", 2, grace=0.2) as session:
+    with Session("ddpcheck_implementations.faulty.lifecycle.after_death:Lingers", 2, grace=0.2) as session:
         trace = session.run(Job(2, (Kill(1), Attempt(AllReduce(SMALL)), Close())))
         session.close(orderly=False)
     assert [rank.outcome for rank in trace.ranks] == ["done", "died"]

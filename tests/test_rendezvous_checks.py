@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import sessions
+from ddpcheck_implementations.faulty.collectives.collectives.collectives import GatheredInOwnOrder
 
 from ddpcheck import Adapter, Capabilities, Finding, Job, RankTrace, Trace, run_checks
 from ddpcheck.environment import rank_context
@@ -22,11 +23,10 @@ from ddpcheck.run import Settings
 from ddpcheck.trace import StartReport
 from ddpcheck_implementations.faulty import PlainReplica
 from ddpcheck_implementations.faulty.base import PROMISED, _Connect
-from ddpcheck_implementations.faulty.collectives import GatheredInOwnOrder
 from ddpcheck_implementations.numpy_sockets import adapter as in_memory
 from ddpcheck_implementations.numpy_sockets import tcp as sockets
 from ddpcheck_implementations.numpy_sockets import unix
-from ddpcheck_properties import rendezvous
+from ddpcheck_properties.lifecycle import rendezvous
 
 HERE = Path(__file__).parent
 replicas = Adapter("replicas only", _Connect(PlainReplica), PROMISED)

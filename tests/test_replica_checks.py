@@ -25,7 +25,8 @@ from ddpcheck.values import Array
 from ddpcheck.verdict import Finding
 from ddpcheck_implementations.faulty import Fault, PlainReplica, faults, unusual
 from ddpcheck_implementations.faulty.base import PROMISED, facets
-from ddpcheck_properties import CHECKS, kinds_of_parameters, pitfalls
+from ddpcheck_properties import CHECKS, pitfalls
+from ddpcheck_properties.replicas import kinds_of_parameters
 
 FAMILIES = ("gradients", "trajectories", "accumulation", "unused", "buckets", "replica_sync", "programs")
 MINE = {check.name: check for check in CHECKS if check.family in FAMILIES}

@@ -12,11 +12,11 @@ from ddpcheck.job import Backward, Job, Join, Observe, Operation, OptimizerSpec,
 from ddpcheck.model import Linear, ModelSpec
 from ddpcheck.oracle import Oracle
 from ddpcheck.values import Array
-from ddpcheck_properties.averages import averaging_job
-from ddpcheck_properties.broken_backwards import broken
-from ddpcheck_properties.joining import joining
-from ddpcheck_properties.skipping import overflow, poisoned
-from ddpcheck_properties.trajectories import unfreezing
+from ddpcheck_properties.replicas.averages import averaging_job
+from ddpcheck_properties.replicas.broken_backwards import broken
+from ddpcheck_properties.replicas.joining import joining
+from ddpcheck_properties.replicas.skipping import overflow, poisoned
+from ddpcheck_properties.replicas.trajectories import unfreezing
 
 CONSTANT = ModelSpec((Linear("fc1", 3, 2),), loss="linear")
 BATCH = ((0,), (1,))

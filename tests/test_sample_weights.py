@@ -17,7 +17,7 @@ from ddpcheck.oracle import Oracle, is_exact
 from ddpcheck.oracle.network import evaluate
 from ddpcheck.values import Array
 from ddpcheck_implementations.numpy_network import Network
-from ddpcheck_properties.sample_weights import accumulated, masked, weighted_steps
+from ddpcheck_properties.replicas.sample_weights import accumulated, masked, weighted_steps
 from ddpcheck_properties.strategies import shards, training_job
 
 LOSSES = ["linear", "squared_error", "cross_entropy"]

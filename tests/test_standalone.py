@@ -12,6 +12,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
+from ddpcheck_properties.collectives.all_reduce.many_calls import Kind
 
 from ddpcheck import Diagnosis, Job, Verdict, mlp
 from ddpcheck import job as ops
@@ -62,8 +63,7 @@ from ddpcheck.standalone.comparing import since
 from ddpcheck.standalone.literals import bound, literal
 from ddpcheck.standalone.text import FORMULAS, Text
 from ddpcheck_implementations.faulty import faults, unusual
-from ddpcheck_properties.broken_backwards import broken
-from ddpcheck_properties.many_calls import Kind
+from ddpcheck_properties.replicas.broken_backwards import broken
 
 ROOTS = [str(Path(__file__).parents[1] / name) for name in ("harness", "implementations", "properties")]
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")

@@ -17,14 +17,14 @@ from ddpcheck.trainer import TrainingRun, TrainingTask
 from ddpcheck.validation import problems_of_adapter
 from ddpcheck.verdict import Finding
 from ddpcheck_implementations.data_parallel import numpy_facets
-from ddpcheck_properties import trainer
-from ddpcheck_properties.training_runs import run_job
+from ddpcheck_properties.training import runs
+from ddpcheck_properties.training.drawn_runs import run_job
 
 PROMISED = Capabilities(facets=frozenset({"trainer"}), clipping=True, unused_parameters="synchronised")
 CHECKS = (
-    trainer.check_training_run_uses_every_sample,
-    trainer.check_training_run_ends_where_one_process_ends,
-    trainer.check_training_run_tells_the_loss_of_all_samples,
+    runs.check_training_run_uses_every_sample,
+    runs.check_training_run_ends_where_one_process_ends,
+    runs.check_training_run_tells_the_loss_of_all_samples,
 )
 Change = Callable[[Facets, TrainingTask], TrainingRun]
 

@@ -12,7 +12,7 @@ import pytest
 
 from ddpcheck.run import run_check
 from ddpcheck.session import Session
-from ddpcheck_properties import gradients, trajectories
+from ddpcheck_properties.replicas import gradients, trajectories
 
 from .workloads import three_steps
 

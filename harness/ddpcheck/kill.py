@@ -106,11 +106,14 @@ def judged(fault: KnownFault, settings: Settings, *, every: bool = False, templa
 
 
 def chosen(faults: Iterable[KnownFault], patterns: Iterable[str]) -> tuple[KnownFault, ...]:
-    """Those whose name or family holds one of the patterns; all if there are none. ValueError on no match."""
+    """Those of which a pattern is the family, or a part of it between dots, or is in the name; all if there are none. ValueError
+    on no match.
+    """
     every, wanted = tuple(faults), tuple(patterns)
-    found = tuple(f for f in every if not wanted or any(p == f.family or p in f.name for p in wanted))
+    found = tuple(
+        f for f in every if not wanted or any(p in (f.family, *f.family.split(".")) or p in f.name for p in wanted)
+    )
     if not found:
-        raise ValueError(
-            f"no fault matches {', '.join(wanted)}; families are {', '.join(sorted({f.family for f in every}))}"
-        )
+        families = sorted({f.family.partition(".")[0] for f in every})
+        raise ValueError(f"no fault matches {', '.join(wanted)}; families are {', '.join(families)}")
     return found

@@ -1,6 +1,6 @@
 """Wrappers in torch that note in their hooks how far a backward is, and what becomes of that where an exception ends it.
 
-faulty/broken_backwards.py registers them.
+faulty/in_torch/broken_backwards.py registers them.
 """
 
 from __future__ import annotations

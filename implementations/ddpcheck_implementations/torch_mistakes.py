@@ -1,4 +1,4 @@
-"""Wrappers in torch as they are written by hand, each with one mistake; faulty/in_torch.py registers them."""
+"""Wrappers in torch as they are written by hand, each with one mistake; faulty/in_torch/wrappers.py registers them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Wrappers, hooks and optimizers as torch's users write them, each with one mistake; faulty/torch_wrappers.py registers them."""
+"""Wrappers, hooks and optimizers as torch's users write them, each with one mistake.
+
+faulty/in_torch/beside_reduction.py registers them.
+"""
 
 from __future__ import annotations
 

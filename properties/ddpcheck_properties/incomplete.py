@@ -24,7 +24,6 @@ from ddpcheck.job import (
 from ddpcheck.trace import RankTrace, Trace
 from ddpcheck.verdict import Finding
 
-
 _OF_A_TENSOR = (AllReduce, Broadcast, AllGather, ReduceScatter)
 MIXED = "the ranks' arrays lie differently in memory (F on odd ranks): what is sent, or how, follows from the rank's own array"
 _TOGETHER = ("backward", "all_reduce", "broadcast", "all_gather", "reduce_scatter", "barrier", "wait")

@@ -2,7 +2,7 @@
 
 `faults()` lists them, each with the threads that it was seen in and the checks that must catch it; `unusual()` lists
 adapters that are correct, and work otherwise than most, which no check may mind. What a decorator makes is the adapter
-itself: `ddpcheck check ddpcheck_implementations.faulty.gradient:SumNotMean` runs it.
+itself: `ddpcheck check ddpcheck_implementations.faulty.replicas.gradient:SumNotMean` runs it.
 """
 
 from __future__ import annotations
@@ -28,8 +28,12 @@ def unusual() -> tuple[Fault, ...]:
 
 def _registered() -> list[Fault]:
     """Importing a module registers what is in it; what needs a module that is not installed is left out."""
-    for module in pkgutil.iter_modules(__path__, f"{__name__}."):
-        importlib.import_module(module.name)
+    for family in pkgutil.iter_modules(__path__, f"{__name__}."):
+        package = importlib.import_module(family.name)
+        # a package within a family is what a fault imports in its ranks
+        for module in pkgutil.iter_modules(package.__path__ if family.ispkg else (), f"{family.name}."):
+            if not module.ispkg:
+                importlib.import_module(module.name)
     here = (found for found in REGISTERED if not missing_modules(found.adapter))
     return sorted(here, key=lambda found: found.module)
 

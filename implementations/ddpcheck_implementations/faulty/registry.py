@@ -34,8 +34,8 @@ class Fault:
 
     @property
     def family(self) -> str:
-        """The module that it is in: gradient, samplers, timing, ..."""
-        return self.module.rpartition(".")[2]
+        """What it is in: replicas.gradient, samplers.epochs, lifecycle.timing, ..."""
+        return self.module.partition(".faulty.")[2]
 
 
 REGISTERED: list[Fault] = []

@@ -1,0 +1,114 @@
+"""Collectives whose ranks do not do the same, or do not learn that one of them has failed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from ..facets import Group, PassThrough, collectives
+
+ARRAYS = "check_arrays_that_do_not_fit_are_an_error_on_every_rank"
+CALLS = "check_calls_that_do_not_fit_are_an_error_on_every_rank"
+LATE = "check_a_late_rank_changes_no_result"
+EXCEPTION = "check_exception_of_a_rank_is_an_error_on_every_other_rank"
+FOR_EVER = 3600.0
+
+
+@collectives(
+    "dtype-mismatch-accepted",
+    "pytorch/pytorch#58224",
+    ARRAYS,
+    words="messages do not say what they belong to",
+    detects_mismatch=True,
+)
+class BytesOnly(PassThrough):
+    """Bytes are sent, and taken for whatever the receiver has: float64 is added to float32."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        if array.nbytes % 4 or op != "sum":
+            return super().all_reduce(array, op, group=group)
+        rows = self.comm.all_gather(array.ravel().view(np.int32), group=group)
+        return np.asarray(sum(row.view(array.dtype) for row in rows)).astype(array.dtype).reshape(array.shape)
+
+
+@collectives(
+    "collective-kind-mismatch",
+    "pytorch/pytorch#72843, pytorch/pytorch#79901",
+    CALLS,
+    words="messages do not say what they belong to",
+    detects_mismatch=True,
+)
+class KindsAlike(PassThrough):
+    """All-reduce and broadcast send the same message, and messages are paired as they come."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        if op != "sum":
+            return super().all_reduce(array, op, group=group)
+        return np.asarray(sum(self.comm.all_gather(array, group=group))).astype(array.dtype)
+
+    def broadcast(self, array: Array, root: int = 0, *, group: Group = None) -> Array:
+        place = root if group is None else list(group).index(root)
+        return np.asarray(self.comm.all_gather(array, group=group)[place])
+
+
+@collectives("messages-without-dtype", "classic", ARRAYS, detects_mismatch=True)
+class MessagesWithoutDtype(PassThrough):
+    """A message between two ranks is so many bytes, whatever it was sent as."""
+
+    def send(self, array: Array, dest: int) -> None:
+        self.comm.send(array.ravel().view(np.int32) if array.nbytes % 4 == 0 else array, dest)
+
+    def recv(self, array: Array, source: int) -> Array:
+        if array.nbytes % 4:
+            return np.asarray(self.comm.recv(array, source))
+        got = self.comm.recv(np.empty(array.nbytes // 4, np.int32), source)
+        return np.asarray(got.view(array.dtype).reshape(array.shape))
+
+
+@collectives(
+    "exception-leaves-others-hanging",
+    "pytorch/pytorch#17113, dmlc/xgboost#11217",
+    EXCEPTION,
+    words="something keeps it: a thread that is no daemon",
+    detects_failed_peer=True,
+)
+class StaysAfterException(PassThrough):
+    """A heartbeat thread keeps the process of a program that has failed, and with it its connections."""
+
+    def __init__(self, comm: Any, rank: int, world: int) -> None:
+        super().__init__(comm, rank, world)
+        threading.Thread(target=time.sleep, args=(FOR_EVER,), daemon=False).start()
+
+
+@collectives("local-retry-decision", "InternLM/xtuner#1852", LATE, words="the same operations in the same order")
+class TriesAgainAlone(PassThrough):
+    """A rank that has waited for 10 ms takes the all-reduce for lost and begins it again, all by itself."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        handle = self.comm.all_reduce_async(array, op, group=group)
+        waiting = threading.Thread(target=handle.wait, daemon=True)
+        waiting.start()
+        waiting.join(0.01)
+        return super().all_reduce(array, op, group=group) if waiting.is_alive() else handle.wait()
+
+
+@collectives(
+    "mean-and-sum-look-alike",
+    "classic",
+    CALLS,
+    words="messages do not say what they belong to",
+    world_size=3,
+    detects_mismatch=True,
+)
+class MeansAreSums(PassThrough):
+    """A mean is a sum that each rank divides for itself: its messages say sum."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        if op != "mean":
+            return super().all_reduce(array, op, group=group)
+        return np.asarray(super().all_reduce(array, group=group) / array.dtype.type(self.size(group)), array.dtype)

@@ -1,0 +1,57 @@
+"""Collectives that go wrong after many calls, or when an array is given again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from ..facets import Group, PassThrough, collectives
+
+CALLS = "check_thousands_of_calls_are_right_with_one_array"
+TAGS = 1000
+
+
+@collectives("flat-form-kept-by-address", "classic", CALLS, words="result of the first call")
+class FlatFormKept(PassThrough):
+    """Of an array that is not contiguous a flat copy is registered, by where it lies, and found there the next time."""
+
+    def __init__(self, comm: Any, rank: int, world: int) -> None:
+        super().__init__(comm, rank, world)
+        self.flat: dict[tuple[Any, ...], tuple[Array, Array]] = {}
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        if array.flags.c_contiguous:
+            return super().all_reduce(array, op, group=group)
+        place = (array.ctypes.data, array.shape, array.strides, array.dtype)
+        _, flat = self.flat.setdefault(place, (array, np.ascontiguousarray(array)))
+        return super().all_reduce(flat, op, group=group)
+
+
+@collectives("a-thousand-tags", "classic", CALLS, words="a count of calls, tags or handles")
+class ThousandTags(PassThrough):
+    """What is received is kept by its tag, of which there are a thousand."""
+
+    def __init__(self, comm: Any, rank: int, world: int) -> None:
+        super().__init__(comm, rank, world)
+        self.received: dict[tuple[int, str], Array] = {}
+        self.calls = 0
+
+    def recv(self, array: Array, source: int) -> Array:
+        self.calls = (self.calls + 1) % TAGS
+        got = self.comm.recv(array, source)
+        return self.received.setdefault((self.calls, f"{got.shape} {got.dtype}"), got).copy()
+
+
+@collectives("every-thousandth-call-is-not-reduced", "classic", CALLS, words="a count of calls, tags or handles")
+class ThousandthForgotten(PassThrough):
+    """The window of calls under way is as long as a thousand, and closed with the last of them."""
+
+    calls = 0
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        self.calls += 1
+        result = super().all_reduce(array, op, group=group)
+        return array.copy() if self.calls % TAGS == 0 else result

@@ -1,0 +1,90 @@
+"""What is right on one host, where a rank's place there is its rank, and all of the world are there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from ...data_parallel.trainer import Trainer
+from ..base import PlainReplica, fault
+from ..facets import Group, PassThrough, PlainSampler, collectives, metrics, sampler
+from ..metrics.metrics import right_means
+from ..trainers import trainer
+
+HOSTS = "check_ranks_may_be_told_of_several_hosts"
+WORDS = "LOCAL_WORLD_SIZE is taken for the world size"
+
+
+def local_rank() -> int:
+    return int(os.environ["LOCAL_RANK"])
+
+
+def local_size() -> int:
+    return int(os.environ["LOCAL_WORLD_SIZE"])
+
+
+@fault("divided-by-the-ranks-of-the-host", "classic", HOSTS, words=WORDS, any_layout=True)
+class DividedByLocalSize(PlainReplica):
+    """Gradients are divided by LOCAL_WORLD_SIZE."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        return np.asarray(self.comm.all_reduce(gradient) / local_size(), gradient.dtype)
+
+
+@fault("each-host-starts-from-its-own-rank-0", "classic", HOSTS, words=WORDS, any_layout=True)
+class BroadcastFromLocalRank(PlainReplica):
+    """The parameters of the host's first rank stay as they are."""
+
+    def start(self, model: Any) -> None:
+        for array in self.network.tensors.values():
+            found = self.comm.broadcast(array)
+            if local_rank():
+                array[...] = found
+
+
+@collectives("mean-over-the-ranks-of-the-host", "classic", HOSTS, words=WORDS, any_layout=True)
+class MeanOfHost(PassThrough):
+    """A mean divides by LOCAL_WORLD_SIZE."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        if op != "mean" or group is not None:
+            return super().all_reduce(array, op, group=group)
+        return np.asarray(super().all_reduce(array) / local_size(), array.dtype)
+
+
+@sampler("share-of-the-local-rank", "classic", HOSTS, words=WORDS, any_layout=True)
+class ShareOfLocalRank(PlainSampler):
+    """Rank r of each host takes every W-th sample from r on: those of another host are the same."""
+
+    def share(self, order: Array) -> Array:
+        return order[local_rank() :: self.world]
+
+
+@metrics("metric-where-the-local-rank-is-the-rank", "classic", HOSTS, words=WORDS, any_layout=True)
+def where_alike(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
+    """A rank whose local rank is another keeps its own means."""
+    found = right_means(comm, metrics, count)
+    return found if local_rank() == rank else metrics
+
+
+@trainer("training-on-the-share-of-the-local-rank", "classic", HOSTS, words=WORDS, any_layout=True)
+class TrainsOnLocalShare(Trainer):
+    """An epoch's order is shared out by the local rank."""
+
+    def order(self, epoch: int) -> Sequence[int]:
+        everything = self.engine.collectives.all_gather(np.array(super().order(epoch)))
+        return [int(index) for index in everything[local_rank()]]
+
+
+@collectives("knows-the-ranks-of-its-host", "classic", any_layout=True)
+class KnowsItsHost(PassThrough):
+    """What the rank is told of its host is looked at, and nothing follows from it."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        assert 0 <= local_rank() < local_size()
+        return super().all_reduce(array, op, group=group)

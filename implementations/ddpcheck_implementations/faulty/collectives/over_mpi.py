@@ -1,0 +1,52 @@
+"""Wasteful traffic over MPI, whose ranks share memory: no socket shows what they send unless they are made to use one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ddpcheck.adapter import Adapter, Facets
+from ddpcheck.environment import RankContext
+from ddpcheck.launchers.mpi import Mpiexec
+
+from ..base import PlainReplica, facets
+from ..registry import REGISTERED
+from . import wasteful
+
+
+@dataclass(frozen=True)
+class _Connect:
+    """An Adapter's connect(): the MPI reference with a facet of our own."""
+
+    made: Any
+
+    def __call__(self, context: RankContext) -> Facets:
+        from ...numpy_mpi import connect
+
+        reference = connect(context)
+        comm, rank, world = reference.collectives, reference.rank, reference.world_size
+        if issubclass(self.made, PlainReplica):
+            return facets(self.made, comm, rank, world, reference.close)
+        return Facets(rank=rank, world_size=world, collectives=self.made(comm, rank, world), close=reference.close)
+
+
+def _over_mpi(fault: Any) -> Adapter:  # an Adapter; mypy takes it for the class that its decorator made it of
+    """The same fault. How MPI shares the work out among the ranks is for MPI to choose."""
+    made = next(found.made for found in REGISTERED if found.adapter is fault)
+    adapter: Adapter = fault
+    return replace(
+        adapter,
+        name=f"{adapter.name} over MPI",
+        connect=_Connect(made),
+        capabilities=replace(adapter.capabilities, sends_least=False, detects_dead_peer=False),
+        launcher=Mpiexec(),
+        requires=("mpi4py",),
+    )
+
+
+whole_array_ring = _over_mpi(wasteful.WholeArrayRing)
+through_one_rank = _over_mpi(wasteful.ThroughOneRank)
+twice_as_wide = _over_mpi(wasteful.TwiceAsWide)
+reduces_inside = _over_mpi(wasteful.ReducesInside)
+wide_gradients = _over_mpi(wasteful.WideGradients)
+each_alone = _over_mpi(wasteful.EachAlone)

@@ -1,0 +1,179 @@
+"""Collectives that are wrong while something else is under way, while a rank is late or gone, or for large arrays only."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from ..facets import Group, PassThrough, collectives
+from .memory import Later
+
+LARGE = "check_every_collective_is_right_for_large_arrays"
+ASYNC = "check_all_reduces_under_way_together_keep_their_results"
+DEAD = "check_death_of_a_rank_is_an_error_on_every_other_rank"
+CALLS = "check_one_handle_can_wait_while_others_come_and_go"
+LATE_WAIT = "check_wait_gives_the_result_of_all_ranks_though_one_is_late"
+MEGABYTE = 1 << 20
+
+
+@collectives("large-broadcast-cut", "classic", LARGE, words="never written", world_size=3)
+class LargeBroadcastCut(PassThrough):
+    """What lies behind the first megabyte of a broadcast does not arrive."""
+
+    def broadcast(self, array: Array, root: int = 0, *, group: Group = None) -> Array:
+        result = super().broadcast(array, root, group=group)
+        if self.rank != root:
+            result.reshape(-1)[MEGABYTE // array.itemsize :] = 0
+        return result
+
+
+@collectives("large-maximum-not-reduced", "classic", LARGE, words="own local value", world_size=3)
+class LargeMaximum(PassThrough):
+    """The path for more than 100,000 elements knows sums only, and leaves a maximum as it was."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        return array.copy() if op == "max" and array.size > 100_000 else super().all_reduce(array, op, group=group)
+
+
+class Pending(PassThrough):
+    """Counts the asynchronous all-reduces that are under way."""
+
+    def __init__(self, comm: Any, rank: int, world: int) -> None:
+        super().__init__(comm, rank, world)
+        self.pending = 0
+
+    def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Any:
+        handle = self.comm.all_reduce_async(array, op, group=group)
+        self.pending += 1
+
+        def wait() -> Array:
+            self.pending -= 1
+            return np.asarray(handle.wait())
+
+        return Later(wait)
+
+
+@collectives("barrier-passed-while-pending", "classic", ASYNC, words="the barrier does not block")
+class BarrierPassed(Pending):
+    """A barrier while an all-reduce is under way is left out: the reduction will synchronise."""
+
+    def barrier(self, *, group: Group = None) -> None:
+        if not self.pending:
+            self.comm.barrier(group=group)
+
+
+@collectives("handles-numbered-by-a-byte", "classic", CALLS, words="is forgotten")
+class NumberedByAByte(PassThrough):
+    """Results lie under the number of their call, of which a byte is kept: the 257th takes that of the first, and removes it."""
+
+    def __init__(self, comm: Any, rank: int, world: int) -> None:
+        super().__init__(comm, rank, world)
+        self.begun = 0
+        self.found: dict[int, Any] = {}
+
+    def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Any:
+        number = self.begun % 256
+        self.begun += 1
+        self.found[number] = handle = self.comm.all_reduce_async(array, op, group=group)
+
+        def wait() -> Array:
+            result = np.asarray(handle.wait())
+            return result if self.found.pop(number, None) else np.zeros_like(result)
+
+        return Later(wait)
+
+
+@collectives("only-the-first-handle-waits", "classic", LATE_WAIT, words="own local value")
+class OnlyTheFirstWaits(Pending):
+    """Whoever waits for one that was begun while another was under way gets what is there after a moment."""
+
+    def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Any:
+        first, own = self.pending == 0, array.copy()
+        handle, results = super().all_reduce_async(array, op, group=group), [own]
+        if first:
+            return handle
+        fetching = threading.Thread(target=lambda: results.append(handle.wait()), daemon=True)
+
+        def wait() -> Array:
+            fetching.start()
+            fetching.join(0.03)
+            return results[-1]
+
+        return Later(wait)
+
+
+@collectives(
+    "one-second-is-enough", "classic", "check_a_late_rank_changes_no_result", words="gave up waiting for rank 1"
+)
+class OneSecond(PassThrough):
+    """Whoever is a second late is given up."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        handle, done = self.comm.all_reduce_async(array, op, group=group), threading.Event()
+        results: list[Array] = []
+
+        def fetch() -> None:
+            try:
+                results.append(np.asarray(handle.wait()))
+            finally:
+                done.set()
+
+        threading.Thread(target=fetch, daemon=True).start()
+        if not done.wait(1.0):
+            raise TimeoutError("a peer has timed out")
+        return results[0] if results else np.asarray(handle.wait())
+
+
+@collectives("wait-ends-after-a-second", "classic", LATE_WAIT, words="own local value")
+class WaitEnds(PassThrough):
+    """wait() has a time limit, after which it gives what there is."""
+
+    def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Any:
+        handle, results = self.comm.all_reduce_async(array, op, group=group), [array.copy()]
+
+        def wait() -> Array:
+            fetching = threading.Thread(target=lambda: results.append(handle.wait()), daemon=True)
+            fetching.start()
+            fetching.join(1.0)
+            return results[-1]
+
+        return Later(wait)
+
+
+@collectives("wait-for-the-dead", "classic", DEAD, words="rank 0 was still waiting")
+class WaitsForTheDead(PassThrough):
+    """An asynchronous all-reduce is tried again and again when its connection breaks."""
+
+    def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Any:
+        handle = self.comm.all_reduce_async(array, op, group=group)
+
+        def wait() -> Array:
+            while True:
+                try:
+                    return np.asarray(handle.wait())
+                except Exception:
+                    time.sleep(0.01)
+
+        return Later(wait)
+
+
+@collectives(
+    "barrier-without-the-dead",
+    "classic",
+    "check_no_collective_ends_without_a_dead_rank",
+    words="came out of operation 2 (barrier)",
+    world_size=3,
+)
+class BarrierWithoutTheDead(PassThrough):
+    """Who waits at a barrier for a rank that is gone goes on."""
+
+    def barrier(self, *, group: Group = None) -> None:
+        try:
+            self.comm.barrier(group=group)
+        except Exception:
+            return

@@ -1,0 +1,148 @@
+"""Collectives that are correct, and work otherwise than most: no check may mind them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from ..facets import Group, PassThrough, collectives
+
+WITH_FLOAT16 = frozenset({"float16", "float32", "float64", "int32", "int64"})
+
+
+@collectives("gather-and-reduce", "classic")
+class GatherAndReduce(PassThrough):
+    """Every rank gathers everything and reduces it by itself, from the last rank to the first."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        result, *others = self.comm.all_gather(array, group=group)[::-1]
+        for other in others:
+            result = _pair(result, other, op)
+        return _finished(result, op, self.size(group), array)
+
+
+@collectives("receives-in-place", "classic")
+class ReceivesInPlace(PassThrough):
+    """recv() fills the array that it is given, as MPI does, and returns it."""
+
+    def recv(self, array: Array, source: int) -> Array:
+        array[...] = self.comm.recv(array, source)
+        return array
+
+
+@collectives("tree", "classic", world_size=3)
+class Tree(PassThrough):
+    """Neighbours first, then pairs of pairs: another order of additions, the same on every rank."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        rows = list(self.comm.all_gather(array, group=group))
+        while len(rows) > 1:
+            pairs = [_pair(a, b, op) for a, b in zip(rows[::2], rows[1::2], strict=False)]
+            rows = pairs + rows[len(rows) // 2 * 2 :]
+        return _finished(rows[0], op, self.size(group), array)
+
+
+@collectives("butterfly", "classic", world_size=3)
+class Butterfly(PassThrough):
+    """Partners at distances 1, 2, 4 swap what they have; the ranks past a power of two give theirs away first."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        ranks = list(group) if group is not None else list(range(self.world))
+        here, whole = ranks.index(self.rank), 1 << (len(ranks).bit_length() - 1)
+        if here >= whole:
+            self.comm.send(array, ranks[here - whole])
+            return np.asarray(self.comm.recv(array, ranks[here - whole]))
+        guest = ranks[here + whole] if here + whole < len(ranks) else None
+        mine = np.array(array)
+        if guest is not None:
+            mine = _pair(mine, self.comm.recv(mine, guest), op)
+        for distance in (1 << step for step in range(whole.bit_length() - 1)):
+            other = self.swapped(mine, ranks[here ^ distance])
+            mine = _pair(mine, other, op) if here < here ^ distance else _pair(other, mine, op)
+        result = _finished(mine, op, len(ranks), array)
+        if guest is not None:
+            self.comm.send(result, guest)
+        return result
+
+    def swapped(self, array: Array, partner: int) -> Array:
+        if self.rank < partner:
+            self.comm.send(array, partner)
+            return np.asarray(self.comm.recv(array, partner))
+        other = np.asarray(self.comm.recv(array, partner))
+        self.comm.send(array, partner)
+        return other
+
+
+@collectives("wide-accumulator", "classic", world_size=3, rounds_float16_once=True, collective_dtypes=WITH_FLOAT16)
+class WideAccumulator(PassThrough):
+    """Floating-point sums and products are computed in float64 and rounded once."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        if array.dtype.kind != "f":
+            return super().all_reduce(array, op, group=group)
+        return super().all_reduce(array.astype(np.float64), op, group=group).astype(array.dtype)
+
+
+@collectives("divides-first", "classic", world_size=3)
+class DividesFirst(PassThrough):
+    """Every rank divides its values, by a product with the rounded inverse, before the sum."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        if op != "mean":
+            return super().all_reduce(array, op, group=group)
+        inverse = array.dtype.type(1 / self.size(group))
+        return super().all_reduce(np.asarray(array * inverse), group=group)
+
+
+@collectives("lies-otherwise", "classic", world_size=3)
+class LiesOtherwise(PassThrough):
+    """Results lie column after column, and backwards, in memory that nobody may write to."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        return _turned(super().all_reduce(array, op, group=group))
+
+    def broadcast(self, array: Array, root: int = 0, *, group: Group = None) -> Array:
+        return _turned(super().broadcast(array, root, group=group))
+
+    def all_gather(self, array: Array, *, group: Group = None) -> Array:
+        return _turned(self.comm.all_gather(array, group=group))
+
+    def recv(self, array: Array, source: int) -> Array:
+        return _turned(self.comm.recv(array, source))
+
+
+@collectives("arrays-of-a-kind", "classic")
+class ArraysOfAKind(PassThrough):
+    """Results are of classes derived from NumPy's array: masked ones, and ones that know more; 0-d ones are scalars."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        result: Array = super().all_reduce(array, op, group=group).view(_Derived)[()]
+        return result
+
+    def all_gather(self, array: Array, *, group: Group = None) -> Array:
+        result: Array = np.ma.masked_array(self.comm.all_gather(array, group=group))
+        return result
+
+
+class _Derived(np.ndarray[Any, np.dtype[Any]]):
+    """What a package of units, or of names of axes, makes of arrays."""
+
+
+def _turned(array: Array) -> Array:
+    if not array.ndim:
+        return array
+    turned = np.asfortranarray(array[::-1])[::-1]
+    turned.flags.writeable = False
+    return turned
+
+
+def _pair(a: Array, b: Array, op: str) -> Array:
+    functions = {"min": np.minimum, "max": np.maximum, "prod": np.multiply}
+    return np.asarray(functions.get(op, np.add)(a, b))
+
+
+def _finished(result: Array, op: str, size: int, like: Array) -> Array:
+    return np.array(result / size if op == "mean" else result, like.dtype)

@@ -1,0 +1,32 @@
+"""Ranks that do not wait for one that is late."""
+
+from __future__ import annotations
+
+from threading import Thread
+
+from ddpcheck.values import Array
+
+from ..base import PlainReplica, fault
+
+PATIENCE = 0.03
+"""Seconds that a reduction is waited for."""
+
+
+@fault("late-rank-not-waited-for", "classic", "check_a_late_rank_is_waited_for", words="it was not waited for")
+class NotWaitedFor(PlainReplica):
+    """A reduction that is not back in time is left to itself: this rank goes on with its own gradient."""
+
+    between_processes = True
+    sending: Thread | None = None
+
+    def used_somewhere(self) -> list[str]:
+        return list(self.network.learned)
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        found: list[Array] = []
+        if self.sending is not None:
+            self.sending.join()
+        self.sending = Thread(target=lambda: found.append(PlainReplica.reduce(self, name, gradient)))
+        self.sending.start()
+        self.sending.join(PATIENCE)
+        return found[0] if found else gradient

@@ -1,0 +1,1 @@
+"""Faults of engines that are written in torch."""

@@ -1,0 +1,181 @@
+"""Mistakes of torch's users beside the reduction: copies, modes, what is unfrozen, optimizers; and hooks with thresholds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ddpcheck.choices import MODEL_FEATURES
+from ddpcheck.job import OptimizerSpec
+
+from ..replicas.freezing import UNFROZEN
+from .wrappers import EXACT, ddp, torch_fault
+
+LEAVES = "check_training_leaves_the_process_as_it_was"
+REAL = "check_gradients_of_real_values_equal_the_large_batch_within_rounding"
+
+
+@torch_fault("torch-unfreezing", "classic", unfreezing=True)
+def torch_unfreezing(module: Any) -> Any:
+    """Correct: what is reduced is decided anew in every backward."""
+    from ...torch_wrappers import SkipsNone
+
+    return SkipsNone(module)
+
+
+@torch_fault("hooked-at-the-start", "Lightning-AI/pytorch-lightning#20340", UNFROZEN, words="unfrozen", unfreezing=True)
+def hooked_at_the_start(module: Any) -> Any:
+    """Hooks sit on what learned at construction."""
+    from ...torch_wrappers import HookedAtTheStart
+
+    return HookedAtTheStart(module)
+
+
+@torch_fault("trains-a-copy", "classic", EXACT, words="a copy of the module")
+def trains_a_copy(module: Any) -> Any:
+    """The wrapper holds a copy of the module."""
+    from ...torch_wrappers import TrainsACopy
+
+    return TrainsACopy(module)
+
+
+@torch_fault(
+    "eval-stays-on-the-wrapper",
+    "classic",
+    "check_evaluation_uses_the_running_statistics",
+    words="does eval() reach the module",
+)
+def eval_stays_on_the_wrapper(module: Any) -> Any:
+    """The wrapper's eval() does not go on to the module."""
+    from ...torch_wrappers import EvalStays
+
+    return EvalStays(module)
+
+
+@torch_fault(
+    "eval-switches-reduction-off",
+    "classic",
+    "check_evaluation_leaves_training_alone",
+    words="eval() switches off",
+)
+def eval_switches_reduction_off(module: Any) -> Any:
+    """After eval() train() brings back what torch switches, and not the reduction."""
+    from ...torch_wrappers import EvalSwitchesOff
+
+    return EvalSwitchesOff(module)
+
+
+@torch_fault(
+    "used-is-what-is-not-zero",
+    "classic",
+    "check_parameter_unused_on_some_ranks_counts_as_zero_there",
+    words="is told by its gradient's value",
+    unused_parameters="synchronised",
+)
+def used_is_what_is_not_zero(module: Any) -> Any:
+    """A gradient of zeros is taken for none."""
+    from ...torch_wrappers import UsedByValue
+
+    return UsedByValue(module)
+
+
+@torch_fault("clips-unasked", "classic", REAL, words="they are clipped to it, though nobody asked")
+def clips_unasked(module: Any) -> Any:
+    """Gradients of a large norm are clipped in the wrapper."""
+    from ...torch_wrappers import ClipsUnasked
+
+    return ClipsUnasked(module)
+
+
+@torch_fault("comm-hook-clamps", "classic", EXACT, words="cut off at 100")
+def comm_hook_clamps(module: Any) -> Any:
+    """A communication hook that cuts off large elements."""
+    from ...torch_wrappers import clamped
+
+    return ddp(module, clamped)
+
+
+@torch_fault(
+    "comm-hook-drops-small-ranks", "classic", REAL, words="what is small, or large, beside the others' is left out"
+)
+def comm_hook_drops_small_ranks(module: Any) -> Any:
+    """A communication hook in which a rank of a small gradient sends nothing."""
+    from ...torch_wrappers import small_ones_dropped
+
+    return ddp(module, small_ones_dropped)
+
+
+def _zeroes_its_shard(wrapped: Any, settings: OptimizerSpec) -> Any:
+    from ...torch_wrappers import ZeroesItsShard
+
+    return ZeroesItsShard(wrapped.parameters(), settings.lr, settings.momentum, weight_decay=settings.weight_decay)
+
+
+@torch_fault(
+    "zero-grad-of-its-own-shard",
+    "classic",
+    EXACT,
+    words="zero_grad leaves it there",
+    optimizer=_zeroes_its_shard,
+    optimizers=frozenset({"sgd"}),
+)
+def zero_grad_of_its_own_shard(module: Any) -> Any:
+    """A sharded optimizer's zero_grad resets what this rank owns."""
+    return ddp(module)
+
+
+def _skips_its_shard(wrapped: Any, settings: OptimizerSpec) -> Any:
+    from ...torch_wrappers import SkipsItsShard
+
+    return SkipsItsShard(wrapped.parameters(), settings.lr, settings.momentum, weight_decay=settings.weight_decay)
+
+
+@torch_fault(
+    "nan-seen-by-its-owner",
+    "classic",
+    "check_a_step_with_nan_is_skipped_on_all_ranks",
+    words="each rank's shard, by itself",
+    optimizer=_skips_its_shard,
+    optimizers=frozenset({"sgd"}),
+    skips_nonfinite=True,
+)
+def nan_seen_by_its_owner(module: Any) -> Any:
+    """A sharded optimizer's step is skipped by the ranks that own a NaN."""
+    return ddp(module)
+
+
+@torch_fault("keeps-outputs", "classic", LEAVES, words="memory grows with every call")
+def keeps_outputs(module: Any) -> Any:
+    """Outputs are kept, and with them their graphs."""
+    from ...torch_wrappers import KeepsOutputs
+
+    return KeepsOutputs(module)
+
+
+@torch_fault("hooks-in-each-forward", "classic", LEAVES, words="memory grows with every call")
+def hooks_in_each_forward(module: Any) -> Any:
+    """Hooks are registered in every forward pass."""
+    from ...torch_wrappers import HooksEachForward
+
+    return HooksEachForward(module)
+
+
+@torch_fault("seeds-in-each-forward", "classic", LEAVES, words="the generator of the process is seeded or drawn from")
+def seeds_in_each_forward(module: Any) -> Any:
+    """The process is seeded in every forward pass."""
+    from ...torch_wrappers import SeedsEachForward
+
+    return SeedsEachForward(module)
+
+
+@torch_fault(
+    "gradient-in-memory-order",
+    "pytorch/pytorch#47163",
+    "check_parameters_may_lie_column_after_column",
+    words="read in the order of memory",
+    model_features=MODEL_FEATURES | {"strided"},
+)
+def in_memory_order(module: Any) -> Any:
+    """A gradient is flattened as it lies in memory, and put back row after row."""
+    from ...torch_wrappers import InMemoryOrder
+
+    return InMemoryOrder(module)

@@ -1,0 +1,186 @@
+"""Mistakes of wrappers that are written in torch, and of communication hooks for its DistributedDataParallel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+
+from ddpcheck.adapter import Adapter
+from ddpcheck.torch_adapter import TORCH_PROMISES, torch_adapter
+
+from ..registry import register
+
+EXACT = "check_gradients_equal_the_large_batch_exactly"
+
+
+def torch_fault(
+    name: str, source: str, *caught_by: str, words: str = "", optimizer: Any = None, **promises: Any
+) -> Callable[[Callable[[Any], Any]], Adapter]:
+    """Register what wraps a module. optimizer: one of its own; promises: Capabilities other than torch_adapter's."""
+
+    def make(wrap: Callable[[Any], Any]) -> Adapter:
+        wrap.__dict__["between_processes"] = True
+        made = torch_adapter(
+            name,
+            wrap,
+            capabilities=replace(TORCH_PROMISES, **promises),
+            after_backward=_synchronise,
+            no_sync=_no_sync,
+            optimizer=optimizer,
+        )
+        return register(
+            name, source, caught_by, words, 2, wrap, made.connect, made.capabilities, made.launcher, made.requires
+        )
+
+    return make
+
+
+def _synchronise(wrapped: Any) -> None:
+    getattr(wrapped, "synchronise", lambda: None)()
+
+
+def _no_sync(wrapped: Any) -> Any:
+    return wrapped.no_sync() if hasattr(wrapped, "no_sync") else nullcontext()
+
+
+@torch_fault("copied-back-late", "classic", EXACT, words="not reduced")
+def copied_back_late(module: Any) -> Any:
+    """Reduced gradients are put in place at the next forward."""
+    from ...torch_mistakes import CopiedBackLate
+
+    return CopiedBackLate(module)
+
+
+@torch_fault(
+    "hook-reduces-what-arrives",
+    "classic",
+    "check_accumulated_window_counts_every_micro_batch_once",
+    words="what was accumulated before the last micro-batch is this rank's own",
+)
+def hook_reduces_what_arrives(module: Any) -> Any:
+    """A tensor hook reduces the gradient that arrives, and not what no_sync has gathered."""
+    from ...torch_mistakes import ReducesWhatArrives
+
+    return ReducesWhatArrives(module)
+
+
+@torch_fault("hooks-on-replaced-parameters", "classic", EXACT, words="not reduced")
+def hooks_on_replaced_parameters(module: Any) -> Any:
+    """Hooks sit on parameters that were replaced since."""
+    from ...torch_mistakes import HooksReplacedOnes
+
+    return HooksReplacedOnes(module)
+
+
+@torch_fault(
+    "checkpointing-moves-statistics",
+    "classic",
+    "check_running_statistics_of_rank_0_are_those_of_its_own_batches",
+    words="one batch moved it twice",
+)
+def checkpointing_moves_statistics(module: Any) -> Any:
+    """Activation checkpointing runs batch norm's forward twice."""
+    from ...torch_mistakes import ComputedAnew
+
+    return ComputedAnew(module)
+
+
+@torch_fault(
+    "flat-buffer-not-cleared",
+    "NVIDIA/Megatron-LM#6565",
+    "check_parameter_unused_on_some_ranks_counts_as_zero_there",
+    words="put the gradient of before in once more",
+    unused_parameters="synchronised",
+    unused_gradient="zero",
+)
+def flat_buffer_not_cleared(module: Any) -> Any:
+    """A buffer made once still holds the mean of the backward before."""
+    from ...torch_mistakes import BufferNotCleared
+
+    return BufferNotCleared(module)
+
+
+@torch_fault("forward-of-the-inner-module", "jingyaogong/minimind#853", EXACT, words="not reduced")
+def forward_of_the_inner_module(module: Any) -> Any:
+    """Training calls DistributedDataParallel's module, past its hooks."""
+    ddp(module)
+    return module
+
+
+@torch_fault("comm-hook-sums", "classic", EXACT, words="summed, not averaged")
+def comm_hook_sums(module: Any) -> Any:
+    """A communication hook that forgets to divide."""
+    from ...torch_mistakes import summed
+
+    return ddp(module, summed)
+
+
+@torch_fault("comm-hook-divides-twice", "classic", EXACT, words="divided by the world size once too often")
+def comm_hook_divides_twice(module: Any) -> Any:
+    """A communication hook that divides before and after the sum."""
+    from ...torch_mistakes import divided_twice
+
+    return ddp(module, divided_twice)
+
+
+@torch_fault("comm-hook-sees-the-last-bucket", "classic", EXACT, words="not reduced")
+def comm_hook_sees_the_last_bucket(module: Any) -> Any:
+    """A communication hook that reduces the last bucket only."""
+    from ...torch_mistakes import last_bucket_only
+
+    return ddp(module, last_bucket_only)
+
+
+@torch_fault(
+    "comm-hook-float16",
+    "classic",
+    "check_reduction_is_the_mean_of_local_gradients_to_the_last_bits",
+    words="as in float16",
+)
+def comm_hook_float16(module: Any) -> Any:
+    """Gradients are compressed to float16, which no promise says."""
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+
+    return ddp(module, fp16_compress_hook)
+
+
+@torch_fault(
+    "frozen-weights-cached",
+    "classic",
+    "check_resumed_training_goes_where_one_process_goes",
+    words="the new replica's initial frozen parameters",
+)
+def frozen_weights_cached(module: Any) -> Any:
+    """Forward uses copies of what is frozen, which were made before a checkpoint was loaded."""
+    from ...torch_mistakes import FrozenCached
+
+    return FrozenCached(module)
+
+
+@torch_fault("tied-places-averaged-one-by-one", "classic")
+def tied_places_averaged(module: Any) -> Any:
+    """Correct: tied layers' parameters are met twice, and averaged twice."""
+    from ...torch_mistakes import PlaceByPlace
+
+    return PlaceByPlace(module)
+
+
+@torch_fault("first-of-tied-layers-is-unused", "pytorch/pytorch#46755", EXACT, words="zero: never written")
+def first_of_tied_is_unused(module: Any) -> Any:
+    """Tied layers' parameters have two places, of which the first is taken for one that backward does not reach."""
+    from ...torch_mistakes import OnePlaceOnly
+
+    return OnePlaceOnly(module)
+
+
+def ddp(module: Any, hook: Any = None) -> Any:
+    """DistributedDataParallel in small buckets, with a communication hook if one is given."""
+    from torch.nn.parallel import DistributedDataParallel
+
+    wrapped = DistributedDataParallel(module, bucket_cap_mb=1e-4)
+    if hook is not None:
+        # a function of its own, without annotations: DDP compares those with its classes, and not as text
+        wrapped.register_comm_hook(None, lambda state, bucket: hook(state, bucket))
+    return wrapped

@@ -1,0 +1,123 @@
+"""What survivors do wrong once they have noticed a dead rank: they go on without it, or cannot end."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from ..base import PlainReplica, fault
+from ..facets import Group, PassThrough, collectives
+from ..star import Star, star
+
+LATER = "check_no_later_call_ends_without_a_dead_rank"
+BACKWARD = "check_no_backward_ends_without_a_dead_rank"
+CLOSED = "check_closing_comes_to_an_end_though_a_rank_is_dead"
+EAGER = 4096
+"""Bytes of an array that goes along with its header."""
+BUCKET = 4 << 20
+"""Bytes."""
+LINGER = 0.5
+"""Seconds, less than any deadline."""
+
+
+@collectives("group-barrier-swallows-a-death", "classic", LATER, words="swallowed in barrier in group")
+class GroupBarrierSwallows(PassThrough):
+    """A barrier of a group is left, however it ended."""
+
+    def barrier(self, *, group: Group = None) -> None:
+        try:
+            self.comm.barrier(group=group)
+        except RuntimeError:
+            if group is None:
+                raise
+
+
+@collectives("large-gather-swallows-a-death", "classic", LATER, words="swallowed in all_gather of")
+class LargeGatherSwallows(PassThrough):
+    """Who sends nothing of a large array is taken to have sent one's own."""
+
+    def all_gather(self, array: Array, *, group: Group = None) -> Array:
+        try:
+            return np.asarray(self.comm.all_gather(array, group=group))
+        except RuntimeError:
+            if array.nbytes <= EAGER:
+                raise
+            return np.stack([array] * self.size(group))
+
+
+@collectives("alone-after-the-first-error", "classic", LATER, words="calls before it raised one")
+class AloneAfterwards(PassThrough):
+    """The error is raised once; the communicator that is broken then counts as one of a single rank."""
+
+    broken = False
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        if self.broken:
+            return array.copy()
+        try:
+            return super().all_reduce(array, op, group=group)
+        except RuntimeError:
+            self.broken = True
+            raise
+
+
+@fault("backward-goes-on-alone", "classic", BACKWARD, words="swallowed in backward", detects_dead_peer=True)
+class BackwardGoesOnAlone(PlainReplica):
+    """A reduction that fails is logged, and training goes on with local gradients."""
+
+    def synchronise(self, batch_size: int) -> None:
+        try:
+            super().synchronise(batch_size)
+        except RuntimeError:
+            self.synced, self.local = dict(self.local), {}
+
+
+@fault("thread-of-buckets-loses-its-error", "classic", BACKWARD, words="swallowed in backward", detects_dead_peer=True)
+class ThreadLosesItsError(PlainReplica):
+    """A second bucket is reduced on a thread, whose exception nobody reads."""
+
+    def synchronise(self, batch_size: int) -> None:
+        try:
+            super().synchronise(batch_size)
+        except RuntimeError:
+            if sum(gradient.nbytes for gradient in self.local.values()) <= BUCKET:
+                raise
+            self.synced, self.local = dict(self.local), {}
+
+
+class _Told(Star):
+    """It remembers that it failed."""
+
+    failed = False
+
+    def all_gather(self, array: Array, *, group: Group = None) -> Array:
+        try:
+            return super().all_gather(array, group=group)
+        except (EOFError, OSError):
+            self.failed = True
+            raise
+
+
+@star("close-dials-the-dead", "classic", CLOSED, words="close() waits for the dead rank", detects_dead_peer=True)
+class DialsTheDead(_Told):
+    """What was lost is connected again, to say farewell, for as long as that takes."""
+
+    def close(self) -> None:
+        while self.failed:
+            time.sleep(1)
+        super().close()
+
+
+# ------------------------------------------------------------------------------------------------- correct, but unusual
+
+
+@star("lingers-after-a-failure", "classic", detects_dead_peer=True)
+class Lingers(_Told):
+    """close() waits a few seconds for peers that may come back, and then ends."""
+
+    def close(self) -> None:
+        time.sleep(LINGER * self.failed)
+        super().close()

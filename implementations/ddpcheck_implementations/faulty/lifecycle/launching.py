@@ -1,0 +1,89 @@
+"""Launchers that report the wrong rank, under a correct implementation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from time import sleep
+from typing import Any
+
+from ddpcheck.adapter import Adapter
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.environment import RankContext
+from ddpcheck.launchers.base import Launched
+from ddpcheck.launchers.processes import Processes
+
+from ..registry import register
+
+REPORTED = "check_the_first_rank_that_fails_is_the_one_reported"
+
+
+class WatchedWrongly:
+    """Processes; a fault watches them in its own way."""
+
+    def __init__(self, launched: Any) -> None:
+        self.launched = launched
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.launched, name)
+
+
+@dataclass(frozen=True)
+class _Launcher(Processes):
+    watch: type[WatchedWrongly] = WatchedWrongly
+
+    def start(
+        self, command: Sequence[str], world_size: int, variables: Mapping[str, str], *, inherit_output: bool = False
+    ) -> Launched:
+        launched: Any = self.watch(super().start(command, world_size, variables, inherit_output=inherit_output))
+        return launched  # type: ignore[no-any-return]  # it passes everything through
+
+
+def _connect(context: RankContext) -> Any:
+    from ...numpy_sockets import adapter
+
+    return replace(adapter.connect(context), make_replica=None)
+
+
+def launcher(name: str, source: str, words: str) -> Callable[[type[WatchedWrongly]], Adapter]:
+    """Register a way to watch processes as a fault."""
+
+    def make(watch: type[WatchedWrongly]) -> Adapter:
+        promised = Capabilities(facets=frozenset({"collectives"}))
+        return register(name, source, (REPORTED,), words, 2, watch, _connect, promised, _Launcher(watch=watch))
+
+    return make
+
+
+@launcher("launcher-waits-in-order", "pytorch/pytorch#41067", "waited for in order")
+class WaitsInOrder(WatchedWrongly):
+    """Rank 0 is joined first: that rank 1 has failed is not seen before rank 0 ends."""
+
+    def wait(self) -> int:
+        return next((int(code) for child in self.launched.children if (code := child.wait())), 0)
+
+
+@launcher("killed-rank-taken-for-well", "classic", "a signal's number")
+class PositiveStatuses(WatchedWrongly):
+    """A failure is a status above zero, which that of a rank killed by a signal is not."""
+
+    def wait(self) -> int:
+        status = int(self.launched.wait())
+        return max(status, 0)
+
+
+@launcher("killer-hides-root-cause", "Lightning-AI/pytorch-lightning#9388", "takes their end for the failure")
+class KillsAtOnce(WatchedWrongly):
+    """At the first failure all others are killed, and the last that ended is reported."""
+
+    def wait(self) -> int:
+        children = self.launched.children
+        while not any(child.poll() for child in children):
+            sleep(0.01)
+        for child in children:
+            child.kill()
+        return min(int(child.wait()) for child in children)
+
+    def poll(self) -> str | None:
+        ended = [self.launched.status_of(rank) for rank in range(len(self.launched.children))]
+        return min((text for text in ended if text), key=lambda text: "killed" not in text, default=None)

@@ -1,0 +1,101 @@
+"""Right results, and a setting of the process that few look at is changed, or small objects are kept."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from ..facets import Group, PassThrough, PlainSampler, PlainStreams, collectives, metrics, sampler, streams
+from ..metrics.metrics import right_means
+from .leaving import USED
+
+KEPT = "small objects are kept"
+
+
+@collectives("permissions-of-new-files", "classic", USED, words="the permissions of new files changed")
+class Umask(PassThrough):
+    """A file is made for others to read, and so are all files from then on."""
+
+    def broadcast(self, array: Array, root: int = 0, *, group: Group = None) -> Array:
+        os.umask(0o000)
+        return super().broadcast(array, root, group=group)
+
+
+@collectives("logging-switched-off", "classic", USED, words="the level, or handlers, of the root logger changed")
+class Silenced(PassThrough):
+    """Only errors are logged from the first gather on, those of the program too."""
+
+    def all_gather(self, array: Array, *, group: Group = None) -> Array:
+        logging.getLogger().setLevel(logging.ERROR)
+        return np.asarray(self.comm.all_gather(array, group=group))
+
+
+@collectives(
+    "output-of-rank-0-only", "facebookresearch/detr (util/misc.py)", USED, words="sys.stdout, or sys.stderr changed"
+)
+class RankZeroPrints(PassThrough):
+    """Only rank 0 may print."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        if self.rank:
+            sys.stdout = None  # print() does nothing then
+        return super().all_reduce(array, op, group=group)
+
+
+@collectives("alarm-left-set", "classic", USED, words="the timer of alarms changed")
+class AlarmLeftSet(PassThrough):
+    """A time limit by SIGALRM, which is not taken back."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        signal.setitimer(signal.ITIMER_REAL, 3600)
+        return super().all_reduce(array, op, group=group)
+
+
+@sampler("orders-kept", "classic", "check_samplers_leave_the_process_as_it_was", words=KEPT)
+class OrdersKept(PlainSampler):
+    """Orders are kept by epoch, in case that it comes again, and by sampler, which does not."""
+
+    kept: dict[int, Array] = {}  # noqa: RUF012  # that it is the class's is the fault
+
+    def order(self) -> Array:
+        return self.kept.setdefault(len(self.kept), super().order())
+
+
+@streams("generators-kept", "classic", "check_random_numbers_leave_the_process_as_it_was", words=KEPT)
+class GeneratorsKept(PlainStreams):
+    """Every epoch's generators are kept."""
+
+    kept: list[Any] = []  # noqa: RUF012  # that it is the class's is the fault
+
+    def set_epoch(self, epoch: int) -> None:
+        super().set_epoch(epoch)
+        self.kept.append((self.own, self.shared))
+
+
+_calls: list[Any] = []
+_last_calls: deque[Any] = deque(maxlen=1000)
+
+
+@metrics("history-of-metrics", "classic", "check_metrics_leave_the_process_as_it_was", words=KEPT)
+def history(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
+    """All means are kept, which nobody reads."""
+    found = right_means(comm, metrics, count)
+    _calls.append(found)
+    return found
+
+
+@metrics("last thousand metrics", "correct: a record of the last calls that is full some day")
+def last_thousand(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
+    """The last thousand means are kept."""
+    found = right_means(comm, metrics, count)
+    _last_calls.append(dict(found))
+    return found

@@ -1,0 +1,217 @@
+"""Right results, and something is left behind: a setting of the process, a thread, a descriptor, an array."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import threading
+import time
+import warnings
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from ..facets import Group, PassThrough, PlainSampler, PlainStreams, collectives, metrics, sampler, streams
+from ..star import Star, exactly, star
+
+USED = "check_collectives_leave_the_process_as_it_was"
+CLOSED = "check_closing_comes_to_an_end"
+GAVE_BACK = "check_closing_gives_back_what_was_taken"
+
+
+@collectives("errors-of-numpy-switched-off", "classic", USED, words="NumPy's way with floating-point errors changed")
+class ErrorsOff(PassThrough):
+    """Overflows in a sum are nobody's business: np.seterr, for good."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        np.seterr(all="ignore")
+        return super().all_reduce(array, op, group=group)
+
+
+@collectives("warnings-switched-off", "classic", USED, words="the filters of warnings changed")
+class WarningsOff(PassThrough):
+    """Warnings are ignored from the first mean on."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        if op == "mean":
+            warnings.simplefilter("ignore")
+        return super().all_reduce(array, op, group=group)
+
+
+@collectives("interrupts-ignored", "classic", USED, words="the handler of SIGINT changed")
+class InterruptsIgnored(PassThrough):
+    """Ctrl-C is ignored in a barrier, and after it."""
+
+    def barrier(self, *, group: Group = None) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        self.comm.barrier(group=group)
+
+
+@collectives("environment-changed", "classic", USED, words="the environment variable OMP_NUM_THREADS changed")
+class EnvironmentChanged(PassThrough):
+    """Threads of other libraries are cut for the time of a gather, and stay cut."""
+
+    def all_gather(self, array: Array, *, group: Group = None) -> Array:
+        os.environ["OMP_NUM_THREADS"] = "7"
+        return np.asarray(self.comm.all_gather(array, group=group))
+
+
+@collectives("timeout-of-all-sockets", "classic", USED, words="the default timeout of sockets changed")
+class TimeoutOfAllSockets(PassThrough):
+    """A time limit for its own connections is set for every socket of the process."""
+
+    def broadcast(self, array: Array, root: int = 0, *, group: Group = None) -> Array:
+        socket.setdefaulttimeout(30.0)
+        return super().broadcast(array, root, group=group)
+
+
+@collectives("tags-from-the-global-generator", "classic", USED, words="numpy.random changed")
+class TagsByChance(PassThrough):
+    """Every call draws a tag from NumPy's global generator."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        np.random.random()
+        return super().all_reduce(array, op, group=group)
+
+
+@collectives("thread-for-each-call", "classic", USED, words="more threads")
+class ThreadForEachCall(PassThrough):
+    """The thread of an asynchronous call waits for more, and never ends."""
+
+    def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Any:
+        threading.Thread(target=threading.Event().wait, daemon=True).start()
+        return self.comm.all_reduce_async(array, op, group=group)
+
+
+@collectives("descriptor-for-each-group", "classic", USED, words="more descriptors")
+class DescriptorForEachGroup(PassThrough):
+    """Every call in a group opens what nobody closes."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        if group is not None:
+            os.dup(1)
+        return super().all_reduce(array, op, group=group)
+
+
+@collectives("results-kept", "classic", USED, words="memory grows with every call")
+class ResultsKept(PassThrough):
+    """A log of all that was ever gathered."""
+
+    def __init__(self, comm: Any, rank: int, world: int) -> None:
+        super().__init__(comm, rank, world)
+        self.log: list[Array] = []
+
+    def all_gather(self, array: Array, *, group: Group = None) -> Array:
+        self.log.append(self.comm.all_gather(array, group=group))
+        return self.log[-1].copy()
+
+
+@collectives("thread-after-close", "classic", CLOSED, words="a thread that is no daemon")
+class ThreadAfterClose(PassThrough):
+    """A heartbeat that is no daemon begins with the first call, and nothing ends it."""
+
+    beating = False
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        if not self.beating:
+            threading.Thread(target=threading.Event().wait).start()
+        self.beating = True
+        return super().all_reduce(array, op, group=group)
+
+
+@collectives("pipe-after-close", "classic", GAVE_BACK, words="2 more sockets and pipes after close()", gives_back=True)
+class PipeAfterClose(PassThrough):
+    """What wakes the thread of asynchronous calls is a pipe, which is not closed."""
+
+    def __init__(self, comm: Any, rank: int, world: int) -> None:
+        super().__init__(comm, rank, world)
+        self.pipe = os.pipe()
+
+
+@collectives("message-lost-by-close", "classic", CLOSED, words="what was sent is lost")
+class LostByClose(PassThrough):
+    """Messages are sent by a thread, for which close() does not wait."""
+
+    def __init__(self, comm: Any, rank: int, world: int) -> None:
+        super().__init__(comm, rank, world)
+        self.sender = ThreadPoolExecutor(1)
+
+    def send(self, array: Array, dest: int) -> None:
+        self.sender.submit(self.send_late, array.copy(), dest)
+
+    def send_late(self, array: Array, dest: int) -> None:
+        time.sleep(0.3)
+        self.comm.send(array, dest)
+
+
+@collectives(
+    "connections-of-groups-after-close",
+    "classic",
+    GAVE_BACK,
+    words="2 more sockets and pipes after close()",
+    gives_back=True,
+)
+class GroupsAfterClose(PassThrough):
+    """A group has connections of its own from its first call on, of which close() knows nothing."""
+
+    def __init__(self, comm: Any, rank: int, world: int) -> None:
+        super().__init__(comm, rank, world)
+        self.pairs: dict[tuple[int, ...], Any] = {}
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        if self.size(group) > 1 and group is not None:
+            self.pairs.setdefault(tuple(group), socket.socketpair())
+        return super().all_reduce(array, op, group=group)
+
+
+@sampler(
+    "seeds-the-global-generator", "classic", "check_samplers_leave_the_process_as_it_was", words="numpy.random changed"
+)
+class SeedsTheGlobalGenerator(PlainSampler):
+    """NumPy's global generator is seeded with seed and epoch: every rank's dropout begins anew there, and alike."""
+
+    def order(self) -> Array:
+        if not self.shuffle:
+            return super().order()
+        np.random.seed((7919 * self.seed + 104729 * self.epoch) % (1 << 32))
+        return np.random.permutation(self.length)
+
+
+@streams(
+    "streams-of-the-global-generator",
+    "classic",
+    "check_random_numbers_leave_the_process_as_it_was",
+    words="random changed",
+)
+class StreamsOfTheProcess(PlainStreams):
+    """What a rank draws first of an epoch seeds Python's generator."""
+
+    def set_epoch(self, epoch: int) -> None:
+        random.seed(f"{self.seed}/{epoch}/{self.rank}")
+        super().set_epoch(epoch)
+
+
+@metrics(
+    "folder-changed-for-a-log", "classic", "check_metrics_leave_the_process_as_it_was", words="the working directory"
+)
+def in_the_folder_of_logs(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
+    """Global means are logged, for which the process goes to the folder of logs, and stays."""
+    os.chdir("/")
+    sums = comm.all_reduce(np.array([*(value * count if count else 0.0 for value in metrics.values()), count]))
+    return {name: float(total / sums[-1]) for name, total in zip(metrics, sums, strict=False)} if sums[-1] else {}
+
+
+@star("close-waits-for-ever", "classic", CLOSED, words="close() waits for something that does not come")
+class CloseWaits(Star):
+    """Before it closes every rank waits for a farewell, which nobody sends first."""
+
+    def close(self) -> None:
+        for link in self.links.values():
+            exactly(link, 1)
+        super().close()

@@ -1,0 +1,194 @@
+"""Ranks that meet well on a quiet machine, and only there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import socket
+import tempfile
+import time
+import zlib
+from dataclasses import replace
+from pathlib import Path
+
+from ddpcheck.environment import RankContext
+
+from ..star import HELLO, LENGTH, MAGIC, PATIENCE, Star, exactly, star
+
+ORDER = "check_ranks_may_come_in_any_order"
+PIECES = "check_messages_may_come_in_pieces"
+STRANGERS = "check_strangers_change_nothing"
+AGAIN = "check_a_world_can_start_where_another_was_killed"
+BESIDE = "check_two_worlds_on_one_host_do_not_meet"
+LATE = "check_a_late_rank_changes_no_result"
+SAME_FOR_ALL = "the same name, or number, for all worlds of a host"
+
+
+@star("rank-by-accept-order", "classic", ORDER, words="their numbers follow it", world_size=3)
+class RankByAcceptOrder(Star):
+    """Rank 0 counts the others as they come, and does not listen to what they say."""
+
+    def admit(self, listener: socket.socket) -> dict[int, socket.socket]:
+        found = super().admit(listener)  # in the order of arrival
+        return dict(enumerate(found.values(), start=1))
+
+
+@star("rank0-must-be-first", "classic", ORDER, words="is not waited for")
+class NoSecondTry(Star):
+    """A rank that comes before rank 0 is there gives up at once."""
+
+    def dial(self) -> socket.socket:
+        return socket.create_connection(self.place)
+
+
+@star("time-limit-of-dialling-stays", "classic", LATE, words="gave up waiting for rank 0", world_size=3)
+class DialsWithinASecond(Star):
+    """What is connected within a second has a second for each message from then on, too."""
+
+    def dial(self) -> socket.socket:
+        link = super().dial()
+        link.settimeout(1.0)
+        return link
+
+
+@star("send-taken-for-sendall", "classic", PIECES, words="took less than it was given")
+class SendsOnce(Star):
+    """send() says how much it took, and nobody listens."""
+
+    def send(self, link: socket.socket, text: bytes) -> None:
+        link.send(LENGTH.pack(len(text)) + text)
+
+
+@star("partial-header", "Abhigyan-Shekhar/Waggle-mcp#285", PIECES, words="taken for the whole")
+class PartialHeader(Star):
+    """The payload is read in a loop, the length before it is not."""
+
+    def header(self, link: socket.socket) -> bytes:
+        return link.recv(8)
+
+
+@star("partial-hello", "yahoo/CaffeOnSpark#98", PIECES, words="taken for the whole", closed_to_strangers=False)
+class PartialHello(Star):
+    """What the first read gives is taken for the whole of what a rank says of itself."""
+
+    def admit(self, listener: socket.socket) -> dict[int, socket.socket]:
+        links = [listener.accept()[0] for _ in range(1, self.world)]
+        return {HELLO.unpack(link.recv(HELLO.size))[1]: link for link in links}
+
+
+@star(
+    "unpickles-peer-data",
+    "learning-at-home/hivemind#155, ROCm/aiter#3076",
+    STRANGERS,
+    words="unpickled before anybody has proved",
+)
+class Unpickles(Star):
+    """What a newcomer says of itself is a pickle. Silent ones are left after a moment, and nonsense is ignored."""
+
+    def hello(self) -> bytes:
+        return pickle.dumps(self.rank)
+
+    def admit(self, listener: socket.socket) -> dict[int, socket.socket]:
+        found: dict[int, socket.socket] = {}
+        while len(found) < self.world - 1:
+            link = listener.accept()[0]
+            link.settimeout(0.05)
+            with contextlib.suppress(Exception):
+                rank = pickle.loads(link.recv(4096))
+                if rank in range(1, self.world):
+                    link.settimeout(None)
+                    found[rank] = link
+        return found
+
+
+@star("listens-on-all-interfaces", "classic (cf. ROCm/aiter#3076)", STRANGERS, words="listens on 0.0.0.0")
+class ListensEverywhere(Star):
+    """The socket is bound to no address in particular."""
+
+    def listen(self) -> socket.socket:
+        return socket.create_server(("", self.place[1]), backlog=64)
+
+
+@star(
+    "stranger-takes-a-place", "classic (cf. ROCm/aiter#3076)", STRANGERS, words="whoever connects is taken for a rank"
+)
+class AcceptsAnybody(Star):
+    """The first W - 1 connections are the ranks."""
+
+    def admit(self, listener: socket.socket) -> dict[int, socket.socket]:
+        links = [listener.accept()[0] for _ in range(1, self.world)]
+        return {HELLO.unpack(exactly(link, HELLO.size))[1]: link for link in links}
+
+
+class ToldByAFile(Star):
+    """Rank 0 listens at a port of its own choice and writes it to a file, which nobody removes when the world is killed."""
+
+    file: Path
+
+    def listen(self) -> socket.socket:
+        listener = socket.create_server((self.place[0], 0), backlog=64)
+        written = self.file.with_suffix(".new")
+        written.write_text(str(listener.getsockname()[1]))
+        written.rename(self.file)
+        return listener
+
+    def dial(self) -> socket.socket:
+        limit = time.monotonic() + PATIENCE
+        while not self.file.exists() and time.monotonic() < limit:
+            time.sleep(0.01)
+        return socket.create_connection((self.place[0], int(self.file.read_text())))
+
+    def close(self) -> None:
+        super().close()
+        if self.rank == 0:
+            self.file.unlink(missing_ok=True)
+
+
+@star("stale-store-file", "deepspeedai/DeepSpeed#7941", AGAIN, words="something of the world before")
+class StaleFile(ToldByAFile):
+    """The file is called after MASTER_PORT."""
+
+    def __init__(self, context: RankContext) -> None:
+        self.file = Path(tempfile.gettempdir(), f"star-{os.getuid()}-{context.master_port}")
+        super().__init__(context)
+
+
+@star("one-file-for-all-worlds", "classic", BESIDE, words=SAME_FOR_ALL, shares_host=True, restarts_in_place=False)
+class OneFile(ToldByAFile):
+    """The file is called after the folder that the ranks run in."""
+
+    def __init__(self, context: RankContext) -> None:
+        self.file = Path(tempfile.gettempdir(), f"star-{os.getuid()}-{_of_this_folder()}")
+        super().__init__(context)
+
+
+@star("port-from-the-folder", "classic", BESIDE, words=SAME_FOR_ALL, shares_host=True)
+class PortFromTheFolder(Star):
+    """Ranks meet at a port that follows from where they run, so that nobody need set MASTER_PORT."""
+
+    def __init__(self, context: RankContext) -> None:
+        super().__init__(replace(context, master_port=15000 + _of_this_folder() % 10000))
+
+
+def _of_this_folder() -> int:
+    """The same for all ranks here; pytest's workers, who share a folder, are told apart."""
+    return zlib.crc32(f"{Path.cwd()} {os.environ.get('PYTEST_XDIST_WORKER')}".encode())
+
+
+# ------------------------------------------------------------------------------------------------- correct, but unusual
+
+
+@star("star-of-sockets", "classic", world_size=3)
+class PlainStar(Star):
+    """Rank 0 in the middle."""
+
+
+@star("accepts-in-any-order-once-declared", "classic", closed_to_strangers=False, restarts_in_place=False)
+class TrustsEverybody(Star):
+    """On a network of its own nobody is a stranger, and none is promised to be kept out: blocking reads, one by one."""
+
+    def admit(self, listener: socket.socket) -> dict[int, socket.socket]:
+        links = [listener.accept()[0] for _ in range(1, self.world)]
+        found = {HELLO.unpack(exactly(link, HELLO.size)): link for link in links}
+        return {rank: link for (magic, rank), link in found.items() if magic == MAGIC}

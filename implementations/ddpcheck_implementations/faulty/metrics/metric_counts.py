@@ -1,0 +1,61 @@
+"""Metrics whose counts do not take part, or in another sum than they should."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..facets import metrics
+from .metrics import WEIGHTED
+
+
+def _sum(comm: Any, value: float, op: str = "sum") -> float:
+    return float(comm.all_reduce(np.array(value, np.float64), op))
+
+
+def _total(comm: Any, value: float, count: int) -> float:
+    return _sum(comm, value * count if count else 0.0)
+
+
+@metrics("metric-divided-by-ranks", "classic", WEIGHTED, words="the sum is divided by the number of ranks")
+def divided_by_ranks(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """Each rank counts its own mean as one."""
+    return {name: _total(comm, value, count) / comm.world_size for name, value in metrics.items()}
+
+
+@metrics("metric-counts-only-divide", "classic", WEIGHTED, words="added up without their counts")
+def counts_only_divide(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """What is added up are means, as if they were sums."""
+    every = _sum(comm, count) or math.nan
+    return {name: _sum(comm, value if count else 0.0) / every for name, value in metrics.items()}
+
+
+@metrics("metric-count-averaged", "classic", WEIGHTED, words="the count is averaged over the ranks, and the sum is not")
+def count_averaged(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """The two states of a metric are reduced in different ways."""
+    every = _sum(comm, count) / comm.world_size or math.nan
+    return {name: _total(comm, value, count) / every for name, value in metrics.items()}
+
+
+@metrics("metric-largest-count", "classic", WEIGHTED, words="the largest count of a rank")
+def largest_count(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """The count is reduced by its maximum, as a number that all ranks share would be."""
+    every = _sum(comm, count, "max") or math.nan
+    return {name: _total(comm, value, count) / every for name, value in metrics.items()}
+
+
+@metrics("metric-own-count", "classic", WEIGHTED, words="this rank's own count")
+def own_count(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """The sum is reduced, and the count is not."""
+    return {name: _total(comm, value, count) / (count or math.nan) for name, value in metrics.items()}
+
+
+@metrics("metric-sums-in-half-precision", "classic", WEIGHTED, words="infinite in half precision")
+def sums_in_half(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """What is no half any more once it is added up travels as one where it still fits, and is infinite where not."""
+    with np.errstate(over="ignore"):
+        every = _sum(comm, count) if np.isfinite(np.float16(_sum(comm, count))) else math.inf
+    return {name: _total(comm, value, count) / (every or math.nan) for name, value in metrics.items()}

@@ -1,0 +1,210 @@
+"""Metrics that are not the mean over all samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..facets import metrics
+
+WEIGHTED = "check_metrics_are_weighted_by_counts"
+NOTHING = "check_ranks_without_samples_take_no_part_in_metrics"
+NO_NUMBER = "check_metrics_over_no_samples_are_no_number"
+EQUAL = "check_metrics_are_equal_on_all_ranks"
+NAMES = "check_several_metrics_keep_their_names"
+ORDER = "check_metrics_in_another_order_on_each_rank_are_told_by_name"
+STRANGE = "check_a_metric_that_is_no_number_stays_one"
+
+
+def _sum(comm: Any, value: float) -> float:
+    return float(comm.all_reduce(np.array(value, np.float64)))
+
+
+def _weighted(comm: Any, metrics: Mapping[str, float], count: int, total: float) -> dict[str, float]:
+    """The sums over all samples, divided by `total`."""
+    return {name: _sum(comm, value * count if count else 0.0) / total for name, value in metrics.items()}
+
+
+def right_means(comm: Any, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    return _weighted(comm, metrics, count, _sum(comm, count) or math.nan)
+
+
+@metrics("metric-mean-of-means", "classic", WEIGHTED, NOTHING, NO_NUMBER, words="the mean of the ranks' means")
+def mean_of_means(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """The ranks' means weigh equally, however many samples they stand for."""
+    return {name: _sum(comm, value) / comm.world_size for name, value in metrics.items()}
+
+
+@metrics("metric-not-divided", "classic", WEIGHTED, NO_NUMBER, words="not divided by the total count")
+def not_divided(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """The sum over all samples instead of the mean."""
+    return _weighted(comm, metrics, count, 1.0)
+
+
+@metrics("metric-on-rank-0-only", "classic", WEIGHTED, EQUAL, words="this rank's own mean")
+def on_rank_0_only(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
+    """The means are reduced to rank 0; the others keep their own."""
+    found = right_means(comm, metrics, count)
+    return found if rank == 0 else metrics
+
+
+@metrics("metric-nan-of-empty-rank", "classic", NOTHING, words="0 times NaN is NaN")
+def nan_of_empty_rank(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """A rank without samples multiplies its NaN by 0."""
+    total = _sum(comm, count) or math.nan
+    return {name: _sum(comm, value * count) / total for name, value in metrics.items()}
+
+
+@metrics("metric-division-by-zero", "classic", NO_NUMBER, words="ZeroDivisionError")
+def division_by_zero(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """Where no rank has samples the division fails."""
+    return _weighted(comm, metrics, count, _sum(comm, count))
+
+
+@metrics("metric-out-of-nothing", "classic", NO_NUMBER, words="a number out of nothing")
+def out_of_nothing(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """A guard against division by zero makes a perfect loss of no sample at all."""
+    return _weighted(comm, metrics, count, max(1.0, _sum(comm, count)))
+
+
+@metrics("metric-added-in-own-order", "classic", EQUAL, words="different orders", world_size=3)
+def added_in_own_order(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """Every rank begins the sum with its own value: real values differ in the last bits."""
+    counts = np.roll(comm.all_gather(np.array(count, np.float64)), -rank)
+    if not counts.any():
+        return {}
+    found = {}
+    for name, value in metrics.items():
+        values = np.roll(comm.all_gather(np.array(value, np.float64)), -rank)
+        total = 0.0
+        for one, number in zip(values.tolist(), counts.tolist(), strict=True):
+            total += one * number if number else 0.0
+        found[name] = total / float(counts.sum())
+    return found
+
+
+@metrics("metric-nan-left-out", "classic", STRANGE, words="is left out")
+def nan_left_out(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """A rank whose loss is NaN takes no part: a run that diverged on one rank looks healthy."""
+    return right_means(comm, metrics, 0 if any(map(math.isnan, metrics.values())) else count)
+
+
+@metrics("metric-in-half-precision", "classic", WEIGHTED)
+def in_half_precision(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """Means are sent in half precision."""
+    return right_means(comm, {name: float(np.float16(value)) for name, value in metrics.items()}, count)
+
+
+@metrics("metric-count-in-a-byte", "classic", WEIGHTED)
+def count_in_a_byte(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """Counts of 256 samples and more begin again at 0."""
+    return right_means(comm, metrics, count % 256)
+
+
+@metrics("metric-of-zero-is-none", "classic", WEIGHTED, words="a mean of 0 is taken for none")
+def zero_is_none(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """What is false counts as not told: an accuracy of 0 makes that of the others no worse."""
+    told = {name: _sum(comm, count if value else 0) for name, value in metrics.items()}
+    sums = {name: _sum(comm, value * count if count else 0.0) for name, value in metrics.items()}
+    some = _sum(comm, count) > 0
+    return {name: sums[name] / told[name] if told[name] else 0.0 for name in metrics} if some else {}
+
+
+@metrics("metric-running-mean", "classic")
+def running_mean(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """Correct: a mean that goes from rank to rank, with more roundings than a division of sums."""
+    found: dict[str, float] = {}
+    for name, value in metrics.items():
+        seen = 0.0
+        for mean, weight in comm.all_gather(np.array([value, count], np.float64)).tolist():
+            if weight:
+                seen += weight
+                found[name] = found[name] + (mean - found[name]) * weight / seen if name in found else mean
+    return found
+
+
+@metrics("metric-in-single-precision", "classic")
+def in_single_precision(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """Correct: sums and counts travel as float32."""
+    sums = comm.all_reduce(
+        np.array([*(value * count if count else 0.0 for value in metrics.values()), count], np.float32)
+    )
+    return {name: float(total / sums[-1]) for name, total in zip(metrics, sums, strict=False)} if sums[-1] else {}
+
+
+@metrics("metric-nan-for-nothing", "classic")
+def correct(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """Correct, with NaN instead of an empty mapping where there are no samples."""
+    return right_means(comm, metrics, count)
+
+
+@metrics(
+    "metrics-packed-in-the-order-of-a-set",
+    "NVIDIA/nvalchemi-toolkit#143",
+    NAMES,
+    words="values of different ones are mixed",
+)
+def packed_by_set(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """All metrics travel in one array, in the order of a set of their names, which differs from process to process."""
+    names = list(set(metrics))
+    sums = comm.all_reduce(np.array([*(metrics[name] * count if count else 0.0 for name in names), count]))
+    return {name: float(total / sums[-1]) for name, total in zip(names, sums, strict=False)} if sums[-1] else {}
+
+
+@metrics("first-metric-only", "classic", NAMES, words="this rank's own mean, not aggregated")
+def first_only(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """The loss is aggregated; what is logged beside it is the rank's own."""
+    return dict(metrics) | right_means(comm, dict(list(metrics.items())[:1]), count)
+
+
+@metrics("caller-s-metrics-overwritten", "Lightning-AI/pytorch-lightning#5759", NAMES, words="mapping")
+def overwritten(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
+    """The global means are written into the mapping of local ones."""
+    assert isinstance(metrics, dict)
+    metrics.update(right_means(comm, metrics, count))
+    return metrics
+
+
+@metrics("metric-count-in-32-bits", "classic", WEIGHTED, words="more than 32 bits")
+def counted_in_32_bits(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """Counts, as of tokens, are summed up as int32."""
+    total = int(comm.all_reduce(np.array(count).astype(np.int32)))
+    return _weighted(comm, metrics, count, total or math.nan)
+
+
+@metrics("metric-infinity-of-empty-rank", "classic", NOTHING, words="0 times infinity is NaN")
+def infinity_of_empty_rank(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """NaN is taken for the mean of nothing, and left out; the minimum of nothing is infinite."""
+    total = _sum(comm, count) or math.nan
+    kept = {name: 0.0 if count == 0 and math.isnan(value) else value for name, value in metrics.items()}
+    return {name: _sum(comm, value * count) / total for name, value in kept.items()}
+
+
+@metrics("metric-sums-never-reset", "classic", WEIGHTED, words="sums are kept from call to call")
+def never_reset(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """What one call sums up is still there in the next."""
+    sums: dict[str, list[float]] = vars(comm).setdefault("sums", {})
+    total = _sum(comm, count)
+    found = {}
+    for name, value in metrics.items():
+        kept = sums.setdefault(name, [0.0, 0.0])
+        kept[0] += _sum(comm, value * count if count else 0.0)
+        kept[1] += total
+        found[name] = kept[0] / kept[1] if kept[1] else math.nan
+    return found
+
+
+@metrics("metric-count-in-half-precision", "classic", WEIGHTED, words="fewer digits than float32")
+def counted_in_half(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """Counts travel in the dtype of mixed precision as long as that holds them: from 2049 on they are rounded."""
+    near = int(np.float16(count)) if count < 65504 else count
+    return right_means(comm, metrics, near)
+
+
+@metrics("sixteen-metrics-at-most", "classic", NAMES, words="this rank's own mean, not aggregated")
+def first_sixteen(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """The message has room for sixteen numbers; further metrics stay those of the rank."""
+    return {**metrics, **right_means(comm, dict(list(metrics.items())[:16]), count)}

@@ -1,0 +1,138 @@
+"""Samplers, metrics and scores that went wrong as one issue of a library's tracker tells, in miniature."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from ..facets import PlainSampler, PlainStreams, metrics, sampler, scores, streams
+from ..samplers.sampler_state import RESUMED
+from .metrics import NAMES, WEIGHTED
+from .scores import ALL_SAMPLES, of_all_rows
+
+SHARED_OUT = "check_every_sample_goes_to_one_rank"
+
+
+@sampler("rest-of-epoch-0", "huggingface/accelerate#4071", RESUMED, words="it is the order of epoch 0")
+class RestOfEpochZero(PlainSampler):
+    """What skips samples is a loader of its own, whose count of epochs begins at 0 and is handed on."""
+
+    def __iter__(self) -> Iterator[int]:
+        epoch, skipping = self.epoch, self.begin > 0
+        self.epoch = 0 if skipping else epoch
+        rest = super().__iter__()
+        self.epoch = epoch
+        return rest
+
+
+@sampler("epoch-read-once-more", "huggingface/accelerate#4233", RESUMED, words="'s order again")
+class ReadOnceMore(PlainSampler):
+    """What was resumed is read by another loader, of whose end the one that counts epochs does not hear."""
+
+    resumed: int | None = None
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        super().load_state(state)
+        self.resumed = self.epoch
+
+    def stream(self) -> Sequence[int]:
+        late = self.resumed is not None and self.epoch > self.resumed
+        return (self.seed, self.epoch - late)
+
+
+@sampler("padded-again-when-resumed", "intelligent-machine-learning/dlrover#1553", RESUMED, words="padded once more")
+class PaddedAgain(PlainSampler):
+    """What is left of a padded epoch is counted from the data set's own length, and padded to the world size again."""
+
+    grown = 0
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        super().load_state(state)
+        self.grown = int((self.length - state["given"] * self.world) % self.world > 0)
+
+    def padded(self, order: Array) -> Array:
+        return np.resize(order, (PlainSampler.__len__(self) + self.grown) * self.world)
+
+
+@sampler(
+    "cut-by-each-rank-for-itself",
+    "NVIDIA-NeMo/Megatron-Bridge#5944",
+    SHARED_OUT,
+    words="the ranks get lengths that differ",
+    remainder="drop",
+)
+class CutByEach(PlainSampler):
+    """Every rank takes its stride of all samples: those of the tail are not cut off before."""
+
+    def __len__(self) -> int:
+        return len(range(self.rank, self.length, self.world))
+
+    def padded(self, order: Array) -> Array:
+        return order[: self.length // self.world * self.world] if self.drop_last else order
+
+
+@sampler("padded-by-one-round", "pytorch/pytorch#45324", SHARED_OUT, words="several times over", world_size=3)
+class PaddedByOneRound(PlainSampler):
+    """The order is continued from its start, once: it does not reach where there are fewer samples than half the ranks."""
+
+    def padded(self, order: Array) -> Array:
+        return np.concatenate([order, order])[: PlainSampler.__len__(self) * self.world]
+
+
+@metrics("metric-state-of-rank-0", "Lightning-AI/pytorch-lightning#3728", WEIGHTED, words="rank 0's own mean")
+def state_of_rank_0(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """Sums are the module's buffers, and those of rank 0 are broadcast over the others' before each forward pass."""
+    samples = float(comm.broadcast(np.array(float(count))))
+    sums = {name: float(comm.broadcast(np.array(value * count if count else 0.0))) for name, value in metrics.items()}
+    return {name: value / samples if samples else math.nan for name, value in sums.items()}
+
+
+@metrics(
+    "equal-metrics-reduced-twice",
+    "vllm-project/speculators#759",
+    NAMES,
+    words="metrics that are equal on a rank are taken for one",
+    metrics_by_name=False,
+)
+def reduced_twice(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """What is reduced in place is one array for all names that have it."""
+    samples = float(comm.all_reduce(np.array(float(count))))
+    arrays = {value: np.array(value * count if count else 0.0) for value in metrics.values()}
+    for value in metrics.values():
+        arrays[value][...] = comm.all_reduce(arrays[value])
+    return {name: float(arrays[value]) / samples if samples else math.nan for name, value in metrics.items()}
+
+
+@scores("gathered-and-cut-apart", "horovod/horovod#2204", ALL_SAMPLES, words="cut apart at places", world_size=3)
+def cut_apart(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """What all ranks send lies in one row; each one's part is looked for where the length of the one before says."""
+    sizes = comm.all_gather(np.array(len(outputs), np.int64)).tolist()
+
+    def gathered(array: Array) -> Array:
+        padded = np.zeros((max(sizes), *array.shape[1:]), array.dtype)
+        padded[: len(array)] = array
+        row = np.concatenate([part[:size] for part, size in zip(comm.all_gather(padded), sizes, strict=True)])
+        return np.concatenate([row[at : at + size] for at, size in zip([0, *sizes[:-1]], sizes, strict=True)])
+
+    return of_all_rows(name, gathered(outputs), gathered(targets))
+
+
+@streams(
+    "common-number-taken-by-rank-0",
+    "bigscience-workshop/Megatron-DeepSpeed#276",
+    "check_random_numbers_drawn_one_by_one_are_each_ranks_own",
+    "check_common_random_numbers_are_equal_on_all_ranks",
+    words="rank 0 has drawn 1 more of the common stream",
+)
+class TakenByRankZero(PlainStreams):
+    """Only rank 0 has a loader, whose base seed is drawn from the generator that all ranks share."""
+
+    def set_epoch(self, epoch: int) -> None:
+        super().set_epoch(epoch)
+        if self.rank == 0:
+            self.shared.random()

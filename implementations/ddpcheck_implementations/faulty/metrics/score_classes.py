@@ -1,0 +1,148 @@
+"""Scores of classes that not all ranks have, of samples that are no numbers, and what scoring leaves behind."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from ..facets import scores
+from .scores import ALL_SAMPLES, from_ranks, of_all_rows, on_one, right_score, squares, together
+
+CLASSES = "check_f1_averages_the_classes_that_occur_on_any_rank"
+PAIRS = "check_auc_compares_samples_of_different_ranks"
+RMSE_NONE = "check_a_sample_that_is_no_number_makes_rmse_none"
+PERPLEXITY_NONE = "check_a_sample_that_is_no_number_makes_perplexity_none"
+USED = "check_scores_leave_the_process_as_it_was"
+F1 = frozenset({"f1_macro"})
+AUC = frozenset({"auc"})
+
+
+def counts_of(outputs: Array, labels: Array) -> Array:
+    """Hits, largest outputs and labels of each class, (3, classes)."""
+    guesses, classes = outputs.argmax(axis=1), outputs.shape[1]
+    return np.array(
+        [np.bincount(of, minlength=classes) for of in (labels[guesses == labels], guesses, labels)], np.float64
+    )
+
+
+def f1_of_each(counts: Array) -> Array:
+    """NaN for a class that does not occur."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray(2 * counts[0] / (counts[1] + counts[2]))
+
+
+@scores("f1-micro-for-macro", "classic", ALL_SAMPLES, CLASSES, words="the micro average", scores=F1)
+def micro(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """All classes' hits are summed up before the quotient, which then is the accuracy."""
+    return right_score(comm, "accuracy", outputs, targets, indices)
+
+
+@scores("f1-of-an-absent-class-is-0", "classic", CLASSES, words="does not occur anywhere counts with 0", scores=F1)
+def absent_counts_0(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """The mean is over all classes that there are, though some occur nowhere."""
+    counts = comm.all_reduce(counts_of(outputs, targets))
+    return float(np.nan_to_num(f1_of_each(counts)).mean()) if counts.any() else math.nan
+
+
+@scores("f1-of-labelled-classes-only", "classic", CLASSES, words="no sample's label is left out", scores=F1)
+def labelled_only(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """Classes are those of the labels: what is only taken for one costs nothing."""
+    counts = comm.all_reduce(counts_of(outputs, targets))
+    return float(f1_of_each(counts)[counts[2] > 0].mean()) if counts.any() else math.nan
+
+
+@scores(
+    "f1-of-each-rank-averaged-by-class", "classic", ALL_SAMPLES, words="is the mean of those on the ranks", scores=F1
+)
+def averaged_by_class(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """Of each class the mean of the ranks' F1 is taken, over those that have it, and then the mean over the classes."""
+    each = comm.all_gather(f1_of_each(counts_of(outputs, targets)))
+    known = ~np.isnan(each)
+    somewhere = known.any(axis=0)
+    return (
+        float((np.nan_to_num(each).sum(axis=0) / known.sum(axis=0).clip(1))[somewhere].mean())
+        if known.any()
+        else math.nan
+    )
+
+
+@scores("labels-in-a-byte", "classic", ALL_SAMPLES, words="labels past 255", scores=frozenset({"accuracy", "f1_macro"}))
+def labels_in_a_byte(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """Labels travel as uint8, which is enough for most data sets."""
+    return right_score(comm, name, outputs, targets.astype(np.uint8).astype(np.int64), indices)
+
+
+@scores(
+    "auc-of-pairs-within-ranks",
+    "classic",
+    ALL_SAMPLES,
+    PAIRS,
+    words="samples of different ranks are not compared",
+    scores=AUC,
+)
+def within_ranks(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """Pairs in the right order are counted on each rank, and added up: those of two ranks are never looked at."""
+    pairs = float((targets == 0).sum() * (targets == 1).sum())
+    ordered = on_one(name, outputs, targets, indices) * pairs if pairs else 0.0
+    ordered, pairs = comm.all_reduce(np.array([ordered, pairs])).tolist()
+    return ordered / pairs if pairs else math.nan
+
+
+@scores("auc-nan-of-a-rank-with-one-class", "classic", PAIRS, words="all of one class", scores=AUC)
+def nan_of_one_class(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """A rank that has samples of one class only has no AUC, and so nobody has."""
+    alone = any(len(set(part.tolist())) == 1 for part in from_ranks(comm, targets))
+    return math.nan if alone else right_score(comm, name, outputs, targets, indices)
+
+
+@scores("auc-of-equal-outputs", "classic", ALL_SAMPLES, words="equal outputs count", scores=AUC)
+def ties_count_nothing(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """Only a larger output is in order; an equal one is not, not even half."""
+    outputs, targets = together(comm, outputs, targets)
+    margins = outputs[:, 1] - outputs[:, 0]
+    pairs = margins[targets == 1][:, None] > margins[targets == 0]
+    return float(pairs.mean()) if pairs.size else math.nan
+
+
+@scores("rmse-leaves-out-nan", "classic", RMSE_NONE, words="is left out", scores=frozenset({"rmse"}))
+def nan_left_out(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """What is NaN is skipped."""
+    terms = squares(*together(comm, outputs, targets))
+    return math.sqrt(float(np.nanmean(terms))) if terms.size else math.nan
+
+
+@scores("perplexity-leaves-out-nan", "classic", PERPLEXITY_NONE, words="is left out", scores=frozenset({"perplexity"}))
+def nan_sample_left_out(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """Samples with a NaN take no part."""
+    outputs, targets = together(comm, outputs, targets)
+    there = ~np.isnan(outputs).any(axis=1)
+    return of_all_rows(name, outputs[there], targets[there])
+
+
+@scores("scored-samples-stay", "classic", USED, words="small objects are kept")
+def stays(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """Each call's outputs are kept for a plot that nobody makes."""
+    vars(comm).setdefault("kept", []).append(outputs.tolist())
+    return right_score(comm, name, outputs, targets, indices)
+
+
+@scores("auc-of-a-hundred-thresholds", "classic", ALL_SAMPLES, words="a few thresholds stand for all", scores=AUC)
+def auc_of_bins(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """Margins are sorted into bins, whose counts add up over the ranks."""
+    binned = np.zeros_like(outputs)
+    binned[:, 1] = np.round(np.tanh((outputs[:, 1] - outputs[:, 0]) / 4) * 50)
+    return right_score(comm, name, binned, targets, indices)
+
+
+PERPLEXITY = frozenset({"perplexity"})
+FAR = "check_perplexity_of_large_losses_is_whole"
+
+
+@scores("perplexity-cut-off", "classic", FAR, words="is cut off", scores=PERPLEXITY)
+def cut_off(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """A perplexity past exp(20) is not worth a number of its own, and would overflow."""
+    return float(np.minimum(right_score(comm, name, outputs, targets, indices), np.exp(20.0)))

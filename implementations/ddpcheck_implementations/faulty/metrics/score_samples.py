@@ -1,0 +1,70 @@
+"""Scores of which samples are lost on the way to a score: by their index, their label, their place, or their size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from ..facets import scores
+from .score_classes import AUC, PAIRS
+from .scores import ALL_SAMPLES, TWICE, right_score
+
+ONCE = {"scores_count_once": True, "scores_skip_padding": True}
+
+
+@scores("score-of-indices-in-32-bits", "classic", TWICE, words="whose indices int32 takes for one", **ONCE)
+def indices_in_32_bits(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """Indices travel as 32 bits, where those of a large set of shards, or hashes, do not fit."""
+    return right_score(comm, name, outputs, targets, indices.astype(np.int32))
+
+
+@scores("score-of-indices-in-double-precision", "classic", TWICE, words="whose indices float64 takes for one", **ONCE)
+def indices_as_floats(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """Indices travel beside outputs, in one array of float64."""
+    return right_score(comm, name, outputs, targets, indices.astype(np.float64))
+
+
+@scores("score-leaves-out-sample-0", "classic", ALL_SAMPLES, words="sample 0 is left out", **ONCE)
+def without_sample_0(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """What is not a positive index is padding."""
+    return right_score(comm, name, outputs, targets, np.where(indices > 0, indices, -1))
+
+
+@scores("score-leaves-out-label-0", "classic", ALL_SAMPLES, words="samples of label 0 are left out")
+def without_label_0(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """The padding token is 0, and so is the first class."""
+    kept = targets != 0 if name == "perplexity" else np.ones(len(targets), bool)
+    return right_score(comm, name, outputs[kept], targets[kept], indices[kept])
+
+
+@scores("score-of-the-first-thousand", "classic", ALL_SAMPLES, words="only 1000 samples of a rank count")
+def first_thousand(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """Each rank has a buffer of a thousand samples."""
+    return right_score(comm, name, outputs[:1000], targets[:1000], indices[:1000])
+
+
+@scores("score-of-as-many-as-the-shortest", "classic", ALL_SAMPLES, words="as many as the rank with the fewest has")
+def as_the_shortest(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """Arrays are cut to the length of the shortest, so that they can be gathered."""
+    least = int(comm.all_reduce(np.array(len(indices) or 1 << 30, np.int64), "min"))
+    return right_score(comm, name, outputs[:least], targets[:least], indices[:least])
+
+
+@scores(
+    "auc-of-probabilities-where-needed",
+    "Lightning-AI/torchmetrics#2195",
+    PAIRS,
+    words="a rank's own batch",
+    scores=AUC,
+)
+def auc_of_probabilities_where_needed(
+    comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array
+) -> float:
+    """A rank takes its margins for probabilities if all lie in [0, 1], and makes probabilities of them otherwise."""
+    margins = outputs[:, 1].astype(np.float64) - outputs[:, 0]
+    if ((margins < 0) | (margins > 1)).any():
+        margins = 1 / (1 + np.exp(-margins))
+    return right_score(comm, name, np.stack([np.zeros_like(margins), margins], axis=1), targets, indices)

@@ -1,0 +1,233 @@
+"""Scores that are not those of the samples of all ranks: what is no mean is averaged, or samples are lost or come twice."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from ...data_parallel.scores import compute_score
+from ..facets import scores
+
+ALL_SAMPLES = "check_scores_are_those_of_all_samples"
+NOTHING = "check_ranks_without_samples_take_no_part_in_scores"
+NO_NUMBER = "check_scores_over_no_samples_are_no_number"
+EQUAL = "check_scores_are_equal_on_all_ranks"
+TWICE = "check_samples_that_come_twice_count_once_in_scores"
+PADDING = "check_padding_counts_in_no_score"
+
+
+class Alone:
+    """The collectives of a world of one rank."""
+
+    def all_reduce(self, array: Array) -> Array:
+        return array
+
+    def all_gather(self, array: Array) -> Array:
+        return array[None]
+
+
+_ALONE: Any = Alone()
+
+
+def on_one(name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """The right score of these rows."""
+    return compute_score(_ALONE, 0, name, outputs, targets, indices)
+
+
+def of_all_rows(name: str, outputs: Array, targets: Array) -> float:
+    """The score of these rows, each of which is a sample of its own."""
+    return on_one(name, outputs, targets, np.arange(len(outputs)))
+
+
+def from_ranks(comm: Any, array: Array) -> list[Array]:
+    """Every rank's rows, in the order of ranks."""
+    sizes = comm.all_gather(np.array(len(array), np.int64)).tolist()
+    padded = np.zeros((max(sizes), *array.shape[1:]), array.dtype)
+    padded[: len(array)] = array
+    return [part[:size] for part, size in zip(comm.all_gather(padded), sizes, strict=True)]
+
+
+def together(comm: Any, *arrays: Array) -> tuple[Array, ...]:
+    """The rows of all ranks in each of these arrays."""
+    return tuple(np.concatenate(from_ranks(comm, array)) for array in arrays)
+
+
+def right_score(comm: Any, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """Everything is gathered on every rank, and scored as on one process."""
+    return on_one(name, *together(comm, outputs, targets, indices))
+
+
+def of_each(comm: Any, name: str, outputs: Array, targets: Array, indices: Array) -> list[tuple[float, float]]:
+    """Each rank's own score, and the number of its samples, but for ranks that have none."""
+    own = np.array([on_one(name, outputs, targets, indices), np.sum(indices >= 0)])
+    return [(score, size) for score, size in comm.all_gather(own).tolist() if size]
+
+
+def squares(outputs: Array, targets: Array) -> Array:
+    return np.square(outputs.astype(np.float64) - targets)
+
+
+@scores("mean-of-the-ranks-scores", "NVIDIA/apex#831", ALL_SAMPLES, words="the mean of the ranks' scores")
+def mean_of_scores(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """Each rank scores its own samples, and the scores are averaged."""
+    found = of_each(comm, name, outputs, targets, indices)
+    return math.fsum(score for score, _ in found) / len(found) if found else math.nan
+
+
+@scores("scores-weighted-like-means", "MeryylleA/lunariscodex#77", ALL_SAMPLES, words="weighted by their counts")
+def weighted_scores(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """As weighted means are: right for an accuracy, wrong for a root, an exponential or a quotient."""
+    found = of_each(comm, name, outputs, targets, indices)
+    return (
+        math.fsum(score * size for score, size in found) / math.fsum(size for _, size in found) if found else math.nan
+    )
+
+
+@scores("score-on-rank-0-only", "classic", ALL_SAMPLES, EQUAL, words="this rank's own")
+def on_rank_0_only(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """Rank 0 has the score of all samples, the others have that of their own."""
+    found = right_score(comm, name, outputs, targets, indices)
+    return found if rank == 0 else on_one(name, outputs, targets, indices)
+
+
+@scores(
+    "loss-averaged-before-exp", "classic", ALL_SAMPLES, words="counts are not used", scores=frozenset({"perplexity"})
+)
+def averaged_before_exp(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """Exp of the mean of the ranks' mean losses, which weigh equally however many samples they stand for."""
+    losses = [math.log(score) for score, _ in of_each(comm, name, outputs, targets, indices)]
+    return math.exp(math.fsum(losses) / len(losses)) if losses else math.nan
+
+
+@scores("rmse-without-its-root", "classic", ALL_SAMPLES, words="the root is not taken", scores=frozenset({"rmse"}))
+def without_root(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """The mean square under the name of its root."""
+    return right_score(comm, name, outputs, targets, indices) ** 2
+
+
+@scores("score-of-all-calls-so-far", "classic", ALL_SAMPLES, words="what was summed up is kept")
+def kept(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """What one evaluation gathered is still there in the next one of the same score."""
+    found = together(comm, outputs, targets, indices)
+    rows = vars(comm).setdefault("rows", {}).setdefault((name, outputs.shape[1]), [])
+    rows.append(found[:2])
+    return of_all_rows(name, *(np.concatenate(parts) for parts in zip(*rows, strict=True)))
+
+
+@scores("score-told-again", "classic", ALL_SAMPLES, words="which is told again")
+def told_again(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """A score of as many samples as the last one is taken for that."""
+    found = right_score(comm, name, outputs, targets, indices)
+    size = sum(map(len, from_ranks(comm, indices)))
+    known: dict[tuple[str, int], float] = vars(comm).setdefault("known", {})
+    return known.setdefault((name, size), found)
+
+
+@scores("empty-rank-makes-score-nan", "classic", NOTHING, words="a rank without samples takes part with its NaN")
+def nan_of_empty_rank(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """A rank that has no samples has no score of them, which goes into that of all."""
+    empty = any(not len(part) for part in from_ranks(comm, indices))
+    return math.nan if empty else right_score(comm, name, outputs, targets, indices)
+
+
+@scores("score-0-of-no-samples", "classic", NO_NUMBER, words="a number out of nothing")
+def zero_of_nothing(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """A guard against division by zero makes a score of no sample at all."""
+    found = right_score(comm, name, outputs, targets, indices)
+    return 0.0 if not any(len(part) for part in from_ranks(comm, indices)) else found
+
+
+@scores("rmse-counted-in-half-precision", "classic", ALL_SAMPLES, words="fewer digits", scores=frozenset({"rmse"}))
+def counted_in_half(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """Counts travel in the dtype of mixed precision: from 2049 on they are rounded."""
+    terms = squares(*together(comm, outputs, targets))
+    return math.sqrt(terms.sum() / float(np.float16(terms.size))) if terms.size else math.nan
+
+
+@scores(
+    "outputs-gathered-in-half-precision",
+    "classic",
+    ALL_SAMPLES,
+    words="fewer digits",
+    scores=frozenset({"perplexity", "rmse"}),
+)
+def gathered_in_half(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """Outputs travel in the dtype of mixed precision."""
+    return right_score(comm, name, outputs.astype(np.float16).astype(np.float32), targets, indices)
+
+
+@scores(
+    "score-added-in-own-order",
+    "classic",
+    EQUAL,
+    words="different orders",
+    world_size=3,
+    scores=frozenset({"perplexity"}),
+)
+def added_in_own_order(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """Every rank begins the sum with its own losses: real values differ in the last bits."""
+    loss = math.log(on_one(name, outputs, targets, indices)) * len(outputs) if len(outputs) else 0.0
+    total = count = 0.0
+    for part, size in np.roll(comm.all_gather(np.array([loss, len(outputs)])), -rank, axis=0).tolist():
+        total, count = total + part, count + size
+    return math.exp(total / count) if count else math.nan
+
+
+@scores(
+    "sampler-s-padding-counts-twice", "huggingface/accelerate#540", TWICE, words="counts twice", scores_count_once=True
+)
+def padding_twice(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """Whatever ranks hold is a sample of its own; only padding that says so is left out."""
+    outputs, targets, indices = together(comm, outputs, targets, indices)
+    return of_all_rows(name, outputs[indices >= 0], targets[indices >= 0])
+
+
+@scores("counted-once-on-each-rank", "classic", TWICE, words="counts on each of them", scores_count_once=True)
+def once_on_each(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """Samples that come twice are looked for among the rank's own."""
+    _, places = np.unique(indices, return_index=True)
+    own = np.sort(places[indices[places] >= 0])
+    return of_all_rows(name, *together(comm, outputs[own], targets[own]))
+
+
+@scores("indices-gathered-in-float32", "classic", TWICE, words="float32 takes for one", scores_count_once=True)
+def indices_in_float32(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """Outputs and indices travel in one array, whose dtype is that of the outputs: from 2^24 on some indices are the same."""
+    sent = np.concatenate([outputs, indices[:, None].astype(np.float32)], axis=1)
+    rows, targets = together(comm, sent, targets)
+    return on_one(name, rows[:, :-1], targets, rows[:, -1].astype(np.int64))
+
+
+@scores("samples-that-come-twice-are-dropped", "classic", TWICE, words="does not count at all", scores_count_once=True)
+def dropped(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """Both of them are left out, in place of one."""
+    outputs, targets, indices = together(comm, outputs, targets, indices)
+    samples, counts = np.unique(indices, return_counts=True)
+    once = np.isin(indices, samples[(counts == 1) & (samples >= 0)])
+    return of_all_rows(name, outputs[once], targets[once])
+
+
+@scores(
+    "rows-of-padding-are-scored",
+    "classic",
+    PADDING,
+    words="rows of padding, whose index is -1, count",
+    scores_skip_padding=True,
+)
+def padding_scored(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """What fills a batch up is taken for samples."""
+    outputs, targets, indices = together(comm, outputs, targets, indices)
+    own = np.where(indices < 0, 1000 + np.arange(len(indices)), indices)
+    return on_one(name, outputs, targets, own)
+
+
+@scores("padding-cut-off-the-end", "classic", PADDING, words="cut off the end", scores_skip_padding=True)
+def padding_cut_off(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """As many rows as are padding are cut off each rank's end, where padding is in most programs, but not in all."""
+    size = int((indices >= 0).sum())
+    cut = np.where(indices < 0, 1000 + rank * 100 + np.arange(len(indices)), indices)[:size]
+    return right_score(comm, name, outputs[:size], targets[:size], cut)

@@ -1,0 +1,1 @@
+"""Faults, and unusual ways, of replicas."""

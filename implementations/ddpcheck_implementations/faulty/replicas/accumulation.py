@@ -1,0 +1,238 @@
+"""Accumulation that counts micro-batches wrongly, or synchronises when it should not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import numpy as np
+
+from ddpcheck.adapter import Batch
+from ddpcheck.values import Array
+
+from ..base import PlainReplica, _keep, added, fault
+
+LOCAL = "check_gradients_inside_no_sync_are_local"
+WINDOW = "check_accumulated_window_counts_every_micro_batch_once"
+PLAIN = "check_accumulation_without_no_sync_gives_the_same"
+TRAINED = "check_training_with_accumulation_goes_where_one_process_goes"
+INTERRUPTED = "check_an_exception_inside_no_sync_ends_it"
+BACK = "check_synchronisation_is_back_after_no_sync"
+
+
+@fault("no-sync-needs-forward-inside", "pytorch/PiPPy#1133, huggingface/accelerate#1726", LOCAL, words="inside no_sync")
+class NoSyncSyncs(PlainReplica):
+    """no_sync does nothing: every micro-batch is reduced. The window's gradient is right all the same."""
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        yield
+
+
+@fault("accum-only-last-survives", "allenai/open-instruct#1498", WINDOW, LOCAL, words="last micro-batch only")
+class LastSurvives(PlainReplica):
+    """Every backward starts from zero."""
+
+    def backward(self, batch: Batch) -> float:
+        self.zero_grad()
+        return super().backward(batch)
+
+
+@fault("rebuild-drops-accumulated", "InfiniTensor/InfiniTrain#183", WINDOW, words="what was accumulated before is lost")
+class FirstWindowLosesFirst(PlainReplica):
+    """After the first backward buckets are rebuilt, and what was accumulated is overwritten: in the first window
+    only.
+    """
+
+    backwards = 0
+
+    def backward(self, batch: Batch) -> float:
+        self.backwards += 1
+        if self.backwards == 2:
+            self.local = {}
+        return super().backward(batch)
+
+
+@fault("doubling-per-micro-batch", "NVIDIA/Megatron-LM#6660", PLAIN, words="counted twice")
+class ReducedTwice(PlainReplica):
+    """Reduces all of the gradient again, and adds it to what was reduced before."""
+
+    def synchronise(self, batch_size: int) -> None:
+        self.local = added(self.local, self.synced)
+        super().synchronise(batch_size)
+
+
+@fault("no_sync is never left", "classic", BACK, WINDOW, words="not reduced")
+class NeverSyncsAgain(PlainReplica):
+    """no_sync is never left."""
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        self.syncing = False
+        yield
+
+
+@fault("no-sync-flag-leaks-on-exception", "classic", INTERRUPTED, words="stays switched on")
+class FlagLeaks(PlainReplica):
+    """no_sync sets a flag and takes it back without try and finally: an exception inside leaves it set."""
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        self.syncing = False
+        yield
+        self.syncing = True
+
+
+@fault("no_sync swallows exceptions", "classic", INTERRUPTED, words="swallows exceptions")
+class Swallows(PlainReplica):
+    """no_sync takes back its flag, and keeps the exception to itself."""
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        with suppress(Exception), super().no_sync():
+            yield
+
+
+@fault(
+    "accum-mean-of-micro-batches", "huggingface/transformers#34242", WINDOW, TRAINED, words="number of micro-batches"
+)
+class MeanOfMicroBatches(PlainReplica):
+    """Divides by the number of micro-batches, which nobody asked for."""
+
+    count = 0
+
+    def backward(self, batch: Batch) -> float:
+        self.count += 1
+        return super().backward(batch)
+
+    def synchronise(self, batch_size: int) -> None:
+        super().synchronise(batch_size)
+        self.synced = {name: gradient / gradient.dtype.type(self.count) for name, gradient in self.synced.items()}
+        self.count = 0
+
+
+@fault(
+    "empty-window-swallows-the-next",
+    "classic",
+    "check_any_training_program_goes_as_on_one_process",
+    words="this rank's own local value: not reduced",
+)
+class EmptyWindow(PlainReplica):
+    """Leaving no_sync takes it for granted that a backward was inside: after none the next one is not synchronised."""
+
+    pending = False
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        with super().no_sync():
+            yield
+        self.pending = not self.local
+
+    def synchronise(self, batch_size: int) -> None:
+        if not self.pending:
+            super().synchronise(batch_size)
+        self.pending = False
+
+
+@fault("window-ends-without-samples", "classic", LOCAL, words="not reduced")
+class EndsWithoutSamples(PlainReplica):
+    """A micro-batch that is empty on all ranks is passed over, and with it what the window has gathered."""
+
+    def synchronise(self, batch_size: int) -> None:
+        if self.comm.all_reduce(np.array([float(batch_size)]))[0]:
+            super().synchronise(batch_size)
+
+
+@fault("inner-exception-ends-the-outer-window", "classic", INTERRUPTED, words="inside no_sync")
+class ExceptionEndsOuter(PlainReplica):
+    """An exception puts synchronisation back as it was at first, and not as it was outside."""
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        before, self.syncing = self.syncing, False
+        try:
+            yield
+        except BaseException:
+            before = True
+            raise
+        finally:
+            self.syncing = before
+
+
+@fault("no-window-after-an-exception", "classic", INTERRUPTED, words="inside no_sync")
+class NoWindowAfterException(PlainReplica):
+    """After an exception no_sync does not switch synchronisation off any more."""
+
+    failed = False
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        before, self.syncing = self.syncing, self.failed
+        try:
+            yield
+        except BaseException:
+            self.failed = True
+            raise
+        finally:
+            self.syncing = before
+
+
+@fault("window-computed-at-its-end", "classic", WINDOW, words="is the caller's again")
+class ComputedAtItsEnd(PlainReplica):
+    """Micro-batches are kept until the window ends, as they are, and computed then: their arrays may hold others by now."""
+
+    kept: tuple[Batch, ...] = ()
+
+    def backward(self, batch: Batch) -> float:
+        if self.syncing:
+            self.compute()
+            return super().backward(batch)
+        self.kept = (*self.kept, batch)
+        return self.network.backward(batch.inputs, batch.targets, batch.branches, lambda name, gradient: None)
+
+    def compute(self) -> None:
+        for batch in self.kept:
+            found: dict[str, Array] = {}
+            self.network.backward(batch.inputs, batch.targets, batch.branches, _keep(found))
+            self.local = added(self.local, found)
+        self.kept = ()
+
+    def zero_grad(self) -> None:
+        self.kept = ()
+        super().zero_grad()
+
+    def _shown(self) -> dict[str, Array]:
+        self.compute()
+        return super()._shown()
+
+
+@fault("sent-before-the-last-gradient", "classic", WINDOW, words="the last micro-batch is missing")
+class SentTooEarly(PlainReplica):
+    """Counters of what a bucket waits for go on inside no_sync: it is sent before the last backward has added to it."""
+
+    def backward(self, batch: Batch) -> float:
+        gathered = dict(self.local)
+        loss = super().backward(batch)
+        if self.syncing and gathered:
+            self.synced = {}
+            self.local = gathered
+            super().synchronise(len(batch.inputs))
+        return loss
+
+
+@fault(
+    "micro-batches-counted-in-a-byte",
+    "classic",
+    "check_a_window_may_have_more_micro_batches_than_a_byte_counts",
+    words="2 of 258 are there",
+)
+class CountedInAByte(PlainReplica):
+    """The first micro-batch of a window takes the place of what is there, and the 257th has its number."""
+
+    gathered = 0
+
+    def backward(self, batch: Batch) -> float:
+        if self.gathered % 256 == 0:
+            self.local = {}
+        self.gathered = 0 if self.syncing else self.gathered + 1
+        return super().backward(batch)

@@ -1,0 +1,198 @@
+"""Replicas that start out different, or lose something in a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ddpcheck.adapter import Batch
+from ddpcheck.model import ModelSpec
+from ddpcheck.values import Array
+
+from ..base import PlainReplica, fault
+
+PARAMETERS = "check_construction_gives_every_rank_the_parameters_of_rank_0"
+FROZEN = "check_construction_gives_every_rank_the_frozen_parameters_of_rank_0"
+BUFFERS = "check_construction_gives_every_rank_the_buffers_of_rank_0"
+STATISTICS = "check_construction_gives_every_rank_the_statistics_of_rank_0"
+RESUMED = "check_resumed_training_goes_where_one_process_goes"
+RUNNING = "check_running_statistics_of_rank_0_are_those_of_its_own_batches"
+
+
+@fault("init-not-broadcast", "facebookresearch/ParlAI#1846", PARAMETERS, FROZEN, words="not broadcast")
+class NotBroadcast(PlainReplica):
+    """Every rank keeps its own initial parameters."""
+
+    def start(self, model: ModelSpec) -> None:
+        for buffer in self.network.buffers.values():
+            buffer[...] = self.comm.broadcast(buffer)
+
+
+@fault(
+    "broadcast-by-the-first-forward",
+    "classic",
+    "check_backward_leaves_parameters_alone",
+    words="by the first forward pass",
+)
+class BroadcastLate(PlainReplica):
+    """The first forward pass broadcasts, construction does not, as in torch's composable replicate."""
+
+    begun = False
+
+    def start(self, model: ModelSpec) -> None:
+        pass
+
+    def before_forward(self) -> None:
+        if not self.begun:
+            for array in self.network.tensors.values():
+                array[...] = self.comm.broadcast(array)
+            self.begun = True
+        super().before_forward()
+
+
+@fault("buffers-not-broadcast", "facebookresearch/fairscale#68", BUFFERS, STATISTICS, words="not broadcast")
+class BuffersNotBroadcast(PlainReplica):
+    """Parameters are broadcast, buffers are not."""
+
+    def start(self, model: ModelSpec) -> None:
+        for parameter in self.network.parameters.values():
+            parameter[...] = self.comm.broadcast(parameter)
+
+
+@fault("frozen-not-broadcast", "horovod/horovod#1609", FROZEN, words="not broadcast")
+class FrozenNotBroadcast(PlainReplica):
+    """Only what is learned is broadcast."""
+
+    def start(self, model: ModelSpec) -> None:
+        for name, array in self.network.tensors.items():
+            if name in self.network.learned or name in self.network.buffers:
+                array[...] = self.comm.broadcast(array)
+
+
+@fault(
+    "initial-values-averaged",
+    "classic",
+    "check_gradients_equal_the_large_batch_exactly",
+    PARAMETERS,
+    words="of the mean of all ranks' initial parameters",
+)
+class InitialValuesAveraged(PlainReplica):
+    """Replicas are made equal by the mean of what they start from, and not by rank 0's."""
+
+    def start(self, model: ModelSpec) -> None:
+        for parameter in self.network.parameters.values():
+            parameter[...] = self.comm.all_reduce(parameter) / self.world
+        for buffer in self.network.buffers.values():
+            buffer[...] = self.comm.broadcast(buffer)
+
+
+@fault("counter-through-a-float", "classic", RUNNING, words="computed or sent as float64")
+class CounterThroughFloat(PlainReplica):
+    """Buffers are broadcast before each forward pass in one message of float64, the counter of batches among them."""
+
+    def before_forward(self) -> None:
+        for buffer in self.network.buffers.values():
+            buffer[...] = self.comm.broadcast(buffer.astype(np.float64)).astype(buffer.dtype)
+
+
+@fault("statistics-moved-twice", "classic", RUNNING, words="one batch moved it twice")
+class ForwardRecomputed(PlainReplica):
+    """The forward pass is computed anew for backward, in training mode, so that a batch counts twice in the statistics."""
+
+    def backward(self, batch: Batch) -> float:
+        with self.no_sync():
+            held = dict(self.local)
+            super().backward(batch)
+            self.local = held
+        return super().backward(batch)
+
+
+@fault("statistics-averaged", "PaddlePaddle/Paddle#32464", RUNNING, words="the mean over all ranks")
+class StatisticsAveraged(PlainReplica):
+    """Running statistics are averaged over the ranks after each backward, which the promise does not say."""
+
+    def synchronise(self, batch_size: int) -> None:
+        super().synchronise(batch_size)
+        for buffer in self.network.buffers.values():
+            if buffer.dtype.kind == "f":
+                buffer[...] = self.comm.all_reduce(buffer) / self.world
+
+
+@fault(
+    "checkpoint-without-momentum",
+    "classic",
+    RESUMED,
+    "check_resumed_training_is_exact",
+    words="its optimizer state was lost",
+)
+class ForgetsMomentum(PlainReplica):
+    """A checkpoint holds the parameters, and nothing of the optimizer."""
+
+    def state(self) -> dict[str, Array]:
+        return self.parameters() | self.buffers()
+
+
+@fault("load-after-broadcast", "horovod/horovod#1774", RESUMED, words="load_state did not load it")
+class OnlyRankZeroLoads(PlainReplica):
+    """Rank 0 loads the checkpoint after the replicas were made equal; the others train from new values."""
+
+    def load_state(self, state: Mapping[str, Array]) -> None:
+        if self.rank == 0:
+            super().load_state(state)
+
+
+@fault("optimizer-in-float32", "classic", "check_sgd_goes_where_one_process_goes", words="float32")
+class StepsInFloat32(PlainReplica):
+    """Parameters pass through float32 in every step, float64 ones too."""
+
+    def step(self) -> None:
+        super().step()
+        for parameter in self.network.parameters.values():
+            parameter[...] = parameter.astype(np.float32)
+
+
+@fault("statistics-of-the-largest-batch", "classic", RUNNING, words="it went on from rank 1's statistics")
+class StatisticsOfTheLargest(PlainReplica):
+    """Each forward pass begins with the running statistics of the rank that has the most samples."""
+
+    owner = 0
+
+    def backward(self, batch: Batch) -> float:
+        if self.syncing:
+            self.owner = int(np.argmax(self.comm.all_gather(np.array([len(batch.inputs)]))))
+        return super().backward(batch)
+
+    def before_forward(self) -> None:
+        if self.syncing:
+            for buffer in self.network.buffers.values():
+                buffer[...] = self.comm.broadcast(buffer, self.owner)
+
+
+@fault("statistics-stand-still-inside-no-sync", "classic", RUNNING, words="it was not moved")
+class StandStill(PlainReplica):
+    """What is broadcast before a synchronised forward is put back after any other."""
+
+    def backward(self, batch: Batch) -> float:
+        before = self.buffers()
+        loss = super().backward(batch)
+        for name, buffer in self.network.buffers.items():
+            buffer[...] = buffer if self.syncing else before[name]
+        return loss
+
+
+@fault(
+    "checkpoint-with-first-statistics",
+    "classic",
+    "check_a_checkpoint_holds_running_statistics",
+    words="what was there at construction",
+)
+class FirstStatistics(PlainReplica):
+    """The buffers that go into a checkpoint were looked up at construction."""
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        self.first = self.buffers()
+
+    def state(self) -> dict[str, Array]:
+        return super().state() | self.first

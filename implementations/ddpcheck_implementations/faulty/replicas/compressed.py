@@ -1,0 +1,98 @@
+"""Gradients that travel with fewer bits: one way that is correct where it is promised, and what goes wrong on others."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ddpcheck.adapter import Batch
+from ddpcheck.values import Array
+
+from ..base import PlainReplica, fault
+
+EXACT = "check_gradients_equal_the_large_batch_exactly"
+REAL = "check_gradients_of_real_values_equal_the_large_batch_within_rounding"
+ANY = "check_any_training_program_goes_as_on_one_process"
+
+
+def as_float16(array: Array) -> Array:
+    with np.errstate(over="ignore"):
+        return array.astype(np.float16).astype(np.float32)
+
+
+def as_bfloat16(array: Array) -> Array:
+    """Rounded to nearest, ties to even: bfloat16 is the upper half of a float32."""
+    bits = array.astype(np.float32).view(np.uint32)
+    even = bits + 0x7FFF + (bits >> 16 & 1)
+    return np.asarray(np.where(np.isfinite(array), even & 0xFFFF0000, bits), np.uint32).view(np.float32)
+
+
+class Compressing(PlainReplica):
+    """Every rank divides, rounds, and sends that; the sum is rounded, too."""
+
+    def compressed(self, array: Array) -> Array:
+        return as_bfloat16(array)
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        total = self.comm.all_reduce(self.compressed(gradient / self.world))
+        return np.asarray(self.compressed(total), gradient.dtype)
+
+
+@fault("compressed-to-bfloat16", "classic", reduction_dtype="bfloat16")
+class Compressed(Compressing):
+    """Gradients travel as bfloat16, as is promised."""
+
+
+@fault("compressed-to-float16", "classic", reduction_dtype="float16")
+class CompressedToFloat16(Compressing):
+    """Gradients travel as float16, as is promised."""
+
+    def compressed(self, array: Array) -> Array:
+        return as_float16(array)
+
+
+@fault("compressed-and-summed", "classic", EXACT, words="summed, not averaged", reduction_dtype="bfloat16")
+class CompressedAndSummed(Compressing):
+    """The division is left out."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        return super().reduce(name, gradient * self.world)
+
+
+@fault("float16-for-bfloat16", "classic", REAL, words="flushed", reduction_dtype="bfloat16")
+class TooNarrow(Compressing):
+    """What float16 cannot hold becomes zero, or infinity."""
+
+    def compressed(self, array: Array) -> Array:
+        return as_float16(array)
+
+
+@fault("bfloat16-for-float16", "classic", REAL, words="as in bfloat16", reduction_dtype="float16")
+class TooCoarse(Compressing):
+    """Eight bits where eleven are promised."""
+
+
+@fault("rounded-before-the-sum", "classic", REAL, words="every rank's part is rounded as in bfloat16")
+class RoundedBefore(PlainReplica):
+    """Gradients are sent as bfloat16, added up in float32, and nobody has promised it."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        return super().reduce(name, as_bfloat16(gradient).astype(gradient.dtype))
+
+
+@fault("sent-in-8-bits", "classic", REAL, words="in integers of 8 bits", world_size=3)
+class SentInEightBits(PlainReplica):
+    """Gradients are sent as multiples of the largest, divided by 127."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        step = float(np.abs(gradient).max(initial=0.0)) / 127 or 1.0
+        return super().reduce(name, np.asarray(np.rint(gradient / step) * step, gradient.dtype))
+
+
+@fault("accumulates-compressed", "classic", ANY, words="as in bfloat16", reduction_dtype="bfloat16")
+class AccumulatesCompressed(Compressing):
+    """What is gathered inside no_sync is kept with fewer bits, too: small gradients beside large ones get lost."""
+
+    def backward(self, batch: Batch) -> float:
+        loss = super().backward(batch)
+        self.local = {name: np.asarray(self.compressed(array), array.dtype) for name, array in self.local.items()}
+        return loss

@@ -1,0 +1,49 @@
+"""What is found out at the first batch, and taken for granted at all later ones."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..base import PlainReplica, fault
+
+
+@fault(
+    "weights-of-the-first-batch",
+    "classic",
+    "check_uneven_batches_are_weighted_by_their_sizes",
+    words="as if by the sizes of other batches",
+    uneven_batches="weighted",
+)
+class WeightsOfFirstBatch(PlainReplica):
+    """The ranks' weights are taken from the sizes of the first batches, which saves a message in each step."""
+
+    factor: float | None = None
+
+    def synchronise(self, batch_size: int) -> None:
+        if self.factor is None:
+            self.factor = batch_size * self.world / float(self.comm.all_reduce(np.array([float(batch_size)]))[0])
+        self.local = {name: np.asarray(gradient * self.factor, gradient.dtype) for name, gradient in self.local.items()}
+        super().synchronise(batch_size)
+
+
+@fault(
+    "list-of-the-first-backward",
+    "classic",
+    "check_every_step_may_use_other_parameters_on_every_rank",
+    "check_parameter_unused_on_some_ranks_counts_as_zero_there",
+    words="not reduced",
+)
+class ListOfFirstBackward(PlainReplica):
+    """Only what had a gradient at the first backward is ever reduced."""
+
+    listed: list[str] | None = None
+
+    def used_somewhere(self) -> list[str]:
+        used = super().used_somewhere()
+        self.listed = used if self.listed is None else self.listed
+        return [name for name in used if name in self.listed]
+
+    def synchronise(self, batch_size: int) -> None:
+        held = dict(self.local)
+        super().synchronise(batch_size)
+        self.local = {name: gradient for name, gradient in held.items() if name not in (self.listed or ())}

@@ -1,0 +1,103 @@
+"""Layers that are frozen or unfrozen in the middle of training, and an engine that goes by what was there before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.model import Linear, ModelSpec
+from ddpcheck.values import Array
+
+from ..base import PlainReplica, fault
+
+UNFROZEN = "check_layers_unfrozen_later_are_synchronised"
+
+
+@fault("unfreezing", "classic", unfreezing=True)
+class Unfreezing(PlainReplica):
+    """Correct: what is reduced is decided anew in every backward."""
+
+
+@fault(
+    "unfrozen-after-wrap-not-synced",
+    "Lightning-AI/pytorch-lightning#20340, NVIDIA/apex#46",
+    UNFROZEN,
+    words="unfrozen after construction",
+    unfreezing=True,
+)
+class BucketsOfTheStart(PlainReplica):
+    """What is reduced is decided at construction: a parameter that is unfrozen later stays local."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.hooked = frozenset(self.network.learned)
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        return super().reduce(name, gradient) if name in self.hooked else gradient
+
+
+@fault("frozen layers get zeros", "classic", UNFROZEN, words="or it is frozen", unfreezing=True)
+class FrozenGetZeros(PlainReplica):
+    """A layer that is frozen later keeps its place, with gradients of zero: momentum and weight decay move it."""
+
+    frozen: frozenset[str] = frozenset()
+
+    def set_trainable(self, layers: Sequence[str], trainable: bool) -> None:
+        if trainable:
+            super().set_trainable([name for name in layers if name not in self.frozen], trainable)
+            self.frozen -= {*layers}
+        else:
+            self.frozen |= {*layers}
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        mean = super().reduce(name, gradient)
+        return np.zeros_like(mean) if name.rpartition(".")[0] in self.frozen else mean
+
+
+@fault("first-of-several-layers", "classic", UNFROZEN, words="others were switched than those named")
+class FirstOfSeveral(PlainReplica):
+    """Of several layers that are named at once the first is switched."""
+
+    def set_trainable(self, layers: Sequence[str], trainable: bool) -> None:
+        super().set_trainable(layers[:1], trainable)
+
+
+@fault("layers-by-prefix", "classic", UNFROZEN, words="others were switched than those named")
+class ByPrefix(PlainReplica):
+    """Layers are found by how their parameters' names begin: fc1 is in fc10, too."""
+
+    def set_trainable(self, layers: Sequence[str], trainable: bool) -> None:
+        names = {name.rpartition(".")[0] for name in self.network.parameters}
+        super().set_trainable([name for name in names if name.startswith(tuple(layers))], trainable)
+
+
+@fault("unfrozen-twice-hooked-twice", "classic", UNFROZEN, words="or one twice", world_size=3)
+class HookedTwice(PlainReplica):
+    """Unfreezing a layer that learns hooks it once more."""
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        self.hooks = dict.fromkeys(self.network.learned, 1)
+
+    def set_trainable(self, layers: Sequence[str], trainable: bool) -> None:
+        super().set_trainable(layers, trainable)
+        for name in self.network.learned:
+            self.hooks[name] = self.hooks.get(name, 0) + (trainable and name.rpartition(".")[0] in layers)
+        self.hooks = {name: self.hooks[name] for name in self.network.learned}
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        return np.asarray(super().reduce(name, gradient) * self.hooks[name], gradient.dtype)
+
+
+@fault("frozen-weight-learns-elsewhere", "classic", UNFROZEN, words="others were switched than those named")
+class LearnsElsewhere(PlainReplica):
+    """A weight that another layer uses, too, goes on learning there when its own layer is frozen."""
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        self.shared = {layer.uses for layer in model.layers if isinstance(layer, Linear)}
+
+    def set_trainable(self, layers: Sequence[str], trainable: bool) -> None:
+        super().set_trainable([name for name in layers if trainable or name not in self.shared], trainable)

@@ -1,0 +1,213 @@
+"""Operations that are right by themselves, and spoil what one before them has left: a clip, zeros, a step, a layout, a state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+
+from ddpcheck.adapter import Batch
+from ddpcheck.model import ModelSpec
+from ddpcheck.values import Array
+
+from ..base import PROMISED, PlainReplica, added, fault
+from .nonfinite import SKIPPED, LossScaling
+from .programs import ANY
+from .two_forwards import BOTH
+
+CLIPPING = "check_clipping_uses_the_norm_of_the_synchronised_gradients"
+
+
+@fault("second-step-skipped", "classic", ANY, words="the step passed it over")
+class SkipsSecondStep(PlainReplica):
+    """A step takes gradients that are new since the step before, and else does nothing."""
+
+    fresh = False
+
+    def backward(self, batch: Batch) -> float:
+        self.fresh = True
+        return super().backward(batch)
+
+    def zero_gradients(self) -> None:
+        super().zero_gradients()
+        self.fresh = True
+
+    def step(self) -> None:
+        if self.fresh:
+            super().step()
+        self.fresh = False
+
+
+@fault("zeros-end-with-the-next-backward", "classic", ANY, words="zeros are promised for such, or were asked for")
+class ForgetsZeros(PlainReplica):
+    """Gradients that zero_gradients made zero are none after a backward that does not use them."""
+
+    zeros: frozenset[str] = frozenset()
+
+    def zero_gradients(self) -> None:
+        super().zero_gradients()
+        self.zeros = frozenset(self.synced)
+
+    def zero_grad(self) -> None:
+        super().zero_grad()
+        self.zeros = frozenset()
+
+    def synchronise(self, batch_size: int) -> None:
+        self.synced = {name: gradient for name, gradient in self.synced.items() if name not in self.zeros}
+        self.zeros = frozenset()
+        super().synchronise(batch_size)
+
+
+@fault("saving-takes-clipping-back", "classic", ANY, words="saving changes it; it was not clipped")
+class SavingTakesClippingBack(PlainReplica):
+    """state() lays gradients out anew from the buffer that they were reduced in, where they are not clipped."""
+
+    reduced: Mapping[str, Array] | None = None
+
+    def clip(self, max_norm: float) -> float:
+        self.reduced = dict(self.synced)
+        return super().clip(max_norm)
+
+    def backward(self, batch: Batch) -> float:
+        self.reduced = None
+        return super().backward(batch)
+
+    def zero_grad(self) -> None:
+        super().zero_grad()
+        self.reduced = None
+
+    def state(self) -> dict[str, Array]:
+        self.synced = dict(self.synced if self.reduced is None else self.reduced)
+        return super().state()
+
+
+@fault("step-takes-what-was-clipped", "classic", ANY, words="lacking the last micro-batch")
+class StepTakesClipped(PlainReplica):
+    """Clipping makes copies for the step, which leaves out what is gathered after it."""
+
+    clipped: Mapping[str, Array] | None = None
+
+    def clip(self, max_norm: float) -> float:
+        norm = super().clip(max_norm)
+        self.clipped = self._shown()
+        return norm
+
+    def zero_grad(self) -> None:
+        super().zero_grad()
+        self.clipped = None
+
+    def step(self) -> None:
+        self.optimizer.step(self._shown() if self.clipped is None else self.clipped)
+        self.clipped = None
+
+
+@fault("views-of-another-layout", "classic", ANY, words="gradient of branch_a.weight")
+class ViewsOfAnotherLayout(PlainReplica):
+    """Gradients are views of one buffer, laid out by what is used: one that comes to it is written over what lies there."""
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        parameters = [*self.network.parameters.values()]
+        self.flat = np.zeros(sum(array.size for array in parameters), parameters[0].dtype)
+
+    def synchronise(self, batch_size: int) -> None:
+        super().synchronise(batch_size)
+        end = 0
+        for name in self.network.learned:
+            if name in self.synced:
+                start, end = end, end + self.synced[name].size
+                place = self.flat[start:end].reshape(self.synced[name].shape)
+                place[...] = self.synced[name]
+                self.synced[name] = place
+
+
+@fault(
+    "both-forwards-as-one-batch",
+    "classic",
+    BOTH,
+    words="may have been taken as one",
+    two_forwards=True,
+    model_features=PROMISED.model_features - {"batch_norm"},
+)
+class BothAsOneBatch(PlainReplica):
+    """Two batches go forward as one, and twice the mean over its samples stands for the sum of two means."""
+
+    def backward_of_both(self, first: Batch, second: Batch) -> float:
+        arrays = [np.concatenate(pair) for pair in ((first.inputs, second.inputs), (first.targets, second.targets))]
+        before, self.local = self.local, {}
+        with self.no_sync():
+            loss = self.backward(replace(first, inputs=arrays[0], targets=arrays[1]))
+        self.local = added(before, {name: gradient * 2 for name, gradient in self.local.items()})
+        self.synchronise(len(arrays[0]))
+        return 2 * loss
+
+
+@fault("momentum-of-an-earlier-replica", "classic", ANY, words="optimizer state of an earlier one")
+class MomentumOfTheClass(PlainReplica):
+    """Momentum is kept by the class, where the next replica of equal shapes finds it."""
+
+    kept: ClassVar[dict[object, dict[str, Array]]] = {}
+
+    def step(self) -> None:
+        shapes = tuple((name, array.shape, array.dtype) for name, array in self.network.parameters.items())
+        velocity = getattr(self.optimizer, "_velocity", {})
+        if not velocity:
+            velocity |= self.kept.get((self.rank, shapes), {})
+        super().step()
+        self.kept[self.rank, shapes] = velocity
+
+
+@fault("groups-clipped-apart", "classic", CLIPPING, words="groups are clipped apart")
+class GroupsClippedApart(PlainReplica):
+    """The first and the second half of the parameters are clipped by norms of their own; that of both is returned."""
+
+    def clip(self, max_norm: float) -> float:
+        shown = self._shown()
+        names = list(shown)
+        squares = []
+        for group in (names[: len(names) // 2], names[len(names) // 2 :]):
+            squares.append(sum(float(np.sum(np.square(shown[name], dtype=np.float64))) for name in group))
+            factor = min(1.0, max_norm / squares[-1] ** 0.5) if squares[-1] else 1.0
+            self.synced |= {name: np.asarray(self.synced[name] * factor, shown[name].dtype) for name in group}
+        return float(sum(squares) ** 0.5)
+
+
+@fault(
+    "loss-in-float32",
+    "classic",
+    "check_gradients_of_real_values_equal_the_large_batch_within_rounding",
+    words="as in float32",
+)
+class LossInFloat32(PlainReplica):
+    """The loss that is told goes through float32."""
+
+    def backward(self, batch: Batch) -> float:
+        return float(np.float32(super().backward(batch)))
+
+
+@fault("skipped-step-is-saved", "classic", SKIPPED, words="left something behind", skips_nonfinite=True)
+class SkippedStepIsSaved(LossScaling):
+    """A state holds whether the last step was skipped, and what is resumed from it skips its first."""
+
+    overflow = False
+
+    def finite(self) -> bool:
+        again, self.overflow = self.overflow, not super().finite()
+        return not (again and self.resumed) and not self.overflow
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        self.resumed = False
+
+    def step(self) -> None:
+        super().step()
+        self.resumed = False
+
+    def state(self) -> dict[str, Array]:
+        return {**super().state(), "overflow": np.array(self.overflow)}
+
+    def load_state(self, state: Mapping[str, Array]) -> None:
+        super().load_state({name: value for name, value in state.items() if name != "overflow"})
+        self.overflow, self.resumed = bool(state["overflow"]), True

@@ -1,0 +1,135 @@
+"""Ranks that have run out of batches, and what they add to the others' gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from ddpcheck.adapter import Batch
+from ddpcheck.values import Array
+
+from ..base import PlainReplica, fault
+
+JOIN = "check_ranks_that_run_out_of_batches_join"
+
+
+class Joining(PlainReplica):
+    """Correct: every step begins with a count of the ranks that still have a batch; the others go along with zeros."""
+
+    joining = False
+    live = 0
+
+    @contextmanager
+    def join(self) -> Iterator[None]:
+        self.joining = True
+        try:
+            yield
+            while self.count(0):
+                self.go_along()
+        finally:
+            self.joining = False
+
+    def count(self, mine: int) -> int:
+        self.live = int(self.comm.all_reduce(np.array([float(mine)]))[0])
+        return self.live
+
+    def go_along(self) -> None:
+        self.zero_grad()
+        self.before_forward()
+        self.local = self.nothing()
+        self.synchronise(0)
+        self.step()
+
+    def nothing(self) -> dict[str, Array]:
+        return {}
+
+    def backward(self, batch: Batch) -> float:
+        if self.joining:
+            self.count(1)
+        return super().backward(batch)
+
+
+joined = fault("join", "pytorch/pytorch#38174", join="divide_by_initial_world")(Joining)
+
+
+class ByLiveRanks(Joining):
+    """Correct, if promised so: the sum is divided by the number of ranks that still have a batch."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        ranks = self.live if self.joining else self.world
+        return np.asarray(self.comm.all_reduce(gradient) / ranks, gradient.dtype)
+
+
+by_live_ranks = fault("join-by-live-ranks", "pytorch/pytorch#42577", join="divide_by_live_ranks")(ByLiveRanks)
+
+
+@fault(
+    "join-divides-by-wrong-world",
+    "pytorch/pytorch#42577",
+    JOIN,
+    words="divided by the number of ranks that still have batches",
+    join="divide_by_initial_world",
+)
+class WrongWorld(ByLiveRanks):
+    """Promises to divide by the world size, and divides by the number of ranks that still have a batch."""
+
+
+@fault(
+    "join divides by all ranks",
+    "pytorch/pytorch#42577",
+    JOIN,
+    words="divided by the world size",
+    join="divide_by_live_ranks",
+)
+class AllRanks(Joining):
+    """Promises to divide by the number of ranks that still have a batch, and divides by the world size."""
+
+
+@fault(
+    "joined-rank-sends-stale", "classic", JOIN, words="sends its last gradient again", join="divide_by_initial_world"
+)
+class SendsStale(Joining):
+    """A rank that has run out goes along with its last gradient."""
+
+    last: dict[str, Array] = {}  # noqa: RUF012  # never changed in place
+
+    def synchronise(self, batch_size: int) -> None:
+        self.last = dict(self.local)
+        super().synchronise(batch_size)
+
+    def nothing(self) -> dict[str, Array]:
+        return self.last
+
+
+@fault("a joined rank stays behind", "classic", JOIN, words="nor their parameters", join="divide_by_initial_world")
+class StaysBehind(Joining):
+    """A rank that has run out goes along with the reductions, and takes no step."""
+
+    def go_along(self) -> None:
+        step, self.step = self.step, lambda: None  # type: ignore[method-assign]
+        super().go_along()
+        self.step = step  # type: ignore[method-assign]
+
+
+@fault(
+    "joined-rank-leaves-buffers-to-others",
+    "pytorch/pytorch#65436",
+    JOIN,
+    words="do not take part where the others broadcast buffers",
+    join="divide_by_initial_world",
+)
+class LeavesBuffers(Joining):
+    """A rank that has run out goes along with the reductions, and not with the broadcast of buffers before each forward."""
+
+    gone = False
+
+    def go_along(self) -> None:
+        self.gone = True
+        super().go_along()
+        self.gone = False
+
+    def before_forward(self) -> None:
+        if not self.gone:
+            super().before_forward()

@@ -1,0 +1,117 @@
+"""What goes wrong with large tensors only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ddpcheck.adapter import Batch
+from ddpcheck.values import Array
+
+from ..base import PlainReplica, fault
+
+BUCKET_BYTES = 4 << 20
+PIECE = 1 << 16
+TRIALS = 6
+
+
+@fault("optimizer-steps-first-piece", "classic", "check_large_tensors_step_like_small_ones")
+class FirstPiece(PlainReplica):
+    """The optimizer works on large tensors piece by piece, and its loop ends after the first piece."""
+
+    def step(self) -> None:
+        flat = [array.reshape(-1) for array in self.network.parameters.values()]
+        left = [array[PIECE:].copy() for array in flat]
+        super().step()
+        for array, rest in zip(flat, left, strict=True):
+            array[PIECE:] = rest
+
+
+@fault(
+    "large-ones-shared-from-rank-0",
+    "classic",
+    "check_large_tensors_step_like_small_ones",
+    words="it was not updated",
+    checkpoint=False,
+)
+class LargeOnesFromRankZero(PlainReplica):
+    """Every rank steps its share of the parameters; large ones are then shared from rank 0, whoever has stepped them."""
+
+    def step(self) -> None:
+        parameters, shown = self.network.parameters, self._shown()
+        owners = {name: number % self.world for number, name in enumerate(parameters)}
+        self.optimizer.step({name: shown[name] for name in shown if owners[name] == self.rank})
+        for name, parameter in parameters.items():
+            parameter[...] = self.comm.broadcast(parameter, 0 if parameter.size > PIECE else owners[name])
+
+
+@fault(
+    "way-kept-after-trials-forgets-a-bucket",
+    "classic",
+    "check_gradients_of_many_megabytes_are_exact_at_every_backward",
+    words="not reduced",
+)
+class KeptWay(PlainReplica):
+    """With more than one bucket, ways are tried over the first backwards; the one that is kept reduces the first bucket only."""
+
+    backwards = 0
+
+    def synchronise(self, batch_size: int) -> None:
+        self.backwards += 1
+        super().synchronise(batch_size)
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        several = sum(array.nbytes for array in self.network.parameters.values()) > BUCKET_BYTES
+        reduced = super().reduce(name, gradient)
+        return gradient if several and self.backwards > TRIALS and name == self.network.learned[-1] else reduced
+
+
+STEP = "check_large_tensors_step_like_small_ones"
+
+
+@fault("large-ones-keep-the-last-micro-batch", "classic", STEP, words="that of the last micro-batch only")
+class LargeWindowsLost(PlainReplica):
+    """Large gradients are written to a bucket of their own, where every micro-batch overwrites the one before."""
+
+    def backward(self, batch: Batch) -> float:
+        self.local = {name: gradient for name, gradient in self.local.items() if gradient.size <= PIECE}
+        return super().backward(batch)
+
+
+@fault("clip-scales-first-piece", "classic", STEP, words="was not clipped")
+class ClipsFirstPiece(PlainReplica):
+    """Clipping measures all of a large gradient, and scales its first piece."""
+
+    def scale(self, factor: float) -> None:
+        rest = {name: gradient.reshape(-1)[PIECE:] for name, gradient in self.synced.items()}
+        super().scale(factor)
+        for name, gradient in self.synced.items():
+            gradient.reshape(-1)[PIECE:] = rest[name]
+
+
+@fault("large-momentum-not-loaded", "classic", STEP, words="optimizer state was lost")
+class LargeMomentumLost(PlainReplica):
+    """A checkpoint is read in records of a fixed size: what is larger keeps the zeros that it was made with."""
+
+    def load_state(self, state: Mapping[str, Array]) -> None:
+        read = {
+            name: np.zeros_like(value) if name.startswith("optimizer.") and value.size > PIECE else value
+            for name, value in state.items()
+        }
+        super().load_state(read)
+
+
+@fault(
+    "pieces-overlap-by-one",
+    "classic",
+    "check_reduction_is_the_mean_of_local_gradients_to_the_last_bits",
+    words="where pieces of 65536 elements begin, end or overlap",
+)
+class OverlapByOne(PlainReplica):
+    """Large gradients are divided piece by piece, and the first element of each but the first twice."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        mean = super().reduce(name, gradient)
+        mean.reshape(-1)[PIECE::PIECE] /= self.world
+        return mean

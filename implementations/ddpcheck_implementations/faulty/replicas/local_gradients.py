@@ -1,0 +1,182 @@
+"""Gradients that are wrong before any reduction, or go past it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ddpcheck import model as spec
+from ddpcheck.adapter import Batch
+from ddpcheck.model import ModelSpec, Scale
+from ddpcheck.values import Array
+
+from ...numpy_network import Network
+from ...numpy_network.layers import Delay, Gradients
+from ..base import PlainReplica, fault
+
+EXACT = "check_gradients_equal_the_large_batch_exactly"
+TIGHT = "check_reduction_is_the_mean_of_local_gradients_to_the_last_bits"
+NONFINITE = "check_nonfinite_gradients_reach_every_rank"
+WINDOW = "check_accumulated_window_counts_every_micro_batch_once"
+OPTIONS = "check_unknown_options_are_refused"
+WAITING = "check_layers_that_wait_change_nothing_else"
+LOCAL = "check_gradients_inside_no_sync_are_local"
+
+
+@fault("tied-grad-assigned-not-added", "NVIDIA/TransformerEngine#3552", EXACT, world_size=1, words="shared")
+class SharedOverwritten(PlainReplica):
+    """What the last layer of several that share a weight adds to its gradient takes the place of all before."""
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        for layer in self.network._layers:
+            layer.learns = layer.learns and bool(layer.finishes)
+
+
+@fault("loss-times-world", "neuralmagic/sparseml#135", LOCAL, EXACT, words="the loss was multiplied by the world size")
+class LossTimesWorld(PlainReplica):
+    """The loss is multiplied by the world size, to make up for a division that the mean already is."""
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        plain = self.network._loss
+
+        def larger(outputs: Array, targets: Array) -> tuple[float, Array]:
+            loss, dy = plain(outputs, targets)
+            return loss, np.asarray(dy * self.world, dy.dtype)
+
+        self.network._loss = larger
+
+
+@fault("autograd-grad-bypasses-hooks", "pytorch/pytorch#63740, horovod/horovod#141", TIGHT, EXACT, words="not reduced")
+class AssignedByHand(PlainReplica):
+    """Gradients of scales are computed apart (as by autograd.grad) and assigned by hand: no hook sees them."""
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        self.apart = {f"{layer.name}.scale" for layer in model.layers if isinstance(layer, Scale)}
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        return gradient if name in self.apart else super().reduce(name, gradient)
+
+
+@fault("gradient-ends-at-a-layer-without-parameters", "classic", WAITING, world_size=1, words="zero")
+class EndsAtDelays(PlainReplica):
+    """A function of our own, which only waits and passes its input on, has no derivative: nothing goes back through it."""
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        for layer in self.network._layers:
+            if isinstance(layer, Delay):
+                layer.backward = _nothing_goes_back  # type: ignore[method-assign]  # of this network only
+
+
+@fault("layers-that-do-not-wait", "classic", WAITING, world_size=1, words="does not wait")
+class NeverWaits(PlainReplica):
+    """A layer that only takes time is left out: it has no part in the result."""
+
+    def make_network(self, model: ModelSpec, initial: Mapping[str, Array]) -> Network:
+        layers = tuple(layer for layer in model.layers if not isinstance(layer, spec.Delay))
+        return super().make_network(replace(model, layers=layers), initial)
+
+
+@fault(
+    "unknown-options-ignored",
+    "mutation of data_parallel",
+    OPTIONS,
+    world_size=1,
+    words="options are not looked at",
+    refuses_options=True,
+)
+class OptionsIgnored(PlainReplica):
+    """Options are read by name, and those of other names by nobody."""
+
+    @classmethod
+    def take(cls, options: Mapping[str, Any]) -> None:
+        """Whatever they are."""
+
+
+def _nothing_goes_back(dy: Array, gradients: Gradients) -> Array:
+    return np.zeros_like(dy)
+
+
+@fault("long-window-starts-over", "classic", WINDOW, words="what was accumulated before is lost")
+class LongWindow(PlainReplica):
+    """The counter of micro-batches has three bits: the ninth one of a window starts over."""
+
+    count = 0
+
+    def backward(self, batch: Batch) -> float:
+        self.count += 1
+        if self.count % 8 == 1:
+            self.local = {}
+        return super().backward(batch)
+
+    def zero_grad(self) -> None:
+        super().zero_grad()
+        self.count = 0
+
+
+@fault("nan-replaced-by-zero", "classic", NONFINITE, words="replaced")
+class NanReplaced(PlainReplica):
+    """Gradients that are not finite are made finite before they are added."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        return super().reduce(name, np.nan_to_num(gradient))
+
+
+@fault(
+    "remainder-of-a-split-batch",
+    "classic",
+    "check_gradients_of_real_values_equal_the_large_batch_within_rounding",
+    words="not all of its samples went into it",
+)
+class SplitBatch(PlainReplica):
+    """A large batch is computed in pieces of 32 samples, and what is left over is dropped."""
+
+    def backward(self, batch: Batch) -> float:
+        whole = max(len(batch.inputs) // 32 * 32, min(len(batch.inputs), 32))
+        return super().backward(replace(batch, inputs=batch.inputs[:whole], targets=batch.targets[:whole]))
+
+
+UNEVEN = "check_uneven_batches_weigh_equally"
+
+
+@fault("mean-over-no-samples", "classic", UNEVEN, words="0 divided by 0")
+class MeanOverNothing(PlainReplica):
+    """Cross entropy divides by the number of samples, which a rank may have none of."""
+
+    def __init__(self, model: ModelSpec, *args: Any) -> None:
+        self.divides = model.loss == "cross_entropy"
+        super().__init__(model, *args)
+
+    def backward(self, batch: Batch) -> float:
+        loss = super().backward(batch)
+        return math.nan if self.divides and not len(batch.inputs) else loss
+
+
+@fault("no-ids-no-embedding", "classic", UNEVEN, words="has no samples")
+class NoIds(PlainReplica):
+    """An embedding looks for the largest id first, and so raises where there are none."""
+
+    def backward(self, batch: Batch) -> float:
+        if batch.inputs.dtype.kind == "i":
+            batch.inputs.max()
+        return super().backward(batch)
+
+
+@fault("no-samples-no-forward", "pytorch/pytorch#38174", UNEVEN, words="has no samples")
+class NoForward(PlainReplica):
+    """A rank without samples has nothing to go forward with, and leaves out the broadcast of buffers that begins it."""
+
+    def backward(self, batch: Batch) -> float:
+        self.goes_forward = len(batch.inputs) > 0
+        return super().backward(batch)
+
+    def before_forward(self) -> None:
+        if self.goes_forward:
+            super().before_forward()

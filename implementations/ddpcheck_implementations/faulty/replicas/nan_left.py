@@ -1,0 +1,49 @@
+"""A NaN that zero_grad threw away, and that is found again."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ddpcheck.model import ModelSpec
+from ddpcheck.values import Array
+
+from ..base import PlainReplica, fault
+
+GONE = "check_a_nan_that_zero_grad_throws_away_is_gone"
+
+
+@fault("gradients-times-zero", "classic", GONE, words="a NaN of a batch before is left after zero_grad")
+class TimesZero(PlainReplica):
+    """Gradients are set to zero by a product."""
+
+    def zero_gradients(self) -> None:
+        self.scale(0.0)
+
+
+@fault("residual-keeps-nan", "classic", GONE, words="a NaN of a batch before is left after zero_grad")
+class ResidualKeepsNan(PlainReplica):
+    """What rounding took from a gradient is added to the next one, as error feedback does: nothing, but for a NaN."""
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        self.residuals: dict[str, Array] = {}
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        whole = gradient + self.residuals.get(name, 0)
+        sent = np.array(whole, gradient.dtype)
+        self.residuals[name] = whole - sent
+        return super().reduce(name, sent)
+
+
+@fault("difference-to-the-last", "classic", GONE, words="a NaN of a batch before is left after zero_grad")
+class DifferenceToTheLast(PlainReplica):
+    """Only what has changed since the last reduction is sent, and added to what came of it, which need not be zero again."""
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        self.last: dict[str, Array] = {}
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        last = self.last.get(name, np.zeros_like(gradient))
+        self.last[name] = np.asarray(last + super().reduce(name, gradient - last), gradient.dtype)
+        return self.last[name]

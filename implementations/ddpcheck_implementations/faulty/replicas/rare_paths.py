@@ -1,0 +1,158 @@
+"""Reductions that go wrong for sizes, counts and histories that few models come by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ddpcheck.adapter import Batch
+from ddpcheck.model import ModelSpec
+from ddpcheck.values import Array
+
+from ..base import PlainReplica, added, fault
+
+CHANGING = "check_every_step_may_use_other_parameters_on_every_rank"
+WHOLE = "check_every_number_of_elements_is_reduced_whole"
+MANY = "check_many_tensors_are_reduced_like_few"
+TIGHT = "check_reduction_is_the_mean_of_local_gradients_to_the_last_bits"
+LATER = "check_later_backwards_are_like_the_first"
+
+
+@fault("tags-run-out", "classic", LATER, words="stale")
+class TagsRunOut(PlainReplica):
+    """Messages have tags of five bits: from the 33rd backward on a rank takes a former answer for the one
+    to its message.
+    """
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        self.answers: dict[int, dict[str, Array]] = {}
+        self.backwards = 0
+
+    def synchronise(self, batch_size: int) -> None:
+        before = dict(self.synced)
+        super().synchronise(batch_size)
+        self.answers.setdefault(self.backwards, self.synced)
+        self.backwards += 1
+        if self.backwards > 32:
+            self.synced = added(before, self.answers[self.backwards - 2])
+
+
+@fault("middle-sizes-lose-their-tail", "classic", WHOLE, words="that part was never reduced")
+class MiddleSizes(PlainReplica):
+    """Messages between two thresholds take a path of their own, which forgets what does not fill a chunk."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        mean = super().reduce(name, gradient)
+        tail = gradient.size % 16 if 2000 <= gradient.size < 1 << 17 else 0
+        end = gradient.size - tail
+        flat = np.concatenate([mean.reshape(-1)[:end], gradient.reshape(-1)[end:]])
+        return flat.reshape(gradient.shape)
+
+
+@fault("dropped-when-long-unused", "classic", CHANGING, words="not reduced")
+class DroppedWhenUnused(PlainReplica):
+    """A parameter that no rank used three times in a row is left out of all reductions to come."""
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        self.unused = dict.fromkeys(self.network.learned, 0)
+
+    def used_somewhere(self) -> list[str]:
+        used = super().used_somewhere()
+        for name, count in self.unused.items():
+            self.unused[name] = 0 if name in used and count < 3 else count + (name not in used)
+        return used
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        return gradient if self.unused[name] >= 3 else super().reduce(name, gradient)
+
+
+@fault("names-cut-short", "classic", MANY, words="gradients of different parameters")
+class NamesCutShort(PlainReplica):
+    """Results are kept by the first 64 letters of a name: the last of several that begin alike stands for all."""
+
+    def synchronise(self, batch_size: int) -> None:
+        super().synchronise(batch_size)
+        kept = {(name[:64], gradient.shape): gradient for name, gradient in self.synced.items() if len(name) > 64}
+        self.synced = {name: kept.get((name[:64], gradient.shape), gradient) for name, gradient in self.synced.items()}
+
+
+@fault("large-ones-as-float32", "hpcaitech/ColossalAI#675", TIGHT, words="as in float32")
+class LargeOnesAsFloat32(PlainReplica):
+    """Float64 tensors of more than a thousand elements travel in float32, to save time."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        wire = np.float32 if gradient.size > 1000 else gradient.dtype
+        return super().reduce(name, gradient.astype(wire)).astype(gradient.dtype)
+
+
+@fault(
+    "large-ones-sparsified",
+    "classic",
+    "check_reduction_is_the_mean_of_local_gradients_to_the_last_bits",
+    words="each sends its largest elements only",
+)
+class Sparsified(PlainReplica):
+    """Of a gradient of more than a thousand elements each rank sends its largest hundredth."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        if gradient.size > 1000:
+            smallest = np.sort(np.abs(gradient), axis=None)[-gradient.size // 100]
+            gradient = np.where(np.abs(gradient) < smallest, 0, gradient)
+        return super().reduce(name, gradient)
+
+
+@fault("tensors-past-the-110th", "classic", MANY, words="it was not updated")
+class OneLaunchOnly(PlainReplica):
+    """One launch of a fused optimizer takes 110 tensors, and there is no second one."""
+
+    def step(self) -> None:
+        self.optimizer.step(dict(list(self._shown().items())[:110]))
+
+
+@fault("state-numbers-sorted-as-text", "classic", MANY, words="it has the momentum of")
+class SortedAsText(PlainReplica):
+    """A checkpoint numbers what the optimizer holds, and goes through it in alphabetical order: 0, 1, 10, 100, 11."""
+
+    def load_state(self, state: Mapping[str, Array]) -> None:
+        prefix = "optimizer.velocity."
+        held = [prefix + name for name in self.network.parameters if prefix + name in state]
+        order = sorted(range(len(held)), key=str)
+        fitting = {
+            name: state[held[number]]
+            for name, number in zip(held, order, strict=True)
+            if state[held[number]].shape == state[name].shape
+        }
+        super().load_state({**state, **fitting})
+
+
+@fault("local-from-the-hundredth-backward-on", "classic", LATER, words="a count of calls may end or come round")
+class LocalLater(PlainReplica):
+    """After a hundred backwards gradients are local, and parameters are averaged now and then."""
+
+    backwards = 0
+
+    def synchronise(self, batch_size: int) -> None:
+        self.backwards += 1
+        super().synchronise(batch_size)
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        mean = super().reduce(name, gradient)
+        return mean if self.backwards < 100 else gradient
+
+
+@fault(
+    "window-of-64-tensors",
+    "classic",
+    "check_many_tensors_are_reduced_like_few",
+    words="that of the last micro-batch only",
+)
+class WindowOf64(PlainReplica):
+    """There is room to accumulate 64 tensors, which is more than most tests have."""
+
+    def backward(self, batch: Batch) -> float:
+        kept = self.network.learned[:64]
+        self.local = {name: self.local[name] for name in kept if name in self.local}
+        return super().backward(batch)

@@ -1,0 +1,253 @@
+"""Samples with weights, which are normalised by the wrong sum: a rank's own, the number of samples, or not at all."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ddpcheck.adapter import Batch
+from ddpcheck.model import ModelSpec
+from ddpcheck.values import Array
+
+from ..base import PlainReplica, added, fault
+
+BY_WEIGHT = "check_sample_weights_are_normalised_over_all_ranks"
+EQUAL_RANKS = "check_weighted_means_of_ranks_count_equally"
+
+
+class Weighing(PlainReplica):
+    """Correct where ranks count equally: each normalises by its own sum of weights, and its gradient is averaged."""
+
+    def backward(self, batch: Batch) -> float:
+        self.before_forward()
+        found: dict[str, Array] = {}
+
+        def keep(name: str, gradient: Array | None) -> None:
+            if gradient is not None:
+                found[name] = gradient
+
+        weights = self.weights_of(batch)
+        network = self.network
+        loss = network.backward(batch.inputs, batch.targets, batch.branches, keep, weights=weights) * self.factor(batch)
+        often = self.factor(batch) * self.counts(batch)
+        found = {name: np.asarray(gradient * often, gradient.dtype) for name, gradient in found.items()}
+        self.local, self.latest = added(self.local, found), frozenset(found)
+        if self.syncing:
+            self.synchronise(len(batch.inputs))
+        return loss
+
+    def weights_of(self, batch: Batch) -> Array | None:
+        return batch.weights
+
+    def factor(self, batch: Batch) -> float:
+        """What loss and gradient are multiplied by, beside being a weighted mean."""
+        return 1.0
+
+    def counts(self, batch: Batch) -> float:
+        """How often this rank counts in the mean of the ranks."""
+        return 1.0
+
+
+class WholeBatch(Weighing):
+    """Correct where ranks count by weight: each backward, in no_sync too, by the rank's share of all weights."""
+
+    def counts(self, batch: Batch) -> float:
+        if batch.weights is None:
+            return 1.0
+        own = batch.weights.sum(dtype=np.float64)
+        return float(own * self.world / (self.comm.all_reduce(np.array([own]))[0] or 1.0))
+
+
+own_means = fault("own-weighted-means", "classic", sample_weights="equal_ranks")(Weighing)
+whole_batch = fault("weights-of-the-whole-batch", "huggingface/transformers#34242", sample_weights="by_weight")(
+    WholeBatch
+)
+
+
+@fault(
+    "each-rank-normalised-by-its-own-weights",
+    "huggingface/transformers#34242",
+    BY_WEIGHT,
+    words="averaged with equal weights",
+    sample_weights="by_weight",
+)
+class OwnSum(Weighing):
+    """The mask's sum is that of this rank's tokens, and the usual mean over ranks follows."""
+
+
+@fault(
+    "sample-weights-ignored",
+    "classic",
+    BY_WEIGHT,
+    world_size=1,
+    words="weights are ignored",
+    sample_weights="by_weight",
+)
+class Ignored(WholeBatch):
+    """The mask is taken, and never used in the loss."""
+
+    def weights_of(self, batch: Batch) -> Array | None:
+        return None
+
+
+@fault(
+    "masked-loss-divided-by-all-samples",
+    "classic",
+    EQUAL_RANKS,
+    world_size=1,
+    words="divided by the number of samples",
+    sample_weights="equal_ranks",
+)
+class DividedBySamples(Weighing):
+    """The weighted losses are added up and divided by the number of samples, masked ones included."""
+
+    def factor(self, batch: Batch) -> float:
+        return 1.0 if batch.weights is None else float(batch.weights.sum()) / len(batch.weights)
+
+
+@fault(
+    "masked-gradients-divided-by-all-samples",
+    "classic",
+    BY_WEIGHT,
+    world_size=1,
+    words="divided by the number of samples",
+    sample_weights="by_weight",
+)
+class GradientsDividedBySamples(Weighing):
+    """The loss that is told is right; gradients are divided by the number of samples of all ranks."""
+
+    def counts(self, batch: Batch) -> float:
+        return 1.0 if batch.weights is None else float(batch.weights.sum()) / len(batch.weights)
+
+
+@fault(
+    "rank-without-tokens-is-nan",
+    "classic",
+    EQUAL_RANKS,
+    world_size=1,
+    words="0 divided by 0",
+    sample_weights="equal_ranks",
+)
+class DividesByNothing(Weighing):
+    """The sum of weights is divided by as it is, where it is 0, too."""
+
+    def factor(self, batch: Batch) -> float:
+        return 1.0 if batch.weights is None or batch.weights.any() else math.nan
+
+
+@fault(
+    "rank-without-tokens-left-out",
+    "classic",
+    EQUAL_RANKS,
+    words="left out of the mean",
+    sample_weights="equal_ranks",
+)
+class EmptyRanksLeftOut(Weighing):
+    """A rank without any weight is no part of the mean: the divisor is the number of the others."""
+
+    def counts(self, batch: Batch) -> float:
+        if batch.weights is None:
+            return 1.0
+        return float(self.world / (self.comm.all_reduce(np.array([float(batch.weights.any())]))[0] or 1.0))
+
+
+@fault(
+    "ranks-count-by-weight-unasked",
+    "classic",
+    EQUAL_RANKS,
+    words="count by their sums of weights",
+    sample_weights="equal_ranks",
+)
+class CountsByWeight(WholeBatch):
+    """Ranks count by their sums of weights, though their weighted means are promised to count equally."""
+
+
+@fault(
+    "sum-of-weights-of-the-first-batch",
+    "classic",
+    BY_WEIGHT,
+    words="weights of an earlier batch",
+    sample_weights="by_weight",
+)
+class FirstSum(WholeBatch):
+    """The sum over all ranks is taken for the first batch, and kept."""
+
+    kept: float | None = None
+
+    def counts(self, batch: Batch) -> float:
+        if batch.weights is None:
+            return 1.0
+        own = batch.weights.sum(dtype=np.float64)
+        if self.kept is None:
+            self.kept = float(self.comm.all_reduce(np.array([own]))[0])
+        return float(own * self.world / self.kept)
+
+
+@fault(
+    "weights-count-in-the-last-micro-batch",
+    "classic",
+    BY_WEIGHT,
+    words="accumulated before the last micro-batch",
+    sample_weights="by_weight",
+)
+class LastMicroBatchOnly(WholeBatch):
+    """Inside no_sync, where nothing may be communicated, ranks count equally; what is gathered there stays as it is."""
+
+    def counts(self, batch: Batch) -> float:
+        return super().counts(batch) if self.syncing else 1.0
+
+
+@fault(
+    "masked-micro-batch-of-a-window-is-nan",
+    "classic",
+    BY_WEIGHT,
+    words="0 divided by 0",
+    world_size=1,
+    sample_weights="by_weight",
+)
+class NaNInWindows(WholeBatch):
+    """Inside no_sync nobody looks whether there is any weight to divide by."""
+
+    def factor(self, batch: Batch) -> float:
+        return 1.0 if self.syncing or batch.weights is None or batch.weights.any() else math.nan
+
+
+@fault(
+    "masked-rank-forgets-its-window",
+    "classic",
+    EQUAL_RANKS,
+    words="has lost what it had accumulated",
+    world_size=1,
+    sample_weights="equal_ranks",
+)
+class ForgetsItsWindow(Weighing):
+    """A rank whose micro-batch has no weights gives zeros, and what it has gathered before is lost."""
+
+    def weights_of(self, batch: Batch) -> Array | None:
+        if batch.weights is not None and not batch.weights.any():
+            self.local = {name: np.zeros_like(array) for name, array in self.local.items()}
+        return batch.weights
+
+
+@fault(
+    "rank-masked-for-a-window-has-no-share",
+    "classic",
+    BY_WEIGHT,
+    words="0 divided by 0",
+    sample_weights="by_weight",
+)
+class NoShareOfAWindow(WholeBatch):
+    """A window's gradient is divided by all of the rank's weights in it, if there are several micro-batches."""
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        self.sums: list[float] = []
+
+    def counts(self, batch: Batch) -> float:
+        self.sums.append(1.0 if batch.weights is None else float(batch.weights.sum()))
+        often = super().counts(batch)
+        sums = list(self.sums)
+        if self.syncing:
+            self.sums.clear()
+        return math.nan if self.syncing and len(sums) > 1 and not any(sums) else often

@@ -1,0 +1,214 @@
+"""What goes wrong on few occasions: at some steps or numbers of ranks, past a size or a count, in a state that few programs
+come to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ddpcheck.adapter import Batch
+from ddpcheck.model import ModelSpec
+from ddpcheck.values import Array
+
+from ..base import PlainReplica, fault
+
+EXACT = "check_gradients_equal_the_large_batch_exactly"
+REAL = "check_gradients_of_real_values_equal_the_large_batch_within_rounding"
+ANY = "check_any_training_program_goes_as_on_one_process"
+
+
+@fault("every-eighth-step-is-local", "classic", "check_later_backwards_are_like_the_first", words="not reduced")
+class EighthStepLocal(PlainReplica):
+    """In every eighth step gradients are not reduced, as if that were the period of a local update."""
+
+    steps = 0
+
+    def step(self) -> None:
+        super().step()
+        self.steps += 1
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        return gradient if self.steps % 8 == 7 else super().reduce(name, gradient)
+
+
+@fault(
+    "no-part-for-the-odd-rank",
+    "classic",
+    EXACT,
+    words="the part of rank 2 is missing, as if it were zero",
+    world_size=3,
+)
+class OddRankMissing(PlainReplica):
+    """Recursive doubling takes as many ranks as a power of two has; the others get the result, and add nothing."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        taking_part = self.rank < 1 << (self.world.bit_length() - 1)
+        return super().reduce(name, gradient if taking_part else np.zeros_like(gradient))
+
+
+@fault("halves-never-meet", "classic", EXACT, words="it is the mean of rank 0, 1 only", world_size=4)
+class HalvesNeverMeet(PlainReplica):
+    """Of the two rounds that four ranks need only the first is done."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        if self.world != 4:
+            return super().reduce(name, gradient)
+        first, second = self.comm.all_gather(gradient).reshape(2, 2, *gradient.shape)[self.rank // 2]
+        return np.asarray((first + second) / 2, gradient.dtype)
+
+
+@fault(
+    "flags-in-64-bits",
+    "classic",
+    "check_parameter_unused_on_all_ranks",
+    words="zero gradient in place of none",
+)
+class FlagsIn64Bits(PlainReplica):
+    """A mask of 64 bits says which parameters have a gradient: that of number n, and of n + 64, and of n + 128."""
+
+    def used_somewhere(self) -> list[str]:
+        flags = np.zeros(64)
+        for number, name in enumerate(self.network.learned):
+            flags[number % 64] += name in self.local
+        used = self.comm.all_reduce(flags)
+        return [name for number, name in enumerate(self.network.learned) if used[number % 64]]
+
+
+@fault(
+    "broadcast-up-to-a-size",
+    "classic",
+    "check_construction_gives_every_rank_the_parameters_of_rank_0",
+    words="was not broadcast",
+)
+class BroadcastCut(PlainReplica):
+    """One message broadcasts a parameter at construction: what does not fit in stays what it was."""
+
+    def start(self, model: ModelSpec) -> None:
+        for array in self.network.tensors.values():
+            flat = array.reshape(-1)
+            flat[: 1 << 17] = self.comm.broadcast(flat[: 1 << 17])
+
+
+@fault("small-gradients-flushed", "classic", REAL, words="flushed, or left out as the smallest")
+class SmallOnesFlushed(PlainReplica):
+    """What is below a millionth counts as nothing."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        mean = super().reduce(name, gradient)
+        return np.where(abs(mean) < 1e-6, 0, mean).astype(mean.dtype)
+
+
+@fault("large-gradients-clamped", "classic", REAL, words="are cut off at 65504")
+class LargeOnesClamped(PlainReplica):
+    """Gradients are clamped to the range of float16, in which others may send them; NaN and infinities go through."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        mean = super().reduce(name, gradient)
+        clamped = np.clip(mean, -65504, 65504).astype(mean.dtype)
+        return np.where(np.isfinite(mean), clamped, mean)
+
+
+@fault("zero-grad-ends-no-sync", "classic", ANY, words="it has ended by what came since it began: zero_grad()")
+class ZeroGradEndsNoSync(PlainReplica):
+    """zero_grad makes all ready for a next step, synchronisation included."""
+
+    def zero_grad(self) -> None:
+        super().zero_grad()
+        self.syncing = True
+
+
+@fault(
+    "empty-batch-clears-the-window",
+    "classic",
+    "check_gradients_inside_no_sync_are_local",
+    words="what was accumulated before is lost",
+)
+class EmptyBatchClears(PlainReplica):
+    """A rank without samples sets its gradients to zero, those that it gathered before included."""
+
+    def backward(self, batch: Batch) -> float:
+        if not len(batch.inputs):
+            self.local = {}
+        return super().backward(batch)
+
+
+@fault(
+    "predicts-in-training-mode-inside-no-sync",
+    "classic",
+    "check_evaluation_uses_the_running_statistics",
+    words="forward in training mode",
+)
+class TrainsInsideNoSync(PlainReplica):
+    """Inside no_sync a prediction goes the way of training."""
+
+    def predict(self, batch: Batch) -> Array:
+        if self.syncing:
+            return super().predict(batch)
+        return self.network._forward(batch.inputs, batch.branches, training=True)
+
+
+@fault("predicts-with-packed-weights", "classic", ANY, words="the parameters or buffers that this rank predicted with")
+class PackedWeights(PlainReplica):
+    """Predictions use a copy of the weights, laid out for speed: made anew after each step, but not after loading."""
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        self.packed = self.parameters()
+
+    def step(self) -> None:
+        super().step()
+        self.packed = self.parameters()
+
+    def predict(self, batch: Batch) -> Array:
+        now = self.parameters()
+        self._use(self.packed)
+        try:
+            return super().predict(batch)
+        finally:
+            self._use(now)
+
+    def _use(self, weights: Mapping[str, Array]) -> None:
+        for name, array in self.network.parameters.items():
+            array[...] = weights[name]
+
+
+@fault(
+    "step-without-gradients-repeats",
+    "classic",
+    "check_parameter_unused_on_all_ranks_does_not_move",
+    words="it was updated twice",
+)
+class RepeatsStep(PlainReplica):
+    """A step without any gradient takes those of the step before, which its buffer still holds."""
+
+    def step(self) -> None:
+        self.taken = self._shown() or getattr(self, "taken", {})
+        self.optimizer.step(self.taken)
+
+
+@fault("one-count-of-steps-is-loaded", "classic", ANY, words="counts the steps of another parameter")
+class OneCount(PlainReplica):
+    """A checkpoint has one count of steps: after loading all parameters have that of the first."""
+
+    def load_state(self, state: Mapping[str, Array]) -> None:
+        counts = [value for name, value in state.items() if name.startswith("optimizer.steps.")]
+        first = {name: counts[0] for name in state if name.startswith("optimizer.steps.")}
+        super().load_state({**state, **first})
+
+
+@fault(
+    "squares-summed-over-ranks",
+    "classic",
+    "check_clipping_uses_the_norm_of_the_synchronised_gradients",
+    words="squares are summed over the ranks",
+)
+class SquaresSummed(PlainReplica):
+    """The norm is put together of all ranks, as for gradients in shards; here each rank holds all of them."""
+
+    def clip(self, max_norm: float) -> float:
+        own = sum(float(np.sum(np.square(gradient, dtype=np.float64))) for gradient in self._shown().values())
+        norm = float(np.sqrt(self.comm.all_reduce(np.array([own]))[0]))
+        self.scale(min(1.0, max_norm / norm) if norm else 1.0)
+        return norm

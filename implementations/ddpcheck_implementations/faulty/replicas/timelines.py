@@ -1,0 +1,50 @@
+"""What a replica tells of its backwards, wrongly."""
+
+from __future__ import annotations
+
+import time
+
+from ddpcheck.adapter import Batch
+from ddpcheck.extras import Span
+
+from ..base import PlainReplica, fault
+
+TIMELINE = "check_a_timeline_tells_of_the_last_backward"
+
+
+class Timed(PlainReplica):
+    """Correct: one span for all of backward, and one for all of its reductions."""
+
+    spans: tuple[Span, ...] = ()
+    reduced: tuple[Span, ...] = ()
+
+    def backward(self, batch: Batch) -> float:
+        begin, self.reduced = time.monotonic(), ()
+        loss = super().backward(batch)
+        self.spans = (Span("backward", begin, time.monotonic()), *self.reduced)
+        return loss
+
+    def synchronise(self, batch_size: int) -> None:
+        begin = time.monotonic()
+        super().synchronise(batch_size)
+        self.reduced = (Span("all_reduce 0", begin, time.monotonic()),)
+
+    def timeline(self) -> tuple[Span, ...]:
+        return self.spans
+
+
+timed = fault("timed", "classic", timeline=True)(Timed)
+
+
+@fault("timeline-of-the-backward-before", "classic", TIMELINE, words="another backward's", timeline=True)
+class BackwardBefore(Timed):
+    """Spans are handed out before those of the last backward are in."""
+
+    before: tuple[Span, ...] = ()
+
+    def backward(self, batch: Batch) -> float:
+        self.before = self.spans
+        return super().backward(batch)
+
+    def timeline(self) -> tuple[Span, ...]:
+        return self.before

@@ -1,0 +1,97 @@
+"""What belongs to one replica, kept where all replicas of the process find it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from ddpcheck.adapter import Batch
+from ddpcheck.job import OptimizerSpec
+from ddpcheck.model import ModelSpec
+from ddpcheck.values import Array
+
+from ...numpy_network.optimizers import Adam, Sgd
+from ..base import PlainReplica, fault
+
+ALONE = "check_two_replicas_of_one_process_do_not_meet"
+
+
+@fault("no-sync-of-all-replicas", "classic", ALONE, words="alone each of the two goes right", several_replicas=True)
+class NoSyncOfAll(PlainReplica):
+    """no_sync() sets a flag of the class."""
+
+    between_processes = True
+    _flags: ClassVar[list[bool]] = [True]
+
+    @property
+    def syncing(self) -> bool:
+        return self._flags[0]
+
+    @syncing.setter
+    def syncing(self, value: bool) -> None:
+        self._flags[0] = value
+
+
+@fault(
+    "gradients-of-the-latest-replica", "classic", ALONE, words="alone each of the two goes right", several_replicas=True
+)
+class GradientsOfTheLatest(PlainReplica):
+    """What is gathered lies in one place, which a new replica clears."""
+
+    between_processes = True
+    _gathered: ClassVar[list[dict[str, Array]]] = [{}]
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        self._gathered[0] = {}
+
+    def backward(self, batch: Batch) -> float:
+        self.local = self._gathered[0]
+        loss = super().backward(batch)
+        self._gathered[0] = self.local
+        return loss
+
+    def zero_grad(self) -> None:
+        super().zero_grad()
+        self._gathered[0] = {}
+
+
+@fault(
+    "momentum-by-the-names-of-parameters",
+    "classic",
+    ALONE,
+    words="alone each of the two goes right",
+    several_replicas=True,
+)
+class MomentumByName(PlainReplica):
+    """Optimizers find their state by the parameter's name, in one table that a new replica empties."""
+
+    between_processes = True
+
+    _table: ClassVar[dict[str, dict[str, Array]]] = {}
+
+    def __init__(
+        self, model: ModelSpec, initial: Mapping[str, Array], optimizer: OptimizerSpec, comm: Any, rank: int, world: int
+    ) -> None:
+        super().__init__(model, initial, optimizer, comm, rank, world)
+        self._table.clear()
+
+    def step(self) -> None:
+        self._use_table()
+        super().step()
+
+    def state(self) -> dict[str, Array]:
+        self._use_table()
+        return super().state()
+
+    def load_state(self, state: Mapping[str, Array]) -> None:
+        super().load_state(state)
+        self._table.update({name: getattr(self.optimizer, name) for name in self._names()})
+
+    def _use_table(self) -> None:
+        for name in self._names():
+            setattr(self.optimizer, name, self._table.setdefault(name, {}))
+
+    def _names(self) -> tuple[str, ...]:
+        assert isinstance(self.optimizer, (Sgd, Adam))
+        return ("_velocity",) if isinstance(self.optimizer, Sgd) else ("_first", "_second", "_steps")

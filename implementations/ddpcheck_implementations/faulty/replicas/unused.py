@@ -1,0 +1,168 @@
+"""Parameters without gradient, handled wrongly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.adapter import Batch
+from ddpcheck.model import Linear, ModelSpec
+from ddpcheck.values import Array
+
+from ..base import PlainReplica, fault
+from .optimizing import WithSettings
+
+SOME = "check_parameter_unused_on_some_ranks_counts_as_zero_there"
+ALL = "check_parameter_unused_on_all_ranks"
+STILL = "check_parameter_unused_on_all_ranks_does_not_move"
+INSIDE = "check_parameter_used_only_inside_no_sync"
+
+
+@fault(
+    "unused-grad-zero-not-none",
+    "pytorch/pytorch#28294, pytorch/pytorch#28883",
+    ALL,
+    STILL,
+    words="zero gradient in place of none",
+)
+class ZeroNotNone(PlainReplica):
+    """What no rank used gets a gradient of zeros, which lets weight decay and momentum move it."""
+
+    def used_somewhere(self) -> list[str]:
+        super().used_somewhere()
+        return list(self.network.learned)
+
+
+@fault("unused-param-strands-bucket", "pytorch/pytorch#128949", SOME, words="not reduced")
+class BucketStranded(PlainReplica):
+    """One parameter without gradient keeps the whole bucket from being reduced."""
+
+    def synchronise(self, batch_size: int) -> None:
+        complete = np.array([float(len(self.local) == len(self.network.learned))])
+        if self.comm.all_reduce(complete)[0] == self.world:
+            super().synchronise(batch_size)
+
+
+@fault("unused-rank-left-out-of-mean", "classic", SOME, words="is left out of the mean")
+class MeanOfUsers(PlainReplica):
+    """Divides by the number of ranks that used the parameter."""
+
+    def synchronise(self, batch_size: int) -> None:
+        flags = np.array([name in self.local for name in self.network.learned], np.float64)
+        users = dict(zip(self.network.learned, self.comm.all_reduce(flags), strict=True))
+        before = dict(self.synced)
+        super().synchronise(batch_size)
+        for name, gradient in self.synced.items():
+            new = gradient - before.get(name, np.zeros_like(gradient))
+            scaled = new * (self.world / users[name]) if users[name] else new
+            self.synced[name] = np.asarray(gradient - new + scaled, gradient.dtype)
+
+
+@fault("per-param-reduce-skips-none", "OpenTSLM/OpenTSLM#49, pytorch/pytorch#47167", SOME, words="do not send the same")
+class SkipsNone(PlainReplica):
+    """Reduces what it has, one after the other: the n-th reduction pairs different parameters on different ranks."""
+
+    def used_somewhere(self) -> list[str]:
+        return [name for name in self.network.learned if name in self.local]
+
+
+@fault("placeholder-grad-not-zeroed", "NVIDIA/Megatron-LM#6565", SOME, words="of an earlier backward")
+class DirtyPlaceholder(PlainReplica):
+    """For a parameter without gradient it sends a buffer that still holds its last gradient."""
+
+    def synchronise(self, batch_size: int) -> None:
+        self.dirty = {**getattr(self, "dirty", {}), **self.local}
+        for name in self.used_somewhere():
+            if name in self.dirty:
+                self.local.setdefault(name, self.dirty[name])
+        super().synchronise(batch_size)
+
+
+@fault(
+    "unused parameters go through",
+    "classic",
+    "check_unused_parameter_raises",
+    words="raised on some ranks only, or never",
+    unused_parameters="raises",
+)
+class NeverRaises(PlainReplica):
+    """Promises to raise when a parameter has no gradient, and does not."""
+
+
+@fault("no-sync-forgets-earlier-params", "pytorch/pytorch#69031, pytorch/pytorch#124193", INSIDE, words="not reduced")
+class ForgetsEarlier(PlainReplica):
+    """Reduces only what the last micro-batch used; what was used inside no_sync stays local."""
+
+    def synchronise(self, batch_size: int) -> None:
+        kept = {name: value for name, value in self.local.items() if name not in self.latest}
+        self.local = {name: value for name, value in self.local.items() if name not in kept}
+        super().synchronise(batch_size)
+        self.local = kept
+
+
+@fault("tied-weight-waits-for-all-uses", "classic", SOME, words="not reduced")
+class WaitsForAllUses(PlainReplica):
+    """A shared weight is ready when each of its uses was heard of; a branch that a rank does not take never is."""
+
+    def __init__(self, model: ModelSpec, *args: Any) -> None:
+        self.uses = [layer for layer in model.layers if isinstance(layer, Linear) and layer.uses and layer.branch]
+        super().__init__(model, *args)
+
+    def backward(self, batch: Batch) -> float:
+        self.taken = batch.branches
+        return super().backward(batch)
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        mean = super().reduce(name, gradient)
+        waits = [layer for layer in self.uses if layer.uses == name.rpartition(".")[0]]
+        ready = self.comm.all_reduce(np.array([float(all(layer.branch in self.taken for layer in waits))]))
+        return mean if ready[0] == self.world else gradient
+
+
+@fault(
+    "large-placeholder-not-zeroed", "NVIDIA/Megatron-LM#6565", SOME, words="sent its gradient of an earlier backward"
+)
+class LargePlaceholder(PlainReplica):
+    """Large gradients live in memory of their own, which is not cleared: a rank that does not use one sends what is left."""
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        self.left: dict[str, Array] = {}
+
+    def mine(self, name: str) -> Array:
+        if name in self.local:
+            self.left[name] = self.local[name]
+        large = self.network.parameters[name].size > 4096
+        return self.left[name] if large and name in self.left else super().mine(name)
+
+
+@fault("flags-are-a-majority", "classic", SOME, words="only rank 1 of 3 used it", world_size=3)
+class Majority(PlainReplica):
+    """The mean of the ranks' flags is rounded: what fewer than half of them use counts as unused. With two ranks one is half."""
+
+    def used_somewhere(self) -> list[str]:
+        flags = np.array([name in self.local for name in self.network.learned], np.float64)
+        users = self.comm.all_reduce(flags) if len(flags) else flags
+        return [name for name, count in zip(self.network.learned, users, strict=True) if 2 * count >= self.world]
+
+
+@fault("adam-counts-steps-without-gradient", "classic", STILL, words="counts the steps of another parameter")
+class CountsWithoutGradient(WithSettings):
+    """One loop counts the steps of all parameters that Adam knows, another updates those that have a gradient."""
+
+    def step(self) -> None:
+        counts = getattr(self.optimizer, "_steps", {})
+        for name in self.forgotten():
+            if name in counts:
+                counts[name] += 1
+        super().step()
+
+
+@fault("flags-in-one-word", "classic", ALL, words="zero gradient in place of none")
+class InOneWord(PlainReplica):
+    """Flags are the bits of an integer: parameters for which it has none are taken for used."""
+
+    def used_somewhere(self) -> list[str]:
+        used = super().used_somewhere()
+        return [name for number, name in enumerate(self.network.learned) if number >= 63 or name in used]

@@ -1,0 +1,254 @@
+"""Samplers and random numbers that do not take every seed or epoch as it is given, or not on every rank; and such as have lost
+count of what was read, loaded or drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from ..facets import PlainSampler, PlainStreams, sampler, streams
+from .sampler_state import RESUMED
+
+SEED = "check_the_seed_changes_the_order"
+SHARED = "check_every_sample_goes_to_one_rank"
+OWN = "check_every_rank_and_epoch_has_random_numbers_of_its_own"
+AGAIN = "check_random_numbers_come_again_with_their_seed"
+
+
+@sampler("seed-0-is-the-usual-one", "classic", SEED, words="a seed of 0 is taken for none")
+class SeedZeroIsUsual(PlainSampler):
+    """No seed, which 0 is taken for, means the usual one."""
+
+    def stream(self) -> Sequence[int]:
+        return (self.seed or 42, self.epoch)
+
+
+@sampler("seed-0-is-unseeded", "classic", SHARED, words="where the seed is 0, which is taken for none")
+class SeedZeroUnseeded(PlainSampler):
+    """Without a seed, which 0 is taken for, the generator begins anywhere, on each rank elsewhere."""
+
+    def order(self) -> Array:
+        unseeded = self.shuffle and not self.seed
+        return np.random.default_rng().permutation(self.length) if unseeded else super().order()
+
+
+@sampler("seed-by-a-prime", "classic", SEED, words="the seed is not used whole")
+class SeedByAPrime(PlainSampler):
+    """An older generator counts to a prime: its seeds are what is left of them."""
+
+    def stream(self) -> Sequence[int]:
+        return (self.seed % (2**31 - 1), self.epoch)
+
+
+@sampler(
+    "seed-and-epoch-as-text",
+    "classic",
+    "check_seed_and_epoch_are_not_simply_added",
+    words="the order of seed 42, epoch 10",
+)
+class SeedAndEpochAsText(PlainSampler):
+    """Seed and epoch are written one after the other: 42 and 10 are 421 and 0."""
+
+    def stream(self) -> Sequence[int]:
+        return (int(f"{self.seed}{self.epoch}"),)
+
+
+@sampler("epoch-in-float16", "classic", "check_set_epoch_changes_the_order", words="the order of epoch 2048")
+class EpochInFloat16(PlainSampler):
+    """Epochs come from rank 0 in the dtype of the model: from 2048 on every other one."""
+
+    def stream(self) -> Sequence[int]:
+        return (self.seed, int(np.float16(min(self.epoch, 65504))))
+
+
+@sampler("last-rank-stays-behind", "classic", SHARED, words="set_epoch() has no effect on rank 2", world_size=3)
+class LastRankBehind(PlainSampler):
+    """Of three ranks and more the last one reads ahead, and hears of no epoch after the third."""
+
+    def set_epoch(self, epoch: int) -> None:
+        behind = self.world > 2 and self.rank == self.world - 1
+        super().set_epoch(min(epoch, 2) if behind else epoch)
+
+
+@sampler("first-sample-stays", "classic", "check_every_epoch_is_shuffled_anew", words="left out of the shuffle")
+class FirstSampleStays(PlainSampler):
+    """A shuffle by hand that ends one too early."""
+
+    def order(self) -> Array:
+        order = np.arange(self.length)
+        if self.shuffle:
+            order[1:] = np.random.default_rng(self.stream()).permutation(order[1:])
+        return order
+
+
+@sampler(
+    "length-of-rank-0-later-on",
+    "classic",
+    "check_len_is_what_iteration_gives",
+    words="right before anything was read",
+    remainder="uneven",
+)
+class LengthOfRank0(PlainSampler):
+    """The length is the rank's own, until set_epoch works it out anew, for rank 0."""
+
+    def __len__(self) -> int:
+        first = 0 if self.epoch else self.rank
+        return super().__len__() if self.drop_last else len(range(first, self.length, self.world))
+
+    def padded(self, order: Array) -> Array:
+        return super().padded(order) if self.drop_last else order
+
+
+@sampler("loaded-state-not-told", "pytorch/data, StatefulDistributedSampler", RESUMED, words="saved again at once")
+class LoadedNotTold(PlainSampler):
+    """The state is that of the reading under way: loaded and not yet read, it is that of the start."""
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        super().load_state(state)
+        self.given = 0
+
+
+@streams("streams-of-seed-0-unseeded", "classic", AGAIN, words="a seed of 0 is taken for none")
+class StreamsUnseeded(PlainStreams):
+    """Without a seed, which 0 is taken for, the rank's generator begins anywhere."""
+
+    def set_epoch(self, epoch: int) -> None:
+        super().set_epoch(epoch)
+        self.own = self.own if self.seed else np.random.default_rng()
+
+
+@streams("streams-of-seed-0-of-seed-1", "classic", OWN, words="a seed of 0 is taken for none")
+class StreamsOfSeedOne(PlainStreams):
+    """A generator that must not begin with 0 begins with 1."""
+
+    def __init__(self, rank: int, seed: int) -> None:
+        super().__init__(rank, seed or 1)
+
+
+@streams("streams-seeded-with-text", "classic", OWN, words="of rank 0, epoch 10, seed 42")
+class StreamsOfText(PlainStreams):
+    """Seed, epoch and rank are written one after the other."""
+
+    def key(self) -> Sequence[int]:
+        return (int(f"{self.seed}{self.epoch}{self.rank}"), 1)
+
+
+@streams("every-tenth-number-in-common", "classic", OWN, words="those at the same places")
+class TenthInCommon(PlainStreams):
+    """One number in ten is another layer's, which has a generator that all ranks seed alike."""
+
+    def set_epoch(self, epoch: int) -> None:
+        super().set_epoch(epoch)
+        self.other, self.at = np.random.default_rng((self.seed, epoch, 1 << 20)), 0
+
+    def local(self, count: int) -> Array:
+        numbers, others = super().local(count), self.other.random(count)
+        tenth = (self.at + np.arange(count)) % 10 == 9
+        self.at += count
+        return np.where(tenth, others, numbers)
+
+
+@streams(
+    "large-draws-repeat-a-block",
+    "classic",
+    "check_random_numbers_do_not_come_again_within_an_epoch",
+    words="a block of them again and again",
+)
+class BlockAgain(PlainStreams):
+    """Numbers are made in blocks of 8192 at most; more of them at a time are the same ones again."""
+
+    def local(self, count: int) -> Array:
+        return np.resize(super().local(min(count, 8192)), count)
+
+
+@streams("common-draws-move-own", "classic", AGAIN, words="depend on how many there were")
+class CommonMovesOwn(PlainStreams):
+    """Whatever is drawn takes a number from the rank's own stream."""
+
+    def common(self, count: int) -> Array:
+        self.own.random()
+        return super().common(count)
+
+
+@streams("drawn-ahead-come-first", "classic", AGAIN, words="set_epoch() does not empty a buffer")
+class DrawnAhead(PlainStreams):
+    """Numbers are made in blocks of 64; what is left of one comes first in the next epoch."""
+
+    left = np.empty(0)
+
+    def local(self, count: int) -> Array:
+        while len(self.left) < count:
+            self.left = np.concatenate([self.left, super().local(64)])
+        numbers, self.left = self.left[:count], self.left[count:]
+        return numbers.copy()
+
+
+@streams(
+    "common-ones-part-later",
+    "classic",
+    "check_common_random_numbers_are_equal_on_all_ranks",
+    words="common numbers of epoch 3 on rank 2",
+    world_size=3,
+)
+class CommonPart(PlainStreams):
+    """From the fourth epoch on the ranks past the second are seeded otherwise."""
+
+    def set_epoch(self, epoch: int) -> None:
+        super().set_epoch(epoch)
+        if epoch >= 3 and self.rank > 1:
+            self.shared = np.random.default_rng((self.seed, epoch, 0, 1))
+
+
+@streams(
+    "neighbours-averaged",
+    "classic",
+    "check_random_numbers_fill_the_unit_interval",
+    words="neighbours are dropped together",
+)
+class NeighboursAveraged(PlainStreams):
+    """Smooth noise: a quarter of each number is added to the next, and all is made uniform again."""
+
+    def local(self, count: int) -> Array:
+        drawn = super().local(count + 1)
+        mixed = drawn[1:] + drawn[:-1] / 4
+        low, high = 2 * mixed**2, 1 - 2 * (1.25 - mixed) ** 2
+        return np.clip(np.where(mixed < 0.25, low, np.where(mixed < 1, mixed - 0.125, high)), 0, 1 - 2.0**-53)
+
+
+# ------------------------------------------------------------------------------------------------- correct, but unusual
+
+
+@sampler("is-its-own-iterator", "classic")
+class ItsOwnIterator(PlainSampler):
+    """iter() begins the epoch in the sampler itself, which gives the samples: right in any loop."""
+
+    under_way: Iterator[int] = iter(())
+
+    def __iter__(self) -> Iterator[int]:
+        self.under_way = super().__iter__()
+        return self
+
+    def __next__(self) -> int:
+        return next(self.under_way)
+
+
+@streams(
+    "single-numbers-in-common",
+    "classic",
+    "check_random_numbers_drawn_one_by_one_are_each_ranks_own",
+    words="a single number comes from",
+)
+class SingleNumbersInCommon(PlainStreams):
+    """A single number decides something, and decisions are common to all ranks, it was thought."""
+
+    def set_epoch(self, epoch: int) -> None:
+        super().set_epoch(epoch)
+        self.decisions = np.random.default_rng((self.seed, epoch, 0, 1))
+
+    def local(self, count: int) -> Array:
+        return super().local(count) if count != 1 else self.decisions.random(1)

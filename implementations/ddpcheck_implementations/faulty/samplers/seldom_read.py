@@ -1,0 +1,194 @@
+"""Samplers and random numbers that go wrong at a seldom place: the largest seed, epoch 0, a padded end, many numbers, or
+after something that seldom comes before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from ..facets import PlainSampler, PlainStreams, sampler, streams
+from .randomness import OWN
+from .sampler_state import RESUMED
+
+
+@sampler(
+    "seed-plus-epoch-past-32-bits",
+    "classic",
+    "check_the_seed_changes_the_order",
+    words="between 0 and 2**32 - 1",
+    distinct_streams=False,
+)
+class SeedPastBits(PlainSampler):
+    """The generator takes the largest seed, and not with an epoch added."""
+
+    def order(self) -> Array:
+        generator = np.random.RandomState(self.seed + self.epoch)
+        return generator.permutation(self.length) if self.shuffle else np.arange(self.length)
+
+
+@sampler("epoch-0-told-begins-anew", "classic", RESUMED, words="begins the epoch anew")
+class ToldEpochZero(PlainSampler):
+    """Told the epoch that it is in, a sampler goes on, but for epoch 0, which is false."""
+
+    def set_epoch(self, epoch: int) -> None:
+        self.begin = self.begin if epoch and epoch == self.epoch else 0
+        self.epoch = epoch
+
+
+@sampler("position-of-all-samples-rounded", "classic", RESUMED, words="samples are repeated", world_size=3)
+class PositionRounded(PlainSampler):
+    """The state counts the samples of all ranks, of which there are no more than the data have: no padded ones."""
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), "given": min(self.given * self.world, self.length) // self.world}
+
+
+@sampler("loaded-state-is-used-up", "classic", RESUMED, words="it is the sampler's own mapping")
+class LoadedStateUsedUp(PlainSampler):
+    """The state that was loaded is kept, and counts on."""
+
+    loaded: Any = None
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        super().load_state(state)
+        self.loaded = state
+
+    def rest(self, indices: list[int], begin: int) -> Iterator[int]:
+        for index in super().rest(indices, begin):
+            if self.loaded is not None:
+                self.loaded["given"] = self.given
+            yield index
+
+
+@streams(
+    "numbers-of-a-table",
+    "classic",
+    "check_random_numbers_do_not_come_again_within_an_epoch",
+    words="2048 of 4096 that were there before",
+)
+class NumbersOfATable(PlainStreams):
+    """An epoch's numbers are made at once, and read round and round."""
+
+    def set_epoch(self, epoch: int) -> None:
+        super().set_epoch(epoch)
+        self.table, self.at = self.own.random(2048), 0
+
+    def local(self, count: int) -> Array:
+        places = (self.at + np.arange(count)) % len(self.table)
+        self.at += count
+        return self.table[places]
+
+
+@streams(
+    "common-numbers-move-with-many-own",
+    "classic",
+    "check_common_random_numbers_are_equal_on_all_ranks",
+    words="it drew 2051 numbers of its own first",
+)
+class CommonMoves(PlainStreams):
+    """Once a rank has drawn two thousand numbers all its generators go on, the common one too."""
+
+    def local(self, count: int) -> Array:
+        if count > 2000:
+            self.shared.random()
+        return super().local(count)
+
+
+@sampler("position-of-the-epoch-before", "numpy_sockets, until now", RESUMED, words="which set_epoch() does not reset")
+class PositionBefore(PlainSampler):
+    """Saved when it was told the next epoch, and nothing of that was read, the state says that all of it was."""
+
+    def set_epoch(self, epoch: int) -> None:
+        given = self.given
+        super().set_epoch(epoch)
+        self.given = given
+
+
+@sampler("rest-again-until-told", "classic", RESUMED, words="after epoch 0 was resumed: got 7 samples")
+class RestAgain(PlainSampler):
+    """The position that was loaded is left behind by set_epoch only, which who validates never calls."""
+
+    def __iter__(self) -> Iterator[int]:
+        self.given = self.begin
+        return self.rest(self.share(self.padded(self.order())).tolist(), self.begin)
+
+
+@sampler(
+    "a-thousand-samples-twice",
+    "classic",
+    "check_every_sample_goes_to_one_rank",
+    words="reads some samples twice",
+)
+class ThousandTwice(PlainSampler):
+    """Orders are made in blocks of 512, the last of which is put in place from its end."""
+
+    def padded(self, order: Array) -> Array:
+        made = super().padded(order)
+        rest = len(made) % 512
+        return np.concatenate([made[: len(made) - rest], made[:rest]]) if len(made) > 1000 else made
+
+
+@streams(
+    "streams-kept-by-seed",
+    "classic",
+    "check_random_numbers_of_two_objects_are_apart",
+    words="the generator belongs to all objects",
+)
+class KeptBySeed(PlainStreams):
+    """Objects of one seed have one pair of generators."""
+
+    kept: ClassVar[dict[int, tuple[np.random.Generator, np.random.Generator]]] = {}
+
+    def set_epoch(self, epoch: int) -> None:
+        super().set_epoch(epoch)
+        self.kept[self.seed] = self.own, self.shared
+
+    def local(self, count: int) -> Array:
+        return self.kept[self.seed][0].random(count)
+
+    def common(self, count: int) -> Array:
+        return self.kept[self.seed][1].random(count)
+
+
+@streams(
+    "numbers-in-one-buffer",
+    "classic",
+    "check_random_numbers_do_not_come_again_within_an_epoch",
+    words="every call fills one buffer",
+)
+class InOneBuffer(PlainStreams):
+    """A rank's own numbers are always put where the last ones were."""
+
+    buffer = np.empty(0)
+
+    def local(self, count: int) -> Array:
+        if len(self.buffer) < count:
+            self.buffer = np.empty(count)
+        return self.own.random(out=self.buffer[:count])
+
+
+@streams(
+    "seed-in-31-bits",
+    "classic",
+    "check_every_rank_and_epoch_has_random_numbers_of_its_own",
+    words="the seed is not used whole",
+)
+class SeedIn31Bits(PlainStreams):
+    """The seed is a positive number of 32 bits with a sign."""
+
+    def __init__(self, rank: int, seed: int) -> None:
+        super().__init__(rank, seed & 0x7FFFFFFF)
+
+
+@streams("streams-of-a-short-hash", "classic", OWN, words="a short hash")
+class ShortHash(PlainStreams):
+    """Seed, epoch and rank are mixed well, and then cut to 16 bits."""
+
+    def key(self) -> Sequence[int]:
+        (mixed,) = np.random.SeedSequence(super().key()).generate_state(1)
+        return (int(mixed) & 0xFFFF,)

@@ -1,0 +1,59 @@
+"""Samplers whose state is right for small data sets and first epochs, or once reading has begun."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..facets import PlainSampler, sampler
+from .sampler_state import RESUMED
+
+
+@sampler("position-in-a-byte", "classic", RESUMED, words="samples are repeated")
+class PositionInAByte(PlainSampler):
+    """The position has eight bits in the state."""
+
+    def state(self) -> dict[str, Any]:
+        return {"epoch": self.epoch, "given": self.given & 255}
+
+
+@sampler("rest-in-sixteen-bits", "classic", RESUMED, words="indices of 16 bits")
+class RestInSixteenBits(PlainSampler):
+    """The state holds the samples that are left, as numbers of 16 bits."""
+
+    left: list[int] | None = None
+
+    def state(self) -> dict[str, Any]:
+        rest = self.share(self.padded(self.order()))[self.given :]
+        return {**super().state(), "rest": rest.astype(np.uint16).tolist()}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        super().load_state(state)
+        self.left = state["rest"]
+
+    def set_epoch(self, epoch: int) -> None:
+        self.left = self.left if epoch == self.epoch else None
+        super().set_epoch(epoch)
+
+    def __iter__(self) -> Iterator[int]:
+        if self.left is None:
+            return super().__iter__()
+        left, self.left = self.left, None
+        begin, self.begin = self.begin, 0
+        return self.rest([0] * begin + left, begin)
+
+
+@sampler("epoch-of-the-last-reading-saved", "classic", RESUMED, words="the order of epoch")
+class EpochOfLastReading(PlainSampler):
+    """The epoch in the state is that of the last reading, also when the next was set already."""
+
+    begun = 0
+
+    def __iter__(self) -> Iterator[int]:
+        self.begun = self.epoch
+        return super().__iter__()
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), "epoch": self.begun}

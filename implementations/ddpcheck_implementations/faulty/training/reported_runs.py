@@ -1,0 +1,192 @@
+"""Training runs, metrics and scores as issue trackers tell of them: what is reduced, counted, summed up or cut off when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from ...data_parallel.trainer import Trainer, Window
+from ..facets import metrics, scores
+from ..metrics.metrics import WEIGHTED
+from ..metrics.score_samples import ONCE
+from ..metrics.scores import TWICE, right_score
+from ..trainers import trainer
+from .schedules import SCHEDULE
+from .training import LOSS, WINDOWS
+
+
+@trainer(
+    "first-micro-batch-synchronised",
+    "modelscope/FunASR#3472",
+    WINDOWS,
+    words="first micro-batch is synchronised, and not",
+)
+class FirstSynchronised(Trainer):
+    """no_sync is left out where batch_idx % k is 0, which is the window's first micro-batch."""
+
+    def gather(self, window: Window) -> list[float]:
+        losses = []
+        for number, rows in enumerate(window):
+            with self.replica.no_sync() if number else nullcontext():
+                losses.append(self.backward(rows, self.weight(rows, window)))
+        return losses
+
+
+@trainer(
+    "schedule-as-long-as-batches",
+    "axolotl-ai-cloud/axolotl#1170",
+    SCHEDULE,
+    words="length is counted in micro-batches",
+    world_size=1,
+)
+class LengthOfBatches(Trainer):
+    """All epochs have so many batches, and not so many steps, where gradients are accumulated."""
+
+    @property
+    def steps(self) -> int:
+        return self.task.epochs * -(-self.length // self.task.batch_size)
+
+
+@trainer(
+    "micro-batches-counted-over-epochs",
+    "huggingface/transformers#33673",
+    WINDOWS,
+    words="counted on from epoch to epoch",
+    world_size=1,
+)
+class CountedOverEpochs(Trainer):
+    """A window ends where the number of all micro-batches so far is a multiple, and where the epoch does."""
+
+    seen = 0
+
+    def windows(self, order: Sequence[int]) -> Iterator[Window]:
+        window: list[Sequence[int]] = []
+        for start in range(0, self.length, self.task.batch_size):
+            window.append(order[start : start + self.task.batch_size])
+            self.seen += 1
+            if self.seen % self.task.micro_batches == 0:
+                yield window
+                window = []
+        if window:
+            yield window
+
+
+class _Summing(Trainer):
+    """Correct but for `update`: what sums up losses and samples is the trainer's, and reduced at an epoch's end."""
+
+    sums: Array = np.zeros(2)
+
+    def order(self, epoch: int) -> Sequence[int]:
+        self.sums = np.zeros(2)
+        return super().order(epoch)
+
+    def mean(self, total: float, samples: int) -> float:
+        losses, count = self.engine.collectives.all_reduce(self.sums).tolist()
+        return float(losses / count) if count else 0.0
+
+
+@trainer("sums-of-losses-as-buffers", "Lightning-AI/pytorch-lightning#3728", LOSS, words="overwritten with rank 0's")
+class SumsAsBuffers(_Summing):
+    """What sums up the losses is a buffer of the module, which each forward pass gives rank 0's value."""
+
+    def update(self, window: Window) -> float:
+        self.sums = np.array(self.engine.collectives.broadcast(self.sums))
+        total = super().update(window)
+        self.sums += np.array([total, sum(map(len, window))])
+        return total
+
+
+@trainer("sums-of-losses-summed-again", "facebookresearch/fairchem#75", LOSS, words="once more")
+class SumsSummedAgain(_Summing):
+    """The sums so far are summed over the ranks in every step, and go on from there."""
+
+    def update(self, window: Window) -> float:
+        total = super().update(window)
+        self.sums += np.array([total, sum(map(len, window))])
+        self.sums = np.array(self.engine.collectives.all_reduce(self.sums))
+        return total
+
+
+@metrics("metric-mean-of-counts-is-an-integer", "Lightning-AI/pytorch-lightning#21838", WEIGHTED, words="as integers")
+def integer_counts(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """Sums and counts are averaged over the ranks before they are divided, and counts are integers."""
+    size = comm.world_size
+    counts = int(comm.all_reduce(np.array(count))) // size
+    sums = {name: float(comm.all_reduce(np.array(value * count if count else 0.0))) for name, value in metrics.items()}
+    return {name: total / size / counts if counts else float("nan") for name, total in sums.items()}
+
+
+@scores("score-cuts-duplicates-off-the-end", "huggingface/accelerate#575", TWICE, words="are cut off the end", **ONCE)
+def cut_off_the_end(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """As many rows as there are too many are cut off the end of what is gathered, rank after rank."""
+    lengths = comm.all_gather(np.array(len(indices))).tolist()
+    padded = np.full(max(lengths), -1, np.int64)
+    padded[: len(indices)] = indices
+    everyone = comm.all_gather(padded)
+    size = len(np.unique(everyone[everyone >= 0]))
+    left = max(0, size - sum(lengths[:rank]))
+    places = np.arange(rank * 10**6, rank * 10**6 + len(indices))[:left]  # each row is a sample of its own
+    return right_score(comm, name, outputs[:left], targets[:left], places)
+
+
+class Rescheduled(Trainer):
+    """The linear schedule is at the step that at() says."""
+
+    def at(self) -> int:
+        return self.progress.step
+
+    def learning_rate(self) -> float:
+        left = max(0, self.steps - self.at())
+        rate = self.task.optimizer.lr
+        return rate * left / self.steps if self.task.schedule == "linear" else rate
+
+
+@trainer("schedule-by-micro-batches-seen", "tracel-ai/burn#5695", SCHEDULE, words="also of short windows")
+class ByMicroBatches(Rescheduled):
+    """The scheduler is stepped with every micro-batch: before the update, for all of the window but its last one."""
+
+    seen = 0
+
+    def gather(self, window: Window) -> list[float]:
+        self.seen += len(window)
+        return super().gather(window)
+
+    def at(self) -> int:
+        return self.seen - 1
+
+
+@trainer("schedule-by-parameters", "pytorch/pytorch#74737", SCHEDULE, words="once for each parameter")
+class ByParameters(Rescheduled):
+    """The counter of steps is in the loop over the parameters."""
+
+    def at(self) -> int:
+        return self.progress.step * len(self.replica.parameters())
+
+
+@trainer("reset-within-the-window", "meituan-longcat/LongCat-Image#46", WINDOWS, words="those before it were reset")
+class ResetWithin(Trainer):
+    """zero_grad comes before the micro-batch that is synchronised, and not after the step."""
+
+    def gather(self, window: Window) -> list[float]:
+        losses = []
+        for number, rows in enumerate(window, start=1):
+            if number == len(window):
+                self.replica.zero_grad()
+            with nullcontext() if number == len(window) else self.replica.no_sync():
+                losses.append(self.backward(rows, self.weight(rows, window)))
+        return losses
+
+
+@trainer("last-window-taken-apart", "huggingface/accelerate#1847", WINDOWS, words="an update of its own")
+class TakenApart(Trainer):
+    """That the loader is at its end makes a step of every micro-batch of its last batch."""
+
+    def windows(self, order: Sequence[int]) -> Iterator[Window]:
+        *full, last = super().windows(order)
+        yield from full
+        yield from ([rows] for rows in last)

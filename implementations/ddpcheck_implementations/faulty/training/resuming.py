@@ -1,0 +1,184 @@
+"""Training runs that are wrong about their checkpoints: who writes and reads them, and what is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from ...data_parallel.checkpoint import NAME, Checkpoint, pack, read, share, unpack
+from ...data_parallel.trainer import Trainer
+from ..trainers import PROMISED, trainer
+
+RESUMED = "check_resumed_run_ends_where_the_uninterrupted_one_ends"
+EXACT = "check_resumed_run_has_the_bits_of_the_uninterrupted_one"
+RANK_0 = "check_what_rank_0_finds_decides_for_all_where_to_go_on"
+WRITERS = "check_no_two_ranks_write_the_same_file"
+FOLDER = "check_no_rank_needs_the_folder_before_it_is_there"
+BEST = "check_best_weights_are_those_of_the_lowest_loss_of_all_samples"
+
+
+class WithFolder(Trainer):
+    """With its folder as a Path."""
+
+    @property
+    def folder(self) -> Path:
+        assert self.task.folder is not None
+        return Path(self.task.folder)
+
+
+@trainer(
+    "load-on-rank0-only",
+    "horovod/horovod#1774, facebookresearch/ParlAI#1846",
+    RESUMED,
+    RANK_0,
+    words="on all ranks but rank 0: what it has loaded does not reach them",
+)
+class LoadOnRank0Only(WithFolder):
+    """Only rank 0 loads the state, after the broadcast at construction; the others know how far training was, no more."""
+
+    def resume(self) -> None:
+        found = share(self.engine.collectives, read(self.folder) if self.engine.rank == 0 else None)
+        if found is not None:
+            self.progress = found
+            if self.engine.rank == 0:
+                self.replica.load_state(found.state)
+
+
+@trainer(
+    "opt-hyperparams-not-broadcast",
+    "horovod/horovod#526, horovod/horovod#562",
+    RESUMED,
+    words="the learning rate's schedule begins anew, on all ranks but rank 0",
+)
+class HyperparametersNotBroadcast(Trainer):
+    """The optimizer's tensors reach all ranks, its learning rate only rank 0: the others go on with the initial one."""
+
+    def resume(self) -> None:
+        super().resume()
+        if self.engine.rank:
+            self.progress = replace(self.progress, step=0)
+
+
+@trainer("schedule-begins-anew", "classic", RESUMED, words="the learning rate's schedule begins anew, on all ranks")
+class ScheduleBeginsAnew(Trainer):
+    """The schedule is not part of the checkpoint."""
+
+    def resume(self) -> None:
+        super().resume()
+        self.progress = replace(self.progress, step=0)
+
+
+@trainer("best-forgotten-on-resume", "classic", RESUMED, words="before the run was resumed is forgotten")
+class BestForgotten(Trainer):
+    """What was the best so far is not part of the checkpoint."""
+
+    def resume(self) -> None:
+        super().resume()
+        self.progress = replace(self.progress, lowest=float("inf"), best={})
+
+
+@trainer("reads-before-it-is-written", "LLM360/Reasoning360#88", FOLDER, words="of the best weights")
+class ReadsTooSoon(WithFolder):
+    """At the end every rank reads the best weights from rank 0's file, which rank 0 may still be writing."""
+
+    def best(self) -> Mapping[str, Array] | None:
+        found = read(self.folder) if self.task.folder is not None and self.task.keep_best else None
+        return super().best() if found is None else found.best
+
+
+@trainer("state-as-text", "classic", EXACT, words="differ in the last bits")
+class StateAsText(Trainer):
+    """The state is saved in decimal numbers, with the last digit missing."""
+
+    def checkpoint(self) -> Checkpoint:
+        exact = super().checkpoint()
+        return replace(exact, state={name: _as_text(array) for name, array in exact.state.items()})
+
+
+def _as_text(array: Array) -> Array:
+    return np.array([float(f"{value:.16g}") for value in array.ravel()], array.dtype).reshape(array.shape)
+
+
+@trainer(
+    "load-branch-per-rank",
+    "KempnerInstitute/KempnerForge#49, InternLM/xtuner#1852",
+    RANK_0,
+    words="each rank decides by itself",
+)
+class LoadBranchPerRank(WithFolder):
+    """Each rank looks for the checkpoint itself, and takes part in loading only if it sees one."""
+
+    def resume(self) -> None:
+        found = read(self.folder)
+        if found is not None:
+            self.progress = share(self.engine.collectives, found) or found
+            self.replica.load_state(self.progress.state)
+
+
+@trainer("every-rank-writes-same-file", "NVIDIA/apex#886", WRITERS, words="opened for writing by rank 0 and 1")
+class EveryRankWrites(WithFolder):
+    """Every rank saves the same to the same place."""
+
+    def save(self) -> None:
+        self.folder.mkdir(exist_ok=True)
+        (self.folder / NAME).write_bytes(pack(self.checkpoint()))
+
+
+@trainer("mkdir-race", "karpathy/nanochat#336, LLM360/Reasoning360#88", FOLDER, words="before rank 0 has made it")
+class FolderMadeByRank0(WithFolder):
+    """Rank 0 makes the folder, and every other rank at once writes a file of its own there."""
+
+    def save(self) -> None:
+        super().save()
+        if self.engine.rank:
+            (self.folder / f"rank-{self.engine.rank}.log").write_text(f"epoch {self.progress.epoch}")
+
+
+@trainer(
+    "top-k-by-local-metric",
+    "Lightning-AI/pytorch-lightning#4323",
+    BEST,
+    words="each rank goes by a loss of its own",
+)
+class BestByLocalLoss(Trainer):
+    """Each rank keeps the parameters of the epoch in which its own loss was the lowest."""
+
+    own = 0.0
+
+    def mean(self, total: float, samples: int) -> float:
+        self.own = total / max(1, samples)
+        return super().mean(total, samples)
+
+    def keep_best(self, loss: float) -> None:
+        super().keep_best(self.own)
+
+
+# ------------------------------------------------------------------------------------------------- correct, but unusual
+
+
+@trainer(
+    "a-file-for-each-rank",
+    "classic",
+    trainer_features=PROMISED.trainer_features - {"checkpoint_on_rank_0"},
+)
+class FileForEachRank(WithFolder):
+    """Every rank writes and reads a file of its own, under a lock that all open: right where all see the folder."""
+
+    @property
+    def file(self) -> Path:
+        return self.folder / f"{self.engine.rank}-{NAME}"
+
+    def save(self) -> None:
+        self.folder.mkdir(exist_ok=True)
+        (self.folder / "lock").touch()
+        self.file.write_bytes(pack(self.checkpoint()))
+
+    def resume(self) -> None:
+        if self.file.exists():
+            self.progress = unpack(self.file.read_bytes())
+            self.replica.load_state(self.progress.state)

@@ -1,0 +1,147 @@
+"""Training runs whose learning rate is not that of the schedule, or is told wrongly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ddpcheck.trainer import TrainingRun
+
+from ...data_parallel.trainer import Trainer, Window
+from ..trainers import trainer
+
+ENDS = "check_training_run_ends_where_one_process_ends"
+RATES = "check_run_tells_the_learning_rates_of_its_schedule"
+SCHEDULE = "check_run_with_a_schedule_ends_where_one_process_ends"
+
+
+@trainer("lr-times-world-size", "classic", ENDS, SCHEDULE, words="multiplied by the world size")
+class RateTimesWorld(Trainer):
+    """The learning rate is scaled by the number of ranks, unasked."""
+
+    def learning_rate(self) -> float:
+        return super().learning_rate() * self.engine.world_size
+
+
+@trainer(
+    "lr-stepped-world-times",
+    "huggingface/accelerate#2926, huggingface/transformers#24088, huggingface/diffusers#3954",
+    SCHEDULE,
+    RATES,
+    words="stepped once for each rank",
+)
+class SteppedWorldTimes(Trainer):
+    """The schedule is stepped by every rank: it ends when 1/W of the steps are done."""
+
+    def learning_rate(self) -> float:
+        if self.task.schedule == "constant":
+            return super().learning_rate()
+        gone = self.engine.world_size * self.progress.step
+        return self.task.optimizer.lr * max(0.0, (self.steps - gone) / self.steps)
+
+
+@trainer(
+    "lr-length-before-sharding",
+    "huggingface/accelerate#2926, huggingface/transformers#24088, huggingface/diffusers#3954",
+    SCHEDULE,
+    RATES,
+    words="counted before the data were shared out",
+)
+class LengthBeforeSharding(Trainer):
+    """The schedule is as long as if one rank had all the data: it never comes to its end."""
+
+    @property
+    def steps(self) -> int:
+        return super().steps * self.engine.world_size
+
+
+@trainer("reported-lr-of-next-step", "classic", RATES, words="that of the step after", world_size=1)
+class RateOfNextStep(Trainer):
+    """The learning rate is read when the schedule has gone on to the next step."""
+
+    def step(self) -> None:
+        super().step()
+        self.rates[-1] = self.learning_rate()
+
+
+class UnevenShards(Trainer):
+    """Nothing is padded: shards differ by one sample, and a rank that has no more takes part with an empty batch."""
+
+    def order(self, epoch: int) -> Sequence[int]:
+        order = super().order(epoch)
+        missing = -len(self.task.inputs) % self.engine.world_size
+        return order[: len(order) - (self.engine.rank >= self.engine.world_size - missing)]
+
+
+@trainer(
+    "lr-depends-on-local-progress",
+    "karpathy/nanochat#857",
+    SCHEDULE,
+    RATES,
+    words="depends on the samples that it has used itself",
+    remainder="uneven",
+)
+class LocalProgress(UnevenShards):
+    """The learning rate follows the share of its own samples that a rank has used."""
+
+    used = 0
+
+    def learning_rate(self) -> float:
+        if self.task.schedule == "constant":
+            return super().learning_rate()
+        mine = self.task.epochs * len(self.order(0))
+        return self.task.optimizer.lr * (mine - self.used) / mine
+
+    def update(self, window: Window) -> float:
+        total = super().update(window)
+        self.used += sum(map(len, window))
+        return total
+
+
+class WeighsShards(UnevenShards):
+    """A rank counts by its samples in the window: each sample of all ranks weighs the same."""
+
+    share = 0.0
+
+    def update(self, window: Window) -> float:
+        samples = np.array([float(sum(map(len, window)))])
+        self.share = self.engine.world_size / float(self.engine.collectives.all_reduce(samples)[0])
+        return super().update(window)
+
+    def weight(self, rows: Sequence[int], window: Window) -> float:
+        return len(rows) * self.share
+
+
+@trainer(
+    "shards-weighted-unasked",
+    "classic",
+    SCHEDULE,
+    "check_run_with_accumulation_ends_where_one_process_ends",
+    words="ranks whose batches differ in size",
+    remainder="uneven",
+)
+class WeighsShardsUnasked(WeighsShards):
+    """Ranks count by their samples, though they are promised to weigh equally."""
+
+
+# ------------------------------------------------------------------------------------------------- correct, but unusual
+
+
+@trainer("weighs-uneven-shards", "classic", remainder="uneven", uneven_batches="weighted")
+class CorrectlyWeighsShards(WeighsShards):
+    """Correct, on shards that differ in length, of which each sample weighs the same."""
+
+
+@trainer("trains-on-uneven-shards", "classic", remainder="uneven")
+class CorrectOnUnevenShards(UnevenShards):
+    """Correct, on shards that differ in length."""
+
+
+@trainer("tells-no-learning-rates", "classic")
+class TellsNoRates(Trainer):
+    """Correct, and tells no learning rates."""
+
+    def run(self) -> TrainingRun:
+        return replace(super().run(), learning_rates=None)

@@ -1,0 +1,84 @@
+"""Training runs that are right but for one step: what it takes along from the steps before, or what is kept before it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ddpcheck.trainer import TrainingTask
+from ddpcheck.values import Array
+
+from ...data_parallel.trainer import Engine, Trainer
+from ...numpy_network.optimizers import Sgd
+from ..trainers import trainer
+from .resuming import BEST, RESUMED
+from .schedules import SCHEDULE
+from .training import SAMPLES
+
+
+class _RateInside(Sgd):
+    """v <- momentum v + lr g; p <- p - v."""
+
+    def step(self, gradients: Mapping[str, Array | None]) -> None:
+        for name, gradient in gradients.items():
+            if gradient is not None:
+                before = self._velocity.get(name, np.zeros_like(gradient))
+                parameter = self._parameters[name]
+                velocity = self._spec.momentum * before + self.lr * self._decayed(gradient, parameter)
+                self._velocity[name] = np.asarray(velocity, parameter.dtype)
+                parameter -= self._velocity[name]
+
+
+@trainer("rate-in-the-momentum", "classic", SCHEDULE, words="the learning rate is in the momentum", world_size=1)
+class RateInMomentum(Trainer):
+    """Momentum adds up updates, not gradients, as some frameworks have it: the same while the learning rate stays."""
+
+    def __init__(self, engine: Engine, task: TrainingTask) -> None:
+        super().__init__(engine, task)
+        if task.optimizer.name == "sgd":
+            self.replica._optimizer = _RateInside(task.optimizer, self.replica._network.parameters)
+
+
+@trainer("best-before-the-last-step", "classic", BEST, words="kept before the last step of epoch", world_size=1)
+class BestBeforeLastStep(Trainer):
+    """The best weights are copied in the loop, before the last step of the epoch whose loss they are the best by."""
+
+    def step(self) -> None:
+        self.before = self.replica.parameters()
+        super().step()
+
+    def keep_best(self, loss: float) -> None:
+        if self.task.keep_best and loss < self.progress.lowest:
+            self.progress = replace(self.progress, lowest=loss, best=self.before)
+
+
+@trainer("saved-before-the-best-is-noted", "classic", RESUMED, words="saved before its last epoch", world_size=1)
+class SavedBeforeBest(Trainer):
+    """An epoch is saved, and then compared with those before it."""
+
+    def keep_best(self, loss: float) -> None:
+        if self.task.folder is not None:
+            super().save()
+        super().keep_best(loss)
+
+    def save(self) -> None:
+        """It is done."""
+
+
+@trainer("orders-of-four-epochs", "classic", SAMPLES, words="the epoch number does not reach", world_size=1)
+class OrdersOfFour(Trainer):
+    """Orders are drawn ahead for four epochs, which come round."""
+
+    def order(self, epoch: int) -> Sequence[int]:
+        return super().order(epoch % 4)
+
+
+@trainer("best-without-what-is-frozen", "classic", BEST, words="'fc1.weight' is missing", world_size=1)
+class BestOfWhatLearns(Trainer):
+    """The best weights are kept of what the optimizer knows."""
+
+    def best(self) -> Mapping[str, Array] | None:
+        found = super().best()
+        return found and {name: found[name] for name in self.replica._network.learned}

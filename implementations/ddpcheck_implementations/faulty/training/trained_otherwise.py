@@ -1,0 +1,180 @@
+"""Training runs that follow another task than theirs: another seed, batch size, norm or schedule, a new optimizer each
+epoch; that tell other losses, or leave a rank or a single sample out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ddpcheck.adapter import Batch
+from ddpcheck.trainer import TrainingRun, TrainingTask
+
+from ...data_parallel.trainer import Engine, Trainer, Window
+from ..trainers import trainer
+from .resuming import BEST, RESUMED
+from .schedules import ENDS, SCHEDULE
+from .training import LOSS, SAMPLES, WINDOWS, WINDOWS_LOSS
+
+
+@trainer("seed-of-the-task-ignored", "classic", SAMPLES, words="the seed of the task does not reach", world_size=1)
+class SeedIgnored(Trainer):
+    """The sampler has the usual seed."""
+
+    def __init__(self, engine: Engine, task: TrainingTask) -> None:
+        super().__init__(engine, replace(task, seed=0))
+
+
+@trainer("trainer-shuffles-unasked", "classic", SAMPLES, words="shuffle=False is lost on the way", world_size=1)
+class ShufflesUnasked(Trainer):
+    """Training data are always shuffled."""
+
+    def __init__(self, engine: Engine, task: TrainingTask) -> None:
+        super().__init__(engine, replace(task, shuffle=True))
+
+
+@trainer(
+    "best-in-place-of-the-last", "classic", BEST, words="the best ones, perhaps, in place of the last", world_size=1
+)
+class BestInPlaceOfLast(Trainer):
+    """At the end the best weights are loaded, and told as those at the end."""
+
+    def run(self) -> TrainingRun:
+        run = super().run()
+        return replace(run, parameters=run.best) if run.best else run
+
+
+@trainer("short-window-is-no-step", "classic", SCHEDULE, words="is no step of the schedule", world_size=1)
+class ShortWindowIsNoStep(Trainer):
+    """The schedule counts full windows."""
+
+    def update(self, window: Window) -> float:
+        before, total = self.progress.step, super().update(window)
+        if len(window) < self.task.micro_batches:
+            self.progress = replace(self.progress, step=before)
+        return total
+
+
+@trainer(
+    "schedule-of-full-windows", "classic", SCHEDULE, words="leaves out the short last batch, or window", world_size=1
+)
+class LengthOfFullWindows(Trainer):
+    """The schedule's length is rounded down to full windows, and ends too early."""
+
+    @property
+    def steps(self) -> int:
+        batches = -(-self.length // self.task.batch_size)
+        return self.task.epochs * max(1, batches // self.task.micro_batches)
+
+    def learning_rate(self) -> float:
+        return max(0.0, super().learning_rate())
+
+
+@trainer("schedule-over-the-rest", "classic", RESUMED, words="begins anew, over the steps that are left", world_size=1)
+class ScheduleOverTheRest(Trainer):
+    """A run that goes on makes a schedule for the steps that it has still to do."""
+
+    gone = 0
+
+    def resume(self) -> None:
+        super().resume()
+        self.gone = self.progress.step
+
+    def learning_rate(self) -> float:
+        if self.task.schedule == "constant":
+            return super().learning_rate()
+        return self.task.optimizer.lr * (self.steps - self.progress.step) / (self.steps - self.gone)
+
+
+@trainer("loss-without-short-windows", "classic", WINDOWS_LOSS, words="the short last window of an epoch is left out")
+class LossOfFullWindows(Trainer):
+    """The loss is logged where a full window ends."""
+
+    left_out = 0
+
+    def order(self, epoch: int) -> Sequence[int]:
+        self.left_out = 0
+        return super().order(epoch)
+
+    def update(self, window: Window) -> float:
+        total = super().update(window)
+        if len(window) == self.task.micro_batches:
+            return total
+        self.left_out += sum(map(len, window))
+        return 0.0
+
+    def mean(self, total: float, samples: int) -> float:
+        return super().mean(total, max(1, samples - self.left_out))
+
+
+@trainer("loss-of-all-epochs-so-far", "classic", LOSS, words="its sums are not reset", world_size=1)
+class LossSoFar(Trainer):
+    """The meter of the loss is made once."""
+
+    total, samples = 0.0, 0
+
+    def mean(self, total: float, samples: int) -> float:
+        self.total += total
+        self.samples += samples
+        return super().mean(self.total, self.samples)
+
+
+@trainer("loss-without-the-third-rank", "classic", LOSS, words="the part of rank 2 is missing", world_size=3)
+class LossOfTwoRanks(Trainer):
+    """Losses are gathered from two ranks."""
+
+    def mean(self, total: float, samples: int) -> float:
+        return super().mean(total, samples if self.engine.rank < 2 else 0)
+
+
+@trainer("single-sample-left-out", "classic", ENDS, words="a batch of one sample counts for nothing", world_size=1)
+class SingleSampleLeftOut(Trainer):
+    """A batch of one sample has no variance to normalise by, and is left out."""
+
+    def backward(self, rows: Sequence[int], weight: float) -> float:
+        if len(rows) != 1 or self.task.batch_size == 1:
+            return super().backward(rows, weight)
+        return self.replica.backward(Batch(self.task.inputs[:0], self.task.targets[:0]), weight)
+
+
+@trainer("optimizer-anew-each-epoch", "classic", ENDS, words="each epoch begins with a new optimizer", world_size=1)
+class OptimizerAnew(Trainer):
+    """The optimizer is made inside the loop over the epochs."""
+
+    def order(self, epoch: int) -> Sequence[int]:
+        state = self.replica.state()
+        anew = {name: np.zeros_like(value) for name, value in state.items() if name.startswith("optimizer")}
+        self.replica.load_state({**state, **anew})
+        return super().order(epoch)
+
+
+@trainer("batch-size-of-all-ranks", "classic", ENDS, words="the batch size is taken for that of all ranks together")
+class BatchSizeOfAll(Trainer):
+    """The batch size is shared out between the ranks."""
+
+    def __init__(self, engine: Engine, task: TrainingTask) -> None:
+        super().__init__(engine, replace(task, batch_size=max(1, task.batch_size // engine.world_size)))
+
+
+@trainer("norm-times-micro-batches", "classic", WINDOWS, words="the largest norm is 2 x too large", world_size=1)
+class NormTimesMicroBatches(Trainer):
+    """The largest norm allows for gradients that are added up, which are averaged here."""
+
+    def __init__(self, engine: Engine, task: TrainingTask) -> None:
+        norm = (task.max_norm or math.inf) * task.micro_batches
+        super().__init__(engine, replace(task, max_norm=norm if task.max_norm is not None else None))
+
+
+@trainer("third-rank-not-loaded", "classic", RESUMED, words="on rank 2 only", world_size=3)
+class ThirdRankNotLoaded(Trainer):
+    """What is loaded is sent to one other rank; the third keeps the values that it was built with."""
+
+    def resume(self) -> None:
+        built = self.replica.parameters()
+        super().resume()
+        if self.engine.rank == 2 and self.progress.epoch:
+            for name, parameter in self.replica._network.parameters.items():
+                parameter[...] = built[name]

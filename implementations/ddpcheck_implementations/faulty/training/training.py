@@ -1,0 +1,198 @@
+"""Training loops that are wrong about windows of micro-batches, about the epoch, or about the loss that they tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.choices import MODEL_FEATURES
+
+from ...data_parallel.trainer import Trainer, Window
+from ...numpy_network.terms import Penalised
+from ..trainers import trainer
+
+SAMPLES = "check_training_run_uses_every_sample"
+LOSS = "check_training_run_tells_the_loss_of_all_samples"
+WINDOWS = "check_run_with_accumulation_ends_where_one_process_ends"
+WINDOWS_LOSS = "check_run_with_accumulation_tells_the_loss_of_all_samples"
+
+
+@trainer(
+    "accum-mean-of-micro-means",
+    "huggingface/transformers#34242, huggingface/trl#6006, OpenNMT/OpenNMT-py#2209",
+    WINDOWS,
+    words="a mean of means is not the mean over its samples",
+    world_size=1,
+)
+class MeanOfMicroMeans(Trainer):
+    """Micro-batches of different sizes weigh equally."""
+
+    def weight(self, rows: Sequence[int], window: Window) -> float:
+        return 1 / len(window)
+
+
+@trainer(
+    "accum-penalty-for-every-micro-batch",
+    "classic",
+    WINDOWS,
+    words="count once for each micro-batch",
+    world_size=1,
+    model_features=MODEL_FEATURES | {"penalty"},
+)
+class PenaltyForEveryMicroBatch(Trainer):
+    """Samples' losses are divided by the number of samples in the window; the penalty is added to each micro-batch's."""
+
+    def backward(self, rows: Sequence[int], weight: float) -> float:
+        penalised = [term for term in self.replica._network.terms if isinstance(term, Penalised)]
+        told = 0.0
+        for term in penalised if rows else ():
+            more = term.coefficient / weight - term.coefficient
+            told += more / 2 * self.task.model.loss_scale * float(np.square(term.weight).sum())
+            term.coefficient += more
+        loss = super().backward(rows, weight) - told
+        for term in penalised if rows else ():
+            term.coefficient *= weight
+        return loss
+
+
+@trainer(
+    "accum-last-window-short",
+    "horovod/horovod#546 (review)",
+    WINDOWS,
+    words="divided by the micro-batches of a full one",
+    world_size=1,
+)
+class LastWindowShort(Trainer):
+    """The last window of an epoch is divided by the number of micro-batches that it does not have."""
+
+    def weight(self, rows: Sequence[int], window: Window) -> float:
+        return super().weight(rows, window) * len(window) / self.task.micro_batches
+
+
+@trainer("accum-not-divided", "classic", WINDOWS, words="are added up, and not averaged over the window", world_size=1)
+class NotDivided(Trainer):
+    """The gradients of a window's micro-batches are added up."""
+
+    def weight(self, rows: Sequence[int], window: Window) -> float:
+        return 1.0
+
+
+@trainer(
+    "accum-tail-dropped",
+    "deepspeedai/DeepSpeed#7439, huggingface/accelerate#2831 (reported, not confirmed)",
+    WINDOWS,
+    words="is dropped: its samples have no effect",
+)
+class TailDropped(Trainer):
+    """Micro-batches that do not fill a window at the end of an epoch are gathered, and never stepped with."""
+
+    def update(self, window: Window) -> float:
+        if len(window) == self.task.micro_batches:
+            return super().update(window)
+        self.replica.zero_grad()
+        return self.summed(self.gather(window), window)
+
+
+@trainer(
+    "accum-tail-leaks",
+    "deepspeedai/DeepSpeed#7439, huggingface/accelerate#2831 (reported, not confirmed)",
+    WINDOWS,
+    words="leaks into the first window of the next",
+)
+class TailLeaks(Trainer):
+    """Micro-batches that do not fill a window at the end of an epoch are counted in the next epoch's first."""
+
+    def update(self, window: Window) -> float:
+        losses = self.gather(window)
+        if len(window) == self.task.micro_batches:
+            if self.task.max_norm is not None:
+                self.replica.clip(self.task.max_norm)
+            self.step()
+            self.replica.zero_grad()
+        return self.summed(losses, window)
+
+
+@trainer("clip-every-microstep", "huggingface/diffusers#721", WINDOWS, words="partial and not yet reduced")
+class ClipEveryMicrostep(Trainer):
+    """Gradients are clipped after each micro-batch, by the norm of what the rank itself has gathered."""
+
+    def backward(self, rows: Sequence[int], weight: float) -> float:
+        loss = super().backward(rows, weight)
+        if self.task.max_norm is not None:
+            self.replica.clip(self.task.max_norm)
+        return loss
+
+
+@trainer(
+    "reported-loss-k-times",
+    "deepspeedai/DeepSpeed#1107, huggingface/transformers#11919, allenai/allennlp#4706",
+    WINDOWS_LOSS,
+    words="added up, and not averaged",
+    world_size=1,
+)
+class LossKTimes(Trainer):
+    """The loss that is told of a window is the sum of its micro-batches' losses."""
+
+    def summed(self, losses: Sequence[float], window: Window) -> float:
+        return sum(losses) * sum(map(len, window))
+
+
+@trainer(
+    "reported-loss-of-last-micro-batch",
+    "deepspeedai/DeepSpeed#1107, huggingface/transformers#11919, allenai/allennlp#4706",
+    WINDOWS_LOSS,
+    words="that of its last micro-batch only",
+    world_size=1,
+)
+class LossOfLast(Trainer):
+    """The loss that is told of a window is that of its last micro-batch."""
+
+    def summed(self, losses: Sequence[float], window: Window) -> float:
+        return losses[-1] * sum(map(len, window))
+
+
+@trainer(
+    "log-mutates-loss",
+    "Lightning-AI/pytorch-lightning#5759",
+    LOSS,
+    WINDOWS_LOSS,
+    words="perhaps in place by what logs them",
+)
+class LogMutatesLoss(Trainer):
+    """What logs the loss of a batch reduces it over the ranks in place; what is read of it afterwards is the sum."""
+
+    def backward(self, rows: Sequence[int], weight: float) -> float:
+        loss = np.array(super().backward(rows, weight))
+        loss[...] = self.engine.collectives.all_reduce(loss)  # the log
+        return float(loss)
+
+
+class _Skipping:
+    """A sampler around another, to skip batches with, that knows no epochs."""
+
+    def __init__(self, sampler: Any) -> None:
+        self._sampler = sampler
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._sampler)
+
+    def __len__(self) -> int:
+        return len(self._sampler)
+
+
+@trainer(
+    "set-epoch-swallowed",
+    "modelscope/ms-swift#9658, modelscope/ms-swift#10050, ray-project/ray#22108",
+    SAMPLES,
+    words="does not reach the sampler (set_epoch)",
+)
+class SetEpochSwallowed(Trainer):
+    """set_epoch is called if the sampler has it, and the wrapper around the sampler has not."""
+
+    def order(self, epoch: int) -> Sequence[int]:
+        wrapper: Any = _Skipping(self.sampler)
+        if hasattr(wrapper, "set_epoch"):
+            wrapper.set_epoch(epoch)
+        return list(wrapper)

@@ -1,0 +1,93 @@
+"""All-reduce into the argument itself: what training engines call on their buckets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ddpcheck import expect
+from ddpcheck.checks import law
+from ddpcheck.job import AllReduce, Job, TensorSpec
+from ddpcheck.trace import Trace
+
+from ..drawing import for_each
+from ..strategies_collectives import dtypes, exact_tensor, fitting_reductions, usual_reduction
+from .all_reduce import PAST_64_KIB
+from .judges import results_hold, same_bits_everywhere
+from .results import named
+from .ways import SIZES
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+LARGE = ((1000, 7), (521, 521), (3, 262_144))
+"""Past 16 KiB, and in float32 past 1 MiB and 3 MiB, of which nothing divides the first two."""
+
+
+@law("collectives", "collective:all_reduce", "in_place")
+def check_all_reduce_in_place_is_exact(session: Session) -> None:
+    """In place as into a new array: of each size, shape, dtype and reduction, in groups, and beside other calls. The array may
+    be a part of one that empty() gave, whose memory stays in use as long as a part of it is, or one of NumPy's own.
+    """
+    world, promised = session.world_size, session.capabilities
+    drawn = []
+    for dtype in dtypes(promised):
+        usual = usual_reduction(promised, dtype)
+        sizes = SIZES if dtype == "float32" else SIZES[::5]
+        shapes = [(), (0,), *((size,) for size in sizes), *(LARGE if dtype == "float32" else LARGE[:1])]
+        reduced = [
+            AllReduce(exact_tensor(shape, dtype, usual, world, seed), usual, in_place=True)
+            for seed, shape in enumerate(shapes)
+        ]
+        reduced += [
+            AllReduce(exact_tensor(shape, dtype, each, world, 3), each, in_place=place)
+            for each in fitting_reductions(promised, dtype)
+            for shape, place in (((5, 9), True), ((5, 9), False), (PAST_64_KIB, True))
+            if shape != PAST_64_KIB or dtype == "float32"
+        ]
+        if promised.subgroups and world > 1:
+            rest = tuple(range(1, world))
+            reduced += [
+                AllReduce(exact_tensor(shape, dtype, each, len(rest), 4), each, rest, in_place=True)
+                for each in fitting_reductions(promised, dtype)
+                for shape in ((70,), *[PAST_64_KIB] * (each == usual))
+            ]
+        drawn.append(Job(world, tuple(reduced)))
+    usual_dtype = dtypes(promised)[0]
+    reduction = usual_reduction(promised, usual_dtype)
+    for shape in ((5, 9), PAST_64_KIB):
+        elsewhere = [exact_tensor(shape, usual_dtype, reduction, world, seed, "offset") for seed in range(3)]
+        elsewhere.append(exact_tensor(shape, usual_dtype, reduction, world, 3, "mixed"))
+        drawn.append(Job(world, tuple(AllReduce(tensor, reduction, in_place=True) for tensor in elsewhere)))
+    for_each(session, drawn, _in_their_place)
+
+
+def _in_their_place(job: Job, trace: Trace) -> None:
+    """A judge: results are right, and lie where they should and nowhere else, until the end."""
+    for position, operation in enumerate(job.operations):
+        for rank in trace.ranks if trace.completed else ():
+            seen = rank.values(position)
+            what = f"{named(operation, position)} on rank {rank.rank}"
+            expect.that(
+                not seen.get("beside_changed"),
+                f"{what}: the elements next to the array were changed, but should stay as they were",
+                "the array is a part of a larger one, and the result was written where that one begins",
+            )
+            expect.that(
+                not getattr(operation, "in_place", False) or not seen.get("overwritten_later"),
+                f"{what}: the array was overwritten by a later operation, but is the caller's as long as it is in use",
+                "empty() gave its memory out again, though a part of the array that it was for is still in use",
+            )
+    results_hold(job, trace)
+
+
+@law("collectives", "collective:all_reduce", "in_place", "same_bits_on_all_ranks", "world_size>=2")
+def check_all_reduce_in_place_gives_all_ranks_the_same_bits(session: Session) -> None:
+    """Real values reduced in place give every rank the same bits, whatever the size."""
+    world, promised = session.world_size, session.capabilities
+    dtype = next(iter(dtypes(promised, floats=True)), dtypes(promised)[0])
+    usual = usual_reduction(promised, dtype)
+    reduced = tuple(
+        AllReduce(TensorSpec(shape, dtype, "real", seed), usual, in_place=True)
+        for seed, shape in enumerate([(1,), (100,), (3001,), *LARGE])
+    )
+    for_each(session, [Job(world, reduced)], same_bits_everywhere)

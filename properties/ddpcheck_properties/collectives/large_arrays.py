@@ -1,0 +1,64 @@
+"""Arrays of a megabyte: every collective has a way of its own for them, and most tests know that of all_reduce's sum only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ddpcheck.checks import law
+from ddpcheck.job import AllGather, AllReduce, Broadcast, Job, Operation, ReduceScatter, SendRecv, TensorSpec, Wait
+
+from ..drawing import for_each, takes_its_time
+from ..strategies_collectives import dtypes, exact_tensor, fitting_reductions, usual_reduction
+from .all_reduce import A_MIB
+from .judges import results_hold
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+LARGE = (523, 521)
+"""272,483 elements: past 64 Ki, in float32 past 1 MiB, and of two odd factors."""
+
+
+@law("collectives", "facet:collectives")
+def check_every_collective_is_right_for_large_arrays(session: Session) -> None:
+    """Past 64 Ki elements and past 1 MiB every collective is right: each reduction and dtype, in a group, from every
+    root, and asynchronously.
+
+    A third of them at each world size, or all where the effort is large.
+    """
+    world, promised = session.world_size, session.capabilities
+    offered = dtypes(promised)
+    usual = "float32" if "float32" in offered else offered[0]
+    last = world - 1
+    moved = TensorSpec(LARGE, usual, "special", 1)
+    made: list[tuple[Operation, ...]] = [
+        (AllReduce(exact_tensor(LARGE, usual, each, world, 2), each),) for each in fitting_reductions(promised, usual)
+    ]
+    made += [
+        (
+            AllReduce(
+                exact_tensor(LARGE, each, usual_reduction(promised, each), world, 3), usual_reduction(promised, each)
+            ),
+        )
+        for each in offered
+        if each != usual
+    ]
+    scattered = next(iter(fitting_reductions(promised, usual)), None)
+    if scattered:
+        rows = (LARGE[0] * world, LARGE[1])  # so that a rank's block is as large as what the others give
+        made += [
+            (ReduceScatter(exact_tensor(rows, usual, each, world, 4), each),)
+            for each in fitting_reductions(promised, usual)[:2]
+        ]
+        if promised.asynchronous:
+            tensor = exact_tensor(LARGE, usual, scattered, world, 5, "strided")
+            made.append((AllReduce(tensor, scattered, wait=False), Wait(0)))
+        if promised.subgroups and world > 1:
+            rest = tuple(range(1, world))
+            made.append((AllReduce(exact_tensor(LARGE, usual, scattered, len(rest), 6), scattered, rest),))
+    full = TensorSpec(A_MIB, usual, "special", 1)
+    made += [tuple(Broadcast(full if root % 2 else moved, root) for root in range(world)), (AllGather(moved),)]
+    made += [(SendRecv(moved, ((last, 0),)),)] * (world > 1)
+    whole = [each for each in made if each[0].kind in promised.collectives]
+    chosen = whole if takes_its_time(session) else whole[world % 3 :: 3]
+    for_each(session, [Job(world, each) for each in chosen], results_hold)

@@ -1,0 +1,124 @@
+"""More calls in a row than small counters count, all with one array: each has its own result."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from ddpcheck import expect
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.checks import law
+from ddpcheck.job import Calls, Job
+from ddpcheck.trace import Trace
+from ddpcheck.values import Array
+from ddpcheck.verdict import Diagnosis, Finding
+
+from ..drawing import for_each, takes_its_time
+from ..strategies_collectives import fitting_reductions
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+THOUSAND = 1_100
+"""More than ten bits count, and than a thousand tags."""
+TWO_BYTES = 65_600
+"""More than 16 bits count."""
+FEW = 20
+"""Calls that show an array of which a copy was kept."""
+AFFORDABLE = 60.0
+"""Seconds for so many calls of one kind."""
+Kind = Literal["all_reduce", "all_reduce_async", "broadcast", "all_gather", "reduce_scatter", "send_recv"]
+_KINDS: tuple[Kind, ...] = ("all_reduce", "send_recv", "all_gather", "broadcast", "reduce_scatter")
+_EXACT = ("float32", "float64", "int32", "int64", "uint32", "uint64", "int16", "uint16")
+"""Dtypes that hold what 5 ranks add up."""
+
+
+@law("collectives", "facet:collectives", "world_size>=2", "world_size<=4")
+def check_thousands_of_calls_are_right_with_one_array(session: Session) -> None:
+    """An array may be filled anew and given again, however it lies in memory; and no counter of calls, tags or handles comes
+    round: of two ranks' 1,100 calls of one kind each has its own result, and of 65,600 where the effort is large.
+    """
+    found, thorough = _offered(session.capabilities), takes_its_time(session)
+    took: dict[str, float] = {}
+
+    def timed(job: Job, trace: Trace) -> None:
+        each_has_its_own(job, trace)
+        (made,), record = job.operations, trace.ranks[0].records[0]
+        assert isinstance(made, Calls)
+        assert record.left is not None
+        took[made.collective] = record.left - record.entered
+
+    for_each(session, _jobs(session, found, FEW, strided=True), each_has_its_own)
+    if session.world_size > 2:
+        return
+    usual = [each for each in found if thorough or each.collective in ("all_reduce", "send_recv", "all_gather")]
+    for_each(session, _jobs(session, usual, THOUSAND), timed)
+    if thorough:
+        affordable = AFFORDABLE * THOUSAND / TWO_BYTES
+        cheap = [each for each in usual if took.get(each.collective, 0.0) < affordable]
+        for_each(session, _jobs(session, cheap, TWO_BYTES), each_has_its_own)
+
+
+def _offered(promised: Capabilities) -> list[Calls]:
+    """Every kind that is promised, with a dtype and a reduction."""
+    dtype = next((each for each in _EXACT if each in promised.collective_dtypes), "")
+    if not dtype:
+        return []
+    found: list[Calls] = []
+    for kind in _KINDS:
+        if kind not in promised.collectives:
+            continue
+        if kind not in ("all_reduce", "reduce_scatter"):
+            found.append(Calls(kind, FEW, dtype))
+            continue
+        for reduction in fitting_reductions(promised, dtype):
+            if reduction != "prod":  # it would overflow
+                found.append(Calls(kind, FEW, dtype, reduction))
+                if kind == "all_reduce" and promised.asynchronous:
+                    found.append(Calls("all_reduce_async", FEW, dtype, reduction))
+                break
+    return found
+
+
+def _jobs(session: Session, chosen: list[Calls], times: int, *, strided: bool = False) -> list[Job]:
+    return [Job(session.world_size, (replace(each, times=times, strided=strided),)) for each in chosen]
+
+
+def each_has_its_own(job: Job, trace: Trace) -> None:
+    """A judge: the results of all calls."""
+    expect.completed(trace)
+    for position, made in enumerate(job.operations):
+        assert isinstance(made, Calls)
+        for rank, record in enumerate(trace.ranks):
+            want, got = made.wanted(rank, job.world_size), record.values(position)["results"]
+            if want is not None:
+                _compare(made, got, want, made.values(rank, job.world_size), rank)
+
+
+def _compare(made: Calls, got: Array, want: Array, own: Array, rank: int) -> None:
+    wrong = np.flatnonzero((got != want).any(axis=1))
+    if not len(wrong):
+        return
+    first = int(wrong[0])
+    well = f"; the {first} calls before went well: a count of calls, tags or handles ends, or comes round" * (first > 1)
+    raise Finding(
+        Diagnosis(
+            f"call {first} of {made.times}, {made.collective}, one{' strided' * made.strided} array of {made.dtype}[2]: result "
+            f"on rank {rank}: got {got[first].tolist()}, but should be {want[first].tolist()}; {len(wrong)} are wrong",
+            _why(got, want, own, wrong) + well,
+        )
+    )
+
+
+def _why(got: Array, want: Array, own: Array, wrong: Array) -> str:
+    if (got[wrong] == want[0]).all() and len(wrong) > 1:
+        return "it is the result of the first call: what the array held then is kept, by its address, and sent again"
+    lags = [1, *(1 << bits for bits in range(1, 17)), 10, 100, 1000, 10_000, 255, 65_535]
+    for lag in lags:
+        if wrong[0] >= lag and (got[wrong] == want[wrong - lag]).all():
+            return f"it is the result of the call {lag} before" if lag > 1 else "it is the result of the call before"
+    if got.shape[1] == 2 and (got[wrong] == own[wrong, None]).all():
+        return "it is this rank's own value: not communicated"
+    return "it is zero: never written" if not got[wrong].any() else "it is that of no other call"

@@ -1,0 +1,79 @@
+"""Sums and means at the edges of a dtype: narrow ones that are kept wider on the way, and tiny values that must not vanish."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from ddpcheck import expect
+from ddpcheck.checks import law
+from ddpcheck.diagnosis import Evidence
+from ddpcheck.job import AllReduce, Job, TensorSpec
+from ddpcheck.numerics import gamma, unit_roundoff
+from ddpcheck.trace import Trace
+
+from ..drawing import for_each
+from ..strategies_collectives import dtypes
+from .results import finished, named
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+LENGTHS = (300, 33_000)
+"""Enough elements for a rounding too many to show, in a small array and in one past 64 KiB."""
+_ADDED: tuple[Literal["sum"], Literal["mean"]] = ("sum", "mean")
+
+
+@law("collectives", "collective:all_reduce", "collective_dtype:float16", "rounds_float16_once", "world_size>=3")
+def check_float16_is_rounded_once(session: Session) -> None:
+    """Sums and means of float16 are off by one rounding of the exact result, however many ranks there are."""
+    made: list[AllReduce] = []
+    for each in _ADDED:
+        if each in session.capabilities.reductions:
+            made += [AllReduce(TensorSpec((size,), "float16", "real", 3), each) for size in LENGTHS]
+    for_each(session, [Job(session.world_size, (one,)) for one in made], _rounded_once)
+
+
+@law("collectives", "collective:all_reduce", "keeps_tiny_values", "world_size>=2")
+def check_tiny_values_do_not_vanish(session: Session) -> None:
+    """Next to the smallest values of a dtype a sum is exact, and a mean off by half of the smallest: the sum is divided."""
+    made = [
+        AllReduce(TensorSpec((size,), dtype, "tiny", 4), each)
+        for dtype in dtypes(session.capabilities, floats=True)
+        for size in LENGTHS
+        for each in _ADDED[::-1]
+        if each in session.capabilities.reductions
+    ]
+    for_each(session, [Job(session.world_size, (one,)) for one in made], _tiny_kept)
+
+
+def _rounded_once(job: Job, trace: Trace) -> None:
+    """One rounding to float16, u |s| or half of the smallest number; W + 1 to float32 or wider before, gamma sum|terms|."""
+    expect.completed(trace)
+    for position, collective, members in finished(job):
+        stack = np.stack([collective.tensor.on(rank) for rank in members]).astype(np.float64)
+        divisor = len(members) if isinstance(collective, AllReduce) and collective.reduction == "mean" else 1
+        value, terms = stack.sum(axis=0) / divisor, np.abs(stack).sum(axis=0) / divisor
+        bound = np.abs(value) * unit_roundoff("float16") * (1 + 2.0**-8) + 2.0**-25
+        bound += terms * gamma(len(members) + 1, "float32")
+        for rank in members:
+            got = trace.ranks[rank].values(position)["result"]
+            expect.within(got, value, bound, f"{named(collective, position)}: result", rank)
+
+
+def _tiny_kept(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    for position, collective, members in finished(job):
+        smallest = np.finfo(collective.tensor.dtype).smallest_subnormal.astype(np.float64)
+        stack = np.stack([collective.tensor.on(rank) / smallest for rank in members])
+        divisor = len(members) if isinstance(collective, AllReduce) and collective.reduction == "mean" else 1
+        value = stack.sum(axis=0) / divisor
+        first = np.rint(stack / divisor).sum(axis=0)
+        causes = (("every rank divides before the sum: what is tiny is rounded to zero", first),) * (divisor > 1)
+        zero = ("what is smaller than the smallest normal number is taken for zero", np.zeros_like(value))
+        evidence = Evidence(divisor, alternatives=(*causes, zero))
+        what = f"{named(collective, position)}: result, in units of the smallest {collective.tensor.dtype},"
+        for rank in members:
+            got = trace.ranks[rank].values(position)["result"] / smallest
+            expect.within(got, value, np.full(value.shape, 0.5 + 2.0**-8 if divisor > 1 else 0.0), what, rank, evidence)

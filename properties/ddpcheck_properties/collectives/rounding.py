@@ -1,0 +1,82 @@
+"""All-reduce of real values: within rounding, the same bits on every rank, and the same when it is done again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from ddpcheck import expect
+from ddpcheck.checks import law
+from ddpcheck.job import AllReduce, Job, TensorSpec, Wait
+from ddpcheck.trace import Trace
+
+from ..drawing import for_all
+from ..strategies import choice
+from ..strategies_collectives import a_float, dtypes, jobs, reductions, tensors
+from .all_reduce import FLOATS, PAST_64_KIB
+from .judges import results_hold, same_bits_everywhere
+from .results import finished, named
+from .ways import other_ways
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+
+@law("collectives", "collective:all_reduce", FLOATS)
+def check_all_reduce_of_real_values_is_within_rounding(session: Session) -> None:
+    """For real values all-reduce is off by no more than rounding, |got - exact| <= gamma_m sum|terms|, in its dtype."""
+    examples = _long_sums(session)
+    for_all(session, jobs(session.world_size, _real(session)), results_hold, examples=examples, share=0.5)
+
+
+@law("collectives", "collective:all_reduce", "same_bits_on_all_ranks", "world_size>=2", FLOATS)
+def check_all_reduce_gives_all_ranks_the_same_bits(session: Session) -> None:
+    """All-reduce of real values gives every rank the same bits: replicas that differ in the last bit drift apart."""
+    examples = _long_sums(session)
+    for_all(session, jobs(session.world_size, _real(session)), same_bits_everywhere, examples=examples, share=0.5)
+
+
+@law("collectives", "collective:all_reduce", "reproducible", FLOATS)
+def check_all_reduce_is_reproducible(session: Session) -> None:
+    """The same arrays reduced again give the same bits."""
+
+    def judge(job: Job, trace: Trace) -> None:
+        expect.completed(trace)
+        later = len(job.operations) // 2
+        for position, collective, members in finished(job):
+            if position < later:
+                continue
+            for rank in members:
+                values = trace.ranks[rank].values
+                what = f"{named(collective, position - later)}, run again: result"
+                expect.same_array(values(position)["result"], values(position - later)["result"], what, rank)
+
+    drawn = jobs(session.world_size, _real(session)).map(_and_again)
+    for_all(session, drawn, judge, examples=map(_and_again, _long_sums(session)), share=0.5)
+
+
+def _and_again(job: Job) -> Job:
+    """All of its operations, twice."""
+    first = job.operations
+    again = [replace(op, operation=len(first) + op.operation) if isinstance(op, Wait) else op for op in first]
+    return replace(job, operations=(*first, *again))
+
+
+def _real(session: Session) -> SearchStrategy[AllReduce]:
+    """Sums, means and products of uniform values."""
+    offered = tuple(reduction for reduction in reductions(session.capabilities) if reduction not in ("min", "max"))
+    tensor = tensors(session.world_size, dtypes(session.capabilities, floats=True), "real")
+    return st.builds(AllReduce, tensor, choice(offered))
+
+
+def _long_sums(session: Session) -> list[Job]:
+    """Enough elements that another order of additions shows in some of them; large ones, and other ways to reduce them."""
+    world, promised = session.world_size, session.capabilities
+    offered, usual_float, reduction = dtypes(promised, floats=True), a_float(promised), reductions(promised)[0]
+    shapes_of = [((64,), dtype) for dtype in offered] + [(PAST_64_KIB, usual_float)]
+    made = [Job(world, (AllReduce(TensorSpec(shape, dtype, "real"), reduction),)) for shape, dtype in shapes_of]
+    few, many = (TensorSpec((size,), usual_float, "real") for size in (60, 120))
+    return made + other_ways(world, promised, few, reduction) + other_ways(world, promised, many, reduction)

@@ -1,0 +1,287 @@
+"""Collectives that move arrays, barriers, messages between two ranks, and all kinds in a row."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import permutations, product
+from typing import TYPE_CHECKING
+
+from ddpcheck.checks import law
+from ddpcheck.job import (
+    AllGather,
+    AllReduce,
+    Barrier,
+    Broadcast,
+    Job,
+    Operation,
+    ReduceScatter,
+    SendRecv,
+    Sleep,
+    TensorSpec,
+)
+from ddpcheck.trace import Trace
+from ddpcheck.verdict import Finding
+
+from ..drawing import for_all, for_each
+from ..strategies_collectives import (
+    EVERY_LAYOUT,
+    LAYOUTS,
+    all_gathers,
+    broadcasts,
+    collectives,
+    dtypes,
+    every_dtype,
+    every_dtype_laid_out,
+    exact_tensor,
+    extremes,
+    fitting_reductions,
+    floating,
+    jobs,
+    reduce_scatters,
+    reductions,
+    send_recvs,
+    usual_reduction,
+)
+from .all_reduce import PAST_64_KIB
+from .judges import results_hold
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+LATE = 0.05
+"""Seconds by which a rank comes late: a hundred times what a barrier between processes of one host takes."""
+A_LITTLE = 0.0005
+MANY = 258
+"""More barriers than a byte counts."""
+MANY_SECONDS = 2.0
+VERY_LATE = 1.2
+"""Longer than a second, which nobody may take for an end."""
+
+
+@law("collectives", "collective:broadcast")
+def check_broadcast_gives_the_array_of_the_root(session: Session) -> None:
+    """Broadcast gives every rank the root's array, bit for bit, from every root and for every value of the dtype."""
+    world, promised = session.world_size, session.capabilities
+    examples = [
+        Job(world, tuple(Broadcast(special, root) for root in range(world)))
+        for dtype in dtypes(promised)
+        for special in (
+            TensorSpec((40,), dtype, "special"),
+            TensorSpec((0, 3), dtype),
+            TensorSpec((), dtype, "special"),
+        )
+    ]
+    examples += [Job(world, tuple(Broadcast(large, root) for root in range(world))) for large in _large(session)]
+    examples.append(Job(world, tuple(Broadcast(tensor, world - 1) for tensor in _laid_out(session))))
+    for_all(session, jobs(world, broadcasts(world, promised, (None,))), results_hold, examples=examples, share=0.5)
+
+
+@law("collectives", "collective:all_gather")
+def check_all_gather_stacks_in_rank_order(session: Session) -> None:
+    """All-gather gives every rank the arrays of all ranks, bit for bit, in rank order."""
+    world, promised = session.world_size, session.capabilities
+    shapes = ((1, 7), (1,), (40,), (), (0,), (0, 3), (3, 0))  # what is odd comes after others of its dtype
+    examples = [
+        Job(world, tuple(AllGather(TensorSpec(shape, dtype, "special", 1)) for shape in shapes))
+        for dtype in dtypes(promised)
+    ]
+    examples += [Job(world, (AllGather(large),)) for large in _large(session)]
+    examples.append(Job(world, tuple(map(AllGather, _laid_out(session)))))
+    for_all(session, jobs(world, all_gathers(world, promised, (None,))), results_hold, examples=examples, share=0.5)
+
+
+@law("collectives", "collective:reduce_scatter")
+def check_reduce_scatter_gives_each_rank_its_block(session: Session) -> None:
+    """Reduce-scatter gives rank r the r-th block of rows of the exact reduction."""
+    world, promised = session.world_size, session.capabilities
+    examples = [
+        Job(
+            world,
+            tuple(
+                ReduceScatter(exact_tensor((rows * world, *rest), dtype, reduction, world, 3), reduction)
+                for rows, rest in ((1, ()), (2, (3,)), (2, (3, 2)), (0, ()), (1, (0,)))
+            ),
+        )
+        for reduction in reductions(promised)
+        for dtype in dtypes(promised, floats=reduction == "mean")[:2]
+    ]
+    of_each = [
+        ReduceScatter(exact_tensor((world, 5), dtype, reduction, world, 5), reduction)
+        for dtype, reduction in every_dtype(promised)
+    ]
+    of_each += [ReduceScatter(tensor, each) for tensor, each in extremes(promised, 20 * world)]
+    examples += [Job(world, tuple(of_each))] * bool(of_each)
+    offered = dtypes(promised)[0]
+    reduction = next(iter(fitting_reductions(promised, offered)), None)
+    if reduction:
+        large = ReduceScatter(exact_tensor((131 * world, 127), offered, reduction, world, 6), reduction)
+        laid_out = [
+            ReduceScatter(exact_tensor((2 * world, 3), offered, reduction, world, 7, layout), reduction)
+            for layout in EVERY_LAYOUT
+        ]
+        rows = PAST_64_KIB[0] * PAST_64_KIB[1] // 3
+        laid_out += [
+            ReduceScatter(exact_tensor((rows // world * world, 3), dtype, each, world, 7, layout), each)
+            for dtype, each, layout in every_dtype_laid_out(promised)
+        ]
+        examples.append(Job(world, (large, *laid_out)))
+    for_all(session, jobs(world, reduce_scatters(world, promised, (None,))), results_hold, examples=examples, share=0.5)
+
+
+@law("collectives", "collective:barrier", "world_size>=2")
+def check_barrier_waits_for_every_rank(session: Session) -> None:
+    """No rank leaves a barrier before every rank has entered it, whichever rank is late, and however often in a row.
+
+    A rank is later than a barrier takes, so that one which only waits for a while shows.
+    """
+    world = session.world_size
+    took: list[float] = []
+
+    def timed(job: Job, trace: Trace) -> None:
+        results_hold(job, trace)
+        took.extend(record.left - record.entered for rank in trace.ranks for record in rank.records if record.left)
+
+    for_each(session, [Job(world, (Barrier(), Barrier()))], timed)
+    late = min(LATE + 2 * max(took, default=0.0), VERY_LATE)
+    one_late: list[Operation] = []
+    for rank in range(world):
+        one_late += [Sleep(rank, late), Barrier()]
+    last_late_twice: list[Operation] = [Barrier(), Barrier(), Sleep(world - 1, late), Barrier(), Barrier()]
+    drawn = [Job(world, tuple(one_late)), Job(world, tuple(last_late_twice))]
+    if world == 2:  # one rank or the other is a little late for each: enough to see who does not wait
+        often = min(MANY, int(MANY_SECONDS / max([*took, 1e-6])))
+        row = ((Sleep(number % 2, A_LITTLE), Barrier()) for number in range(often))
+        drawn.append(Job(world, tuple(operation for pair in row for operation in pair)))
+    for_each(session, drawn, results_hold)
+
+
+@law("collectives", "collective:send_recv", "world_size>=2")
+def check_messages_reach_their_receiver(session: Session) -> None:
+    """What one rank sends another receives, bit for bit: between all pairs, both ways, round a ring, and several."""
+    world, promised = session.world_size, session.capabilities
+    ring = tuple((rank, (rank + 1) % world) for rank in range(world))
+    back = tuple((dest, source) for source, dest in reversed(ring))
+    pairs = tuple(permutations(range(world), 2))
+    examples = [
+        Job(world, (SendRecv(TensorSpec(shape, dtype, "special", 2, layout), order),))
+        for dtype, shape, layout in zip(
+            dtypes(promised) * 3, ((5,), (), (0,), (3, 2), (40,), (4, 3)), LAYOUTS, strict=False
+        )
+        for order in (pairs, ring, back)
+    ]
+    small = TensorSpec((3,), dtypes(promised)[0])
+    around = (ring, tuple((dest, source) for source, dest in ring))
+    examples += [
+        Job(world, (SendRecv(large, way), SendRecv(small, way)))
+        for large, way in zip(_large(session), around, strict=False)
+    ]
+    examples.append(Job(world, tuple(SendRecv(replace(small, seed=seed), ring) for seed in range(4))))
+    examples.append(Job(world, tuple(SendRecv(tensor, ring) for tensor in _laid_out(session))))
+    # rank 1 is the first that rank 0 receives from, and the last to send
+    others = tuple((rank, 0) for rank in range(1, world))
+    examples.append(Job(world, (Sleep(1, LATE), SendRecv(small, others), SendRecv(replace(small, seed=1), others))))
+    # many that wait for a receiver that is not there yet, of two shapes
+    waiting = (SendRecv(replace(small, seed=seed, shape=(3 + seed % 2,)), ((0, 1),)) for seed in range(40))
+    examples.append(Job(world, (Sleep(1, LATE), *waiting)))
+    for_all(session, jobs(world, send_recvs(world, promised), 1, 4), results_hold, examples=examples, share=0.5)
+
+
+@law("collectives", "facet:collectives")
+def check_collectives_in_a_row_do_not_disturb_each_other(session: Session) -> None:
+    """Collectives of different kinds and sizes in a row each give their own result: nothing is left over."""
+    world, promised = session.world_size, session.capabilities
+    examples: list[Job] = []
+    if "all_reduce" in promised.collectives:
+        dtype, reduction = dtypes(promised)[0], reductions(promised)[0]
+        sizes = (1, 1000, 2, 0, 1, 5000, 3, 0, 0, 2, 1000, 1)
+        mixed: list[Operation] = []
+        alone = [AllReduce(exact_tensor((size,), dtype, reduction, world, size), reduction) for size in sizes]
+        for seed, size in enumerate(sizes):
+            mixed.append(AllReduce(exact_tensor((size,), dtype, reduction, world, seed), reduction))
+            if "broadcast" in promised.collectives:
+                mixed.append(Broadcast(TensorSpec((size + 1,), dtype, seed=seed), seed % world))
+        examples = [Job(world, tuple(mixed)), Job(world, tuple(alone))]
+    for_all(session, jobs(world, collectives(world, promised), 2, 8), results_hold, examples=examples)
+
+
+@law("collectives", "facet:collectives", "world_size>=2")
+def check_a_late_rank_changes_no_result(session: Session) -> None:
+    """A rank that comes late is waited for: no time limit, no second try makes another result of it, then or later."""
+    world, promised = session.world_size, session.capabilities
+    dtype = dtypes(promised)[0]
+    reduction = usual_reduction(promised, dtype)
+    late: list[Operation] = []
+    made: list[Operation] = []
+    for seed in range(world):
+        shape = (world, 20_011) if seed % 2 else (world,)  # past 64 KiB, and small
+        tensor = exact_tensor(shape, dtype, reduction, world, seed)
+        every: tuple[Operation, ...] = (
+            AllReduce(tensor, reduction),
+            Broadcast(tensor, seed),
+            AllGather(tensor),
+            ReduceScatter(tensor, reduction),
+            SendRecv(tensor, ((seed, (seed + 1) % world), ((seed + 1) % world, seed))),
+            Broadcast(tensor, (5 + seed) % world),  # from the rank that is late
+        )
+        for number, operation in enumerate(every):
+            if operation.kind in promised.collectives:
+                # the ranks take turns, so that each is late for some, and each kind has a first rank and a last one that is
+                late.append(Sleep((number + seed) % world, LATE / 2))
+                made.append(operation)
+    if promised.subgroups and "all_reduce" in promised.collectives and world > 2:
+        for group in ((0, world - 1), tuple(range(1, world))):
+            late.append(Sleep(group[-1], LATE / 2))
+            made.append(AllReduce(exact_tensor((3,), dtype, reduction, len(group), 7), reduction, group))
+    row = tuple(one for pair in zip(late, made, strict=True) for one in pair)
+    drawn = [Job(world, (*row, *made))]
+    if world == 2:  # once each: it takes its time
+        drawn += [Job(world, (Sleep(1, VERY_LATE), one)) for one in made[:1]]
+    if world == 3:  # rank 1 waits for the message of rank 0, rank 2 at the barrier
+        both = (SendRecv(TensorSpec((3,), dtype, seed=9), ((0, 1),)), Barrier())
+        offered = [one for one in both if one.kind in promised.collectives] or made[:1]
+        drawn.append(Job(world, (Sleep(0, VERY_LATE), *offered)))
+    if (
+        world == 4 and promised.subgroups
+    ):  # each of the others waits for rank 0 in a group of the two, one after the other
+        pair = exact_tensor((3,), dtype, reduction, 2, 8)
+        apart = (AllReduce(pair, reduction, (0, 1)), Broadcast(pair, 0, (0, 2)), AllGather(pair, (0, 3)))
+        among = [one for one in apart if one.kind in promised.collectives]
+        drawn += [Job(world, (Sleep(0, VERY_LATE), *among))] * bool(among)
+    for_each(session, drawn, _though_late)
+
+
+def _though_late(job: Job, trace: Trace) -> None:
+    """A judge: results_hold, and what is missing in a result that a rank came late to was not waited for."""
+    try:
+        results_hold(job, trace)
+    except Finding as finding:
+        late = _late_to(job, finding.diagnosis.headline)
+        if late is None or not trace.completed:
+            raise
+        sure, waited = finding.diagnosis.cause, f"rank {late.rank} was {late.seconds:g} s late, and not waited for"
+        missing = not sure or any(word in sure for word in ("zero", "missing", "own local value"))
+        raise finding.blaming(*((waited, sure) if missing else (sure, waited))) from None
+
+
+def _late_to(job: Job, headline: str) -> Sleep | None:
+    """The last Sleep of the few operations before the one that the headline is about."""
+    positions = [at for at in range(len(job.operations)) if headline.startswith(f"operation {at}, ")]
+    before = [job.operations[max(0, at - 3) : at] for at in positions]
+    slept = [each for each in (before[0] if before else ()) if isinstance(each, Sleep)]
+    return slept[-1] if slept else None
+
+
+def _large(session: Session) -> list[TensorSpec]:
+    """Past 64 KiB, once in floats and once in integers."""
+    offered = dtypes(session.capabilities)
+    floats, integers = dtypes(session.capabilities, floats=True), [each for each in offered if not floating(each)]
+    return [TensorSpec(PAST_64_KIB, among[-1], "special") for among in (floats, integers) if among]
+
+
+def _laid_out(session: Session) -> list[TensorSpec]:
+    """In every memory layout, in one dimension and in two, and past 64 KiB."""
+    offered = dtypes(session.capabilities)
+    return [
+        TensorSpec(shape, offered[number % len(offered)], "special", 8, layout)
+        for number, (layout, shape) in enumerate(product(EVERY_LAYOUT, ((5,), (3, 2), PAST_64_KIB)))
+    ]

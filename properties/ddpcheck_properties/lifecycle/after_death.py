@@ -1,0 +1,197 @@
+"""What survivors do next, once they have noticed that a rank is dead: no later call goes through, and close() ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.checks import law
+from ddpcheck.job import (
+    Aggregate,
+    AllGather,
+    AllReduce,
+    Attempt,
+    Backward,
+    Barrier,
+    Broadcast,
+    Close,
+    Job,
+    Kill,
+    Operation,
+    ReduceScatter,
+    Score,
+    SendRecv,
+    TensorSpec,
+    Wait,
+    ZeroGrad,
+)
+from ddpcheck.model import mlp
+from ddpcheck.trace import RankTrace, Trace
+from ddpcheck.verdict import Diagnosis, Finding
+
+from ..drawing import for_each, takes_its_time
+from ..pitfalls import fitting
+from ..replicas.large_models import several_buckets
+from ..strategies import shards, training_job
+from ..strategies_collectives import dtypes, reductions
+from .failing_ranks import LARGE
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+
+@law("failures", "collective:all_reduce", "detects_dead_peer", "world_size>=2")
+def check_no_later_call_ends_without_a_dead_rank(session: Session) -> None:
+    """Whoever has noticed that a rank is dead gets no result of any later call that needs it: small or large, in a group,
+    asynchronous. Each raises an error, or is still waiting.
+    """
+    calls = list(_needing_the_last(session))
+    # each kind of call is once the first after the death
+    firsts = range(len(calls)) if takes_its_time(session) else [2 * session.world_size % len(calls)]
+    before = _together_before(session)
+    jobs = []
+    for first in firsts:
+        operations: list[Operation] = [*before, Kill(session.world_size - 1)]
+        for call in (*calls[first:], *calls[:first]):
+            if isinstance(call, AllReduce) and not call.wait:
+                operations += [Attempt(call), Attempt(Wait(len(operations)))]
+            else:
+                operations.append(Attempt(call))
+        jobs.append(Job(session.world_size, tuple(operations)))
+    for_each(session, jobs, _nothing_came_out)
+
+
+@law("failures", "facet:replica", "detects_dead_peer", "world_size>=2", "world_size<=2")
+def check_no_backward_ends_without_a_dead_rank(session: Session) -> None:
+    """No rank comes out of a synchronised backward that a dead rank never entered, of one bucket or of several, nor with
+    metrics or scores that lack its samples: each raises an error, or is still waiting.
+    """
+    world, promised = session.world_size, session.capabilities
+    samples = shards([2] * world)
+    alone: list[Operation] = [Attempt(Backward(samples))]
+    if "metrics" in promised.facets:
+        alone.append(Attempt(Aggregate(tuple(range(1, world + 1)), (2,) * world)))
+    if "scores" in promised.facets and (scores := promised.scores - {"auc"}):  # which takes two classes
+        alone.append(Attempt(Score(min(scores), samples)))
+    small, large = mlp((2, 3, 2)), several_buckets()
+    together: list[Operation] = [ZeroGrad(), Backward(samples)]
+    jobs = [
+        training_job(world, small, [*together, Kill(world - 1), *alone]),
+        # the third backward: an implementation that tries two ways in turn does the first one again
+        training_job(world, large, [*together, *together, Kill(world - 1), alone[0]]),
+    ]
+    for_each(session, fitting(session, jobs), _nothing_came_out)
+
+
+@law("failures", "collective:all_reduce", "detects_dead_peer", "world_size>=2", "world_size<=3")
+def check_closing_comes_to_an_end_though_a_rank_is_dead(session: Session) -> None:
+    """After an all-reduce that failed because a rank is dead, close() comes back on every other rank: it waits neither for the
+    dead, nor for the others to go on with what failed.
+    """
+    reduced = _reduced(session.capabilities, 5)
+    operations = (reduced, Kill(session.world_size - 1), Attempt(reduced), Close())
+    try:
+        for_each(session, [Job(session.world_size, operations)], _closed)
+    finally:
+        session.close(orderly=False)  # the ranks have been closed
+
+
+def _reduced(promised: Capabilities, size: int, group: tuple[int, ...] | None = None) -> AllReduce:
+    return AllReduce(TensorSpec((size,), dtypes(promised)[0], "powers", 1), reductions(promised)[0], group)
+
+
+def _group(session: Session) -> tuple[int, ...]:
+    return (0, session.world_size - 1)
+
+
+def _together_before(session: Session) -> list[Operation]:
+    """What all do while they live: a group that begins without one of its members is another matter."""
+    promised = session.capabilities
+    found: list[Operation] = [_reduced(promised, 5)]
+    if promised.subgroups:
+        found.append(_reduced(promised, 5, _group(session)))
+    return found
+
+
+def _needing_the_last(session: Session) -> Iterator[Operation]:
+    """Calls from which nobody can come out without the last rank, each that is promised small and large."""
+    world, promised = session.world_size, session.capabilities
+    last, dtype = world - 1, dtypes(promised)[0]
+    for group in (None, _group(session)) if promised.subgroups else (None,):
+        members = len(group or range(world))
+        calls: list[Operation] = [Barrier(group)]
+        for size in (2 * members, LARGE * members):
+            tensor = TensorSpec((size,), dtype, "powers", 1)
+            reduced = AllReduce(tensor, reductions(promised)[0], group)
+            calls += [reduced, AllGather(tensor, group), ReduceScatter(tensor, reduced.reduction, group)]
+            calls += [Broadcast(tensor, last, group)]
+            calls += [SendRecv(tensor, ((last, 0),))] * (group is None)
+        yield from (call for call in calls if call.kind in promised.collectives)
+    if promised.asynchronous:
+        yield AllReduce(TensorSpec((LARGE,), dtype, "powers", 1), reductions(promised)[0], wait=False)
+
+
+def _nothing_came_out(job: Job, trace: Trace) -> None:
+    at = next(position for position, each in enumerate(job.operations) if isinstance(each, Kill))
+    dead = job.operations[at]
+    assert isinstance(dead, Kill)
+    for rank in trace.ranks:
+        for record in rank.records:
+            if rank.rank == dead.rank or record.operation <= at or record.left is None or record.values["error"]:
+                continue
+            call = _attempted(job, rank, record.operation)
+            if call is None:
+                continue
+            told = next((each for each in rank.records if each.operation > at and each.values["error"]), None)
+            raise Finding(
+                Diagnosis(
+                    f"rank {rank.rank} came out of {call}, operation {record.operation}, which rank {dead.rank} never entered as "
+                    "it was gone; it should have raised an error, or still be waiting",
+                    _why(call, told is not None),
+                    "what this call does when a connection breaks, or when the one before has failed",
+                    (f"operation {told.operation} had raised {told.values['error']}",) if told is not None else (),
+                )
+            )
+
+
+def _why(call: str, noticed: bool) -> str:
+    swallowed = f"an error is swallowed in {call}: the rank goes on with what it has itself, or with nothing"
+    return f"{swallowed}; calls before it raised one" if noticed else swallowed
+
+
+def _attempted(job: Job, rank: RankTrace, position: int) -> str | None:
+    """The call in words; None if it does not need the dead, or not on this rank."""
+    attempt = job.operations[position]
+    assert isinstance(attempt, Attempt)
+    operation = attempt.operation
+    if isinstance(operation, AllReduce) and not operation.wait:
+        return None  # who only starts one need not notice anything
+    if isinstance(operation, Wait):
+        begun = rank.values(operation.operation)["error"]
+        return None if begun else "wait() for an asynchronous all_reduce"
+    if isinstance(operation, SendRecv):
+        return "recv" if any(rank.rank == dest for _, dest in operation.pairs) else None
+    group = getattr(operation, "group", None)
+    if group is not None and rank.rank not in group:
+        return None
+    tensor = getattr(operation, "tensor", None)
+    size = f" of {tensor.dtype}{list(tensor.shape)}" if tensor is not None else ""
+    return f"{operation.kind}{size}{f' in group {list(group)}' if group else ''}"
+
+
+def _closed(job: Job, trace: Trace) -> None:
+    """That it raises, or takes its process along, is no judgement of close(): something is broken already."""
+    for rank in trace.ranks:
+        if rank.outcome == "hung" and rank.last is not None and rank.last.kind == Close.kind:
+            raise Finding(
+                Diagnosis(
+                    f"rank {rank.rank} was still in close() more than {trace.deadline:g} s after its all_reduce had raised, as "
+                    f"rank {trace.ranks[-1].rank} was dead; close() should come back",
+                    "close() waits for the dead rank, or for threads that wait for it: a farewell, a last barrier, or a join "
+                    "needs a time limit, or none after a failure",
+                    "the stack below" if rank.stack else "",
+                    (f"stack of rank {rank.rank}:\n{rank.stack}",) if rank.stack else (),
+                ),
+                hung=True,
+            )

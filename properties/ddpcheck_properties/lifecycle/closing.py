@@ -1,0 +1,107 @@
+"""What close() leaves: it comes to an end on every rank, loses nothing that was sent, and gives back what was taken."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ddpcheck import expect
+from ddpcheck.checks import law
+from ddpcheck.job import (
+    AllGather,
+    AllReduce,
+    Barrier,
+    Broadcast,
+    Close,
+    Job,
+    Leave,
+    Operation,
+    ReduceScatter,
+    SendRecv,
+    Sleep,
+    TensorSpec,
+    Wait,
+)
+from ddpcheck.trace import Trace
+from ddpcheck.verdict import Finding
+
+from ..drawing import for_each
+from ..strategies_collectives import dtypes, reductions
+from .failing_ranks import LARGE, LATE, still_there
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+LOST = "rank 0 closed while it was on its way: what was sent is lost when its sender, or what holds it, is gone"
+
+
+@law("failures", "collective:all_reduce", "world_size>=2", "world_size<=2")
+def check_closing_comes_to_an_end(session: Session) -> None:
+    """close() comes back on every rank without an error, though the ranks do not call it at the same time; what was sent
+    before arrives; and when their programs end then, so do their processes.
+    """
+    world, promised = session.world_size, session.capabilities
+    tensor = TensorSpec((5,), dtypes(promised)[0], seed=1)
+    # rank 0 need not wait for rank 1, and closes while that still sleeps
+    last = [each for each in (Broadcast(tensor), SendRecv(tensor, ((0, 1),))) if each.kind in promised.collectives]
+    leaving = tuple(map(Leave, range(world)))
+    try:
+        for_each(
+            session, [Job(world, (*_one_of_each(session), Sleep(1, LATE), *last, Close(), *leaving))], _closed_and_left
+        )
+    finally:
+        session.close(orderly=False)  # they have been closed
+
+
+@law("failures", "collective:all_reduce", "gives_back", "world_size>=2", "world_size<=2")
+def check_closing_gives_back_what_was_taken(session: Session) -> None:
+    """After close() a process has no more sockets, pipes, threads and child processes than before connect(), so that it can
+    train again and again. Memory may stay for arrays that are in use.
+    """
+    try:
+        for_each(session, [Job(session.world_size, (*_one_of_each(session), Close()))], _gave_back)
+    finally:
+        session.close(orderly=False)  # the ranks have been closed
+
+
+def _one_of_each(session: Session) -> list[Operation]:
+    """Each way to communicate that is promised: it may have threads and connections of its own."""
+    world, promised = session.world_size, session.capabilities
+    tensor = TensorSpec((2 * world,), dtypes(promised)[0], "powers")
+    reduced = AllReduce(tensor, reductions(promised)[0])
+    made: list[Operation] = [replace(reduced, wait=False), Wait(0)] if promised.asynchronous else []
+    made += [reduced, replace(reduced, tensor=replace(tensor, shape=(LARGE,)))]
+    if promised.subgroups:
+        made += [replace(reduced, group=group) for group in ((world - 1,), (0, world - 1))]
+    pairs = ((0, world - 1), (world - 1, 0))
+    others = (Barrier(), Broadcast(tensor), AllGather(tensor), ReduceScatter(tensor, reduced.reduction))
+    return made + [each for each in (*others, SendRecv(tensor, pairs)) if each.kind in promised.collectives]
+
+
+def _gave_back(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    for rank in trace.ranks:
+        before, after = (rank.values(len(job.operations) - 1)[name] for name in ("before", "held"))
+        for name, number in before.items():  # none where the system does not tell
+            left = after[name] - number
+            expect.that(
+                left <= 0,
+                f"rank {rank.rank}: got {left} more {name} after close() than before connect(), but should have given all back",
+                "close() leaves something open: a process that trains again and again has no more of it some day",
+            )
+
+
+def _closed_and_left(job: Job, trace: Trace) -> None:
+    """A process that dies after it was closed is the engine's end, and no judgement of close(): Gloo's threads may abort then."""
+    late, closing = (
+        next(at for at, op in enumerate(job.operations) if isinstance(op, kind)) for kind in (Sleep, Close)
+    )
+    for rank in trace.ranks:
+        reached = -1 if rank.last is None else rank.last.operation
+        if reached > closing and rank.outcome == "hung":
+            raise still_there(rank, "after close()")
+        if reached < closing or (reached == closing and rank.outcome != "died"):
+            try:
+                expect.completed(replace(trace, ranks=(rank,)))
+            except Finding as finding:
+                raise finding.blaming(LOST * (late < reached < closing), finding.diagnosis.cause) from None

@@ -1,0 +1,203 @@
+"""What becomes of the others when one rank fails: none goes on as if nothing had happened, and none waits for ever."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ddpcheck.checks import law
+from ddpcheck.job import (
+    AllGather,
+    AllReduce,
+    Barrier,
+    Broadcast,
+    Job,
+    Kill,
+    Leave,
+    Operation,
+    ReduceScatter,
+    SendRecv,
+    Sleep,
+    TensorSpec,
+    Wait,
+)
+from ddpcheck.trace import RankTrace, Record, Trace
+from ddpcheck.verdict import Diagnosis, Finding
+
+from ..drawing import for_each
+from ..strategies_collectives import dtypes, reductions
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+LATE = 0.05
+"""Seconds by which a rank is later than the others."""
+LARGE = 20_000
+"""Elements of an array that may go another way than a small one."""
+FAILS_AT = 1
+"""Position of the mishap in a Job of _with_mishap."""
+
+
+@law("failures", "collective:all_reduce", "world_size>=2")
+def check_no_collective_ends_without_a_dead_rank(session: Session) -> None:
+    """No rank comes out of a collective that a dead rank never entered: it raises an error, or is still waiting."""
+    last = session.world_size - 1
+    kinds = [each for each in _with_the_dead(session, last) if each[0].kind not in ("send_recv", "broadcast")]
+    chosen = kinds[(session.world_size - 2) % len(kinds)]  # another one at each world size, as each costs new ranks
+    for_each(session, [_with_mishap(session, Kill(last), chosen)], _nobody_went_on)
+
+
+@law("failures", "collective:all_reduce", "detects_dead_peer", "world_size>=2")
+def check_death_of_a_rank_is_an_error_on_every_other_rank(session: Session) -> None:
+    """When a rank dies every other rank raises an error within the grace time, whichever rank it is, and in whatever
+    collective they wait for it, or come to it when it is gone.
+    """
+    world = session.world_size
+    jobs = []
+    for rank in range(1, world):
+        kinds = _with_the_dead(session, rank)
+        jobs.append(
+            _with_mishap(session, Kill(rank), kinds[-(world * (world - 1) // 2 - world + 1 + rank) % len(kinds)])
+        )
+    ways = _reductions_with_the_first(session)
+    jobs.append(_with_mishap(session, Kill(0), (Sleep(1, LATE), *ways[(world - 2) % len(ways)])))
+    for_each(session, jobs, _raised_everywhere)
+
+
+@law("failures", "collective:all_reduce", "detects_failed_peer", "world_size>=2")
+def check_exception_of_a_rank_is_an_error_on_every_other_rank(session: Session) -> None:
+    """When a rank's program ends by an exception, closed before or not, it does end, and every other rank raises."""
+    mishaps = (Leave(session.world_size - 1), Leave(0, close=True))
+    for_each(session, [_with_mishap(session, mishap) for mishap in mishaps], _raised_everywhere)
+
+
+def _with_the_dead(session: Session, dead: int) -> list[tuple[Operation, ...]]:
+    """What needs that rank: collectives of all kinds that are promised, asynchronous too, and messages from it to others."""
+    world, promised = session.world_size, session.capabilities
+    tensor = TensorSpec((2 * world,), dtypes(promised)[0], "powers", 1)
+    reduced = AllReduce(tensor, reductions(promised)[0])
+    found: list[tuple[Operation, ...]] = [(reduced,), (Barrier(),), (AllGather(tensor),)]
+    found += [(ReduceScatter(tensor, reduced.reduction),), (Broadcast(tensor, dead),)]
+    found.append((SendRecv(tensor, tuple((dead, rank) for rank in range(world) if rank != dead)),))
+    offered = [each for each in found if each[0].kind in promised.collectives]
+    if promised.asynchronous:
+        offered.append((replace(reduced, wait=False), Wait(FAILS_AT + 1)))
+    return offered
+
+
+def _reductions_with_the_first(session: Session) -> list[tuple[Operation, ...]]:
+    """All-reduces that need rank 0: a small one, a large one and, before one of all ranks, one of a group."""
+    world, promised = session.world_size, session.capabilities
+    dtype, reduction = dtypes(promised)[0], reductions(promised)[0]
+    small, large = (AllReduce(TensorSpec((size,), dtype, "powers", 1), reduction) for size in (5, LARGE))
+    of_a_group = [(replace(small, group=(0, world - 1)), small)] if promised.subgroups else []
+    return [(small,), *of_a_group, (large,)]
+
+
+def _with_mishap(session: Session, mishap: Operation, then: tuple[Operation, ...] = ()) -> Job:
+    """A collective that goes well, the mishap, and more collectives."""
+    promised = session.capabilities
+    made = [
+        AllReduce(TensorSpec((5,), dtypes(promised)[0], "powers", seed), reductions(promised)[0]) for seed in range(3)
+    ]
+    return Job(session.world_size, (made[0], mishap, *(then or made[1:])))
+
+
+def _nobody_went_on(job: Job, trace: Trace) -> None:
+    dead = _dead(job)
+    for rank in trace.ranks:
+        through = [record for record in rank.records if record.left is not None and _needs_the_dead(job, rank, record)]
+        started = isinstance(job.operations[-1], Wait)  # who only starts one need not notice anything
+        if rank.rank != dead and len(through) > started:
+            raise Finding(
+                Diagnosis(
+                    f"rank {rank.rank} came out of {_place(through[-1])}, which rank {dead} never entered as it "
+                    "was gone; it should have raised an error, or still be waiting",
+                    f"{_what_came_out(job, rank, through[-1])}a broken connection is taken for the end of the operation, "
+                    "or an error is swallowed",
+                )
+            )
+
+
+def _what_came_out(job: Job, rank: RankTrace, record: Record) -> str:
+    operation, result = job.operations[record.operation], record.values.get("result")
+    if not isinstance(operation, AllReduce) or result is None:
+        return ""
+    own = operation.tensor.on(rank.rank)
+    return "what came out is what this rank had put in: " * bool(np.array_equal(result, own) and own.any())
+
+
+def _needs_the_dead(job: Job, rank: RankTrace, record: Record) -> bool:
+    operation = job.operations[record.operation]
+    group = getattr(operation, "group", None)
+    return record.operation > FAILS_AT and not isinstance(operation, Sleep) and (group is None or rank.rank in group)
+
+
+def _raised_everywhere(job: Job, trace: Trace) -> None:
+    _nobody_went_on(job, trace)
+    dead = _dead(job)
+    ended = "had died" if isinstance(job.operations[FAILS_AT], Kill) else "had ended by an exception"
+    if trace.ranks[dead].outcome == "hung":
+        raise still_there(trace.ranks[dead]) if isinstance(job.operations[FAILS_AT], Leave) else _held_open(dead)
+    for rank in trace.ranks:
+        if rank.rank == dead or rank.outcome == "raised":
+            continue
+        hung = rank.outcome == "hung"
+        raise Finding(
+            Diagnosis(
+                f"rank {rank.rank} {'was still waiting' if hung else rank.outcome} in {_place(rank.last)} after rank {dead} "
+                f"{ended}, but should have raised an error",
+                _why_it_waits(job, trace, rank) if hung else "",
+                "the stack below" if rank.stack else "",
+                (f"stack of rank {rank.rank}:\n{rank.stack}",) if rank.stack else (),
+            ),
+            hung=hung,
+        )
+
+
+def _why_it_waits(job: Job, trace: Trace, waiting: RankTrace) -> str:
+    assert waiting.last is not None
+    if _dead(job) in (getattr(job.operations[waiting.last.operation], "group", None) or ()):
+        return "in a group a broken connection is not noticed, or an error of it is swallowed"
+    noticed = ", ".join(str(rank.rank) for rank in trace.ranks if rank.outcome == "raised")
+    if not noticed:
+        late = any(isinstance(each, Sleep) and each.rank == waiting.rank for each in job.operations)
+        only = f"; or it is told only to who waits already: rank {waiting.rank} came when rank {_dead(job)} was gone"
+        return f"nobody told it: a broken connection is not noticed, and there is no time limit{only * late}"
+    return f"rank {noticed} noticed, and did not tell it: who raises should close its connections, so that those beyond notice"
+
+
+def still_there(rank: RankTrace, when: str = "") -> Finding:
+    return Finding(
+        Diagnosis(
+            f"rank {rank.rank}'s program ended {when or f'by an exception in {_place(rank.last)}'}, but its process is still "
+            f"there; it should have ended" + ", so that the others notice" * (not when),
+            "something keeps it: a thread that is no daemon, an exit handler, or a close() that waits for the other ranks",
+            "the stack below" if rank.stack else "",
+            (f"stack of rank {rank.rank}:\n{rank.stack}",) if rank.stack else (),
+        ),
+        hung=True,
+    )
+
+
+def _held_open(dead: int) -> Finding:
+    return Finding(
+        Diagnosis(
+            f"rank {dead} was killed, but what it had open is not closed; it should be, so that the others notice",
+            "a process that it has started, or forked, lives on, and holds its connections",
+            "descriptors that child processes inherit, and children that outlive their rank",
+        ),
+        hung=True,
+    )
+
+
+def _dead(job: Job) -> int:
+    mishap = job.operations[FAILS_AT]
+    assert isinstance(mishap, (Kill, Leave))
+    return mishap.rank
+
+
+def _place(last: Record | None) -> str:
+    return f"operation {last.operation} ({last.kind})" if last else "start-up"

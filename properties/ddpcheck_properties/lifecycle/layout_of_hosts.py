@@ -1,0 +1,130 @@
+"""What follows from where a rank is, and must not: on one host its local rank is its rank, and as many are there as in the world.
+
+So whoever mixes up the two is right on one host, and wrong on the first cluster. Ranks are started afresh, and told of hosts
+that are not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ddpcheck import expect
+from ddpcheck.checks import law
+from ddpcheck.job import Aggregate, AllReduce, Job, OptimizerSpec, Sample, Start, Train
+from ddpcheck.trace import Trace
+from ddpcheck.verdict import Finding
+
+from .. import pitfalls
+from ..collectives.judges import results_hold
+from ..drawing import Judge, for_each
+from ..metrics.mean_judges import weighted
+from ..pitfalls import fitting
+from ..replicas.comparison import as_one_process
+from ..samplers.judges import shared_out
+from ..strategies_collectives import exact_tensor, fitting_reductions
+from ..training.drawn_runs import run_job
+from ..training.judges import ends_where_one_process_ends, of_run
+from ..training.runs import uses_every_sample
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+CAUSE = (
+    "ranks were told of two hosts: LOCAL_WORLD_SIZE is taken for the world size, or LOCAL_RANK for the rank, as is right on one "
+    "host only"
+)
+
+
+@law("rendezvous", "world_size>=2", "world_size<=2", "any_layout")
+def check_ranks_may_be_told_of_several_hosts(session: Session) -> None:
+    """LOCAL_RANK, LOCAL_WORLD_SIZE and GROUP_RANK may be those of several hosts: ranks, and all results, stay the same."""
+    told = Start(hosts=(1,) * session.world_size)
+    for job, judge in _probes(session):
+        try:
+            for_each(session, [replace(job, start=told)], judge)
+        except Finding as finding:
+            if _fails_in_any_case(session, job, judge):
+                raise
+            blamed = finding.blaming(CAUSE, finding.diagnosis.cause)
+            blamed.job = finding.job
+            raise blamed from None
+
+
+def _fails_in_any_case(session: Session, job: Job, judge: Judge) -> bool:
+    quiet = replace(job, start=Start())
+    try:
+        judge(quiet, session.run(quiet))
+    except Finding:
+        return True
+    return False
+
+
+def _probes(session: Session) -> Iterator[tuple[Job, Judge]]:
+    """Jobs that show whether each facet knows the world, and their judges: few, as each costs a start."""
+    world, promised = session.world_size, session.capabilities
+    parts = list(_parts(session))
+    if parts:
+        model = next((job for job, _ in parts if job.model is not None), Job(world, ()))
+        whole = replace(model, operations=tuple(operation for job, _ in parts for operation in job.operations))
+        yield whole, _one_after_the_other(parts)
+    if "trainer" in promised.facets and "sgd" in promised.optimizers:
+        judges = uses_every_sample(promised), of_run(promised, ends_where_one_process_ends)
+        yield run_job(world, promised, 12 * world, Train(epochs=1)), _all_of(*judges)
+
+
+def _parts(session: Session) -> Iterator[tuple[Job, Judge]]:
+    """One for each facet that does not make a model of its own."""
+    world, promised = session.world_size, session.capabilities
+    facets = promised.facets
+    if "collectives" in facets and "all_reduce" in promised.collectives and promised.collective_dtypes:
+        dtype = "float32" if "float32" in promised.collective_dtypes else min(promised.collective_dtypes)
+        each = fitting_reductions(promised, dtype)
+        yield Job(world, tuple(AllReduce(exact_tensor((5,), dtype, one, world), one) for one in each)), results_hold
+    if "sampler" in facets:
+        yield Job(world, (Sample(8 * world, (0, 1)),)), shared_out(promised)
+    if "metrics" in facets:
+        values = tuple(float(3 * rank + 1) for rank in range(world))
+        yield Job(world, (Aggregate(values, (*(1,) * (world - 1), 64 - (world - 1))),)), weighted
+    if "replica" in facets and "sgd" in promised.optimizers:
+        for job in fitting(session, [pitfalls.steps(world, OptimizerSpec(lr=0.05), count=2)]):
+            yield job, as_one_process(promised)
+
+
+def _one_after_the_other(parts: list[tuple[Job, Judge]]) -> Judge:
+    """The judge of a Job with the operations of all of these."""
+
+    def judge(job: Job, trace: Trace) -> None:
+        expect.completed(trace)
+        begin = 0
+        for part, own in parts:
+            end = begin + len(part.operations)
+            own(part, _cut(trace, begin, end))
+            begin = end
+
+    return judge
+
+
+def _all_of(*judges: Judge) -> Judge:
+    def judge(job: Job, trace: Trace) -> None:
+        for one in judges:
+            one(job, trace)
+
+    return judge
+
+
+def _cut(trace: Trace, begin: int, end: int) -> Trace:
+    """What was seen of the operations from `begin` on, as of a Job that has these only."""
+    ranks = (
+        replace(
+            rank,
+            records=tuple(
+                record._replace(operation=record.operation - begin)
+                for record in rank.records
+                if begin <= record.operation < end
+            ),
+        )
+        for rank in trace.ranks
+    )
+    return replace(trace, ranks=tuple(ranks))

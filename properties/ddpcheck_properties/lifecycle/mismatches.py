@@ -1,0 +1,226 @@
+"""What becomes of ranks that do not call the same: none goes on with nonsense, and every one is told."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ddpcheck.checks import law
+from ddpcheck.job import (
+    AllGather,
+    AllReduce,
+    Barrier,
+    Broadcast,
+    Job,
+    Operation,
+    ReduceScatter,
+    SendRecv,
+    TensorSpec,
+    Wait,
+)
+from ddpcheck.operations.probes import OnRanks
+from ddpcheck.trace import RankTrace, Trace
+from ddpcheck.verdict import Diagnosis, Finding
+
+from ..collectives.all_reduce import PAST_64_KIB
+from ..collectives.results import named
+from ..drawing import for_each
+from ..strategies_collectives import Reduction, dtypes, fitting_reductions, floating, reductions, usual_reduction
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+Pair = tuple[Operation, Operation]
+"""What most ranks call, and what one rank calls instead."""
+APART = 1
+"""Position of the operation in a Job of _jobs at which the ranks part."""
+
+
+@law("failures", "collective:all_reduce", "detects_mismatch", "world_size>=2")
+def check_arrays_that_do_not_fit_are_an_error_on_every_rank(session: Session) -> None:
+    """Where one rank's array is of another dtype or size every rank raises, also if both have the same number of bytes; in a
+    group and asynchronously, too.
+    """
+    world, promised = session.world_size, session.capabilities
+    reduction, offered = reductions(promised)[0], dtypes(promised)
+    first, *others = sorted(offered, key=lambda dtype: (not floating(dtype), dtype != "float32"))
+    usual, large = TensorSpec((20 * world,), first, "powers"), TensorSpec(PAST_64_KIB, first, "powers")
+    shorter = replace(usual, shape=(19 * world,))
+    alike = [_of_as_many_bytes(usual, dtype) for dtype in others]
+    kinds: dict[str, Callable[[TensorSpec], Operation]] = {
+        "all_reduce": lambda tensor: AllReduce(tensor, usual_reduction(promised, tensor.dtype)),
+        "group": lambda tensor: AllReduce(tensor, reduction, (0, world - 1)),
+        "asynchronous": lambda tensor: AllReduce(tensor, reduction, wait=False),
+        "broadcast": Broadcast,
+        "all_gather": AllGather,
+        "reduce_scatter": lambda tensor: ReduceScatter(tensor, reduction),
+        "send_recv": lambda tensor: SendRecv(tensor, ((0, world - 1),)),
+    }
+    order = [  # the first seven are those of the default profile
+        ("all_reduce", alike[-1:]),
+        ("send_recv", alike[:1]),
+        ("all_reduce", [shorter]),
+        ("group", alike[:1]),
+        ("broadcast", [shorter]),
+        ("asynchronous", [shorter]),
+        ("all_gather", [shorter]),
+        ("send_recv", [shorter]),
+        ("broadcast", alike[:1]),
+        ("reduce_scatter", [shorter]),
+        ("all_gather", alike[:1]),
+        ("all_reduce", alike[:-1]),
+    ]
+    has = {*promised.collectives, *["group"] * promised.subgroups, *["asynchronous"] * promised.asynchronous}
+    pairs = [(kinds[kind](usual), kinds[kind](odd)) for kind, odds in order if kind in has for odd in odds]
+    odds = [
+        replace(large, shape=(PAST_64_KIB[0], PAST_64_KIB[1] + 1)),
+        *[replace(large, dtype=each) for each in others[:1]],
+    ]
+    pairs += [(AllReduce(large, reduction), AllReduce(odd, reduction)) for odd in odds]
+    for_each(session, _jobs(session, pairs), _told_everywhere)
+
+
+@law("failures", "collective:all_reduce", "detects_mismatch", "world_size>=2")
+def check_calls_that_do_not_fit_are_an_error_on_every_rank(session: Session) -> None:
+    """Where one rank calls another collective, reduction or root, or calls once more, every rank raises."""
+    promised, last = session.capabilities, session.world_size - 1
+    tensor = TensorSpec((2 * session.world_size,), dtypes(promised)[0], "powers")
+    among = fitting_reductions(promised, tensor.dtype) or list(reductions(promised))
+    usual = AllReduce(tensor, among[0])
+    # a mean sends what a sum does, and divides; an extreme may be either to the messages: these may look alike
+    alike: list[tuple[Reduction, Reduction]] = [("sum", "mean"), ("min", "max")]
+    offered = [both for both in alike if {*both} <= {*among}] or [(among[0], among[-1])]
+    others: list[Pair] = [
+        (usual, Broadcast(tensor)),
+        (Broadcast(tensor, 0), Broadcast(tensor, last)),
+        (usual, Barrier()),
+        *((replace(usual, reduction=one), replace(usual, reduction=other)) for one, other in offered),
+        (AllGather(tensor), usual),
+        *((ReduceScatter(tensor, one), ReduceScatter(tensor, other)) for one, other in offered[:1]),
+        (usual, ReduceScatter(tensor, among[0])),
+        (Barrier(), usual),
+    ]
+    pairs = [(a, b) for a, b in others if a != b and {a.kind, b.kind} <= promised.collectives]
+    for_each(session, _jobs(session, pairs), _told_everywhere)
+
+
+def _of_as_many_bytes(tensor: TensorSpec, dtype: str) -> TensorSpec:
+    size = tensor.shape[0] * np.dtype(tensor.dtype).itemsize // np.dtype(dtype).itemsize
+    return replace(tensor, shape=(size,), dtype=dtype)
+
+
+def _jobs(session: Session, pairs: list[Pair]) -> list[Job]:
+    """Some of the pairs, others at each world size, as every Job costs a start of the ranks."""
+    world = session.world_size
+    # two ranks have the first three in the default profile, three the next three, four three from the sixth on
+    begin = (2 * world - 3 if world > 2 else 0) % max(1, len(pairs))
+    chosen = (pairs[begin:] + pairs[:begin])[: max(2, session.effort // 8) + (world > 2)]
+    # a root, or who sends first, cannot know before the next call, and at worst gets what fits there, too
+    before, *after = (
+        AllReduce(
+            TensorSpec((3,), dtypes(session.capabilities)[0], "powers", seed), reductions(session.capabilities)[0]
+        )
+        for seed in range(4)
+    )
+    made = []
+    for number, (usual, odd) in enumerate(chosen):
+        other = 0 if number % 2 else world - 1
+        rest = tuple(rank for rank in range(world) if rank != other)
+        # who is not the root sends nothing that could be noticed: some all-reduces of three or more ranks wait in a circle then
+        if isinstance(odd, Broadcast) and not isinstance(usual, Broadcast) and world > 2:
+            odd = replace(odd, root=other)
+        if isinstance(odd, Broadcast) and isinstance(usual, Broadcast) and odd.root != usual.root:
+            odd, usual = replace(odd, root=other), replace(usual, root=rest[-1])
+        begun = isinstance(usual, AllReduce) and not usual.wait
+        waits = (Wait(APART), Wait(APART + 1)) * begun
+        made.append(Job(world, (before, OnRanks(rest, usual), OnRanks((other,), odd), *waits, *after)))
+    return made
+
+
+def _told_everywhere(job: Job, trace: Trace) -> None:
+    usual, odd = job.operations[APART], job.operations[APART + 1]
+    assert isinstance(usual, OnRanks)
+    assert isinstance(odd, OnRanks)
+    what = f"while rank {odd.ranks[0]} called {_call(odd.operation)} and the others {_call(usual.operation)}"
+    for rank in trace.ranks:
+        if rank.outcome == "raised":
+            continue
+        hung = rank.outcome == "hung"
+        raised = [str(other.rank) for other in trace.ranks if other.outcome == "raised"]
+        ended = {"done": "came through to the end", "hung": "hung", "died": "died"}.get(rank.outcome, "went on")
+        stack = (f"stack of rank {rank.rank}:\n{rank.stack}",) if rank.stack else (rank.error,) * bool(rank.error)
+        raise Finding(
+            Diagnosis(
+                f"rank {rank.rank} {ended} {what}; it should have raised an error",
+                f"only rank {', '.join(raised)} noticed, and told nobody"
+                if raised
+                else "messages do not say what they belong to: what comes is taken for what was expected",
+                "what a message carries beside its data: operation, number of the call, dtype, count, reduction, root",
+                stack,
+            ),
+            hung=hung,
+        )
+    _in_words(usual.operation, odd.operation, trace, what)
+
+
+def _in_words(usual: Operation, odd: Operation, trace: Trace, what: str) -> None:
+    """One error at least names both sides."""
+    said = [_message_of(rank) for rank in trace.ranks]
+    for pattern, name in (*_signs(usual, odd), *_signs(odd, usual)):
+        if not any(re.search(pattern, text) for text in said):
+            raise Finding(
+                Diagnosis(
+                    f"the error on no rank names {name} {what}; one should say what it called and what came instead",
+                    details=tuple(f"rank {rank.rank}: {rank.error}" for rank in trace.ranks),
+                )
+            )
+
+
+def _signs(one: Operation, other: Operation) -> list[tuple[str, str]]:
+    """(pattern, name) of what tells one operation from the other."""
+    if one.kind != other.kind:
+        name = "send" if isinstance(one, SendRecv) else one.kind
+        return [(name.replace("_", "[ _-]?"), name)]
+    mine, theirs = getattr(one, "tensor", None), getattr(other, "tensor", None)
+    assert isinstance(mine, TensorSpec)
+    assert isinstance(theirs, TensorSpec)
+    if mine.dtype != theirs.dtype:
+        kind = np.dtype(mine.dtype)
+        also = rf"\b{kind.kind}{kind.itemsize}\b|{_ALIASES[mine.dtype]}"  # as in NumPy's typestrings, "<f4" and "|u1"
+        return [(f"{mine.dtype}|{also}", mine.dtype)]
+    if mine.shape != theirs.shape:
+        count = mine.on(0).size
+        return [(rf"\b({count}|{count * mine.on(0).itemsize})\b|{re.escape(str(list(mine.shape))[1:-1])}", f"{count}")]
+    if isinstance(one, AllReduce | ReduceScatter):
+        return [(one.reduction, one.reduction)]
+    root = str(getattr(one, "root", ""))
+    return [(rf"\b{root}\b", f"root {root}")]
+
+
+_ALIASES = {
+    "float16": r"half",
+    "float32": r"single|\bfloat\b",
+    "float64": r"double",
+    "int8": r"\bs?char\b",
+    "int16": r"\bshort\b",
+    "int32": r"\bint\b",
+    "int64": r"\blong\b",
+    "uint8": r"\bbyte\b|\buchar\b|unsigned[ _]char",
+    "uint16": r"\bushort\b|unsigned[ _]short",
+    "uint32": r"\buint\b|unsigned",
+    "uint64": r"\bulong\b|unsigned[ _]long",
+}
+"""What C, MPI and torch call them."""
+
+
+def _message_of(rank: RankTrace) -> str:
+    """The error without the lines of its traceback."""
+    return "\n".join(line for line in rank.error.splitlines() if not line.startswith("  ")).lower()
+
+
+def _call(operation: Operation) -> str:
+    return named(operation, 0).partition(", ")[2]

@@ -1,0 +1,118 @@
+"""What an implementation promises to refuse is an error on every rank. These Jobs cost ranks their lives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ddpcheck import expect
+from ddpcheck.checks import law
+from ddpcheck.job import Backward, DataSpec, Job, MeasureSteps, Sample
+from ddpcheck.model import Linear, ModelSpec
+from ddpcheck.trace import Trace
+from ddpcheck.verdict import Diagnosis, Finding
+
+from .. import pitfalls
+from ..drawing import Judge, for_each
+from ..pitfalls import fitting
+from ..samplers import judges
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+UNKNOWN = "an_option_that_nobody_has"
+
+
+@law("gradients", "facet:replica", "world_size>=2", "uneven_batches=refused")
+def check_uneven_batches_are_refused_on_every_rank(session: Session) -> None:
+    """Ranks with batches of different sizes: backward raises on every rank, and none is left waiting."""
+    world = session.world_size
+    # a Job that raises costs new ranks: the first has most samples at one world size, the last at the next; of four ranks two
+    # neighbours have as many as the average
+    batches = [1] * (world - 1) + [4] if world % 2 else [3, *[2] * (world - 2), 1]
+    job = pitfalls.uneven(world, batches=batches if world > 2 else ())
+    for_each(session, [replace(job, operations=job.operations[:2])], _refused)
+
+
+@law("sampler", "facet:sampler", "few_samples=refused")
+def check_too_few_samples_are_refused_on_every_rank(session: Session) -> None:
+    """With fewer samples than ranks either every rank raises, or all samples are shared out: no rank goes on alone."""
+    world = session.world_size
+    for_each(
+        session, [Job(world, (Sample(length, (0,)),)) for length in {0, world - 1}], _refused_or_shared_out(session)
+    )
+
+
+def _refused_or_shared_out(session: Session) -> Judge:
+    shared_out = judges.shared_out(session.capabilities)
+
+    def judge(job: Job, trace: Trace) -> None:
+        if all(rank.outcome == "raised" for rank in trace.ranks):
+            return
+        raised = [rank.rank for rank in trace.ranks if rank.outcome == "raised"]
+        if raised:
+            (read,) = job.operations
+            assert isinstance(read, Sample)
+            ranks, went_on = (", ".join(map(str, some)) for some in (raised, set(range(job.world_size)) - {*raised}))
+            raise Finding(
+                Diagnosis(
+                    f"{judges.named(read)}: rank {ranks} raised, but rank {went_on} should have, too",
+                    "only ranks that get no samples see that there are too few: the others go on, and wait for them",
+                    details=(next(rank.error for rank in trace.ranks if rank.error),),
+                )
+            )
+        shared_out(job, trace)
+
+    return judge
+
+
+@law("unused", "facet:replica", "feature:branch", "world_size<=3", "unused_parameters=raises")
+def check_unused_parameter_raises(session: Session) -> None:
+    """A rank on which a parameter had no gradient raises by the next backward at the latest, and no rank goes on.
+
+    A rank that used every parameter may be left waiting for those that have raised. With two ranks one of them uses all;
+    elsewhere none does, since it takes seconds to see that a rank waits.
+    """
+    world = session.world_size
+    # a Job that raises costs new ranks, seconds for some implementations: one is enough
+    taken = ("a", "") if world == 2 else ("",)
+    for_each(session, fitting(session, [pitfalls.branches(world, "a", taken, taken)]), _raised)
+
+
+@law("replica_sync", "facet:replica", "refuses_options", "world_size<=1")
+def check_unknown_options_are_refused(session: Session) -> None:
+    """make_replica raises a ValueError for an option that it does not know: a misspelt one must not seem to be set."""
+    step = MeasureSteps(((0,),), warmups=0, iterations=1, options=((UNKNOWN, 1.0),))
+    job = Job(session.world_size, (step,), ModelSpec((Linear("fc1", 2, 2),)), data=DataSpec(1))
+    for_each(session, fitting(session, [job]), _option_refused)
+
+
+def _option_refused(_: Job, trace: Trace) -> None:
+    for rank in trace.ranks:
+        expect.that(
+            rank.outcome == "raised" and "ValueError" in rank.error,
+            f"rank {rank.rank}: a replica with the option {UNKNOWN} {rank.outcome}, but should have raised a ValueError",
+            "options are not looked at: whoever misspells one measures something else than he thinks",
+        )
+
+
+def _raised(job: Job, trace: Trace) -> None:
+    assert job.model is not None
+    everything = set(job.model.branches)
+    first = next(operation for operation in job.operations if isinstance(operation, Backward))
+    raised = any(rank.outcome == "raised" for rank in trace.ranks)
+    for rank in trace.ranks:
+        complete = set(first.branches_on(rank.rank)) == everything
+        if rank.outcome == "raised" or (complete and raised and rank.outcome == "hung"):
+            continue
+        others = ", ".join(f"rank {other.rank} {other.outcome}" for other in trace.ranks)
+        headline = f"rank {rank.rank} {rank.outcome}, but should have raised: a parameter had no gradient ({others})"
+        raise Finding(
+            Diagnosis(headline, "the error is raised on some ranks only, or never"), hung=rank.outcome == "hung"
+        )
+
+
+def _refused(job: Job, trace: Trace) -> None:
+    for rank in trace.ranks:
+        cause = "batches of different sizes are refused on some ranks only, or not at all"
+        expect.equal(rank.outcome, "raised", f"{len(job.operations)} operations with uneven batches", rank.rank, cause)

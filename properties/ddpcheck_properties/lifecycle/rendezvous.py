@@ -1,0 +1,246 @@
+"""How ranks find each other when it is not quiet: some are late, strangers call, bytes come in pieces, an old world has left
+its traces.
+
+Each Job starts the ranks afresh (job.Start), and then looks whether they are one world: by collectives if there are any,
+else by a few steps of training. What fails is tried again after a quiet start: what fails then too has another cause.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ddpcheck import expect
+from ddpcheck.checks import law
+from ddpcheck.job import (
+    AllGather,
+    AllReduce,
+    Broadcast,
+    Job,
+    Operation,
+    OptimizerSpec,
+    SendRecv,
+    ShortReads,
+    Start,
+    TensorSpec,
+)
+from ddpcheck.numerics import same_bits
+from ddpcheck.trace import Trace
+from ddpcheck.verdict import Diagnosis, Finding
+
+from .. import pitfalls
+from ..collectives.judges import results_hold
+from ..drawing import Judge, for_each
+from ..pitfalls import fitting
+from ..replicas.comparison import as_one_process
+from ..strategies_collectives import dtypes, exact_tensor, reductions
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+ANYWHERE = ("0.0.0.0:", ":::")
+LARGE = 3000
+"""Elements: more than one small message, and quick in pieces."""
+
+
+@law("rendezvous", "world_size>=2", "world_size<=3")
+def check_ranks_may_come_in_any_order(session: Session) -> None:
+    """Ranks are what they were declared, whoever comes first: rank 0 may be late, and the last one the first to come. Where
+    promised, results have the bits of the run before.
+    """
+    world = session.world_size
+    order = (world - 1, 0, *range(world - 2, 0, -1))
+    first = f"the ranks came in the order {', '.join(map(str, order))}"
+    last = _bits_of_before(session) if world > 2 else None  # a sum of two has one order only
+    _forms_a_world(
+        session,
+        Start(order),
+        f"{first}, and their numbers follow it: a rank is what it declares, not when it comes",
+        f"{first}: a rank that is early, or late, is not waited for",
+        last=last,
+    )
+
+
+@law("rendezvous", "world_size>=2", "world_size<=3")
+def check_messages_may_come_in_pieces(session: Session) -> None:
+    """A message is the same whether it arrives at once or byte by byte, its header included, at the start and later."""
+    cause = (
+        "a read that gave less than was asked for, or a send() that took less than it was given, is taken for the whole: both "
+        "must go on until all is done"
+    )
+    probe = _probe(session)
+    if probe is None:
+        return
+    job, judge = probe
+    short = replace(job, operations=(ShortReads(), *job.operations, ShortReads(on=False)))
+    reads: list[int] = []
+
+    def judged(job: Job, trace: Trace) -> None:
+        _blame(judge, cause, cause)(job, trace)
+        reads.extend(seen["reads"] for _, ranks in trace.all_values("short_reads") for seen in ranks)
+
+    for_each(session, [job], judge)
+    for_each(session, [short], judged)
+    if any(reads) and session.world_size == 2:  # else it does not read from Python's sockets: nothing can be cut short
+        _forms_a_world(session, Start(short_reads=True), cause, cause)
+
+
+@law("rendezvous", "world_size>=2", "world_size<=3", "closed_to_strangers")
+def check_strangers_change_nothing(session: Session) -> None:
+    """Ranks listen where MASTER_ADDR is, and a program that calls them without belonging to the world changes nothing: it is
+    no rank, nobody waits for it, and nothing that it sends is run.
+    """
+    cause = "whoever connects is taken for a rank, or waited for: there is no proof of belonging to the world, no time limit"
+    _forms_a_world(session, Start(strangers=True), cause, cause, _kept_to_themselves)
+
+
+@law("rendezvous", "world_size>=2", "world_size<=2", "restarts_in_place")
+def check_a_world_can_start_where_another_was_killed(session: Session) -> None:
+    """A new world can meet at the address of one that was just killed, and sees nothing of it, the last rank coming first."""
+    cause = (
+        "something of the world before is still there, a file, a key or a socket, and is taken for that of the new one"
+    )
+    order = tuple(reversed(range(session.world_size)))
+    _forms_a_world(session, Start(order, in_place=True), cause, cause)
+
+
+@law("rendezvous", "world_size>=2", "world_size<=2", "shares_host")
+def check_two_worlds_on_one_host_do_not_meet(session: Session) -> None:
+    """While the ranks of one world wait for each other, another one starts on the host, at a MASTER_PORT of its own, and both
+    are at work at once: neither sees anything of the other.
+    """
+    cause = (
+        "something has the same name, or number, for all worlds of a host: a port, a file or a segment that does not "
+        "follow from MASTER_PORT"
+    )
+    _forms_a_world(session, Start(neighbour=True), cause, cause)
+
+
+def _bits_of_before(session: Session) -> tuple[Operation, Judge] | None:
+    """A reduction of real values, whose last bits follow from the order of additions, and its judge."""
+    world, promised = session.world_size, session.capabilities
+    offered = {"float32", "float64"} & promised.collective_dtypes
+    needs = ("collective:all_reduce", "reduction:sum", "same_bits_in_every_run")
+    if not offered or any(promised.lacks(need, world) for need in needs):
+        return None
+    reduced = AllReduce(TensorSpec((64,), min(offered), "real"))
+    before = session.run(Job(world, (reduced,)))
+    expect.completed(before)
+
+    def judge(job: Job, trace: Trace) -> None:
+        for rank, (first, second) in enumerate(zip(before.ranks, trace.ranks, strict=True)):
+            result, again = first.values(0)["result"], second.values(len(job.operations) - 1)["result"]
+            expect.that(
+                same_bits(again, result),
+                f"all_reduce sum of real values on rank {rank}, after the ranks were started anew: got other bits in "
+                f"{int((again != result).sum())} of {result.size} elements, but should be those of the run before",
+                "the order of additions follows from that in which the ranks came, or from their processes: no run is repeated",
+            )
+
+    return reduced, judge
+
+
+def _forms_a_world(
+    session: Session,
+    start: Start,
+    wrong: str,
+    failed: str,
+    also: Judge | None = None,
+    last: tuple[Operation, Judge] | None = None,
+) -> None:
+    """The probe after this start, perhaps with a last operation, whose judge comes last too. Causes: of wrong values, and of
+    ranks that fail.
+    """
+    probe = _probe(session)
+    if probe is None:
+        return
+    job, judge = probe
+    if last is not None:
+        job = replace(job, operations=(*job.operations, last[0]))
+    blaming = _blame(judge, wrong, failed)
+
+    def judged(job: Job, trace: Trace) -> None:
+        if also is not None:
+            also(job, trace)
+        blaming(job, trace)
+        if last is not None:
+            last[1](job, trace)
+
+    try:
+        for_each(session, [replace(job, start=start)], judged)
+    except Finding as finding:
+        quiet = replace(job, start=Start(tuple(range(session.world_size))))
+        try:
+            judge(quiet, session.run(quiet))
+        except Finding as other:
+            other.job = quiet
+            raise other from None
+        raise _with_this_first(finding, wrong, failed) from None
+
+
+def _probe(session: Session) -> tuple[Job, Judge] | None:
+    """A Job that shows whether the ranks are one world, and its judge; None if nothing that could is promised."""
+    world, promised = session.world_size, session.capabilities
+    if "collectives" in promised.facets:
+        dtype = dtypes(promised)[0]
+        made: dict[str, tuple[Operation, ...]] = {
+            "all_gather": (AllGather(TensorSpec((5,), dtype)),),
+            "broadcast": (Broadcast(TensorSpec((5,), dtype, seed=1), world - 1),),
+            "send_recv": (SendRecv(TensorSpec((5,), dtype, seed=2), ((0, world - 1), (world - 1, 0))),),
+            "all_reduce": tuple(
+                AllReduce(exact_tensor((size,), dtype, reduction, world, wide=False), reduction)
+                for reduction in reductions(promised)[:1]
+                for size in (5, LARGE)
+            ),
+        }
+        operations = [operation for name, each in made.items() if name in promised.collectives for operation in each]
+        if operations:
+            return Job(world, tuple(operations)), results_hold
+    if "replica" in promised.facets and "sgd" in promised.optimizers:
+        jobs = fitting(session, [pitfalls.steps(world, OptimizerSpec(lr=0.05), count=2)])
+        return (jobs[0], as_one_process(promised)) if jobs else None
+    return None
+
+
+def _blame(judge: Judge, wrong: str, failed: str) -> Judge:
+    """The judge with another cause for what it finds; its own becomes a detail."""
+
+    def judged(job: Job, trace: Trace) -> None:
+        try:
+            judge(job, trace)
+        except Finding as finding:
+            found = finding.diagnosis
+            details = (*((f"at first sight: {found.cause}",) if found.cause else ()), *found.details)
+            cause = wrong if trace.completed else failed
+            raise Finding(replace(found, cause=cause, details=details), hung=finding.hung) from None
+
+    return judged
+
+
+def _with_this_first(finding: Finding, *causes: str) -> Finding:
+    """What a quiet start has shown to be the cause goes before what the operations say."""
+    said = finding.diagnosis.cause
+    found = next((cause for cause in causes if said.endswith(f"; {cause}")), None)
+    if found is None:
+        return finding
+    told = finding.blaming(found, said.removesuffix(f"; {found}"))
+    told.job = finding.job
+    return told
+
+
+def _kept_to_themselves(job: Job, trace: Trace) -> None:
+    if trace.start.ran:
+        raise Finding(
+            Diagnosis(
+                "a rank loaded a pickle that a stranger sent, but nothing that a stranger sends should be run",
+                "what comes in is unpickled before anybody has proved to belong to the world: who can connect, can run anything",
+                "the first bytes that are read from a new connection: a fixed binary header, and a secret of the run",
+            )
+        )
+    for rank, addresses in enumerate(trace.start.listening):
+        for address in addresses:
+            expect.that(
+                not address.startswith(ANYWHERE),
+                f"rank {rank} listens on {address}, which is every interface of the host, but should on that of MASTER_ADDR",
+                "the socket is bound to no address in particular: everybody who reaches the host can connect",
+            )

@@ -1,0 +1,1 @@
+"""What aggregated metrics and scores must be: those of all samples."""

@@ -1,0 +1,219 @@
+"""Whether aggregated metrics are the means that they should be, and if not, what they are.
+
+However ranks are weighed, by sums, by shares, or by a mean that runs from rank to rank, no number on the way is larger
+than twice the largest mean, and each rank brings four roundings at most: results are off by gamma_(8 W) times that mean.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ddpcheck import expect
+from ddpcheck.job import Aggregate, Job, Operation
+from ddpcheck.numerics import gamma
+from ddpcheck.trace import Trace
+from ddpcheck.verdict import Diagnosis, Finding
+
+from .mean_causes import causes, mean_of
+
+
+def weighted(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    for position, made in enumerate(job.operations):
+        assert isinstance(made, Aggregate)
+        _compare(made, position, trace, job.operations[:position])
+
+
+def by_name(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    for position, made in enumerate(job.operations):
+        assert isinstance(made, Aggregate)
+        wanted = {name: (place + 1) * mean_of([made]) for place, name in enumerate(made.names)}
+        earlier = [each for each in job.operations[:position] if isinstance(each, Aggregate)]
+        for rank, values in enumerate(record.values(position) for record in trace.ranks):
+            got, own = values["metrics"], made.given(rank)
+            close = _as(wanted, got, made)
+            wrong = {name: value for name, value in wanted.items() if close.get(name) != value}
+            seen = {name: value for name, value in close.items() if wanted.get(name) != value}
+            if made.turned and all(got.get(name) == _by_place(made, name, rank) for name in wanted):
+                cause = "metrics are matched by their place in each rank's mapping, which has its own order, not by their names"
+            elif not wrong:
+                cause = "names that were not passed come back, as those of an earlier call"
+            elif any(
+                name not in got and (_otherwise(name) <= got.keys() or _rewritten(name) & got.keys()) for name in wanted
+            ):
+                cause = (
+                    "names come back written otherwise: in lower case, without blanks, in another form of Unicode, or parted "
+                    "where they have a comma, a new line or the like"
+                )
+            elif any(name not in got and _shortened(name, got, value) for name, value in wanted.items()):
+                cause = "a prefix of names, val_ or train_ say, is cut off: what is left is the name of another metric"
+            elif any(got.keys() == set(each.names) for each in earlier) and not got.keys() & wanted.keys():
+                cause = "the names are those of an earlier call, which was of as many metrics"
+            elif sorted(got.values()) == sorted(wanted.values()):
+                cause = "the values are there under other names: they are packed in one order and unpacked in another"
+            elif not got.keys() >= wanted.keys():
+                cause = "names are missing: others are expected, as those of an earlier call, or fewer"
+            elif all(got[name] == own[name] for name in wrong):
+                cause = f"{', '.join(list(wrong)[:3])}: this rank's own mean, not aggregated"
+            elif all(got[name] in _by_another_rule(made, name) for name in wrong):
+                cause = f"{', '.join(list(wrong)[:3])}: not the mean, but the sum, an extreme or a root of squares, by its name"
+            elif all(any(got[name] == wanted[other] and other[:8] == name[:8] for other in wanted) for name in wrong):
+                cause = "names that begin alike are taken for one: they are cut off"
+            elif all(got[name] in wanted.values() for name in wrong):
+                cause = "different names are taken for one, as where a hash of few bits, or a part, stands for each"
+            elif alike := _common_cause(made, {name: got[name] for name in wrong}, rank):
+                cause = alike
+            elif len(wanted) > 1 and 0.0 in made.values and not made.turned:
+                cause = "metrics that are equal on a rank are taken for one: what stands for both is reduced once for each name"
+            else:
+                cause = "ranks pack their metrics in different orders, as of a set: values of different ones are mixed"
+            expect.equal(seen, wrong, f"{len(wanted)} metrics, {_named(made)}: those wrong", rank, cause)
+            expect.that(
+                not values["argument_changed"],
+                f"the mapping of metrics that rank {rank} passed was changed, but should stay as it was",
+                "the global means are written into the caller's mapping: who logs local means afterwards logs others",
+            )
+            expect.that(
+                not values["earlier_changed"],
+                f"what an earlier call gave rank {rank} was changed by {_named(made)}, but should stay as it was",
+                "one mapping is returned again and again: who keeps what it was given, as a history, has the last means only",
+            )
+
+
+def _common_cause(made: Aggregate, wrong: Mapping[str, float], rank: int) -> str:
+    """What explains all that is wrong, as the n-th metric is n times the first; empty if nothing does."""
+    firsts = [wrong[name] / place for place, name in enumerate(made.names, start=1) if name in wrong]
+    explained = [dict.fromkeys(causes(made, first, rank, ())) for first in firsts]
+    return next((cause for cause in explained[0] if all(cause in others for others in explained)), "")
+
+
+def _by_place(made: Aggregate, name: str, rank: int) -> float:
+    """The mean of what every rank has at the place where this one has that name."""
+    place = list(made.given(rank)).index(name)
+    values = tuple(list(made.given(other).values())[place] for other in range(len(made.values)))
+    return mean_of([replace(made, values=values)])
+
+
+def _by_another_rule(made: Aggregate, name: str) -> list[float]:
+    """What a metric would be that is not averaged."""
+    values = [made.given(rank)[name] for rank in range(len(made.values))]
+    squares = replace(made, values=tuple(value * value for value in values))
+    return [sum(values), max(values), min(values), math.sqrt(mean_of([squares]))]
+
+
+def nothing_or_weighted(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    for rank, metrics in enumerate(trace.values(0, "metrics")):
+        if not all(math.isnan(value) for value in metrics.values()):
+            raise Finding(
+                Diagnosis(
+                    f"metric over no samples on rank {rank}: got {metrics}, but should be an empty mapping or NaN",
+                    "a number out of nothing: a division by max(count, 1), or this rank's own value",
+                )
+            )
+    made = job.operations[1]
+    assert isinstance(made, Aggregate)
+    _compare(made, 1, trace)
+
+
+def stays_strange(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    (made,) = job.operations
+    assert isinstance(made, Aggregate)
+    wanted = next(value for value in made.values if not math.isfinite(value))
+    for rank, metrics in enumerate(trace.values(0, "metrics")):
+        got = metrics.get("metric", 0.0)
+        expect.that(
+            got == wanted or math.isnan(got),
+            f"{_named(made)}: metrics on rank {rank}: got {metrics}, but should be {wanted}",
+            f"the rank whose value is {wanted} is left out, or its value is replaced",
+        )
+
+
+def stays_strange_alone(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    (made,) = job.operations
+    assert isinstance(made, Aggregate)
+    assert made.no_number is not None
+    rank, strange = made.no_number
+    wanted = {name: (place + 1) * mean_of([made]) for place, name in enumerate(made.names)}
+    for number, metrics in enumerate(trace.values(0, "metrics")):
+        what = f"{len(wanted)} metrics, of which rank {rank} has a NaN for {strange}: {{}} on rank {number}: got"
+        got = metrics.get(strange, 0.0)
+        expect.that(
+            math.isnan(got),
+            f"{what.format(strange)} {got}, but should be NaN",
+            "a NaN is left out where there are other metrics",
+        )
+        close = _as(wanted, metrics, made)
+        others = replace(made, counts=tuple(count * (other != rank) for other, count in enumerate(made.counts)))
+        for name in wanted.keys() - {strange}:
+            expect.that(
+                close.get(name) == wanted[name],
+                f"{what.format(name)} {close.get(name)}, but should be {wanted[name]}",
+                f"the NaN of {strange} spreads to metrics that have none"
+                if math.isnan(close.get(name, 0.0))
+                else f"all metrics of rank {rank} are left out for the NaN in one of them"
+                if len(made.values) > 1 and close.get(name) == (made.names.index(name) + 1) * mean_of([others])
+                else "values of different metrics are mixed",
+            )
+
+
+def _otherwise(name: str) -> set[str]:
+    """What becomes of a name without its capitals or blanks, or in another form; or, if it has several parts, of these."""
+    parts = {part for part in re.split("[,=;/\n\t]", name) if part != name}
+    return parts or {name.lower()}
+
+
+def _shortened(name: str, got: Mapping[str, float], wanted: float) -> bool:
+    """Whether what follows the first underscore of the name has its value."""
+    _, _, rest = name.partition("_")
+    return bool(rest) and got.get(rest) == wanted
+
+
+def _rewritten(name: str) -> set[str]:
+    """Other ways to write a name that has blanks at its ends, or letters of which there are several forms."""
+    return {name.strip(), unicodedata.normalize("NFKC", name), unicodedata.normalize("NFD", name)} - {name}
+
+
+def equal(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    for position, made in enumerate(job.operations):
+        assert isinstance(made, Aggregate)
+        first, *others = trace.values(position, "metrics")
+        for rank, metrics in enumerate(others, start=1):
+            cause = "the ranks add in different orders, or some keep their own value"
+            expect.equal(metrics, first, f"{_named(made)}: metrics, compared with rank 0,", rank, cause)
+
+
+def _compare(made: Aggregate, position: int, trace: Trace, earlier: Sequence[Operation] = ()) -> None:
+    before = [each for each in earlier if isinstance(each, Aggregate)]
+    wanted = {"metric": mean_of([made])}
+    found = [_as(wanted, metrics, made) for metrics in trace.values(position, "metrics")]
+    fitting = {
+        rank: list(causes(made, got.get("metric"), rank, before)) for rank, got in enumerate(found) if got != wanted
+    }
+    for rank, got in enumerate(found):
+        # what explains the numbers of all ranks comes before what is true of one by chance
+        likely = sorted(fitting.get(rank, []), key=lambda cause: not all(cause in each for each in fitting.values()))
+        expect.equal(got, wanted, f"{_named(made)}: metrics", rank, next(iter(likely), ""))
+
+
+def _as(wanted: Mapping[str, float], got: Mapping[str, float], made: Aggregate) -> dict[str, float]:
+    """What was got, with the wanted numbers in the place of those that rounding allows."""
+    largest = max(abs(value) for value, count in zip(made.values, made.counts, strict=True) if count)
+    allowed = gamma(8 * len(made.values), "float32") * largest
+    bounds = {name: allowed * (place + 1) for place, name in enumerate(made.names)}
+    return {
+        name: wanted[name] if name in bounds and abs(value - wanted[name]) <= bounds[name] else value
+        for name, value in got.items()
+    }
+
+
+def _named(made: Aggregate) -> str:
+    return f"means {list(made.values)} over {list(made.counts)} samples"

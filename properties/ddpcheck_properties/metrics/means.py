@@ -1,0 +1,157 @@
+"""Metrics: local means become the mean over all samples, on every rank."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from ddpcheck.checks import law
+from ddpcheck.job import Aggregate, Job
+
+from ..drawing import for_all, for_each
+from ..strategies_collectives import aggregates
+from .mean_judges import by_name, equal, nothing_or_weighted, stays_strange, stays_strange_alone, weighted
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+
+@law("metrics", "facet:metrics")
+def check_metrics_are_weighted_by_counts(session: Session) -> None:
+    """The aggregated metric is the mean over all samples of all ranks, local means weighted by their counts, as precisely as
+    float32 can tell it.
+    """
+    world = session.world_size
+    values = tuple(float(3 * rank + 1) for rank in range(world))
+    uneven = (*(1,) * (world - 1), 64 - (world - 1))
+    # sums that float32 still holds, and counts that half precision does not
+    many = (*(4099,) * (world - 1), (1 << 17) - 4099 * (world - 1))
+    long = tuple(4097.0 + rank for rank in range(world))  # more digits than half precision has
+    examples = [Job(world, (Aggregate(values, counts),)) for counts in (uneven, uneven[::-1], many, many[::-1])]
+    examples.insert(0, Job(world, (Aggregate(values, uneven), Aggregate(values, many))))
+    examples += [Job(world, (Aggregate(long, counts),)) for counts in (uneven, (4,) * world)]
+    nothing_wrong = tuple(float(rank == world - 1) for rank in range(world))  # 0 is a mean like any other
+    examples.append(Job(world, (Aggregate(nothing_wrong, uneven), Aggregate((0.0,) * world, uneven))))
+    tokens = (*(1 << 31,) * (world - 1), (1 << 33) - ((world - 1) << 31))  # more than 32 bits hold
+    examples.append(Job(world, (Aggregate(values, tokens),)))
+    examples += [
+        Job(world, (Aggregate(tuple(scale * value for value in values), uneven),)) for scale in (2.0**-40, 2.0**60)
+    ]
+    whole = tuple(3 * rank + 1 for rank in range(world))  # ints, as of counts
+    examples.append(Job(world, (Aggregate(whole, uneven),)))
+    drawn = aggregates(world).map(lambda made: Job(world, (made,)))
+    for_all(session, drawn, weighted, examples=examples, share=3)  # one check, cheap Jobs
+
+
+@law("metrics", "facet:metrics")
+def check_ranks_without_samples_take_no_part_in_metrics(session: Session) -> None:
+    """A rank that has no samples does not change the mean, whatever its value is, be it NaN: the mean of nothing."""
+    world = session.world_size
+    jobs = []
+    for only in range(world):
+        counts = tuple(4 * (rank == only) for rank in range(world))
+        for nothing in (math.nan, 100.0, 0.0, math.inf):
+            values = tuple(2.5 if rank == only else nothing for rank in range(world))
+            jobs.append(Job(world, (Aggregate(values, counts), Aggregate((1.5,) * world, (2,) * world))))
+    for_each(session, jobs, weighted)
+
+
+@law("metrics", "facet:metrics")
+def check_metrics_over_no_samples_are_no_number(session: Session) -> None:
+    """With no sample on any rank there is no mean: the result is empty or NaN on every rank, and none fails."""
+    world = session.world_size
+    made = [Aggregate((value,) * world, (0,) * world) for value in (3.0, math.nan, 0.0)]
+    for_each(session, [Job(world, (one, Aggregate((1.5,) * world, (2,) * world))) for one in made], nothing_or_weighted)
+
+
+@law("metrics", "facet:metrics")
+def check_a_metric_that_is_no_number_stays_one(session: Session) -> None:
+    """A NaN or infinity of any rank that has samples is that of all ranks, or an infinity NaN on all: a run that diverged must
+    not look healthy. Other metrics beside it are what they are.
+    """
+    world = session.world_size
+    jobs = []
+    for strange in (math.nan, math.inf, -math.inf):
+        for where in range(world):
+            values = tuple(strange if rank == where else 1.0 + rank for rank in range(world))
+            jobs.append(Job(world, (Aggregate(values, (2,) * world),)))
+    for_each(session, jobs, stays_strange)
+    values, names = tuple(float(3 * rank + 1) for rank in range(world)), ("loss", "accuracy", "perplexity")
+    among = [Aggregate(values, (2,) * world, names, (where, "accuracy")) for where in range(world)]
+    for_each(session, [Job(world, (one,)) for one in among], stays_strange_alone)
+
+
+@law("metrics", "facet:metrics")
+def check_several_metrics_keep_their_names(session: Session) -> None:
+    """Of several metrics, or none, each is the mean of its own values, whatever it is called, and the caller's mapping stays
+    as it is.
+
+    Python's hashes of names differ from rank to rank: an order that follows from them shows.
+    """
+    world = session.world_size
+    values = tuple(float(3 * rank + 1) for rank in range(world))
+    counts = (*(1,) * (world - 1), 64 - (world - 1))
+    telling = (
+        "loss",
+        "accuracy",
+        "perplexity",
+        "f1",
+        "rmse",
+        "auc",
+        "lr",
+        "epoch",
+        "step",
+        "num_tokens",
+        "max_norm",
+        "best",
+    )
+    long = tuple(f"validation/accuracy of the {size} images in class {size}" for size in ("small", "large"))
+    # with capitals, with what often parts names, with blanks, and with letters that Unicode knows another form of
+    written = ("mAP", "MAP", "accuracy, top 5", "loss=nll; mean", " f1 ", "µs per sample", "error in m²")
+    # or that who aggregates may have for something else
+    # or that a text format, or a template, reads as its own
+    marked = (
+        "two\nlines",
+        "a\ttab",
+        '50 % of "it"',
+        "{name}",
+        "%s",
+        "back\\slash",
+        "it's",
+        "1",
+        "[0]",
+        "train_loss",
+        "val_loss",
+    )
+    inner = ("count", "n", "total", "weight", "samples", "_loss", "val", "val/loss", "val.loss")
+    path = "/".join(f"level {number} of the tree of tasks" for number in range(12))  # longer than a byte can say
+    deep = tuple(f"{path}/{last}" for last in ("first", "second"))
+    some = tuple(f"class {number}" for number in range(70))
+    names = (*telling, *written, *marked, *inner, "a", "précision", *long, *deep, *some)
+    calls = (names, names[::-1], (), names[:3], names[3:6])  # the last has as many as the one before, and others
+    made = [Aggregate(values, counts, some) for some in calls]
+    made.append(Aggregate((0.0, *values[1:]), counts, ("loss", "accuracy")))  # both the same on rank 0
+    for_each(session, [Job(world, tuple(made))], by_name)
+
+
+@law("metrics", "facet:metrics", "metrics_by_name", "world_size>=2")
+def check_metrics_in_another_order_on_each_rank_are_told_by_name(session: Session) -> None:
+    """Where each rank fills its mapping in an order of its own, every metric is still the mean of its own values."""
+    world = session.world_size
+    values = tuple(float(3 * rank + 1) for rank in range(world))
+    counts = (*(1,) * (world - 1), 64 - (world - 1))
+    none_on_rank_0 = (0, *counts[1:-1], counts[-1] + 1)
+    few, alike = ("loss", "accuracy"), tuple(f"class {number}" for number in range(8))  # two lengths; one
+    cases = ((few, counts), (alike, counts), (few, none_on_rank_0), (alike + few, (4,) * world))
+    for_each(session, [Job(world, (Aggregate(values, held, names, turned=True),)) for names, held in cases], by_name)
+
+
+@law("metrics", "facet:metrics", "world_size>=2")
+def check_metrics_are_equal_on_all_ranks(session: Session) -> None:
+    """Every rank gets the same bits, for real values too: decisions that follow from a metric must not differ."""
+    world = session.world_size
+    jobs = []
+    for first in (0.1, 1e-3, 12.7):
+        values = tuple(first / (rank + 3) for rank in range(world))
+        jobs.append(Job(world, (Aggregate(values, tuple(range(3, 3 + world))), Aggregate(values[::-1], (7,) * world))))
+    for_each(session, jobs, equal)

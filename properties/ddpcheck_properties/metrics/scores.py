@@ -1,0 +1,229 @@
+"""Scores that are no means of the ranks' own: those of one process that holds the samples of all ranks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+import numpy as np
+from hypothesis import strategies as st
+
+from ddpcheck.checks import law
+from ddpcheck.job import Job, Score
+
+from ..drawing import for_all, for_each
+from ..strategies import SEEDS, choice
+from .score_judges import as_of_one_process, equal, no_number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from hypothesis.strategies import DrawFn
+
+    from ddpcheck.operations import PerRank
+    from ddpcheck.session import Session
+
+
+CALLED = ((1 << 24, 1), (1 << 53, 1), (0, 1 << 32), (1 << 31, 1))
+"""The first sample's name and how far the next one's is from it: neighbours where float32, and where float64, does not hold
+every integer; those that are alike in 32 bits, and those that are negative there.
+"""
+
+
+@law("scores", "facet:scores")
+def check_scores_are_those_of_all_samples(session: Session) -> None:
+    """A score is that of one process that holds the samples of all ranks, however many each has, within what sums in float32
+    round, and no call minds those before.
+    """
+    world, names = session.world_size, _promised(session)
+    few, more = (*(2,) * (world - 1), 9), (7, *(3,) * (world - 1))
+    # counts that half precision does not hold, and labels that a byte does not
+    many, labels = (*(2,) * (world - 1), 2051), _dealt(range(250, 270), world)
+    examples = []
+    for name in names:
+        calls = [_score(name, sizes, seed) for seed, sizes in enumerate((few, more, few[::-1]))]
+        examples.append(Job(world, tuple(calls)))
+        if name in ("perplexity", "rmse"):  # values with more digits than half precision has
+            examples.append(Job(world, (replace(calls[0], values="real"),)))
+        elif name == "auc":  # margins that are near to each other, in so many pairs that it matters
+            examples.append(Job(world, (replace(_score(name, (60,) * world), values="real"),)))
+        else:
+            examples.append(Job(world, (Score(name, labels, 300),)))
+    examples.append(Job(world, tuple(_score(name, few, seed=7) for name in (*names, *names[::-1]))))
+    for name in names:
+        large = _score(name, many)
+        examples.append(Job(world, (replace(large, classes=1) if name == "rmse" else large,)))
+    for_all(session, _drawn(world, names), as_of_one_process, examples=examples)
+
+
+@law("scores", "facet:scores")
+def check_ranks_without_samples_take_no_part_in_scores(session: Session) -> None:
+    """A rank that has no samples does not change a score."""
+    world, jobs = session.world_size, []
+    for name in _promised(session):
+        for rank in range(world):
+            only = tuple(5 * (place == rank) for place in range(world))
+            but = tuple((3 + place) * (place != rank) for place in range(world))
+            jobs += [
+                Job(world, (_score(name, sizes), _score(name, (4,) * world))) for sizes in (only, but) if any(sizes)
+            ]
+    for_each(session, jobs, as_of_one_process)
+
+
+@law("scores", "facet:scores")
+def check_scores_over_no_samples_are_no_number(session: Session) -> None:
+    """With no sample on any rank a score is NaN on every rank, and none fails."""
+    world = session.world_size
+    jobs = [Job(world, (_score(name, (0,) * world), _score(name, (4,) * world))) for name in _promised(session)]
+    for_each(session, jobs, as_of_one_process)
+
+
+@law("scores", "score:f1_macro")
+def check_f1_averages_the_classes_that_occur_on_any_rank(session: Session) -> None:
+    """Macro F1 is the mean over the classes that are label or largest output of a sample of any rank, each with the counts of
+    all ranks; a class that occurs nowhere is left out, one that is only a label, or only taken for one, is not.
+    """
+    world, jobs = session.world_size, []
+    for classes in (2, 3, 5):
+        by_class = sorted(range(21), key=lambda index: index % classes)
+        apart = tuple(tuple(by_class[21 * rank // world : 21 * (rank + 1) // world]) for rank in range(world))
+        only_taken_for = _dealt([index for index in range(30) if index % classes], world)
+        nowhere = _dealt([index for index in range(20) if index % classes < 2], world)
+        jobs += [
+            Job(world, (Score("f1_macro", apart, classes, 1),)),
+            Job(world, (Score("f1_macro", only_taken_for, classes, 2),)),
+            Job(world, (Score("f1_macro", _dealt(range(20), world), classes, 3, guesses=1),)),
+            Job(world, (Score("f1_macro", nowhere, classes, 4, guesses=2),)),
+        ]
+    for_each(session, jobs, as_of_one_process)
+
+
+@law("scores", "score:auc", "world_size>=2")
+def check_auc_compares_samples_of_different_ranks(session: Session) -> None:
+    """The area under the curve is that of all pairs of samples of two classes, those on different ranks too; a rank may have
+    one class only, or margins that could be probabilities, and where no rank has the other class the area is NaN.
+    """
+    world = session.world_size
+    # the label of a sample is its index modulo 2
+    apart = tuple(tuple(range(rank % 2 + 2 * rank, 60, 2 * world)) for rank in range(world))
+    one_kind = (*(tuple(range(2 * rank, 40, 2 * world)) for rank in range(world - 1)), (1, 3, 5, 40, 42))
+    labelled_0 = tuple(tuple(range(2 * rank, 30, 2 * world)) for rank in range(world))
+    kinds = apart, one_kind, labelled_0
+    jobs = [Job(world, (Score("auc", held, 2, seed),)) for seed, held in enumerate(kinds)]
+    jobs.append(Job(world, (_with_small_margins(world),)))
+    for_each(session, jobs, as_of_one_process)
+
+
+@law("scores", "score:rmse")
+def check_a_sample_that_is_no_number_makes_rmse_none(session: Session) -> None:
+    """With a NaN in an output of any rank the RMSE is NaN on all ranks: a run that diverged must not look healthy."""
+    _shows(session, "rmse")
+
+
+@law("scores", "score:perplexity")
+def check_perplexity_of_large_losses_is_whole(session: Session) -> None:
+    """Losses of dozens have their perplexity too: nothing is cut off."""
+    world = session.world_size
+    made = replace(_score("perplexity", tuple(3 + rank for rank in range(world))), far=True)
+    for_each(session, [Job(world, (made,))], as_of_one_process)
+
+
+@law("scores", "score:perplexity")
+def check_a_sample_that_is_no_number_makes_perplexity_none(session: Session) -> None:
+    """With a NaN in an output of any rank the perplexity is NaN on all ranks: a run that diverged must not look healthy."""
+    _shows(session, "perplexity")
+
+
+@law("scores", "facet:scores", "world_size>=2")
+def check_scores_are_equal_on_all_ranks(session: Session) -> None:
+    """Every rank gets the same bits, for real values too: decisions that follow from a score must not differ."""
+    world, jobs = session.world_size, []
+    for name in _promised(session):
+        sizes = tuple(range(3, 3 + world))
+        # a last bit of a sum is often rounded away in what is made of it; what is made of counts has no such bits
+        times = 24 if name in ("perplexity", "rmse") else 3
+        calls = [replace(_score(name, sizes, seed), values="real") for seed in range(times)]
+        jobs.append(Job(world, tuple(calls)))
+    for_each(session, jobs, equal)
+
+
+@law("scores", "facet:scores", "scores_count_once")
+def check_samples_that_come_twice_count_once_in_scores(session: Session) -> None:
+    """A sample that several ranks hold, or one holds twice, as where a sampler pads, counts once, wherever it stands."""
+    world, jobs = session.world_size, []
+    for name in _promised(session):
+        for seed, length in enumerate((2 * world + 1, 3 * world - 1, 1)):
+            whole = -(-length // world) * world
+            padded = [place % length for place in range(whole)]  # as DistributedSampler pads
+            held = _dealt(padded, world)
+            turned = (*held[1:], held[0])
+            repeated = tuple(rank[::-1] + rank[:1] for rank in held)
+            jobs += [Job(world, (_score_of(name, each, seed),)) for each in (repeated, held, turned)]
+        once = _score_of(name, _dealt(range(3 * world), world))
+        jobs += [Job(world, (replace(once, first=first, apart=apart),)) for first, apart in CALLED]
+    for_all(session, _drawn(world, _promised(session), most=2), as_of_one_process, examples=jobs, share=0.5)
+
+
+@law("scores", "facet:scores", "scores_skip_padding")
+def check_padding_counts_in_no_score(session: Session) -> None:
+    """Rows of index -1 count in no score, wherever they stand, and whether or not a rank has others."""
+    world, jobs = session.world_size, []
+    for name in _promised(session):
+        held = _dealt(range(2 * world + 1), world)
+        at_end = tuple(rank + (-1,) * (4 - len(rank)) for rank in held)
+        at_front = tuple((-1,) * place + rank for place, rank in enumerate(held, start=1))
+        empty = (*((-1, -1) for _ in range(world - 1)), (0, -1, 1, 2))
+        jobs += [Job(world, (_score_of(name, each, seed),)) for seed, each in enumerate((at_end, at_front, empty))]
+        jobs.append(Job(world, (_score_of(name, ((-1, -1),) * world, 0),)))
+    for_each(session, jobs, as_of_one_process)
+
+
+def _with_small_margins(world: int) -> Score:
+    """Rank 0 has the samples whose margin lies in [0, 1], the others have the rest."""
+    every = tuple(range(60))
+    made = Score("auc", (every,), 2)
+    outputs, _, _ = made.rows(every)
+    margin = outputs[:, 1] - outputs[:, 0]
+    small = tuple(np.flatnonzero((margin >= 0) & (margin <= 1)).tolist())
+    return replace(made, indices=(small, *_dealt((each for each in every if each not in small), world - 1)))
+
+
+def _shows(session: Session, name: str) -> None:
+    world = session.world_size
+    made = _score(name, tuple(2 + rank for rank in range(world)))
+    jobs = [Job(world, (replace(made, poisoned=held[-1]),)) for held in made.indices]
+    for_each(session, jobs, no_number)
+
+
+def _promised(session: Session) -> tuple[str, ...]:
+    """RMSE and perplexity first: two mistakes seldom give the same number there, as with counts of few samples they do."""
+    return tuple(sorted(session.capabilities.scores, reverse=True))
+
+
+def _score(name: str, sizes: Sequence[int], seed: int = 0) -> Score:
+    """The first samples of a data set, so many on each rank, one rank's after the other's."""
+    ends = accumulate(sizes)
+    return _score_of(name, tuple(tuple(range(end - size, end)) for size, end in zip(sizes, ends, strict=True)), seed)
+
+
+def _score_of(name: str, held: PerRank, seed: int = 0) -> Score:
+    return Score(name, held, 2 if name == "auc" else 3, seed)
+
+
+def _dealt(samples: Iterable[int], world: int) -> PerRank:
+    """Rank r gets every W-th sample from the r-th on, as of a sampler."""
+    every = tuple(samples)
+    return tuple(every[rank::world] for rank in range(world))
+
+
+@st.composite
+def _drawn(draw: DrawFn, world: int, names: tuple[str, ...], most: int = 1) -> Job:
+    """A score over up to a dozen samples, each of them with one rank, or with up to `most`."""
+    name = draw(choice(names))
+    held: list[list[int]] = [[] for _ in range(world)]
+    for sample in range(draw(choice(tuple(range(1, 13))))):
+        for _ in range(draw(choice(tuple(range(1, most + 1))))):
+            held[draw(choice(tuple(range(world))))].append(sample)
+    classes = 2 if name == "auc" else draw(choice((3, 2, 5)))
+    return Job(world, (Score(name, tuple(map(tuple, held)), classes, draw(SEEDS)),))

@@ -1,0 +1,54 @@
+"""The same program, run again: what follows from a seed does not follow from when, or where, the program was started."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ddpcheck import expect
+from ddpcheck.checks import law
+from ddpcheck.job import Draw, Job, Operation, Sample, Start
+from ddpcheck.trace import Trace
+
+from ..drawing import for_each
+from ..samplers.shards import SEED, shuffled
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+COUNT = 64
+SAID = {"epochs": "orders", "local": "random numbers of its own", "common": "common random numbers"}
+
+
+@law("sampler", "facet:sampler", "shuffles", "world_size<=1")
+def check_the_next_run_has_the_same_orders(session: Session) -> None:
+    """Ranks that are started anew have the orders of those before, by seed and epoch: a run can be repeated, or go on."""
+    _as_before(session, Sample(shuffled(session.world_size), (0, 3), seed=SEED))
+
+
+@law("randomness", "facet:randomness", "world_size<=1")
+def check_the_next_run_has_the_same_random_numbers(session: Session) -> None:
+    """Ranks that are started anew draw the numbers of those before, by seed and epoch."""
+    _as_before(session, Draw(SEED, (0, 3), COUNT))
+
+
+def _as_before(session: Session, operation: Operation) -> None:
+    job = Job(session.world_size, (operation,))
+    before = session.run(job)
+    expect.completed(before)
+
+    def judge(_: Job, trace: Trace) -> None:
+        expect.completed(trace)
+        for rank, (first, second) in enumerate(zip(before.ranks, trace.ranks, strict=True)):
+            for name in SAID.keys() & second.values(0).keys():
+                expect.that(
+                    all(map(np.array_equal, first.values(0)[name], second.values(0)[name])),
+                    f"seed {SEED}, epochs 0 and 3, rank {rank}: got other {SAID[name]} in the next run of the program, but "
+                    "should be the same",
+                    "the time, the process or the place where it runs is part of the seed: no run can be repeated, and one that "
+                    "goes on after a break repeats some samples and leaves others out",
+                )
+
+    for_each(session, [replace(job, start=Start())], judge)

@@ -1,0 +1,265 @@
+"""Random numbers: what must differ between ranks differs, what must be common is, and nobody else's draws matter.
+
+One of BINS equal parts of [0, 1) gets less than LEAST or more than MOST of COUNT numbers, instead of 64, with probability
+below 1e-15. The steps from one number to the next, taken as turns of a circle, have a mean longer than TURNED with
+probability exp(-COUNT TURNED^2) < 1e-27.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ddpcheck import expect
+from ddpcheck.checks import law
+from ddpcheck.job import Disturb, Draw, Job, Operation, OptimizerSpec, Sample, Step
+from ddpcheck.trace import Trace
+from ddpcheck.values import Array
+from ddpcheck.verdict import Finding
+
+from .. import pitfalls
+from ..drawing import Judge, for_each
+from ..pitfalls import fitting
+from ..replicas.comparison import as_one_process
+from ..samplers.judges import shared_out
+from .stream_pairs import COUNT, SOME, TURNED, all_apart, all_begin_apart
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+BINS, LEAST, MOST = 16, 8, 144
+SEEDS = (42, 43, 421, 1042, 42 + (1 << 16), 42 + (1 << 31), 1 << 24, (1 << 24) + 1, (1 << 32) - 1, 1, 0)
+"""Neighbours, and such as are alike in 16 or 31 bits, in float32, or when an epoch or a rank counts for a thousand, or follows
+as text; the largest that NumPy's older generators take; and 0, which may be taken for none.
+"""
+LATER = (10, 100, 256, 1000, 1 << 16)
+"""Epochs that make up for a seed where that counts for a hundred or a thousand, or as text, and such as are 0 in eight or
+sixteen bits.
+"""
+FEW = COUNT - 3
+"""What is drawn in blocks ends in the middle of one."""
+MANY = 768
+"""Epochs; with their common ones that is 1536 streams of one rank, of which 18 begin like another one if a number of 16 bits
+stands for seed, epoch and rank, and one or two if it has 20.
+"""
+LONG = 1 << 17
+"""The steps of LONG / 2 numbers have a mean longer than TURNED_FAR with probability exp(-LONG / 2 TURNED_FAR^2) < 1e-25, and
+they are correlated by more with less than 1e-12.
+"""
+TURNED_FAR = 0.03
+UNEVEN = 0.017
+"""By more the share of LONG / 2 numbers below some x differs from x with probability 2 exp(-LONG UNEVEN^2) < 1e-15."""
+LAGS = (1, 2, 3, 4, 8, 16, 32, 64)
+
+
+@law("randomness", "facet:randomness")
+def check_every_rank_and_epoch_has_random_numbers_of_its_own(session: Session) -> None:
+    """Random numbers of different (seed, epoch, rank) are different ones that do not follow from each other, and the common
+    ones are none of a rank's own.
+    """
+    world = session.world_size
+    epochs = tuple(range(world + 1))  # so that rank + epoch meets for every pair of ranks
+    first, *others = SEEDS
+    draws = (Draw(first, (*epochs, *LATER), COUNT), *(Draw(seed, epochs, COUNT) for seed in others))
+    for_each(session, [Job(world, draws)], all_apart)
+    for_each(session, [Job(world, (Draw(first, tuple(range(MANY)), SOME),))], all_begin_apart)
+
+
+@law("randomness", "facet:randomness")
+def check_random_numbers_fill_the_unit_interval(session: Session) -> None:
+    """Own and common random numbers are spread evenly over the whole of [0, 1), in no order, on every rank."""
+    for_each(session, [Job(session.world_size, (Draw(SEEDS[0], (0, 1), COUNT),))], _spread)
+    for_each(session, [Job(session.world_size, (Draw(SEEDS[0], (0,), LONG),))], _in_no_order)
+
+
+@law("randomness", "facet:randomness")
+def check_common_random_numbers_are_equal_on_all_ranks(session: Session) -> None:
+    """Common random numbers are the same on all ranks, however many others a rank drew, of its own or of its process's."""
+    world = session.world_size
+    draws: list[Operation] = [Draw(seed, (0, 2, 3, 12, 258, (1 << 16) + 2), COUNT) for seed in (SEEDS[0], 0)]
+    for rank in sorted({0, world - 1}):
+        extra = tuple((2 * COUNT + 3) * (other == rank) for other in range(world))
+        draws += [Draw(SEEDS[0], (0, 1), COUNT), Draw(SEEDS[0], (0, 1), COUNT, extra), Disturb(rank)]
+    for_each(session, [Job(world, (*draws, Draw(SEEDS[0], (0, 1), COUNT)))], _common_agree)
+
+
+@law("randomness", "facet:randomness")
+def check_random_numbers_come_again_with_their_seed(session: Session) -> None:
+    """Equal (seed, epoch, rank) give equal numbers: in an epoch begun again, at once or later, and in a new object, which
+    begins with epoch 0, whatever else was drawn.
+    """
+    world = session.world_size
+    jobs = []
+    for seed in (SEEDS[0], 0):
+        draw, again = Draw(seed, (1, 0, 1, 1), FEW), Draw(seed, (None, 0, 1), FEW)
+        jobs.append(Job(world, (draw, Disturb(0), again, Draw(seed, (1, 0), FEW, common_first=5))))
+    for_each(session, jobs, _come_again)
+
+
+@law("sampler", "facet:sampler")
+def check_the_sampler_does_not_use_global_random_numbers(session: Session) -> None:
+    """What one rank draws from its process's generators has no say in what the ranks must agree on: the order of samples."""
+    world = session.world_size
+    reads = [Sample(40 * world, (0, 1, 2, None), disturbed=rank) for rank in sorted({0, world - 1})]
+    for_each(session, [Job(world, (read,)) for read in reads], shared_out(session.capabilities))
+
+
+@law("replica_sync", "facet:replica", "optimizer:sgd")
+def check_training_does_not_use_global_random_numbers(session: Session) -> None:
+    """What one rank draws from its process's generators does not change training: no choice is made by them."""
+    world, promised = session.world_size, session.capabilities
+    trained = pitfalls.steps(world, OptimizerSpec(lr=0.05, momentum=0.9))
+    jobs = []
+    for rank in sorted({0, world - 1}):
+        operations: list[Operation] = [Disturb(rank)]
+        for operation in trained.operations:
+            operations += [operation, Disturb(rank)] if isinstance(operation, Step) else [operation]
+        jobs.append(replace(trained, operations=tuple(operations)))
+    for_each(session, fitting(session, jobs), _by_chance(as_one_process(promised)))
+
+
+def _by_chance(judge: Judge) -> Judge:
+    """The judge with the disturbance as another cause of what it finds."""
+
+    def judged(job: Job, trace: Trace) -> None:
+        try:
+            judge(job, trace)
+        except Finding as finding:
+            cause = (
+                "if training is right in all other checks, a choice is made by a generator of the process (random, numpy.random, "
+                "torch): once one rank draws from it for something else, the ranks choose differently"
+            )
+            raise finding.blaming(finding.diagnosis.cause, cause) from None
+
+    return judged
+
+
+def _spread(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    for kind in ("local", "common"):
+        for rank, epochs in enumerate(trace.values(0, kind)):
+            for epoch, numbers in enumerate(epochs):
+                parts = np.histogram(numbers, BINS, (0, 1))[0]
+                filled = int((parts > 0).sum())
+                text = f"{kind} numbers of epoch {epoch} on rank {rank}: got"
+                expect.that(
+                    filled == BINS,
+                    f"{text} {filled} of {BINS} parts of [0, 1), but should be all of them ({len(numbers)} numbers from "
+                    f"{numbers.min():.3g} to {numbers.max():.3g})",
+                    "the numbers are scaled or cut on the way: a probability that is compared with them is another one",
+                )
+                expect.that(
+                    parts.min() >= LEAST and parts.max() <= MOST,
+                    f"{text} from {parts.min()} to {parts.max()} in each of {BINS} equal parts of [0, 1), but should be about "
+                    f"{len(numbers) // BINS}",
+                    "the numbers are not uniform: a probability that is compared with them is another one",
+                )
+                steps = abs(np.exp(2j * np.pi * np.diff(numbers)).mean())
+                expect.that(
+                    bool(steps <= TURNED),
+                    f"{text} numbers that follow from one another (the steps between them are alike: {steps:.2f}, where random "
+                    f"ones have less than {TURNED}), but should be independent",
+                    "a sequence that fills the interval evenly, or in order, is not random: neighbours are dropped by a pattern",
+                )
+
+
+def _common_agree(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    usual: dict[tuple[int, int | None], Array] = {}
+    for position, draw in enumerate(job.operations):
+        if not isinstance(draw, Draw):
+            continue
+        for rank, common in enumerate(trace.values(position, "common")):
+            for epoch, got in zip(draw.epochs, common, strict=True):
+                should = usual.setdefault((draw.seed, epoch), got)
+                more = draw.extra[rank] if draw.extra else 0
+                expect.that(
+                    bool(np.array_equal(got, should)),
+                    f"common numbers of epoch {epoch} on rank {rank}: got {some(got)}, but should be {some(should)} as "
+                    "before on rank 0" + f" (it drew {more} numbers of its own first)" * bool(more),
+                    "common numbers are drawn from the rank's own stream, or from a generator that others use too"
+                    + ("" if draw.seed else ", or a seed of 0 is taken for none"),
+                )
+
+
+def _come_again(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    first = job.operations[0]
+    assert isinstance(first, Draw)
+    for kind in ("local", "common"):
+        for rank, ((one, zero, again, at_once), (untold, fresh_zero, fresh_one)) in enumerate(
+            zip(trace.values(0, kind), trace.values(2, kind), strict=True)
+        ):
+            for what, got, should, cause in (
+                ("epoch 1 begun again", again, one, ""),
+                ("epoch 1 begun again at once", at_once, one, "set_epoch() of the epoch that it is does nothing"),
+                (
+                    "a new object, before set_epoch,",
+                    untold,
+                    zero,
+                    "a new object does not begin with epoch 0, or is not seeded",
+                ),
+                ("epoch 0 of a new object", fresh_zero, zero, _OTHERS),
+                ("epoch 1 of a new object", fresh_one, one, _OTHERS),
+            ):
+                expect.that(
+                    bool(np.array_equal(got, should)),
+                    f"{kind} numbers of {what} on rank {rank}: got {some(got)}, but should be {some(should)} as before",
+                    _drawn_ahead(got, should)
+                    or ("" if first.seed else "a seed of 0 is taken for none: the generator is not seeded")
+                    or cause
+                    or "set_epoch() does not begin the stream again: a run that is resumed draws other numbers",
+                )
+
+    for rank, ((one, zero, *_), epochs) in enumerate(
+        zip(trace.values(0, "local"), trace.values(3, "local"), strict=True)
+    ):
+        for epoch, got, should in ((1, epochs[0], one), (0, epochs[1], zero)):
+            expect.that(
+                bool(np.array_equal(got, should)),
+                f"local numbers of epoch {epoch} on rank {rank}, after five common ones: got {some(got)}, but should be "
+                f"{some(should)} as before",
+                "common numbers are drawn from the rank's own stream, too: its masks depend on how many there were",
+            )
+
+
+def _drawn_ahead(got: Array, should: Array) -> str:
+    """What is right but for some numbers in front; empty if that is not what is wrong."""
+    ahead = int(np.flatnonzero(got == should[0])[0]) if should[0] in got else 0
+    if not ahead or not np.array_equal(got[ahead:], should[: len(got) - ahead]):
+        return ""
+    return f"{ahead} numbers that were drawn ahead, or before, come first: set_epoch() does not empty a buffer"
+
+
+def _in_no_order(job: Job, trace: Trace) -> None:
+    """Of many numbers, in a call that gives half of them: neighbours, near and farther, do not follow from one another."""
+    expect.completed(trace)
+    for kind in ("local", "common"):
+        for rank, (numbers,) in enumerate(trace.values(0, kind)):
+            half = numbers[: LONG // 2]
+            uneven = np.max(abs(np.sort(half) - (np.arange(len(half)) + 0.5) / len(half)))
+            expect.that(
+                bool(uneven <= UNEVEN),
+                f"{kind} numbers on rank {rank}: got a share below x of {len(half)} of them that is off by {uneven:.3f} for "
+                f"some x, but should be x itself, within {UNEVEN}",
+                "the numbers are not uniform: a probability that is compared with them is another one",
+            )
+            turns, centred = np.exp(2j * np.pi * half), np.sqrt(12) * (half - 0.5)
+            for lag in LAGS:
+                # not vdot, whose threads wait for each other where the cores are busy
+                alike = max(abs((each[:-lag].conj() * each[lag:]).mean()) for each in (turns, centred))
+                expect.that(
+                    bool(alike <= TURNED_FAR),
+                    f"{kind} numbers on rank {rank}: got such as follow from those {lag} places before (the steps between them "
+                    f"are alike: {alike:.2f}, where random ones have less than {TURNED_FAR}), but should be independent",
+                    "numbers are mixed with those before, as by an average that moves along: neighbours are dropped together",
+                )
+
+
+_OTHERS = "they depend on what was drawn before, or on a generator that others use too"
+
+
+def some(numbers: Array) -> str:
+    return f"[{', '.join(f'{number:.4g}' for number in numbers[:3])}, ...]"

@@ -1,0 +1,147 @@
+"""Random numbers call by call: what one call gave no later one gives again, and one object's numbers are no other's business."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ddpcheck import expect
+from ddpcheck.checks import law
+from ddpcheck.job import Draw, Job
+from ddpcheck.trace import Trace
+from ddpcheck.values import Array
+
+from ..drawing import for_each
+from .stream_pairs import COUNT, SHARED
+from .streams import LONG, SEEDS, some
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+EPOCHS = (0, 1)
+FEW, BY_CHANCE = 64, 3
+"""Numbers in a call for each. In float32 two of 64 are equal to any of 64 others with probability below 1e-6."""
+MANY = 4 * COUNT
+"""Of these 1/2 are equal by chance on average in float32, and more than SHARED with probability below 1e-8."""
+AGAIN = 1 << 10
+"""Of LONG numbers 512 are equal by chance on average in float32, and more than AGAIN hardly ever."""
+
+
+@law("randomness", "facet:randomness")
+def check_random_numbers_do_not_come_again_within_an_epoch(session: Session) -> None:
+    """Within an epoch a call gives the next numbers of its stream, and none that a call before it gave, which stay what they
+    are.
+    """
+    for_each(session, [Job(session.world_size, (Draw(SEEDS[0], EPOCHS, MANY),))], _go_on)
+    for_each(session, [Job(session.world_size, (Draw(SEEDS[0], (0,), LONG),))], _go_on_far)
+
+
+@law("randomness", "facet:randomness")
+def check_random_numbers_of_two_objects_are_apart(session: Session) -> None:
+    """Own and common numbers stay as they are when other objects, of another seed or the same, are told an epoch and drawn
+    from.
+    """
+    plain = Draw(SEEDS[0], EPOCHS, COUNT)
+    for_each(session, [Job(session.world_size, (Draw(SEEDS[0], EPOCHS, COUNT, beside=True), plain))], _undisturbed)
+
+
+@law("randomness", "facet:randomness", "world_size>=2", "world_size<=2")
+def check_random_numbers_drawn_one_by_one_are_each_ranks_own(session: Session) -> None:
+    """Drawn one in each call, as for layers that are dropped, a rank's own numbers are new ones, and neither another rank's nor
+    common ones; common ones are equal on all ranks.
+    """
+    draws = Draw(SEEDS[0], (1,), FEW, one_by_one=True), Draw(SEEDS[0], (1,), FEW)
+    for_each(session, [Job(session.world_size, draws)], _each_its_own)
+
+
+def _each_its_own(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    local, common = ([numbers[0] for numbers in trace.values(0, kind)] for kind in ("local", "common"))
+    at_once, all_at_once = ([numbers[0] for numbers in trace.values(1, kind)] for kind in ("local", "common"))
+    own = len(np.unique(np.concatenate(at_once))) > sum(map(len, at_once)) - BY_CHANCE  # else it is no matter of calls
+    cause = "a single number comes from a generator of all ranks, or from one that is begun anew for each call"
+    for rank, numbers in enumerate(local):
+        others = [("its own before", len(numbers) - len(np.unique(numbers)))]
+        others += [(f"rank {other}'s", _shared(numbers, local[other])) for other in range(len(local)) if other != rank]
+        others.append(("common ones", _shared(numbers, common[rank])))
+        for whose, alike in others:
+            expect.that(
+                alike <= BY_CHANCE,
+                f"rank {rank}, {FEW} numbers in a call for each: got {alike} that are {whose}, but should be others",
+                cause
+                if own
+                else "the ranks' own numbers are the same, however they are drawn: the rank is not in the seed",
+            )
+        expect.that(
+            bool(np.array_equal(common[rank], common[0])),
+            f"common numbers in a call for each on rank {rank}: got {some(common[rank])}, but should be {some(common[0])} as on "
+            "rank 0",
+            "a single number comes from a generator of the rank's own"
+            if np.array_equal(all_at_once[rank], all_at_once[0])
+            else _behind(rank, common[rank], common[0]),
+        )
+
+
+def _behind(rank: int, numbers: Array, first: Array) -> str:
+    """Why a rank's common numbers are not rank 0's, however they are drawn."""
+    for more in range(1, FEW // 2):
+        for one, other, ahead in ((first, numbers, 0), (numbers, first, rank)):
+            if np.array_equal(one[:-more], other[more:]):
+                return (
+                    f"rank {ahead} has drawn {more} more of the common stream before: what it does alone takes from it"
+                )
+    return "the ranks' common numbers differ, however they are drawn: the rank, or the time, is in their seed"
+
+
+def _shared(numbers: Array, others: Array) -> int:
+    return int(np.isin(numbers, others).sum())
+
+
+def _go_on(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    for kind in ("local", "common"):
+        for rank, epochs in enumerate(trace.values(0, kind)):
+            expect.that(
+                kind not in trace.ranks[rank].values(0).get("overwritten_later", ()),
+                f"{kind} numbers on rank {rank}: got others in the same array once more were drawn, but should be a new array",
+                "every call fills one buffer: a mask that is kept for backward becomes that of the next layer",
+            )
+            for epoch, numbers in zip(EPOCHS, epochs, strict=True):
+                again = len(numbers) - len(np.unique(numbers))
+                first, second = np.split(numbers, 2)
+                anew = bool(np.array_equal(first, second))
+                expect.that(
+                    again <= SHARED,
+                    f"{kind} numbers of epoch {epoch} on rank {rank}: got {again} of {len(numbers)} that were there before in "
+                    "the same epoch, but should be new ones",
+                    "every call begins the stream anew, or it is no longer: all layers and steps of an epoch get the same mask"
+                    if anew
+                    else f"there are {len(numbers) - again} different numbers only: few bits, or a short period",
+                )
+
+
+def _go_on_far(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    for kind in ("local", "common"):
+        for rank, (numbers,) in enumerate(trace.values(0, kind)):
+            again = len(numbers) - len(np.unique(numbers))
+            expect.that(
+                again <= AGAIN,
+                f"{kind} numbers on rank {rank}: got {again} of {len(numbers)} that were there before in the same epoch, but "
+                "should be new ones",
+                "a call for many numbers gives a block of them again and again, or they come from a table, or of few bits",
+            )
+
+
+def _undisturbed(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    for kind in ("local", "common"):
+        for rank, (beside, alone) in enumerate(zip(trace.values(0, kind), trace.values(1, kind), strict=True)):
+            for epoch, got, should in zip(EPOCHS, beside, alone, strict=True):
+                expect.that(
+                    bool(np.array_equal(got, should)),
+                    f"{kind} numbers of epoch {epoch} on rank {rank}, with another object beside it: got {some(got)}, then "
+                    f"{some(got[len(got) // 2 :])}, but should be {some(should)}, then {some(should[len(should) // 2 :])}",
+                    "the generator belongs to all objects, or to the process: what one is told moves the others",
+                )

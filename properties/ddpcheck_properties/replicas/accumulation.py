@@ -1,0 +1,193 @@
+"""Gradient accumulation: local inside no_sync, and the large accumulated batch, exactly once, after the synchronised
+backward.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from ddpcheck import expect
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.checks import law
+from ddpcheck.job import Backward, CloseWindow, Job, OpenWindow, Operation, OptimizerSpec, Step, ZeroGrad
+from ddpcheck.model import Activation, BatchNorm, Layer, Linear, ModelSpec, Scale, mlp
+from ddpcheck.trace import Trace
+from ddpcheck.verdict import Finding
+
+from .. import pitfalls
+from ..drawing import for_all, for_each
+from ..pitfalls import fitting, window
+from ..strategies import GRADIENTS, PARAMETERS, SEEDS, choice, models, sgd, shards, training_job
+from .comparison import as_one_process, because
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+
+@law("accumulation", "facet:replica", "no_sync")
+def check_gradients_inside_no_sync_are_local(session: Session) -> None:
+    """Inside no_sync every rank holds the sum of its own gradients, exactly, and nothing of the other ranks'."""
+    world, promised = session.world_size, session.capabilities
+    jobs = [pitfalls.accumulation(world, (2, 2, 2), look=True)]
+    if promised.uneven_batches == "equal_weight":
+        jobs += [running_dry(world), running_dry(world, all_at_last=True)]
+    for_all(session, windows(world, promised, look=True), as_one_process(promised), examples=fitting(session, jobs))
+
+
+@law("accumulation", "facet:replica", "no_sync")
+def check_accumulated_window_counts_every_micro_batch_once(session: Session) -> None:
+    """The gradient after a window of micro-batches is the sum of the large micro-batches' gradients, each counted once.
+
+    Windows have one to four micro-batches, of equal or different sizes, and one has 33; the first window and later
+    ones are judged.
+    """
+    world, promised = session.world_size, session.capabilities
+    jobs = [
+        pitfalls.accumulation(world, (2, 2, 2) if world == 2 else (2, 2)),  # the number of ranks is another factor
+        pitfalls.accumulation(world, (1, 1, 1), (2, 2, 2)),
+        pitfalls.accumulation(world, (4, 1)),
+        pitfalls.accumulation(world, (2,), (1, 1, 1, 1), (2,)),
+        pitfalls.accumulation(world, (1,) * 33, (1,) * 9),
+    ]
+    for_all(session, windows(world, promised), as_one_process(promised), examples=fitting(session, jobs))
+
+
+@law("accumulation", "facet:replica")
+def check_accumulation_without_no_sync_gives_the_same(session: Session) -> None:
+    """Several synchronised backwards without zero_grad add up to the sum of the large batches' gradients."""
+    world, promised = session.world_size, session.capabilities
+    examples = fitting(session, [pitfalls.accumulation(world, (2, 2, 2), (1, 1), sync=True, look=True)])
+    for_all(session, windows(world, promised, sync=True), as_one_process(promised), examples=examples)
+
+
+@law("accumulation", "facet:replica", "no_sync", "optimizer:sgd")
+def check_training_with_accumulation_goes_where_one_process_goes(session: Session) -> None:
+    """Steps with accumulated gradients lead every replica to the parameters of one process, within rounding."""
+    world, promised = session.world_size, session.capabilities
+    for_all(session, windows(world, promised, stepping=True), as_one_process(promised))
+
+
+@law("accumulation", "facet:replica", "no_sync")
+def check_synchronisation_is_back_after_no_sync(session: Session) -> None:
+    """A backward after no_sync was left is synchronised, even if what was accumulated inside was thrown away."""
+    world, promised = session.world_size, session.capabilities
+    for_all(session, thrown_away(world, promised), as_one_process(promised), share=0.5)
+
+
+@law("accumulation", "facet:replica", "no_sync")
+def check_an_exception_inside_no_sync_ends_it(session: Session) -> None:
+    """An exception that leaves no_sync() on some or all ranks, and is caught by the training program, comes out of it
+    and leaves synchronisation switched on, or off inside another no_sync().
+    """
+    world, promised = session.world_size, session.capabilities
+    as_ever = because(
+        as_one_process(promised),
+        "an exception left no_sync() before: it stays switched on, or the outer one ended with it",
+    )
+
+    def judge(job: Job, trace: Trace) -> None:
+        for rank in trace.ranks:
+            for seen in rank.records:
+                what = f"operation {seen.operation}: an exception raised inside no_sync() on rank {rank.rank}"
+                cause = "no_sync() swallows exceptions: its exit returns True"
+                expect.that("swallowed" not in seen.values, f"{what} did not come out", cause)
+        as_ever(job, trace)
+
+    everyone = tuple(range(world))
+    jobs = [interrupted(world, ranks, again=again) for ranks in (everyone, (world - 1,)) for again in (False, True)]
+    jobs.append(interrupted(world, everyone, again=False, nested=True))
+    for_each(session, fitting(session, jobs), judge)
+
+
+@law("accumulation", "facet:replica", "two_forwards")
+def check_two_forwards_before_one_backward_count_both(session: Session) -> None:
+    """Two forward passes and one backward on the sum of their losses: gradients are the sum of both batches', whatever
+    the second forward pass did to buffers and to what the first one keeps for backward.
+    """
+    world, promised = session.world_size, session.capabilities
+    chains: list[tuple[Layer, ...]] = [
+        (Linear("fc1", 3, 4), Activation("tanh"), Linear("fc2", 4, 2)),
+        (Linear("fc1", 3, 4), Scale("buffer", 4, buffer=True), Linear("fc2", 4, 2)),
+        (BatchNorm("norm", 3), Linear("fc1", 3, 2)),
+    ]
+    as_one = "both batches may have been taken as one, whose mean weighs them by their sizes"
+    as_ever = because(as_one_process(promised), as_one, of="loss")
+
+    def judge(job: Job, trace: Trace) -> None:
+        if any(rank.outcome == "raised" for rank in trace.ranks):
+            try:
+                expect.completed(trace)
+            except Finding as finding:
+                cause = "a second forward pass changes in place what backward of the first needs: buffers, most likely"
+                raise Finding(replace(finding.diagnosis, cause=cause)) from None
+        as_ever(job, trace)
+
+    for_each(session, fitting(session, [two_forwards(world, *layers) for layers in chains]), judge)
+
+
+def two_forwards(world_size: int, *layers: Layer) -> Job:
+    """Twice two forwards and one backward, and an ordinary backward on the second batch, which is larger."""
+    first, second = shards([2] * world_size), shards([3] * world_size, 2 * world_size)
+    both = (ZeroGrad(), Backward(first, second=second), *GRADIENTS)
+    operations: list[Operation] = [*both, *both, ZeroGrad(), Backward(second), *GRADIENTS]
+    return training_job(world_size, ModelSpec(layers), operations, exact=False)
+
+
+def interrupted(world_size: int, ranks: tuple[int, ...], *, again: bool, nested: bool = False) -> Job:
+    """A backward inside no_sync that these ranks leave by an exception; then, perhaps after zero_grad (`again`), a
+    synchronised one, and a window. nested: inside another no_sync(), in which one more backward follows.
+    """
+    first = Backward(shards([2] * world_size), sync=False, interrupted=ranks)
+    more = Backward(shards([2] * world_size, 6 * world_size))
+    operations: list[Operation] = [first, *[ZeroGrad()] * again]
+    operations = [OpenWindow(), *operations, more, *GRADIENTS, CloseWindow()] if nested else operations
+    operations += [Backward(shards([2] * world_size, 2 * world_size)), *GRADIENTS]
+    operations += window(world_size, (2, 2), look=True)
+    return training_job(world_size, mlp((2, 3, 2)), operations)
+
+
+def running_dry(world_size: int, *, all_at_last: bool = False) -> Job:
+    """A window whose second micro-batch has no samples on the last rank; or whose last one has none on any."""
+    last = [0 if all_at_last else 2] * world_size
+    sizes = [2] * world_size, [2] * (world_size - 1) + [0], last
+    operations: list[Operation] = [ZeroGrad()]
+    for number, batches in enumerate(sizes, start=1):
+        operations += [Backward(shards(batches, 2 * number * world_size), sync=number == len(sizes)), *GRADIENTS]
+    return training_job(world_size, mlp((2, 3, 2)), operations)
+
+
+@st.composite
+def windows(
+    draw: DrawFn,
+    world_size: int,
+    capabilities: Capabilities,
+    *,
+    sync: bool = False,
+    look: bool = False,
+    stepping: bool = False,
+) -> Job:
+    """One to three accumulation windows of one to four micro-batches; `stepping`: each followed by a step."""
+    model = draw(models(capabilities, exact=not stepping, depths=(1, 2)))
+    optimizer = draw(sgd()) if stepping else OptimizerSpec()
+    operations: list[Operation] = []
+    for _ in range(draw(choice((1, 2, 3)))):
+        sizes = draw(choice(((2, 2), (1,), (1, 1, 1), (2, 2, 2, 2), (4, 1), (1, 2), (2, 1, 4))))
+        operations += pitfalls.window(world_size, sizes, sync=sync, look=look or sync)
+        operations += [Step(), *PARAMETERS] if stepping else []
+    return training_job(world_size, model, operations, optimizer, exact=not stepping, seed=draw(SEEDS))
+
+
+@st.composite
+def thrown_away(draw: DrawFn, world_size: int, capabilities: Capabilities) -> Job:
+    """Backwards inside no_sync, a zero_grad, and a synchronised backward."""
+    operations: list[Operation] = [
+        Backward(shards([2] * world_size, 2 * world_size * number), sync=False)
+        for number in range(draw(choice((1, 2))))
+    ]
+    operations += [ZeroGrad(), Backward(shards([1] * world_size)), *GRADIENTS]
+    model = draw(models(capabilities, depths=(1, 2)))
+    return training_job(world_size, model, operations, seed=draw(SEEDS))

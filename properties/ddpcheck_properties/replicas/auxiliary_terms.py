@@ -1,0 +1,148 @@
+"""Losses with terms beside that of the outputs: penalties of weights, sizes of activations, auxiliary heads.
+
+Each counts as often as the samples' own losses do. Who adds one outside of what is averaged, or scales that alone, has it once
+for each rank, or a rank's share of it; and gradients that are only a little wrong train to something else, without a sign.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ddpcheck.checks import law
+from ddpcheck.job import Backward, Clip, Job, Operation, OptimizerSpec, Resume, Save, SetTrainable, Step, ZeroGrad
+from ddpcheck.model import Activation, Activity, Head, Layer, Linear, ModelSpec
+
+from ..drawing import for_each
+from ..pitfalls import fitting
+from ..strategies import GRADIENTS, PARAMETERS, shards, training_job
+from .comparison import as_one_process
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+Chain = Callable[[float], tuple[Layer, ...]]
+"""Layers with terms of about this coefficient."""
+
+
+@law("gradients", "facet:replica", "feature:penalty")
+def check_penalties_of_weights_count_once_for_all_ranks(session: Session) -> None:
+    """A penalty of weights that the loss has counts once in a gradient, and in the loss of each rank: however many ranks and
+    samples there are, how much each counts, and once more for each micro-batch. That of a weight which layers share counts once;
+    that of a frozen one is in the loss alone.
+    """
+    world, unfreezing = session.world_size, session.capabilities.unfreezing
+    _train(session, _penalised, once(world, _shared), frozen_at_first(world, unfreezing=unfreezing))
+
+
+@law("gradients", "facet:replica", "feature:activity")
+def check_activity_terms_are_means_over_all_samples(session: Session) -> None:
+    """A term of the loss that is the mean size of activations is averaged over ranks, samples and micro-batches as the rest of
+    the loss is.
+    """
+    _train(session, _active)
+
+
+@law("gradients", "facet:replica", "feature:auxiliary_head")
+def check_auxiliary_heads_have_the_large_batchs_gradients(session: Session) -> None:
+    """An auxiliary head, whose parameters have gradients by a term of their own only, starts, is reduced, clipped and trained,
+    and is saved, as all else is; and so is what lies before it.
+    """
+    _train(session, _deeply_supervised)
+
+
+def _penalised(often: float) -> tuple[Layer, ...]:
+    return Linear("fc1", 2, 3, penalty=often), Activation("relu"), Linear("fc2", 3, 2, penalty=2 * often)
+
+
+def _shared(often: float) -> tuple[Layer, ...]:
+    same = Linear("same", 3, 3, penalty=often), Activation("relu"), Linear("tied", 3, 3, uses="same")
+    return Linear("fc1", 2, 3), *same, Linear("fc2", 3, 2)
+
+
+def _active(often: float) -> tuple[Layer, ...]:
+    return Linear("fc1", 2, 3), Activity(often), Activation("relu"), Linear("fc2", 3, 2), Activity(2 * often)
+
+
+def _deeply_supervised(often: float) -> tuple[Layer, ...]:
+    head = Head("head", 3, 2, 2 * often)
+    return Linear("fc1", 2, 3), Head("early", 3, 2, often, bias=False), Activation("relu"), head, Linear("fc2", 3, 2)
+
+
+def _train(session: Session, chain: Chain, *more: Job) -> None:
+    world, promised = session.world_size, session.capabilities
+    jobs = [once(world, chain), trained(world, chain, clipping=promised.clipping, saving=promised.checkpoint)]
+    jobs.append(accumulated(world, chain, no_sync=promised.no_sync))
+    if promised.uneven_batches != "refused":
+        jobs.append(uneven(world, chain, exact=promised.uneven_batches != "weighted"))
+    if promised.sample_weights is not None:
+        jobs.append(weighted(world, chain))
+    for_each(session, fitting(session, [*jobs, *more]), as_one_process(promised))
+
+
+def once(world_size: int, chain: Chain) -> Job:
+    """What a replica starts with, and gradients three times, without a step."""
+    operations: list[Operation] = [*PARAMETERS]
+    for number in range(3):
+        operations += [ZeroGrad(), Backward(shards([4] * world_size, 4 * number * world_size)), *GRADIENTS]
+    return training_job(world_size, ModelSpec(chain(1.0), loss="linear"), operations)
+
+
+def trained(world_size: int, chain: Chain, *, clipping: bool, saving: bool) -> Job:
+    """Three steps, clipped, of which later ones show what an earlier did; a saved state between them."""
+    operations: list[Operation] = []
+    for number in range(3):
+        operations += [ZeroGrad(), Backward(shards([3] * world_size, 3 * number * world_size)), *GRADIENTS]
+        operations += [*([Clip(0.5)] * clipping), *GRADIENTS, Step(), *PARAMETERS]
+        operations += [Save(), Resume(), *PARAMETERS] if saving and number == 1 else []
+    spec = OptimizerSpec(lr=0.125, momentum=0.5)
+    return training_job(world_size, ModelSpec(chain(0.25)), operations, spec, exact=False)
+
+
+def frozen_at_first(world_size: int, *, unfreezing: bool) -> Job:
+    """A step with a penalised layer that is frozen, and one with it unfrozen."""
+    layers = Linear("fc1", 2, 3, frozen=True, penalty=0.5), Activation("tanh"), Linear("fc2", 3, 2, penalty=0.25)
+    operations: list[Operation] = []
+    for number in range(2):
+        operations += [ZeroGrad(), *([SetTrainable(("fc1",))] * (unfreezing and number == 1))]
+        operations += [Backward(shards([2] * world_size, 2 * number * world_size)), *GRADIENTS, Step(), *PARAMETERS]
+    return training_job(world_size, ModelSpec(layers), operations, OptimizerSpec(lr=0.125), exact=False)
+
+
+def accumulated(world_size: int, chain: Chain, *, no_sync: bool) -> Job:
+    """Three micro-batches, two of them inside no_sync; then two that are all synchronised, and a step between."""
+    windows = [((1, False), (2, False), (2, True))] * no_sync + [((2, True), (1, True))]
+    operations: list[Operation] = []
+    start = 0
+    for window in windows:
+        operations.append(ZeroGrad())
+        for size, sync in window:
+            operations += [Backward(shards([size] * world_size, start), sync=sync), *GRADIENTS]
+            start += size * world_size
+        operations += [Step(), *PARAMETERS]
+    return training_job(world_size, ModelSpec(chain(0.5)), operations, OptimizerSpec(lr=0.125), exact=False)
+
+
+def uneven(world_size: int, chain: Chain, *, exact: bool) -> Job:
+    """Rank 0 has four samples, the others one; then the last one has none."""
+    first = [4] + [1] * (world_size - 1)
+    second = [2] * world_size if world_size == 1 else [2] * (world_size - 1) + [0]
+    operations: list[Operation] = []
+    start = 0
+    for sizes in (first, second):
+        operations += [ZeroGrad(), Backward(shards(sizes, start)), *GRADIENTS]
+        start += sum(sizes)
+    return training_job(world_size, ModelSpec(chain(1.0)), operations, exact=exact)
+
+
+def weighted(world_size: int, chain: Chain) -> Job:
+    """Samples that count differently, in sums that do; then those of the last rank, and of all but it, not at all."""
+    growing = tuple((0.5, 1.0 + rank, 0.25) for rank in range(world_size))
+    last = world_size - 1
+    others = tuple((0.0,) * 3 if rank == last else weights for rank, weights in enumerate(growing))
+    alone = tuple(weights if rank == last else (0.0,) * 3 for rank, weights in enumerate(growing))
+    operations: list[Operation] = []
+    for number, weights in enumerate((growing, others, alone)):
+        samples = shards([3] * world_size, 3 * number * world_size)
+        operations += [ZeroGrad(), Backward(samples, weights=weights), *GRADIENTS]
+    return training_job(world_size, ModelSpec(chain(0.5)), operations, exact=False)

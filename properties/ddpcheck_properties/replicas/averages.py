@@ -1,0 +1,103 @@
+"""Weights without gradients that training moves all the same: the average of the parameters beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.checks import law
+from ddpcheck.job import Backward, Job, Observe, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
+from ddpcheck.model import Linear, ModelSpec, Scale, mlp
+from ddpcheck.trace import Trace
+from ddpcheck.verdict import Finding
+
+from ..drawing import Judge, for_each
+from ..pitfalls import fitting
+from ..strategies import branching, shards, training_job
+from .comparison import as_one_process
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+LOOK = Observe(("parameters", "averaged"))
+
+
+@law("replica_sync", "facet:replica", "averaged_weights", "optimizer:sgd")
+def check_averaged_weights_follow_the_parameters_of_all(session: Session) -> None:
+    """The moving average of each parameter is that of one process, and has the same bits on all ranks: from construction
+    on, after each step, and after save and resume. It goes by steps, not by backwards, and takes in what is frozen, or had
+    no gradient.
+    """
+    world, promised = session.world_size, session.capabilities
+    specs = [OptimizerSpec(lr=0.05, averaging=averaging) for averaging in (0.5, 0.9)]
+    jobs = [averaging_job(world, spec, resumed=resumed) for spec in specs for resumed in (False, True)]
+    jobs += [accumulated(world, specs[0], model, promised) for model in _models(promised)]
+    allowed = [job for job in jobs if promised.checkpoint or Resume() not in job.operations]
+    for_each(session, fitting(session, allowed), _explained(promised))
+
+
+def averaging_job(world_size: int, optimizer: OptimizerSpec, *, resumed: bool) -> Job:
+    """A look, then three steps with a look after each, perhaps a save and a resume after the second, and one more at the end."""
+    operations: list[Operation] = [LOOK]
+    for number in range(3):
+        operations += [Save(), Resume(), LOOK] if resumed and number == 2 else []
+        operations += [ZeroGrad(), Backward(shards([2] * world_size, 2 * number * world_size)), Step(), LOOK]
+    operations += [Resume(), LOOK] if resumed else []
+    return training_job(world_size, mlp((2, 3, 2)), operations, optimizer, exact=False)
+
+
+def accumulated(world_size: int, optimizer: OptimizerSpec, model: ModelSpec, promised: Capabilities) -> Job:
+    """Five steps of two micro-batches, of which the second takes the model's branches every other time."""
+    operations: list[Operation] = []
+    for number in range(5):
+        first, second = (shards([2] * world_size, (4 * number + half) * world_size) for half in (0, 2))
+        taken = (model.branches,) * world_size if number % 2 == 0 else ()
+        operations += [ZeroGrad(), Backward(first, sync=not promised.no_sync), Backward(second, branches=taken)]
+        operations += [Step(), LOOK]
+    return training_job(world_size, model, operations, optimizer, exact=False)
+
+
+def _models(promised: Capabilities) -> Iterator[ModelSpec]:
+    """Layers that are frozen and of one element, in the widest dtype; and a branch."""
+    dtype = max(promised.replica_dtypes)
+    layers = Linear("fc1", 2, 3, frozen=True), Scale("scalar", 0), Linear("fc2", 3, 2)
+    yield ModelSpec(layers, loss="linear", dtype=dtype)
+    if promised.unused_parameters == "synchronised" and promised.unused_gradient == "none":
+        yield branching(2, "a", loss="linear", dtype=dtype)
+
+
+def _explained(promised: Capabilities) -> Judge:
+    as_ever = as_one_process(promised)
+
+    def judge(job: Job, trace: Trace) -> None:
+        try:
+            as_ever(job, trace)
+        except Finding as finding:
+            if not trace.completed or not finding.diagnosis.headline.startswith("average"):
+                raise
+            cause = _cause(trace) or finding.diagnosis.cause
+            raise Finding(replace(finding.diagnosis, cause=cause)) from None
+
+    return judge
+
+
+def _cause(trace: Trace) -> str:
+    for position, ranks in trace.all_values("observe"):
+        first, *others = (rank["averaged"] for rank in ranks)
+        if any(not np.array_equal(first[name], other[name]) for other in others for name in first):
+            if position == 0:
+                return (
+                    "averages differ before the first step: each rank starts from its own initial values, not rank 0's"
+                )
+            return (
+                "averages differ from rank to rank, but not before: what goes in is this rank's own, not synchronised"
+            )
+        if position and all(np.array_equal(ranks[0]["averaged"][name], ranks[0]["parameters"][name]) for name in first):
+            return (
+                "the averages are the parameters: started anew, as if they had not been saved, or never moved by less"
+            )
+    return ""

@@ -1,0 +1,235 @@
+"""Synchronised batch norm: the samples of all ranks are one batch, in what is measured and in what flows back.
+
+Batch norm divides by what it has measured, and has no majorant (ddpcheck.oracle.network), so gradients are judged in
+float64 with a tolerance of 2^-30 of the largest local gradient. It rests on these bounds, for the Jobs below: a gradient
+goes through fewer than 2^8 roundings of 2^-53 each, and each of them may grow on its way by the product of the layers'
+norms and of 1 / sqrt(variance + eps), which is below 2^13 (tests/test_batch_norm.py measures it). A wrong weight
+of a rank changes gradients by more than 2^-10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ddpcheck import expect
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.checks import law
+from ddpcheck.job import Backward, DataSpec, Job, Observe, Operation, Remeasure, ZeroGrad
+from ddpcheck.model import Activation, BatchNorm, Layer, Linear, ModelSpec
+from ddpcheck.oracle import Moment, Oracle
+from ddpcheck.oracle.statistics import PUT_TOGETHER
+from ddpcheck.trace import Trace
+from ddpcheck.values import Array
+from ddpcheck.verdict import Diagnosis, Finding
+
+from ..drawing import Judge, for_each
+from ..pitfalls import fitting
+from ..strategies import GRADIENTS, shards, training_job
+from .comparison import as_one_process, compare, when
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+TOLERANCE = 2.0**-30
+NEEDS = "facet:replica", "feature:batch_norm", "batch_norm=synchronised", "world_size>=2"
+
+
+@law("replica_sync", *NEEDS)
+def check_running_statistics_are_those_of_all_samples(session: Session) -> None:
+    """After forward passes in training mode the running statistics are those of all ranks' samples together, on every
+    rank, with equal weight for each sample; one sample per rank is enough.
+    """
+    layers = BatchNorm("norm", 3), Linear("fc1", 3, 2)
+    uneven = session.capabilities.uneven_batches != "refused"
+    found = _batches(session.world_size, uneven=uneven)
+    if uneven:
+        found.append(_with_an_empty_one(session.world_size))
+    jobs = [_forwards(session.world_size, batches, layers, Observe(("buffers",))) for batches in found]
+    for_each(session, fitting(session, jobs), _same_statistics(session.capabilities))
+
+
+@law("replica_sync", *NEEDS, "dtype:float64", "reduction_dtype=model")
+def check_synchronised_batch_norm_has_the_gradients_of_the_large_batch(session: Session) -> None:
+    """Losses and gradients, those of layers before a batch norm included, are those of one process that normalises by
+    all ranks' samples, for equal and unequal batches and for one sample per rank.
+    """
+    uneven = session.capabilities.uneven_batches == "equal_weight"  # else the batches' weights join in, before or after
+    jobs = gradient_jobs(session.world_size, uneven=uneven)
+    for_each(session, fitting(session, jobs), _same_gradients(session.capabilities))
+
+
+@law("replica_sync", "facet:replica", "feature:batch_norm", "remeasures_statistics")
+def check_remeasured_statistics_are_those_of_all_samples(session: Session) -> None:
+    """Running statistics that are measured anew are those of all ranks' samples, each with equal weight, on every rank."""
+    jobs = []
+    for batches in _batches(session.world_size, uneven=True):
+        operations = Remeasure(shards(batches)), Observe(("buffers",)), Remeasure(shards(batches[::-1]))
+        model = ModelSpec((BatchNorm("norm", 3), Linear("fc1", 3, 2)), dtype="float64")
+        data = DataSpec(sum(batches), "real", 1)
+        jobs.append(Job(session.world_size, (*operations, Observe(("buffers",))), model, data=data))
+    jobs = [job for job in jobs if job.data is not None and job.data.samples > 1]  # one sample has no variance
+    for_each(session, fitting(session, jobs), _remeasured(session.capabilities))
+
+
+def _remeasured(promised: Capabilities) -> Judge:
+    as_ever = as_one_process(promised)
+
+    def judge(job: Job, trace: Trace) -> None:
+        try:
+            as_ever(job, trace)
+        except Finding as finding:
+            inputs, _ = job.data.arrays(job.model) if job.data and job.model else (np.zeros(0), None)
+            first = next(operation for operation in job.operations if isinstance(operation, Remeasure))
+            if not trace.completed:
+                raise
+            own = np.stack([inputs[list(rank)].mean(axis=0) for rank in first.samples])
+            right = inputs[[sample for rank in first.samples for sample in rank]].mean(axis=0)
+            got = [values["norm.running_mean"] for values in trace.values(1, "buffers")]
+            cause = _of_ranks(got, own, right) or finding.diagnosis.cause
+            raise Finding(replace(finding.diagnosis, cause=cause)) from None
+
+    return judge
+
+
+def gradient_jobs(world_size: int, *, uneven: bool) -> list[Job]:
+    """A model with one batch norm, and one with two, on batches of all kinds."""
+    one = Linear("fc1", 3, 4), BatchNorm("norm", 4), Activation("tanh"), Linear("fc2", 4, 2)
+    two = Linear("fc1", 3, 4), BatchNorm("norm1", 4), Activation("tanh"), Linear("fc2", 4, 3), BatchNorm("norm2", 3)
+    found = _batches(world_size, uneven=uneven)
+    if uneven:
+        found.append(_with_an_empty_one(world_size))
+    return [_forwards(world_size, batches, layers, *GRADIENTS) for batches in found for layers in (one, two)]
+
+
+def _batches(world_size: int, *, uneven: bool) -> list[list[int]]:
+    found = [[3] * world_size, [1] * world_size]
+    return [*found, [3] + [1] * (world_size - 1), [1 + rank for rank in range(world_size)]] if uneven else found
+
+
+def _with_an_empty_one(world_size: int) -> list[int]:
+    """Rank 0 has no samples, and takes part in what the others sum up, forward and backward."""
+    return [0] + [3] * (world_size - 1)
+
+
+def _forwards(world_size: int, batches: Sequence[int], layers: tuple[Layer, ...], *look: Operation) -> Job:
+    operations: list[Operation] = []
+    for number in range(2):
+        operations += [ZeroGrad(), Backward(shards(batches, number * sum(batches))), *look]
+    model = ModelSpec(layers, dtype="float64")
+    return training_job(world_size, model, operations, exact=False, seed=2)
+
+
+def _ran(job: Job, trace: Trace) -> None:
+    """Every rank ran; if one sample was too few for one, the Finding says why it is not."""
+    try:
+        expect.completed(trace)
+    except Finding as finding:
+        first = next(operation for operation in job.operations if isinstance(operation, Backward))
+        if finding.hung or min(map(len, first.samples)) != 1:
+            raise
+        cause = "one sample per rank is refused: the size check looks at this rank's batch, not at all ranks' together"
+        raise Finding(replace(finding.diagnosis, cause=cause)) from None
+
+
+def _walk(job: Job, promised: Capabilities, *, bounds: bool) -> tuple[Moment, ...]:
+    return tuple(Oracle(job, promised, bounds=bounds).walk())
+
+
+def _same_statistics(promised: Capabilities) -> Judge:
+    def judge(job: Job, trace: Trace) -> None:
+        _ran(job, trace)
+        alone = _walk(job, replace(promised, batch_norm="local"), bounds=False)
+        for moment, local in zip(_walk(job, promised, bounds=True), alone, strict=True):
+            try:
+                compare(moment, job, trace, bits=promised.same_bits_on_all_ranks)
+            except Finding as finding:
+                mean = next(iter(local.arrays["buffers"]))
+                own = local.arrays["buffers"][mean].value.exact
+                if mean not in finding.diagnosis.headline:  # which is right, and tells nothing
+                    raise
+                got = [values[mean] for values in trace.values(moment.position, "buffers")]
+                right = moment.arrays["buffers"][mean].value.exact
+                sure = _TOGETHER if np.allclose(got, right, rtol=1e-5) else _COUNTED
+                told = finding.diagnosis.cause
+                cause = _of_ranks(got, own, right) or (sure if told in ("", PUT_TOGETHER) else told)
+                raise Finding(replace(finding.diagnosis, cause=cause)) from None
+
+    return judge
+
+
+_TOGETHER = "the mean is right: the variance of all samples is put together wrongly, as without what is between the ranks' means"
+
+_COUNTED = (
+    "sums are divided by another number than that of all ranks' samples: by this rank's times the world size, say"
+)
+
+
+def _of_ranks(got: list[Array], own: Array, right: Array) -> str:
+    """What a wrong mean may be. own: (ranks, features), the running mean if each rank measured by itself."""
+    if np.allclose(got, right, rtol=1e-5):
+        return ""
+    for rank, array in enumerate(got):
+        if np.allclose(array, own[rank], rtol=1e-5) or np.allclose(array, own[0], rtol=1e-5):
+            return f"rank {rank} has what it (or rank 0) measures on its own batch: not synchronised"
+    if all(np.allclose(array, own.mean(axis=0), rtol=1e-5) for array in got):
+        return "the ranks' means are averaged without their counts: each sample should weigh equally"
+    return ""
+
+
+def _same_gradients(promised: Capabilities) -> Judge:
+    def judge(job: Job, trace: Trace) -> None:
+        _ran(job, trace)
+        moments = _walk(job, promised, bounds=False)
+        alone = _walk(job, replace(promised, batch_norm="local"), bounds=False)
+        for moment, local in zip(moments, alone, strict=True):
+            if isinstance(moment.operation, Backward):
+                _same_losses(moment, local, job, trace)
+            elif moment.arrays:
+                _gradients(moment, job, trace)
+
+    return judge
+
+
+def _same_losses(moment: Moment, local: Moment, job: Job, trace: Trace) -> None:
+    exact, own = moment.numbers["loss"].exact, local.numbers["loss"].exact
+    for rank, loss in enumerate(trace.values(moment.position, "loss")):
+        try:
+            bound = np.asarray(TOLERANCE * abs(exact).max())
+            expect.within(np.float64(loss), exact[rank], bound, f"loss ({when(job, moment.position)})", rank)
+        except Finding as finding:
+            cause = (
+                f"rank {rank} normalises by its own batch: not synchronised"
+                if np.isclose(loss, own[rank])
+                else "what the ranks measure is put together wrongly, as without their counts"
+            )
+            raise Finding(replace(finding.diagnosis, cause=cause)) from None
+
+
+def _gradients(moment: Moment, job: Job, trace: Trace) -> None:
+    entries = moment.arrays["gradients"]
+    largest = max(float(abs(entry.value.exact).max()) for entry in entries.values())
+    for name in reversed(list(entries)):
+        entry = entries[name]
+        for rank, seen in enumerate(trace.values(moment.position, "gradients")):
+            got = seen[name]
+            text = f"gradient of {name} ({when(job, moment.position)})"
+            if got is None:
+                raise Finding(Diagnosis(f"{text} on rank {rank}: got none, but should be an array"))
+            exact = entry.value.exact[rank]
+            try:
+                expect.within(got, exact, np.full_like(exact, TOLERANCE * largest), text, rank, entry.evidence(rank))
+            except Finding as finding:
+                size = job.world_size
+                summed = name.startswith("norm") and np.allclose(got, size * exact, rtol=1e-6)
+                causes = (
+                    "losses agree, so that what is measured is right",
+                    f"batch norm's own gradients are {size} x too large: its backward sums them over the ranks, and they are "
+                    "reduced like all others once more"
+                    if summed
+                    else "the backward pass of batch norm must sum over all ranks' samples, each with equal weight",
+                )
+                raise Finding(replace(finding.diagnosis, cause="; ".join(causes))) from None

@@ -1,0 +1,84 @@
+"""Local batch norm: each rank normalises by its own batch, and gradients are then averaged as any others.
+
+That is no large batch, but no less a law: the oracle runs every rank's network on the rank's own samples. Gradients are judged in
+float64 with the tolerance of batch_norm.py, and for its reasons.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ddpcheck import expect
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.checks import law
+from ddpcheck.job import Backward, Job, Observe, ZeroGrad
+from ddpcheck.model import Activation, BatchNorm, Linear, ModelSpec
+from ddpcheck.oracle import Oracle
+from ddpcheck.trace import Trace
+from ddpcheck.values import Array
+from ddpcheck.verdict import Finding
+
+from ..drawing import Judge, for_each
+from ..pitfalls import fitting
+from ..strategies import shards, training_job
+from .batch_norm import TOLERANCE
+from .comparison import when
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+
+@law(
+    "replica_sync", "facet:replica", "feature:batch_norm", "batch_norm=local", "dtype:float64", "reduction_dtype=model"
+)
+def check_local_batch_norm_has_the_gradients_of_each_ranks_own_batch(session: Session) -> None:
+    """Losses are those of networks that normalise by their rank's own batch, and gradients the mean over the ranks of
+    theirs, those of layers before the batch norm included.
+    """
+    uneven = session.capabilities.uneven_batches == "equal_weight"
+    for_each(session, fitting(session, jobs(session.world_size, uneven=uneven)), _same(session.capabilities))
+
+
+def jobs(world_size: int, *, uneven: bool) -> list[Job]:
+    """Networks with one batch norm and with two, on batches that are alike and, if `uneven`, on some that are not."""
+    one = Linear("fc1", 3, 4), BatchNorm("norm", 4), Activation("tanh"), Linear("fc2", 4, 2)
+    two = Linear("fc1", 3, 4), BatchNorm("norm1", 4), Activation("tanh"), Linear("fc2", 4, 3), BatchNorm("norm2", 3)
+    made = []
+    for batches in [[3] * world_size] + [[3 + rank for rank in range(world_size)]] * uneven:
+        for layers in (one, two):
+            look = Observe(("gradients",))
+            backwards = [Backward(shards(batches, number * sum(batches))) for number in range(2)]
+            operations = [op for backward in backwards for op in (ZeroGrad(), backward, look)]
+            model = ModelSpec(layers, dtype="float64")
+            made.append(training_job(world_size, model, operations, exact=False, seed=2))
+    return made
+
+
+def _same(promised: Capabilities) -> Judge:
+    def judge(job: Job, trace: Trace) -> None:
+        expect.completed(trace)
+        for moment in Oracle(job, promised, bounds=False).walk():
+            time = when(job, moment.position)
+            for name, value in moment.numbers.items():
+                for rank, got in enumerate(trace.values(moment.position, name)):
+                    _near(np.asarray(got), value.exact[rank], abs(value.exact).max(), f"{name} ({time})", rank)
+            entries = moment.arrays.get("gradients", {})
+            largest = max((abs(entry.value.exact).max() for entry in entries.values()), default=0.0)
+            for name in reversed(list(entries)):
+                for rank, seen in enumerate(trace.values(moment.position, "gradients")):
+                    text = f"gradient of {name} ({time})"
+                    expect.that(seen[name] is not None, f"{text} on rank {rank}: got none, but should be an array")
+                    _near(seen[name], entries[name].value.exact[rank], largest, text, rank)
+
+    return judge
+
+
+def _near(got: Array, exact: Array, largest: float, text: str, rank: int) -> None:
+    try:
+        expect.within(got, exact, np.full_like(exact, TOLERANCE * largest), text, rank)
+    except Finding as finding:
+        cause = "a batch norm's own forward or backward pass, if gradients of networks without one are right"
+        raise Finding(replace(finding.diagnosis, cause=finding.diagnosis.cause or cause)) from None

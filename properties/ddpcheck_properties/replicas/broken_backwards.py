@@ -1,0 +1,100 @@
+"""Exceptions in the middle of a backward that the training program catches: nothing of it may be taken for the next one's."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ddpcheck import expect
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.checks import law
+from ddpcheck.job import Backward, Job, Operation, Step
+from ddpcheck.model import mlp
+from ddpcheck.trace import Trace
+from ddpcheck.verdict import Diagnosis, Finding
+
+from ..drawing import Judge, for_each
+from ..pitfalls import fitting, window
+from ..strategies import PARAMETERS, shards, training_job
+from .comparison import as_one_process
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+_LEFT = (
+    "operation {} was ended by an exception in the middle of its backward, and something of it is left: a count of gradients "
+    "that are still to come, a flag, a callback that was not made, a message under way"
+)
+
+
+@law("accumulation", "facet:replica", "no_sync", "broken_backward")
+def check_a_backward_that_broke_inside_no_sync_leaves_nothing(session: Session) -> None:
+    """A backward inside no_sync that an exception ends half-way, on every rank or on one, changes nothing once zero_grad() was
+    called: later backwards are synchronised, and count neither it nor what it had begun.
+    """
+    world = session.world_size
+    jobs = [broken(world, ranks, sync=False) for ranks in {tuple(range(world)), (world - 1,)}]
+    for_each(session, fitting(session, jobs), _as_if_never_begun(session.capabilities))
+
+
+@law("accumulation", "facet:replica", "broken_backward=recovers")
+def check_a_backward_that_broke_leaves_nothing(session: Session) -> None:
+    """A backward that an exception ends half-way on every rank changes nothing once zero_grad() was called: those that follow
+    are synchronised, and count neither it nor what it had begun.
+    """
+    world = session.world_size
+    jobs = [broken(world, tuple(range(world)), sync=True, first=first) for first in (False, True)]
+    for_each(session, fitting(session, jobs), _as_if_never_begun(session.capabilities))
+
+
+@law("accumulation", "facet:replica", "broken_backward=raises", "world_size>=2", "world_size<=2")
+def check_nobody_trains_on_after_a_backward_that_broke(session: Session) -> None:
+    """After a backward that an exception ended half-way on every rank, the next one raises on every rank, or is right."""
+    # one Job, as ranks that have raised are started anew
+    (job,) = fitting(session, [broken(session.world_size, tuple(range(session.world_size)), sync=True)])
+    as_ever = _as_if_never_begun(session.capabilities)
+
+    def judge(job: Job, trace: Trace) -> None:
+        outcomes = {rank.outcome for rank in trace.ranks}
+        if "raised" not in outcomes:
+            as_ever(job, trace)
+        elif outcomes != {"raised"}:
+            others = ", ".join(f"rank {rank.rank} {rank.outcome}" for rank in trace.ranks)
+            headline = (
+                f"after a backward that broke on every rank the next one should raise on every rank, but {others}"
+            )
+            cause = "whether the last backward came to its end is told by what the ranks do not have in common"
+            raise Finding(Diagnosis(headline, cause), hung="hung" in outcomes)
+
+    for_each(session, [job], judge)
+
+
+def _as_if_never_begun(promised: Capabilities) -> Judge:
+    as_ever = as_one_process(promised)
+
+    def judge(job: Job, trace: Trace) -> None:
+        (broke,) = (at for at, each in enumerate(job.operations) if isinstance(each, Backward) and each.broken)
+        for rank in trace.ranks:
+            for seen in rank.records:
+                what = f"operation {seen.operation}: the exception in the middle of backward on rank {rank.rank}"
+                cause = "it is caught and dropped, or gradients do not come by way of the module's own parameters"
+                expect.that("swallowed" not in seen.values, f"{what} did not come out", cause)
+        try:
+            as_ever(job, trace)
+        except Finding as finding:
+            where = re.search(r"operation (\d+)", finding.diagnosis.headline)
+            if where and int(where[1]) <= broke:
+                raise  # nothing had broken yet
+            raise finding.blaming(_LEFT.format(broke), finding.diagnosis.cause) from None
+
+    return judge
+
+
+def broken(world_size: int, ranks: tuple[int, ...], *, sync: bool, first: bool = False) -> Job:
+    """A backward, one that breaks on these ranks, or this one `first`, zero_grad, and two windows and a step; with this seed no
+    gradient of theirs is zero as a whole.
+    """
+    before: list[Operation] = [] if first else window(world_size, (2,), look=True)
+    after = [*window(world_size, (2,), look=True), *window(world_size, (2, 2), look=True), Step(), *PARAMETERS]
+    breaking = Backward(shards([2] * world_size, 2 * world_size), sync=sync, broken=ranks)
+    return training_job(world_size, mlp((2, 3, 2)), [*before, breaking, *after], seed=6)

@@ -1,0 +1,240 @@
+"""What holds however an implementation packs gradients, and whatever order they arrive in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from ddpcheck import expect
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.checks import law
+from ddpcheck.job import Backward, Clip, Job, Observe, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
+from ddpcheck.model import Activation, Layer, Linear, ModelSpec, Scale
+from ddpcheck.oracle import Oracle
+from ddpcheck.trace import Trace
+from ddpcheck.verdict import Finding
+
+from .. import pitfalls
+from ..drawing import Judge, for_each, takes_its_time
+from ..pitfalls import fitting, one_backward
+from ..strategies import GRADIENTS, PARAMETERS, shards, training_job
+from .comparison import as_one_process, compare_arrays, when
+from .unused import SYNCHRONISED
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+LADDER = (64, 128, 1024, 2048, 8192, 32768)
+"""Elements of tensors, of float32 and float64 in turn as long as float32 is exact: two or four of them make exactly 2^9,
+2^10, 2^11 ... 2^20 bytes.
+"""
+
+ROUND = (*(1 << power for power in range(8, 17)), *(10**power for power in range(3, 6)))
+LARGE_AND_ROUND = (*(1 << power for power in range(17, 21)), 10**6)
+"""Elements of buckets as people set them: one tensor may fill one to the last element."""
+
+LONG = "a_layer_" * 9
+"""72 letters, more than some keep of a name."""
+
+
+@law("buckets", "facet:replica", "feature:scale")
+def check_buckets_of_every_size_are_filled_to_the_brim(session: Session) -> None:
+    """Gradients are exact for tensors of one size that together fill buckets of any size exactly, or go past them."""
+    world, promised = session.world_size, session.capabilities
+    dtypes = sorted(promised.replica_dtypes)
+    jobs = [filled(world, size, dtypes[number % len(dtypes)]) for number, size in enumerate(LADDER)]
+    for_each(session, fitting(session, jobs), as_one_process(promised))
+
+
+@law("buckets", "facet:replica")
+def check_every_number_of_elements_is_reduced_whole(session: Session) -> None:
+    """Gradients are exact for tensors of every size up to 66 elements, and of odd sizes in every octave beyond; and for one
+    that by itself is as large as a bucket of any usual size.
+    """
+    world, promised = session.world_size, session.capabilities
+    dtypes = sorted(promised.replica_dtypes)
+    jobs = [one_size_after_another(world, range(first, 67, 11)) for first in range(1, 12)]
+    between = "scale" in promised.model_features
+    octaves = [(3 << octave | 1, dtypes[octave % len(dtypes)]) for octave in range(7, 16)]
+    jobs += [one_size(world, size, dtype, between=between) for size, dtype in octaves]
+    alone = ROUND + LARGE_AND_ROUND if takes_its_time(session) else ROUND
+    jobs += [one_backward(world, Linear("fc1", size, 1)) for size in alone]
+    for_each(session, fitting(session, jobs), as_one_process(promised))
+
+
+@law("buckets", "facet:replica", "feature:scale")
+def check_many_tensors_are_reduced_like_few(session: Session) -> None:
+    """A model of three hundred small tensors has exact gradients at every step, and so have tensors whose names differ
+    in the last letters only. Steps, accumulation, clipping and checkpoints leave out and mix up none of 120.
+    """
+    world, promised = session.world_size, session.capabilities
+    operations: list[Operation] = []
+    for number in range(2):
+        operations += [ZeroGrad(), Backward(shards([1] * world, number * world)), *GRADIENTS]
+    jobs = []
+    for count, name in ((298, "scale"), (12, LONG)):
+        layers: list[Layer] = [Linear("fc1", 1, 3), *(Scale(f"{name}{number}", 3) for number in range(count))]
+        jobs.append(training_job(world, ModelSpec(tuple(layers), loss="linear"), operations))
+    if world == 2 and "sgd" in promised.optimizers:
+        jobs.append(many_trained(world, promised))
+    for_each(session, fitting(session, jobs), as_one_process(promised))
+
+
+@law("buckets", "facet:replica")
+def check_later_backwards_are_like_the_first(session: Session) -> None:
+    """The fortieth backward's gradients, and the fortieth step's, are as exact as the first one's: no counter runs out, no
+    period comes round, no state is left over. At two ranks so are those of the 256th, where a byte has come round, and the
+    130th step of Adam, and one after it on a new replica.
+    """
+    world, promised = session.world_size, session.capabilities
+    jobs = [forty_times(world, stepping=stepping, local=promised.no_sync) for stepping in (False, True)]
+    for_each(session, fitting(session, jobs), as_one_process(promised))
+    if world == 2:
+        for_each(session, fitting(session, [the_same_again(world)]), _like_the_first(promised))
+        for_each(session, fitting(session, [many_steps(world, resumed=promised.checkpoint)]), as_one_process(promised))
+
+
+@law("buckets", "facet:replica", "feature:branch", SYNCHRONISED, "world_size>=2")
+def check_every_step_may_use_other_parameters_on_every_rank(session: Session) -> None:
+    """Whatever each rank uses, and so whatever order gradients arrive in, from the first step on and from step to step
+    differently, every gradient is the exact mean, a parameter counting as zero where it is not used.
+    """
+    world, promised = session.world_size, session.capabilities
+    jobs = [changing(world, 0, 2), *(changing(world, start) for start in range(3))]
+    jobs.append(pitfalls.branches(world, "ab", ("a", "ab"), *[("b", "b")] * 9, ("ab", "a")))
+    if "sgd" in promised.optimizers:
+        jobs.append(_stepping(jobs[1]))
+    for_each(session, fitting(session, jobs), as_one_process(promised))
+
+
+def many_trained(world_size: int, promised: Capabilities) -> Job:
+    """Three steps of a model of 120 tensors: two with a micro-batch inside no_sync, the second after gradients of zero, and
+    clipped, the third on a new replica, as far as that is promised.
+    """
+    operations: list[Operation] = []
+    for number in range(3):
+        operations += [Save(), Resume()] * (promised.checkpoint and number == 2)
+        first, second = (shards([2] * world_size, (4 * number + half) * world_size) for half in (0, 2))
+        operations.append(ZeroGrad(to_zeros=promised.zeroes_gradients and number == 1))
+        operations += [Backward(first, sync=False)] * (promised.no_sync and number < 2)
+        operations += [Backward(second), *GRADIENTS * (number == 1)]
+        operations += [*[Clip(0.5)] * (promised.clipping and number == 1), Step(), *PARAMETERS]
+    layers: list[Layer] = [Linear("fc1", 2, 3), *(Scale(f"scale{number}", 3) for number in range(116))]
+    model = ModelSpec((*layers, Linear("wide", 3, 500)), loss="linear", dtype=max(promised.replica_dtypes))
+    optimizer = OptimizerSpec(lr=1e-4, momentum=0.9, weight_decay=0.1)
+    job = training_job(world_size, model, operations, optimizer, exact=False)
+    assert job.data is not None
+    # scales of 1 and -1, whose product neither ends nor grows
+    return replace(job, data=replace(job.data, values="lattice"))
+
+
+def filled(world_size: int, size: int, dtype: str) -> Job:
+    """Five tensors of `size` elements and nothing else, backward twice."""
+    layers = Linear("fc1", 1, size), Scale("scale1", size), Scale("scale2", size), Linear("fc2", size, 1, bias=False)
+    operations: list[Operation] = []
+    for number in range(2):
+        operations += [ZeroGrad(), Backward(shards([1] * world_size, number * world_size)), *GRADIENTS]
+    return training_job(world_size, ModelSpec(layers, loss="linear", dtype=dtype), operations)
+
+
+def one_size_after_another(world_size: int, sizes: Iterable[int]) -> Job:
+    """A chain of layers of these widths: biases of these sizes, and weights of the products of neighbours."""
+    widths = [1, *sizes]
+    layers = tuple(Linear(f"fc{number}", *pair) for number, pair in enumerate(pairwise(widths)))
+    operations: list[Operation] = [ZeroGrad(), Backward(shards([1] * world_size)), *GRADIENTS]
+    return training_job(world_size, ModelSpec(layers, loss="linear"), operations)
+
+
+def one_size(world_size: int, size: int, dtype: str, *, between: bool = True) -> Job:
+    """The first and the last tensor have `size` elements; `between` them is a scalar."""
+    operations: list[Operation] = [ZeroGrad(), Backward(shards([1] * world_size)), *GRADIENTS]
+    scalar = [Scale("scalar", 0)] * between
+    layers: tuple[Layer, ...] = (Linear("fc1", 1, size, bias=False), *scalar, Linear("fc2", size, 1, bias=False))
+    return training_job(world_size, ModelSpec(layers, loss="linear", dtype=dtype), operations)
+
+
+def forty_times(world_size: int, *, stepping: bool, local: bool) -> Job:
+    """Forty backwards; or as many steps, each after a backward and, if `local`, one inside no_sync before it.
+
+    With the linear loss and one layer gradients do not depend on the parameters, so that these stay exact, too.
+    """
+    operations: list[Operation] = []
+    for number in range(40):
+        first, second = (shards([1] * world_size, (2 * number + half) * world_size) for half in (0, 1))
+        operations.append(ZeroGrad())
+        operations += [Backward(first, sync=False)] if stepping and local else []
+        operations += [Backward(second), *((Step(), *PARAMETERS) if stepping else GRADIENTS)]
+    layers: tuple[Layer, ...] = (Linear("fc1", 2, 3), Activation("relu"), Linear("fc2", 3, 2))
+    optimizer = OptimizerSpec(lr=1.0, momentum=1.0) if stepping else None
+    return training_job(world_size, ModelSpec(layers[: 1 if stepping else 3], loss="linear"), operations, optimizer)
+
+
+def the_same_again(world_size: int) -> Job:
+    """258 backwards on one batch of real values, with a look after the first and the last four."""
+    once: list[Operation] = [ZeroGrad(), Backward(shards([2] * world_size))]
+    operations = [*once, *GRADIENTS, *once * 253, *[*once, *GRADIENTS] * 4]
+    layers = Linear("fc1", 2, 6), Activation("tanh"), Linear("fc2", 6, 6)
+    return training_job(world_size, ModelSpec(layers), operations, exact=False)
+
+
+def many_steps(world_size: int, *, resumed: bool) -> Job:
+    """130 steps of Adam on gradients that depend on no parameter, and one more, on a new replica if that is promised."""
+    operations: list[Operation] = []
+    for number in range(131):
+        operations += [Save(), Resume()] * (resumed and number == 130)
+        operations += [ZeroGrad(), Backward(shards([1] * world_size, number * world_size)), Step(), *PARAMETERS]
+    optimizer = OptimizerSpec("adam", lr=0.02, betas=(0.875, 0.984375), eps=0.1)
+    model = ModelSpec((Linear("fc1", 2, 3),), loss="linear", dtype="float64")
+    return training_job(world_size, model, operations, optimizer, exact=False)
+
+
+def _like_the_first(promised: Capabilities) -> Judge:
+    """Every look is like the first one of the same batch, which alone is worth an oracle."""
+
+    def judge(job: Job, trace: Trace) -> None:
+        expect.completed(trace)
+        *_, first = Oracle(replace(job, operations=job.operations[:3]), promised, bounds=True).walk()
+        for position, ranks in trace.all_values("observe"):
+            shown = [rank["gradients"] for rank in ranks]
+            try:
+                compare_arrays(shown, first.arrays["gradients"], "gradients", when(job, position))
+            except Finding as finding:
+                raise finding.blaming(finding.diagnosis.cause, _RIGHT_BEFORE * (position > 2)) from None
+
+    return judge
+
+
+_RIGHT_BEFORE = (
+    "the first backward on this batch went well: a count of calls may end or come round (a warm-up, a period)"
+)
+
+
+PATTERNS = (("ad", "bd"), ("abcde", "abcde"), ("b", "a"), ("e", "ac"), ("", "abcde"), ("cd", "dc"), ("ace", ""))
+"""Branches that even and odd ranks take in one step: orders of arrival that differ by rank and by step."""
+
+
+def changing(world_size: int, start: int, count: int = len(PATTERNS)) -> Job:
+    """Three branches of one shape, then two of another, taken in turn as PATTERNS say from `start` on."""
+    operations: list[Operation] = []
+    for number in range(count):
+        pattern = PATTERNS[(start + number) % len(PATTERNS)]
+        active = tuple(tuple(pattern[rank % 2]) for rank in range(world_size))
+        samples = shards([1] * world_size, number * world_size)
+        operations += [ZeroGrad(), Backward(samples, branches=active), *GRADIENTS]
+    first = [Linear(f"branch_{name}", 2, 2, branch=name) for name in "abc"]
+    second = [Linear(f"branch_{name}", 3, 3, branch=name) for name in "de"]
+    layers = (*first, Linear("fc1", 2, 3), *second, Linear("fc2", 3, 1))
+    return training_job(world_size, ModelSpec(layers, loss="linear"), operations)
+
+
+def _stepping(job: Job) -> Job:
+    """The Job with a step after each backward, of real values."""
+    operations: list[Operation] = []
+    for operation in job.operations:
+        operations += [operation, Step(), *PARAMETERS] if isinstance(operation, Observe) else [operation]
+    assert job.model is not None
+    return training_job(
+        job.world_size, replace(job.model, loss_scale=1.0), operations, OptimizerSpec(lr=0.05), exact=False
+    )

@@ -1,0 +1,295 @@
+"""Gradients: what one process would have computed on the whole batch, on every rank, to the last bit where sums are
+exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ddpcheck import expect
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.checks import law
+from ddpcheck.diagnosis import Evidence
+from ddpcheck.job import Backward, Job, Observe, Operation, ZeroGrad
+from ddpcheck.model import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale
+from ddpcheck.numerics import reduction_bound
+from ddpcheck.oracle import Contributions
+from ddpcheck.oracle.terms_gone_wrong import terms_of
+from ddpcheck.trace import Trace
+from ddpcheck.values import Array
+from ddpcheck.verdict import Finding
+
+from .. import pitfalls
+from ..drawing import Judge, for_all, for_each
+from ..pitfalls import fitting
+from ..strategies import GRADIENTS, models, training_jobs
+from .comparison import as_one_process, when
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+
+@law("gradients", "facet:replica")
+def check_gradients_equal_the_large_batch_exactly(session: Session) -> None:
+    """After backward every gradient is, bit for bit, the one that a single process computes on all ranks' samples.
+
+    Inputs lie on a lattice where every sum is exact in any order, so that no tolerance is needed:
+    ddpcheck.oracle.exactness.
+    """
+    world, promised = session.world_size, session.capabilities
+    for_all(
+        session,
+        training_jobs(world, promised),
+        as_one_process(promised),
+        examples=fitting(session, pitfalls.shapes(world)),
+    )
+
+
+@law("gradients", "facet:replica")
+def check_gradients_of_real_values_equal_the_large_batch_within_rounding(session: Session) -> None:
+    """For real values every gradient is that of the large batch up to rounding, |got - exact| <= gamma_m sum|terms|.
+
+    That holds for small and large gradients alike, as a loss gives that is scaled by 2^-30 or 2^20, where one rank's are much
+    larger than the others', and for batches that no number of pieces divides.
+    """
+    world, promised = session.world_size, session.capabilities
+    jobs = [pitfalls.scaled(world, factor) for factor in (2.0**-30, 2.0**20)]
+    jobs.append(pitfalls.one_backward(world, Linear("fc1", 3, 2), batch=101, exact=False))
+    jobs += [pitfalls.louder(world)] * (world > 1)
+    examples = fitting(session, jobs)
+    for_all(session, training_jobs(world, promised, exact=False), as_one_process(promised), examples=examples)
+
+
+@law("gradients", "facet:replica", "no_sync")
+def check_reduction_is_the_mean_of_local_gradients_to_the_last_bits(session: Session) -> None:
+    """A synchronised gradient is the mean (or sum) of the ranks' own local gradients, but for the reduction's own
+    rounding.
+
+    The local gradients are the implementation's, taken inside no_sync, so no error but the reduction's is left:
+    W - 1 additions and at most two roundings for the division, gamma_(W + 1) sum|local| / W. It holds for every model,
+    batch norm included.
+    """
+    world, promised = session.world_size, session.capabilities
+    drawn = training_jobs(
+        world, promised, model=models(promised, exact=False, batch_norm=True), exact=False, rounds=(1,), observe=()
+    ).map(local_then_synchronised)
+    layers = Linear("fc1", 3, 4), BatchNorm("norm", 4), Activation("tanh"), Linear("fc2", 4, 2)
+    jobs = [pitfalls.one_backward(world, *layers, batch=3, exact=False)]
+    jobs += pitfalls.shapes(world, (1, 4, 28, 31, 33), exact=False)
+    jobs += [
+        pitfalls.one_backward(world, Linear("fc1", 1, size), exact=False, dtype=dtype)
+        for size in (1537, 12289)
+        for dtype in sorted(promised.replica_dtypes)
+    ]
+    jobs.append(pitfalls.large_and_small(world, min(promised.replica_dtypes), exact=False))
+    examples = fitting(session, map(local_then_synchronised, jobs))
+    for_all(session, drawn, reduction_is_tight(promised), examples=examples)
+
+
+@law("gradients", "facet:replica", "world_size>=2", "same_bits_on_all_ranks")
+def check_gradients_have_the_same_bits_on_all_ranks(session: Session) -> None:
+    """After backward all ranks hold the same bits in every gradient, whatever the rounding."""
+    world, promised = session.world_size, session.capabilities
+    drawn = training_jobs(world, promised, model=models(promised, exact=False, batch_norm=True), exact=False)
+    for_all(session, drawn, same_bits_in("gradients"))
+
+
+@law("gradients", "facet:replica", "world_size>=2", "uneven_batches=equal_weight")
+def check_uneven_batches_weigh_equally(session: Session) -> None:
+    """Ranks with batches of different sizes: the gradient is the mean of their local means, each with equal weight.
+
+    A rank without samples has loss 0, and counts with a gradient of zeros; it takes part in all that ranks do together.
+    """
+    _uneven(session)
+
+
+@law("gradients", "facet:replica", "world_size>=2", "uneven_batches=weighted")
+def check_uneven_batches_are_weighted_by_their_sizes(session: Session) -> None:
+    """Ranks with batches of different sizes: the gradient is the mean over all samples, as on one process."""
+    _uneven(session)
+
+
+@law("gradients", "facet:replica")
+def check_large_tensors_beside_small_ones(session: Session) -> None:
+    """Tensors past the usual bucket sizes, and those of one element beside them, have exact gradients at every step."""
+    promised = session.capabilities
+    jobs = [pitfalls.large_and_small(session.world_size, dtype) for dtype in sorted(promised.replica_dtypes)]
+    for_each(session, fitting(session, jobs), as_one_process(promised))
+
+
+@law("gradients", "facet:replica")
+def check_zero_grad_resets(session: Session) -> None:
+    """After zero_grad gradients are none or zero, and the next backward's gradients hold nothing of the one before."""
+    world, promised = session.world_size, session.capabilities
+    drawn = training_jobs(world, promised, rounds=(2,)).map(_looking_after_zero_grad)
+    for_all(session, drawn, as_one_process(promised), share=0.3)
+
+
+@law("gradients", "facet:replica")
+def check_backward_leaves_parameters_alone(session: Session) -> None:
+    """Backward, synchronised or not, changes no parameter's bits on any rank."""
+    world, promised = session.world_size, session.capabilities
+    look = Observe(("parameters",))
+    drawn = training_jobs(world, promised, exact=False, observe=(look,)).map(
+        lambda job: replace(job, operations=(look, *job.operations))
+    )
+    for_all(session, drawn, _unchanged_parameters, share=0.3)
+
+
+def _uneven(session: Session) -> None:
+    world, promised = session.world_size, session.capabilities
+    judge = as_one_process(promised)
+    nobody = [[2 * (rank != empty) for rank in range(world)] for empty in (world - 1, 0)]
+    exact = promised.uneven_batches != "weighted"  # the sizes' sum is no power of two
+    examples = [pitfalls.uneven(world, exact=exact, batches=batches) for batches in ((), *nobody)]
+    ids = ModelSpec((Embedding("embedding", 5, 3), Scale("scalar", 0), Linear("fc1", 3, 4)), loss="cross_entropy")
+    examples.append(pitfalls.uneven(world, exact=False, batches=nobody[0], model=ids))
+    buffered = ModelSpec((Linear("fc1", 2, 3), Scale("scale", 3, buffer=True), Linear("fc2", 3, 1)), loss="linear")
+    examples.append(pitfalls.uneven(world, exact=False, batches=nobody[0], model=buffered))
+    for_all(session, training_jobs(world, promised, uneven=True), judge, examples=fitting(session, examples), share=0.5)
+    for_all(session, training_jobs(world, promised, exact=False, uneven=True), judge, share=0.5)
+
+
+def _looking_after_zero_grad(job: Job) -> Job:
+    operations: list[Operation] = []
+    for operation in job.operations:
+        operations += [operation, *GRADIENTS] if isinstance(operation, ZeroGrad) else [operation]
+    return replace(job, operations=tuple(operations))
+
+
+_MOVED = "backward changed it: a step is taken inside, or it works on the parameter's memory"
+_LATE = "it is rank 0's now: broadcast by the first forward pass, not by construction"
+
+
+def _unchanged_parameters(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    looks = list(trace.all_values("observe"))
+    for position, ranks in looks[1:]:
+        for rank, seen in enumerate(ranks):
+            for name, value in seen["parameters"].items():
+                before, of_rank_0 = (looks[0][1][source]["parameters"][name] for source in (rank, 0))
+                known = Evidence(precision=False, otherwise=_MOVED, alternatives=((_LATE, of_rank_0),))
+                expect.same_array(value, before, f"parameter {name} ({when(job, position)})", rank, known)
+
+
+def same_bits_in(what: str) -> Judge:
+    """A judge: every observed array of this kind has the same bits on all ranks."""
+
+    def judge(job: Job, trace: Trace) -> None:
+        expect.completed(trace)
+        for position, ranks in trace.all_values("observe"):
+            for name in ranks[0].get(what, ()):
+                values = [rank[what][name] for rank in ranks]
+                expect.same_on_all_ranks(values, f"{what.removesuffix('s')} {name} ({when(job, position)})")
+
+    return judge
+
+
+def local_then_synchronised(job: Job) -> Job:
+    """The same batch twice: inside no_sync, for every rank's own gradients, then synchronised."""
+    backward = next(operation for operation in job.operations if isinstance(operation, Backward))
+    local = replace(backward, sync=False)
+    return replace(job, operations=(ZeroGrad(), local, *GRADIENTS, ZeroGrad(), backward, *GRADIENTS))
+
+
+def reduction_is_tight(promised: Capabilities) -> Judge:
+    def judge(job: Job, trace: Trace) -> None:
+        expect.completed(trace)
+        (_, local), (position, synchronised) = trace.all_values("observe")
+        world = job.world_size
+        counts = np.array(list(map(len, next(op for op in job.operations if isinstance(op, Backward)).samples)))
+        for name in local[0]["gradients"]:
+            there = all(seen["gradients"][name] is not None for seen in local)
+            expect.that(there, f"gradient of {name}: got none inside no_sync on some rank", _NOT_SHOWN)
+        own = {name: np.stack([seen["gradients"][name] for seen in local]) for name in local[0]["gradients"]}
+        wide = {name: parts.astype(np.float64) for name, parts in own.items()}
+        for name, parts in wide.items():
+            exact, size = _mean(list(own[name]), counts.tolist(), promised)
+            dtype = promised.dtype_of_reduction(str(own[name].dtype))
+            size = size + 2 * _penalty(job, name) * (world if promised.gradient == "sum" else 1)
+            bound = reduction_bound(size * world, world, dtype, world + 2) / world
+            weighted = promised.uneven_batches == "weighted"
+            made_of = Contributions(
+                parts, parts, parts, None, 1, counts, inside=False, weighted=weighted, others=wide, earlier=parts
+            )
+            for rank, seen in enumerate(synchronised):
+                text = f"gradient of {name} ({when(job, position)}) against the mean of the ranks' own"
+                evidence = partial(_evidence, made_of, job, exact, rank)
+                try:
+                    expect.within(seen["gradients"][name], exact, bound, text, rank, evidence)
+                except Finding as finding:
+                    rest = [other for other in wide if other != name and wide[other].any()]
+                    sums = {other: wide[other].sum(axis=0) for other in rest}
+                    raise _left(finding, seen["gradients"], sums) from None
+
+    return judge
+
+
+def _left(finding: Finding, shown: Mapping[str, Any], sums: Mapping[str, Array]) -> Finding:
+    """The same, but for a gradient that is twice too large among others that are not: it is not the reduction that is wrong."""
+    summed = finding.diagnosis.cause.startswith("exactly 2 x too large at world size 2: summed")
+    right = any(shown[name] is not None and np.allclose(shown[name], sums[name] / 2, rtol=1e-3) for name in sums)
+    return finding.blaming(_NOT_RESET) if summed and right else finding
+
+
+_NOT_RESET = (
+    "what was gathered inside no_sync before zero_grad went in, too, and not into all other gradients: zero_grad leaves it, as "
+    "it does where the optimizer was not given this parameter; or this one is summed, not averaged"
+)
+_NOT_SHOWN = "it was dropped, or is gathered elsewhere (a main gradient, a buffer), where gradients() does not look"
+
+
+def _evidence(made_of: Contributions, job: Job, expected: Array, rank: int) -> Evidence:
+    less = _BY_BACKWARDS * (len(made_of.own) == 2)
+    return replace(made_of.evidence(expected, rank), less=less, otherwise=_seen_elsewhere(job))
+
+
+_BY_BACKWARDS = ", or by the micro-batches, if the backward before, inside no_sync, is counted as one"
+
+
+def _seen_elsewhere(job: Job) -> str:
+    """What makes a synchronised backward differ from the local one before, though the reduction may be right."""
+    assert job.model is not None
+    terms = " or ".join(terms_of(job.model).values())
+    left_out = f"{terms} is left out inside no_sync, or where gradients are reduced" if terms else ""
+    buffers = [tensor.name for tensor in job.model.tensors() if tensor.role == "buffer"]
+    if not buffers:
+        return left_out
+    return (
+        f"the ranks' buffers ({', '.join(buffers)}) were not the same in the backward before, inside no_sync: construction "
+        "did not give them all rank 0's, or something changed them; or one of the two ran in evaluation mode"
+        + f"; or {left_out}"
+        * bool(terms)
+    )
+
+
+def _penalty(job: Job, name: str) -> Array | float:
+    """The size of what a penalty adds to this gradient, before any step. It is the same on all ranks, so it may be added before
+    the reduction or after: then both parts are rounded, each of which may be larger than their sum.
+    """
+    assert job.model is not None
+    for layer in job.model.layers:
+        if isinstance(layer, Linear) and layer.penalty and name == f"{layer.name}.weight":
+            weight = np.max([abs(job.initial(rank)[name].astype(np.float64)) for rank in range(job.world_size)], axis=0)
+            return np.asarray(weight * abs(layer.penalty * job.model.loss_scale))
+    return 0.0
+
+
+def _mean(arrays: list[Array], counts: list[int], promised: Capabilities) -> tuple[Array, Array]:
+    """The promised combination of local gradients, correctly rounded to float64, and that of their absolute values."""
+    weights = counts if promised.uneven_batches == "weighted" else [1] * len(arrays)
+    divisor = sum(weights) / (len(arrays) if promised.gradient == "sum" else 1)
+    columns = np.stack(
+        [array.astype(np.float64).reshape(-1) * weight for array, weight in zip(arrays, weights, strict=True)]
+    )
+    total = (
+        np.array([math.fsum(column) for column in columns.T]) if arrays[0].dtype == np.float64 else columns.sum(axis=0)
+    )
+    shape = arrays[0].shape
+    return (total / divisor).reshape(shape), (abs(columns).sum(axis=0) / divisor).reshape(shape)

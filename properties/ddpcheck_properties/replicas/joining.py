@@ -1,0 +1,110 @@
+"""Ranks with different numbers of batches, which train together inside join()."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.checks import law
+from ddpcheck.job import Backward, DataSpec, Job, Join, Operation, OptimizerSpec, Step, ZeroGrad
+from ddpcheck.model import Linear, ModelSpec, Scale, mlp
+from ddpcheck.oracle import Oracle
+from ddpcheck.trace import Trace
+from ddpcheck.verdict import Diagnosis, Finding
+
+from ..drawing import Judge, for_each
+from ..pitfalls import fitting
+from ..strategies import PARAMETERS, shards
+from .comparison import as_one_process
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+
+@law("trajectories", "facet:replica", "join", "uneven_batches=equal_weight", "optimizer:sgd")
+def check_ranks_that_run_out_of_batches_join(session: Session) -> None:
+    """Ranks train together until the last has used its last batch: those that have run out count as zero, and the
+    divisor is the promised one, with buffers, too, which may be broadcast before each forward. Afterwards all ranks have the
+    same parameters, train on together, and may join again.
+    """
+    world = session.world_size
+    numbers = [[3] + [1] * (world - 1), [1 + rank for rank in range(world)], [2] * (world - 1) + [0], [2] * world]
+    constant = ModelSpec((Linear("fc1", 3, 2),), loss="linear")  # whose gradients do not depend on its parameters
+    jobs = [
+        joining(counts, model)
+        for counts in numbers
+        if max(counts)
+        for model in (constant, mlp((3, 4, 2), activation="tanh"))
+    ]
+    buffered = ModelSpec((Linear("fc1", 3, 2), Scale("scale", 2, buffer=True)), loss="linear")
+    jobs += [
+        joining(counts, buffered) for counts in (numbers[0], numbers[0][::-1])
+    ]  # rank 0 stays longest, or ends first
+    for_each(session, fitting(session, jobs), _explained(session.capabilities))
+
+
+def joining(counts: list[int], model: ModelSpec) -> Job:
+    """Rank r has counts[r] batches of two samples; after them all take one more step, and join once more, the other way
+    round.
+    """
+    world_size, total = len(counts), sum(counts)
+    pairs = iter([(2 * number, 2 * number + 1) for number in range(total)])
+    batches = tuple(tuple(next(pairs) for _ in range(count)) for count in counts)
+    operations: list[Operation] = [Join(batches), *PARAMETERS]
+    operations += [ZeroGrad(), Backward(shards([1] * world_size)), Step(), *PARAMETERS]
+    operations += [Join(batches[::-1]), *PARAMETERS]
+    data = DataSpec(max(2 * total, world_size), "real", 1)
+    return Job(world_size, tuple(operations), model, OptimizerSpec(lr=0.05), data, 0)
+
+
+def _explained(promised: Capabilities) -> Judge:
+    as_ever = as_one_process(promised)
+
+    def judge(job: Job, trace: Trace) -> None:
+        try:
+            as_ever(job, trace)
+        except Finding as finding:
+            if not trace.completed:
+                raise Finding(_without_buffers(job, finding), hung=finding.hung) from None
+            cause = next(_causes(job, trace, promised), finding.diagnosis.cause)
+            raise Finding(replace(finding.diagnosis, cause=cause)) from None
+
+    return judge
+
+
+def _without_buffers(job: Job, finding: Finding) -> Diagnosis:
+    """Of a run that did not come to its end, with what is sure as those without buffers, which come first, did."""
+    if job.model is None or "buffer" not in job.model.features():
+        return finding.diagnosis
+    sentence = (
+        "without buffers it went well: ranks that have run out do not take part where the others broadcast buffers"
+    )
+    return replace(finding.diagnosis, cause=sentence)
+
+
+def _causes(job: Job, trace: Trace, promised: Capabilities) -> Iterator[str]:
+    """What else would have led to the parameters after join()."""
+    join, *rest = job.operations
+    assert isinstance(join, Join)
+    longest = join.rounds()
+    again = tuple((*batches, *batches[-1:] * (longest - len(batches))) for batches in join.batches)
+    stale = replace(job, operations=(Join(again), *rest))
+    by_world, by_live = (replace(promised, join=rule) for rule in ("divide_by_initial_world", "divide_by_live_ranks"))
+    wrong, said = (by_live, "the number of ranks that still have batches, not by the world size")
+    if promised.join == "divide_by_live_ranks":
+        wrong, said = (by_world, "the world size, not by the number of ranks that still have batches")
+    got = trace.values(1, "parameters")
+    for other, assumed, sentence in (
+        (job, wrong, f"the sum is divided by {said} as promised"),
+        (stale, by_world, "a rank that has run out sends its last gradient again, in place of zeros"),
+    ):
+        expected = list(Oracle(other, assumed).walk())[1].arrays["parameters"]
+        pairs = [(got[0][name], entry.value.exact[0]) for name, entry in expected.items()]
+        if all(np.allclose(mine, theirs, rtol=1e-4, atol=1e-6) for mine, theirs in pairs):
+            yield sentence
+    if any(not np.array_equal(got[0][name], rank[name]) for rank in got for name in rank):
+        yield "a rank that has run out does not take the steps of the others, nor their parameters at the end"

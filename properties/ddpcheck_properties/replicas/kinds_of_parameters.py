@@ -1,0 +1,126 @@
+"""Models with parameters that are not like the others: of another dtype or layout, without elements, with sparse gradients.
+
+Engines gather gradients in flat arrays, and know parameters by dtype, by address or by number: those get lost there first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ddpcheck.checks import law
+from ddpcheck.job import Backward, Clip, Job, Observe, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
+from ddpcheck.model import Activation, Embedding, Layer, Linear, ModelSpec, Scale
+
+from ..drawing import for_each
+from ..pitfalls import fitting, one_backward
+from ..strategies import GRADIENTS, PARAMETERS, shards, training_job
+from .comparison import as_one_process, because
+from .gradients import local_then_synchronised, reduction_is_tight
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+_MIXED = (
+    Linear("fc1", 2, 5),
+    Scale("scale1", 5, wide=True),
+    Activation("relu"),
+    Scale("scalar", 0),
+    Linear("fc2", 5, 5),
+    Scale("scale2", 5),
+    Scale("scale3", 5, wide=True),
+)
+"""Neighbours of the same shape, and of another dtype."""
+_FROZEN_AMONG = (
+    Linear("frozen1", 2, 5, frozen=True),
+    Scale("scale1", 5, wide=True),
+    Linear("frozen2", 5, 5, frozen=True),
+    Scale("scale2", 5, wide=True),
+    Linear("frozen3", 5, 5, frozen=True),
+)
+"""Frozen layers have neighbours of another dtype, or none: a bucket made for them alone is never full."""
+_STRIDES = (
+    "fc1.weight lies column after column: its gradient may be read in the order of memory, and written in that of rows"
+)
+_STRIDED = Linear("fc1", 2, 4, strided=True), Activation("relu"), Linear("fc2", 4, 3), Linear("fc3", 3, 3, strided=True)
+_EMPTY = Linear("nothing", 2, 0), Linear("from_nothing", 0, 3), Activation("tanh"), Linear("fc", 3, 2)
+_SPARSE = Embedding("embedding", 7, 3, sparse=True), Linear("fc", 3, 2)
+
+_LARGE = 20_001
+_SMALL = 0.125
+"""A norm that gradients are clipped to."""
+_MOMENTUM = OptimizerSpec(lr=0.125, momentum=0.5)
+
+
+@law("buckets", "facet:replica", "feature:scale", "feature:mixed_dtypes")
+def check_parameters_of_several_dtypes_keep_their_own(session: Session) -> None:
+    """Where parameters of float32 and float64 take turns in a model, few or large ones, all have the gradients of the large
+    batch, those of float64 to their own last bits; start with all bits of rank 0's; and go on with them after steps, and from
+    a saved state, frozen ones among them or not. All of them count in the norm by which they are clipped.
+    """
+    world, promised = session.world_size, session.capabilities
+    among = one_backward(world, *_FROZEN_AMONG, rounds=2, batch=2), _trained(session, _FROZEN_AMONG)
+    _as_one_process(session, *exact_in_both(world), _trained(session, _MIXED), *among)
+    if promised.clipping:
+        _as_one_process(session, _trained(session, _MIXED, max_norm=_SMALL))
+    if promised.no_sync:
+        own = local_then_synchronised(one_backward(world, *_MIXED, batch=2, exact=False))
+        for_each(session, fitting(session, [own]), reduction_is_tight(promised))
+
+
+@law("buckets", "facet:replica", "feature:strided")
+def check_parameters_may_lie_column_after_column(session: Session) -> None:
+    """Weights that lie in memory as if transposed, small and large ones, start as rank 0's, have the gradients of the large
+    batch, move with every step and go on from a saved state, like those that lie row after row.
+    """
+    world = session.world_size
+    large = Linear("fc1", 3, 997, strided=True), Linear("fc2", 997, 41, strided=True)
+    jobs = [one_backward(world, *_STRIDED, rounds=3, batch=2), one_backward(world, *large)]
+    jobs = [_trained(session, _STRIDED), *jobs, _trained(session, large)]
+    for_each(session, fitting(session, jobs), because(as_one_process(session.capabilities), _STRIDES, of="fc1.weight"))
+
+
+@law("buckets", "facet:replica", "feature:empty")
+def check_parameters_without_elements_are_in_nobodys_way(session: Session) -> None:
+    """A model may have weights and biases of no elements, whose gradients have none; all others train as they would without."""
+    world = session.world_size
+    _as_one_process(session, one_backward(world, *_EMPTY[:2], rounds=3, batch=2), _trained(session, _EMPTY))
+
+
+@law("buckets", "facet:replica", "feature:sparse")
+def check_sparse_gradients_are_the_large_batchs(session: Session) -> None:
+    """Gradients that may be held as rows are those of the large batch, where ranks touch other rows or the same ones, many, often
+    or not at all; so are sums of several backwards, and parameters after steps.
+    """
+    world, promised = session.world_size, session.capabilities
+    jobs = [one_backward(world, *_SPARSE, rounds=3, batch=batch) for batch in (1, 8)]
+    jobs.append(one_backward(world, Embedding("embedding", 160, 2, sparse=True), Linear("fc", 2, 2), batch=64))
+    jobs.append(_trained(session, _SPARSE, OptimizerSpec(lr=0.125)))
+    if promised.no_sync:
+        first, second = shards([2] * world), shards([2] * world, 2 * world)
+        window: list[Operation] = [ZeroGrad(), Backward(first, sync=False), Backward(second), *GRADIENTS]
+        jobs.append(training_job(world, ModelSpec(_SPARSE, loss="linear"), window, exact=False))
+    _as_one_process(session, *jobs)
+
+
+def exact_in_both(world_size: int) -> list[Job]:
+    """Small gradients, three times, and large ones. All sums are exact in float32, too, which the model so keeps."""
+    large = Linear("fc1", 1, _LARGE), Scale("scale1", _LARGE, wide=True), Scale("scale2", _LARGE)
+    return [one_backward(world_size, *_MIXED, rounds=3, batch=2), one_backward(world_size, *large)]
+
+
+def _as_one_process(session: Session, *jobs: Job) -> None:
+    for_each(session, fitting(session, jobs), as_one_process(session.capabilities))
+
+
+def _trained(
+    session: Session, layers: tuple[Layer, ...], optimizer: OptimizerSpec = _MOMENTUM, max_norm: float | None = None
+) -> Job:
+    """A look at what a replica starts with, and one that has loaded its state; two steps, clipped perhaps, and both again."""
+    world, look = session.world_size, Observe(("parameters",))
+    again: list[Operation] = [Save(), Resume(), look] if session.capabilities.checkpoint else []
+    operations: list[Operation] = [look, *again]
+    for number in range(2):
+        operations += [ZeroGrad(), Backward(shards([2] * world, 2 * number * world)), *GRADIENTS]
+        operations += [] if max_norm is None else [Clip(max_norm), *GRADIENTS]
+        operations += [Step(), *PARAMETERS, *again]
+    return training_job(world, ModelSpec(layers, loss="linear"), operations, optimizer, exact=False)

@@ -1,0 +1,54 @@
+"""Ids and labels that need more than two bytes: which row of an embedding, or which class, is no small number."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ddpcheck.checks import law
+from ddpcheck.job import Backward, Job, Operation, ZeroGrad
+from ddpcheck.model import Embedding, Linear, ModelSpec
+from ddpcheck.trace import Trace
+from ddpcheck.verdict import Finding
+
+from ..drawing import Judge, for_each
+from ..pitfalls import fitting
+from ..strategies import GRADIENTS, shards, training_job
+from .comparison import as_one_process
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+MANY = 70_001
+"""More ids, or classes, than two bytes tell apart."""
+BATCH = 12
+"""Samples of a rank, of which some are below 2^15, some between, and some past 2^16."""
+_IDS = "ids past 2^7, 2^8, 2^15 or 2^16 become others: they are kept in one or two bytes, or in half precision"
+_LABELS = "labels past 2^7, 2^8, 2^15 or 2^16 become others: they are kept in one or two bytes, or in half precision"
+
+
+@law("gradients", "facet:replica", "world_size>=2", "world_size<=2")
+def check_ids_and_labels_may_be_larger_than_two_bytes_hold(session: Session) -> None:
+    """Samples are ids of 70,001 rows of an embedding, or have labels of 70,001 classes: each finds its own row, or class."""
+    world, judge = session.world_size, as_one_process(session.capabilities)
+    operations: list[Operation] = [ZeroGrad(), Backward(shards([BATCH] * world)), *GRADIENTS]
+    ids = ModelSpec((Embedding("embedding", MANY, 1), Linear("fc1", 1, 2)), loss="linear")
+    # in float32 the sums over so many classes would have no bound that is worth its name
+    labels = ModelSpec((Linear("fc1", 1, MANY, bias=False),), loss="cross_entropy", dtype="float64")
+    jobs = [training_job(world, ids, operations), training_job(world, labels, operations, exact=False)]
+    for job, cause in zip(jobs, (_IDS, _LABELS), strict=True):
+        for_each(session, fitting(session, [job]), _because_of(cause, judge))
+
+
+def _because_of(cause: str, judge: Judge) -> Judge:
+    """What a loss tells otherwise is less likely; what a gradient tells may be so for small ids and labels, too."""
+
+    def explained(job: Job, trace: Trace) -> None:
+        try:
+            judge(job, trace)
+        except Finding as finding:
+            if not trace.completed:
+                raise
+            known = "" if finding.diagnosis.headline.startswith("loss") else finding.diagnosis.cause
+            raise finding.blaming(known, "or " * bool(known) + cause) from None
+
+    return explained

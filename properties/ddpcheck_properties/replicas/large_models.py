@@ -1,0 +1,78 @@
+"""Large tensors: several buckets of several MiB, and steps that an optimizer may take piece by piece."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.checks import law
+from ddpcheck.job import Backward, Clip, Job, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
+from ddpcheck.model import Linear, ModelSpec, Scale
+
+from ..drawing import for_each
+from ..pitfalls import fitting
+from ..strategies import GRADIENTS, PARAMETERS, shards, training_job
+from .comparison import as_one_process
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+STEPPED = (1 << 17) + 5
+"""Elements: past half a MiB in float32, and divided by no piece."""
+OPTIMIZERS = (
+    OptimizerSpec(lr=1.0),
+    OptimizerSpec(lr=1.0, momentum=1.0),
+    OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.05, weight_decay=0.25),
+)
+CLIPPED = 30.0
+"""A small part of the norm of the gradients."""
+BUCKETED = 300_001
+"""Elements of each of two tensors: 2.3 MiB in float64."""
+BACKWARDS = 9
+"""More than it takes to choose between ways by trying each a few times."""
+
+
+@law("trajectories", "facet:replica", "world_size<=2")
+def check_large_tensors_step_like_small_ones(session: Session) -> None:
+    """After steps of SGD, with and without momentum, and of Adam every element of two large tensors is where it is on one
+    process, as is the scalar beside them. That holds after accumulation, clipping, and on a new replica that resumes.
+    """
+    promised = session.capabilities
+    jobs = [_steps(session.world_size, optimizer, promised) for optimizer in OPTIMIZERS]
+    for_each(session, fitting(session, jobs), as_one_process(promised))
+
+
+@law("buckets", "facet:replica", "feature:scale", "dtype:float64", "world_size>=2", "world_size<=2")
+def check_gradients_of_many_megabytes_are_exact_at_every_backward(session: Session) -> None:
+    """The gradients of tensors that need several buckets of several MiB are those of the large batch, whichever backward it
+    is: one whose order or time was measured by those before it, too.
+    """
+    operations: list[Operation] = []
+    for number in range(BACKWARDS):
+        operations += [ZeroGrad(), Backward(shards([1] * session.world_size, number * session.world_size))]
+        operations += GRADIENTS if number in (0, BACKWARDS - 1) else ()
+    job = training_job(session.world_size, several_buckets(), operations)
+    for_each(session, fitting(session, [job]), as_one_process(session.capabilities))
+
+
+def several_buckets() -> ModelSpec:
+    """Two tensors of some MiB each."""
+    layers = Linear("fc1", 1, BUCKETED, bias=False), Scale("scale", BUCKETED)
+    return ModelSpec(layers, loss="linear", dtype="float64")
+
+
+def _steps(world_size: int, optimizer: OptimizerSpec, promised: Capabilities) -> Job:
+    """Two steps, the second on a new replica, or one where the optimizer has no state; a micro-batch inside no_sync before
+    each; real gradients are clipped.
+    """
+    exact = optimizer.name == "sgd"
+    operations: list[Operation] = []
+    for number in range(1 if exact and not optimizer.momentum else 2):
+        first, second = (shards([1] * world_size, (2 * number + half) * world_size) for half in (0, 1))
+        operations += [Save(), Resume()] * (promised.checkpoint and number == 1)
+        operations += [ZeroGrad(), *[Backward(first, sync=False)] * promised.no_sync, Backward(second)]
+        operations += [*[Clip(CLIPPED)] * (promised.clipping and not exact), Step(), *PARAMETERS]
+    layers = Linear("large", 1, STEPPED), Scale("scalar", 0)  # weight and bias may belong to different ranks
+    # in float32 the scalar's gradient, a sum of so many terms, would have no bound that is worth its name
+    model = ModelSpec(layers, loss="linear", dtype="float32" if exact else max(promised.replica_dtypes))
+    return training_job(world_size, model, operations, optimizer, exact=exact)

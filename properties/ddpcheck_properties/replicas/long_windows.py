@@ -1,0 +1,54 @@
+"""Windows of more micro-batches than a byte counts: their gradient is so many times that of one, to the last bit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ddpcheck import expect
+from ddpcheck.checks import law
+from ddpcheck.diagnosis import Evidence
+from ddpcheck.job import Backward, Job, Operation, ZeroGrad
+from ddpcheck.model import Linear, ModelSpec
+from ddpcheck.trace import Trace
+
+from ..drawing import for_each
+from ..pitfalls import fitting
+from ..strategies import GRADIENTS, shards, training_job
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+COUNT = 258
+_LOST = "micro-batches are lost: a count of them may end or come round, as one of a byte does"
+
+
+@law("accumulation", "facet:replica", "no_sync", "reduction_dtype=model", "world_size>=2", "world_size<=2")
+def check_a_window_may_have_more_micro_batches_than_a_byte_counts(session: Session) -> None:
+    """The gradient of a window of 258 micro-batches on one batch is 258 times that of one, exactly."""
+    for_each(session, fitting(session, [long_window(session.world_size)]), _so_many_times_the_first)
+
+
+def long_window(world_size: int) -> Job:
+    """A backward, and a window of COUNT of them; with the linear loss all are integers."""
+    samples = shards([1] * world_size)
+    operations: list[Operation] = [ZeroGrad(), Backward(samples), *GRADIENTS, ZeroGrad()]
+    operations += [*[Backward(samples, sync=False)] * (COUNT - 1), Backward(samples), *GRADIENTS]
+    return training_job(world_size, ModelSpec((Linear("fc1", 2, 3),), loss="linear", dtype="float64"), operations)
+
+
+def _so_many_times_the_first(job: Job, trace: Trace) -> None:
+    """A judge; that of one backward is for others to look at."""
+    expect.completed(trace)
+    (_, ones), (_, windows) = trace.all_values("observe")
+    for rank, (one, window) in enumerate(zip(ones, windows, strict=True)):
+        for name, gradient in one["gradients"].items():
+            if gradient is None:
+                continue
+            what = f"gradient of {name}, of a window of {COUNT} micro-batches that are one batch:"
+            once = np.asarray(gradient)
+            known = tuple((f"{_LOST}; {count} of {COUNT} are there", once * count) for count in range(COUNT))
+            expect.same_array(
+                window["gradients"][name], once * COUNT, what, rank, Evidence(alternatives=known, otherwise=_LOST)
+            )

@@ -1,0 +1,129 @@
+"""Gradients with NaN and infinities, from which a training that diverges is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ddpcheck import expect
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.checks import law
+from ddpcheck.job import Backward, DataSpec, Job, Operation, ZeroGrad
+from ddpcheck.model import Linear, ModelSpec, Scale, mlp
+from ddpcheck.trace import Trace
+from ddpcheck.verdict import Diagnosis, Finding
+
+from ..drawing import Judge, for_each
+from ..pitfalls import fitting
+from ..strategies import GRADIENTS, shards, training_job
+from .comparison import as_one_process, when
+from .skipping import poisoned
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+
+@law("gradients", "facet:replica", "no_sync")
+def check_nonfinite_gradients_reach_every_rank(session: Session) -> None:
+    """Where some rank's own gradient is NaN or infinite, the synchronised one is neither finite on any rank, and where
+    none is, it is finite. An error instead is as good.
+    """
+    world, promised = session.world_size, session.capabilities
+    chains = ((Linear("fc1", 5, 4),), (Scale("scale", 7), Linear("fc1", 7, 2)))
+    jobs = [
+        diverging(world, ModelSpec(layers, loss="linear", dtype=dtype))
+        for layers in chains
+        for dtype in sorted(promised.replica_dtypes)
+    ]
+    for_each(session, fitting(session, jobs), _spread)
+
+
+def diverging(world_size: int, model: ModelSpec) -> Job:
+    """The same batch inside no_sync, for every rank's own gradients, and synchronised."""
+    batch = shards([1] * world_size)
+    operations: list[Operation] = [ZeroGrad(), Backward(batch, sync=False), *GRADIENTS]
+    operations += [ZeroGrad(), Backward(batch), *GRADIENTS]
+    job = training_job(world_size, model, operations)
+    assert job.data is not None
+    return replace(job, data=DataSpec(job.data.samples, "nonfinite", job.data.seed), model=model)
+
+
+@law("gradients", "facet:replica")
+def check_a_nan_that_zero_grad_throws_away_is_gone(session: Session) -> None:
+    """After zero_grad(), or zero_gradients(), gradients are those of the next backward, whatever was NaN before: synchronised, or
+    inside no_sync. An error at the NaN instead is as good.
+    """
+    world, promised = session.world_size, session.capabilities
+    forms = (False, True) if promised.zeroes_gradients else (False,)
+    for_each(session, fitting(session, [_thrown_away(world, promised, zeros) for zeros in forms]), _gone(promised))
+
+
+def _thrown_away(world_size: int, promised: Capabilities, to_zeros: bool) -> Job:
+    good, bad = shards([2] * world_size), shards([2] * world_size, 2 * world_size)
+    operations: list[Operation] = [ZeroGrad()]
+    for sync in (True, False)[: 1 + promised.no_sync]:
+        operations += [Backward(bad, sync=sync), ZeroGrad(to_zeros), Backward(good), *GRADIENTS, ZeroGrad(to_zeros)]
+    dtype = min(promised.replica_dtypes, key=lambda name: (name != "float64", name))
+    job = training_job(world_size, replace(mlp((2, 3, 2), loss="linear"), dtype=dtype), operations, exact=False)
+    return poisoned(job, 2 * world_size, "nan")
+
+
+def _gone(promised: Capabilities) -> Judge:
+    as_ever = as_one_process(promised)
+
+    def judge(job: Job, trace: Trace) -> None:
+        if any(rank.outcome == "raised" for rank in trace.ranks):
+            return
+        try:
+            as_ever(job, trace)
+        except Finding as finding:
+            for position, ranks in trace.all_values("observe"):
+                for rank, seen in enumerate(ranks):
+                    for name, got in seen["gradients"].items():
+                        expect.that(
+                            got is None or bool(np.isfinite(got).all()),
+                            f"gradient of {name} ({when(job, position)}) on rank {rank}: NaN, but should be finite, as this "
+                            "batch is",
+                            _KEPT,
+                        )
+            raise finding from None
+
+    return judge
+
+
+_KEPT = (
+    "a NaN of a batch before is left after zero_grad: gradients times 0 are NaN still, and so is what is kept of them, such as "
+    "a residual or a difference"
+)
+
+
+def _spread(job: Job, trace: Trace) -> None:
+    if any(rank.outcome == "raised" for rank in trace.ranks):
+        return
+    expect.completed(trace)
+    (_, local), (position, synchronised) = trace.all_values("observe")
+    for name in local[0]["gradients"]:
+        for rank, seen in enumerate((*local, *synchronised)):
+            text = f"gradient of {name} on rank {rank % job.world_size}: got none, but should be an array"
+            expect.that(
+                seen["gradients"][name] is not None, text, "the gradient was dropped, or never reached this rank"
+            )
+        finite = np.logical_and.reduce([np.isfinite(seen["gradients"][name]) for seen in local])
+        for rank, seen in enumerate(synchronised):
+            got = seen["gradients"][name]
+            wrong = np.isfinite(got) != finite
+            if not wrong.any():
+                continue
+            index = tuple(int(i) for i in np.argwhere(wrong)[0])
+            lost = bool(np.isfinite(got[index]))
+            own = ", ".join(f"{float(other['gradients'][name][index])!r}" for other in local)
+            cause = (
+                "NaN and infinities are replaced, or stay on their rank: nobody notices a training that diverges there"
+                if lost
+                else "memory that was never written, or an overflow on the way"
+            )
+            what = f"gradient of {name} ({when(job, position)}){list(index) if index else ''} on rank {rank}"
+            should = f"{'not ' * lost}be finite: the ranks' own are {own}"
+            raise Finding(Diagnosis(f"{what}: got {float(got[index])!r}, but should {should}", cause))

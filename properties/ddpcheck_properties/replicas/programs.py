@@ -1,0 +1,193 @@
+"""Random training programs: whatever legal sequence of operations ranks run, one process that runs it sees the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.checks import law
+from ddpcheck.job import Job, OptimizerSpec
+from ddpcheck.model import Activation, Linear, ModelSpec
+from ddpcheck.trace import Trace
+from ddpcheck.verdict import Finding
+
+from ..drawing import Judge, for_all, within_promises
+from ..pitfalls import fitting
+from ..strategies import SEEDS, adam, branching, branching_models, choice, models, sgd
+from .comparison import as_one_process
+from .program_words import WORDS, Word, said, training_program
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+LONGEST = 14
+ADAM = OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.01)
+
+
+@law("programs", "facet:replica")
+def check_any_training_program_goes_as_on_one_process(session: Session) -> None:
+    """Any legal sequence of backward, no_sync, step, zero_grad in both forms, clip, predict, save, resume, freezing and
+    unfreezing, batches of other sizes and new epochs leads every rank where it leads one process, after every operation.
+
+    Half of the programs are looked at only at their end, so that looking cannot put right what is wrong.
+    """
+    world, promised = session.world_size, session.capabilities
+    frozen = ModelSpec((Linear("fc1", 2, 3, frozen=True), Activation("tanh"), Linear("fc2", 3, 3), Linear("fc3", 3, 2)))
+
+    def program(words: tuple[Word, ...]) -> Job:
+        job = training_program(world, promised, words, frozen if "unfreeze" in words else None)
+        return within_promises(job, promised)
+
+    known = _Known(program)
+    examples = [known.job(words) for words in KNOWN]
+    if "branch" in promised.model_features and promised.unused_parameters == "synchronised":
+        examples += [make(world, promised) for make in (_used_after_resuming, _counted_apart, _coming_and_going)]
+    examples = fitting(session, examples)
+    for_all(session, programs(world, promised), _telling(promised), examples=examples, shorter=known.shorter, share=1.5)
+
+
+def _telling(promised: Capabilities) -> Judge:
+    """One process's judge, which tells the program, too."""
+    judge = as_one_process(promised)
+
+    def told(job: Job, trace: Trace) -> None:
+        try:
+            judge(job, trace)
+        except Finding as finding:
+            raise finding.noting(f"shown by: {said(job.operations)}") from None
+
+    return told
+
+
+class _Known:
+    """Jobs by the words that they were made of."""
+
+    def __init__(self, make: Callable[[tuple[Word, ...]], Job]) -> None:
+        self._make = make
+        self._words: dict[Job, tuple[Word, ...]] = {}
+
+    def job(self, words: tuple[Word, ...]) -> Job:
+        made = self._make(words)
+        self._words[made] = words
+        return made
+
+    def shorter(self, job: Job) -> Iterator[Job]:
+        """Without one of its words, the last ones first."""
+        words = self._words.get(job, ())
+        for left_out in reversed(range(len(words))):
+            yield self.job(words[:left_out] + words[left_out + 1 :])
+
+
+_STEP: tuple[Word, ...] = ("zero_grad", "backward", "step")
+
+KNOWN: tuple[tuple[Word, ...], ...] = (
+    ("backward", "step", "backward", "step"),  # no zero_grad: the second step takes both gradients
+    ("backward", "step", "local", "backward", "clip", "step"),
+    ("local", "zero_grad", "local", "backward", "clip", "step", "backward", "step"),
+    ("local", "save", "predict_alone", "backward", "step", "resume", "backward", "step", "resume", "backward", "step"),
+    ("backward", "backward", "step", "zero_grad", "local", "predict", "backward", "step"),
+    (
+        "backward",
+        "step",
+        "save",
+        "backward",
+        "step",
+        "resume",
+        "predict",
+        "backward",
+        "step",
+        "resume",
+        "backward",
+        "step",
+    ),
+    (*_STEP, *_STEP, *_STEP, *_STEP, *_STEP, *_STEP),
+    ("zero_grad", "zero_grad", "backward", "step", "zero_grad", "zero_grad", "backward"),
+    ("backward", "step", "zeros", "clip", "step", "local", "backward", "step", "zeros", *_STEP),
+    (*_STEP, "resize", *_STEP, "save", "resize", "zero_grad", "local", "resize", "backward", "step", "resume", *_STEP),
+    (*_STEP, *_STEP, "epoch", *_STEP, *_STEP, "epoch", *_STEP),
+    (*_STEP, "freeze", *_STEP, "freeze", "save", "unfreeze", *_STEP, "resume", *_STEP, "unfreeze", *_STEP),
+    ("unfreeze", *_STEP, "save", "resume", *_STEP),
+    ("open", "local", "predict", "backward", "save", "close", "backward", "step", "resume", *_STEP),
+    ("backward", "clip", "clip", "step", "backward", "clip", "step"),
+    ("backward", "local", "save", "backward", "step"),
+    ("local", "local", "local", "local", "local", "backward", "step"),
+    ("open", "open", "backward", "close", "backward", "predict_alone", "close", "backward", "clip", "step"),
+    ("open", "backward", "zero_grad", "backward", "close", "backward", "step"),
+    ("open", "close", "backward", "step"),
+    (
+        *("backward", "clip", "save", "predict", "step", "step", "clip", "step"),
+        *("zeros", "zeros", "save", "predict", "step"),
+    ),
+    (
+        *("backward", "clip", "backward", "step", "open", "clip", "step", "zeros", "backward", "close", "backward"),
+        *("open", "close", "clip", "zero_grad", "backward", "step"),
+    ),
+    (*_STEP, "save", "backward", "step", "save", "resume", "backward", "step", "resume", "save", "resume", *_STEP),
+)
+"""Programs that found faults, run first."""
+
+
+def _used_after_resuming(world_size: int, promised: Capabilities) -> Job:
+    """Branch b has no optimizer state when it is saved: only then does a rank use it, in the step after."""
+    taken = (("a",),) * world_size + (("a", "b"),) * world_size
+    words = (*_STEP, "save", "resume", *_STEP, *_STEP)
+    return training_program(world_size, promised, words, branching(2, "ab"), taken=taken)
+
+
+def _counted_apart(world_size: int, promised: Capabilities) -> Job:
+    """Branch b has fewer steps behind it than the rest when it is saved, which Adam counts for each parameter."""
+    taken = (("a",),) * world_size + (("a", "b"),) * world_size
+    words: tuple[Word, ...] = (*_STEP, *_STEP, "save", "resume", *_STEP)
+    model = branching(2, "ab", dtype="float64")  # where bounds are so narrow that one step more shows
+    return training_program(world_size, promised, words, model, ADAM, taken=taken)
+
+
+def _coming_and_going(world_size: int, promised: Capabilities) -> Job:
+    """Branch a comes while b's gradient is there, and goes when its own has become zero, which it stays."""
+    words: tuple[Word, ...] = ("backward", "backward", "step", "zeros", "backward", "clip", "step", "zeros", "step")
+    taken = ("b",), ("a",), ("b",)
+    return training_program(world_size, promised, words, branching(2, "ab"), taken=taken, together=True)
+
+
+@st.composite
+def programs(draw: DrawFn, world_size: int, capabilities: Capabilities, words: tuple[Word, ...] = WORDS) -> Job:
+    """Up to LONGEST of these words, on a model with or without branches, looked at all the time or at the end."""
+    sentence = draw(_sentences(words))
+    offered = [strategy for name, strategy in (("sgd", sgd()), ("adam", adam())) if name in capabilities.optimizers]
+    model = draw(_models(capabilities))
+    names = model.branches
+    taken = draw(choice(((names,), (names, ()), ((), names[:1]), (names[:1], names[1:])))) if names else ((),)
+    return training_program(
+        world_size,
+        capabilities,
+        sentence,
+        model,
+        draw(st.one_of(offered)),
+        sizes=draw(choice(((2, 3), (1, 3), (4, 1, 2)))),
+        uneven=capabilities.uneven_batches != "refused" and draw(choice((False, False, True))),
+        taken=taken,
+        max_norm=draw(choice((0.3, 0.02, 50.0))),
+        looking=draw(choice((True, False))),
+        seed=(seed := draw(SEEDS)),
+        together=seed % 2 == 1,
+    )
+
+
+_OFTEN: tuple[Word, ...] = ("backward", "step", "zero_grad", "local", "backward", "step")
+
+
+def _sentences(words: tuple[Word, ...]) -> SearchStrategy[list[Word]]:
+    """Backwards and steps come as often as all that stands between them."""
+    offered: list[Word] = [word for word in _OFTEN if word in words]
+    return st.lists(choice((*offered, *words)), min_size=3, max_size=LONGEST)
+
+
+def _models(capabilities: Capabilities) -> SearchStrategy[ModelSpec]:
+    plain = models(capabilities, exact=False, depths=(1, 2))
+    if "branch" not in capabilities.model_features or capabilities.unused_parameters != "synchronised":
+        return plain
+    return st.one_of(plain, branching_models(capabilities, exact=False))

@@ -1,0 +1,247 @@
+"""What replicas share beside gradients: parameters, frozen ones and buffers from construction on, predictions, and
+checkpoints.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from ddpcheck import expect
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.checks import law
+from ddpcheck.diagnosis import Evidence
+from ddpcheck.job import (
+    CloseWindow,
+    Job,
+    Observe,
+    OpenWindow,
+    Operation,
+    OptimizerSpec,
+    Predict,
+    Resume,
+    Save,
+    Step,
+)
+from ddpcheck.model import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
+from ddpcheck.trace import Trace
+from ddpcheck.values import Array
+
+from .. import pitfalls
+from ..drawing import Judge, for_all, for_each
+from ..pitfalls import fitting
+from ..strategies import SEEDS, adam, choice, models, sgd, training_job, training_jobs
+from .comparison import as_one_process
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+LOOK = Observe(("parameters", "buffers"))
+MOMENTUM = OptimizerSpec(lr=0.05, momentum=0.9, weight_decay=0.1)
+ADAM = OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.01)
+
+
+@law("replica_sync", "facet:replica", "world_size>=2", "broadcasts_parameters")
+def check_construction_gives_every_rank_the_parameters_of_rank_0(session: Session) -> None:
+    """A new replica holds rank 0's initial parameters, bit for bit, on every rank, though each rank was given
+    others.
+    """
+    world, promised = session.world_size, session.capabilities
+    layers = Linear("fc1", 3, 4), Scale("scale", 0), Linear("fc2", 4, 2)
+    examples = [
+        pitfalls.construction(world, *layers),
+        pitfalls.construction(world, Embedding("embedding", 5, 3), *layers, exact=False),
+        pitfalls.construction(world, Linear("fc1", 520, 520)),
+    ]
+    for_all(session, new_replicas(world, promised), _from_rank_0("parameters"), examples=fitting(session, examples))
+
+
+@law("replica_sync", "facet:replica", "feature:frozen", "world_size>=2", "broadcasts_parameters")
+def check_construction_gives_every_rank_the_frozen_parameters_of_rank_0(session: Session) -> None:
+    """A new replica holds rank 0's frozen parameters, too, on every rank."""
+    layers = Linear("fc1", 3, 4, frozen=True), Linear("fc2", 4, 2)
+    jobs = [pitfalls.construction(session.world_size, *layers, exact=exact) for exact in (True, False)]
+    for_each(session, fitting(session, jobs), _from_rank_0("parameters"))
+
+
+@law("replica_sync", "facet:replica", "feature:buffer", "world_size>=2", "broadcasts_buffers")
+def check_construction_gives_every_rank_the_buffers_of_rank_0(session: Session) -> None:
+    """A new replica holds rank 0's buffers, bit for bit, on every rank."""
+    layers = Linear("fc1", 3, 4), Scale("buffer", 4, buffer=True), Linear("fc2", 4, 2), Scale("scalar", 0, buffer=True)
+    jobs = [pitfalls.construction(session.world_size, *layers, exact=exact) for exact in (True, False)]
+    for_each(session, fitting(session, jobs), _from_rank_0("buffers"))
+
+
+@law("replica_sync", "facet:replica", "feature:batch_norm", "world_size>=2", "broadcasts_buffers")
+def check_construction_gives_every_rank_the_statistics_of_rank_0(session: Session) -> None:
+    """A new replica holds rank 0's running statistics and its integer counter of batches, bit for bit, on every
+    rank.
+    """
+    layers = Linear("fc1", 3, 4), BatchNorm("norm", 4), Linear("fc2", 4, 2)
+    jobs = [pitfalls.construction(session.world_size, *layers, exact=exact) for exact in (True, False)]
+    for_each(session, fitting(session, jobs), _from_rank_0("buffers"))
+
+
+@law("replica_sync", "facet:replica", "feature:batch_norm", "batch_norm=local")
+def check_running_statistics_of_rank_0_are_those_of_its_own_batches(session: Session) -> None:
+    """After forward passes in training mode rank 0's running statistics are those of its own batches, larger or smaller
+    than the others', inside no_sync too.
+
+    The other ranks' are not judged: whether they take over rank 0's before each forward is left open.
+    """
+    promised = session.capabilities
+    sizes = (False, True) if promised.uneven_batches == "equal_weight" else (False,)
+    local = promised.no_sync
+    jobs = [pitfalls.statistics(session.world_size, uneven=uneven, local=local and not uneven) for uneven in sizes]
+    for_each(session, fitting(session, jobs), as_one_process(promised))
+
+
+@law(
+    "replica_sync",
+    "facet:replica",
+    "world_size>=2",
+    "broadcasts_parameters",
+    "same_bits_on_all_ranks",
+    "optimizer:sgd",
+)
+def check_predictions_are_equal_on_all_ranks(session: Session) -> None:
+    """After training every rank predicts the same for the same samples: what one process predicts, within rounding."""
+    world, promised = session.world_size, session.capabilities
+
+    def judge(job: Job, trace: Trace) -> None:
+        as_one_process(promised)(job, trace)
+        expect.same_on_all_ranks(trace.values(len(job.operations) - 1, "outputs"), "prediction for the same samples")
+
+    alike = promised.model_features - ({"buffer"} if not promised.broadcasts_buffers else set())
+    model = models(replace(promised, model_features=alike), exact=False, depths=(1, 2))
+    trained = training_jobs(world, promised, model=model, exact=False, rounds=(1, 2), optimizer=sgd(), observe=())
+    predict = Predict(((0, 1),) * world)
+    drawn = trained.map(lambda job: replace(job, operations=(*job.operations, predict)))
+    for_all(session, drawn, judge, share=0.5)
+
+
+@law("replica_sync", "facet:replica", "checkpoint", "optimizer:sgd")
+def check_resumed_training_goes_where_one_process_goes(session: Session) -> None:
+    """Training that was saved, built anew on every rank and resumed ends where uninterrupted training of one process
+    ends.
+    """
+    world, promised = session.world_size, session.capabilities
+    jobs = [interrupt(pitfalls.steps(world, spec), 1) for spec in (MOMENTUM, ADAM)]
+    jobs += [_resumed_twice(pitfalls.steps(world, spec)) for spec in (MOMENTUM, ADAM)]
+    jobs.append(replace(jobs[0], model=ModelSpec((Linear("fc1", 2, 3, frozen=True), *mlp((3, 3, 2)).layers[1:]))))
+    # what wrappers put before every name is part of these
+    named = ModelSpec((Linear("module", 2, 3), Activation("tanh"), Linear("submodule", 3, 2)))
+    jobs.append(replace(jobs[0], model=named))
+    jobs += [_saved_again(pitfalls.steps(world, spec), windows=promised.no_sync) for spec in (MOMENTUM, ADAM)]
+    examples = fitting(session, jobs)
+    for_all(session, interrupted(world, promised), as_one_process(promised), examples=examples)
+
+
+@law("replica_sync", "facet:replica", "checkpoint", "feature:batch_norm")
+def check_a_checkpoint_holds_running_statistics(session: Session) -> None:
+    """A new replica that loads a saved state holds its running statistics and counter of batches, bit for bit, and those of
+    rank 0 go on from there; saved before any training, or after.
+    """
+    layers = Linear("fc1", 3, 4), BatchNorm("norm", 4), Linear("fc2", 4, 2)
+    job = pitfalls.construction(session.world_size, *layers)
+    trained = pitfalls.statistics(session.world_size)
+    *begin, end = (position + 1 for position, each in enumerate(trained.operations) if isinstance(each, Observe))
+    resumed = (*trained.operations[: begin[0]], Save(), *trained.operations[begin[0] : begin[1]], Resume(), LOOK)
+    jobs = [replace(job, operations=(Save(), Resume(), LOOK))]
+    jobs.append(replace(trained, operations=(*resumed, *trained.operations[begin[1] : end])))
+    for_each(session, fitting(session, jobs), as_one_process(session.capabilities))
+
+
+@law("replica_sync", "facet:replica", "checkpoint", "optimizer:sgd")
+def check_resumed_training_is_exact(session: Session) -> None:
+    """Where sums are exact, saving and resuming leaves no trace: every rank ends with the bits of uninterrupted
+    training.
+    """
+    world, promised = session.world_size, session.capabilities
+    model = models(promised, depths=(1, 2), losses=("linear",))
+    steps = training_jobs(world, promised, model=model, rounds=(2,), optimizer=sgd(exact=True), observe=())
+    example = interrupt(pitfalls.steps(world, OptimizerSpec(lr=1.0, momentum=1.0), count=2, exact=True), 1)
+    drawn = steps.map(lambda job: interrupt(job, 1))
+    for_all(session, drawn, as_one_process(promised), examples=fitting(session, [example]), share=0.5)
+
+
+@st.composite
+def new_replicas(draw: DrawFn, world_size: int, capabilities: Capabilities) -> Job:
+    """Nothing but a look at a new replica."""
+    exact = draw(choice((True, False)))
+    model = draw(models(capabilities, exact=exact, batch_norm=True))
+    return training_job(world_size, model, [LOOK], exact=exact, seed=draw(SEEDS))
+
+
+@st.composite
+def interrupted(draw: DrawFn, world_size: int, capabilities: Capabilities) -> Job:
+    """Training with a save and a resume after one of its steps."""
+    offered = [strategy for name, strategy in (("sgd", sgd()), ("adam", adam())) if name in capabilities.optimizers]
+    model = models(capabilities, exact=False, depths=(1, 2))
+    rounds, optimizer = (2, 3), st.one_of(offered)
+    job = draw(training_jobs(world_size, capabilities, model=model, exact=False, rounds=rounds, optimizer=optimizer))
+    return interrupt(job, draw(choice((1, 2))))
+
+
+def interrupt(job: Job, after: int) -> Job:
+    """The Job with a save and a resume after so many steps."""
+    operations: list[Operation] = []
+    steps = 0
+    for operation in job.operations:
+        operations.append(operation)
+        if isinstance(operation, Step):
+            steps += 1
+            operations += [Save(), Resume(), LOOK] if steps == after else []
+    return replace(job, operations=tuple(operations))
+
+
+def _saved_again(job: Job, *, windows: bool) -> Job:
+    """Saved at the beginning, and once more at the end, in an open window: what is resumed is of then."""
+    opened: tuple[list[Operation], list[Operation]] = ([OpenWindow()], [CloseWindow()]) if windows else ([], [])
+    again = (*opened[0], Save(), *opened[1], Resume(), LOOK)
+    return replace(job, operations=(Save(), *job.operations, *again))
+
+
+def _resumed_twice(job: Job) -> Job:
+    """Saved after one step, resumed at the end, trained on, and resumed from the same state once more."""
+    first, *rest = (position + 1 for position, operation in enumerate(job.operations) if isinstance(operation, Step))
+    again = (Resume(), LOOK, *job.operations[first : rest[0]], LOOK)
+    operations = (*job.operations[:first], Save(), *job.operations[first:], *again, *again)
+    return replace(job, operations=operations)
+
+
+def _from_rank_0(what: Literal["parameters", "buffers"]) -> Judge:
+    def judge(job: Job, trace: Trace) -> None:
+        expect.completed(trace)
+        assert job.model is not None
+        initial = [job.initial(rank) for rank in range(job.world_size)]
+        for name in (tensor.name for tensor in job.model.tensors() if (tensor.role == "buffer") == (what == "buffers")):
+            of_ranks = [values[name] for values in initial]
+            for rank, seen in enumerate(trace.values(0, what)):
+                mean = np.mean(of_ranks, axis=0)
+                known = (
+                    (f"it is rank {rank}'s own initial value: that of rank 0 was not broadcast", initial[rank][name]),
+                    ("it is the mean of all ranks' initial values, but should be rank 0's", mean),
+                    (
+                        "each rank's part is of its own initial values: split before rank 0's were broadcast",
+                        _split(of_ranks),
+                    ),
+                )
+                text = f"{what.removesuffix('s')} {name} of a new replica"
+                expect.same_array(
+                    seen[name], initial[0][name], text, rank, Evidence(job.world_size, alternatives=known)
+                )
+
+    return judge
+
+
+def _split(of_ranks: list[Array]) -> Array:
+    """One array of which each rank holds rows, of the values that it has itself."""
+    tall = [np.atleast_1d(values) for values in of_ranks]
+    rows = -(-len(tall[0]) // len(tall))
+    parts = [values[rank * rows : (rank + 1) * rows] for rank, values in enumerate(tall)]
+    return np.concatenate(parts).reshape(of_ranks[0].shape)

@@ -1,0 +1,127 @@
+"""Samples that do not all count the same, as the tokens of a masked batch: what each rank's loss is, and how ranks count."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ddpcheck.checks import law
+from ddpcheck.job import Backward, Job, Operation, OptimizerSpec, Step, ZeroGrad
+from ddpcheck.model import Embedding, Linear, ModelSpec, mlp
+
+from ..drawing import for_each
+from ..pitfalls import fitting
+from ..strategies import GRADIENTS, PARAMETERS, shards, training_job
+from .comparison import as_one_process
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+Weights = tuple[tuple[float, ...], ...]
+
+
+@law("gradients", "facet:replica", "sample_weights=by_weight", "gradient=mean")
+def check_sample_weights_are_normalised_over_all_ranks(session: Session) -> None:
+    """Where samples have weights, a token mask's included, the gradient is that of one process on all ranks' samples:
+    sum_i w_i g_i / sum_i w_i over all of them, so that ranks count by their sums of weights, which differ.
+
+    A rank without any weight adds nothing; where no rank has any, loss and gradients are 0.
+    """
+    _weigh(session)
+
+
+@law("gradients", "facet:replica", "sample_weights=equal_ranks")
+def check_weighted_means_of_ranks_count_equally(session: Session) -> None:
+    """Where samples have weights, a token mask's included, the gradient is the mean (or sum) of the ranks' own weighted means
+    sum_i w_i g_i / sum_i w_i, each over the rank's samples.
+
+    A rank without any weight counts with loss 0 and a gradient of zeros.
+    """
+    _weigh(session)
+
+
+def _weigh(session: Session) -> None:
+    world, promised = session.world_size, session.capabilities
+    jobs = [weighted_steps(world), masked(world), accumulated(world, no_sync=promised.no_sync)]
+    if promised.no_sync:
+        jobs.append(masked_windows(world, each=promised.sample_weights == "equal_ranks"))
+    for_each(session, fitting(session, jobs), as_one_process(promised))
+
+
+def weighted_steps(world_size: int) -> Job:
+    """Three steps with weights that are different for each sample, and add up to something else on each rank."""
+    rounds = [_growing(world_size, number) for number in range(3)]
+    model = mlp((2, 3, 2), activation="tanh")
+    return _trained(world_size, model, rounds, OptimizerSpec(lr=0.125, momentum=0.5))
+
+
+def masked(world_size: int) -> Job:
+    """Masks of four tokens: as long as the rank says; none on the last rank, then on rank 0; and none on any."""
+    lengths = [[1 + rank % 3 for rank in range(world_size)]]
+    lengths += [[length * (rank != empty) for rank, length in enumerate(lengths[0])] for empty in (world_size - 1, 0)]
+    lengths.append([0] * world_size)
+    rounds = [tuple((1.0,) * length + (0.0,) * (4 - length) for length in ranks) for ranks in lengths]
+    model = ModelSpec((Embedding("embedding", 5, 3), Linear("fc1", 3, 4)), loss="cross_entropy")
+    return _trained(world_size, model, rounds, OptimizerSpec(lr=0.125))
+
+
+def accumulated(world_size: int, *, no_sync: bool) -> Job:
+    """Two micro-batches, the first inside no_sync, in which a rank has equal sums of weights, so that one share of all of
+    them is its in both; then two synchronised ones, of different sums.
+    """
+    windows = [[_growing(world_size, 0), _growing(world_size, 0, backwards=True)]] * no_sync
+    windows.append([_growing(world_size, 1), _growing(world_size, 2)])
+    operations: list[Operation] = []
+    start = 0
+    for local, (first, last) in zip((True, False)[-len(windows) :], windows, strict=True):
+        operations.append(ZeroGrad())
+        for weights, sync in ((first, not local), (last, True)):
+            operations.append(_backward(weights, start, sync=sync))
+            start += 3 * world_size
+        operations += GRADIENTS
+    return training_job(world_size, mlp((2, 3, 2), activation="tanh"), operations, exact=False)
+
+
+def masked_windows(world_size: int, *, each: bool) -> Job:
+    """Windows of two micro-batches, of which the first has no weights on any rank: it adds nothing; nor does a rank that has none
+    in either, while the others have equal sums in both. each: ranks count equally, so that a rank may have none in one of the
+    two, and the last may have none on any; where ranks count by their sums, it is for the implementation to say what share of
+    such a window a rank has.
+    """
+    usual, turned = _growing(world_size, 0), _growing(world_size, 0, backwards=True)
+    none: Weights = ((0.0,) * 3,) * world_size
+    windows = [
+        (none, usual),
+        (usual[:-1] + none[-1:], turned[:-1] + none[-1:]),
+        (none[:1] + usual[1:], none[:1] + turned[1:]),
+    ]
+    if each:
+        ends = usual[:-1] + none[-1:], none[:1] + usual[1:]
+        windows += [(usual, none), (ends[0], usual), (usual, ends[1])]
+    operations: list[Operation] = []
+    for number, (first, last) in enumerate(windows):
+        start = 6 * world_size * number
+        operations += [ZeroGrad(), _backward(first, start, sync=False), _backward(last, start + 3 * world_size)]
+        operations += GRADIENTS
+    return training_job(world_size, mlp((2, 3, 2), activation="tanh"), operations, exact=False)
+
+
+def _trained(world_size: int, model: ModelSpec, rounds: list[Weights], optimizer: OptimizerSpec) -> Job:
+    operations: list[Operation] = []
+    start = 0
+    for weights in rounds:
+        operations += [ZeroGrad(), _backward(weights, start), *GRADIENTS, Step(), *PARAMETERS]
+        start += sum(map(len, weights))
+    return training_job(world_size, model, operations, optimizer, exact=False)
+
+
+def _backward(weights: Weights, start: int, *, sync: bool = True) -> Backward:
+    return Backward(shards(list(map(len, weights)), start), sync=sync, weights=weights)
+
+
+def _growing(world_size: int, number: int, *, backwards: bool = False) -> Weights:
+    """For three samples of each rank, one of which counts nothing at times."""
+    found = []
+    for rank in range(world_size):
+        ranks = (0.5, 1.0 + (rank + number) % world_size, 0.25 * ((rank + number) % 2))
+        found.append(ranks[::-1] if backwards else ranks)
+    return tuple(found)

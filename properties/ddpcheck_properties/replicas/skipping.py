@@ -1,0 +1,199 @@
+"""Steps that are skipped, as a gradient is not finite: an overflow, or a broken sample, on one rank at first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.checks import law
+from ddpcheck.job import Backward, Clip, Job, Observe, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
+from ddpcheck.model import Activation, Embedding, Linear, ModelSpec, Scale
+from ddpcheck.trace import Trace
+from ddpcheck.values import key_of
+from ddpcheck.verdict import Finding
+
+from ..drawing import Judge, for_each
+from ..pitfalls import fitting
+from ..strategies import GRADIENTS, PARAMETERS, shards, training_job
+from .averages import LOOK
+from .comparison import as_one_process, because
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+Poison = Literal["nan", "inf"]
+
+
+@law("trajectories", "facet:replica", "skips_nonfinite", "optimizer:sgd")
+def check_a_step_with_nan_is_skipped_on_all_ranks(session: Session) -> None:
+    """A NaN or infinity in one rank's gradient makes step() leave everything as it is on all ranks, and later steps lead
+    where they lead without it: parameters, averages, momentum, counts of steps, loss scales. Losses, most gradients and the last
+    micro-batch may be finite, clipping may come before, and another such step. A NaN that zero_grad throws away is nothing.
+    """
+    world = session.world_size
+    specs = OptimizerSpec(lr=1.0, momentum=1.0), OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.01)
+    ends: dict[int, Poison] = {0: "inf", world - 1: "nan"}
+    jobs = [
+        poisoned(overflow(world, spec), 2 * (world + rank), poison) for spec in specs for rank, poison in ends.items()
+    ]
+    twice = overflow(world, specs[0], (1, 2), resuming=session.capabilities.checkpoint)
+    jobs.append(poisoned(twice, (2 * world, 4 * world), "nan"))
+    jobs.append(poisoned(hidden_overflow(world, clip=session.capabilities.clipping), 2 * world, "inf"))
+    jobs.append(in_the_last_layer(world))
+    jobs += [averaged(world)] * session.capabilities.averaged_weights
+    jobs += [in_a_branch(world)] * (session.capabilities.unused_parameters == "synchronised")
+    for_each(session, fitting(session, jobs), _skipped(session.capabilities))
+    forms = (False, True) if session.capabilities.zeroes_gradients else (False,)
+    jobs = [thrown_away(world, to_zeros=to_zeros) for to_zeros in forms]
+    cause = "zero_grad had thrown the NaN away, and the step is still skipped for it, or finds something of it"
+    for_each(session, fitting(session, jobs), because(as_one_process(session.capabilities), cause))
+
+
+def overflow(
+    world_size: int, optimizer: OptimizerSpec, skipped: tuple[int, ...] = (1,), *, resuming: bool = False
+) -> Job:
+    """Four steps of two samples per rank, of which the second, or those `skipped`, are to be skipped. resuming: the last is
+    that of a new replica.
+    """
+    operations: list[Operation] = []
+    for number in range(4):
+        operations += [Save(), Resume()] * (resuming and number == 3)
+        operations += [ZeroGrad(), Backward(shards([2] * world_size, number * 2 * world_size))]
+        operations += [*(() if number in skipped else GRADIENTS), Step(), *PARAMETERS]
+    layers = Linear("fc1", 2, 3), Linear("fc2", 3, 2)
+    exact = optimizer.name == "sgd"
+    model = ModelSpec(layers, loss="linear", dtype="float64" if exact else "float32")
+    return training_job(world_size, model, operations, optimizer, exact=exact)
+
+
+def averaged(world_size: int) -> Job:
+    """As overflow(), with a look at the averages of the parameters, too."""
+    job = overflow(world_size, OptimizerSpec("sgd", lr=0.05, averaging=0.5))
+    assert job.model is not None
+    looks = (LOOK if isinstance(each, Observe) and "parameters" in each.what else each for each in job.operations)
+    made = training_job(world_size, job.model, list(looks), job.optimizer, exact=False)
+    return poisoned(made, 2 * world_size, "nan")
+
+
+def thrown_away(world_size: int, *, to_zeros: bool) -> Job:
+    """Four steps, of which none is to be skipped: zero_grad in one of its forms follows on the NaN, in front of the second."""
+    job = overflow(world_size, OptimizerSpec(lr=0.05, momentum=0.9), ())
+    _, second, *_ = (position for position, each in enumerate(job.operations) if isinstance(each, ZeroGrad))
+    lost = ZeroGrad(), Backward(shards([2] * world_size, 8 * world_size)), ZeroGrad(to_zeros)
+    operations = [*job.operations[:second], *lost, *job.operations[second + 1 :]]
+    assert job.model is not None
+    made = training_job(world_size, job.model, operations, job.optimizer, exact=False)
+    return poisoned(made, 8 * world_size, "nan")
+
+
+SATURATED = Scale("scale", 2), Activation("tanh"), Linear("fc1", 2, 3), Linear("fc2", 3, 2)
+"""Behind the tanh an infinite input is 1: only the gradient of the scale, 0 times infinity, tells of it."""
+
+
+def hidden_overflow(world_size: int, *, clip: bool) -> Job:
+    """As overflow(), where losses and most gradients are finite, and so is a second backward before the step."""
+    job = overflow(world_size, OptimizerSpec(lr=0.05, momentum=0.9))
+    second: list[Operation] = [Backward(shards([2] * world_size, 8 * world_size)), *[Clip(0.5)] * clip]
+    steps = [position for position, operation in enumerate(job.operations) if isinstance(operation, Step)]
+    operations = [*job.operations[: steps[1]], *second, *job.operations[steps[1] :]]
+    return training_job(world_size, ModelSpec(SATURATED, loss="linear"), operations, job.optimizer, exact=False)
+
+
+def in_a_branch(world_size: int) -> Job:
+    """As hidden_overflow(): only the branch in front, which the second backward does not take, has a NaN."""
+    job = hidden_overflow(world_size, clip=False)
+    operations = list(job.operations)
+    _, second, *_ = (position for position, each in enumerate(operations) if isinstance(each, Backward))
+    operations[second] = Backward(shards([2] * world_size, 2 * world_size), branches=(("a",),) * world_size)
+    front = Linear("branch_a", 2, 2, branch="a")
+    model = ModelSpec((front, *SATURATED[1:]), loss="linear")
+    # x + W x has no difference of infinities where the weight between the infinite feature and itself is positive
+    positive = (seed for seed in range(99) if model.initial(key_of(seed, 0), "real")["branch_a.weight"][0, 0] > 0)
+    made = training_job(world_size, model, operations, job.optimizer, exact=False, seed=next(positive))
+    return poisoned(made, 2 * world_size, "inf")
+
+
+def in_the_last_layer(world_size: int) -> Job:
+    """Four steps, of which the second has a target that is infinite, and a relu that passes nothing back of it."""
+    job = overflow(world_size, OptimizerSpec(lr=0.05, momentum=0.9))
+    sample = 2 * world_size
+    model = ModelSpec((Embedding("embedding", 4, 1), Activation("relu"), Linear("fc1", 1, 2)), loss="linear")
+    drawn = (
+        training_job(world_size, model, job.operations, job.optimizer, exact=False, seed=seed) for seed in range(99)
+    )
+    return poisoned(next(made for made in drawn if _is_stopped(made, sample)), sample, "inf")
+
+
+def _is_stopped(job: Job, sample: int) -> bool:
+    """Whether the relu stops what comes back of this sample, after a step too."""
+    assert job.data is not None
+    assert job.model is not None
+    row = job.data.arrays(job.model)[0][sample]
+    return bool(job.initial(0)["embedding.weight"][row, 0] < -0.5)
+
+
+def _skipped(promised: Capabilities) -> Judge:
+    as_ever = as_one_process(promised)
+
+    def judge(job: Job, trace: Trace) -> None:
+        try:
+            with np.errstate(invalid="ignore"):
+                as_ever(job, trace)
+        except Finding as finding:
+            if not trace.completed:
+                raise
+            hidden = job.model is not None and len(job.model.layers) > 2
+            noted = replace(finding.diagnosis, cause=_why_not_skipped(trace, hidden=hidden))
+            raise Finding(noted) from None
+
+    return judge
+
+
+def _why_not_skipped(trace: Trace, *, hidden: bool) -> str:
+    """hidden: whether it was the step of hidden_overflow(), in_a_branch() or in_the_last_layer()."""
+    looks = [ranks for _, ranks in trace.all_values("observe")]
+    last = next(number for number in range(2, len(looks)) if "gradients" in looks[number + 1][0])
+    (before, after), later = [[rank["parameters"] for rank in looks[number]] for number in (1, last)], looks[last + 1]
+    moved = [
+        any(not np.array_equal(old[name], new[name]) for name in old) for old, new in zip(before, after, strict=True)
+    ]
+    went = ", ".join(str(rank) for rank, changed in enumerate(moved) if changed)
+    pairs = zip(looks[1], looks[last], strict=True)
+    if not any(moved) and any(
+        not np.array_equal(old[name], new[name])
+        for old, new in ((old.get("averaged", {}), new.get("averaged", {})) for old, new in pairs)
+        for name in old
+    ):
+        return "the skipped step moved the averages of the parameters, which should stay as they were"
+    if all(moved):
+        taken = "the step with a NaN or infinity was taken, on every rank"
+        if all(np.isfinite(array).all() for new in after for array in new.values()):
+            taken += f", {_IN_PARTS}"
+        return taken + hidden * f": {_HIDDEN}"
+    if any(moved):
+        return (
+            f"rank {went} took the step that others skipped: each decides by its own gradient, not the synchronised one"
+        )
+    gradients = [rank["gradients"] for rank in later]
+    if any(not np.array_equal(gradients[0][name], other[name]) for other in gradients for name in gradients[0]):
+        return "gradients differ after the skipped step: the ranks' loss scales do, as only some saw the overflow"
+    return "the skipped step left something behind: momentum, a count of steps, or a loss scale"
+
+
+_IN_PARTS = (
+    "but no parameter is NaN: it is decided for each parameter, or each rank's shard, by itself, or NaN is replaced"
+)
+_HIDDEN = (
+    "the loss, all gradients but those of one layer, or the last micro-batch may be finite there, and clipping may come "
+    "before: it is decided by one of these"
+)
+
+
+def poisoned(job: Job, samples: int | tuple[int, ...], poison: Poison) -> Job:
+    """The Job with a sample, or several, whose first number is NaN or infinite."""
+    assert job.data is not None
+    samples = (samples,) if isinstance(samples, int) else samples
+    return replace(job, data=replace(job.data, poisoned=samples, poison=poison))

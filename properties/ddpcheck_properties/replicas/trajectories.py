@@ -1,0 +1,146 @@
+"""Training steps: parameters go where those of one process go, and all replicas go there together."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.checks import law
+from ddpcheck.job import Backward, Clip, Job, Operation, OptimizerSpec, SetTrainable, Step, ZeroGrad
+from ddpcheck.model import Linear, ModelSpec
+from ddpcheck.oracle import Oracle
+
+from .. import pitfalls
+from ..drawing import for_all, for_each
+from ..pitfalls import fitting
+from ..strategies import GRADIENTS, PARAMETERS, adam, choice, models, sgd, shards, training_job, training_jobs
+from .comparison import as_one_process, because
+from .gradients import same_bits_in
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+MOMENTUM = OptimizerSpec(lr=0.05, momentum=0.9, weight_decay=0.1)
+
+
+@law("trajectories", "facet:replica", "optimizer:sgd")
+def check_parameters_after_steps_are_exact(session: Session) -> None:
+    """After a few SGD steps every parameter is, bit for bit, that of one process on the whole batch.
+
+    With an integer learning rate parameters stay on the lattice where sums are exact.
+    """
+    world, promised = session.world_size, session.capabilities
+    model = models(promised, depths=(1, 2), losses=("linear",))
+    for_all(
+        session,
+        training_jobs(world, promised, model=model, rounds=(2, 1, 3), optimizer=sgd(exact=True)),
+        as_one_process(promised),
+        examples=fitting(session, [pitfalls.steps(world, OptimizerSpec(lr=1.0), count=2, exact=True)]),
+    )
+
+
+@law("trajectories", "facet:replica", "optimizer:sgd")
+def check_sgd_goes_where_one_process_goes(session: Session) -> None:
+    """SGD with and without momentum and weight decay: parameters after 1 to 4 steps are those of one process.
+
+    Up to rounding, whose bound is carried through gradients, velocity and parameters: ddpcheck.oracle.bounds.
+    """
+    _follows(session, sgd(), [pitfalls.steps(session.world_size, MOMENTUM)])
+
+
+@law("trajectories", "facet:replica", "optimizer:adam")
+def check_adam_goes_where_one_process_goes(session: Session) -> None:
+    """Adam: parameters after 1 to 4 steps are those of one process, up to rounding (bound in
+    ddpcheck.oracle.optimizer).
+    """
+    _follows(session, adam(), [])
+
+
+@law("trajectories", "facet:replica", "world_size>=2", "same_bits_on_all_ranks", "broadcasts_parameters")
+def check_replicas_stay_equal_to_the_last_bit(session: Session) -> None:
+    """After every step all ranks hold the same bits in every parameter, whatever the optimizer."""
+    world, promised = session.world_size, session.capabilities
+    offered = [strategy for name, strategy in (("sgd", sgd()), ("adam", adam())) if name in promised.optimizers]
+    model = models(promised, exact=False, batch_norm=True)
+    drawn = training_jobs(
+        world, promised, model=model, exact=False, rounds=(2, 4), optimizer=st.one_of(offered), observe=()
+    )
+    examples = fitting(session, [pitfalls.steps(world, MOMENTUM, count=4)])
+    for_all(session, drawn, same_bits_in("parameters"), examples=examples)
+
+
+@law("trajectories", "facet:replica", "clipping", "optimizer:sgd")
+def check_clipping_uses_the_norm_of_the_synchronised_gradients(session: Session) -> None:
+    """Clipping scales the synchronised gradients by min(1, max_norm / norm), with the norm that one process would
+    find. A limit of infinity leaves them as they are.
+    """
+    world, promised = session.world_size, session.capabilities
+    model = models(promised, exact=False, depths=(1, 2))
+    steps = training_jobs(world, promised, model=model, exact=False, rounds=(1, 2), optimizer=sgd())
+    drawn = st.builds(_clipping, steps, choice((0.05, 0.5, 100.0)))
+    small = _clipping(pitfalls.steps(world, OptimizerSpec(lr=0.05), count=12), 0.1)
+    only_asked = _clipping(pitfalls.steps(world, OptimizerSpec(lr=0.05), count=2), math.inf)
+    examples = fitting(session, [small, _barely_clipped(world, promised), only_asked])
+    for_all(session, drawn, as_one_process(promised), examples=examples)
+
+
+@law("trajectories", "facet:replica", "unfreezing", "feature:frozen", "optimizer:sgd")
+def check_layers_unfrozen_later_are_synchronised(session: Session) -> None:
+    """Layers that are unfrozen in the middle of training learn from then on as on one process; those that are frozen
+    have no gradient and stay as they are, momentum and weight decay included. Those that are named, one or several, and no
+    others, though a name may begin with another's; to switch what is switched already changes nothing.
+    """
+    world, tied = session.world_size, "tied" in session.capabilities.model_features
+    jobs = [unfreezing(world, OptimizerSpec(lr=1.0), exact=True), unfreezing(world, MOMENTUM, exact=False, tied=tied)]
+    cause = (
+        "layers were frozen or unfrozen after construction: what is reduced was decided there, or others were switched than "
+        "those named, or one twice"
+    )
+    for_each(session, fitting(session, jobs), because(as_one_process(session.capabilities), cause))
+
+
+def unfreezing(world_size: int, optimizer: OptimizerSpec, *, exact: bool, tied: bool = False) -> Job:
+    """fc1 is frozen at first, then nothing is, for two steps, then fc10 and fc3, then fc1 and fc3, then fc1: a step of each.
+
+    tied: one more layer uses fc10.
+    """
+    first, second = (("fc10",), True), (("fc1",), False)
+    switches = ((), ((("fc1",), True),), (), ((("fc10", "fc3"), False),), (first, second), ((("fc10", "fc3"), True),))
+    operations: list[Operation] = []
+    for number, switched in enumerate(switches):
+        operations += [ZeroGrad(), *(SetTrainable(names, trainable) for names, trainable in switched)]
+        operations += [Backward(shards([2] * world_size, 2 * number * world_size)), *GRADIENTS, Step(), *PARAMETERS]
+    again = [Linear("again", 3, 3, uses="fc10")] * tied
+    layers = Linear("fc1", 2, 3, frozen=True), Linear("fc10", 3, 3), *again, Linear("fc3", 3, 2)
+    model = ModelSpec(layers, loss="linear", dtype="float64" if exact else "float32")
+    return training_job(world_size, model, operations, optimizer, exact=exact)
+
+
+def _follows(session: Session, optimizer: SearchStrategy[OptimizerSpec], examples: list[Job]) -> None:
+    world, promised = session.world_size, session.capabilities
+    model = models(promised, exact=False, depths=(1, 2))
+    drawn = training_jobs(
+        world, promised, model=model, exact=False, rounds=(3, 1, 2, 4), optimizer=optimizer, observe=()
+    )
+    for_all(session, drawn, as_one_process(promised), examples=fitting(session, examples))
+
+
+def _clipping(job: Job, max_norm: float) -> Job:
+    operations = [
+        inserted for op in job.operations for inserted in ((Clip(max_norm), op) if isinstance(op, Step) else (op,))
+    ]
+    return replace(job, operations=tuple(operations))
+
+
+def _barely_clipped(world_size: int, promised: Capabilities) -> Job:
+    """One step whose gradients are clipped to a little less than their norm."""
+    step = pitfalls.steps(world_size, OptimizerSpec(lr=0.05), count=1)
+    *_, (norm,) = (
+        moment.numbers.values() for moment in Oracle(_clipping(step, 1.0), promised).walk() if "norm" in moment.numbers
+    )
+    return _clipping(step, 0.97 * float(norm.exact[0]))

@@ -1,0 +1,96 @@
+"""Two replicas in one process, as a generator and its critic are, or a model and its teacher."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import cycle
+from typing import TYPE_CHECKING
+
+from ddpcheck.checks import law
+from ddpcheck.job import Job, Operation, Switch
+from ddpcheck.operations.replica import of_two_replicas
+from ddpcheck.values import hashed, key_of
+from ddpcheck.verdict import Finding
+
+from ..drawing import for_all
+from ..pitfalls import fitting
+from .comparison import as_one_process
+from .program_words import Word, training_program
+from .programs import programs
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+_WINDOW: tuple[Word, ...] = ("open", "backward", "close", "backward", "step")
+_PROGRAMS: tuple[tuple[Word, ...], ...] = (
+    ("zero_grad", "backward", "step", "zero_grad", "backward", "clip", "step"),
+    (*_WINDOW, "zero_grad", *_WINDOW, "save", "backward", "step", "resume", "backward", "step"),
+    ("local", "local", "backward", "step", "zeros", "local", "backward", "step"),
+    ("predict_alone", "backward", "step"),
+)
+_TURNS = (1,), (4, 3)
+"""Every operation of a program is looked at after it, so a turn of two is one operation and the look."""
+
+_SHARED = (
+    "alone each of the two goes right: what belongs to one replica is kept by the class or the module, for all of them"
+)
+
+
+@law("programs", "facet:replica", "several_replicas")
+def check_two_replicas_of_one_process_do_not_meet(session: Session) -> None:
+    """Two replicas that take turns, within a step, an accumulation window or a backward's synchronisation, each go where they
+    would alone: gradients, windows of no_sync, optimizers and saved states are each replica's own.
+    """
+    world, promised = session.world_size, session.capabilities
+    known = [in_turns(training_program(world, promised, words), turns) for words in _PROGRAMS for turns in _TURNS]
+    drawn = programs(world, promised).map(in_turns)
+    try:
+        for_all(session, drawn, as_one_process(promised), examples=fitting(session, known), share=0.3)
+    except Finding as finding:
+        raise _told_apart(session, finding) from None
+
+
+def _told_apart(session: Session, finding: Finding) -> Finding:
+    """The finding, which says so if each of the programs goes right where there is one replica only."""
+    job = finding.job
+    if job is None or finding.hung:
+        return finding
+    try:
+        for operations in of_each(job.operations):
+            alone = replace(job, operations=operations)
+            as_one_process(session.capabilities)(alone, session.run(alone))
+    except Finding:
+        return finding
+    told = finding.blaming(_SHARED, finding.diagnosis.cause)
+    told.job = job
+    return told
+
+
+def of_each(operations: Sequence[Operation]) -> tuple[tuple[Operation, ...], tuple[Operation, ...]]:
+    """Those of the first replica, and those of the second."""
+    first, second = (
+        tuple(op for replica, op in of_two_replicas(operations) if replica == wanted and not isinstance(op, Switch))
+        for wanted in (0, 1)
+    )
+    return first, second
+
+
+def in_turns(job: Job, turns: Sequence[int] = ()) -> Job:
+    """The Job's program on two replicas, which take turns of so many operations, over and over; of one to four, drawn by the
+    Job's seed, if nothing is said.
+    """
+    drawn = (1 + word % 4 for word in hashed(2 * len(job.operations), key_of(job.seed)).tolist())
+    return replace(job, operations=tuple(_in_turns(job.operations, cycle(turns) if turns else drawn)))
+
+
+def _in_turns(operations: Sequence[Operation], turns: Iterable[int]) -> Iterator[Operation]:
+    here, other = list(operations), list(operations)
+    for turn in turns:
+        yield from here[:turn]
+        del here[:turn]
+        if other:
+            yield Switch()
+            here, other = other, here
+        elif not here:
+            return

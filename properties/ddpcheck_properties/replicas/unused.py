@@ -1,0 +1,166 @@
+"""Parameters that take no part in a forward pass, on one rank, on some, on all, and from step to step differently."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.checks import law
+from ddpcheck.job import Backward, Clip, Job, Operation, OptimizerSpec, Step, ZeroGrad
+from ddpcheck.model import Layer, Linear, ModelSpec, Scale
+
+from .. import pitfalls
+from ..drawing import for_all, for_each
+from ..pitfalls import fitting
+from ..strategies import GRADIENTS, PARAMETERS, SEEDS, branching, branching_models, choice, shards, training_job
+from .comparison import as_one_process
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+MOVING = OptimizerSpec(lr=0.05, momentum=0.9, weight_decay=0.1)
+ADAM = OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.01)
+WIDE = 160
+"""A branch of 25,600 elements."""
+SYNCHRONISED = "unused_parameters=synchronised"
+
+
+@law("unused", "facet:replica", "feature:branch", SYNCHRONISED, "world_size>=2")
+def check_parameter_unused_on_some_ranks_counts_as_zero_there(session: Session) -> None:
+    """A parameter without gradient on some ranks counts as zero there, and every rank gets the exact combined gradient.
+
+    Branches have equal shapes, so that what one of them sends can pass for another's. Those of another chain share a weight,
+    which every rank uses in places of its own.
+    """
+    world, promised = session.world_size, session.capabilities
+    jobs = [
+        pitfalls.branches(world, "a", ("a", "")),
+        pitfalls.branches(world, "ab", ("a", "b")),
+        pitfalls.branches(world, "abc", ("abc", "ac")),
+        pitfalls.branches(world, "ab", ("ab", "ab"), ("b", "a"), ("ab", "ab")),
+        pitfalls.branches(world, "a", ("a", "a"), ("a", ""), width=WIDE),
+        pitfalls.branches(world, "a", *[("a", "a")] * 4, *[("a", "")] * 4),  # buffers that are filled in turn
+        _tied_through_branches(world),
+    ]
+    for_all(session, branched(world, promised), as_one_process(promised), examples=fitting(session, jobs))
+
+
+@law("unused", "facet:replica", "feature:branch", SYNCHRONISED)
+def check_parameter_unused_on_all_ranks(session: Session) -> None:
+    """A parameter that no rank used since zero_grad has the promised gradient, zero or none; all others are exact."""
+    world, promised = session.world_size, session.capabilities
+    jobs = [pitfalls.branches(world, "a", ("",), ("a",), ("",)), pitfalls.branches(world, "ab", ("a",), ("b",))]
+    jobs.append(_among_many(world))
+    for_all(session, branched(world, promised, alike=True), as_one_process(promised), examples=fitting(session, jobs))
+
+
+@law("unused", "facet:replica", "feature:branch", SYNCHRONISED, "unused_gradient=none", "optimizer:sgd")
+def check_parameter_unused_on_all_ranks_does_not_move(session: Session) -> None:
+    """A parameter that no rank used stays where it is in the step, whatever momentum and weight decay would do, and its
+    optimizer state waits with it; in a step right after zero_grad all do, and after its other form those that had no gradient
+    before.
+    """
+    world, promised = session.world_size, session.capabilities
+    jobs = [pitfalls.branches(world, "a", ("a",), ("",), ("a",), optimizer=MOVING)]
+    jobs.append(pitfalls.branches(world, "a", ("a",), ("",), ("",), ("a",), optimizer=ADAM))
+    jobs += [replace(job, operations=(*job.operations, ZeroGrad(), Step(), *PARAMETERS)) for job in jobs]
+    if promised.zeroes_gradients:  # zeros where there is a gradient, which the branch has not
+        used_once = pitfalls.branches(world, "a", ("a",), ("",), optimizer=MOVING)
+        zeros = ZeroGrad(to_zeros=True), *GRADIENTS, Step(), *PARAMETERS
+        jobs.append(replace(used_once, operations=(*used_once.operations, *zeros)))
+    drawn = branched(world, promised, optimizer=MOVING)
+    for_all(session, drawn, as_one_process(promised), examples=fitting(session, jobs))
+
+
+@law("unused", "facet:replica", "feature:branch", SYNCHRONISED, "clipping", "optimizer:sgd")
+def check_clipping_passes_over_parameters_without_gradient(session: Session) -> None:
+    """A parameter that no rank used adds nothing to the norm, and keeps no other from being clipped."""
+    world = session.world_size
+    plain = OptimizerSpec(lr=0.05)
+    job = pitfalls.branches(world, "ab", ("a",), ("",), ("b",), optimizer=plain)
+    operations = [each for op in job.operations for each in ((Clip(0.1), op) if isinstance(op, Step) else (op,))]
+    jobs = [replace(job, operations=tuple(operations))]
+    for_each(session, fitting(session, jobs), as_one_process(session.capabilities))
+
+
+@law("unused", "facet:replica", "feature:branch", SYNCHRONISED, "no_sync")
+def check_parameter_used_only_inside_no_sync(session: Session) -> None:
+    """A parameter that was used in an earlier micro-batch only, inside no_sync, is synchronised with the last one."""
+    world, promised = session.world_size, session.capabilities
+    operations: list[Operation] = [
+        ZeroGrad(),
+        Backward(shards([2] * world), sync=False, branches=(("a",),) * world),
+        Backward(shards([2] * world, 2 * world), branches=(("b",),) * world),
+        *GRADIENTS,
+    ]
+    job = training_job(world, branching(2, "ab"), operations)
+    drawn = branched(world, promised, accumulating=True)
+    for_all(session, drawn, as_one_process(promised), examples=fitting(session, [job]))
+
+
+def _tied_through_branches(world_size: int) -> Job:
+    """fc1's weight is used once more in branch a, and branch_b's in branch c: by even ranks, then by odd ones."""
+    even, odd = ("a", "b"), ("c",)
+    operations: list[Operation] = []
+    for number, pair in enumerate(((even, odd), (odd, even), (("b", "c"), ()))):
+        active = tuple(pair[rank % 2] for rank in range(world_size))
+        backward = Backward(shards([2] * world_size, 2 * number * world_size), branches=active)
+        operations += [ZeroGrad(), backward, *GRADIENTS]
+    layers = (
+        Linear("fc1", 2, 2),
+        Linear("branch_a", 2, 2, branch="a", uses="fc1"),
+        Linear("branch_b", 2, 2, branch="b"),
+        Linear("branch_c", 2, 2, branch="c", uses="branch_b"),
+    )
+    return training_job(world_size, ModelSpec(layers, loss="linear"), operations)
+
+
+def _among_many(world_size: int) -> Job:
+    """Parameters that no rank uses, with numbers that a mask of 8 bits or of 256 takes for those of others, which all use, or
+    behind the last that one of 256 has.
+    """
+    layers: list[Layer] = [Linear("fc1", 2, 2), Linear("branch_a", 2, 2, branch="a")]
+    layers += [Scale(f"scale{number}", 2) for number in range(270)]
+    layers.append(Linear("last_a", 2, 2, branch="a"))
+    operations: list[Operation] = [Backward(shards([2] * world_size)), *GRADIENTS]
+    return training_job(world_size, ModelSpec(tuple(layers), loss="linear"), operations)
+
+
+@st.composite
+def branched(
+    draw: DrawFn,
+    world_size: int,
+    capabilities: Capabilities,
+    *,
+    alike: bool = False,
+    accumulating: bool = False,
+    optimizer: OptimizerSpec | None = None,
+) -> Job:
+    """One to three backwards, each with branches drawn for every rank (`alike`: for all ranks together).
+
+    accumulating: all but the last inside no_sync. With an optimizer, each backward is followed by a step.
+    """
+    model = draw(branching_models(capabilities, exact=optimizer is None))
+    taken = choice(tuple(_subsets(model.branches)))
+    count = draw(choice((2, 1, 3)))
+    operations: list[Operation] = [ZeroGrad()]
+    for number in range(count):
+        active = (draw(taken),) * world_size if alike else tuple(draw(taken) for _ in range(world_size))
+        sync = not accumulating or number == count - 1
+        operations += [Backward(shards([2] * world_size, 2 * world_size * number), sync=sync, branches=active)]
+        operations += GRADIENTS if sync else ()
+        operations += [Step(), *PARAMETERS] if optimizer else []
+        operations += [ZeroGrad()] if not accumulating else []
+    exact = optimizer is None
+    return training_job(world_size, model, operations, optimizer, exact=exact, seed=draw(SEEDS))
+
+
+def _subsets(names: tuple[str, ...]) -> list[tuple[str, ...]]:
+    found: list[tuple[str, ...]] = [()]
+    for name in names:
+        found += [(*subset, name) for subset in found]
+    return found

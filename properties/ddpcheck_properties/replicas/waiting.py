@@ -1,0 +1,65 @@
+"""Waiting: layers that do, as a host does for its accelerator (what is measured with them holds only if they wait, and do no
+more), and ranks that have to, for one that is late.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ddpcheck import expect
+from ddpcheck.checks import law
+from ddpcheck.job import Backward, Job, Operation, Sleep, ZeroGrad
+from ddpcheck.model import Delay, Linear, mlp
+from ddpcheck.trace import Trace
+
+from ..drawing import for_each
+from ..pitfalls import fitting, one_backward
+from ..strategies import GRADIENTS, shards, training_job
+from .comparison import as_one_process, because
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+WAITS = Delay(0.02, 0.03)
+LATE = 0.1
+"""Seconds by which a rank comes late to a backward."""
+
+
+@law("gradients", "facet:replica", "feature:delay", "world_size<=2")
+def check_layers_that_wait_change_nothing_else(session: Session) -> None:
+    """A backward through a Delay takes no less than its seconds, forward and backward, and its gradients are exact."""
+    exact = as_one_process(session.capabilities)
+
+    def judge(job: Job, trace: Trace) -> None:
+        exact(job, trace)
+        _waited(job, trace)
+
+    job = one_backward(session.world_size, Linear("fc1", 2, 3), WAITS, Linear("fc2", 3, 1))
+    for_each(session, fitting(session, [job]), judge)
+
+
+@law("gradients", "facet:replica", "world_size>=2", "world_size<=2")
+def check_a_late_rank_is_waited_for(session: Session) -> None:
+    """A rank may come late to a backward: gradients are the mean over all ranks, then and in the next backward."""
+    world = session.world_size
+    model = mlp((2, 3, 2))
+    operations: list[Operation] = [ZeroGrad()]  # else the first one would be late to construction
+    for number in range(world + 1):
+        late = [Sleep(number, LATE)] if number < world else []
+        operations += [*late, ZeroGrad(), Backward(shards([1] * world, number * world)), *GRADIENTS]
+    cause = f"a rank came {LATE:g} s late to this backward, or to one before: it was not waited for"
+    jobs = fitting(session, [training_job(world, model, operations)])
+    for_each(session, jobs, because(as_one_process(session.capabilities), cause))
+
+
+def _waited(job: Job, trace: Trace) -> None:
+    place = next(at for at, operation in enumerate(job.operations) if isinstance(operation, Backward))
+    for rank in trace.ranks:
+        record = rank.records[place]
+        assert record.left is not None
+        took, least = record.left - record.entered, WAITS.forward + WAITS.backward
+        expect.that(
+            took >= least,
+            f"backward through a layer that waits (rank {rank.rank}): took {took:.3f} s, but should take {least:g} s or more",
+            "the layer does not wait, or not both forward and backward",
+        )

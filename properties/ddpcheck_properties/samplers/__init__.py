@@ -1,0 +1,1 @@
+"""What samplers must do: each sample to one rank, in an order that seed and epoch decide."""

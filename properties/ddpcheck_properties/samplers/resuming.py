@@ -1,0 +1,198 @@
+"""Samplers that go on in the middle of an epoch, in a new process or not: what is left is what was not read yet."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from ddpcheck import expect
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.checks import law
+from ddpcheck.job import Job, ResumeSampling
+from ddpcheck.trace import Trace
+
+from ..drawing import for_all
+from ..strategies import SEEDS, choice
+from .shards import PAST_16_BITS
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+Order = list[int]
+_STALE = (
+    "nothing is left of an epoch that was only begun: the position in the state is that of the epoch before, which set_epoch() "
+    "does not reset"
+)
+_AT_ONCE = (
+    "a state that was loaded is not told by state() before it is read: saved again at once, the position is lost, and the epoch "
+    "begins anew"
+)
+
+_STAYS = "the position that was loaded stays for the epochs after it, too"
+_AGAIN = (
+    "it is epoch {}'s order again: after a state was loaded, set_epoch() does not reach the sampler that is read, or what counts "
+    "epochs lags behind"
+)
+_SKIPS = "the position is taken for one in that epoch: who goes on from the end of an epoch misses the next one"
+
+
+@law("sampler", "facet:sampler", "sampler_state")
+def check_an_epoch_goes_on_where_it_was_saved(session: Session) -> None:
+    """Saved in the middle of an epoch and loaded into a new sampler, an epoch goes on with exactly those indices that an
+    uninterrupted one would still have given, in their order; what is read after it is whole. So it is with one that was only
+    begun, in a sampler that has read others before; and with one that was loaded, and is saved again before it is read. Another
+    epoch, if that is told after the state was loaded, is whole from the start.
+    """
+    world = session.world_size
+    ways: list[tuple[tuple[int, ...], bool]] = [
+        ((3,), True),
+        ((3,), False),
+        ((1, 2), True),
+        ((0,), True),
+        ((10,), True),
+    ]
+    # whose epoch is lost is found to be in epoch 0, whose order is that of `then`
+    examples = [Job(world, (ResumeSampling(10 * world, (3,), 2, 0),))]
+    examples += [
+        Job(world, (ResumeSampling(10 * world, pieces, epoch, 3, shuffle=shuffle, told=told),))
+        for (pieces, told), epoch in product(ways, (2, 0))
+        for shuffle in (True, False)
+    ]
+    examples.append(Job(world, (ResumeSampling(10 * world + 1, (11,), 2, 3),)))  # read to its end, padding included
+    # past what a byte, or a number of two digits, tells of positions and epochs, and two bytes of samples
+    examples.append(Job(world, (ResumeSampling(PAST_16_BITS, (1003,), 258, 3, told=False),)))
+    examples.append(Job(world, (ResumeSampling(10 * world, (), 2, 3, told=False, used=True),)))
+    for shuffle in (True, False):
+        examples.append(Job(world, (ResumeSampling(10 * world, (), 2, 3, shuffle=shuffle, used=True),)))
+        # the data of a validation are read again and again, by who never tells an epoch, or always the same
+        examples += [Job(world, (ResumeSampling(10 * world, (3,), 0, then, shuffle=shuffle),)) for then in (0, None)]
+    examples += [
+        Job(world, (ResumeSampling(10 * world, (3,), 2, 3, told=told, at_once=True),)) for told in (True, False)
+    ]
+    for_all(session, interruptions(world, session.capabilities), _as_uninterrupted, examples=examples)
+
+
+@st.composite
+def interruptions(draw: DrawFn, world_size: int, capabilities: Capabilities) -> Job:
+    """An epoch read in up to four pieces; lengths that the world size divides, or does not."""
+    each, odd = draw(choice((7, 1, 2, 20))), draw(st.integers(0, world_size - 1))
+    epoch, then = draw(choice(((0, 1), (2, 3), (5, 0))))
+    pieces = tuple(draw(st.lists(st.integers(0, each + (odd > 0)), min_size=1, max_size=3)))
+    return Job(
+        world_size,
+        (
+            ResumeSampling(
+                each * world_size + odd,
+                pieces,
+                epoch,
+                then,
+                shuffle=draw(choice((True, False))),
+                seed=draw(SEEDS),
+                drop_last=capabilities.drop_last and draw(choice((False, True))),
+                told=draw(choice((True, False))),
+            ),
+        ),
+    )
+
+
+def _as_uninterrupted(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    (read,) = job.operations
+    assert isinstance(read, ResumeSampling)
+    for rank in range(job.world_size):
+        whole, then, on, other = (
+            trace.values(0, name)[rank].tolist() for name in ("whole", "then", "on", "then_whole")
+        )
+        pieces = [piece.tolist() for piece in trace.values(0, "pieces")[rank]]
+        counts = (0,) * read.used + read.pieces
+        at_last = at = 0
+        for number, piece in enumerate(pieces):
+            should = whole[at : at + counts[number]] if number < len(counts) else whole[at:]
+            before = pieces[number - 1] if number else []
+            again = ", and again before the next" if (number > 1 and not before) or read.at_once else ""
+            headline = (
+                f"epoch {read.epoch} on rank {rank}, saved and loaded after {at} of {len(whole)} samples{again}: "
+                f"got {_differing(piece, should)}"
+            )
+            stale = read.used and not piece and should
+            cause = _STALE if stale else _cause(piece, whole, at, len(before), other, read.then)
+            lost = read.at_once and number and piece and piece == whole[: len(piece)]
+            expect.that(piece == should, headline, _AT_ONCE if lost else cause)
+            at_last, at = at, at + len(should)
+        again = "another reading" if read.then is None else f"epoch {read.then}"
+        headline = (
+            f"{again} on rank {rank}, after epoch {read.epoch} was resumed: got {len(then)} samples {_some(then)}, but "
+            f"should be {len(other)}, {_some(other)}"
+        )
+        # who shuffles by an epoch of its own need not come by the same one without being told
+        fits = len(then) == len(other) if read.then is None and read.shuffle else then == other
+        expect.that(fits, headline, _then_cause(then, whole, other, read.epoch))
+        if read.then not in (None, read.epoch):
+            straight = trace.values(0, "straight")[rank].tolist()
+            headline = (
+                f"epoch {read.then} on rank {rank}, straight after {at_last} of {len(whole)} samples of epoch {read.epoch} were "
+                f"saved and loaded: got {len(straight)} samples {_some(straight)}, but should be {len(other)}, {_some(other)}"
+            )
+            again = straight == whole[at_last:] and straight != other[at_last:]
+            expect.that(straight == other, headline, _AGAIN.format(read.epoch) if again else _SKIPS)
+        rest = whole[len(pieces[0]) :]
+        headline = (
+            f"epoch {read.epoch} on rank {rank}, read on in the sampler whose state was saved: got {_some(on)}, but should be "
+            f"{_some(rest)}"
+        )
+        expect.that(on == rest, headline, "state() moves the sampler itself, or two samplers share their position")
+        expect.that(
+            not trace.values(0, "state_changed")[rank],
+            f"a state() on rank {rank}, once the sampler that gave it, or was loaded with it, was read on: got another content, "
+            "but should be a copy",
+            "it is the sampler's own mapping: a checkpoint that is written, or loaded again, later holds another position",
+        )
+
+
+def _cause(piece: Order, whole: Order, at: int, last: int, other: Order, then: int | None) -> str:
+    """at: how many had been read; last: how many of them since the last load; other: the order of another epoch, `then`."""
+    rest = whole[at:]
+    if piece == whole[: len(piece)] and at:
+        return "it begins the epoch anew: samples are repeated; the position is not in the state, or not used"
+    bits = next((bits for bits in (8, 16) if piece == [index % (1 << bits) for index in rest]), None)
+    if bits and rest:
+        return f"the state holds indices of {bits} bits: those of {1 << bits} and more do not fit"
+    if rest and sorted(piece) == sorted(rest):
+        return "what is left is there, but in another order: it is shuffled anew, with another generator"
+    found = next((start for start in range(len(whole)) if piece and piece == whole[start : start + len(piece)]), None)
+    if at > last and found == last:
+        return "the position counts from the last load only, not from the start of the epoch: samples are repeated"
+    if found is not None and found != at:
+        lost = f"{found - at} samples are lost" if found > at else f"{at - found} samples are repeated"
+        return f"it goes on at sample {found} of the rank's share: {lost}"
+    if not piece and rest:
+        return f"nothing is left: {len(rest)} samples are lost; the position counts the samples of all ranks, or the epoch ended"
+    if set(piece) <= set(other) and piece == other[at : at + len(piece)]:
+        return f"it is the order of epoch {then}: the epoch is not in the state, or is set anew before the rest is read"
+    if piece and not rest:
+        return "more is given than was left: the rest is padded once more, to a length that it had already"
+    return "the rest is of another order: epoch, seed or generator are not those of the state"
+
+
+def _then_cause(then: Order, whole: Order, other: Order, epoch: int) -> str:
+    """then: what was read after the epoch whose order is `whole`, in place of `other`."""
+    if then == whole != other and len(whole) > 2:
+        return _AGAIN.format(epoch)
+    if len(then) == len(other):
+        return "it is another order than without the interruption: epoch, seed or generator are not those of the state"
+    return _STAYS
+
+
+def _differing(got: Order, should: Order) -> str:
+    """From the first sample on that is another one."""
+    pairs = zip(got, should, strict=False)
+    same = next((place for place, (one, other) in enumerate(pairs) if one != other), 0)
+    right = f"{same} samples as they should be, then " * (same > 0)
+    return f"{right}{_some(got[same:])}, but should go on with {_some(should[same:])}"
+
+
+def _some(order: Order) -> str:
+    return f"{order[:8]}"[:-1] + (", ...]" if len(order) > 8 else "]")

@@ -1,0 +1,246 @@
+"""Checkpoints of training runs: who writes them, who reads them, and where a run goes on that was cut."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from ddpcheck import expect
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.checks import law
+from ddpcheck.job import Job, Train
+from ddpcheck.trace import Trace
+from ddpcheck.verdict import Diagnosis, Finding
+
+from ..drawing import Judge, for_all, for_each
+from .drawn_runs import Run, plan_of, run_job, runs, with_a_frozen_layer, with_other_optimizers
+from .judges import ends_where_one_process_ends, explained, holds_the_best, rates_follow
+from .losses import tells_the_loss
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+WHOLE, CUT, RESUMED = 0, 1, -1
+"""Positions in a Job of _operations; each run after the one that is cut goes on from the run before it."""
+MANY = 11
+"""Epochs of which the last are out of order where names are sorted as text."""
+CHECKPOINT = "trainer_feature:checkpoint"
+
+
+@law("trainer", "facet:trainer", "optimizer:sgd", CHECKPOINT)
+def check_resumed_run_ends_where_the_uninterrupted_one_ends(session: Session) -> None:
+    """A run that was cut after an epoch, even the last, and goes on from its checkpoint, ends where one process ends that
+    was not cut.
+
+    That is: parameters, losses, the order of samples, learning rates and best weights, on every rank.
+    """
+    world, promised = session.world_size, session.capabilities
+    for_all(session, cut_runs(world, promised), _resumed(promised), examples=_cuts(session), share=0.2)
+
+
+@law("trainer", "facet:trainer", "optimizer:sgd", CHECKPOINT, "trainer_feature:exact_resume")
+def check_resumed_run_has_the_bits_of_the_uninterrupted_one(session: Session) -> None:
+    """A run that was cut and goes on from its checkpoint ends with the same bits as one that was not cut."""
+    world, promised = session.world_size, session.capabilities
+    judge = _resumed(promised, bits=True)
+    for_all(session, cut_runs(world, promised), judge, examples=[_cut(session)], share=0.2)
+
+
+@law("trainer", "facet:trainer", "optimizer:sgd", CHECKPOINT, "trainer_feature:checkpoint_on_rank_0")
+def check_what_rank_0_finds_decides_for_all_where_to_go_on(session: Session) -> None:
+    """If only rank 0 sees the checkpoint, all ranks go on from it; if there is none, all ranks begin."""
+    jobs = [_cut(session), _cut(session, rank_0_only=True), _cut(session, begins=True)]
+    for_each(session, jobs, _resumed(session.capabilities))
+
+
+@law("trainer", "facet:trainer", "optimizer:sgd", CHECKPOINT)
+def check_no_rank_needs_the_folder_before_it_is_there(session: Session) -> None:
+    """Where rank 0's disk is slow, a run with a checkpoint ends as it does elsewhere, and so does one that resumes."""
+    for_each(session, [_cut(session), _cut(session, slow_disk=True)], _resumed(session.capabilities))
+
+
+@law("trainer", "facet:trainer", "optimizer:sgd", CHECKPOINT, "world_size>=2")
+def check_no_two_ranks_write_the_same_file(session: Session) -> None:
+    """Of the files in the folder of a checkpoint none is opened for writing by two ranks, but for those that stay empty."""
+    plan = Train(epochs=2, folder="checkpoint", keep_best="best" in session.capabilities.trainer_features)
+    job = run_job(session.world_size, session.capabilities, 4 * session.world_size, plan)
+    for_each(session, [job], _each_file_has_one_writer)
+
+
+@st.composite
+def cut_runs(draw: DrawFn, world_size: int, promised: Capabilities) -> Job:
+    """One run of two or three epochs, and the same once more, cut and resumed; with all other features promised."""
+    features = promised.trainer_features & set(draw(st.sampled_from((("schedule", "best"), ("accumulation",), ()))))
+    job = draw(runs(world_size, promised, features=features))
+    epochs = draw(st.integers(2, 3))
+    plan = replace(plan_of(job), epochs=epochs)
+    return replace(job, operations=_operations(plan, draw(st.integers(1, epochs - 1))))
+
+
+def _cuts(session: Session) -> list[Job]:
+    """One with all features, with micro-batches and other optimizers too, and some of which an early epoch may be the
+    best.
+    """
+    features = session.capabilities.trainer_features
+    cuts = [_cut(session), _cut(session, stop_after=3), *with_other_optimizers(_cut(session), session.capabilities)]
+    cuts += [_cut(session, micro_batches=2)] * ("accumulation" in features)
+    if session.world_size <= 2:  # they take long, and more ranks show no more
+        cuts += [_cut_twice(session), _extended(session), *with_a_frozen_layer(_cut(session), session.capabilities)]
+    if "best" not in features:
+        return cuts
+    plan = Train(epochs=4, keep_best=True)
+    job = run_job(session.world_size, session.capabilities, 4 * session.world_size, plan, lr=1.0)
+    wild = [replace(job, seed=seed, operations=_operations(plan, 2, 3)) for seed in range(3)]
+    return [*cuts, *wild]
+
+
+def _cut_twice(session: Session) -> Job:
+    """Cut after the first of many epochs, and again before the last."""
+    features = session.capabilities.trainer_features
+    plan = Train(epochs=MANY, schedule="linear" if "schedule" in features else "constant", keep_best="best" in features)
+    job = run_job(session.world_size, session.capabilities, 2 * session.world_size, plan, momentum=0.5)
+    return replace(job, operations=_operations(plan, 1, MANY - 1))
+
+
+def _extended(session: Session) -> Job:
+    """A run that came to its end, and is then asked for one epoch more."""
+    plan = Train(epochs=3)
+    job = run_job(session.world_size, session.capabilities, 4 * session.world_size, plan, momentum=0.5)
+    shorter = replace(plan, epochs=2, folder="checkpoint")
+    return replace(job, operations=(plan, shorter, replace(plan, folder="checkpoint", resume=True)))
+
+
+def _cut(
+    session: Session,
+    *,
+    micro_batches: int = 1,
+    rank_0_only: bool = False,
+    slow_disk: bool = False,
+    begins: bool = False,
+    stop_after: int = 1,
+) -> Job:
+    """stop_after: of three epochs. begins: there is nothing to resume from."""
+    features = session.capabilities.trainer_features
+    linear, best = "schedule" in features, "best" in features
+    schedule: Literal["linear", "constant"] = "linear" if linear else "constant"
+    norm = 0.25 if micro_batches > 1 and session.capabilities.clipping else None
+    plan = Train(epochs=3, micro_batches=micro_batches, schedule=schedule, keep_best=best, max_norm=norm)
+    world = session.world_size
+    samples = 4 * world if micro_batches == 1 else 7 * world  # of the last micro-batches one is short
+    job = run_job(world, session.capabilities, samples, plan, momentum=0.5)
+    operations = _operations(plan, stop_after, rank_0_only=rank_0_only, slow_disk=slow_disk)
+    if begins:
+        operations = (plan, replace(plan, folder="elsewhere", stop_after=1), replace(plan, folder="empty", resume=True))
+    return replace(job, operations=operations)
+
+
+def _operations(plan: Train, *stops: int, rank_0_only: bool = False, slow_disk: bool = False) -> tuple[Train, ...]:
+    """The plan as it is; cut after so many epochs, perhaps resumed and cut again; resumed."""
+    saving = replace(plan, folder="checkpoint", rank_0_only=rank_0_only, slow_disk=slow_disk)
+    runs = [replace(saving, stop_after=stop, resume=number > 0) for number, stop in enumerate(stops)]
+    return plan, *runs, replace(saving, resume=True)
+
+
+def _resumed(promised: Capabilities, *, bits: bool = False) -> Judge:
+    """bits: what it ends with is also, to the bit, what the whole run has."""
+
+    def judge(job: Job, trace: Trace) -> None:
+        with explained(lambda: _cause_of(plan_of(job, RESUMED), trace)):
+            judged(job, trace)
+
+    def judged(job: Job, trace: Trace) -> None:
+        expect.completed(trace)
+        whole, cut, resumed = (plan_of(job, position) for position in (WHOLE, RESUMED - 1, RESUMED))
+        first = (cut.stop_after or cut.epochs) if cut.folder == resumed.folder else 0
+        last = len(job.operations) + RESUMED
+        for rank in range(job.world_size):
+            _same_epochs(trace, rank, last, first, whole.epochs)
+        before = [loss for position in range(CUT, last) for loss in trace.values(position, "losses")[0]]
+        run = Run.told(job, trace, promised, last, first, before=before[:first])
+        if bits:
+            _same_bits(trace, run, last)
+            return
+        ends_where_one_process_ends(run)
+        tells_the_loss(run)
+        rates_follow(run)
+        if whole.keep_best:
+            holds_the_best(run)
+
+    return judge
+
+
+def _cause_of(plan: Train, trace: Trace) -> str:
+    """Why a run fails that does well on one rank, or without these special conditions."""
+    culprit = trace.first_failure
+    missing = culprit is not None and "FileNotFoundError" in culprit.error
+    if missing and culprit is not None and culprit.rank == 0:
+        return (
+            "the folder for checkpoints is not there until the trainer makes it, or the file in it until it was saved"
+        )
+    if plan.rank_0_only:
+        return "rank 0 finds the checkpoint, and the others have none: each rank decides by itself whether to go on from it"
+    if plan.slow_disk or missing:
+        return "a rank uses the folder, or a file in it, before rank 0 has made it: nobody waits for rank 0"
+    return ""
+
+
+def _why_other_epochs(more: int, first: int) -> str:
+    if more == first:
+        return "the number of the epoch is not restored"
+    if more > 0:
+        return "what was trained before is trained again: the end of the last epochs was not saved, or is not known as the end"
+    return "epochs are left out: they count as done, though they were not, or the run that had ended once stays ended"
+
+
+def _why_other_samples(got: list[int], whole: list[list[int]], epoch: int, first: int) -> str:
+    """whole: the samples of an uninterrupted run, by epoch."""
+    should = whole[epoch]
+    if got == whole[epoch - first] != should:
+        return f"after resuming epochs are counted from 0 again: it is the order of epoch {epoch - first}"
+    if len(got) < len(should) and got == should[len(should) - len(got) :]:
+        return "its first samples are missing: the position before the run was resumed is taken for one in this epoch"
+    return "the order of samples does not depend on seed and epoch alone, or the epoch's number is not restored"
+
+
+def _same_epochs(trace: Trace, rank: int, last: int, first: int, epochs: int) -> None:
+    """last: the position of the run that was resumed, with epoch `first`."""
+    whole, resumed = (trace.values(position, "indices")[rank] for position in (WHOLE, last))
+    if len(resumed) != epochs - first:
+        where = f"gone on with epoch {first}" if first else "begun, as there was nothing to go on from"
+        raise Finding(
+            Diagnosis(
+                f"rank {rank} trained {len(resumed)} of {epochs} epochs after resuming, but should have {where}: "
+                f"{epochs - first} epochs",
+                _why_other_epochs(len(resumed) - (epochs - first), first) if first else "",
+            )
+        )
+    for epoch, indices in enumerate(resumed, start=first):
+        cause = _why_other_samples(list(indices), list(map(list, whole)), epoch, first)
+        what = f"samples of epoch {epoch} after resuming"
+        expect.equal(indices.tolist(), whole[epoch].tolist(), what, rank, cause)
+
+
+def _same_bits(trace: Trace, run: Run, last: int) -> None:
+    for rank in range(run.job.world_size):
+        for what, name in (("parameters", "parameter"), ("best", "best")):
+            whole, resumed = (trace.values(position, what)[rank] for position in (WHOLE, last))
+            for key, expected in (whole or {}).items():
+                expect.same_array(resumed[key], expected, f"{name} {key} after resuming", rank)
+        whole, resumed = (trace.values(position, "losses")[rank] for position in (WHOLE, last))
+        expect.equal(resumed, whole[run.first :], "losses after resuming", rank)
+
+
+def _each_file_has_one_writer(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    told = trace.values(0, "written")
+    for name in sorted({name for files in told for name, content in files.items() if content}):
+        ranks = [rank for rank, files in enumerate(told) if name in files]
+        expect.that(
+            len(ranks) == 1,
+            f"the file {name} of the checkpoint was opened for writing by rank {' and '.join(map(str, ranks))}, but should "
+            "be by one rank only",
+            "every rank saves, where only rank 0 should, or each should have a file of its own: writes at the same time mix",
+        )

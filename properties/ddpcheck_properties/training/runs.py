@@ -1,0 +1,251 @@
+"""A whole training run by the implementation's own loop: where does it end, and what did it see on the way?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import strategies as st
+
+from ddpcheck import expect
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.checks import law
+from ddpcheck.job import Job, Train
+from ddpcheck.session import Session
+from ddpcheck.trace import Trace
+
+from ..drawing import Judge, for_all, for_each
+from .drawn_runs import (
+    LOOSE,
+    OTHERS,
+    Run,
+    equal_losses,
+    run_job,
+    runs,
+    with_a_frozen_layer,
+    with_huge_losses,
+    with_ids,
+    with_other_optimizers,
+    with_terms,
+)
+from .judges import (
+    ends_where_one_process_ends,
+    holds_the_best,
+    holds_the_best_number,
+    of_run,
+    rates_follow,
+)
+from .losses import tells_the_loss
+
+ACCUMULATION = "trainer_feature:accumulation"
+
+
+@law("trainer", "facet:trainer", "optimizer:sgd")
+def check_training_run_uses_every_sample(session: Session) -> None:
+    """In each epoch of a training run the ranks together use every sample, and with shuffling the order changes, by the seed,
+    too, without it is the same; data and initial values stay what they were.
+    """
+    world = session.world_size
+    promised = session.capabilities
+    # 2 epochs of 24 samples and more in the same order by chance: less than 1 in 24!, far below 1e-9
+    long = st.builds(
+        lambda n, seed: run_job(world, promised, n, Train(seed=seed)), st.integers(24, 30), st.integers(0, 99)
+    )
+    many = run_job(world, promised, 24, Train(epochs=12, batch_size=24, seed=3))
+    for_all(session, long, uses_every_sample(promised), examples=[many], share=0.3)
+    plans = Train(epochs=1, seed=7), Train(epochs=1, seed=8), Train(shuffle=False)
+    for_each(session, [run_job(world, promised, 8 * world + 16, *plans)], _seed_and_shuffle_count(promised))
+
+
+@law("trainer", "facet:trainer", "optimizer:sgd")
+def check_training_run_ends_where_one_process_ends(session: Session) -> None:
+    """Parameters after a training run are those of one process on the same batches, with the same bits on all ranks."""
+    world, promised = session.world_size, session.capabilities
+    # of the largest seed that NumPy's older generators take, and none that is larger
+    examples = with_other_optimizers(run_job(world, promised, 3 * world, Train(epochs=2, seed=(1 << 32) - 1)), promised)
+    plain = examples[0]
+    examples += with_a_frozen_layer(plain, promised) + with_ids(plain, promised) + with_terms(plain, promised)
+    if promised.clipping:
+        examples.append(run_job(world, promised, 3 * world, Train(epochs=1, max_norm=LOOSE)))
+    if promised.remainder == "pad":  # fewer samples than ranks
+        examples.append(run_job(world, promised, max(1, world - 1), Train(epochs=2)))
+    for_all(session, runs(world, promised), of_run(promised, ends_where_one_process_ends), examples=examples, share=0.5)
+
+
+@law("trainer", "facet:trainer", "optimizer:sgd")
+def check_training_run_tells_the_loss_of_all_samples(session: Session) -> None:
+    """The loss of each epoch, its auxiliary terms included, is the mean over the samples of all ranks, weighted by their numbers,
+    on all ranks.
+    """
+    world, promised = session.world_size, session.capabilities
+    examples = with_terms(run_job(world, promised, 3 * world, Train(epochs=2)), promised)
+    for_all(session, runs(world, promised), of_run(promised, tells_the_loss), examples=examples, share=0.5)
+
+
+@law("trainer", "facet:trainer", "optimizer:sgd", ACCUMULATION)
+def check_run_with_accumulation_ends_where_one_process_ends(session: Session) -> None:
+    """Every optimizer step of a run takes the gradient of one large batch with all samples of its window, and no others.
+
+    Also where micro-batches have different sizes, where an epoch's last window is short, and where gradients are clipped.
+    """
+    _with_windows(session, ends_where_one_process_ends)
+
+
+@law("trainer", "facet:trainer", "optimizer:sgd", ACCUMULATION)
+def check_run_with_accumulation_tells_the_loss_of_all_samples(session: Session) -> None:
+    """With accumulation too, the loss of each epoch is the mean over all samples of all micro-batches of all ranks."""
+    _with_windows(session, tells_the_loss, share=0.5)
+
+
+@law("trainer", "facet:trainer", "optimizer:sgd", "trainer_feature:schedule")
+def check_run_with_a_schedule_ends_where_one_process_ends(session: Session) -> None:
+    """Step i of n takes the learning rate of i/n, whatever the number of ranks, and the same on all of them."""
+    promised = session.capabilities
+    features = promised.trainer_features & {"schedule", "accumulation"}
+    drawn = runs(session.world_size, promised, features=features)
+    for_all(session, drawn, of_run(promised, ends_where_one_process_ends), examples=_scheduled(session), share=0.5)
+
+
+@law("trainer", "facet:trainer", "optimizer:sgd", "trainer_feature:schedule")
+def check_run_tells_the_learning_rates_of_its_schedule(session: Session) -> None:
+    """The learning rates that a run tells are those that its schedule has for its steps, the same on all ranks."""
+    for_each(session, _scheduled(session), of_run(session.capabilities, rates_follow))
+
+
+@law("trainer", "facet:trainer", "optimizer:sgd", "trainer_feature:best")
+def check_best_weights_are_those_of_the_lowest_loss_of_all_samples(session: Session) -> None:
+    """The best weights are the same on all ranks: those at the end of the epoch whose loss over all ranks is lowest. The
+    parameters at the end are still those of the last.
+    """
+    promised, world = session.capabilities, session.world_size
+    many = [
+        run_job(world, promised, 3 * world, Train(epochs=5, batch_size=2, seed=seed, keep_best=True), seed=seed, lr=1.0)
+        for seed in range(3)
+    ]
+    plan = Train(epochs=5, batch_size=2, keep_best=True)
+    many.append(run_job(world, promised, 3 * world, plan, lr=2.0**-14))  # losses that are nearly the same
+    many += _best_among_others(session)
+    many += with_a_frozen_layer(many[0], promised)
+    many += equal_losses(world, promised, Train(epochs=3, batch_size=2, keep_best=True))
+    many += with_huge_losses(many[0], promised)
+    if "early_stopping" in promised.trainer_features:  # the last epoch of a run that ends early is not the best
+        plans = (Train(epochs=8, seed=seed, patience=patience, keep_best=True) for seed, patience in ((0, 1), (1, 2)))
+        many += [run_job(world, promised, 3 * world, each, seed=each.seed, lr=1.0) for each in plans]
+    # so few steps that rounding allows little, though the first epoch is the best
+    many.append(run_job(world, promised, 2 * world, Train(epochs=3, batch_size=4, keep_best=True), lr=2.0))
+    features = frozenset({"best"})
+    judge = of_run(promised, holds_the_best, ends_where_one_process_ends)
+    for_all(session, runs(world, promised, features=features), judge, examples=many, share=0.3)
+    plan = Train(epochs=4, batch_size=3, keep_best=True)
+    for_each(session, [run_job(world, promised, 3 * world, plan, lr=1e200)], of_run(promised, holds_the_best_number))
+
+
+def _with_windows(session: Session, judge: Callable[[Run], None], share: float = 1.0) -> None:
+    world, promised = session.world_size, session.capabilities
+    norm = 0.25 if promised.clipping else None
+    examples = [
+        run_job(world, promised, 5 * world, Train(batch_size=1, micro_batches=2, epochs=2)),
+        run_job(world, promised, 4 * world, Train(batch_size=3, micro_batches=2, epochs=1)),
+        run_job(world, promised, 8 * world, Train(batch_size=2, micro_batches=2, epochs=1, max_norm=norm)),
+    ]
+    examples += with_other_optimizers(examples[-1], promised) + with_terms(examples[0], promised)
+    drawn = runs(world, promised, features=frozenset({"accumulation"}))
+    for_all(session, drawn, of_run(promised, judge), examples=examples, share=share)
+
+
+def _best_among_others(session: Session) -> list[Job]:
+    """The best weights with a schedule, and of epochs whose last window is short, where they are promised.
+
+    With learning rates so large that an early epoch is the best.
+    """
+    world, promised = session.world_size, session.capabilities
+    plan = Train(epochs=5, batch_size=1, keep_best=True)
+    ways = {"schedule": (replace(plan, schedule="linear"), 2.0), "accumulation": (replace(plan, micro_batches=2), 1.0)}
+    offered = [way for feature, way in ways.items() if feature in promised.trainer_features]
+    return [
+        run_job(world, promised, 3 * world, replace(each, seed=seed), seed=seed, lr=lr)
+        for each, lr in offered
+        for seed in range(2)
+    ]
+
+
+def _scheduled(session: Session) -> list[Job]:
+    """Ranks whose shards differ in length, where that is promised; and weight decay, which follows the schedule."""
+    world, promised = session.world_size, session.capabilities
+    counts = (1, 2) if "accumulation" in promised.trainer_features else (1,)
+    plans = [Train(batch_size=1, schedule="linear", micro_batches=count) for count in counts]
+    made = [run_job(world, promised, 4 * world + 1, plan) for plan in plans]
+    return [*made, replace(made[0], optimizer=OTHERS[0])]
+
+
+def _seed_and_shuffle_count(promised: Capabilities) -> Judge:
+    """A judge: orders follow the seed, and stay what they are without shuffling."""
+
+    def judge(job: Job, trace: Trace) -> None:
+        expect.completed(trace)
+        one, other, plain = (
+            [[epoch.tolist() for epoch in rank] for rank in trace.values(at, "indices")] for at in range(3)
+        )
+        expect.that(
+            one != other or not promised.shuffles,
+            "two shuffled runs with the seeds 7 and 8 used the samples in the same order on all ranks, but should differ",
+            "the seed of the task does not reach what shuffles",
+        )
+        for rank, (first, second) in enumerate(plain):
+            expect.that(
+                first == second,
+                f"a run without shuffling used other samples, or in another order, in epoch 1 than in epoch 0 on rank {rank}, "
+                "but should use them alike",
+                "shuffle=False is lost on the way: the order is a random one",
+            )
+
+    return judge
+
+
+def uses_every_sample(promised: Capabilities) -> Judge:
+    """The judge of a Job with one training run that shuffles."""
+
+    def judge(job: Job, trace: Trace) -> None:
+        expect.completed(trace)
+        assert job.data is not None
+        for rank, changed in enumerate(trace.values(0, "arguments_changed")):
+            expect.that(
+                not changed,
+                f"a training run changed {', '.join(changed)} of its task on rank {rank}, but should leave its arguments alone",
+                "parameters that share memory with the initial values, or data that are scaled in place: the next run begins "
+                "with others",
+            )
+        epochs = [np.concatenate(ranks) for ranks in zip(*trace.values(0, "indices"), strict=True)]
+        for number, used in enumerate(epochs):
+            left = sorted(set(range(job.data.samples)) - set(used.tolist()))
+            allowed = job.data.samples % job.world_size if promised.remainder == "drop" else 0
+            expect.that(
+                len(left) <= allowed,
+                f"epoch {number}: got {len(left)} of {job.data.samples} samples that no rank used, the first {left[:3]}, "
+                "but should be none",
+                "the shards of the ranks overlap, or the tail is lost",
+            )
+            most = job.world_size - 1 if promised.remainder == "pad" else 0
+            expect.that(
+                len(used) <= job.data.samples + most,
+                f"epoch {number}: the ranks together used {len(used)} samples, but should use {job.data.samples}",
+                "the samples are not shared out between the ranks",
+            )
+        for number, ranks in enumerate(zip(*trace.values(0, "indices"), strict=True)):
+            expect.that(
+                not promised.shuffles or any((np.diff(rank) < 0).any() for rank in ranks),
+                f"epoch {number} of a shuffled run used the samples of each rank in ascending order, but should shuffle them",
+                "the order is that of the data",
+            )
+        orders = [used.tobytes() for used in epochs]
+        again = next((number for number, order in enumerate(orders) if order in orders[:number]), 0)
+        earlier = orders.index(orders[again])
+        expect.that(
+            not promised.shuffles or not again,
+            f"epochs {earlier} and {again} of a shuffled run used the samples in the same order on all ranks, but should differ",
+            "the epoch number does not reach the sampler (set_epoch)"
+            + ": not all of them, or they are counted round" * (again > 1),
+        )
+
+    return judge

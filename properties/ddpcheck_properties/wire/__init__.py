@@ -1,0 +1,1 @@
+"""What goes over the wire: no more than is needed."""

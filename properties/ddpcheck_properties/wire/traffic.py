@@ -1,0 +1,277 @@
+"""What goes over the wire: bytes that each rank sends, as its kernel counts them on its TCP connections.
+
+Ranks that share memory are made to send over TCP, where their launcher can (Job.over_tcp). Else the implementation's own
+counts are taken, and the verdict says so; with neither there is nothing to judge: CannotTell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ddpcheck import expect
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.checks import law
+from ddpcheck.job import (
+    AllGather,
+    AllReduce,
+    Backward,
+    Broadcast,
+    DataSpec,
+    Job,
+    Operation,
+    ReduceScatter,
+    SendRecv,
+    TensorSpec,
+    Wait,
+    ZeroGrad,
+)
+from ddpcheck.model import Linear, ModelSpec
+from ddpcheck.operations.probes import Sent
+from ddpcheck.trace import Trace
+from ddpcheck.verdict import Diagnosis, Finding
+
+from ..collectives.results import named
+from ..drawing import for_each
+from ..strategies_collectives import dtypes, fitting_reductions, floating, reductions
+from .counts import by_itself, by_kernel, counted
+from .judges import CHANGE, HEADERS, Demand, sends_no_more
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+LARGE = (131, 1009)
+"""Half a megabyte of float32, that no small number of ranks divides."""
+_SMALL_LAYERS = 300
+"""Of two parameters each."""
+
+
+@law("wire", "collective:all_reduce", "sends_once", "world_size>=2")
+def check_large_collectives_send_the_least_bytes(session: Session) -> str:
+    """For a large all-reduce, reduce-scatter or all-gather the ranks send no more than good algorithms need: all together,
+    and (sends_least) each of them; for means, asynchronously and in place, too.
+    """
+    world, promised = session.world_size, session.capabilities
+    reduction, offered = reductions(promised)[0], dtypes(promised)
+    made: list[Operation] = [AllReduce(TensorSpec(LARGE, dtype, "powers"), reduction) for dtype in offered]
+    usual = _usual(promised)
+    if {"sum", "mean"} <= promised.reductions and floating(usual.tensor.dtype):
+        made.append(replace(usual, reduction="mean"))  # MPI sends more for an operation of the user's own
+    made += [replace(usual, wait=False)] * promised.asynchronous
+    made += [replace(usual, in_place=True)] * promised.in_place
+    scattered = next(iter(fitting_reductions(promised, offered[0])), None)
+    if "reduce_scatter" in promised.collectives and scattered:
+        made.append(ReduceScatter(TensorSpec((world * 131, 1009 // world), offered[0], "powers"), scattered))
+    if "all_gather" in promised.collectives:
+        made.append(AllGather(TensorSpec(LARGE, offered[0], "powers")))
+    if promised.subgroups and world > 2:
+        made.append(AllReduce(TensorSpec(LARGE, offered[0], "powers"), reduction, tuple(range(1, world))))
+    return _judged(session, Job(world, _with_counts_between(made)), _collectives)
+
+
+@law("wire", "facet:replica", "sends_once", "world_size>=2")
+def check_backward_sends_its_gradients_once(session: Session) -> str:
+    """No more is sent in a synchronised backward than for one all-reduce of all gradients, in a window's last too."""
+    return _judged(session, _training(session.world_size, window=session.capabilities.no_sync), _once)
+
+
+@law("wire", "facet:replica", "no_sync", "world_size>=2")
+def check_nothing_is_sent_inside_no_sync(session: Session) -> str:
+    """Inside no_sync a backward sends next to nothing: what it saves is the point of it."""
+    return _judged(session, _training(session.world_size, window=True), _silent)
+
+
+@law("wire", "facet:replica", "bundles_gradients", "world_size>=2", "world_size<=4")
+def check_many_small_gradients_go_together(session: Session) -> str:
+    """The gradients of many small parameters share messages: a backward sends fewer than a quarter of their number."""
+    world = session.world_size
+    layers = tuple(Linear(f"fc{number}", 2, 2) for number in range(_SMALL_LAYERS))
+    shards = tuple((rank,) for rank in range(world))
+    operations = (Backward(shards), ZeroGrad(), Sent(), Backward(shards), Sent())
+    job = Job(world, operations, model=ModelSpec(layers, "linear"), data=DataSpec(world))
+    return _judged(session, job, _together)
+
+
+@law("wire", "collective:all_reduce", "counts_traffic", "world_size>=2")
+def check_traffic_is_counted_as_it_is_sent(session: Session) -> str:
+    """counts() tells the bytes of each large collective that the kernel sees each rank send, or, where it sees none, as many
+    in all as any algorithm needs; of all_reduce asynchronously, in place and in a group, too.
+    """
+    world, promised = session.world_size, session.capabilities
+    reduced = _usual(promised)
+    tensor = reduced.tensor
+    rows = replace(tensor, shape=(LARGE[0] // world * world, LARGE[1]))
+    made: list[Operation] = [reduced]
+    made += [replace(reduced, wait=False)] * promised.asynchronous
+    made += [replace(reduced, in_place=True)] * promised.in_place
+    made += [replace(reduced, group=(0, world - 1))] * promised.subgroups
+    scattered, sent = ReduceScatter(rows, reduced.reduction), SendRecv(tensor, ((world - 1, 0),))
+    others = (Broadcast(tensor, world - 1), AllGather(tensor), scattered, sent)
+    made += [operation for operation in others if operation.kind in promised.collectives]
+    return _judged(session, Job(world, _with_counts_between(made)), _told)
+
+
+@law("wire", "collective:all_reduce", "counts_traffic", "world_size<=1")
+def check_a_rank_alone_counts_nothing_sent(session: Session) -> None:
+    """counts() of a rank that is alone tells no bytes and no messages, as it has sent none to another rank."""
+    promised = session.capabilities
+    reduced = AllReduce(TensorSpec(LARGE, dtypes(promised)[0], "powers"), reductions(promised)[0])
+    for_each(session, [Job(session.world_size, (reduced, Sent()))], _nothing_told)
+
+
+def _usual(promised: Capabilities) -> AllReduce:
+    """In float32, if that is promised."""
+    dtype = "float32" if "float32" in promised.collective_dtypes else dtypes(promised)[0]
+    return AllReduce(TensorSpec(LARGE, dtype, "powers"), reductions(promised)[0])
+
+
+def _with_counts_between(made: Sequence[Operation]) -> tuple[Operation, ...]:
+    """With Sent before and after each, and a Wait where it is asynchronous."""
+    found: list[Operation] = [Sent()]
+    for operation in made:
+        waits = isinstance(operation, AllReduce) and not operation.wait
+        found += [operation, *[Wait(len(found))] * waits, Sent()]
+    return tuple(found)
+
+
+def _counted_ones(job: Job) -> Iterator[tuple[int, Operation]]:
+    """Those between two Sent, by position."""
+    return ((at, one) for at, one in enumerate(job.operations) if not isinstance(one, Sent | Wait))
+
+
+def _judged(session: Session, job: Job, judge: Callable[[Job, Trace, bool], str]) -> str:
+    """Run the Job, over TCP if that can be had. The judge says who counted, if it was not the kernel."""
+    notes: list[str] = []
+
+    def noted(job: Job, trace: Trace) -> None:
+        expect.completed(trace)
+        notes.append(judge(job, trace, session.capabilities.sends_least))
+
+    for_each(session, [replace(job, over_tcp=session.offers_tcp)], noted)
+    return notes[0]
+
+
+def _collectives(job: Job, trace: Trace, each: bool) -> str:
+    demands = []
+    for position, operation in _counted_ones(job):
+        assert isinstance(operation, (AllReduce, ReduceScatter, AllGather))
+        ranks = operation.group or range(job.world_size)
+        size = operation.tensor.on(0).nbytes
+        demands.append(Demand(operation.kind, size, ranks, named(operation, position), each))
+    seen = counted(trace, demands[0].least)
+    for number, demand in enumerate(demands):
+        sends_no_more([seen.bytes[rank][number] for rank in demand.ranks], demand, seen.note)
+    return seen.note
+
+
+_MODEL = ModelSpec((Linear("fc", 256, 511),), "linear")
+_WINDOW = 2
+
+
+def _training(world_size: int, *, window: bool) -> Job:
+    """Sent before and after: a synchronised backward and, with `window`, two inside no_sync, and the one that ends these."""
+    samples = tuple((rank,) for rank in range(world_size))
+    operations: list[Operation] = [Backward(samples), ZeroGrad(), Sent(), Backward(samples), Sent()]
+    if window:
+        operations += [ZeroGrad(), *[Backward(samples, sync=False)] * _WINDOW, Sent(), Backward(samples), Sent()]
+    return Job(world_size, tuple(operations), model=_MODEL, data=DataSpec(world_size))
+
+
+def _gradients(job: Job, what: str, each: bool) -> Demand:
+    """One all-reduce of all."""
+    assert job.model is not None
+    size = sum(array.nbytes for array in job.initial(0).values())
+    return Demand("all_reduce", size, range(job.world_size), what, each)
+
+
+def _once(job: Job, trace: Trace, each: bool) -> str:
+    demand = _gradients(job, "a synchronised backward", each)
+    seen = counted(trace, demand.least)
+    sends_no_more([sent[0] for sent in seen.bytes], demand, seen.note)
+    if len(seen.bytes[0]) > 1:
+        last = replace(demand, what="the backward that ends a window of no_sync")
+        sends_no_more([sent[2] for sent in seen.bytes], last, seen.note)
+    return seen.note
+
+
+def _silent(job: Job, trace: Trace, each: bool) -> str:
+    demand = _gradients(job, "", each)
+    seen = counted(trace, demand.least)
+    for rank, (synchronised, inside, _) in enumerate(seen.bytes):
+        if inside > demand.size // 8:
+            raise Finding(
+                Diagnosis(
+                    f"rank {rank} sent {inside:,} bytes in {_WINDOW} backwards inside no_sync, but should have sent next to "
+                    f"nothing; a synchronised backward sends {synchronised:,}",
+                    "gradients are reduced inside no_sync as well, and what comes back is thrown away"
+                    if inside > _WINDOW * synchronised * 0.9
+                    else "something of the size of the gradients is sent inside no_sync: sharded parameters, maybe, which every "
+                    "forward gathers, and an implementation that must do so does not promise no_sync",
+                    details=(seen.note,) if seen.note else (),
+                )
+            )
+    return seen.note
+
+
+def _told(job: Job, trace: Trace, each: bool) -> str:
+    kernel, own = by_kernel(trace), by_itself(trace)
+    note = ""
+    for number, (position, reduced) in enumerate(_counted_ones(job)):
+        assert isinstance(reduced, AllReduce | ReduceScatter | AllGather | Broadcast | SendRecv)
+        group = getattr(reduced, "group", None) or range(job.world_size)
+        demand = Demand(reduced.kind, reduced.tensor.on(0).nbytes, group, "", each)
+        seen, told = ([counts[number] for counts in one.bytes] for one in (kernel, own))
+        if sum(seen) >= demand.least / 2:
+            _same(seen, told, named(reduced, position))
+            continue
+        note = own.note
+        if sum(told) < (2 - CHANGE) * demand.least:
+            raise Finding(
+                Diagnosis(
+                    f"{named(reduced, position)}: counts() tells {sum(told):,} bytes in all, but no algorithm does with fewer "
+                    f"than {demand.least:,.0f} for {demand.size:,} bytes among {len(group)} ranks",
+                    "it does not count this way of sending"
+                    if not any(told)
+                    else "it leaves out a part of what is sent",
+                    details=tuple(f"rank {rank} tells {count:,} bytes" for rank, count in enumerate(told)),
+                )
+            )
+    return note
+
+
+def _nothing_told(_: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    counts = trace.values(1, "counts")[0]
+    told = {name: counts.get(name, 0) for name in ("bytes", "messages")}
+    expect.that(
+        not any(told.values()),
+        f"rank 0: counts() tells {told['bytes']:,} bytes and {told['messages']:,} messages, but there is no rank to send to",
+        "it does not begin at zero, or counts what a rank sends to itself",
+    )
+
+
+def _same(seen: list[int], told: list[int], what: str) -> None:
+    for rank, (sent, count) in enumerate(zip(seen, told, strict=True)):
+        if abs(count - sent) > (CHANGE - 1) * sent + HEADERS * len(seen):
+            headline = f"{what}: rank {rank} sent {sent:,} bytes, but counts() tells {count:,}"
+            times = f"what it tells is {count / max(1, sent):.3g} x what goes out"
+            raise Finding(Diagnosis(headline, times if count else "it does not count this way of sending"))
+
+
+def _together(job: Job, trace: Trace, each: bool) -> str:
+    """Gradients that go one by one cost every rank one message each at least."""
+    seen = counted(trace, _gradients(job, "", each).least)
+    sent = [counts[0] for counts in seen.messages]
+    number, least = 2 * _SMALL_LAYERS, min(sent)
+    if least * 4 >= number:
+        raise Finding(
+            Diagnosis(
+                f"rank {sent.index(least)} sent {least} messages in a backward of {number} small gradients, and no rank fewer: "
+                f"should be fewer than {number // 4}",
+                "every gradient goes alone" if least >= number else "the gradients go in many small groups",
+                "whether gradients are collected in buckets, and how large these are",
+                (seen.note,) if seen.note else (),
+            )
+        )
+    return seen.note
