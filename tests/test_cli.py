@@ -9,12 +9,13 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 import ddpcheck_properties
-from ddpcheck.cli import COMMANDS, main
+from ddpcheck.cli import COMMANDS, faults, main
 from ddpcheck.kill import judged
 from ddpcheck.profiles import PROFILES, profile_named
 from ddpcheck.results import Results
@@ -262,12 +263,29 @@ def test_stops_at_the_first_failure() -> None:
 def test_faults_are_caught_and_told(here: Path) -> None:
     result = ddpcheck("faults", "avg-div", "--profile", "quick", "--json", "kills.json", "--markdown", "kills.md")
     assert result.exit_code == 0, result.output
-    assert re.search(r"✓ avg-divides-by-numel \(\w+, 2 ranks\): check_\w+ after", result.output)
+    assert re.search(r"✓ avg-divides-by-numel \([\w.]+, 2 ranks\): check_\w+ after", result.output)
     assert "divided by the number of elements" in result.output
     assert re.search(r"(\d+) of \1 faults caught", result.output)
     kills = json.loads((here / "kills.json").read_text())["kills"]
     assert all(kill["first"]["diagnosis"]["cause"] and not kill["missed"] for kill in kills)
     assert "https://github.com/meta-pytorch/torchcomms/issues/287" in (here / "kills.md").read_text()
+
+
+def test_what_was_found_before_an_interruption_is_written(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = iter((judged,))
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        return next(run, _interrupt)(*arguments, **options)
+
+    monkeypatch.setattr(faults, "judged", interrupted)
+    result = ddpcheck("faults", "avg-div", "--profile", "quick", "--json", "kills.json")
+    assert result.exit_code == 130, result.output
+    assert "interrupted: 1 of 2 were not run" in result.output
+    assert len(json.loads((here / "kills.json").read_text())["kills"]) == 1
+
+
+def _interrupt(*arguments: Any, **options: Any) -> None:
+    raise KeyboardInterrupt
 
 
 def test_correct_adapters_are_not_flagged() -> None:

@@ -22,12 +22,10 @@ from ..run import Settings, run_items
 from ..standalone import write_beside
 from ..verdict import Verdict
 from .failures import Failures
-from .options import LAUNCHERS, console, launcher_named, named_reasons, usage_errors, usual_sessions
+from .options import INTERRUPTED, LAUNCHERS, console, launcher_named, named_reasons, usage_errors, usual_sessions
 from .options import world_sizes as sizes_option
 from .progress import Display
 from .show import oversubscribed, show_causes, show_reasons, show_table, summary
-
-INTERRUPTED = 130  # as shells say it of SIGINT
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 

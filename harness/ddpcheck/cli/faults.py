@@ -7,6 +7,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -21,7 +22,7 @@ from ..launchers.templates import Templates
 from ..profiles import PROFILES, profile_named
 from ..results import Environment
 from ..run import Settings
-from .options import at_terminal, console, usage_errors
+from .options import INTERRUPTED, at_terminal, console, usage_errors
 from .show import ranks, symbol
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -52,7 +53,7 @@ def command(
 ) -> None:
     """Check adapters that are wrong on purpose, and show which check catches each, how soon, and what it says.
 
-    PATTERNS choose by family or by part of a name; all without.
+    PATTERNS choose by family or by part of a name; all without. Ctrl-C ends it, and what was found by then is written.
     """
     out = console()
     with usage_errors():
@@ -61,7 +62,7 @@ def command(
     as_wished: Callable[[Kill], bool] = (lambda kill: kill.first is None) if unusual else (lambda kill: kill.caught)
     began = time.monotonic()
     kills: list[Kill] = []
-    with _bar(out) as bar, Templates() as templates:
+    with _bar(out) as bar, Templates() as templates, suppress(KeyboardInterrupt):
         task = bar.add_task("", total=len(found))
         for fault in found:
             bar.update(task, description=escape(fault.name))
@@ -76,6 +77,9 @@ def command(
     if markdown_file is not None:
         (entry,) = entry_points(group="ddpcheck.reports", name="kill_matrix")
         markdown_file.write_text(entry.load()(plain), encoding="utf-8")
+    if len(kills) < len(found):
+        out.print(f"interrupted: {len(found) - len(kills)} of {len(found)} were not run")
+        sys.exit(INTERRUPTED)
     sys.exit(0 if all(map(as_wished, kills)) else 1)
 
 

@@ -14,6 +14,8 @@ from ..references import UnusableAdapter
 from ..results import UnreadableFile, visible_cores
 from ..suggest import one_of
 
+INTERRUPTED = 130
+"""The exit status after Ctrl-C, as shells say it of SIGINT."""
 LAUNCHERS = {
     "processes": ("processes:Processes", "Child processes with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set."),
     "mpiexec": ("mpi:Mpiexec", "mpiexec of MPICH, Open MPI or Intel MPI, with the flags that each needs."),
