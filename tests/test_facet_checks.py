@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import sessions
 from chosen_faults import chosen, chosen_checks
-from ddpcheck_properties.collectives.all_reduce.results import wants
 
 from ddpcheck.checks import Check, missing
 from ddpcheck.job import AllReduce, TensorSpec
@@ -20,6 +19,7 @@ from ddpcheck.session import Session
 from ddpcheck.verdict import Finding
 from ddpcheck_implementations.faulty import Fault, faults, unusual
 from ddpcheck_properties import CHECKS
+from ddpcheck_properties.collectives.results import wants
 from ddpcheck_properties.strategies_collectives import exact_tensor
 
 FAMILIES = ("collectives", "sampler", "metrics", "scores", "randomness", "failures", "rendezvous", "wire")

@@ -6,7 +6,6 @@ import socket
 from operator import sub
 
 import pytest
-from ddpcheck_properties.wire.traffic.counts import by_itself, by_kernel
 
 from ddpcheck import Job, Session
 from ddpcheck.checks import law
@@ -17,6 +16,7 @@ from ddpcheck.launchers.trial import CONSEQUENCE, ROOT_CAUSE, ROOT_STATUS, run_t
 from ddpcheck.operations.probes import Leave, OnRanks, Sent
 from ddpcheck.run import run_check
 from ddpcheck.verdict import CannotTell
+from ddpcheck_properties.wire.counts import by_itself, by_kernel
 
 SMALL = TensorSpec((3,), "float32")
 

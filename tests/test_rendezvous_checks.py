@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import sessions
-from ddpcheck_implementations.faulty.collectives.collectives.collectives import GatheredInOwnOrder
+from ddpcheck_implementations.faulty.collectives.collectives import GatheredInOwnOrder
 
 from ddpcheck import Adapter, Capabilities, Finding, Job, RankTrace, Trace, run_checks
 from ddpcheck.environment import rank_context

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ddpcheck_properties.metrics.means.score_judges import as_of_one_process, equal, no_number
 from socket_ranks import on_ranks
 
 from ddpcheck import Adapter, Capabilities, Facets, Job, RankTrace, Trace
@@ -22,6 +21,7 @@ from ddpcheck.values import Array
 from ddpcheck.verdict import Finding
 from ddpcheck_implementations.data_parallel.scores import compute_score
 from ddpcheck_implementations.numpy_sockets.communicator import Communicator
+from ddpcheck_properties.metrics.score_judges import as_of_one_process, equal, no_number
 
 NAMES = sorted(SCORES)
 GUESSES, LABELS = np.array([0, 0, 1, 2, 0]), np.array([0, 1, 1, 0, 0])

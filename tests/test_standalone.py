@@ -12,7 +12,6 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-from ddpcheck_properties.collectives.all_reduce.many_calls import Kind
 
 from ddpcheck import Diagnosis, Job, Verdict, mlp
 from ddpcheck import job as ops
@@ -63,6 +62,7 @@ from ddpcheck.standalone.comparing import since
 from ddpcheck.standalone.literals import bound, literal
 from ddpcheck.standalone.text import FORMULAS, Text
 from ddpcheck_implementations.faulty import faults, unusual
+from ddpcheck_properties.collectives.many_calls import Kind
 from ddpcheck_properties.replicas.broken_backwards import broken
 
 ROOTS = [str(Path(__file__).parents[1] / name) for name in ("harness", "implementations", "properties")]

