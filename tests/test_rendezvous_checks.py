@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import sessions
-from ddpcheck_implementations.faulty.collectives.collectives import GatheredInOwnOrder
 
 from ddpcheck import Adapter, Capabilities, Finding, Job, RankTrace, Trace, run_checks
 from ddpcheck.environment import rank_context
@@ -23,6 +22,7 @@ from ddpcheck.run import Settings
 from ddpcheck.trace import StartReport
 from ddpcheck_implementations.faulty import PlainReplica
 from ddpcheck_implementations.faulty.base import PROMISED, _Connect
+from ddpcheck_implementations.faulty.collectives.collectives import GatheredInOwnOrder
 from ddpcheck_implementations.numpy_sockets import adapter as in_memory
 from ddpcheck_implementations.numpy_sockets import tcp as sockets
 from ddpcheck_implementations.numpy_sockets import unix

@@ -40,10 +40,12 @@ def check_scores_are_those_of_all_samples(session: Session) -> None:
     few, more = (*(2,) * (world - 1), 9), (7, *(3,) * (world - 1))
     # counts that half precision does not hold, and labels that a byte does not
     many, labels = (*(2,) * (world - 1), 2051), _dealt(range(250, 270), world)
+    # the first sample is the last rank's, and the others' blocks are one sample shorter
+    turned = _dealt(range(4 * world + 1), world)[::-1]
     examples = []
     for name in names:
         calls = [_score(name, sizes, seed) for seed, sizes in enumerate((few, more, few[::-1]))]
-        examples.append(Job(world, tuple(calls)))
+        examples += [Job(world, tuple(calls)), Job(world, (_score_of(name, turned),))]
         if name in ("perplexity", "rmse"):  # values with more digits than half precision has
             examples.append(Job(world, (replace(calls[0], values="real"),)))
         elif name == "auc":  # margins that are near to each other, in so many pairs that it matters
