@@ -1,6 +1,8 @@
 """The kill matrix: what `ddpcheck faults --json` found, as a page of markdown.
 
 python -m ddpcheck_reports.kill_matrix kills.json > kill-matrix.md
+
+Several files, which may come from runs at the same time, make one page.
 """
 
 from __future__ import annotations
@@ -22,13 +24,15 @@ def markdown(record: Mapping[str, Any]) -> str:
     """The whole page."""
     kills: Sequence[Mapping[str, Any]] = record["kills"]
     parts = ["# Kill matrix", _summary(kills)]
-    for family in dict.fromkeys(kill["family"] for kill in kills):
+    for family in sorted({kill["family"] for kill in kills}):
         parts += [f"## {family}", _table([kill for kill in kills if kill["family"] == family])]
-    here = record["environment"]
+    here, runs = record["environment"], record.get("runs", 1)
     parts += [
         "## How this was run",
         f"`ddpcheck faults --profile {record['profile']} --deadline {record['deadline']:g}`, Python {here['python']}, "
-        f"{here['cores']} cores visible. Seconds include the start of the ranks.",
+        f"{here['cores']} cores visible. Seconds include the start of the ranks."
+        + f" The matrix was run in {runs} parts, some of them perhaps at the same time."
+        * (runs > 1),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -78,7 +82,13 @@ def _said(verdict: Mapping[str, Any]) -> str:
     return str(verdict.get("diagnosis", {}).get("cause", ""))
 
 
+def merged(records: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """One record of several runs; what of a fault was found last counts."""
+    kills = {(kill["family"], kill["name"]): kill for record in records for kill in record["kills"]}
+    return {**records[-1], "kills": [*kills.values()], "runs": len(records)}
+
+
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit("usage: python -m ddpcheck_reports.kill_matrix KILLS.json")
-    print(markdown(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))), end="")
+    if len(sys.argv) < 2:
+        sys.exit("usage: python -m ddpcheck_reports.kill_matrix KILLS.json...")
+    print(markdown(merged([json.loads(Path(name).read_text(encoding="utf-8")) for name in sys.argv[1:]])), end="")

@@ -1,0 +1,41 @@
+"""The page of the kill matrix: what was run in parts is one page, and what was found last counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ddpcheck_reports.kill_matrix import markdown, merged
+
+
+def kill(name: str, family: str, cause: str, *, missed: tuple[str, ...] = ()) -> dict[str, Any]:
+    first = {"check": "check_a", "diagnosis": {"headline": "got 2", "cause": cause}}
+    return {
+        "name": name,
+        "family": family,
+        "world_size": 2,
+        "seconds": 1.5,
+        "first": first,
+        "missed": list(missed),
+        "source": "classic",
+    }
+
+
+def record(*kills: dict[str, Any]) -> dict[str, Any]:
+    here = {"python": "3.11.7", "cores": 2}
+    return {"kills": list(kills), "profile": "default", "deadline": 3.0, "environment": here}
+
+
+def test_parts_make_one_page_of_which_the_last_word_counts() -> None:
+    first = record(kill("b", "samplers.epochs", "early", missed=("check_b",)), kill("a", "replicas.buckets", "tail"))
+    page = markdown(merged([first, record(kill("b", "samplers.epochs", "late"))]))
+    assert "**2 of 2** adapters" in page
+    assert "late" in page
+    assert "early" not in page
+    assert page.index("## replicas.buckets") < page.index("## samplers.epochs")
+    assert "in 2 parts" in page
+
+
+def test_one_run_is_no_part() -> None:
+    page = markdown(record(kill("a", "replicas.buckets", "tail", missed=("check_b",))))
+    assert "**0 of 1** adapters" in page
+    assert "parts" not in page
