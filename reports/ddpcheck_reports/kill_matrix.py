@@ -31,7 +31,7 @@ def markdown(record: Mapping[str, Any]) -> str:
         "## How this was run",
         f"`ddpcheck faults --profile {record['profile']} --deadline {record['deadline']:g}`, Python {here['python']}, "
         f"{here['cores']} cores visible. Seconds include the start of the ranks."
-        + f" The matrix was run in {runs} parts, some of them perhaps at the same time."
+        + f" The matrix was run in {runs} parts, at the same time or at earlier revisions, some of them."
         * (runs > 1),
     ]
     return "\n\n".join(parts) + "\n"
