@@ -58,9 +58,9 @@ def shifted(got: Array, expected: Array, local: Array | None, wrong: Array) -> I
 
 
 def remainder(wrong: Array, world_size: int) -> Iterator[str]:
-    tail = int(wrong.sum())
-    parts = [parts for parts in range(2, world_size + 1) if wrong.size % parts == tail]
-    if parts and tail < wrong.size and wrong.reshape(-1)[-tail:].all():
+    count = int(wrong.sum())
+    parts = [parts for parts in range(2, world_size + 1) if wrong.size % parts == count]
+    if parts and count < wrong.size and wrong.reshape(-1)[-count:].all():
         yield f"only {region(wrong)} are wrong: the remainder of a division into {parts[0]} parts"
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..numerics import gamma
 from ..values import Array
-from .rounding import Value
+from .rounding import Value, by_rank
 
 GUARD = 1e-6
 """Some divide by norm + 1e-6, so that a norm of 0 does no harm. The contract does not; the bound allows it."""
@@ -95,7 +95,7 @@ _FEW = 8
 
 def _scaled(gradient: Array, norms: Array, limit: float, most: float = 1.0) -> Array:
     factors = np.minimum(most, limit / np.maximum(norms, TINY))
-    return np.asarray(gradient * factors.reshape(-1, *(1,) * (gradient.ndim - 1)))
+    return np.asarray(gradient * by_rank(factors, gradient))
 
 
 def _nan(gradient: Array) -> Array:

@@ -13,6 +13,7 @@ from ..values import Array
 from .clipping import Clip
 from .contributions import Contributions
 from .gradients import Gradient
+from .rounding import by_rank
 from .sample_weights import SampleWeights
 from .shares import Pass
 from .terms_gone_wrong import Terms, terms_of
@@ -160,6 +161,6 @@ class Accumulated:
         for done in self.history.backwards[:-1]:
             if self.name in done.own:
                 own = done.own[self.name]
-                used = done.used[self.name].reshape(-1, *(1,) * (own.ndim - 1))
+                used = by_rank(done.used[self.name], own)
                 found = own if found is None else np.where(used, own, found)
         return found

@@ -62,11 +62,16 @@ def over_ranks(value: Value, weights: Array | None, divisor: float, dtype: str, 
     return Value(exact, (_over_ranks(value.error, weights) + rounded) / divisor)
 
 
+def by_rank(values: Array, like: Array) -> Array:
+    """One value for each rank, shaped to be multiplied with an array that has the ranks first."""
+    return values.reshape(-1, *(1,) * (like.ndim - 1))
+
+
 def from_rank_zero(array: Array) -> Array:
     """Rank 0's part, repeated for every rank."""
     return array[:1].repeat(len(array), axis=0)
 
 
 def _over_ranks(array: Array, weights: Array | None) -> Array:
-    weighted = array if weights is None else array * weights.reshape(-1, *(1,) * (array.ndim - 1))
+    weighted = array if weights is None else array * by_rank(weights, array)
     return np.add.reduce(weighted, axis=0, keepdims=True).repeat(len(array), axis=0)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..values import Array
+from .rounding import by_rank
 from .shares import Pass
 
 _IGNORED = "the samples' weights are ignored: all samples count the same, masked ones included"
@@ -52,7 +53,7 @@ class SampleWeights:
             yield nothing, np.full(own.shape[1:], np.nan)
         if not self.by_weight and own[sums == 0].any():
             lost = "a rank without any weight in the last micro-batch has lost what it had accumulated before"
-            kept = (sums > 0).reshape(-1, *(1,) * (own.ndim - 1))
+            kept = by_rank(sums > 0, own)
             yield lost, (own * kept).mean(axis=0)
         if self.by_weight:
             should = "but ranks should count by their sums of weights, which differ"
@@ -76,8 +77,8 @@ class SampleWeights:
             yield f"ranks count by their sums of weights, {should}", np.tensordot(sums / total, own, 1)
             yield f"ranks count by their batch sizes, {should}", np.tensordot(sizes, own, 1)
         should = "but should be by the sum of their weights"
-        weighted = own * sums.reshape(-1, *(1,) * (own.ndim - 1))
-        per_sample = weighted / np.maximum(self.counts, 1).reshape(-1, *(1,) * (own.ndim - 1))
+        weighted = own * by_rank(sums, own)
+        per_sample = weighted / by_rank(np.maximum(self.counts, 1), own)
         yield f"it is divided by the number of samples, {should}", per_sample.mean(axis=0)
         yield f"it is summed over samples and averaged over ranks, {should}", weighted.mean(axis=0)
         yield f"it is summed over samples and ranks, {should}", weighted.sum(axis=0)

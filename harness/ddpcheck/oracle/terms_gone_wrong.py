@@ -10,6 +10,7 @@ import numpy as np
 from ..model import Activity, Head, Layer, Linear, ModelSpec
 from ..values import Array
 from .network import evaluate
+from .rounding import by_rank
 from .shares import Pass
 
 _KINDS = {Linear: "the penalty of weights", Activity: "the activity term", Head: "the auxiliary head's term"}
@@ -167,13 +168,13 @@ class Terms:
         if alike and world > 1:
             yield f"{what} is divided by the world size once more, or only one of the ranks has it", mean(part) / world
         for other in range(world * (not alike)):
-            alone = np.where((np.arange(world) == other).reshape(-1, *(1,) * (part.ndim - 1)), part, 0.0)
+            alone = np.where(by_rank(np.arange(world) == other, part), part, 0.0)
             yield f"only rank {other} has {what} in its gradient", mean(alone)
         if not alike:
             yield f"{what} is this rank's own: it is added after the reduction, so that ranks drift apart", part[rank]
             yield f"{what} is divided by the world size once more", mean(part) / world
         yield f"{what} counts twice: in two places, or for each of the layers that share a weight", mean(part) * 2
-        share = self.weigh.reshape(-1, *(1,) * (part.ndim - 1)) * world
+        share = by_rank(self.weigh, part) * world
         yield f"how much a rank counts, by its samples or their weights, counts twice in {what}", mean(part * share)
         yield f"ranks count equally in {what}, and not as in the rest of the loss", part.mean(axis=0)
 

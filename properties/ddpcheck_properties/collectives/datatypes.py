@@ -15,13 +15,14 @@ _TAKEN_FOR = {
     "float64": ("int64", "float32", "int32"),
     "float32": ("int32", "float64"),
 }
-_BY = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
+FOLDS = {"sum": np.add, "mean": np.add, "min": np.minimum, "max": np.maximum, "prod": np.multiply}
+"""What makes one value of two, by reduction; a mean is divided afterwards."""
 
 
 def of_another_datatype(parts: Sequence[Array], reduction: str) -> Iterator[tuple[str, Array]]:
     """Sentences, and the reduction of these arrays of one dtype as each of the others would have made it."""
     dtype, shape = parts[0].dtype, parts[0].shape
-    by = _BY["sum" if reduction == "mean" else reduction]
+    by = FOLDS[reduction]
     for other in _TAKEN_FOR.get(dtype.name, ()):
         if parts[0].nbytes % np.dtype(other).itemsize or not parts[0].size:
             continue

@@ -14,7 +14,7 @@ from ddpcheck.job import AllGather, AllReduce, Broadcast, Job, ReduceScatter, Te
 from ddpcheck.values import Array, overwritten, poison_like
 from ddpcheck.verdict import Finding
 
-from .datatypes import of_another_datatype
+from .datatypes import FOLDS, of_another_datatype
 from .results import Collective, Reducing, finished, reduced, wants
 
 _FEW = 512
@@ -98,7 +98,7 @@ def _of_another_group(
 ) -> Iterator[tuple[str, Array]]:
     """What one rank, which is in both, has put in there, taken for its part of a sum here."""
     there = made.tensor
-    fold = _FOLDS.get(collective.reduction)
+    fold = FOLDS.get(collective.reduction)
     if fold is None or (there.shape, there.dtype) != (collective.tensor.shape, collective.tensor.dtype):
         return
     for rank in {*members} & {*ranks}:
@@ -108,9 +108,6 @@ def _of_another_group(
         )
         whole = fold.reduce(parts, axis=0, dtype=there.dtype)
         yield text, np.asarray(whole / len(members) if collective.reduction == "mean" else whole)
-
-
-_FOLDS = {"sum": np.add, "mean": np.add, "min": np.minimum, "max": np.maximum, "prod": np.multiply}
 
 
 def _as_other_bits(
@@ -138,7 +135,7 @@ def _other_folds(collective: Reducing, members: tuple[int, ...], rank: int) -> I
     for pair in combinations(members, 2) if size > 2 else ():
         rest = [tensor.on(each) for each in members if each not in pair]
         stack = np.stack([tensor.on(pair[0]) + tensor.on(pair[1]), *rest])
-        by = {"min": np.minimum, "max": np.maximum, "prod": np.multiply}[collective.reduction]
+        by = FOLDS[collective.reduction]
         text = f"the values of rank {pair[0]} and {pair[1]} were added: the reduction was not passed on everywhere"
         yield text, share(by.reduce(stack, axis=0))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -79,8 +78,7 @@ def _explained(promised: Capabilities) -> Judge:
         except Finding as finding:
             if not trace.completed or not finding.diagnosis.headline.startswith("average"):
                 raise
-            cause = _cause(trace) or finding.diagnosis.cause
-            raise Finding(replace(finding.diagnosis, cause=cause)) from None
+            raise finding.blaming(_cause(trace) or finding.diagnosis.cause) from None
 
     return judge
 

@@ -89,8 +89,7 @@ def _remeasured(promised: Capabilities) -> Judge:
             own = np.stack([inputs[list(rank)].mean(axis=0) for rank in first.samples])
             right = inputs[[sample for rank in first.samples for sample in rank]].mean(axis=0)
             got = [values["norm.running_mean"] for values in trace.values(1, "buffers")]
-            cause = _of_ranks(got, own, right) or finding.diagnosis.cause
-            raise Finding(replace(finding.diagnosis, cause=cause)) from None
+            raise finding.blaming(_of_ranks(got, own, right) or finding.diagnosis.cause) from None
 
     return judge
 
@@ -132,7 +131,7 @@ def _ran(job: Job, trace: Trace) -> None:
         if finding.hung or min(map(len, first.samples)) != 1:
             raise
         cause = "one sample per rank is refused: the size check looks at this rank's batch, not at all ranks' together"
-        raise Finding(replace(finding.diagnosis, cause=cause)) from None
+        raise finding.blaming(cause) from None
 
 
 def _walk(job: Job, promised: Capabilities, *, bounds: bool) -> tuple[Moment, ...]:
@@ -156,7 +155,7 @@ def _same_statistics(promised: Capabilities) -> Judge:
                 sure = _TOGETHER if np.allclose(got, right, rtol=1e-5) else _COUNTED
                 told = finding.diagnosis.cause
                 cause = _of_ranks(got, own, right) or (sure if told in ("", PUT_TOGETHER) else told)
-                raise Finding(replace(finding.diagnosis, cause=cause)) from None
+                raise finding.blaming(cause) from None
 
     return judge
 
@@ -206,7 +205,7 @@ def _same_losses(moment: Moment, local: Moment, job: Job, trace: Trace) -> None:
                 if np.isclose(loss, own[rank])
                 else "what the ranks measure is put together wrongly, as without their counts"
             )
-            raise Finding(replace(finding.diagnosis, cause=cause)) from None
+            raise finding.blaming(cause) from None
 
 
 def _gradients(moment: Moment, job: Job, trace: Trace) -> None:

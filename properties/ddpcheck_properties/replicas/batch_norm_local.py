@@ -6,7 +6,6 @@ float64 with the tolerance of batch_norm.py, and for its reasons.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -81,4 +80,4 @@ def _near(got: Array, exact: Array, largest: float, text: str, rank: int) -> Non
         expect.within(got, exact, np.full_like(exact, TOLERANCE * largest), text, rank)
     except Finding as finding:
         cause = "a batch norm's own forward or backward pass, if gradients of networks without one are right"
-        raise Finding(replace(finding.diagnosis, cause=finding.diagnosis.cause or cause)) from None
+        raise finding.blaming(finding.diagnosis.cause or cause) from None

@@ -14,7 +14,7 @@ from ddpcheck.job import Backward, DataSpec, Job, Join, Operation, OptimizerSpec
 from ddpcheck.model import Linear, ModelSpec, Scale, mlp
 from ddpcheck.oracle import Oracle
 from ddpcheck.trace import Trace
-from ddpcheck.verdict import Diagnosis, Finding
+from ddpcheck.verdict import Finding
 
 from ..drawing import Judge, for_each
 from ..pitfalls import fitting
@@ -69,21 +69,19 @@ def _explained(promised: Capabilities) -> Judge:
             as_ever(job, trace)
         except Finding as finding:
             if not trace.completed:
-                raise Finding(_without_buffers(job, finding), hung=finding.hung) from None
-            cause = next(_causes(job, trace, promised), finding.diagnosis.cause)
-            raise Finding(replace(finding.diagnosis, cause=cause)) from None
+                raise _without_buffers(job, finding) from None
+            raise finding.blaming(next(_causes(job, trace, promised), finding.diagnosis.cause)) from None
 
     return judge
 
 
-def _without_buffers(job: Job, finding: Finding) -> Diagnosis:
+def _without_buffers(job: Job, finding: Finding) -> Finding:
     """Of a run that did not come to its end, with what is sure as those without buffers, which come first, did."""
     if job.model is None or "buffer" not in job.model.features():
-        return finding.diagnosis
-    sentence = (
+        return finding
+    return finding.blaming(
         "without buffers it went well: ranks that have run out do not take part where the others broadcast buffers"
     )
-    return replace(finding.diagnosis, cause=sentence)
 
 
 def _causes(job: Job, trace: Trace, promised: Capabilities) -> Iterator[str]:

@@ -16,11 +16,12 @@ import numpy as np
 
 from ddpcheck.job import PerRank
 from ddpcheck.oracle.network import Shards, evaluate
+from ddpcheck.oracle.rounding import by_rank
 from ddpcheck.oracle.terms_gone_wrong import without_terms
 from ddpcheck.values import Array
 
 from .drawn_runs import Run, batches
-from .emulated_steps import Arrays, Steps, by_rank
+from .emulated_steps import Arrays, Steps
 from .gone_wrong import Rules, law_factor
 
 LAW = Rules()
@@ -196,10 +197,9 @@ class _Emulator:
             at = np.full(len(at), min(self.micro_batches + self.rules.by_micro_batches, self.steps))
         self.optimizer.grow()
         apart, in_momentum = self.rules.decay != "gradient", self.rules.rate_in_momentum
+        rates = self.job.optimizer.lr * np.array([factor(i, n) for i, n in zip(at, steps, strict=True)])
         for name, gradient in gradients.items():
-            decay = spec.weight_decay * self.parameters[name]
-            factors = np.array([factor(i, n) for i, n in zip(at, steps, strict=True)])
-            rate = self.job.optimizer.lr * by_rank(factors, decay)
+            decay, rate = spec.weight_decay * self.parameters[name], by_rank(rates, gradient)
             through = gradient if apart else gradient + decay
             taken = self.optimizer.taken(name, through, rate, spec, rate_in_momentum=in_momentum)
             rate_apart = rate if self.rules.decay == "apart" else np.full_like(rate, self.job.optimizer.lr)

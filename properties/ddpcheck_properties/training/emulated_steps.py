@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ddpcheck.job import OptimizerSpec
+from ddpcheck.oracle.rounding import by_rank
 from ddpcheck.values import Array
 
 Arrays = dict[str, Array]
@@ -49,8 +50,3 @@ class Steps:
         second = self.second[name] = gamma * self.second.get(name, 0.0) + (1 - gamma) * gradient**2
         age = by_rank(self.age, gradient)
         return np.asarray(first / (1 - beta**age) / (np.sqrt(second / (1 - gamma**age)) + spec.eps))
-
-
-def by_rank(values: Array, like: Array) -> Array:
-    """One value for each rank, as they are multiplied with an array that has the ranks first."""
-    return values.reshape(-1, *(1,) * (like.ndim - 1))

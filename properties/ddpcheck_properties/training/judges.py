@@ -67,7 +67,7 @@ def explained(cause: Callable[[], str]) -> Iterator[None]:
         sentence = cause()
         if not sentence:
             raise
-        raise Finding(replace(finding.diagnosis, cause=sentence), hung=finding.hung) from None
+        raise finding.blaming(sentence) from None
 
 
 def whence(run: Run, candidates: Sequence[tuple[str, Rules]]) -> str:
