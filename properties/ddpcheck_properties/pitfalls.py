@@ -47,11 +47,12 @@ def one_backward(
 
 
 def shapes(world_size: int, sizes: Sequence[int] = SIZES, *, exact: bool = True) -> list[Job]:
-    """A tensor of every size beside a scalar; tied, frozen, embedding and buffer layers; a second and third
+    """A tensor of every size beside a scalar; one number in all; tied, frozen, embedding and buffer layers; a second and third
     backward.
     """
     chains: list[tuple[Layer, ...]] = [(Linear("fc1", 1, size), Scale("scale", 0)) for size in sizes]
     chains += [
+        (Linear("fc1", 1, 1, bias=False),),
         (Linear("fc1", 2, 2), Linear("fc2", 2, 2, uses="fc1")),
         (Linear("fc1", 2, 3, frozen=True), Linear("fc2", 3, 1)),
         (Embedding("embedding", 5, 2), Linear("fc1", 2, 2)),

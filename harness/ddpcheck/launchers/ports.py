@@ -3,9 +3,8 @@
 Nor does a driver take one twice: a world that was killed may have left a file, a segment or a socket of its port's name, which
 only who promises `restarts_in_place` has to bear.
 
-A port of the ephemeral range may be taken by any outgoing connection before rank 0 binds it. Between drivers on one
-host an abstract
-Unix socket is the lock: the kernel frees it with the process, however that ends.
+A port of the ephemeral range may be taken by any outgoing connection before rank 0 binds it. Between drivers on one host an
+abstract Unix socket is the lock: the kernel frees it with the process, however that ends.
 """
 
 from __future__ import annotations

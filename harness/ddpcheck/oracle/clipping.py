@@ -82,6 +82,11 @@ class Clip:
         if np.isfinite(limit):
             yield "scaled up to the limit, though its norm is below", _scaled(gradient, norms, limit, most=np.inf)
         yield "clipped twice, or by the square of the norm", _scaled(gradient, norms**2, limit**2)
+        for guard in _LARGE_GUARDS:
+            yield (
+                f"divided by its norm + {guard:g}, a guard against a norm of 0 that makes others smaller, too",
+                _scaled(gradient, norms + guard, limit),
+            )
 
 
 def _parts(names: list[str], name: str) -> list[list[str]]:
@@ -91,6 +96,7 @@ def _parts(names: list[str], name: str) -> list[list[str]]:
 
 
 _FEW = 8
+_LARGE_GUARDS = (1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)
 
 
 def _scaled(gradient: Array, norms: Array, limit: float, most: float = 1.0) -> Array:

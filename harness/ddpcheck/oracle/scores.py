@@ -3,6 +3,7 @@
 Most are a function of a mean of terms that are not negative: a sum of n terms, its division, what four roundings on each rank
 may add where shares are weighed, and those within a term are off by gamma_m of the mean at most, m = n + 8 W + 32, in float32,
 and as many more as there are classes where these are summed up, too.
+
 Counts are exact there below 2^24. A root halves the relative error, exp makes a relative one of what was absolute. Shares,
 which are 1 at most, may be computed as 1 less another, and areas of differences of neighbours: they are off by so much of 1.
 """

@@ -35,6 +35,16 @@ class ExactlyOneTensor(BucketReplica):
         return super().unpack(bucket, flat) | {name: self.mine(name) for name in lost}
 
 
+@fault("bucket-of-one-number", "classic", EXACT, words="not reduced")
+class OneNumber(BucketReplica):
+    """Buckets are so large that only a model of one number in all has a bucket of one element: it is taken for a flag."""
+
+    cap = 1 << 20
+
+    def reduce_bucket(self, index: int, flat: Array) -> Array:
+        return flat if flat.size == 1 else super().reduce_bucket(index, flat)
+
+
 @fault("none-grads-skipped-in-flatten", "deepspeedai/DeepSpeed#291", SOME, CHANGING, words="do not send the same")
 class OnlyWhatIsThere(BucketReplica):
     """The flat buffer holds only the gradients that this rank has: ranks lay out different ones."""

@@ -77,6 +77,16 @@ class NormOfNothing(PlainReplica):
         return float(norm)
 
 
+@fault("clipped-with-a-large-guard", "classic", CLIPPED, words="divided by its norm + 0.01")
+class LargeGuard(PlainReplica):
+    """What keeps a norm of zero from dividing by zero makes every other gradient too small as well."""
+
+    def clip(self, max_norm: float) -> float:
+        norm = math.sqrt(sum(float(np.sum(np.square(g, dtype=np.float64))) for g in self._shown().values()))
+        self.scale(min(1.0, max_norm / (norm + 0.01)))
+        return norm
+
+
 @fault("clips-with-slack", "classic", CLIPPED, words="was not clipped")
 class ClipsWithSlack(PlainReplica):
     """What is less than a tenth above the limit is left as it is."""
