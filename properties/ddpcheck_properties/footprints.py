@@ -51,6 +51,7 @@ from .strategies_collectives import Reduction, dtypes, fitting_reductions, usual
 if TYPE_CHECKING:
     from ddpcheck.session import Session
 
+_IN_GROUPS = (AllReduce, Broadcast, AllGather, ReduceScatter, Barrier)
 FILLING = 9
 """Jobs of three such rounds after which a record of the last thousand calls is full."""
 
@@ -68,7 +69,9 @@ def check_collectives_leave_the_process_as_it_was(session: Session) -> None:
 
 
 def _calls(session: Session, tensor: TensorSpec) -> list[tuple[Operation, ...]]:
-    """Each promised collective with this tensor; all_reduce with each reduction, or with one if it is small."""
+    """Each promised collective with this tensor, and all in a group; all_reduce with each reduction, or with one if it is
+    small.
+    """
     world, promised = session.world_size, session.capabilities
     reduction = usual_reduction(promised, tensor.dtype)
     small = tensor.shape[0] <= world
@@ -82,7 +85,11 @@ def _calls(session: Session, tensor: TensorSpec) -> list[tuple[Operation, ...]]:
     }
     if world > 1:
         made["send_recv"] = (SendRecv(tensor, ((0, world - 1), (world - 1, 0))),)
+    everyone = tuple(range(world))
     kinds = [operations for name, operations in made.items() if name in promised.collectives]
+    if promised.subgroups:
+        in_groups = [first for first, *_ in kinds if isinstance(first, _IN_GROUPS)]
+        kinds.append(tuple(replace(first, group=everyone) for first in in_groups))
     if "all_reduce" in promised.collectives:
         kinds += [(AllReduce(tensor, reduction, wait=False), Wait(0))] * promised.asynchronous
         kinds += [(AllReduce(tensor, reduction, (world - 1,)),)] * promised.subgroups
@@ -242,11 +249,16 @@ def _nothing_changed(job: Job, trace: Trace) -> None:
     expect.completed(trace)
     (rounds,) = job.operations
     assert isinstance(rounds, Rounds)
-    what = ", ".join(dict.fromkeys(operation.kind for operation in rounds.operations))
+    what = ", ".join(dict.fromkeys(map(_named, rounds.operations)))
     for rank in range(job.world_size):
         changed, held = (trace.values(0, name)[rank] for name in ("changed", "held"))
         _settings_stay(f"{what} on rank {rank}", changed)
         _nothing_piles_up(f"{what} on rank {rank}", held, rounds.times)
+
+
+def _named(operation: Operation) -> str:
+    group = getattr(operation, "group", None)
+    return operation.kind if group is None else f"{operation.kind} in group {list(group)}"
 
 
 def _settings_stay(what: str, changed: Sequence[Sequence[str]]) -> None:

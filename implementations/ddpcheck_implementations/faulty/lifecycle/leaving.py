@@ -99,6 +99,20 @@ class DescriptorForEachGroup(PassThrough):
         return super().all_reduce(array, op, group=group)
 
 
+@collectives("buffer-for-each-broadcast-in-a-group", "classic", USED, words="memory grows with every call")
+class BufferForEachBroadcast(PassThrough):
+    """What a group needs for a broadcast is made anew with every call, and kept for as long as the program runs."""
+
+    def __init__(self, comm: Any, rank: int, world: int) -> None:
+        super().__init__(comm, rank, world)
+        self.buffers: list[Array] = []
+
+    def broadcast(self, array: Array, root: int = 0, *, group: Group = None) -> Array:
+        if group is not None:
+            self.buffers.append(np.array(array))
+        return super().broadcast(array, root, group=group)
+
+
 @collectives("results-kept", "classic", USED, words="memory grows with every call")
 class ResultsKept(PassThrough):
     """A log of all that was ever gathered."""
