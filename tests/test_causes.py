@@ -67,6 +67,29 @@ def test_what_lacks_the_last_micro_batch_was_taken_too_early() -> None:
     assert cause.startswith("the last micro-batch is missing")
 
 
+def test_a_factor_near_one_is_told_from_lost_precision() -> None:
+    expected = np.array([1.0, 3.0, -7.0, 0.0, 11.3], "float32")
+    assert "every element is 1.001 x" in likely_cause((expected * 1.001).astype("float32"), expected, Evidence(3))
+    fewer = as_float16(expected).astype("float32")
+    assert "as in float16" in likely_cause(fewer, expected, Evidence(3))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_what_was_moved_in_fewer_bits_says_in_which(dtype: str) -> None:
+    sent = np.array([0.1, -1.7, np.nan, 1e-7, 3e5, 0.0])
+    rounded = {"float16": as_float16, "bfloat16": as_bfloat16, "float32": np.float32}[dtype](sent)
+    cause = likely_cause(np.asarray(rounded, "float64"), sent, Evidence(3, moved=True))
+    assert cause.startswith(f"it was sent as {dtype}:")
+
+
+def test_one_integer_that_is_off_by_one_did_not_go_as_a_float() -> None:
+    expected = np.arange(1, 18, dtype="int32") * (2**24 + 1)
+    one_off = expected.copy()
+    one_off[8] += 1
+    assert "float32" not in likely_cause(one_off, expected, Evidence(3))
+    assert "float32" in likely_cause(expected.astype("float32").astype("int32"), expected, Evidence(3))
+
+
 @pytest.mark.parametrize(("factor", "words"), [(0.75, "divided by 4 and not"), (1024.0, "a loss scale"), (0.7, "")])
 def test_a_factor_that_means_something_says_so(factor: float, words: str) -> None:
     expected = np.array([3.0, -5.0, 7.0, 11.0, 1.0])

@@ -32,6 +32,10 @@ _OF_A_ROOT = re.compile(r"(?i)\b(invalid|bad|wrong|unknown|no) root\b|\broot\b.*
 """What an error says of a root that a group does not have."""
 _ANOTHER_SHAPE = re.compile(r"returned \w+\[\d+[,\]]")
 """What an error says of a result that is an array, but not of the shape that it should have."""
+_OF_A_MESSAGE = re.compile(
+    r"(?i)trunca|size|shape|bytes|length|frame|header|message|expected|match|unpack|broadcast together|too (large|small)"
+)
+"""What an error says of a message that is not the one that was waited for."""
 _OF_TIME = re.compile(r"(?<!run)time")
 """In lower case, what an error says of a time limit; every RuntimeError has the word in its name."""
 
@@ -145,9 +149,10 @@ def _causes(job: Job, trace: Trace) -> Iterator[str]:
         and operation.kind in _TOGETHER
         and (through := _through(culprit, trace, getattr(operation, "group", None)))
     ):
+        own = "" if _OF_A_MESSAGE.search(culprit.error.rpartition("\n")[2]) else "goes another way there; or it "
         yield (
-            f"rank {through} came through this operation, and rank {culprit.rank} did not: it got a part of a message, or one of "
-            "another call, as where a rank makes one call more or one less"
+            f"rank {through} came through this operation, and rank {culprit.rank} did not: it {own}got a part of a message, or "
+            "one of another call, as where a rank makes one call more or one less"
         )
 
 

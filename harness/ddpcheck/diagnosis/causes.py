@@ -10,7 +10,7 @@ import numpy as np
 
 from ..values import Array
 from .crept import crept
-from .narrowed import narrowed
+from .narrowed import narrowed, sent_as
 from .offset import offset
 from .patterns import (
     changed_by,
@@ -160,6 +160,8 @@ def _elsewhere(got: Array, expected: Array, evidence: Evidence) -> Iterator[str]
             yield sentence
     if got.size > 1 and not _same(got, expected) and _same(np.sort(got, axis=None), np.sort(expected, axis=None)):
         yield _PERMUTED
+    if not _same(got, expected):
+        yield from sent_as(got, expected)
 
 
 def _changed_on_the_way(got: Array, expected: Array) -> Iterator[str]:
@@ -216,9 +218,7 @@ def _other_factor(got: Array, expected: Array, evidence: Evidence) -> Iterator[s
     ratio = float(ratios.flat[0])
     if ratio == -1 and np.array_equal(got, -expected):
         yield "the sign is wrong"
-    elif (
-        np.allclose(ratios, ratio, rtol=1e-5, atol=0) and ratio != 0 and abs(ratio - 1) > 2.0**-7
-    ):  # else see lost_precision
+    elif ratio != 0 and _all_equal(ratios, ratio, expected[nonzero]):
         scale = _SCALED if abs(np.log2(abs(ratio))) in _LOSS_SCALES else ""
         divisor = size / ratio
         if size > 1 and 1.5 < divisor <= 2 * size and abs(divisor - round(divisor)) < 1e-4:
@@ -226,6 +226,16 @@ def _other_factor(got: Array, expected: Array, evidence: Evidence) -> Iterator[s
         yield f"every element is {ratio:.6g} x what it should be: a wrong factor, the same everywhere{scale}"
 
 
+def _all_equal(ratios: Array, ratio: float, expected: Array) -> bool:
+    """Whether it is one factor. One that is nearly 1 might be lost precision, which errs by no equal shares of unlike numbers."""
+    if abs(ratio - 1) > _NEARLY_ONE:
+        return bool(np.allclose(ratios, ratio, rtol=1e-5, atol=0))
+    u = float(np.finfo(expected.dtype).eps) if expected.dtype.kind == "f" else 0.0
+    unlike = len(np.unique(np.frexp(expected.astype(np.float64))[0]))
+    return abs(ratio - 1) > 64 * u > 0 and unlike > 1 and bool(np.allclose(ratios, ratio, rtol=4 * u, atol=0))
+
+
+_NEARLY_ONE = 2.0**-7
 _LOSS_SCALES = range(7, 33)
 """Powers of two that no number of ranks, micro-batches or samples here is."""
 _SCALED = ", as of a loss scale that is not taken off again, or once too often"

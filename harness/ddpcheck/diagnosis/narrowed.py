@@ -33,6 +33,15 @@ def narrowed(got: Array, expected: Array, parts: Array) -> Iterator[str]:
             yield f"{text}: computed or sent with fewer bits than {got.dtype}"
 
 
+def sent_as(got: Array, expected: Array) -> Iterator[str]:
+    """As which dtype something that was only moved has gone, if that gives every bit."""
+    for name, made in _WAYS.get(got.dtype.name, ()):
+        with np.errstate(all="ignore"):
+            there_and_back = made(expected).astype(got.dtype)
+        if np.array_equal(got, there_and_back, equal_nan=got.dtype.kind == "f"):
+            yield f"it was sent as {name}: what that has no room for is rounded, zero or infinite"
+
+
 def _candidates(parts: Array, factor: float) -> Iterator[tuple[str, Array]]:
     for name, rounded in (("float16", as_float16), ("bfloat16", as_bfloat16)):
         before, after = f"every rank's part is rounded as in {name}", f"the result is rounded as in {name}"
@@ -58,6 +67,17 @@ def as_float16(array: Array) -> Array:
 
 def as_bfloat16(array: Array) -> Array:
     """To nearest, ties to even: 8 bits of significand, in the range of float32."""
-    bits = array.astype(np.float32).view(np.uint32)
+    bits = np.asarray(array, np.float32).view(np.uint32)
     even = bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))
-    return np.asarray(even & np.uint32(0xFFFF0000), np.uint32).view(np.float32).astype(np.float64)
+    rounded = np.asarray(even & np.uint32(0xFFFF0000), np.uint32).view(np.float32)
+    return np.where(np.isnan(array), np.nan, rounded)
+
+
+def _as(dtype: str) -> Rounding:
+    return lambda array: array.astype(dtype)
+
+
+_SHORT = ("float16", as_float16), ("bfloat16", as_bfloat16)
+_FLOATS = ("float64", _as("float64")), ("float32", _as("float32"))
+_WAYS = {"float64": (_FLOATS[1], *_SHORT), "float32": _SHORT, "int64": _FLOATS, "int32": (_FLOATS[1],)}
+"""By dtype, the narrower ones and what becomes of an array in them, widest first."""
