@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -32,6 +33,9 @@ _OF_A_ROOT = re.compile(r"(?i)\b(invalid|bad|wrong|unknown|no) root\b|\broot\b.*
 """What an error says of a root that a group does not have."""
 _ANOTHER_SHAPE = re.compile(r"returned \w+\[\d+[,\]]")
 """What an error says of a result that is an array, but not of the shape that it should have."""
+_FORMS = re.compile(
+    r"returned (?P<dtype>\w+)\[(?P<shape>[\d, ]*)\], but must return (?P<right_dtype>\w+)\[(?P<right_shape>[\d, ]*)\]"
+)
 _OF_A_MESSAGE = re.compile(
     r"(?i)trunca|size|shape|bytes|length|frame|header|message|expected|match|unpack|broadcast together|too (large|small)"
 )
@@ -176,6 +180,18 @@ def _why_invalid(culprit: RankTrace, job: Job) -> Iterator[str]:
             given = f"returned {other.tensor.dtype}{list(other.tensor.shape)},"
             if given in culprit.error:
                 yield f"it has the shape of operation {position}: results are mixed up"
+    yield from _why_of_another_form(culprit.error)
+
+
+def _why_of_another_form(error: str) -> Iterator[str]:
+    found = _FORMS.search(error)
+    if found is None:
+        return
+    got, due = ([int(size) for size in found[name].split(", ") if size] for name in ("shape", "right_shape"))
+    if found["dtype"] != found["right_dtype"]:
+        yield f"it is computed in {found['dtype']}, and not made {found['right_dtype']} again"
+    elif got != due and math.prod(got) == math.prod(due):
+        yield "all elements are there, in another shape: it was lost on the way, or made anew from that of something else"
 
 
 def _window_thrown_away(operations: Sequence[Operation]) -> tuple[int, int] | None:

@@ -163,8 +163,8 @@ def tiny_differences(got: Array, expected: Array) -> Iterator[str]:
     if differ.any():
         worst = int(ulp_distance(got, expected).max())
         yield (
-            f"{int(differ.sum())} of {got.size} elements differ in the last bits (at most {worst} ulp): another order "
-            "of additions, or an extra rounding"
+            f"{int(differ.sum())} of {got.size} elements differ in the last bits (at most {worst} ulp): an extra rounding, or, "
+            "where sums are not exact, another order of additions"
         )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.job import AllReduce, Broadcast, Job, ReduceScatter, TensorSpec
+from ddpcheck.job import AllGather, AllReduce, Broadcast, Job, ReduceScatter, TensorSpec
 from ddpcheck.values import Array, overwritten, poison_like
 from ddpcheck.verdict import Finding
 
@@ -38,6 +38,8 @@ def suspects(job: Job, collective: Collective, rank: int, members: tuple[int, ..
                 poison,
             )
         yield "it is what the ranks other than the root passed: the wrong root, or nothing was received", poison
+    if isinstance(collective, AllGather):
+        yield from _stacked_otherwise(tensor, members)
     if isinstance(collective, AllReduce):
         yield from _other_reductions(collective, members, job.world_size)
     if isinstance(collective, ReduceScatter):
@@ -74,6 +76,14 @@ def suspects(job: Job, collective: Collective, rank: int, members: tuple[int, ..
             yield from _as_other_bits(tensor, made, position, ranks)
     if isinstance(collective, Reducing) and collective.reduction != "sum":
         yield from _other_folds(collective, members, rank)
+
+
+def _stacked_otherwise(tensor: TensorSpec, members: tuple[int, ...]) -> Iterator[tuple[str, Array]]:
+    """The arrays of few ranks in each other order, those of many in reverse."""
+    orders = permutations(members) if len(members) <= _SOME else [members, members[::-1]]
+    for order in list(orders)[1:]:
+        text = f"the ranks' arrays stand in the order of rank {', '.join(map(str, order))}"
+        yield text, np.stack([tensor.on(rank) for rank in order])
 
 
 def _paired_otherwise(
