@@ -47,7 +47,7 @@ from .replicas import (
     unused,
     waiting,
 )
-from .samplers import epochs, resuming, shards
+from .samplers import epochs, orders, resuming, shards
 from .training import checkpoints, early_stopping, runs
 from .wire import traffic
 
@@ -88,6 +88,7 @@ CHECKS: tuple[Check, ...] = checks_of(
     contents,
     in_place,
     shards,
+    orders,
     epochs,
     resuming,
     means,

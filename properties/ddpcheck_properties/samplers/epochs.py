@@ -1,6 +1,6 @@
 """Samplers from epoch to epoch: each order is a new one, and what was read elsewhere, or only in part, has no say in it.
 
-As in shards.py, lengths are such that chance does not matter: of 40 W samples in two random orders, half keep a neighbour
+As in reads.py, lengths are such that chance does not matter: of 40 W samples in two random orders, half keep a neighbour
 with probability below 1e-30, and a fifth keep their places in five orders with less.
 """
 
@@ -18,7 +18,7 @@ from ddpcheck.trace import Trace
 
 from ..drawing import for_each
 from .judges import orders, reading, some
-from .shards import EPOCHS, SEED, shuffled
+from .reads import EPOCHS, SEED, shuffled
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session

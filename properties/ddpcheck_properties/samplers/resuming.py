@@ -16,7 +16,7 @@ from ddpcheck.trace import Trace
 
 from ..drawing import for_all
 from ..strategies import SEEDS, choice
-from .shards import PAST_16_BITS
+from .reads import PAST_16_BITS
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session

@@ -1,0 +1,207 @@
+"""Samplers: seed and epoch decide the order, and nothing else does."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ddpcheck import expect
+from ddpcheck.checks import law
+from ddpcheck.job import Job, Sample
+from ddpcheck.trace import Trace
+
+from ..drawing import Judge, for_each
+from .judges import neighbours, orders, reading, some
+from .reads import EPOCHS, LARGEST, SEED, SEEDS, reads, shuffled
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+
+@law("sampler", "facet:sampler", "shuffles")
+def check_set_epoch_changes_the_order(session: Session) -> None:
+    """Every epoch has an order of its own, in whatever sequence epochs are asked for."""
+
+    def judge(job: Job, trace: Trace) -> None:
+        found = orders(trace, 0)
+        (read,) = job.operations
+        assert isinstance(read, Sample)
+        everywhere = all(order == found[0] for order in found)
+        cause = (
+            "set_epoch() has no effect"
+            + (
+                ": it is not forwarded to what shuffles, or not used there"
+                if read.seed
+                else " with a seed of 0: it is a factor, or taken for none"
+            )
+            if everywhere
+            else "set_epoch() does not take every number: epochs are counted round, in pairs, or forwards only, or 0 is "
+            "taken for none"
+        )
+        for (first, order), (second, other) in combinations(zip(EPOCHS, found, strict=True), 2):
+            headline = f"epoch {second}: got the order of epoch {first} on every rank, but should be another one"
+            expect.that(order != other, headline, cause)
+
+    # a seed of 0 is a factor that takes all others with it, or taken for none
+    _read(session, [reads(session.world_size, epochs=EPOCHS, seeds=(seed,)) for seed in (SEED, 0)], judge)
+
+
+@law("sampler", "facet:sampler", "shuffles", "world_size>=2")
+def check_samples_change_ranks_between_epochs(session: Session) -> None:
+    """Shuffling mixes samples across ranks: a rank does not get the same subset in every epoch."""
+
+    def judge(job: Job, trace: Trace) -> None:
+        for rank, (first, second) in enumerate(reading(trace, 0)):
+            expect.that(
+                set(first.tolist()) != set(second.tolist()),
+                f"epoch 1 on rank {rank}: got the same {len(first)} samples as in epoch 0, but should be others",
+                "the order of epoch 0 is only reversed, or begun elsewhere"
+                if neighbours(first) == neighbours(second)
+                else "samples are dealt to the ranks first, and only shuffled within each rank's share",
+            )
+
+    _read(session, [reads(session.world_size, epochs=(0, 1))], judge)
+
+
+@law("sampler", "facet:sampler")
+def check_the_same_epoch_has_the_same_order_again(session: Session) -> None:
+    """An epoch's order depends on seed and epoch only: not on what was read before, nor on the sampler object."""
+
+    def judge(job: Job, trace: Trace) -> None:
+        cause = "the order depends on what was read before, or on a generator that others use too"
+        for rank in range(job.world_size):
+            first, at_once, _, again = reading(trace, 0)[rank]
+            (fresh,) = reading(trace, 1)[rank]
+            for name, order in (("set again", at_once), ("read again", again), ("in a new sampler", fresh)):
+                expect.that(
+                    bool(np.array_equal(order, first)),
+                    f"epoch 3 {name} on rank {rank}: got {some(order)}, but should be {some(first)} as before",
+                    cause,
+                )
+
+    world = session.world_size
+    for_each(
+        session,
+        [
+            Job(world, (Sample(length, (3, 3, 0, 3), shuffle, SEED), Sample(length, (3,), shuffle, SEED)))
+            for length in (world + 1, shuffled(world))
+            for shuffle in (True, False)
+        ],
+        _completed(judge),
+    )
+
+
+@law("sampler", "facet:sampler")
+def check_before_set_epoch_it_is_epoch_0(session: Session) -> None:
+    """A new sampler that nobody told an epoch has the order of epoch 0, whatever other samplers were told before."""
+
+    def judge(job: Job, trace: Trace) -> None:
+        for rank in range(job.world_size):
+            (told,), (untold,), (zero,) = (reading(trace, position)[rank] for position in range(3))
+            stale = len(told) > 1 and np.array_equal(untold, told) and not np.array_equal(told, zero)
+            expect.that(
+                bool(np.array_equal(untold, zero)),
+                f"a new sampler, before set_epoch, on rank {rank}: got {some(untold)}, but should be {some(zero)}, the "
+                "order of epoch 0",
+                "it is the epoch that another sampler was told: samplers share their state"
+                if stale
+                else "epochs are counted from another number than 0, or there is another generator before set_epoch",
+            )
+
+    world = session.world_size
+    lengths = (world + 1, shuffled(world))
+    _read(
+        session,
+        [
+            Job(world, tuple(Sample(length, (epoch,), shuffle, SEED) for epoch in (5, None, 0)))
+            for length in lengths
+            for shuffle in (True, False)
+        ],
+        judge,
+    )
+
+
+@law("sampler", "facet:sampler", "shuffles")
+def check_the_seed_changes_the_order(session: Session) -> None:
+    """Samplers with different seeds have different orders in the same epoch."""
+
+    def judge(job: Job, trace: Trace) -> None:
+        found = [(read.seed, orders(trace, position)[0]) for position, read in enumerate(job.operations)]  # type: ignore[union-attr]  # they are Samples
+        everywhere = all(order == found[0][1] for _, order in found)
+        for (first, order), (second, other) in combinations(found, 2):
+            natural = all(each == sorted(each) for each in order)
+            expect.that(
+                order != other,
+                f"seed {second}: got the order of seed {first} on every rank, but should be another one",
+                "nothing is shuffled in epoch 0: it is taken for none"
+                if natural
+                else "the seed is ignored"
+                if everywhere
+                else "a seed of 0 is taken for none, and another put in its place"
+                if 0 in (first, second) and max(first, second) < 1 << 16
+                else "the seed is not used whole: it is cut, or rounded, to fewer bits",
+            )
+
+    world = session.world_size
+    _read(session, [reads(world, seeds=SEEDS), reads(world, epochs=(1,), seeds=LARGEST)], judge)
+
+
+@law("sampler", "facet:sampler")
+def check_without_shuffle_the_order_is_natural(session: Session) -> None:
+    """With shuffle=False every rank's samples ascend, and are the same in every epoch."""
+
+    def judge(job: Job, trace: Trace) -> None:
+        for rank, (first, second) in enumerate(reading(trace, 0)):
+            expect.that(
+                bool(np.all(np.diff(first) > 0)),
+                f"shuffle=False on rank {rank}: got {some(first)}, but should be an ascending order",
+                "the natural order is turned round"
+                if np.all(np.diff(first) < 0)
+                else "shuffle=False is lost on the way: the order is a random one",
+            )
+            expect.that(
+                bool(np.array_equal(first, second)),
+                f"shuffle=False, epoch 1 on rank {rank}: got {some(second)}, but should be {some(first)} as in epoch 0",
+                "the order depends on the epoch though nothing is shuffled",
+            )
+
+    world = session.world_size
+    reads = [reads(world, length, epochs=(0, 1), shuffle=False) for length in (3 * world, world, shuffled(world))]
+    _read(session, reads, judge)
+
+
+@law("sampler", "facet:sampler", "shuffles")
+def check_shuffle_really_shuffles(session: Session) -> None:
+    """With shuffle=True the order is a random one: not the natural one, nor that reversed, or begun elsewhere."""
+
+    def judge(job: Job, trace: Trace) -> None:
+        ascending = [bool(np.all(np.diff(order) > 0)) for (order,) in reading(trace, 0)]
+        expect.that(
+            not all(ascending),
+            f"shuffle=True: got ascending samples on every rank ({some(reading(trace, 0)[0][0])} on rank 0), but should "
+            "be a random order",
+            "shuffle=True is lost on the way",
+        )
+        steps = [np.diff(order) for (order,) in reading(trace, 0)]
+        expect.that(
+            not all(min((step > 0).sum(), (step < 0).sum()) <= 1 for step in steps),
+            f"shuffle=True: got samples that turn once at most on every rank ({some(reading(trace, 0)[0][0])} on rank 0), "
+            "but should be a random order",
+            "the natural order is only reversed, or begun at a random sample",
+        )
+
+    _read(session, [reads(session.world_size)], judge)
+
+
+def _completed(judge: Judge) -> Judge:
+    def both(job: Job, trace: Trace) -> None:
+        expect.completed(trace)
+        judge(job, trace)
+
+    return both
+
+
+def _read(session: Session, jobs: list[Job], judge: Judge) -> None:
+    for_each(session, jobs, _completed(judge))
