@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, product
 from typing import TYPE_CHECKING
 
 import numpy as np
+from hypothesis import strategies as st
 
 from ddpcheck import expect
 from ddpcheck.checks import law
 from ddpcheck.job import Job, Sample
 from ddpcheck.trace import Trace
 
-from ..drawing import Judge, for_each
-from .judges import neighbours, orders, reading, some
-from .reads import EPOCHS, LARGEST, SEED, SEEDS, reads, shuffled
+from ..drawing import Judge, for_all, for_each
+from ..strategies import SEEDS as ANY_SEED
+from ..strategies import choice
+from .judges import named, neighbours, orders, reading, some
+from .reads import EPOCHS, LARGEST, PAST_16_BITS, SEED, SEEDS, reads, shuffled
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -168,8 +171,8 @@ def check_without_shuffle_the_order_is_natural(session: Session) -> None:
             )
 
     world = session.world_size
-    reads = [reads(world, length, epochs=(0, 1), shuffle=False) for length in (3 * world, world, shuffled(world))]
-    _read(session, reads, judge)
+    jobs = [reads(world, length, epochs=(0, 1), shuffle=False) for length in (3 * world, world, shuffled(world))]
+    _read(session, jobs, judge)
 
 
 @law("sampler", "facet:sampler", "shuffles")
@@ -193,6 +196,54 @@ def check_shuffle_really_shuffles(session: Session) -> None:
         )
 
     _read(session, [reads(session.world_size)], judge)
+
+
+@law("sampler", "facet:sampler", "shuffles")
+def check_seed_and_epoch_count_for_every_length(session: Session) -> None:
+    """Of any number of samples, with drop_last or without, whatever the seed and the epoch: the order is a random one, and
+    another one for another seed or epoch.
+    """
+    world, promised = session.world_size, session.capabilities
+    large = reads(world, PAST_16_BITS, epochs=(0, 1))
+    drawn = st.builds(
+        lambda chosen, seed, more: reads(
+            world, chosen[0], epochs=chosen[1], seeds=(seed, seed + more), drop_last=chosen[2]
+        ),
+        choice(tuple(product(_lengths(world), _TWO_EPOCHS, (False, True) if promised.drop_last else (False,)))),
+        ANY_SEED,
+        choice((1, 2, 5, 1000)),
+    )
+    for_all(session, drawn, _completed(_no_two_alike), examples=[large])
+
+
+_TWO_EPOCHS = ((0, 1), (1, 2), (2, 3), (0, 2), (3, 4), (7, 5), (12, 40))
+
+
+def _lengths(world_size: int) -> tuple[int, ...]:
+    """With every remainder, even ones and odd ones."""
+    return tuple(shuffled(world_size) + more for more in range(2 * world_size + 1))
+
+
+def _no_two_alike(job: Job, trace: Trace) -> None:
+    found = {}
+    for position, read in enumerate(job.operations):
+        assert isinstance(read, Sample)
+        for epoch, order in zip(read.epochs, orders(trace, position), strict=True):
+            what = f"epoch {epoch} of {named(read)}, seed {read.seed}"
+            here = f"where samples are {read.length}{' and drop_last is set' * read.drop_last}"
+            expect.that(
+                not all(each[:-1] == sorted(each[:-1]) for each in order),  # the last may be there to pad
+                f"{what}: got ascending samples on every rank, but should be a random order",
+                f"shuffle=True is lost on the way {here}, if not for this epoch or seed only",
+            )
+            found[read.seed, epoch] = order
+            for (seed, other), before in found.items():
+                if (seed, other) != (read.seed, epoch) and (seed == read.seed or other == epoch):
+                    expect.that(
+                        order != before,
+                        f"{what}: got the order of epoch {other} of seed {seed} on every rank, but should be another one",
+                        f"{'the epoch' if seed == read.seed else 'the seed'} does not count {here}, or in these epochs only",
+                    )
 
 
 def _completed(judge: Judge) -> Judge:
