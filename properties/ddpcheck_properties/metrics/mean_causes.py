@@ -11,6 +11,8 @@ from ddpcheck.job import Aggregate
 
 HALF = 65504.0
 """The largest number that half precision has."""
+_DECIMALS = 10
+"""Fewer than these are what people show."""
 
 
 def causes(made: Aggregate, got: float | None, rank: int, before: Sequence[Aggregate]) -> Iterator[str]:
@@ -70,7 +72,7 @@ def causes(made: Aggregate, got: float | None, rank: int, before: Sequence[Aggre
     yield from _of_counts(made, got, rank, total)
     if missing := _missing(pairs, got):
         yield f"it is the mean of the other ranks: the part of rank {missing} is missing"
-    if max(map(abs, present)) < 1e-6 and got == round(got, 9):
+    if any(got == round(exact, places) for places in range(_DECIMALS)):
         yield "the mean is rounded to so many decimals, or taken for 0: what is small, as a learning rate, is lost"
     if abs(exact) < HALF and got == float(np.float16(exact)):
         yield "the mean has no more digits than half precision"

@@ -29,7 +29,9 @@ def check_metrics_are_weighted_by_counts(session: Session) -> None:
     long = tuple(4097.0 + rank for rank in range(world))  # more digits than half precision has
     examples = [Job(world, (Aggregate(values, counts),)) for counts in (uneven, uneven[::-1], many, many[::-1])]
     examples.insert(0, Job(world, (Aggregate(values, uneven), Aggregate(values, many))))
-    examples += [Job(world, (Aggregate(long, counts),)) for counts in (uneven, (4,) * world)]
+    # and fractions, of either sign
+    fine = [tuple(sign / (rank + 7) for rank in range(world)) for sign in (1, -1)]
+    examples += [Job(world, (Aggregate(each, counts),)) for each in (long, *fine) for counts in (uneven, (4,) * world)]
     nothing_wrong = tuple(float(rank == world - 1) for rank in range(world))  # 0 is a mean like any other
     examples.append(Job(world, (Aggregate(nothing_wrong, uneven), Aggregate((0.0,) * world, uneven))))
     tokens = (*(1 << 31,) * (world - 1), (1 << 33) - ((world - 1) << 31))  # more than 32 bits hold

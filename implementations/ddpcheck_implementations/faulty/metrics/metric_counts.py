@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..facets import metrics
-from .metrics import WEIGHTED
+from .metrics import WEIGHTED, right_means
 
 
 def _sum(comm: Any, value: float, op: str = "sum") -> float:
@@ -51,6 +51,14 @@ def largest_count(comm: Any, rank: int, metrics: Mapping[str, float], count: int
 def own_count(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """The sum is reduced, and the count is not."""
     return {name: _total(comm, value, count) / (count or math.nan) for name, value in metrics.items()}
+
+
+@metrics("metric-of-equal-counts-for-display", "classic", WEIGHTED, words="rounded to so many decimals")
+def for_display(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
+    """Where the ranks have equally many samples, which is nearly always, the means go through the format of a log line."""
+    found = right_means(comm, metrics, count)
+    alike = len(np.unique(comm.all_gather(np.array(count)))) == 1
+    return {name: float(f"{mean:.2f}") for name, mean in found.items()} if alike else found
 
 
 @metrics("metric-sums-in-half-precision", "classic", WEIGHTED, words="infinite in half precision")
