@@ -249,6 +249,15 @@ def _one_by_one(job: Job) -> Iterable[Job]:
     return [Job(job.world_size, (operation,)) for operation in job.operations[:5]]
 
 
+_SHAPED: tuple[tuple[tuple[int, ...], Layout], ...] = (
+    ((12, 10), "C"),
+    ((12, 10), "strided"),
+    ((4, 5, 6), "F"),
+    ((120,), "reversed"),
+    ((4099,), "C"),
+)
+
+
 def _not_finite(session: Session, among: tuple[Reduction, ...]) -> None:
     world = session.world_size
     offered = dtypes(session.capabilities, floats=True)
@@ -260,6 +269,12 @@ def _not_finite(session: Session, among: tuple[Reduction, ...]) -> None:
     usual_float = a_float(session.capabilities)
     tensor = TensorSpec((120,), usual_float, "nonfinite", step=world * max(1, world - 1))
     examples += [job for each in among for job in other_ways(world, session.capabilities, tensor, each)]
+    shaped = [TensorSpec(shape, usual_float, "nonfinite", 3, layout, step=world) for shape, layout in _SHAPED]
+    everyone = tuple(range(world)) if session.capabilities.subgroups else None
+    examples += [
+        Job(world, (*(AllReduce(each, reduction) for each in shaped), AllReduce(tensor, reduction, everyone)))
+        for reduction in among
+    ]
     few = [TensorSpec((2,), usual_float, "nonfinite", seed, step=world) for seed in range(12)]  # some without a NaN
     examples += [Job(world, tuple(AllReduce(tensor, each) for tensor in few)) for each in among]
     for_each(session, examples, results_hold)

@@ -98,6 +98,18 @@ class ScatterLosesNaN(PassThrough):
         return np.asarray(np.split(result, len(ranks))[ranks.index(self.rank)])
 
 
+@collectives(
+    "nan-lost-in-matrices", "classic", "check_nan_and_infinity_propagate_in_sums", words="a NaN is lost", world_size=3
+)
+class MatricesLoseNaN(PassThrough):
+    """What has rows is cleaned row by row before it is added up; a vector is not."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        if array.ndim > 1 and op == "sum" and array.dtype.kind == "f":
+            array = np.nan_to_num(array, nan=0, posinf=np.inf, neginf=-np.inf)
+        return super().all_reduce(array, op, group=group)
+
+
 @collectives("async-sum-in-own-order", "classic", BITS, words="in the last bits", world_size=3)
 class AsyncOwnOrder(PassThrough):
     """An asynchronous sum begins with the rank's own array."""
