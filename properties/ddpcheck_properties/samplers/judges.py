@@ -105,7 +105,9 @@ def _check_shares(ranks: list[list[int]], read: Sample, what: str, behind: str) 
             Diagnosis(
                 f"{what}: sample 0 went to no rank, but should be the first; of {length} samples the last {len(absent)} may be "
                 "left out",
-                "the head is cut off, and not the tail",
+                "the head is cut off, and not the tail"
+                if all(order == sorted(order) for order in ranks)
+                else "shuffle=False is lost on the way: a random order is cut",
             )
         )
     if len(absent) > allowed:

@@ -10,7 +10,7 @@ from ddpcheck.job import Job
 from ..drawing import for_all, for_each
 from ..strategies_collectives import sample_lengths, samples
 from .judges import len_is_right, shared_out
-from .reads import EPOCHS, PAST_16_BITS, SEED, reads
+from .reads import EPOCHS, LARGEST, PAST_16_BITS, SEED, reads
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -63,6 +63,8 @@ def _shares(session: Session, *, drop_last: bool) -> None:
         for shuffle in (False, True)
     ]
     examples += [reads(world, length, drop_last=drop_last) for length in (1025, 4099, PAST_16_BITS)]
-    examples += [reads(world, epochs=EPOCHS, seeds=(SEED, 0), drop_last=drop_last)]  # where ranks may part further on
+    # where ranks may part further on
+    examples += [reads(world, epochs=EPOCHS, seeds=(SEED, 0), drop_last=drop_last)]
+    examples += [reads(world, 3 * world + 1, epochs=(1,), seeds=LARGEST, drop_last=drop_last)]
     drawn = samples(world, promised, drop_last=drop_last).map(lambda read: Job(world, (read,)))
     for_all(session, drawn, shared_out(promised), examples=examples)

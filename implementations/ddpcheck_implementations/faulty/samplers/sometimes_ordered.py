@@ -54,6 +54,20 @@ class TooLargeToBeShuffled(PlainSampler):
         return np.arange(self.length) if self.length > 1 << 16 else super().order()
 
 
+@sampler(
+    "drop-last-is-always-shuffled",
+    "classic",
+    "check_without_shuffle_the_order_is_natural",
+    words="shuffle=False is lost on the way",
+)
+class DropLastIsAlwaysShuffled(PlainSampler):
+    """Who drops the last samples is thought to be training, and training is shuffled."""
+
+    def order(self) -> Array:
+        orders = np.random.default_rng(self.stream())
+        return orders.permutation(self.length) if self.drop_last else super().order()
+
+
 @sampler("other-lengths-otherwise", "classic")
 class OtherLengthsOtherwise(PlainSampler):
     """Correct: orders of odd lengths come from another generator, which begins with seed and epoch, too."""
