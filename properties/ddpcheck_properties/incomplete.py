@@ -103,7 +103,8 @@ def _causes(job: Job, trace: Trace) -> Iterator[str]:
     if isinstance(operation, _OF_A_TENSOR) and operation.tensor.shape == () and culprit.outcome == "raised":
         yield f"the array has no dimension{_or_its_dtype(culprit, job)}: there is no first one to be cut, or counted"
     everywhere = all(rank.outcome == "raised" for rank in trace.ranks)
-    if isinstance(operation, Sample) and operation.length < job.world_size and everywhere:
+    missing = "ModuleNotFoundError" in culprit.error
+    if isinstance(operation, Sample) and operation.length < job.world_size and everywhere and not missing:
         yield (
             "fewer samples than ranks are not provided for; a sampler that refuses them, on every rank, promises "
             'few_samples="refused"'

@@ -133,7 +133,8 @@ def check_several_metrics_keep_their_names(session: Session) -> None:
     calls = (names, names[::-1], (), names[:3], names[3:6])  # the last has as many as the one before, and others
     made = [Aggregate(values, counts, some) for some in calls]
     made.append(Aggregate((0.0, *values[1:]), counts, ("loss", "accuracy")))  # both the same on rank 0
-    for_each(session, [Job(world, tuple(made))], by_name)
+    alone = tuple(Aggregate(each, counts, ("loss",)) for each in (values, values[::-1], values))
+    for_each(session, [Job(world, tuple(made)), Job(world, alone)], by_name)
 
 
 @law("metrics", "facet:metrics", "metrics_by_name", "world_size>=2")
