@@ -72,12 +72,15 @@ def check_no_two_ranks_write_the_same_file(session: Session) -> None:
 
 @st.composite
 def cut_runs(draw: DrawFn, world_size: int, promised: Capabilities) -> Job:
-    """One run of two or three epochs, and the same once more, cut and resumed; with all other features promised."""
-    features = promised.trainer_features & set(draw(st.sampled_from((("schedule", "best"), ("accumulation",), ()))))
+    """One run of two or three epochs, and the same once more, cut once or twice and resumed; with all other features promised,
+    or some.
+    """
+    several = ("schedule", "best"), ("accumulation",), (), ("schedule", "best", "accumulation")
+    features = promised.trainer_features & set(draw(st.sampled_from(several)))
     job = draw(runs(world_size, promised, features=features))
-    epochs = draw(st.integers(2, 3))
-    plan = replace(plan_of(job), epochs=epochs)
-    return replace(job, operations=_operations(plan, draw(st.integers(1, epochs - 1))))
+    stops = draw(st.sampled_from(((1,), (2,), (1, 2))))
+    plan = replace(plan_of(job), epochs=draw(st.integers(stops[-1] + 1, 3)))
+    return replace(job, operations=_operations(plan, *stops))
 
 
 def _cuts(session: Session) -> list[Job]:
@@ -85,8 +88,9 @@ def _cuts(session: Session) -> list[Job]:
     best.
     """
     features = session.capabilities.trainer_features
-    cuts = [_cut(session), _cut(session, stop_after=3), *with_other_optimizers(_cut(session), session.capabilities)]
-    cuts += [_cut(session, micro_batches=2)] * ("accumulation" in features)
+    cuts = [_cut(session), _cut(session, stops=(3,)), *with_other_optimizers(_cut(session), session.capabilities)]
+    if "accumulation" in features:
+        cuts += [_cut(session, micro_batches=3, stops=(2,)), _cut(session, micro_batches=2, stops=(1, 2))]
     if session.world_size <= 2:  # they take long, and more ranks show no more
         cuts += [_cut_twice(session), _extended(session), *with_a_frozen_layer(_cut(session), session.capabilities)]
     if "best" not in features:
@@ -94,6 +98,8 @@ def _cuts(session: Session) -> list[Job]:
     plan = Train(epochs=4, keep_best=True)
     job = run_job(session.world_size, session.capabilities, 4 * session.world_size, plan, lr=1.0)
     wild = [replace(job, seed=seed, operations=_operations(plan, 2, 3)) for seed in range(3)]
+    if "accumulation" in features:
+        wild.append(replace(job, operations=_operations(replace(plan, batch_size=1, micro_batches=3), 2, 3)))
     return [*cuts, *wild]
 
 
@@ -120,18 +126,19 @@ def _cut(
     rank_0_only: bool = False,
     slow_disk: bool = False,
     begins: bool = False,
-    stop_after: int = 1,
+    stops: tuple[int, ...] = (1,),
 ) -> Job:
-    """stop_after: of three epochs. begins: there is nothing to resume from."""
+    """stops: after which of three epochs it is cut. begins: there is nothing to resume from."""
     features = session.capabilities.trainer_features
     linear, best = "schedule" in features, "best" in features
     schedule: Literal["linear", "constant"] = "linear" if linear else "constant"
     norm = 0.25 if micro_batches > 1 and session.capabilities.clipping else None
     plan = Train(epochs=3, micro_batches=micro_batches, schedule=schedule, keep_best=best, max_norm=norm)
     world = session.world_size
-    samples = 4 * world if micro_batches == 1 else 7 * world  # of the last micro-batches one is short
+    # of the last micro-batches one is short; of three, the last window is so, too
+    samples = {1: 4, 2: 7, 3: 9}[micro_batches] * world
     job = run_job(world, session.capabilities, samples, plan, momentum=0.5)
-    operations = _operations(plan, stop_after, rank_0_only=rank_0_only, slow_disk=slow_disk)
+    operations = _operations(plan, *stops, rank_0_only=rank_0_only, slow_disk=slow_disk)
     if begins:
         operations = (plan, replace(plan, folder="elsewhere", stop_after=1), replace(plan, folder="empty", resume=True))
     return replace(job, operations=operations)

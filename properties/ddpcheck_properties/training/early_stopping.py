@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from ddpcheck import expect
+from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
 from ddpcheck.job import Job, Train
 from ddpcheck.session import Session
@@ -16,7 +18,7 @@ from ddpcheck.verdict import Finding
 
 from ..drawing import for_each
 from .drawn_runs import equal_losses, plan_of, run_job
-from .judges import APART, of_run
+from .judges import APART, ends_where_one_process_ends, of_run
 from .losses import tells_the_loss
 
 _EPOCHS = 8
@@ -37,8 +39,23 @@ def check_ranks_stop_early_together(session: Session) -> None:
         for seed, rate, patience in (*rates, (7, 1e-5, 1))
     ]
     jobs += equal_losses(world, promised, Train(_EPOCHS, batch_size=3, patience=2))
+    jobs += _with_other_features(world, promised)
     for_each(session, jobs, _ends_in_time)
-    for_each(session, jobs[:1], of_run(promised, tells_the_loss))
+    # one of each patience, of which the last has all its epochs: else nobody looks at the late epochs of a short batch
+    looked_at = [jobs[0], jobs[2], replace(jobs[1], optimizer=replace(jobs[1].optimizer, lr=1e-5))]
+    for_each(session, looked_at, of_run(promised, ends_where_one_process_ends, tells_the_loss))
+
+
+def _with_other_features(world_size: int, promised: Capabilities) -> list[Job]:
+    """A run that ends early with micro-batches and a schedule, as far as they are promised, and one that does not shuffle."""
+    plan = Train(_EPOCHS, seed=1, patience=2)
+    ways = {
+        "accumulation": replace(plan, batch_size=1, micro_batches=2),
+        "schedule": replace(plan, schedule="linear"),
+        "": replace(plan, shuffle=False),
+    }
+    offered = [way for feature, way in ways.items() if feature in promised.trainer_features | {""}]
+    return [run_job(world_size, promised, 3 * world_size, each, seed=each.seed, lr=1.0) for each in offered]
 
 
 def _ends_in_time(job: Job, trace: Trace) -> None:

@@ -6,7 +6,7 @@ is judged by the oracle.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.job import PerRank
+from ddpcheck.job import PerRank, Train
 from ddpcheck.oracle.network import Shards, evaluate
 from ddpcheck.oracle.rounding import by_rank
 from ddpcheck.oracle.terms_gone_wrong import without_terms
@@ -39,19 +39,32 @@ class Emulation:
 
 
 def can_emulate(run: Run) -> bool:
-    """Layers that do not learn are left to the oracle."""
+    """Buffers are left to the oracle."""
     model = run.job.model
     assert model is not None
-    return all(tensor.role == "learned" for tensor in model.tensors())
+    return all(tensor.role != "buffer" for tensor in model.tensors())
 
 
-def emulate(run: Run, rules: Rules = LAW) -> Emulation:
-    """The whole run once more, by these rules."""
-    return _Emulator(run, rules).run()
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in a run a window is: its epoch, its step of all, and of this epoch's so many; its micro-batches, and their size."""
+
+    epoch: int
+    step: int
+    number: int
+    windows: int
+    window: Sequence[PerRank]
+    plan: Train
+
+
+def emulate(run: Run, rules: Rules = LAW, where: Callable[[Place], bool] = lambda place: True) -> Emulation:
+    """The whole run once more, by these rules, or by them in some windows and by the law in the others."""
+    return _Emulator(run, rules, where).run()
 
 
 class _Emulator:
-    def __init__(self, run: Run, rules: Rules) -> None:
+    def __init__(self, run: Run, rules: Rules, where: Callable[[Place], bool]) -> None:
+        self.where = where
         job, self.rules, self.plan, self.promised, self.indices = run.job, rules, run.plan, run.promised, run.indices
         if rules.batch_size is not None:
             self.plan = replace(self.plan, batch_size=rules.batch_size)
@@ -61,13 +74,15 @@ class _Emulator:
         assert job.data is not None
         self.job, self.model = job, job.model
         self.data = job.data.arrays(job.model)
-        self.learned = [tensor.name for tensor in job.model.tensors()]
-        self.parameters = self._built([job.initial(rank) for rank in range(job.world_size)])
+        self.learned = [tensor.name for tensor in job.model.tensors() if tensor.role == "learned"]
+        built = self._built([job.initial(rank) for rank in range(job.world_size)])
+        self.fixed = {name: array for name, array in built.items() if name not in self.learned}
+        self.parameters = {name: built[name] for name in self.learned}
         self.optimizer = Steps(job.world_size)
         self.pending: Arrays = {}
         self.applied: Arrays = {}  # gradients of the last step
         self.carried: Arrays = {}  # those that an epoch begins with
-        self.earlier = self.parameters, self.optimizer  # before the last step
+        self.earlier = self.begun = self.parameters, self.optimizer  # before the last step, and epoch
         self.counted = 0
         self.inputs_of: dict[PerRank, PerRank] = {}  # of batches that have others'
         self.cut = [self._windows(ranks) for ranks in self.indices]
@@ -81,16 +96,23 @@ class _Emulator:
         for epoch, windows in enumerate(self.cut):
             if epoch and epoch == self.rules.resumed:
                 self._lose()
+            self.begun = {**self.parameters}, self.optimizer.copy()
             self.carried = self.applied if self.rules.kept else {}
             self.optimizer = Steps(self.job.world_size) if self.rules.anew else self.optimizer
-            made.losses.append([self._window(window) for window in windows])
+            made.losses.append([])
+            for number, window in enumerate(windows):
+                rules = self.rules
+                if not self.where(Place(epoch, int(self.step[0]), number, len(windows), window, self.plan)):
+                    self.rules = LAW
+                made.losses[-1].append(self._window(window))
+                self.rules = rules
             made.ends.append({name: array.copy() for name, array in self.parameters.items()})
             made.almost.append(self.earlier[0])
         return made
 
     def _built(self, initial: Sequence[Mapping[str, Array]]) -> Arrays:
         source = [initial[0]] * len(initial) if self.promised.broadcasts_parameters else initial
-        return {name: np.stack([rank[name] for rank in source]).astype(np.float64) for name in self.learned}
+        return {name: np.stack([rank[name] for rank in source]).astype(np.float64) for name in source[0]}
 
     def _windows(self, ranks: Sequence[Array]) -> list[list[PerRank]]:
         micro, size = batches(ranks, self.plan.batch_size), self.plan.micro_batches
@@ -101,6 +123,8 @@ class _Emulator:
         self.counted += len(micro)
         cuts = [0, *range(size - begun, len(micro), size), len(micro)]
         windows = [micro[start:end] for start, end in pairwise(cuts) if start < end]
+        if self.rules.tail == "singly":
+            return [[each] for each in micro]
         if self.rules.tail == "apart":
             return [*windows[:-1], *([each] for window in windows[-1:] for each in window)]
         return windows
@@ -111,6 +135,8 @@ class _Emulator:
         here = np.array([one == "all" or (rank > 0 if one == "others" else rank == one) for rank in ranks])
         if "step" in self.rules.lost:
             self.parameters, self.optimizer = self.earlier
+        if "epoch" in self.rules.lost:
+            self.parameters, self.optimizer = self.begun
         if "clip" in self.rules.lost:
             self.rules = replace(self.rules, clip="never")
         if "schedule" in self.rules.lost:
@@ -131,7 +157,7 @@ class _Emulator:
         total = np.maximum(here, 1.0)
         losses = []
         for micro, count in zip(window, counts, strict=True):
-            found = evaluate(self.model, self.parameters, {}, self._shards(micro))
+            found = evaluate(self.model, self.parameters, self.fixed, self._shards(micro))
             losses.append((found.losses, count))
             weight = self._weight(count, total, len(window)) * (rules.weights != "last" or micro is window[-1])
             for name, gradient in self._gradients(found.gradients, micro, weight, count).items():
@@ -142,7 +168,7 @@ class _Emulator:
                 local = self._clipped(local)
         self.micro_batches += len(window)
         left_out = rules.short == "dropped" and not total.max() >= self.plan.batch_size
-        if (len(window) == full or rules.tail in ("step", "apart", "counted")) and not left_out:
+        if (len(window) == full or rules.tail not in ("dropped", "leaks")) and not left_out:
             self._finish(local, here, short=len(window) < full)
         elif rules.tail == "leaks":
             self.pending = local
@@ -156,7 +182,7 @@ class _Emulator:
         if rule == "law":
             return weighted
         often = {"each": 1.0 * (count > 0), "ranks": weight * len(count), "none": 0.0 * weight}[rule] - weight
-        rest = evaluate(without_terms(self.model), self.parameters, {}, self._shards(samples)).gradients
+        rest = evaluate(without_terms(self.model), self.parameters, self.fixed, self._shards(samples)).gradients
         return {name: weighted[name] + (full[name] - rest[name]) * by_rank(often, full[name]) for name in full}
 
     def _weight(self, count: Array, total: Array, micro_batches: int) -> Array:
@@ -188,6 +214,9 @@ class _Emulator:
 
     def _update(self, gradients: Arrays) -> None:
         self.earlier = {**self.parameters}, self.optimizer.copy()
+        if self.rules.skipped:
+            self.step = self.step + 1
+            return
         factor = self.rules.factor or partial(law_factor, self.plan)
         spec = replace(self.job.optimizer, **dict[str, Any](self.rules.optimizer))
         at, steps = self.step, np.full(len(self.step), self.steps)
@@ -204,6 +233,8 @@ class _Emulator:
             taken = self.optimizer.taken(name, through, rate, spec, rate_in_momentum=in_momentum)
             rate_apart = rate if self.rules.decay == "apart" else np.full_like(rate, self.job.optimizer.lr)
             self.parameters[name] = self.parameters[name] - taken - apart * rate_apart * decay
+        if self.rules.stays and self.earlier[1].first:
+            self.optimizer.first = {**self.earlier[1].first}
         self.step = self.step + 1
 
     def _reduced(self, local: Arrays, counts: Array) -> Arrays:
@@ -230,15 +261,17 @@ class _Emulator:
         longest = max(map(len, samples))
         filled = [(*rank, *(0,) * (longest - len(rank))) for rank in samples]
         seen, index = np.array(self.inputs_of.get(samples, filled), np.int64), np.array(filled, np.int64)
-        inputs, targets = (array.astype(np.float64) for array in self.data)
+        inputs, targets = (array.astype(np.float64) if array.dtype.kind == "f" else array for array in self.data)
         return Shards(inputs[seen], targets[index], np.array([len(rank) for rank in samples]), {})
 
 
 def nearest(got: Arrays, law: Arrays, candidates: Sequence[tuple[str, Arrays]]) -> str:
     """The sentence of the candidate that is where the run ended; empty if none is much nearer than the law."""
     found = [(_distance(got, ends), sentence) for sentence, ends in candidates]
-    best, sentence = min(found, default=(np.inf, ""))
-    return sentence if best <= 0.01 * _distance(got, law) else ""
+    off = _distance(got, law)
+    best = min((distance for distance, _ in found), default=np.inf)
+    # the first of those that are as near: what is told first is the likelier
+    return next((words for distance, words in found if distance <= best + 1e-9 * off), "") if best <= 0.01 * off else ""
 
 
 def _distance(got: Arrays, other: Arrays) -> float:

@@ -10,7 +10,7 @@ from typing import Literal
 from ddpcheck.job import Train
 
 Factor = Callable[[float, float], float]
-Lost = Literal["parameters", "momentum", "schedule", "step", "clip"]
+Lost = Literal["parameters", "momentum", "schedule", "step", "epoch", "clip"]
 
 
 @dataclass(frozen=True)
@@ -20,23 +20,25 @@ class Rules:
     weights: of micro-batches in a window: by their samples; equal; equal, and not divided by their number; by samples in a
     full window, though the window is short; or none but the last one's. tail: whether an epoch's last window is a step, is
     dropped if it is short, leaks into the next epoch's first then, is a step by itself, and so is what the next epoch begins
-    with, or each of its micro-batches is a step. short: whether a last batch of fewer samples is taken as it is, is dropped, is
-    divided by the samples of a full one, or counts for nothing where it has one sample. ranks: whose batches differ in size
-    weigh as promised; equally; or by their sizes. clip: by the norm of what is synchronised; never; not in a short window; by
-    each rank's own norm, before the reduction; so after every micro-batch; or to this norm where it is smaller, too.
-    clip_times: what the largest norm is multiplied by. batch_size: another one than the plan's. anew: each epoch begins without
-    momentum. kept: gradients go on from one epoch to the next. factor: of the learning rate at step i of n; None: the plan's.
-    by_samples: the rank's own samples count as steps. by_micro_batches: these do, so many of them more or less. optimizer: what
-    of it is another. lost: what a run lacks that goes on after epoch `resumed`, "step" being the last one before; lost_on: on
-    all ranks, on all but rank 0, or on one. terms: the loss's auxiliary terms count as the samples do; in each micro-batch as in
-    a whole window; once for each rank; or not at all. rate_in_momentum: the velocity has the learning rate in it. times: what
-    reduced gradients are multiplied by. decay: weights decay through the gradient and its momentum; by themselves; or so at the
-    learning rate that the run began with. synced: with which micro-batch of a window they are reduced; what others add is each
-    rank's own. ahead: the inputs of a full batch are those of the one so many later in the epoch, or of the last.
+    with, or each of its micro-batches is a step, or each of all windows is. short: whether a last batch of fewer samples is
+    taken as it is, is dropped, is divided by the samples of a full one, or counts for nothing where it has one sample. ranks:
+    whose batches differ in size weigh as promised; equally; or by their sizes. clip: by the norm of what is synchronised;
+    never; not in a short window; by each rank's own norm, before the reduction; so after every micro-batch; or to this norm
+    where it is smaller, too. clip_times: what the largest norm is multiplied by. batch_size: another one than the plan's.
+    anew: each epoch begins without momentum. kept: gradients go on from one epoch to the next. factor: of the learning rate
+    at step i of n; None: the plan's. by_samples: the rank's own samples count as steps. by_micro_batches: these do, so many
+    of them more or less. optimizer: what of it is another. lost: what a run lacks that goes on after epoch `resumed`, "step"
+    being the last one before; lost_on: on all ranks, on all but rank 0, or on one. terms: the loss's auxiliary terms count as
+    the samples do; in each micro-batch as in a whole window; once for each rank; or not at all. rate_in_momentum: the
+    velocity has the learning rate in it. times: what reduced gradients are multiplied by. decay: weights decay through the
+    gradient and its momentum; by themselves; or so at the learning rate that the run began with. synced: with which micro-
+    batch of a window they are reduced; what others add is each rank's own. ahead: the inputs of a full batch are those of the
+    one so many later in the epoch, or of the last. skipped: there is no update. stays: momentum is not taken on to the next
+    step.
     """
 
     weights: Literal["samples", "equal", "sum", "full", "last"] = "samples"
-    tail: Literal["step", "dropped", "leaks", "apart", "counted"] = "step"
+    tail: Literal["step", "dropped", "leaks", "apart", "counted", "singly"] = "step"
     short: Literal["taken", "dropped", "full", "single"] = "taken"
     ranks: Literal["promised", "equal", "by size"] = "promised"
     clip: Literal["reduced", "never", "not short", "own", "each", "always"] = "reduced"
@@ -57,6 +59,8 @@ class Rules:
     decay: Literal["gradient", "apart", "unscheduled"] = "gradient"
     synced: Literal["last", "first"] = "last"
     ahead: int = 0
+    skipped: bool = False
+    stays: bool = False
 
 
 def law_factor(plan: Train, step: float, steps: float) -> float:
@@ -130,7 +134,8 @@ def _in_micro_batches(plan: Train, less: int, step: float, steps: float) -> floa
 
 def wrong_rules(plan: Train, world_size: int, parameters: int, *, terms: bool = False) -> list[tuple[str, Rules]]:
     """What can go wrong with such a run, in words. parameters: how many the model has. terms: the loss has auxiliary ones."""
-    made = [(sentence, Rules(factor=factor)) for sentence, factor in wrong_factors(plan, world_size, parameters)]
+    made = [*_WRONG_WINDOWS, *_FIRST_SYNCED * (world_size > 1)] * (plan.micro_batches > 1)
+    made += [(sentence, Rules(factor=factor)) for sentence, factor in wrong_factors(plan, world_size, parameters)]
     if plan.schedule == "linear" and world_size > 1:
         made.append(
             ("each rank's learning rate depends on the samples that it has used itself: ranks differ", _BY_SAMPLES)
@@ -152,8 +157,6 @@ def wrong_rules(plan: Train, world_size: int, parameters: int, *, terms: bool = 
         )
         made.append((sentence, Rules(times=world_size)))
     made += _WRONG_EPOCHS + _WRONG_OPTIMIZERS + _WRONG_TERMS * terms
-    if plan.micro_batches > 1:
-        made += _WRONG_WINDOWS + _FIRST_SYNCED * (world_size > 1)
     if world_size > 1 and plan.batch_size > 1:
         sentence = "the batch size is taken for that of all ranks together: each has smaller batches, and more steps"
         made.append((sentence, Rules(batch_size=max(1, plan.batch_size // world_size))))
@@ -223,6 +226,7 @@ _WRONG_WINDOWS = [
     ("the short last window of an epoch is dropped: its samples have no effect", Rules(tail="dropped")),
     ("the short last window of an epoch leaks into the first window of the next", Rules(tail="leaks")),
     ("every micro-batch of an epoch's last window is an update of its own", Rules(tail="apart")),
+    ("every micro-batch is an update of its own, and no window is", Rules(tail="singly")),
     (
         "of a window only the last micro-batch's gradient is left: those before it were reset, or replaced",
         Rules(weights="last"),
@@ -266,6 +270,7 @@ def wrong_resumes(plan: Train, epoch: int, world_size: int) -> list[tuple[str, R
     what: list[tuple[str, frozenset[Lost]]] = [
         ("the learning rate's schedule begins anew", frozenset({"schedule"})),
         ("the last step before is missing: what was saved is of before it", frozenset({"step"})),
+        ("the last epoch before is missing: what was saved is of before it", frozenset({"epoch"})),
         ("the optimizer's state is lost: momentum begins anew", frozenset({"momentum"})),
         ("the optimizer's state and the schedule are lost", frozenset({"momentum", "schedule"})),
         ("nothing was loaded but the number of the epoch", frozenset({"parameters", "momentum", "schedule"})),

@@ -24,6 +24,7 @@ from ..replicas.comparison import compare_arrays
 from .drawn_runs import Run, plan_of, stacked
 from .emulated import can_emulate, emulate, nearest
 from .gone_wrong import Rules, wrong_factors, wrong_resumes, wrong_rules
+from .in_part import in_part
 from .losses import own_losses
 
 APART = "each rank decides by its own loss whether to go on: one has ended its run, and the others wait for it"
@@ -48,12 +49,9 @@ def ends_where_one_process_ends(run: Run) -> None:
     """The parameters at the end, within rounding, and with the same bits on all ranks."""
     what = f"after the training run{', which was resumed' if run.first else ''}"
     size = run.job.world_size
-    candidates = (
-        wrong_resumes(run.plan, run.first, size)
-        if run.first
-        else wrong_rules(run.plan, size, len(run.parameters[0]), terms=run.has_terms)
-    )
-    with explained(lambda: whence(run, candidates)):
+    always = wrong_rules(run.plan, size, len(run.parameters[0]), terms=run.has_terms)
+    candidates = [wrong_resumes(run.plan, run.first, size), always] if run.first else [always]
+    with explained(lambda: whence(run, *candidates)):
         entries = run.moments[-1][-1].arrays["parameters"]
         compare_arrays(run.parameters, entries, "parameters", what, bits=run.promised.same_bits_on_all_ranks)
 
@@ -70,21 +68,37 @@ def explained(cause: Callable[[], str]) -> Iterator[None]:
         raise finding.blaming(sentence) from None
 
 
-def whence(run: Run, candidates: Sequence[tuple[str, Rules]]) -> str:
-    """By which rules a run ends where this one did, in words; empty if by none of these."""
+def whence(run: Run, *candidates: Sequence[tuple[str, Rules]]) -> str:
+    """By which rules a run ends where this one did, in words; empty if by none of these. The first candidates that have one."""
     if _moved_what_is_frozen(run):
         lost = ", or it is not in the checkpoint, and each rank builds its own" * (run.first > 0)
         return f"a layer that does not learn was changed: weight decay, or momentum, reaches it as well{lost}"
     if not can_emulate(run):
         return nearest(stacked(run.parameters), _ends(run), _by_other_optimizers(run))
-    others = [(words, emulate(run, rules).ends[-1]) for words, rules in candidates]
-    others += _by_other_optimizers(run) if run.job.optimizer.name == "adam" else []
     *earlier, last = emulate(run).ends
+    got = stacked(run.parameters)
     kept = ", the best ones, perhaps, in place of the last" if run.plan.keep_best else ""
-    others += [
-        (f"these are the parameters at the end of epoch {epoch}{kept}", end) for epoch, end in enumerate(earlier)
-    ]
-    return nearest(stacked(run.parameters), last, others)
+    known = [(f"these are the parameters at the end of epoch {epoch}{kept}", end) for epoch, end in enumerate(earlier)]
+    known += _by_other_optimizers(run) if run.job.optimizer.name == "adam" else []
+    for offered in candidates:
+        known = [*((words, emulate(run, rules).ends[-1]) for words, rules in offered), *known]
+        if words := nearest(got, last, known):
+            return words
+    return in_part(run, got, last) or _not_told(run)
+
+
+def _not_told(run: Run) -> str:
+    """What it says if the samples that a run tells are not all that there are."""
+    if run.promised.remainder == "drop":
+        return ""
+    assert run.job.data is not None
+    for epoch, ranks in enumerate(run.indices):
+        if left := sorted(set(range(run.job.data.samples)) - set(np.concatenate(ranks).tolist())):
+            return (
+                f"in epoch {epoch} no rank tells that it used sample {left[0]}: if one did, the indices that are told are not "
+                "those that were used"
+            )
+    return ""
 
 
 def _by_other_optimizers(run: Run) -> list[tuple[str, dict[str, Array]]]:

@@ -85,6 +85,10 @@ def _losses_gone_wrong(run: Run, epoch: int, rank: int, got: float) -> Evidence:
             mean * len(counts),
         ),
     ]
+    as_full = sum(loss.sum() for loss, _ in micro) * run.plan.batch_size / counts.sum()
+    known.append(
+        ("a batch of fewer samples than others counts as a full one: its loss times batch_size", float(as_full))
+    )
     if mean and abs(got / mean - 1) < 2.0**-9 and float(np.float16(got)) == got:
         known.append(("it has no more bits than float16: it is held, or was summed, in that", got))
     known += _losses_of_others(emulated[: epoch + 1]) + _losses_of_running_sums(windows)

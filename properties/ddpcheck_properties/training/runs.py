@@ -39,6 +39,8 @@ from .judges import (
 from .losses import tells_the_loss
 
 ACCUMULATION = "trainer_feature:accumulation"
+_SLOW = 2.0**-5
+"""A learning rate at which the bounds of some twenty steps stay narrow."""
 
 
 @law("trainer", "facet:trainer", "optimizer:sgd")
@@ -79,7 +81,8 @@ def check_training_run_tells_the_loss_of_all_samples(session: Session) -> None:
     on all ranks.
     """
     world, promised = session.world_size, session.capabilities
-    examples = with_terms(run_job(world, promised, 3 * world, Train(epochs=2)), promised)
+    plain = run_job(world, promised, 3 * world, Train(epochs=2))
+    examples = with_terms(plain, promised) + with_ids(plain, promised)
     for_all(session, runs(world, promised), of_run(promised, tells_the_loss), examples=examples, share=0.5)
 
 
@@ -145,11 +148,12 @@ def _with_windows(session: Session, judge: Callable[[Run], None], share: float =
     world, promised = session.world_size, session.capabilities
     norm = 0.25 if promised.clipping else None
     examples = [
-        run_job(world, promised, 5 * world, Train(batch_size=1, micro_batches=2, epochs=2)),
+        run_job(world, promised, 5 * world, Train(batch_size=1, micro_batches=2, epochs=6), lr=_SLOW),
         run_job(world, promised, 4 * world, Train(batch_size=3, micro_batches=2, epochs=1)),
         run_job(world, promised, 8 * world, Train(batch_size=2, micro_batches=2, epochs=1, max_norm=norm)),
     ]
-    examples += with_other_optimizers(examples[-1], promised) + with_terms(examples[0], promised)
+    examples += with_other_optimizers(examples[-1], promised) + with_terms(examples[1], promised)
+    examples += with_a_frozen_layer(examples[1], promised) + with_ids(examples[1], promised)
     drawn = runs(world, promised, features=frozenset({"accumulation"}))
     for_all(session, drawn, of_run(promised, judge), examples=examples, share=share)
 

@@ -4,18 +4,24 @@ schedule and weight decay, ids and a loop for numbers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from ddpcheck.trainer import TrainingTask
+from ddpcheck.choices import ALL_TRAINER_FEATURES
+from ddpcheck.trainer import TrainingRun, TrainingTask
 from ddpcheck.values import Array
 
+from ...data_parallel.checkpoint import Checkpoint
 from ...data_parallel.trainer import Engine, Trainer, Window
 from ..trainers import trainer
 from .ends import ENDS
 from .resuming import BEST, RESUMED
+
+ACCUMULATED = "check_run_with_accumulation_ends_where_one_process_ends"
+EARLY = "check_ranks_stop_early_together"
 
 
 @trainer("not-clipped-after-resume", "classic", RESUMED, words="gradients are no longer clipped", world_size=1)
@@ -81,3 +87,135 @@ class IdsAsFloats(Trainer):
 
     def __init__(self, engine: Engine, task: TrainingTask) -> None:
         super().__init__(engine, replace(task, inputs=task.inputs.astype(task.model.dtype)))
+
+
+@trainer(
+    "frozen-layers-accumulate-by-sums",
+    "classic",
+    ACCUMULATED,
+    words="micro-batches are added up, and not averaged",
+    world_size=1,
+)
+class FrozenAccumulateBySums(Trainer):
+    """The loop that fine-tunes, with layers that do not learn, adds up the gradients of micro-batches."""
+
+    def weight(self, rows: Sequence[int], window: Window) -> float:
+        return 1.0 if "frozen" in self.task.model.features() else super().weight(rows, window)
+
+
+@trainer(
+    "losses-of-labels-by-full-batches",
+    "classic",
+    "check_training_run_tells_the_loss_of_all_samples",
+    words="a batch of fewer samples than others counts as a full one",
+    world_size=1,
+)
+class LabelsByFullBatches(Trainer):
+    """The loss of a batch of labels is multiplied by the size that batches have, and not by its own."""
+
+    def summed(self, losses: Sequence[float], window: Window) -> float:
+        if self.task.model.loss == "cross_entropy":
+            return sum(losses) * self.task.batch_size
+        return super().summed(losses, window)
+
+
+@trainer(
+    "never-early-with-micro-batches",
+    "classic",
+    EARLY,
+    words="it does not end by the loss of all ranks",
+    world_size=1,
+    trainer_features=ALL_TRAINER_FEATURES,
+)
+class NeverEarlyWithMicroBatches(Trainer):
+    """The loop that accumulates is another one, and does not look whether to end."""
+
+    def enough(self, losses: Sequence[float]) -> bool:
+        return self.task.micro_batches == 1 and super().enough(losses)
+
+
+@trainer(
+    "ends-early-with-the-best-weights",
+    "classic",
+    EARLY,
+    words="these are the parameters at the end of epoch",
+    trainer_features=ALL_TRAINER_FEATURES,
+)
+class EndsEarlyWithTheBest(Trainer):
+    """A run that ends early ends with the weights of its best epoch, though the task asks for the last ones."""
+
+    lowest: tuple[float, Mapping[str, Array]] = math.inf, {}
+
+    def keep_best(self, loss: float) -> None:
+        if loss < self.lowest[0]:
+            self.lowest = loss, self.replica.parameters()
+        super().keep_best(loss)
+
+    def run(self) -> TrainingRun:
+        run = super().run()
+        early = self.task.patience is not None and not self.task.keep_best and len(run.losses) < self.task.epochs
+        return replace(run, parameters=self.lowest[1]) if early else run
+
+
+@trainer("saved-until-resumed-with-micro-batches", "classic", RESUMED, words="is not known as the end", world_size=1)
+class SavedUntilResumed(Trainer):
+    """The loop that accumulates, once resumed, saves no more."""
+
+    def save(self) -> None:
+        if self.task.micro_batches == 1 or not self.task.resume:
+            super().save()
+
+
+@trainer(
+    "best-forgotten-with-micro-batches",
+    "classic",
+    RESUMED,
+    words="before the run was resumed is forgotten",
+    world_size=1,
+)
+class BestForgotten(Trainer):
+    """Where micro-batches accumulate the checkpoint has no best weights."""
+
+    def checkpoint(self) -> Checkpoint:
+        made = super().checkpoint()
+        return made if self.task.micro_batches == 1 else replace(made, best={}, lowest=math.inf)
+
+
+@trainer("saved-an-epoch-late", "classic", RESUMED, words="the last epoch before is missing", world_size=1)
+class SavedLate(Trainer):
+    """A copy of the state is made while the next epoch runs, and written at its end, with that epoch's number."""
+
+    before: Mapping[str, Array] | None = None
+
+    def checkpoint(self) -> Checkpoint:
+        made = super().checkpoint()
+        state, self.before = self.before or made.state, made.state
+        return replace(made, state=state)
+
+
+@trainer(
+    "every-third-update-is-left-out",
+    "classic",
+    ENDS,
+    words="every epoch after the first: parameters are not updated",
+    world_size=1,
+)
+class EveryThirdUpdate(Trainer):
+    """A scaler's retry counts wrongly, and every third step is none."""
+
+    def step(self) -> None:
+        before = self.replica.state()
+        super().step()
+        if not self.progress.step % 3:
+            self.replica.load_state(before)
+
+
+@trainer(
+    "short-batches-are-summed", "classic", ENDS, words="in the last step of every epoch: gradients are 2 x too large"
+)
+class ShortBatchesSummed(Trainer):
+    """A batch that is not full takes another way, on which gradients are summed over the ranks."""
+
+    def backward(self, rows: Sequence[int], weight: float) -> float:
+        short = len(rows) < self.task.batch_size
+        return super().backward(rows, weight * self.engine.world_size if short else weight)
