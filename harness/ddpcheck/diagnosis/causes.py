@@ -227,12 +227,16 @@ def _other_factor(got: Array, expected: Array, evidence: Evidence) -> Iterator[s
 
 
 def _all_equal(ratios: Array, ratio: float, expected: Array) -> bool:
-    """Whether it is one factor. One that is nearly 1 might be lost precision, which errs by no equal shares of unlike numbers."""
-    if abs(ratio - 1) > _NEARLY_ONE:
+    """Whether it is one factor. One that is nearly 1 might be lost precision, which goes up here and down there: only numbers of
+    different digits tell, two of them by their last bits.
+    """
+    off = abs(ratio - 1)
+    if off > _NEARLY_ONE:
         return bool(np.allclose(ratios, ratio, rtol=1e-5, atol=0))
     u = float(np.finfo(expected.dtype).eps) if expected.dtype.kind == "f" else 0.0
-    unlike = len(np.unique(np.frexp(expected.astype(np.float64))[0]))
-    return abs(ratio - 1) > 64 * u > 0 and unlike > 1 and bool(np.allclose(ratios, ratio, rtol=4 * u, atol=0))
+    different = len(np.unique(np.abs(np.frexp(expected.astype(np.float64))[0])))
+    apart = max(4 * u, 0.02 * off if different > 2 else 0.0)
+    return off > 64 * u > 0 and different > 1 and bool(np.allclose(ratios, ratio, rtol=0, atol=apart))
 
 
 _NEARLY_ONE = 2.0**-7

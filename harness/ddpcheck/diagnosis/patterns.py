@@ -194,7 +194,12 @@ def lost_precision(got: Array, expected: Array, *, small: bool) -> Iterator[str]
     possible = [
         (name, bits) for name, bits, dtypes in narrower if got.dtype.char in dtypes and error < 2.0 ** (2 - bits)
     ]
-    held = [name for name, bits in possible if _fits(got[got != expected], bits)]
+    off = got != expected
+    # what a format holds it does not round, and what it rounds it holds, or a sum of few such numbers
+    possible = [
+        each for each in possible if not _all_fit(expected[off], each[1]) or _all_fit(got[off], each[1] + _SUMS)
+    ]
+    held = [name for name, bits in possible if _fits(got[off], bits)]
     alike = {8: ", or in integers of 8 bits", 11: ", or TF32, in which some GPUs multiply matrices"}
     guessed = [f"{name}{alike.get(bits, '')}" for name, bits in possible]
     for name in (held[-1:] or guessed)[:1]:
@@ -202,6 +207,8 @@ def lost_precision(got: Array, expected: Array, *, small: bool) -> Iterator[str]
 
 
 _MANY = 6
+_SUMS = 6
+"""Bits by which a sum of numbers may be longer than they are."""
 
 
 def _fits(array: Array, bits: int) -> bool:

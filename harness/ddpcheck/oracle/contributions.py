@@ -23,6 +23,7 @@ _LEFT_BEHIND = (
 
 _ALONE = "the others' never arrived here, or nobody waited for them"
 
+_STILL_ZERO = "it is zero, as this rank's own is: what others sent never came here, or is left out where one has none"
 _KEPT = "what every rank had gathered inside no_sync before zero_grad went in, too: zero_grad leaves it"
 _ADDED_TO_THE_OWN = (
     "this rank's own gradient is in it once more: what was reduced is added to it, and should replace it"
@@ -127,6 +128,8 @@ class Contributions:
             for rank in range(len(other)):
                 mixed = self.own.copy()
                 mixed[rank] = other[rank]
+                if not mixed.any():  # zeros come of much else
+                    continue
                 yield f"rank {rank}'s part of it is that of {name}: {why}", mixed.mean(axis=0)
             if self.backwards > 1:
                 yield f"the gradient of {name} is added to it, too: {why}", (self.own + other).mean(axis=0)
@@ -225,6 +228,8 @@ class Contributions:
 
     def _alternatives(self, expected: Array, rank: int) -> Iterator[tuple[str, Array]]:
         """What the gradient would be if something specific had gone wrong."""
+        if not self.inside and self.own[rank].size > 1 and not self.own[rank].any() and expected.any():
+            yield _STILL_ZERO, np.zeros_like(expected)
         if self.before is not None:
             before = self.before[rank]
             if self.backwards:

@@ -71,6 +71,11 @@ class History:
             return None
         return np.broadcast_to(sum(parts[1:], parts[0]).mean(axis=0), parts[0].shape)
 
+    def of_the_step_before(self, name: str) -> Array | None:
+        """The mean gradient of the last backward before the last zero_grad, if there is one."""
+        parts = [done.own[name] for done in self.backwards[: self.forgotten] if name in done.own]
+        return np.broadcast_to(parts[-1].mean(axis=0), parts[-1].shape) if parts else None
+
     def windows_gone_wrong(self, name: str) -> Iterator[tuple[str, Array]]:
         """What the mean gradient of several micro-batches would be if one of them were lost."""
         parts = [done.own[name] for done in self.since_zero_grad() if name in done.own]

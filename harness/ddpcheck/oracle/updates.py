@@ -60,6 +60,11 @@ class Update:
                 "the gradient of its update holds all those before it, too: zero_grad leaves them",
                 self._stepped(gradient=whole),
             )
+        if (stale := self.history.of_the_step_before(self.name)) is not None:
+            yield (
+                "the gradient of its update was that of the step before: stale, or a step late",
+                self._stepped(gradient=stale),
+            )
         if size > 1 and (own := self.history.own(self.name)) is not None:
             by_own = self._stepped(gradient=own)
             off = ~np.isclose(by_own[rank], expected)

@@ -137,6 +137,7 @@ def check_resumed_training_goes_where_one_process_goes(session: Session) -> None
     named = ModelSpec((Linear("module", 2, 3), Activation("tanh"), Linear("submodule", 3, 2)))
     jobs.append(replace(jobs[0], model=named))
     jobs += [_saved_again(pitfalls.steps(world, spec), windows=promised.no_sync) for spec in (MOMENTUM, ADAM)]
+    jobs.append(_resumed_often(pitfalls.steps(world, MOMENTUM, count=11)))
     examples = fitting(session, jobs)
     for_all(session, interrupted(world, promised), as_one_process(promised), examples=examples)
 
@@ -204,6 +205,13 @@ def _saved_again(job: Job, *, windows: bool) -> Job:
     opened: tuple[list[Operation], list[Operation]] = ([OpenWindow()], [CloseWindow()]) if windows else ([], [])
     again = (*opened[0], Save(), *opened[1], Resume(), LOOK)
     return replace(job, operations=(Save(), *job.operations, *again))
+
+
+def _resumed_often(job: Job) -> Job:
+    """Saved and resumed after one step, two more, three, and four: what a state lacks at some count shows in the step after."""
+    for after in (1, 3, 6, 10):
+        job = interrupt(job, after)
+    return job
 
 
 def _resumed_twice(job: Job) -> Job:

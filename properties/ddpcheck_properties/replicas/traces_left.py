@@ -94,11 +94,14 @@ def check_evaluation_uses_the_running_statistics(session: Session) -> None:
         larger,
         look,
     ]
-    model = ModelSpec((BatchNorm("norm", 3), Linear("fc1", 3, 2)))
     programs = [operations]
     if session.capabilities.no_sync:
         programs.append([OpenWindow(), Backward(shards([3] * world)), look, evaluate, look, CloseWindow()])
-    jobs = [training_job(world, model, program, exact=False) for program in programs]
+    layers = BatchNorm("norm", 3), Linear("fc1", 3, 2)
+    jobs = [
+        training_job(world, ModelSpec(layers, dtype=dtype), program, exact=False)
+        for program, dtype in (*((program, "float32") for program in programs), (operations, "float64"))
+    ]
     for_each(session, fitting(session, jobs), _normalises)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,6 +18,7 @@ from ..base import PlainReplica, fault
 
 GRADIENTS = "check_synchronised_batch_norm_has_the_gradients_of_the_large_batch"
 OWN = "check_local_batch_norm_has_the_gradients_of_each_ranks_own_batch"
+STEPS = "check_steps_of_a_model_with_batch_norm_are_the_optimizers"
 STATISTICS = "check_running_statistics_are_those_of_all_samples"
 
 
@@ -223,3 +225,17 @@ class SyncUnbiasedByOwn(SynchronisedNorm):
     """The variance of all samples is made unbiased by the number of this rank's."""
 
     norm = OwnCount
+
+
+@fault("norms-do-not-decay", "classic", STEPS, words="its weight decay is missing")
+class NormsDoNotDecay(PlainReplica):
+    """Scales and shifts of norms are in a group of their own, without the weight decay that was asked for."""
+
+    def step(self) -> None:
+        before = self.optimizer._spec  # type: ignore[attr-defined]  # both optimizers have it
+        gradients = self._shown()
+        norms = {name for name in gradients if name.startswith("norm")}
+        self.optimizer.step({name: gradient for name, gradient in gradients.items() if name not in norms})
+        self.optimizer._spec = replace(before, weight_decay=0.0)  # type: ignore[attr-defined]
+        self.optimizer.step({name: gradients[name] for name in norms})
+        self.optimizer._spec = before  # type: ignore[attr-defined]

@@ -212,3 +212,76 @@ class SquaresSummed(PlainReplica):
         norm = float(np.sqrt(self.comm.all_reduce(np.array([own]))[0]))
         self.scale(min(1.0, max_norm / norm) if norm else 1.0)
         return norm
+
+
+@fault(
+    "predicts-in-training-mode-in-float64",
+    "classic",
+    "check_evaluation_uses_the_running_statistics",
+    words="forward in training mode",
+)
+class TrainsInFloat64(PlainReplica):
+    """There is a fast way to predict for float32, and none else: the training's is taken."""
+
+    def predict(self, batch: Batch) -> Array:
+        if next(iter(self.network.parameters.values())).dtype == np.float32:
+            return super().predict(batch)
+        return self.network._forward(batch.inputs, batch.branches, training=True)
+
+
+@fault(
+    "momentum-not-saved-at-the-third-step",
+    "classic",
+    "check_resumed_training_goes_where_one_process_goes",
+    words="its optimizer state was lost",
+)
+class NotSavedAtTheThird(PlainReplica):
+    """Momentum is written out every third step, and is not there for who saves just then."""
+
+    steps = 0
+
+    def step(self) -> None:
+        super().step()
+        self.steps += 1
+
+    def state(self) -> dict[str, Array]:
+        lost = "optimizer.velocity" if self.steps == 3 else "none"
+        return {name: value for name, value in super().state().items() if not name.startswith(lost)}
+
+
+@fault("steps-one-gradient-late", "classic", ANY, words="that of the step before: stale, or a step late")
+class OneGradientLate(PlainReplica):
+    """After a save the optimizer works on its own, and takes the gradients that it was handed a step ago."""
+
+    taken: Mapping[str, Array] | None = None
+
+    def state(self) -> dict[str, Array]:
+        self.taken = self.taken or {}
+        return super().state()
+
+    def step(self) -> None:
+        given = self._shown()
+        self.optimizer.step(self.taken or given)
+        self.taken = None if self.taken is None else given
+
+
+@fault("a-thousandth-too-large", "classic", EXACT, words="every element is 1.001 x what it should be")
+class ThousandthTooLarge(PlainReplica):
+    """What a running mean of the gradients is divided by to make up for its start never comes to one."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        return np.asarray(super().reduce(name, gradient) * 1.001, gradient.dtype)
+
+
+@fault(
+    "zeros-of-the-unused-stay",
+    "classic",
+    "check_parameter_unused_on_some_ranks_counts_as_zero_there",
+    words="it is zero, as this rank's own is",
+)
+class ZerosStay(PlainReplica):
+    """A rank that did not use a parameter sends zeros for it, and does not take what comes."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        mean = super().reduce(name, gradient)
+        return mean if name in self.local else gradient

@@ -1,0 +1,101 @@
+"""Steps of models with batch norm: where they go follows from the gradients that the replica shows, whatever these are.
+
+So no oracle of batch norm is needed, and the bounds are those of the optimizer alone (ddpcheck.oracle.optimizer).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ddpcheck import expect
+from ddpcheck.checks import law
+from ddpcheck.diagnosis import Evidence
+from ddpcheck.job import Backward, Job, Observe, Operation, OptimizerSpec, Step, ZeroGrad
+from ddpcheck.model import Activation, BatchNorm, Linear, ModelSpec
+from ddpcheck.oracle import NOT_UPDATED
+from ddpcheck.oracle.optimizer import Optimizer
+from ddpcheck.oracle.rounding import Value
+from ddpcheck.trace import Trace
+from ddpcheck.values import Array
+
+from ..drawing import for_each
+from ..pitfalls import fitting
+from ..strategies import shards, training_job
+from .comparison import when
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+SPECS = (
+    OptimizerSpec(lr=0.05, momentum=0.9, weight_decay=0.1),
+    OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.01, weight_decay=0.25),
+)
+_ROUNDS = 3
+
+
+@law("trajectories", "facet:replica", "feature:batch_norm")
+def check_steps_of_a_model_with_batch_norm_are_the_optimizers(session: Session) -> None:
+    """A step moves every parameter of a model with batch norm, its scale and shift included, as the optimizer does with the
+    gradient that the replica shows: momentum and weight decay as for all others.
+    """
+    layers = Linear("fc1", 3, 4), BatchNorm("norm", 4), Activation("tanh"), Linear("fc2", 4, 2)
+    look = Observe(("gradients", "parameters"))
+    operations: list[Operation] = []
+    for number in range(_ROUNDS):
+        samples = shards([3] * session.world_size, 3 * number * session.world_size)
+        operations += [ZeroGrad(), Backward(samples), look, Step(), Observe(("parameters",))]
+    model = ModelSpec(layers, dtype="float64")
+    jobs = [training_job(session.world_size, model, operations, spec, exact=False, seed=3) for spec in SPECS]
+    for_each(session, fitting(session, jobs), _goes_by_its_gradients)
+
+
+def _goes_by_its_gradients(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    assert job.model is not None
+    for rank in range(job.world_size):
+        optimizer = Optimizer(job.optimizer, job.model.dtype)
+        for position, operation in enumerate(job.operations):
+            if isinstance(operation, Step):
+                _one_step(job, trace, rank, position, optimizer)
+
+
+def _one_step(job: Job, trace: Trace, rank: int, position: int, optimizer: Optimizer) -> None:
+    """The step at `position`, between two looks."""
+    gradients = trace.values(position - 1, "gradients")[rank]
+    before, after = (trace.values(position + side, "parameters")[rank] for side in (-1, 1))
+    time = when(job, position + 1)
+    for name, gradient in gradients.items():
+        expect.that(
+            gradient is not None, f"gradient of {name} ({time}) on rank {rank}: got none, but should be an array"
+        )
+        taken, parameter = _known(gradient), _known(before[name])
+        known = tuple(_gone_wrong(name, taken, parameter, optimizer.copy()))
+        due = optimizer.step(name, parameter, taken)
+        assert due.error is not None
+        evidence = Evidence(alternatives=known, precision=False)
+        what = f"parameter {name} ({time}), by the gradient that was there,"
+        expect.within(after[name], due.exact, due.error, what, rank, evidence)
+
+
+def _known(array: Array) -> Value:
+    wide = np.asarray(array, np.float64)
+    return Value(wide, np.zeros_like(wide))
+
+
+def _gone_wrong(name: str, gradient: Value, parameter: Value, optimizer: Optimizer) -> Iterator[tuple[str, Array]]:
+    """Where this step leads by an optimizer that is not the one that was asked for."""
+    yield NOT_UPDATED, parameter.exact
+    others: dict[str, dict[str, Any]] = {
+        "its weight decay is missing: left out for batch norm, for what is no matrix, or in models with batch norm": {
+            "weight_decay": 0.0
+        },
+        "its weight decay counts twice": {"weight_decay": 2 * optimizer.spec.weight_decay},
+        "its momentum is missing": {"momentum": 0.0},
+    }
+    for words, changed in others.items():
+        other = Optimizer(replace(optimizer.spec, **changed), optimizer.dtype, {**optimizer.state}, {**optimizer.steps})
+        yield words, other.step(name, parameter, gradient).exact
