@@ -60,6 +60,9 @@ class Update:
                 "the gradient of its update holds all those before it, too: zero_grad leaves them",
                 self._stepped(gradient=whole),
             )
+        with np.errstate(over="ignore"):  # as narrow as a wire may be
+            halved = self.gradient.astype(np.float16).astype(np.float64)
+        yield "the gradient of its update was rounded as in float16", self._stepped(gradient=halved)
         if (stale := self.history.of_the_step_before(self.name)) is not None:
             yield (
                 "the gradient of its update was that of the step before: stale, or a step late",
@@ -70,6 +73,11 @@ class Update:
             off = ~np.isclose(by_own[rank], expected)
             if not np.array_equal(by_own[rank][off], before[rank][off]):  # else it is as if it was not updated
                 yield "it was updated by this rank's own gradient: not reduced", by_own
+            largest = np.broadcast_to(own.max(axis=0), before.shape)
+            yield (
+                "the gradient of its update was the largest of all ranks', not their mean",
+                self._stepped(gradient=largest),
+            )
             averaged = "each rank steps by its own gradient, and parameters are averaged afterwards"
             yield averaged, np.broadcast_to(by_own.mean(axis=0), before.shape)
         if spec.name == "adam":

@@ -11,6 +11,7 @@ from ..base import PlainReplica, fault
 
 EXACT = "check_gradients_equal_the_large_batch_exactly"
 REAL = "check_gradients_of_real_values_equal_the_large_batch_within_rounding"
+SGD = "check_sgd_goes_where_one_process_goes"
 ANY = "check_any_training_program_goes_as_on_one_process"
 
 
@@ -96,3 +97,36 @@ class AccumulatesCompressed(Compressing):
         loss = super().backward(batch)
         self.local = {name: np.asarray(self.compressed(array), array.dtype) for name, array in self.local.items()}
         return loss
+
+
+class EveryThird(PlainReplica):
+    """Every third step has a reduction of its own."""
+
+    steps = 0
+
+    def step(self) -> None:
+        super().step()
+        self.steps += 1
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        mean = super().reduce(name, gradient)
+        return self.third(gradient, mean) if self.steps % 3 == 2 else mean
+
+    def third(self, gradient: Array, mean: Array) -> Array:
+        raise NotImplementedError
+
+
+@fault("every-third-step-in-float16", "classic", SGD, words="the gradient of its update was rounded as in float16")
+class EveryThirdInFloat16(EveryThird):
+    """Most steps travel whole, to make up for those that are compressed."""
+
+    def third(self, gradient: Array, mean: Array) -> Array:
+        return np.asarray(as_float16(mean), mean.dtype)
+
+
+@fault("every-third-step-by-the-largest", "classic", SGD, words="was the largest of all ranks', not their mean")
+class EveryThirdByTheLargest(EveryThird):
+    """A collective for statistics, which takes the largest, is used by every third step."""
+
+    def third(self, gradient: Array, mean: Array) -> Array:
+        return np.asarray(self.comm.all_gather(gradient).max(axis=0), mean.dtype)

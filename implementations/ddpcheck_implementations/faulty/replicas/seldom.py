@@ -17,6 +17,7 @@ from ..base import PlainReplica, fault
 EXACT = "check_gradients_equal_the_large_batch_exactly"
 REAL = "check_gradients_of_real_values_equal_the_large_batch_within_rounding"
 ANY = "check_any_training_program_goes_as_on_one_process"
+RESUMED = "check_resumed_training_goes_where_one_process_goes"
 
 
 @fault("every-eighth-step-is-local", "classic", "check_later_backwards_are_like_the_first", words="not reduced")
@@ -232,7 +233,7 @@ class TrainsInFloat64(PlainReplica):
 @fault(
     "momentum-not-saved-at-the-third-step",
     "classic",
-    "check_resumed_training_goes_where_one_process_goes",
+    RESUMED,
     words="its optimizer state was lost",
 )
 class NotSavedAtTheThird(PlainReplica):
@@ -249,7 +250,7 @@ class NotSavedAtTheThird(PlainReplica):
         return {name: value for name, value in super().state().items() if not name.startswith(lost)}
 
 
-@fault("steps-one-gradient-late", "classic", ANY, words="that of the step before: stale, or a step late")
+@fault("steps-one-gradient-late", "classic", RESUMED, words="that of the step before: stale, or a step late")
 class OneGradientLate(PlainReplica):
     """After a save the optimizer works on its own, and takes the gradients that it was handed a step ago."""
 
