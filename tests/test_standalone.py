@@ -54,7 +54,7 @@ from ddpcheck.job import (
 )
 from ddpcheck.launchers.multiprocess import Method, Multiprocessing
 from ddpcheck.launchers.processes import Processes
-from ddpcheck.model import Activity, Head, Linear, ModelSpec
+from ddpcheck.model import Activity, BatchNorm, Head, Linear, ModelSpec
 from ddpcheck.numerics import same_bits
 from ddpcheck.references import reference_of
 from ddpcheck.standalone import _OF_REPLICA, _WRITERS, NoScript, Told, script, write_beside, write_script
@@ -291,6 +291,22 @@ def test_rounding_at_every_hop_is_told_from_rounding_once(tmp_path: Path) -> Non
     assert "all_reduce mean: WRONG" in wrong.stdout
     once = next(found.adapter for found in unusual() if found.name == "wide-accumulator")
     right = run(sys.executable, str(path), reference_of(once))
+    assert right.returncode == 0, right.stdout + right.stderr
+
+
+@pytest.mark.parametrize(
+    "optimizer", [OptimizerSpec(momentum=0.9, weight_decay=0.1), OptimizerSpec("adam", weight_decay=0.2, eps=0.01)]
+)
+def test_a_step_of_a_model_with_batch_norm_shows_by_its_gradient(tmp_path: Path, optimizer: OptimizerSpec) -> None:
+    model = ModelSpec((Linear("fc1", 2, 3), BatchNorm("norm", 3), Linear("fc2", 3, 1)), dtype="float64")
+    look = Observe(("gradients", "parameters"))
+    steps = [op for _ in range(2) for op in (ZeroGrad(), Backward(((0, 1), (2, 3))), look, Step(), look)]
+    job = Job(2, tuple(steps), model, optimizer, DataSpec(4, "real"))
+    path = write_script(tmp_path / "shows.py", fault("norms-do-not-decay"), job, TOLD)
+    wrong = run(sys.executable, str(path))
+    assert wrong.returncode == 1, wrong.stdout + wrong.stderr
+    assert "parameter norm.weight, by the gradient that was there: WRONG" in wrong.stdout
+    right = run(sys.executable, str(path), RIGHT)
     assert right.returncode == 0, right.stdout + right.stderr
 
 

@@ -7,7 +7,7 @@ import math
 
 from ..job import Backward, Clip, Job, Make, Observe, Operation, Predict, Resume, Save, SetTrainable, Step, ZeroGrad
 from ..oracle import Moment, Oracle, is_exact
-from . import expected, repeated
+from . import expected, repeated, stepping
 from .literals import bound, declaration, listed, literal, mapping, model
 from .text import NoScript, Text
 
@@ -137,6 +137,8 @@ class Replicas:
 
     def step(self, position: int, op: object) -> None:
         self.text.comment(position, "a step of the optimizer")
+        if stepping.between_looks(self.text.job, position):
+            stepping.remember(self.text)
         self.text.add("replica.step()")
 
     def observe(self, position: int, op: Observe) -> None:
@@ -159,6 +161,8 @@ class Replicas:
                 and self.text.capabilities.same_bits_on_all_ranks
             ):
                 self.text.add(f"expect_same_bits_on_all_ranks({what}, {json.dumps(alike)})")
+            if what == "parameters" and position and stepping.between_looks(self.text.job, position - 1):
+                stepping.compare(self.text)
 
     def predict(self, position: int, op: Predict) -> None:
         self.text.comment(position, "outputs in evaluation mode")
