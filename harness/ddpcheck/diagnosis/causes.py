@@ -13,6 +13,8 @@ from .crept import crept
 from .narrowed import narrowed, sent_as
 from .offset import offset
 from .patterns import (
+    SUMS,
+    all_fit,
     changed_by,
     clamped,
     cut_off,
@@ -218,7 +220,7 @@ def _other_factor(got: Array, expected: Array, evidence: Evidence) -> Iterator[s
     ratio = float(ratios.flat[0])
     if ratio == -1 and np.array_equal(got, -expected):
         yield "the sign is wrong"
-    elif ratio != 0 and _all_equal(ratios, ratio, expected[nonzero]):
+    elif ratio != 0 and _all_equal(ratios, ratio, got[nonzero], expected[nonzero]):
         scale = _SCALED if abs(np.log2(abs(ratio))) in _LOSS_SCALES else ""
         divisor = size / ratio
         if size > 1 and 1.5 < divisor <= 2 * size and abs(divisor - round(divisor)) < 1e-4:
@@ -226,13 +228,15 @@ def _other_factor(got: Array, expected: Array, evidence: Evidence) -> Iterator[s
         yield f"every element is {ratio:.6g} x what it should be: a wrong factor, the same everywhere{scale}"
 
 
-def _all_equal(ratios: Array, ratio: float, expected: Array) -> bool:
-    """Whether it is one factor. One that is nearly 1 might be lost precision, which goes up here and down there: only numbers of
-    different digits tell, two of them by their last bits.
+def _all_equal(ratios: Array, ratio: float, got: Array, expected: Array) -> bool:
+    """Whether it is one factor. One that is nearly 1 might be lost precision, which leaves few bits, and goes up here and down
+    there: only numbers of different digits tell, two of them by their last bits.
     """
     off = abs(ratio - 1)
     if off > _NEARLY_ONE:
         return bool(np.allclose(ratios, ratio, rtol=1e-5, atol=0))
+    if all_fit(got, SUMS + (24 if got.itemsize == 8 else 11)):
+        return False
     u = float(np.finfo(expected.dtype).eps) if expected.dtype.kind == "f" else 0.0
     different = len(np.unique(np.abs(np.frexp(expected.astype(np.float64))[0])))
     apart = max(4 * u, 0.02 * off if different > 2 else 0.0)

@@ -91,7 +91,7 @@ def overflown(got: Array, expected: Array) -> Iterator[str]:
     if not infinite.any() or np.isnan(got).any() or got.dtype.char not in "df":
         return
     most, large, others = LARGEST["float16"], np.abs(expected[infinite]), got[~infinite]
-    if large.min() > most / 8 and (np.abs(others) <= most).all() and _all_fit(others, 11):
+    if large.min() > most / 8 and (np.abs(others) <= most).all() and all_fit(others, 11):
         yield "infinite are the largest elements: an overflow, as in float16, whose largest number is 65504"
 
 
@@ -196,9 +196,7 @@ def lost_precision(got: Array, expected: Array, *, small: bool) -> Iterator[str]
     ]
     off = got != expected
     # what a format holds it does not round, and what it rounds it holds, or a sum of few such numbers
-    possible = [
-        each for each in possible if not _all_fit(expected[off], each[1]) or _all_fit(got[off], each[1] + _SUMS)
-    ]
+    possible = [each for each in possible if not all_fit(expected[off], each[1]) or all_fit(got[off], each[1] + SUMS)]
     held = [name for name, bits in possible if _fits(got[off], bits)]
     alike = {8: ", or in integers of 8 bits", 11: ", or TF32, in which some GPUs multiply matrices"}
     guessed = [f"{name}{alike.get(bits, '')}" for name, bits in possible]
@@ -207,16 +205,16 @@ def lost_precision(got: Array, expected: Array, *, small: bool) -> Iterator[str]
 
 
 _MANY = 6
-_SUMS = 6
+SUMS = 6
 """Bits by which a sum of numbers may be longer than they are."""
 
 
 def _fits(array: Array, bits: int) -> bool:
     """Whether every element has a significand of so many bits, and they are too many for chance."""
-    return array.size >= _MANY and _all_fit(array, bits)
+    return array.size >= _MANY and all_fit(array, bits)
 
 
-def _all_fit(array: Array, bits: int) -> bool:
+def all_fit(array: Array, bits: int) -> bool:
     significands = np.ldexp(np.frexp(array.astype(np.float64))[0], bits)
     return bool((significands == np.trunc(significands)).all())
 

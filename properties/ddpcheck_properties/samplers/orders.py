@@ -211,17 +211,20 @@ def check_seed_and_epoch_count_for_every_length(session: Session) -> None:
     """
     world, promised = session.world_size, session.capabilities
     large = reads(world, PAST_16_BITS, epochs=(0, 1))
+    drops = (False, True) if promised.drop_last else (False,)
     drawn = st.builds(
-        lambda chosen, seed, more: reads(
-            world, chosen[0], epochs=chosen[1], seeds=(seed, seed + more), drop_last=chosen[2]
+        lambda chosen, seed, seeds: reads(
+            world, chosen[0], epochs=chosen[1], drop_last=chosen[2], seeds=tuple(seed + more for more in seeds)
         ),
-        choice(tuple(product(_lengths(world), _TWO_EPOCHS, (False, True) if promised.drop_last else (False,)))),
+        choice(tuple(product(_lengths(world), _TWO_EPOCHS, drops))),
         ANY_SEED,
-        choice((1, 2, 5, 1000)),
+        choice(_TWO_SEEDS),
     )
     for_all(session, drawn, _completed(_no_two_alike), examples=[large])
 
 
+_TWO_SEEDS = ((0, 1), (0, 2), (0, 1000), (1 << 31, (1 << 31) + 1), (0, 5), (5, (1 << 32) - (1 << 17)))
+"""What is added to a drawn one of 16 bits."""
 _TWO_EPOCHS = ((0, 1), (1, 2), (2, 3), (0, 2), (3, 4), (7, 5), (12, 40))
 
 

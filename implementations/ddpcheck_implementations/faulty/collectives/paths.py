@@ -53,7 +53,7 @@ class RootIsIndex(PassThrough):
         return super().broadcast(array, root if group is None else group[root % len(group)], group=group)
 
 
-@collectives("large-gathers-in-own-order", "classic", IN_GROUPS, words="in other places", world_size=3)
+@collectives("large-gathers-in-own-order", "classic", IN_GROUPS, words="stand in the order of rank", world_size=3)
 class LargeGathered(PassThrough):
     """Large arrays gathered in a group begin with the rank's own."""
 

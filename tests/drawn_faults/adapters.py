@@ -1,0 +1,50 @@
+"""The adapters, by a name that says what is wrong with them: family, number of the circumstance, number of the effect."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from types import ModuleType
+
+import collectives
+import metrics
+import samplers
+
+from ddpcheck.adapter import Adapter, Facets
+from ddpcheck.environment import RankContext
+from ddpcheck_implementations.numpy_sockets import adapter as right
+
+FAMILIES: dict[str, ModuleType] = {"collectives": collectives, "sampler": samplers, "metrics": metrics}
+_OTHER = ("collectives", "make_sampler", "make_replica", "aggregate_metrics", "compute_score", "train", "make_streams")
+
+
+def named(family: str, circumstance: str, effect: str) -> str:
+    """The attribute of this module that is such an adapter."""
+    module = FAMILIES[family]
+    return f"{family}_{[*module.CIRCUMSTANCES].index(circumstance)}_{[*module.EFFECTS].index(effect)}"
+
+
+def _connect(context: RankContext, family: str, circumstance: str, effect: str) -> Facets:
+    facets = right.connect(context)
+    nothing = dict.fromkeys((*_OTHER, "counts"))
+    return replace(facets, **nothing | FAMILIES[family].wrapped(facets, circumstance, effect))
+
+
+def __getattr__(name: str) -> Adapter:
+    family, *numbers = name.split("_")
+    if family not in FAMILIES or len(numbers) != 2:
+        raise AttributeError(name)
+    module = FAMILIES[family]
+    chosen = [
+        [*known][int(number)] for known, number in zip((module.CIRCUMSTANCES, module.EFFECTS), numbers, strict=True)
+    ]
+    promised = replace(
+        right.capabilities,
+        facets=frozenset({family}),
+        counts_traffic=False,
+        sampler_state=False,
+        metrics_by_name=False,
+        in_place=False,
+    )
+    connect = partial(_connect, family=family, circumstance=chosen[0], effect=chosen[1])
+    return Adapter(name, connect, promised, right.launcher)

@@ -1,0 +1,79 @@
+"""reports/drawn-faults.md: how many of the drawn faults were caught, by family, and each survivor with its reason."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+SURVIVORS = Path(__file__).with_name("survivors.toml")
+HEAD = """\
+# Drawn faults
+
+Faults that nobody has thought of one by one: each is a circumstance, in which code goes another way, and an effect, which is what
+is wrong there, drawn by chance from all pairs, on a correct implementation. The default profile judges them at 3 ranks, then at
+2 and at 4, until a check fails. What never had an effect on any rank says nothing, and is left out.
+
+    python tests/drawn_faults/run.py tests/drawn_faults/results.jsonl --seed {seed} --each 60
+    python tests/drawn_faults/run.py tests/drawn_faults/results.jsonl --markdown reports/drawn-faults.md
+
+| family | with an effect | caught | allowed by the contract | survive | caught of those that are not allowed | s until then |
+| --- | --- | --- | --- | --- | --- | --- |
+"""
+
+
+def markdown(judged: Sequence[dict[str, Any]]) -> str:
+    """judged: lines of run.py's file. ValueError if survivors.toml has a reason for what was caught."""
+    reasons = {
+        (one["family"], one["circumstance"], one["effect"]): one
+        for one in tomllib.loads(SURVIVORS.read_text(encoding="utf-8")).get("survivor", [])
+    }
+    effective = [one for one in judged if one["effective"]]
+    survivors = [one for one in effective if not one["caught_by"]]
+    if stray := {*reasons} - {*map(_key, survivors)}:
+        raise ValueError(f"survivors.toml has reasons for faults that did not survive: {sorted(stray)}")
+    allowed = {key for key, one in reasons.items() if one["kind"] == "allowed"}
+    families = [*dict.fromkeys(one["family"] for one in effective)]
+    rows = [_row(family, [one for one in effective if one["family"] == family], allowed) for family in families]
+    rows += [_row("all", effective, allowed)] * (len(families) > 1)
+    lines = [HEAD.format(seed=judged[0]["seed"] if judged else 1) + "\n".join(rows)]
+    if left := [one for one in survivors if _key(one) not in allowed]:
+        lines += ["", "## What survives", ""]
+        lines += [f"- {one['family']}: where {_told(one)}{_why(reasons.get(_key(one)))}" for one in left]
+    if let := [one for one in survivors if _key(one) in allowed]:
+        lines += ["", "## What the contract allows", ""]
+        lines += [f"- {one['family']}: where {_told(one)}{_why(reasons[_key(one)])}" for one in let]
+    lines += ["", "## What was caught, and what the message says", "", "| family | where | fault | likely cause |"]
+    lines += ["| --- | --- | --- | --- |"]
+    lines += [
+        f"| {one['family']} | {one['circumstance']} | {one['effect']} | {_cell(one)} |"
+        for one in effective
+        if one["caught_by"]
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _key(one: dict[str, Any]) -> tuple[str, str, str]:
+    return one["family"], one["circumstance"], one["effect"]
+
+
+def _row(name: str, ones: Sequence[dict[str, Any]], allowed: set[tuple[str, str, str]]) -> str:
+    caught = [one for one in ones if one["caught_by"]]
+    let = sum(_key(one) in allowed for one in ones)
+    share = f"{100 * len(caught) / (len(ones) - let):.1f} %" if len(ones) > let else ""
+    seconds = f"{median(one['seconds'] for one in caught):.1f}" if caught else ""
+    return f"| {name} | {len(ones)} | {len(caught)} | {let} | {len(ones) - len(caught) - let} | {share} | {seconds} |"
+
+
+def _told(one: dict[str, Any]) -> str:
+    return f"{one['circumstance']}, {one['effect']}"
+
+
+def _why(reason: dict[str, Any] | None) -> str:
+    return f" ({reason['reason']})" if reason else ""
+
+
+def _cell(one: dict[str, Any]) -> str:
+    return str(one["cause"] or f"`{one['headline'][:160]}`").replace("|", "\\|").replace("\n", " ")
