@@ -210,8 +210,13 @@ def check_seed_and_epoch_count_for_every_length(session: Session) -> None:
     another one for another seed or epoch.
     """
     world, promised = session.world_size, session.capabilities
-    large = reads(world, PAST_16_BITS, epochs=(0, 1))
     drops = (False, True) if promised.drop_last else (False,)
+    examples = [
+        reads(world, shuffled(world) + more, epochs=(2, 3), seeds=(SEED, SEED + 1), drop_last=drop)
+        for drop in drops
+        for more in (1, 2)
+    ]
+    examples.append(reads(world, PAST_16_BITS, epochs=(0, 1)))
     drawn = st.builds(
         lambda chosen, seed, seeds: reads(
             world, chosen[0], epochs=chosen[1], drop_last=chosen[2], seeds=tuple(seed + more for more in seeds)
@@ -220,7 +225,7 @@ def check_seed_and_epoch_count_for_every_length(session: Session) -> None:
         ANY_SEED,
         choice(_TWO_SEEDS),
     )
-    for_all(session, drawn, _completed(_no_two_alike), examples=[large])
+    for_all(session, drawn, _completed(_no_two_alike), examples=examples)
 
 
 _TWO_SEEDS = ((0, 1), (0, 2), (0, 1000), (1 << 31, (1 << 31) + 1), (0, 5), (5, (1 << 32) - (1 << 17)))

@@ -249,7 +249,9 @@ class BroadcastBySum(PassThrough):
         return super().all_reduce(given, group=group)
 
 
-@collectives("gathered-in-own-order", "classic", "check_all_gather_stacks_in_rank_order", words="stand in the order of rank")
+@collectives(
+    "gathered-in-own-order", "classic", "check_all_gather_stacks_in_rank_order", words="stand in the order of rank"
+)
 class GatheredInOwnOrder(PassThrough):
     """Every rank's own array comes first."""
 

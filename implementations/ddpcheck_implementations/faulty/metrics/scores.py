@@ -177,7 +177,7 @@ def added_in_own_order(comm: Any, rank: int, name: str, outputs: Array, targets:
     return math.exp(total / count) if count else math.nan
 
 
-@scores("one-output-rounded-on-rank-1", "classic", EQUAL, words="decisions that follow", scores=frozenset({"rmse"}))
+@scores("one-output-rounded-on-rank-1", "classic", EQUAL, words="or some keep their own", scores=frozenset({"rmse"}))
 def one_output_alone(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """What is no matrix with more than one column goes through another library, which rounds the root otherwise."""
     found = right_score(comm, name, outputs, targets, indices)

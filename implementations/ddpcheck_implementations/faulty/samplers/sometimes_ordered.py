@@ -30,7 +30,7 @@ class SeedWithoutRemainder(PlainSampler):
         return (0 if self.length % self.world else self.seed, self.epoch)
 
 
-@sampler("epochs-of-even-lengths", "classic", ANY, words="the epoch does not count where samples are 70001")
+@sampler("epochs-of-even-lengths", "classic", ANY, words="the epoch does not count where samples are 81")
 class EpochsOfEvenLengths(PlainSampler):
     """Epochs of an odd number of samples are counted in pairs."""
 
@@ -38,7 +38,7 @@ class EpochsOfEvenLengths(PlainSampler):
         return (self.seed, self.epoch // 2 if self.length % 2 else self.epoch)
 
 
-@sampler("seed-of-the-first-epochs", "classic", ANY, words="the seed does not count")
+@sampler("seed-of-the-first-epochs", "classic", ANY, words="the seed does not count where samples are 81")
 class SeedOfTheFirstEpochs(PlainSampler):
     """From the fourth epoch on the generator is begun by the epoch alone."""
 
