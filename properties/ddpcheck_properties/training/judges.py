@@ -78,7 +78,11 @@ def whence(run: Run, *candidates: Sequence[tuple[str, Rules]]) -> str:
     *earlier, last = emulate(run).ends
     got = stacked(run.parameters)
     kept = ", the best ones, perhaps, in place of the last" if run.plan.keep_best else ""
-    known = [(f"these are the parameters at the end of epoch {epoch}{kept}", end) for epoch, end in enumerate(earlier)]
+    late = "; or the last epoch before is missing: what was saved is of before it" * (run.first > len(earlier))
+    known = [
+        (f"these are the parameters at the end of epoch {epoch}{kept}{late * (epoch == len(earlier) - 1)}", end)
+        for epoch, end in enumerate(earlier)
+    ]
     known += _by_other_optimizers(run) if run.job.optimizer.name == "adam" else []
     for offered in candidates:
         known = [*((words, emulate(run, rules).ends[-1]) for words, rules in offered), *known]
