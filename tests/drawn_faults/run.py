@@ -7,7 +7,8 @@ What faults have in common is written down once, and not with a law in mind: whe
 third call, a group of some ranks, ...), and what is wrong there (the last element, a bit, the seed, ...). Of all pairs a seeded
 sample is judged, --each of each family: the default profile at 3 ranks, then at 2 and at 4, until a check fails. Every fault is
 a line of the results, and is not judged again; drop lines when laws have changed. Of a fault that had no effect on any rank
-nothing is told. A survivor may be one that the contract allows: survivors.toml says so, with the reason, or why it was left.
+nothing is told. A survivor may be one that the contract allows: survivors.toml says so, with the reason, or why it was left,
+or that a law was extended to it.
 """
 
 from __future__ import annotations

@@ -156,5 +156,8 @@ def check_metrics_are_equal_on_all_ranks(session: Session) -> None:
     jobs = []
     for first in (0.1, 1e-3, 12.7):
         values = tuple(first / (rank + 3) for rank in range(world))
-        jobs.append(Job(world, (Aggregate(values, tuple(range(3, 3 + world))), Aggregate(values[::-1], (7,) * world))))
+        counts = tuple(range(3, 3 + world)), (7,) * world, tuple(range(4099, 4099 + world))
+        jobs.append(
+            Job(world, tuple(Aggregate(values[::way], held) for held, way in zip(counts, (1, -1, 1), strict=True)))
+        )
     for_each(session, jobs, equal)
