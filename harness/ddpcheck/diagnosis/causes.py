@@ -171,13 +171,14 @@ def _within_rounding(got: Array, expected: Array, evidence: Evidence) -> Iterato
 
 def _elsewhere(got: Array, expected: Array, evidence: Evidence) -> Iterator[str]:
     """What was only moved, and is all there, or is something else that is known, to the last bit."""
+    if _same(got, expected):
+        return
     for sentence, array in evidence.alternatives:
-        if _same(got, array) and not _same(got, expected):
+        if _same(got, array):
             yield sentence
-    if got.size > 1 and not _same(got, expected) and _same(np.sort(got, axis=None), np.sort(expected, axis=None)):
+    if got.size > 1 and _same(np.sort(got, axis=None), np.sort(expected, axis=None)):
         yield _PERMUTED
-    if not _same(got, expected):
-        yield from sent_as(got, expected)
+    yield from sent_as(got, expected)
 
 
 def _changed_on_the_way(got: Array, expected: Array) -> Iterator[str]:

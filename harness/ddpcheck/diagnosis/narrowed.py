@@ -43,7 +43,7 @@ def sent_as(got: Array, expected: Array) -> Iterator[str]:
 
 
 def _candidates(parts: Array, factor: float) -> Iterator[tuple[str, Array]]:
-    for name, rounded in (("float16", as_float16), ("bfloat16", as_bfloat16)):
+    for name, rounded in _SHORT:
         before, after = f"every rank's part is rounded as in {name}", f"the result is rounded as in {name}"
         yield before, rounded(parts).sum(axis=0) * factor
         yield before, rounded(parts * factor).sum(axis=0)
