@@ -43,6 +43,7 @@ from ddpcheck.model import ModelSpec, mlp
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
+from .collectives.results import in_group
 from .drawing import for_each, within_promises
 from .pitfalls import fitting
 from .strategies import GRADIENTS, shards, training_job
@@ -249,16 +250,11 @@ def _nothing_changed(job: Job, trace: Trace) -> None:
     expect.completed(trace)
     (rounds,) = job.operations
     assert isinstance(rounds, Rounds)
-    what = ", ".join(dict.fromkeys(map(_named, rounds.operations)))
+    what = ", ".join(dict.fromkeys(operation.kind + in_group(operation) for operation in rounds.operations))
     for rank in range(job.world_size):
         changed, held = (trace.values(0, name)[rank] for name in ("changed", "held"))
         _settings_stay(f"{what} on rank {rank}", changed)
         _nothing_piles_up(f"{what} on rank {rank}", held, rounds.times)
-
-
-def _named(operation: Operation) -> str:
-    group = getattr(operation, "group", None)
-    return operation.kind if group is None else f"{operation.kind} in group {list(group)}"
 
 
 def _settings_stay(what: str, changed: Sequence[Sequence[str]]) -> None:

@@ -106,8 +106,13 @@ def named(operation: Operation, position: int) -> str:
         text += _HOLDING.get(tensor.values, "")
     if isinstance(operation, Broadcast):
         text += f" from rank {operation.root}"
+    return text + in_group(operation)
+
+
+def in_group(operation: Operation) -> str:
+    """In which group it is, to stand behind its name; nothing if it is one of all ranks, or has none."""
     group = getattr(operation, "group", None)
-    return text if group is None else f"{text} in group {list(group)}"
+    return "" if group is None else f" in group {list(group)}"
 
 
 _HOLDING = {

@@ -30,6 +30,7 @@ from ddpcheck.model import mlp
 from ddpcheck.trace import RankTrace, Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
+from ..collectives.results import in_group
 from ..drawing import for_each, takes_its_time
 from ..pitfalls import fitting
 from ..replicas.large_models import several_buckets
@@ -177,7 +178,7 @@ def _attempted(job: Job, rank: RankTrace, position: int) -> str | None:
         return None
     tensor = getattr(operation, "tensor", None)
     size = f" of {tensor.dtype}{list(tensor.shape)}" if tensor is not None else ""
-    return f"{operation.kind}{size}{f' in group {list(group)}' if group else ''}"
+    return f"{operation.kind}{size}{in_group(operation)}"
 
 
 def _closed(job: Job, trace: Trace) -> None:
