@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from types import ModuleType
 
@@ -15,7 +15,8 @@ from ddpcheck.environment import RankContext
 from ddpcheck_implementations.numpy_sockets import adapter as right
 
 FAMILIES: dict[str, ModuleType] = {"collectives": collectives, "sampler": samplers, "metrics": metrics}
-_OTHER = ("collectives", "make_sampler", "make_replica", "aggregate_metrics", "compute_score", "train", "make_streams")
+"""Each module has CIRCUMSTANCES, EFFECTS, wrapped(), and PROMISES: what it promises otherwise than the reference."""
+_NOTHING = {field.name: None for field in fields(Facets) if field.name not in ("rank", "world_size", "close")}
 
 
 def named(family: str, circumstance: str, effect: str) -> str:
@@ -26,8 +27,7 @@ def named(family: str, circumstance: str, effect: str) -> str:
 
 def _connect(context: RankContext, family: str, circumstance: str, effect: str) -> Facets:
     facets = right.connect(context)
-    nothing = dict.fromkeys((*_OTHER, "counts"))
-    return replace(facets, **nothing | FAMILIES[family].wrapped(facets, circumstance, effect))
+    return replace(facets, **_NOTHING | FAMILIES[family].wrapped(facets, circumstance, effect))
 
 
 def __getattr__(name: str) -> Adapter:
@@ -38,13 +38,6 @@ def __getattr__(name: str) -> Adapter:
     chosen = [
         [*known][int(number)] for known, number in zip((module.CIRCUMSTANCES, module.EFFECTS), numbers, strict=True)
     ]
-    promised = replace(
-        right.capabilities,
-        facets=frozenset({family}),
-        counts_traffic=False,
-        sampler_state=False,
-        metrics_by_name=False,
-        in_place=False,
-    )
+    promised = replace(right.capabilities, counts_traffic=False, **module.PROMISES)
     connect = partial(_connect, family=family, circumstance=chosen[0], effect=chosen[1])
     return Adapter(name, connect, promised, right.launcher)

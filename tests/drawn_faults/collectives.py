@@ -23,6 +23,8 @@ def _floats(c: Call) -> bool:
     return bool(c["array"].dtype.kind == "f")
 
 
+PROMISES: dict[str, Any] = {"facets": frozenset({"collectives"}), "in_place": False}
+
 CIRCUMSTANCES: dict[str, Callable[[Call], Any]] = {
     "it is every seventh call": lambda c: c["number"] % 7 == 0,
     "it is a later call than the tenth": lambda c: c["number"] > 10,

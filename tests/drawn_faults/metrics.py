@@ -16,6 +16,8 @@ Call = dict[str, Any]
 before, the names of the call before.
 """
 
+PROMISES: dict[str, Any] = {"facets": frozenset({"metrics"}), "metrics_by_name": False}
+
 CIRCUMSTANCES: dict[str, Callable[[Call], Any]] = {
     "counts are equal": lambda c: len({*c["counts"]}) == 1,
     "counts differ": lambda c: len({*c["counts"]}) > 1,

@@ -15,6 +15,8 @@ Reading = dict[str, Any]
 sampler of the process it is; backwards, whether the epoch is lower than the one before.
 """
 
+PROMISES: dict[str, Any] = {"facets": frozenset({"sampler"}), "sampler_state": False}
+
 CIRCUMSTANCES: dict[str, Callable[[Reading], Any]] = {
     "the length is odd": lambda r: r["length"] % 2,
     "the length is a multiple of the world size": lambda r: r["length"] % r["world"] == 0,
