@@ -1,13 +1,16 @@
-"""Which of the faulty implementations the tests run, and which checks on the unusual ones: all would take most of their time."""
+"""Which of the faulty implementations the tests run, which checks on what is right, and which scripts: all would take most of
+their time.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
-from ddpcheck.checks import Check
 from ddpcheck_implementations.faulty import Fault
 
+T = TypeVar("T")
 EVERY = "DDPCHECK_EVERY_FAULT"
 """Set, as `tox -e faults` does it, it has them all run. `ddpcheck faults` does so, too, and says how each is caught."""
 ONE_IN = 4
@@ -26,6 +29,6 @@ def chosen(registered: Sequence[Fault]) -> list[Fault]:
     return found
 
 
-def chosen_checks(applicable: Sequence[Check], number: int) -> list[Check]:
-    """Some of the checks, others for the next `number`: each is tried on some of what is correct but unusual."""
-    return list(applicable if os.environ.get(EVERY) else applicable[number % ONE_IN :: ONE_IN])
+def some(applicable: Iterable[T], number: int) -> list[T]:
+    """One in so many, others for the next `number`: each check is tried on some of what is correct."""
+    return [*applicable] if os.environ.get(EVERY) else [*applicable][number % ONE_IN :: ONE_IN]

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 import sessions
-from chosen_faults import chosen
+from chosen_faults import chosen, some
 from in_threads import ThreadedSession
 
 from ddpcheck.capabilities import Capabilities
@@ -52,13 +52,13 @@ def test_each_fault_is_caught_by_every_check_that_it_names(fault: Fault) -> None
 @pytest.mark.parametrize("found", CORRECT, ids=name_of)
 def test_what_is_correct_but_unusual_raises_no_alarm(found: Fault, world_size: int) -> None:
     promised = found.adapter.capabilities
-    for check in applicable(world_size, promised):
+    for check in some(applicable(world_size, promised), world_size + CORRECT.index(found)):
         check.function(session_of(found.made, world_size, promised))
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 4])
 def test_a_right_run_raises_no_alarm(world_size: int) -> None:
-    for check in applicable(world_size, PROMISED):
+    for check in some(applicable(world_size, PROMISED), world_size):
         check.function(session_of(Trainer, world_size, PROMISED))
 
 

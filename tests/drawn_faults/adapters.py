@@ -7,14 +7,22 @@ from functools import partial
 from types import ModuleType
 
 import collectives
+import gradients
 import metrics
+import replicas
 import samplers
 
 from ddpcheck.adapter import Adapter, Facets
 from ddpcheck.environment import RankContext
 from ddpcheck_implementations.numpy_sockets import adapter as right
 
-FAMILIES: dict[str, ModuleType] = {"collectives": collectives, "sampler": samplers, "metrics": metrics}
+FAMILIES: dict[str, ModuleType] = {
+    "collectives": collectives,
+    "sampler": samplers,
+    "metrics": metrics,
+    "gradient": gradients,
+    "replica": replicas,
+}
 """Each module has CIRCUMSTANCES, EFFECTS, wrapped(), and PROMISES: what it promises otherwise than the reference."""
 _NOTHING = {field.name: None for field in fields(Facets) if field.name not in ("rank", "world_size", "close")}
 
@@ -38,6 +46,6 @@ def __getattr__(name: str) -> Adapter:
     chosen = [
         [*known][int(number)] for known, number in zip((module.CIRCUMSTANCES, module.EFFECTS), numbers, strict=True)
     ]
-    promised = replace(right.capabilities, counts_traffic=False, **module.PROMISES)
+    promised = replace(right.capabilities, **{"counts_traffic": False, **module.PROMISES})
     connect = partial(_connect, family=family, circumstance=chosen[0], effect=chosen[1])
     return Adapter(name, connect, promised, right.launcher)

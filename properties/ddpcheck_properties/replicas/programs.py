@@ -10,14 +10,14 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
-from ddpcheck.job import Job, OptimizerSpec
+from ddpcheck.job import Job
 from ddpcheck.model import Activation, Linear, ModelSpec
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
 from ..drawing import Judge, for_all, within_promises
 from ..pitfalls import fitting
-from ..strategies import SEEDS, adam, branching, branching_models, choice, models, sgd
+from ..strategies import ADAM, SEEDS, adam, branching, branching_models, choice, models, sgd
 from .comparison import as_one_process
 from .program_words import WORDS, Word, said, training_program
 
@@ -25,7 +25,15 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 LONGEST = 14
-ADAM = OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.01)
+Words = tuple[Word, ...]
+Make = Callable[[Words], Job]
+BRANCHES_TAKEN: tuple[Callable[[tuple[str, ...]], tuple[tuple[str, ...], ...]], ...] = (
+    lambda names: (names,),
+    lambda names: (names, ()),
+    lambda names: ((), names[:1]),
+    lambda names: (names[:1], names[1:]),
+)
+"""Which of a model's branches are taken, in turn (training_program)."""
 
 
 @law("programs", "facet:replica")
@@ -38,19 +46,19 @@ def check_any_training_program_goes_as_on_one_process(session: Session) -> None:
     world, promised = session.world_size, session.capabilities
     frozen = ModelSpec((Linear("fc1", 2, 3, frozen=True), Activation("tanh"), Linear("fc2", 3, 3), Linear("fc3", 3, 2)))
 
-    def program(words: tuple[Word, ...]) -> Job:
+    def program(words: Words) -> Job:
         job = training_program(world, promised, words, frozen if "unfreeze" in words else None)
         return within_promises(job, promised)
 
-    known = _Known(program)
-    examples = [known.job(words) for words in KNOWN]
+    known = Known()
+    examples = [known.job(program, words) for words in KNOWN]
     if "branch" in promised.model_features and promised.unused_parameters == "synchronised":
         examples += [make(world, promised) for make in (_used_after_resuming, _counted_apart, _coming_and_going)]
     examples = fitting(session, examples)
-    for_all(session, programs(world, promised), _telling(promised), examples=examples, shorter=known.shorter, share=1.5)
+    for_all(session, programs(world, promised), telling(promised), examples=examples, shorter=known.shorter, share=1.5)
 
 
-def _telling(promised: Capabilities) -> Judge:
+def telling(promised: Capabilities) -> Judge:
     """One process's judge, which tells the program, too."""
     judge = as_one_process(promised)
 
@@ -63,23 +71,24 @@ def _telling(promised: Capabilities) -> Judge:
     return told
 
 
-class _Known:
-    """Jobs by the words that they were made of."""
+class Known:
+    """Jobs by the words that they were made of, and by what made them."""
 
-    def __init__(self, make: Callable[[tuple[Word, ...]], Job]) -> None:
-        self._make = make
-        self._words: dict[Job, tuple[Word, ...]] = {}
+    def __init__(self) -> None:
+        self._made: dict[Job, tuple[Make, Words]] = {}
 
-    def job(self, words: tuple[Word, ...]) -> Job:
-        made = self._make(words)
-        self._words[made] = words
+    def job(self, make: Make, words: Words) -> Job:
+        made = make(words)
+        self._made[made] = make, words
         return made
 
     def shorter(self, job: Job) -> Iterator[Job]:
         """Without one of its words, the last ones first."""
-        words = self._words.get(job, ())
+        if job not in self._made:
+            return
+        make, words = self._made[job]
         for left_out in reversed(range(len(words))):
-            yield self.job(words[:left_out] + words[left_out + 1 :])
+            yield self.job(make, words[:left_out] + words[left_out + 1 :])
 
 
 _STEP: tuple[Word, ...] = ("zero_grad", "backward", "step")
@@ -143,7 +152,7 @@ def _counted_apart(world_size: int, promised: Capabilities) -> Job:
     taken = (("a",),) * world_size + (("a", "b"),) * world_size
     words: tuple[Word, ...] = (*_STEP, *_STEP, "save", "resume", *_STEP)
     model = branching(2, "ab", dtype="float64")  # where bounds are so narrow that one step more shows
-    return training_program(world_size, promised, words, model, ADAM, taken=taken)
+    return training_program(world_size, promised, words, model, ADAM[0], taken=taken)
 
 
 def _coming_and_going(world_size: int, promised: Capabilities) -> Job:
@@ -160,7 +169,7 @@ def programs(draw: DrawFn, world_size: int, capabilities: Capabilities, words: t
     offered = [strategy for name, strategy in (("sgd", sgd()), ("adam", adam())) if name in capabilities.optimizers]
     model = draw(_models(capabilities))
     names = model.branches
-    taken = draw(choice(((names,), (names, ()), ((), names[:1]), (names[:1], names[1:])))) if names else ((),)
+    taken = draw(choice(BRANCHES_TAKEN))(names) if names else ((),)
     return training_program(
         world_size,
         capabilities,

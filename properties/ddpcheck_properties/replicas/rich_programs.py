@@ -1,0 +1,141 @@
+"""Long training programs on models that have much at once: what goes wrong only where two circumstances meet shows there.
+
+Features, optimizers and operations are chosen by a seed, so that each pair of them meets in one of a few programs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Literal
+
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.checks import law
+from ddpcheck.job import Job, OptimizerSpec
+from ddpcheck.model import Activation, Activity, Embedding, Head, Layer, Linear, ModelSpec, Scale
+
+from ..drawing import for_all, within_promises
+from ..pitfalls import fitting
+from ..strategies import ADAM, LOSSES, SEEDS, SGD
+from .program_words import Word, training_program
+from .programs import BRANCHES_TAKEN, Known, telling
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+ALWAYS = 16
+"""How many programs are run before any is drawn."""
+
+
+@law("programs", "facet:replica")
+def check_long_programs_on_rich_models_go_as_on_one_process(session: Session) -> None:
+    """A training run of many rounds, in which ranks save, resume, predict, freeze layers, gather micro-batches and have batches
+    of other sizes, on a model with many kinds of layers, leads every rank where it leads one process.
+    """
+    world, promised = session.world_size, session.capabilities
+    known = Known()
+
+    def program(seed: int) -> Job:
+        choices = Random(seed)
+        model = rich_model(choices, promised)
+        return known.job(partial(_program, world, promised, model, seed), rich_words(choices))
+
+    examples = fitting(session, map(program, range(ALWAYS)))
+    judge = telling(promised)
+    for_all(session, SEEDS.map(program), judge, examples=examples, shorter=known.shorter, share=0.25)
+
+
+def _program(world: int, promised: Capabilities, model: ModelSpec, seed: int, words: tuple[Word, ...]) -> Job:
+    choices = Random(f"options {seed}")
+    offered = [specs for name, specs in (("sgd", SGD), ("adam", ADAM)) if name in promised.optimizers]
+    optimizer: OptimizerSpec = choices.choice(choices.choice(offered or [SGD]))
+    job = training_program(
+        world,
+        promised,
+        words,
+        model,
+        optimizer,
+        sizes=choices.choice(((2, 3), (1, 3), (4, 1, 2), (1,))),
+        uneven=promised.uneven_batches != "refused" and seed % 2 == 1,
+        taken=choices.choice(BRANCHES_TAKEN)(model.branches) if model.branches else ((),),
+        together=choices.random() < 0.3,
+        max_norm=choices.choice((0.3, 0.02, 50.0)),
+        looking=seed % 3 == 0,
+        seed=seed,
+    )
+    return within_promises(
+        replace(job, model=replace(model, loss_scale=choices.choice((1.0, 1.0, 0.5, 4.0)))), promised
+    )
+
+
+_ROUNDS: tuple[tuple[Word, ...], ...] = (
+    ("zero_grad", "backward", "step"),
+    ("backward", "step"),
+    ("backward", "zeros", "backward", "step", "zeros"),
+    ("zero_grad", "local", "backward", "clip", "step"),
+    ("backward", "backward", "clip", "step", "zero_grad"),
+    ("zero_grad", "open", "local", "predict", "local", "close", "backward", "step"),
+)
+_BETWEEN: tuple[tuple[Word, ...], ...] = (
+    ("save",),
+    ("save", "resume"),
+    ("resume",),
+    ("predict",),
+    ("predict_alone",),
+    ("freeze",),
+    ("freeze", "freeze"),
+    ("unfreeze",),
+    ("resize",),
+    ("epoch",),
+    ("open", "close"),
+    ("step",),
+    ("clip",),
+)
+
+
+def rich_words(choices: Random) -> tuple[Word, ...]:
+    """Rounds of training, mostly alike, and now and then something between them."""
+    usual = choices.choice(_ROUNDS)
+    words: list[Word] = []
+    for _ in range(choices.randint(4, 7)):
+        words += usual if choices.random() < 0.6 else choices.choice(_ROUNDS)
+        words += choices.choice(_BETWEEN) if choices.random() < 0.6 else ()
+    return tuple(words)
+
+
+def rich_model(choices: Random, promised: Capabilities) -> ModelSpec:
+    """A model with about half of the features that are promised."""
+
+    def has(feature: str, often: float = 0.5) -> bool:
+        return feature in promised.model_features and choices.random() < often
+
+    width = choices.choice((2, 3, 4))
+    layers: list[Layer] = [Embedding("embedding", 4, width)] if has("embedding") else []
+    curve: Literal["relu", "tanh"] = choices.choice(("relu", "tanh"))
+    last = choices.randint(1, 3)
+    for number in range(1, last + 1):
+        outputs = choices.choice((width, 1, 2, 3, 5))
+        frozen = bool(layers) and has("frozen", 0.3)
+        penalty = 0.25 if has("penalty", 0.2) else 0.0
+        name = f"fc{number}"
+        layers.append(Linear(name, width, outputs, bias=choices.random() < 0.7, frozen=frozen, penalty=penalty))
+        width = outputs
+        if has("activity", 0.2):
+            layers.append(Activity(0.25))
+        if has("scale", 0.3):
+            layers.append(Scale(f"scale{number}", choices.choice((0, width))))
+        if has("buffer", 0.3):
+            layers.append(Scale(f"buffer{number}", width, buffer=True))
+        if number < last:
+            layers.append(Activation(curve))
+    first = next(layer for layer in layers if isinstance(layer, Linear))
+    if "branch" in promised.model_features and promised.unused_parameters == "synchronised":
+        names = "abc"[: choices.choice((0, 0, 1, 2, 3))]
+        layers += [Linear(f"branch_{name}", width, width, branch=name) for name in names]
+    if has("tied") and first.inputs == first.outputs == width:
+        layers.append(Linear("tied", width, width, uses=first.name))
+    if has("auxiliary_head", 0.2):
+        layers.append(Head("head", width, width, 0.5))
+    dtype = choices.choice(sorted(promised.replica_dtypes))
+    return ModelSpec(tuple(layers), loss=choices.choice(LOSSES[False]), dtype=dtype)
