@@ -51,14 +51,15 @@ def for_all(
     *,
     examples: Iterable[Job] = (),
     shorter: Shorter | None = None,
+    clearer: Shorter | None = None,
     share: float = 1.0,
 ) -> None:
     """Raise the Finding of the smallest failing Job found, with `job` set.
 
-    examples: Jobs for known pitfalls, run first, and made smaller by `shorter` only. share: of the session's effort (number of
-    drawn Jobs).
+    examples: Jobs for known pitfalls, run first, and made smaller by `shorter` only; a failing one gives way to the first of
+    `clearer` that fails, too. share: of the session's effort (number of drawn Jobs).
     """
-    for_each(session, examples, judge, shorter)
+    for_each(session, examples, judge, shorter, clearer)
     if _replayed(session) is not None or strategy.is_empty:
         return
     search = _Search(session, judge)
@@ -89,15 +90,25 @@ def for_all(
     raise finding
 
 
-def for_each(session: Session, jobs: Iterable[Job], judge: Judge, shorter: Shorter | None = None) -> None:
-    """Raise the Finding of the first failing Job, with `job` set; of the last of those that `shorter` leads to, if given."""
+def for_each(
+    session: Session,
+    jobs: Iterable[Job],
+    judge: Judge,
+    shorter: Shorter | None = None,
+    clearer: Shorter | None = None,
+) -> None:
+    """Raise the Finding of the first failing Job, with `job` set; of the last of those that `shorter` leads to, if given, from
+    the first that fails of `clearer`, or from itself.
+    """
     replayed, promised = _replayed(session), session.capabilities
     chosen = [within_promises(job, promised) for job in jobs] if replayed is None else [replayed]
     search = _Search(session, judge)
     finding = search.first_failing(chosen)
     if finding is None:
         return
-    raise finding if shorter is None or replayed is not None else search.shortened(finding, shorter)
+    if shorter is None or replayed is not None:
+        raise finding
+    raise search.shortened(search.made_clear(finding, clearer) if clearer else finding, shorter)
 
 
 def within_promises(job: Job, promised: Capabilities) -> Job:
@@ -182,6 +193,12 @@ class _Search:
                 raise self.crash from None
         assert self.latest is not None
         return self.latest
+
+    def made_clear(self, finding: Finding, clearer: Shorter) -> Finding:
+        """That of the first of these Jobs that fails, whatever its cause is."""
+        jobs = () if self.lost_a_rank else clearer(_failing_job(finding))
+        found = (self.failure(within_promises(job, self.session.capabilities)) for job in jobs)
+        return next(filter(None, found), finding)
 
     def shortened(self, finding: Finding, shorter: Shorter) -> Finding:
         """That of the shortest Job which fails for the same cause, of those that `shorter` leads to."""

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+import numpy as np
+
 from ..diagnosis import Evidence
 from ..job import Operation
 from ..values import Array
@@ -67,3 +69,7 @@ class Moment:
     arrays: Mapping[str, Mapping[str, Entry]] = field(default_factory=dict)
     outputs: tuple[Value, ...] = ()
     promised: tuple[int, ...] = ()
+
+    def within(self, limit: float) -> bool:
+        """Whether no number of it is larger. Training that diverges shows it in the loss first."""
+        return not any((np.abs(value.exact) > limit).any() for value in self.numbers.values())

@@ -20,6 +20,7 @@ from ddpcheck.job import (
     Predict,
     Resume,
     Save,
+    SetTrainable,
     Step,
     Switch,
     ZeroGrad,
@@ -175,6 +176,8 @@ def lateness(job: Job, position: int) -> str:
     )
     if any(isinstance(operation, Resume) for operation in done[-_JUST_BEFORE:]):
         well = f"the first {backwards - 1} backwards went well: saving or loading cuts a count, or leaves something out"
+    if any(isinstance(operation, SetTrainable) for operation in done[-2 * _JUST_BEFORE :]):
+        well = f"the first {backwards - 1} backwards went well, until layers were frozen or unfrozen"
     if (
         isinstance(job.operations[position], Clip)
         and (clips := sum(isinstance(each, Clip) for each in done)) >= _SEVERAL

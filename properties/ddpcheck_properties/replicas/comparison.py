@@ -26,13 +26,18 @@ _LISTED = 12
 _NOUNS = {"gradients": "gradient of", "parameters": "parameter", "buffers": "buffer", "averaged": "average of"}
 
 
-def as_one_process(capabilities: Capabilities) -> Callable[[Job, Trace], None]:
-    """The judge of most replica checks: every rank saw what one process would have computed."""
+def as_one_process(capabilities: Capabilities, until: float = math.inf) -> Callable[[Job, Trace], None]:
+    """The judge of most replica checks: every rank saw what one process would have computed.
+
+    until: how large numbers may become before nothing more is said.
+    """
 
     def judge(job: Job, trace: Trace) -> None:
         expect.completed(trace)
         bounds = not is_exact(job, capabilities)
         for moment in Oracle(job, capabilities, bounds=bounds).walk():
+            if not moment.within(until):
+                return
             try:
                 compare(moment, job, trace, bits=capabilities.same_bits_on_all_ranks)
             except Finding as finding:

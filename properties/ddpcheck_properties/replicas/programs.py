@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 LONGEST = 14
 Words = tuple[Word, ...]
-Make = Callable[[Words], Job]
+Make = Callable[[Words, bool], Job]
 BRANCHES_TAKEN: tuple[Callable[[tuple[str, ...]], tuple[tuple[str, ...], ...]], ...] = (
     lambda names: (names,),
     lambda names: (names, ()),
@@ -46,8 +47,8 @@ def check_any_training_program_goes_as_on_one_process(session: Session) -> None:
     world, promised = session.world_size, session.capabilities
     frozen = ModelSpec((Linear("fc1", 2, 3, frozen=True), Activation("tanh"), Linear("fc2", 3, 3), Linear("fc3", 3, 2)))
 
-    def program(words: Words) -> Job:
-        job = training_program(world, promised, words, frozen if "unfreeze" in words else None)
+    def program(words: Words, looking: bool) -> Job:
+        job = training_program(world, promised, words, frozen if "unfreeze" in words else None, looking=looking)
         return within_promises(job, promised)
 
     known = Known()
@@ -58,9 +59,9 @@ def check_any_training_program_goes_as_on_one_process(session: Session) -> None:
     for_all(session, programs(world, promised), telling(promised), examples=examples, shorter=known.shorter, share=1.5)
 
 
-def telling(promised: Capabilities) -> Judge:
+def telling(promised: Capabilities, until: float = math.inf) -> Judge:
     """One process's judge, which tells the program, too."""
-    judge = as_one_process(promised)
+    judge = as_one_process(promised, until)
 
     def told(job: Job, trace: Trace) -> None:
         try:
@@ -72,23 +73,28 @@ def telling(promised: Capabilities) -> Judge:
 
 
 class Known:
-    """Jobs by the words that they were made of, and by what made them."""
+    """Jobs by the words that they were made of, by what made them, and whether they are looked at all the time."""
 
     def __init__(self) -> None:
-        self._made: dict[Job, tuple[Make, Words]] = {}
+        self._made: dict[Job, tuple[Make, Words, bool]] = {}
 
-    def job(self, make: Make, words: Words) -> Job:
-        made = make(words)
-        self._made[made] = make, words
+    def job(self, make: Make, words: Words, looking: bool = True) -> Job:
+        made = make(words, looking)
+        self._made[made] = make, words, looking
         return made
 
     def shorter(self, job: Job) -> Iterator[Job]:
         """Without one of its words, the last ones first."""
-        if job not in self._made:
-            return
-        make, words = self._made[job]
-        for left_out in reversed(range(len(words))):
-            yield self.job(make, words[:left_out] + words[left_out + 1 :])
+        if job in self._made:
+            make, words, looking = self._made[job]
+            for left_out in reversed(range(len(words))):
+                yield self.job(make, words[:left_out] + words[left_out + 1 :], looking)
+
+    def clearer(self, job: Job) -> Iterator[Job]:
+        """Looked at all the time."""
+        if job in self._made:
+            make, words, _ = self._made[job]
+            yield self.job(make, words)
 
 
 _STEP: tuple[Word, ...] = ("zero_grad", "backward", "step")

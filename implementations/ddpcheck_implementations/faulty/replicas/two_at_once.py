@@ -1,0 +1,36 @@
+"""What goes wrong only where two circumstances meet: each alone is right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..base import PlainReplica, fault
+
+LONG = "check_long_programs_on_rich_models_go_as_on_one_process"
+
+
+@fault("learning-rate-by-the-largest-batch", "classic", LONG, words="another learning rate")
+class RateByLargestBatch(PlainReplica):
+    """The learning rate follows the global batch size, which is taken for that of full batches on all ranks."""
+
+    def synchronise(self, batch_size: int) -> None:
+        sizes = self.comm.all_gather(np.array([batch_size]))
+        self.share = float(sizes.mean() / sizes.max()) if sizes.any() else 1.0
+        super().synchronise(batch_size)
+
+    def step(self) -> None:
+        usual, self.optimizer.lr = self.optimizer.lr, self.optimizer.lr * self.share
+        super().step()
+        self.optimizer.lr = usual
+
+
+@fault("adam-begins-anew-when-layers-switch", "classic", LONG, words="optimizer state was lost")
+class AdamBeginsAnew(PlainReplica):
+    """What learns is told to Adam by making a new one; SGD takes the parameters that it is given."""
+
+    def set_trainable(self, layers: Sequence[str], trainable: bool) -> None:
+        super().set_trainable(layers, trainable)
+        if hasattr(self.optimizer, "_first"):
+            self.optimizer.load_state({})
