@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 import numpy as np
@@ -73,3 +73,24 @@ class Moment:
     def within(self, limit: float) -> bool:
         """Whether no number of it is larger. Training that diverges shows it in the loss first."""
         return not any((np.abs(value.exact) > limit).any() for value in self.numbers.values())
+
+    def tolerating(self, relative: float) -> Moment:
+        """The same, with this times the largest of its kind for a bound, where none is known and counters are none."""
+        arrays = {what: _tolerating(relative, entries) for what, entries in self.arrays.items()}
+        numbers = {name: _near(value, relative * _largest([value])) for name, value in self.numbers.items()}
+        outputs = tuple(_near(value, relative * _largest(self.outputs)) for value in self.outputs)
+        return replace(self, arrays=arrays, numbers=numbers, outputs=outputs)
+
+
+def _tolerating(relative: float, entries: Mapping[str, Entry]) -> dict[str, Entry]:
+    error = relative * _largest([entry.value for entry in entries.values()])
+    return {name: replace(entry, value=_near(entry.value, error)) for name, entry in entries.items()}
+
+
+def _largest(values: Iterable[Value]) -> float:
+    return max((float(np.abs(value.exact).max(initial=0)) for value in values), default=0.0)
+
+
+def _near(value: Value, error: float) -> Value:
+    counts = value.exact.dtype.kind == "i"
+    return value if counts else Value(value.exact, np.full_like(value.exact, error))

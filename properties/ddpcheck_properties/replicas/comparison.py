@@ -26,18 +26,22 @@ _LISTED = 12
 _NOUNS = {"gradients": "gradient of", "parameters": "parameter", "buffers": "buffer", "averaged": "average of"}
 
 
-def as_one_process(capabilities: Capabilities, until: float = math.inf) -> Callable[[Job, Trace], None]:
+def as_one_process(
+    capabilities: Capabilities, until: float = math.inf, tolerance: float | None = None
+) -> Callable[[Job, Trace], None]:
     """The judge of most replica checks: every rank saw what one process would have computed.
 
-    until: how large numbers may become before nothing more is said.
+    until: how large numbers may become before nothing more is said. tolerance: relative to the largest of what is seen at a
+    time, in place of bounds, for models of float64 that have none.
     """
 
     def judge(job: Job, trace: Trace) -> None:
         expect.completed(trace)
-        bounds = not is_exact(job, capabilities)
-        for moment in Oracle(job, capabilities, bounds=bounds).walk():
-            if not moment.within(until):
+        bounds = tolerance is None and not is_exact(job, capabilities)
+        for known in Oracle(job, capabilities, bounds=bounds).walk():
+            if not known.within(until):
                 return
+            moment = known if tolerance is None else known.tolerating(tolerance)
             try:
                 compare(moment, job, trace, bits=capabilities.same_bits_on_all_ranks)
             except Finding as finding:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -56,12 +55,12 @@ def check_any_training_program_goes_as_on_one_process(session: Session) -> None:
     if "branch" in promised.model_features and promised.unused_parameters == "synchronised":
         examples += [make(world, promised) for make in (_used_after_resuming, _counted_apart, _coming_and_going)]
     examples = fitting(session, examples)
-    for_all(session, programs(world, promised), telling(promised), examples=examples, shorter=known.shorter, share=1.5)
+    judge = telling(as_one_process(promised))
+    for_all(session, programs(world, promised), judge, examples=examples, shorter=known.shorter, share=1.5)
 
 
-def telling(promised: Capabilities, until: float = math.inf) -> Judge:
-    """One process's judge, which tells the program, too."""
-    judge = as_one_process(promised, until)
+def telling(judge: Judge) -> Judge:
+    """A judge which tells the program, too."""
 
     def told(job: Job, trace: Trace) -> None:
         try:
