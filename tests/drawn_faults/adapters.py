@@ -11,6 +11,9 @@ import gradients
 import metrics
 import replicas
 import samplers
+import scores
+import streams
+import trainers
 
 from ddpcheck.adapter import Adapter, Facets
 from ddpcheck.environment import RankContext
@@ -22,6 +25,9 @@ FAMILIES: dict[str, ModuleType] = {
     "metrics": metrics,
     "gradient": gradients,
     "replica": replicas,
+    "trainer": trainers,
+    "scores": scores,
+    "streams": streams,
 }
 """Each module has CIRCUMSTANCES, EFFECTS, wrapped(), and PROMISES: what it promises otherwise than the reference."""
 _NOTHING = {field.name: None for field in fields(Facets) if field.name not in ("rank", "world_size", "close")}

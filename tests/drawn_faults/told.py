@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 VARIABLE = "DRAWN_FAULTS_TOLD"
 """The environment variable that names the file."""
@@ -18,9 +21,14 @@ def tell(effect: Callable[[], Any], right: Any) -> Any:
     except Exception:
         say()
         raise
-    if type(found) is not type(right) or repr(found) != repr(right):
+    if type(found) is not type(right) or _in_full(found) != _in_full(right):
         say()
     return found
+
+
+def _in_full(value: Any) -> str:
+    with np.printoptions(threshold=sys.maxsize, floatmode="unique"):
+        return repr(value)
 
 
 def say() -> None:
