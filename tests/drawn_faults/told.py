@@ -21,12 +21,14 @@ def tell(effect: Callable[[], Any], right: Any) -> Any:
     except Exception:
         say()
         raise
-    if type(found) is not type(right) or _in_full(found) != _in_full(right):
+    if type(found) is not type(right) or _content(found) != _content(right):
         say()
     return found
 
 
-def _in_full(value: Any) -> str:
+def _content(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes()
     with np.printoptions(threshold=sys.maxsize, floatmode="unique"):
         return repr(value)
 
