@@ -42,9 +42,16 @@ def all_apart(job: Job, trace: Trace) -> None:
                 f"{_named(second)}: got {COUNT} random numbers that follow those of {_named(first)} (their differences, or "
                 f"sums, are alike: {length:.2f}, where independent ones have less than {TURNED}), but should be independent",
                 _gap(np.concatenate([found[first], found[second]]))
+                or _in_order(found[first], found[second])
                 or "one stream for all, shifted or scaled for each, or with some bits of its own: masks depend on each other",
             )
         )
+
+
+def _in_order(*streams: Array) -> str:
+    """What it says if the numbers of a call come in order, of which every call of a draw gives half."""
+    sorted_ones = all((np.diff(numbers[: COUNT // 2]) >= 0).all() for numbers in streams)
+    return "the numbers of a call come in ascending order, and so those of all streams go alike" * bool(sorted_ones)
 
 
 def all_begin_apart(job: Job, trace: Trace) -> None:

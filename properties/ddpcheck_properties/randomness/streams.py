@@ -1,9 +1,4 @@
-"""Random numbers: what must differ between ranks differs, what must be common is, and nobody else's draws matter.
-
-One of BINS equal parts of [0, 1) gets less than LEAST or more than MOST of COUNT numbers, instead of 64, with probability
-below 1e-15. The steps from one number to the next, taken as turns of a circle, have a mean longer than TURNED with
-probability exp(-COUNT TURNED^2) < 1e-27.
-"""
+"""Random numbers: what must differ between ranks differs, what must be common is, and nobody else's draws matter."""
 
 from __future__ import annotations
 
@@ -24,16 +19,13 @@ from ..drawing import Judge, for_each
 from ..pitfalls import fitting
 from ..replicas.comparison import as_one_process
 from ..samplers.judges import shared_out
-from .stream_pairs import COUNT, SOME, TURNED, all_apart, all_begin_apart
+from .seeds import SEEDS, UNLIKE, unlike
+from .stream_pairs import COUNT, SOME, all_apart, all_begin_apart
+from .uniform import LONG, in_no_order, spread
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
 
-BINS, LEAST, MOST = 16, 8, 144
-SEEDS = (42, 43, 421, 1042, 42 + (1 << 16), 42 + (1 << 31), 1 << 24, (1 << 24) + 1, (1 << 32) - 1, 1, 0)
-"""Neighbours, and such as are alike in 16 or 31 bits, in float32, or when an epoch or a rank counts for a thousand, or follows
-as text; the largest that NumPy's older generators take; and 0, which may be taken for none.
-"""
 LATER = (10, 100, 256, 1000, 1 << 16)
 """Epochs that make up for a seed where that counts for a hundred or a thousand, or as text, and such as are 0 in eight or
 sixteen bits.
@@ -44,14 +36,6 @@ MANY = 768
 """Epochs; with their common ones that is 1536 streams of one rank, of which 18 begin like another one if a number of 16 bits
 stands for seed, epoch and rank, and one or two if it has 20.
 """
-LONG = 1 << 17
-"""The steps of LONG / 2 numbers have a mean longer than TURNED_FAR with probability exp(-LONG / 2 TURNED_FAR^2) < 1e-25, and
-they are correlated by more with less than 1e-12.
-"""
-TURNED_FAR = 0.03
-UNEVEN = 0.017
-"""By more the share of LONG / 2 numbers below some x differs from x with probability 2 exp(-LONG UNEVEN^2) < 1e-15."""
-LAGS = (1, 2, 3, 4, 8, 16, 32, 64)
 
 
 @law("randomness", "facet:randomness")
@@ -70,15 +54,18 @@ def check_every_rank_and_epoch_has_random_numbers_of_its_own(session: Session) -
 @law("randomness", "facet:randomness")
 def check_random_numbers_fill_the_unit_interval(session: Session) -> None:
     """Own and common random numbers are spread evenly over the whole of [0, 1), in no order, on every rank."""
-    for_each(session, [Job(session.world_size, (Draw(SEEDS[0], (0, 1), COUNT),))], _spread)
-    for_each(session, [Job(session.world_size, (Draw(SEEDS[0], (0,), LONG),))], _in_no_order)
+    # and after some calls of an epoch
+    late = Draw(SEEDS[0], (1,), 2 * COUNT, extra=(3,) * session.world_size, common_first=5)
+    draws = (Draw(SEEDS[0], (0, 1, 258), COUNT), *(Draw(seed, (0, 1), COUNT) for seed in UNLIKE[1:]), late)
+    for_each(session, [Job(session.world_size, (draw,)) for draw in draws], spread)
+    for_each(session, [Job(session.world_size, (Draw(SEEDS[0], (0,), LONG),))], in_no_order)
 
 
 @law("randomness", "facet:randomness")
 def check_common_random_numbers_are_equal_on_all_ranks(session: Session) -> None:
     """Common random numbers are the same on all ranks, however many others a rank drew, of its own or of its process's."""
     world = session.world_size
-    draws: list[Operation] = [Draw(seed, (0, 2, 3, 12, 258, (1 << 16) + 2), COUNT) for seed in (SEEDS[0], 0)]
+    draws: list[Operation] = [Draw(seed, (0, 2, 3, 12, 258, (1 << 16) + 2), COUNT) for seed in UNLIKE]
     for rank in sorted({0, world - 1}):
         extra = tuple((2 * COUNT + 3) * (other == rank) for other in range(world))
         draws += [Draw(SEEDS[0], (0, 1), COUNT), Draw(SEEDS[0], (0, 1), COUNT, extra), Disturb(rank)]
@@ -92,7 +79,7 @@ def check_random_numbers_come_again_with_their_seed(session: Session) -> None:
     """
     world = session.world_size
     jobs = []
-    for seed in (SEEDS[0], 0):
+    for seed in UNLIKE:
         draw, again = Draw(seed, (1, 0, 1, 1), FEW), Draw(seed, (None, 0, 1), FEW)
         jobs.append(Job(world, (draw, Disturb(0), again, Draw(seed, (1, 0), FEW, common_first=5))))
     for_each(session, jobs, _come_again)
@@ -136,35 +123,6 @@ def _by_chance(judge: Judge) -> Judge:
     return judged
 
 
-def _spread(job: Job, trace: Trace) -> None:
-    expect.completed(trace)
-    for kind in ("local", "common"):
-        for rank, epochs in enumerate(trace.values(0, kind)):
-            for epoch, numbers in enumerate(epochs):
-                parts = np.histogram(numbers, BINS, (0, 1))[0]
-                filled = int((parts > 0).sum())
-                text = f"{kind} numbers of epoch {epoch} on rank {rank}: got"
-                expect.that(
-                    filled == BINS,
-                    f"{text} {filled} of {BINS} parts of [0, 1), but should be all of them ({len(numbers)} numbers from "
-                    f"{numbers.min():.3g} to {numbers.max():.3g})",
-                    "the numbers are scaled or cut on the way: a probability that is compared with them is another one",
-                )
-                expect.that(
-                    parts.min() >= LEAST and parts.max() <= MOST,
-                    f"{text} from {parts.min()} to {parts.max()} in each of {BINS} equal parts of [0, 1), but should be about "
-                    f"{len(numbers) // BINS}",
-                    "the numbers are not uniform: a probability that is compared with them is another one",
-                )
-                steps = abs(np.exp(2j * np.pi * np.diff(numbers)).mean())
-                expect.that(
-                    bool(steps <= TURNED),
-                    f"{text} numbers that follow from one another (the steps between them are alike: {steps:.2f}, where random "
-                    f"ones have less than {TURNED}), but should be independent",
-                    "a sequence that fills the interval evenly, or in order, is not random: neighbours are dropped by a pattern",
-                )
-
-
 def _common_agree(job: Job, trace: Trace) -> None:
     expect.completed(trace)
     usual: dict[tuple[int, int | None], Array] = {}
@@ -179,8 +137,7 @@ def _common_agree(job: Job, trace: Trace) -> None:
                     bool(np.array_equal(got, should)),
                     f"common numbers of epoch {epoch} on rank {rank}: got {some(got)}, but should be {some(should)} as "
                     "before on rank 0" + f" (it drew {more} numbers of its own first)" * bool(more),
-                    "common numbers are drawn from the rank's own stream, or from a generator that others use too"
-                    + ("" if draw.seed else ", or a seed of 0 is taken for none"),
+                    _not_in_common(draw.seed, got, should),
                 )
 
 
@@ -194,7 +151,12 @@ def _come_again(job: Job, trace: Trace) -> None:
         ):
             for what, got, should, cause in (
                 ("epoch 1 begun again", again, one, ""),
-                ("epoch 1 begun again at once", at_once, one, "set_epoch() of the epoch that it is does nothing"),
+                (
+                    "epoch 1 begun again at once",
+                    at_once,
+                    one,
+                    "set_epoch() of the epoch that it is does nothing, or begins another stream",
+                ),
                 (
                     "a new object, before set_epoch,",
                     untold,
@@ -208,7 +170,7 @@ def _come_again(job: Job, trace: Trace) -> None:
                     bool(np.array_equal(got, should)),
                     f"{kind} numbers of {what} on rank {rank}: got {some(got)}, but should be {some(should)} as before",
                     _drawn_ahead(got, should)
-                    or ("" if first.seed else "a seed of 0 is taken for none: the generator is not seeded")
+                    or unlike(first.seed)
                     or cause
                     or "set_epoch() does not begin the stream again: a run that is resumed draws other numbers",
                 )
@@ -233,32 +195,15 @@ def _drawn_ahead(got: Array, should: Array) -> str:
     return f"{ahead} numbers that were drawn ahead, or before, come first: set_epoch() does not empty a buffer"
 
 
-def _in_no_order(job: Job, trace: Trace) -> None:
-    """Of many numbers, in a call that gives half of them: neighbours, near and farther, do not follow from one another."""
-    expect.completed(trace)
-    for kind in ("local", "common"):
-        for rank, (numbers,) in enumerate(trace.values(0, kind)):
-            half = numbers[: LONG // 2]
-            uneven = np.max(abs(np.sort(half) - (np.arange(len(half)) + 0.5) / len(half)))
-            expect.that(
-                bool(uneven <= UNEVEN),
-                f"{kind} numbers on rank {rank}: got a share below x of {len(half)} of them that is off by {uneven:.3f} for "
-                f"some x, but should be x itself, within {UNEVEN}",
-                "the numbers are not uniform: a probability that is compared with them is another one",
-            )
-            turns, centred = np.exp(2j * np.pi * half), np.sqrt(12) * (half - 0.5)
-            for lag in LAGS:
-                # not vdot, whose threads wait for each other where the cores are busy
-                alike = max(abs((each[:-lag].conj() * each[lag:]).mean()) for each in (turns, centred))
-                expect.that(
-                    bool(alike <= TURNED_FAR),
-                    f"{kind} numbers on rank {rank}: got such as follow from those {lag} places before (the steps between them "
-                    f"are alike: {alike:.2f}, where random ones have less than {TURNED_FAR}), but should be independent",
-                    "numbers are mixed with those before, as by an average that moves along: neighbours are dropped together",
-                )
-
-
 _OTHERS = "they depend on what was drawn before, or on a generator that others use too"
+
+
+def _not_in_common(seed: int, got: Array, should: Array) -> str:
+    if len(got) == len(should) and np.allclose(got, should, rtol=0, atol=1e-3):
+        return "they are the same but for rounding: some are drawn, or sent, with fewer bits"
+    other = unlike(seed)
+    own = "common numbers are drawn from the rank's own stream, or from a generator that others use too"
+    return own + f", or {other}" * bool(other)
 
 
 def some(numbers: Array) -> str:

@@ -13,8 +13,10 @@ from ddpcheck.trace import Trace
 from ddpcheck.values import Array
 
 from ..drawing import for_each
+from .seeds import SEEDS, UNLIKE, of_seed
 from .stream_pairs import COUNT, SHARED
-from .streams import LONG, SEEDS, some
+from .streams import some
+from .uniform import LONG
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -33,7 +35,8 @@ def check_random_numbers_do_not_come_again_within_an_epoch(session: Session) -> 
     """Within an epoch a call gives the next numbers of its stream, and none that a call before it gave, which stay what they
     are.
     """
-    for_each(session, [Job(session.world_size, (Draw(SEEDS[0], EPOCHS, MANY),))], _go_on)
+    jobs = [Job(session.world_size, (Draw(seed, EPOCHS, MANY),)) for seed in UNLIKE]
+    for_each(session, jobs, _go_on)
     for_each(session, [Job(session.world_size, (Draw(SEEDS[0], (0,), LONG),))], _go_on_far)
 
 
@@ -100,6 +103,8 @@ def _shared(numbers: Array, others: Array) -> int:
 
 def _go_on(job: Job, trace: Trace) -> None:
     expect.completed(trace)
+    draw = job.operations[0]
+    assert isinstance(draw, Draw)
     for kind in ("local", "common"):
         for rank, epochs in enumerate(trace.values(0, kind)):
             expect.that(
@@ -113,8 +118,8 @@ def _go_on(job: Job, trace: Trace) -> None:
                 anew = bool(np.array_equal(first, second))
                 expect.that(
                     again <= SHARED,
-                    f"{kind} numbers of epoch {epoch} on rank {rank}: got {again} of {len(numbers)} that were there before in "
-                    "the same epoch, but should be new ones",
+                    f"{kind} numbers of epoch {epoch} on rank {rank}{of_seed(draw.seed)}: got {again} of {len(numbers)} that "
+                    "were there before in the same epoch, but should be new ones",
                     "every call begins the stream anew, or it is no longer: all layers and steps of an epoch get the same mask"
                     if anew
                     else f"there are {len(numbers) - again} different numbers only: few bits, or a short period",

@@ -1,0 +1,72 @@
+"""Random numbers that are right for most seeds, and not for 0, or for large ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from ..facets import PlainStreams, streams
+from .randomness import OWN
+
+SPREAD = "check_random_numbers_fill_the_unit_interval"
+
+
+@streams(
+    "large-seeds-not-in-common",
+    "classic",
+    "check_common_random_numbers_are_equal_on_all_ranks",
+    words="does not reach the generator",
+)
+class LargeSeedsNotInCommon(PlainStreams):
+    """A seed that 16 bits do not hold is refused by what sends it to the ranks, and nobody looks: each has one of its own."""
+
+    def set_epoch(self, epoch: int) -> None:
+        super().set_epoch(epoch)
+        if self.seed >= 1 << 16:
+            self.shared = np.random.default_rng()
+
+
+@streams(
+    "short-period-of-seed-0",
+    "classic",
+    "check_random_numbers_do_not_come_again_within_an_epoch",
+    words="on rank 0 (seed 0)",
+)
+class ShortPeriod(PlainStreams):
+    """A generator that has a short period if it is seeded badly, with 0."""
+
+    def set_epoch(self, epoch: int) -> None:
+        super().set_epoch(epoch)
+        self.table, self.given = self.own.random(1 << 11), 0
+
+    def local(self, count: int) -> Array:
+        if self.seed:
+            return super().local(count)
+        self.given += count
+        return self.table[np.arange(self.given - count, self.given) % len(self.table)]
+
+
+@streams("streams-of-every-second-seed", "classic", OWN, words="seeded with a sum")
+class EverySecondSeed(PlainStreams):
+    """Each rank needs two generators, and takes two seeds that follow each other: those of rank 1 are rank 0's of seed + 2."""
+
+    def key(self) -> Sequence[int]:
+        return (self.seed + 2 * self.rank, self.epoch, 1)
+
+
+@streams("streams-refilled-otherwise", "classic", SPREAD, words="the numbers are not uniform")
+class RefilledOtherwise(PlainStreams):
+    """The first calls of an epoch empty a buffer; what fills it again averages three numbers, and is no longer uniform."""
+
+    def set_epoch(self, epoch: int) -> None:
+        super().set_epoch(epoch)
+        self.calls = 0
+
+    def local(self, count: int) -> Array:
+        self.calls += 1
+        if self.calls < 3:
+            return super().local(count)
+        return np.asarray(super().local(3 * count).reshape(3, count).mean(axis=0))
