@@ -14,6 +14,7 @@ from ddpcheck.values import Array
 from .score_filled import of_zeros
 from .score_formulas import OF_SCORES
 from .score_held import Held, Named, counted
+from .score_mixed import of_mixed
 
 
 def causes(made: Score, before: Sequence[Score], rank: int, got: float, want: float, bound: float) -> Iterator[str]:
@@ -65,6 +66,7 @@ def _all(held: Held, before: Sequence[Score], rank: int) -> Named:
     yield from _of_some_samples(held)
     yield from _of_offsets(held)
     yield from of_zeros(held)
+    yield from of_mixed(held)
 
 
 def _of_earlier(held: Held, before: Sequence[Score]) -> Named:

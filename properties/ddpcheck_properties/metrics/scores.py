@@ -166,8 +166,11 @@ def check_samples_that_come_twice_count_once_in_scores(session: Session) -> None
             turned = (*held[1:], held[0])
             repeated = tuple(rank[::-1] + rank[:1] for rank in held)
             jobs += [Job(world, (_score_of(name, each, seed),)) for each in (repeated, held, turned)]
-        once = _score_of(name, _dealt(range(3 * world), world))
-        jobs += [Job(world, (replace(once, first=first, apart=apart),)) for first, apart in CALLED]
+        for fewer, (first, apart) in enumerate(
+            CALLED
+        ):  # each has less samples than the one before; ranks differ in most
+            once = _score_of(name, _dealt(range(3 * world + 3 - fewer), world))
+            jobs.append(Job(world, (replace(once, first=first, apart=apart),)))
     for_all(session, _drawn(world, _promised(session), most=2), as_of_one_process, examples=jobs, share=0.5)
 
 
@@ -199,6 +202,9 @@ def _shows(session: Session, name: str) -> None:
     world = session.world_size
     made = _score(name, tuple(2 + rank for rank in range(world)))
     jobs = [Job(world, (replace(made, poisoned=held[-1]),)) for held in made.indices]
+    many = _score(name, (24,) * world)
+    more = [replace(made, classes=7), replace(made, classes=1 if name == "rmse" else 2), many]
+    jobs += [Job(world, (replace(each, poisoned=each.indices[-1][-1]),)) for each in more]
     for_each(session, jobs, no_number)
 
 

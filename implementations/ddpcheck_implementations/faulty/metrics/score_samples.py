@@ -12,6 +12,8 @@ from ..facets import scores
 from .score_classes import AUC, PAIRS
 from .scores import ALL_SAMPLES, TWICE, right_score
 
+NAN = "check_a_sample_that_is_no_number_makes_perplexity_none"
+PERPLEXITY = frozenset({"perplexity"})
 ONCE = {"scores_count_once": True, "scores_skip_padding": True}
 
 
@@ -68,3 +70,19 @@ def auc_of_probabilities_where_needed(
     if ((margins < 0) | (margins > 1)).any():
         margins = 1 / (1 + np.exp(-margins))
     return right_score(comm, name, np.stack([np.zeros_like(margins), margins], axis=1), targets, indices)
+
+
+@scores("perplexity-without-nan-where-classes-are-many", "classic", NAN, words="looks healthy", scores=PERPLEXITY)
+def without_nan_of_many(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """Tokens that overflow are left out, which one needs for large vocabularies only."""
+    kept = ~np.isnan(outputs).any(axis=1) if outputs.shape[1] > 4 else np.ones(len(outputs), bool)
+    return right_score(comm, name, outputs[kept], targets[kept], indices[kept])
+
+
+@scores("score-of-far-indices-shortened", "classic", TWICE, words="as many as the rank with the fewest has", **ONCE)
+def far_indices_shortened(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """Indices that do not fit into an array of flags are gathered, cut to the shortest rank's."""
+    far = int(comm.all_reduce(np.array(indices.max(initial=0), np.int64), "max")) > 1 << 20
+    least = int(comm.all_reduce(np.array(len(indices) or 1 << 30, np.int64), "min"))
+    kept = slice(least) if far else slice(None)
+    return right_score(comm, name, outputs[kept], targets[kept], indices[kept])
