@@ -57,7 +57,10 @@ def _told(here: Here, op: ops.Train, run: Any) -> Values:
     epochs = op.stop_after or op.epochs
     told = (len(run.losses), len(run.indices))
     if told[0] != told[1] or told[0] > epochs or (told[0] != epochs and not (op.resume or op.patience)):
-        raise ContractBroken(f"train() returned {told[0]} losses and {told[1]} lists of indices for {epochs} epochs")
+        early = ": only a run with patience may end early" * (told[0] == told[1] < epochs)
+        raise ContractBroken(
+            f"train() returned {told[0]} losses and {told[1]} lists of indices for {epochs} epochs{early}"
+        )
     if op.keep_best and run.best is None:
         raise ContractBroken("train() returned no best weights, though the task has keep_best")
     assert here.job.data is not None

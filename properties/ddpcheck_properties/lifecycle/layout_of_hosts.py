@@ -25,7 +25,8 @@ from ..replicas.comparison import as_one_process
 from ..samplers.judges import shared_out
 from ..strategies_collectives import exact_tensor, fitting_reductions
 from ..training.drawn_runs import run_job
-from ..training.judges import ends_where_one_process_ends, of_run
+from ..training.ends import ends_where_one_process_ends
+from ..training.judges import of_run
 from ..training.runs import uses_every_sample
 
 if TYPE_CHECKING:

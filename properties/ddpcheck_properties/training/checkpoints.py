@@ -17,8 +17,10 @@ from ddpcheck.verdict import Diagnosis, Finding
 
 from ..drawing import Judge, for_all, for_each
 from .drawn_runs import Run, plan_of, run_job, runs, with_a_frozen_layer, with_other_optimizers
-from .judges import ends_where_one_process_ends, explained, holds_the_best, rates_follow
+from .ends import ends_where_one_process_ends, explained
+from .judges import holds_the_best
 from .losses import tells_the_loss
+from .rates import rates_follow
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -46,7 +48,10 @@ def check_resumed_run_has_the_bits_of_the_uninterrupted_one(session: Session) ->
     """A run that was cut and goes on from its checkpoint ends with the same bits as one that was not cut."""
     world, promised = session.world_size, session.capabilities
     judge = _resumed(promised, bits=True)
-    for_all(session, cut_runs(world, promised), judge, examples=[_cut(session)], share=0.2)
+    examples = [_cut(session), *with_other_optimizers(_cut(session), promised)]
+    if "accumulation" in promised.trainer_features:
+        examples.append(_cut(session, micro_batches=3, stops=(2,)))
+    for_all(session, cut_runs(world, promised), judge, examples=examples, share=0.2)
 
 
 @law("trainer", "facet:trainer", "optimizer:sgd", CHECKPOINT, "trainer_feature:checkpoint_on_rank_0")

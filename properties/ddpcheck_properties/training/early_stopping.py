@@ -18,7 +18,8 @@ from ddpcheck.verdict import Finding
 
 from ..drawing import for_each
 from .drawn_runs import equal_losses, plan_of, run_job
-from .judges import APART, ends_where_one_process_ends, of_run
+from .ends import ends_where_one_process_ends
+from .judges import APART, of_run
 from .losses import tells_the_loss
 
 _EPOCHS = 8

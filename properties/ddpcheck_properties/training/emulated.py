@@ -21,6 +21,7 @@ from ddpcheck.oracle.terms_gone_wrong import without_terms
 from ddpcheck.values import Array
 
 from .drawn_runs import Run, batches
+from .emulated_batches import filled, shards, taken
 from .emulated_steps import Arrays, Steps
 from .gone_wrong import Rules, law_factor
 
@@ -68,7 +69,9 @@ class _Emulator:
         job, self.rules, self.plan, self.promised, self.indices = run.job, rules, run.plan, run.promised, run.indices
         if rules.batch_size is not None:
             self.plan = replace(self.plan, batch_size=rules.batch_size)
-        if self.plan.max_norm is not None:
+        if self.plan.max_norm is None:
+            self.plan = replace(self.plan, max_norm=rules.norm)
+        else:
             self.plan = replace(self.plan, max_norm=self.plan.max_norm * rules.clip_times)
         assert job.model is not None
         assert job.data is not None
@@ -84,6 +87,7 @@ class _Emulator:
         self.carried: Arrays = {}  # those that an epoch begins with
         self.earlier = self.begun = self.parameters, self.optimizer  # before the last step, and epoch
         self.counted = 0
+        self.first: PerRank = ()  # of an epoch's batches
         self.inputs_of: dict[PerRank, PerRank] = {}  # of batches that have others'
         self.cut = [self._windows(ranks) for ranks in self.indices]
         self.steps = sum(map(len, self.cut))
@@ -100,6 +104,7 @@ class _Emulator:
             self.carried = self.applied if self.rules.kept else {}
             self.optimizer = Steps(self.job.world_size) if self.rules.anew else self.optimizer
             made.losses.append([])
+            self.first = windows[0][0]
             for number, window in enumerate(windows):
                 rules = self.rules
                 if not self.where(Place(epoch, int(self.step[0]), number, len(windows), window, self.plan)):
@@ -152,6 +157,8 @@ class _Emulator:
     def _window(self, window: list[PerRank]) -> list[tuple[Array, Array]]:
         rules, full = self.rules, self.plan.micro_batches
         local, self.pending = self.pending, {}
+        if rules.rows == "filled":
+            window = [filled(micro, self.first, self.plan.batch_size) for micro in window]
         counts = [np.array([len(rank) for rank in micro], np.float64) for micro in window]
         here = np.sum(counts, axis=0)
         total = np.maximum(here, 1.0)
@@ -160,6 +167,8 @@ class _Emulator:
             found = evaluate(self.model, self.parameters, self.fixed, self._shards(micro))
             losses.append((found.losses, count))
             weight = self._weight(count, total, len(window)) * (rules.weights != "last" or micro is window[-1])
+            if rules.only is not None:
+                weight = np.where(np.arange(len(count)) == rules.only, weight, count / total)
             for name, gradient in self._gradients(found.gradients, micro, weight, count).items():
                 local[name] = local.get(name, 0.0) + gradient
             if rules.synced == "first" and micro is window[0]:
@@ -242,6 +251,10 @@ class _Emulator:
         weights, rule = np.ones_like(counts), self.rules.ranks
         if rule == "by size" or (rule == "promised" and self.promised.uneven_batches == "weighted"):
             weights = counts * len(counts) / counts.sum()
+        if self.rules.wire:
+            local = {name: array.astype(self.rules.wire).astype(np.float64) for name, array in local.items()}
+        if self.rules.parts:
+            weights = weights * [self.rules.parts.get(rank, 1.0) for rank in range(len(counts))]
         reduce = np.sum if self.promised.gradient == "sum" else np.mean
         return {
             name: np.broadcast_to(self.rules.times * reduce(array * by_rank(weights, array), axis=0), array.shape)
@@ -258,21 +271,4 @@ class _Emulator:
         return {name: array * by_rank(factor, array) for name, array in gradients.items()}
 
     def _shards(self, samples: PerRank) -> Shards:
-        longest = max(map(len, samples))
-        filled = [(*rank, *(0,) * (longest - len(rank))) for rank in samples]
-        seen, index = np.array(self.inputs_of.get(samples, filled), np.int64), np.array(filled, np.int64)
-        inputs, targets = (array.astype(np.float64) if array.dtype.kind == "f" else array for array in self.data)
-        return Shards(inputs[seen], targets[index], np.array([len(rank) for rank in samples]), {})
-
-
-def nearest(got: Arrays, law: Arrays, candidates: Sequence[tuple[str, Arrays]]) -> str:
-    """The sentence of the candidate that is where the run ended; empty if none is much nearer than the law."""
-    found = [(_distance(got, ends), sentence) for sentence, ends in candidates]
-    off = _distance(got, law)
-    best = min((distance for distance, _ in found), default=np.inf)
-    # the first of those that are as near: what is told first is the likelier
-    return next((words for distance, words in found if distance <= best + 1e-9 * off), "") if best <= 0.01 * off else ""
-
-
-def _distance(got: Arrays, other: Arrays) -> float:
-    return max(float(np.max(abs(got[name] - other[name]), initial=0.0)) for name in other)
+        return shards(self.data, taken(samples, self.rules), self.inputs_of.get(samples), self.rules)

@@ -34,7 +34,10 @@ class Rules:
     gradient and its momentum; by themselves; or so at the learning rate that the run began with. synced: with which micro-
     batch of a window they are reduced; what others add is each rank's own. ahead: the inputs of a full batch are those of the
     one so many later in the epoch, or of the last. skipped: there is no update. stays: momentum is not taken on to the next
-    step.
+    step. parts: what the gradients of these ranks are multiplied by. rows: of a batch all samples are used; all but the last;
+    the first in its place; or a short one is filled up with the epoch's first. turned: targets are those of the sample so
+    many before, in each batch. rounded: the dtype through which inputs go. norm: the largest norm where the plan has none.
+    wire: the dtype through which each rank's gradients go to the others. only: weights are wrong on this rank only.
     """
 
     weights: Literal["samples", "equal", "sum", "full", "last"] = "samples"
@@ -61,6 +64,13 @@ class Rules:
     ahead: int = 0
     skipped: bool = False
     stays: bool = False
+    parts: Mapping[int, float] = field(default_factory=dict)
+    rows: Literal["all", "but last", "first twice", "filled"] = "all"
+    turned: int = 0
+    rounded: str = ""
+    norm: float | None = None
+    wire: str = ""
+    only: int | None = None
 
 
 def law_factor(plan: Train, step: float, steps: float) -> float:
@@ -160,6 +170,8 @@ def wrong_rules(plan: Train, world_size: int, parameters: int, *, terms: bool = 
     if world_size > 1 and plan.batch_size > 1:
         sentence = "the batch size is taken for that of all ranks together: each has smaller batches, and more steps"
         made.append((sentence, Rules(batch_size=max(1, plan.batch_size // world_size))))
+    if plan.max_norm is None:
+        made.append(("gradients are clipped to a norm of 1, though the task has none", Rules(norm=1.0)))
     if plan.max_norm is not None:
         made += _WRONG_CLIPPING
         if plan.micro_batches > 1:
@@ -167,6 +179,8 @@ def wrong_rules(plan: Train, world_size: int, parameters: int, *, terms: bool = 
                 f"the largest norm is {plan.micro_batches} x too large: multiplied by the number of micro-batches"
             )
             made.append((sentence, Rules(clip_times=plan.micro_batches)))
+        made.append(("the largest norm is 2 x too large", Rules(clip_times=2.0)))
+        made.append(("the largest norm is 2 x too small", Rules(clip_times=0.5)))
     return made
 
 
@@ -243,49 +257,3 @@ _FIRST_SYNCED = [
         Rules(synced="first"),
     )
 ]
-
-
-def wrong_resumes(plan: Train, epoch: int, world_size: int) -> list[tuple[str, Rules]]:
-    """What a run can lack that goes on after so many epochs."""
-    made = []
-    if plan.schedule == "linear":
-        sentence = "the schedule of the run that was cut was as long as that run, not as all epochs"
-
-        def shorter(i: float, n: float) -> float:
-            cut = n * epoch / plan.epochs
-            return law_factor(plan, i, cut if i < cut else n)
-
-        made.append((sentence, Rules(factor=shorter)))
-
-        def later(earlier: int, i: float, n: float) -> float:
-            return law_factor(plan, i - n * earlier / plan.epochs if i >= n * epoch / plan.epochs else i, n)
-
-        def stretched(i: float, n: float) -> float:
-            begin = n * epoch / plan.epochs
-            return law_factor(plan, i, n) if i < begin else law_factor(plan, i - begin, max(1.0, n - begin))
-
-        made.append(("after resuming the schedule begins anew, over the steps that are left", Rules(factor=stretched)))
-        sentence = "the schedule goes on by the steps of the last run only, not by those of the runs before it"
-        made += [(sentence, Rules(factor=partial(later, earlier))) for earlier in range(1, epoch)]
-    what: list[tuple[str, frozenset[Lost]]] = [
-        ("the learning rate's schedule begins anew", frozenset({"schedule"})),
-        ("the last step before is missing: what was saved is of before it", frozenset({"step"})),
-        ("the last epoch before is missing: what was saved is of before it", frozenset({"epoch"})),
-        ("the optimizer's state is lost: momentum begins anew", frozenset({"momentum"})),
-        ("the optimizer's state and the schedule are lost", frozenset({"momentum", "schedule"})),
-        ("nothing was loaded but the number of the epoch", frozenset({"parameters", "momentum", "schedule"})),
-        ("the parameters were not loaded", frozenset({"parameters"})),
-        ("nothing but the schedule was loaded", frozenset({"parameters", "momentum"})),
-    ]
-    if plan.max_norm is not None:
-        what.append(("gradients are no longer clipped", frozenset({"clip"})))
-    for sentence, lost in what:
-        made.append((f"after resuming {sentence}, on all ranks", Rules(lost=lost, resumed=epoch)))
-        if world_size > 1:
-            only = f"after resuming {sentence}, on all ranks but rank 0: what it has loaded does not reach them"
-            made.append((only, Rules(lost=lost, resumed=epoch, lost_on="others")))
-        for rank in range(1, world_size) if world_size > 2 else ():
-            made.append(
-                (f"after resuming {sentence}, on rank {rank} only", Rules(lost=lost, resumed=epoch, lost_on=rank))
-            )
-    return made

@@ -17,6 +17,7 @@ from ddpcheck.values import Array
 
 from .drawn_runs import Run
 from .emulated import can_emulate, emulate
+from .ends import elsewhere, unexplained
 
 Windows = Sequence[Sequence[tuple[Array, Array]]]
 """An epoch's windows of micro-batches, of each the losses and counts of the ranks."""
@@ -32,7 +33,8 @@ def tells_the_loss(run: Run) -> None:
         for rank, losses in enumerate(run.losses):
             got = losses[epoch - run.first]
             known = partial(_losses_gone_wrong, run, epoch, rank, got)
-            expect.within(np.float64(got), mean, bound, f"loss of epoch {epoch}", rank, known)
+            with unexplained(lambda: elsewhere(run)):
+                expect.within(np.float64(got), mean, bound, f"loss of epoch {epoch}", rank, known)
 
 
 def _loss(run: Run, moments: Sequence[Moment]) -> tuple[Array, Array]:
@@ -75,10 +77,13 @@ def _losses_gone_wrong(run: Run, epoch: int, rank: int, got: float) -> Evidence:
 
     added = over([np.sum([loss for loss, _ in window], axis=0) for window in windows])
     last = over([window[-1][0] for window in windows])
+    at_end = [(loss * count).sum() for loss, count in windows[-1]]
     known = [
         ("the losses of the micro-batches are added up, and not averaged over the window", added),
         ("the loss of each window is that of its last micro-batch only", last),
+        ("it is the loss of the epoch's last step only", float(sum(at_end) / max(1.0, sizes[-1].sum()))),
         ("it is this rank's own mean, not that of all ranks", float(own[rank])),
+        ("it is this rank's own loss in the epoch's last step", _own_at_end(windows, rank)),
         ("it is the mean over batches, whatever their sizes", float(np.mean([loss.mean() for loss, _ in micro]))),
         (
             f"it is {len(counts)} x too large: losses are summed over the ranks, perhaps in place by what logs them",
@@ -103,6 +108,11 @@ def _losses_gone_wrong(run: Run, epoch: int, rank: int, got: float) -> Evidence:
         if not math.isclose(value, mean, rel_tol=1e-5)
     )
     return Evidence(alternatives=alternatives, precision=False)
+
+
+def _own_at_end(windows: Windows, rank: int) -> float:
+    """A rank's mean loss in the last window."""
+    return float(own_losses(windows[-1:])[rank])
 
 
 def _losses_of_others(emulated: Sequence[Windows]) -> list[tuple[str, float]]:

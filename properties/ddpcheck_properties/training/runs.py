@@ -29,14 +29,10 @@ from .drawn_runs import (
     with_other_optimizers,
     with_terms,
 )
-from .judges import (
-    ends_where_one_process_ends,
-    holds_the_best,
-    holds_the_best_number,
-    of_run,
-    rates_follow,
-)
+from .ends import ends_where_one_process_ends
+from .judges import ends_with_the_last, holds_the_best, holds_the_best_number, of_run
 from .losses import tells_the_loss
+from .rates import rates_follow
 
 ACCUMULATION = "trainer_feature:accumulation"
 _SLOW = 2.0**-5
@@ -138,7 +134,7 @@ def check_best_weights_are_those_of_the_lowest_loss_of_all_samples(session: Sess
     # so few steps that rounding allows little, though the first epoch is the best
     many.append(run_job(world, promised, 2 * world, Train(epochs=3, batch_size=4, keep_best=True), lr=2.0))
     features = frozenset({"best"})
-    judge = of_run(promised, holds_the_best, ends_where_one_process_ends)
+    judge = of_run(promised, holds_the_best, ends_where_one_process_ends, ends_with_the_last)
     for_all(session, runs(world, promised, features=features), judge, examples=many, share=0.3)
     plan = Train(epochs=4, batch_size=3, keep_best=True)
     for_each(session, [run_job(world, promised, 3 * world, plan, lr=1e200)], of_run(promised, holds_the_best_number))
