@@ -24,6 +24,8 @@ def causes(made: Score, before: Sequence[Score], rank: int, got: float, want: fl
         yield _CUT_OFF
         return
     if math.isnan(got):
+        if counted(made.indices) == (0,):
+            yield _SAMPLE_0
         if any(not len(outputs) for outputs, _ in held.parts):
             yield "a rank without samples takes part with its NaN: it has no score of its own, or one of 0 / 0"
         elif made.name == "auc":
@@ -38,9 +40,10 @@ def causes(made: Score, before: Sequence[Score], rank: int, got: float, want: fl
         )
         return
     close = max(bound, 1e-9 * abs(want))
-    for cause, value in _all(held, before, rank):
-        if abs(got - value) <= close:
-            yield cause
+    found = [cause for cause, value in _all(held, before, rank) if abs(got - value) <= close]
+    yield from found
+    if found:
+        return
     if made.name == "auc" and made.values == "real":
         yield "outputs that differ by little are taken for equal: they are rounded, or a few thresholds stand for all"
     elif abs(got - want) <= 2e-3 * abs(want):
@@ -49,6 +52,7 @@ def causes(made: Score, before: Sequence[Score], rank: int, got: float, want: fl
 
 _ROUND = (*(1 << power for power in range(3, 16)), *(10**power for power in range(1, 5)))
 """At which numbers of samples a loop, or a buffer, may end."""
+_SAMPLE_0 = "sample 0 is left out: its index is taken for padding"
 _CUT_OFF = "what is large of the loss, or of the perplexity, is cut off"
 
 
@@ -177,7 +181,7 @@ def _of_some_samples(held: Held) -> Named:
     outputs, targets = held.together(range(held.world))
     every = counted(held.made.indices)
     if 0 in every:
-        yield "sample 0 is left out: its index is taken for padding", held.of([[each for each in every if each]])
+        yield _SAMPLE_0, held.of([[each for each in every if each]])
     if sizes[-1] > 1:
         for text, part in (("first", slice(1, None)), ("last", slice(None, -1))):
             yield f"the {text} sample of every rank is left out", held.of_parts(part)

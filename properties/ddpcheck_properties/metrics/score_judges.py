@@ -66,12 +66,12 @@ def _compare(made: Score, before: list[Score], found: list[float]) -> None:
         return
     fitting = [list(causes(made, before, rank, found[rank], want, bound)) for rank in wrong]
     # what explains the scores of all ranks comes before what is true of one by chance
-    first = sorted(fitting[0], key=lambda cause: not all(cause in each for each in fitting))
+    of_all = [cause for cause in dict.fromkeys(fitting[0]) if all(cause in each for each in fitting)]
     note = "" if math.isnan(want) else f" (rounding allows {bound:.1g})"
     raise Finding(
         Diagnosis(
             f"{_named(made)}: on rank {wrong[0]} got {found[wrong[0]]}, but should be {want}{note}",
-            "; or ".join([*dict.fromkeys(first)][:2]),
+            "; or ".join((of_all or fitting[0][:1])[:2]),
             "what each rank sends: sums of hits, squares, losses or counts of classes add up, scores do not",
             tuple(f"rank {rank}: {got}" for rank, got in enumerate(found)),
         )

@@ -17,6 +17,11 @@ _ROUNDED: dict[str, Callable[[Array], Array]] = {"float16": lambda x: x.astype(n
 def of_mixed(held: Held) -> Named:
     """What a score would be of such samples."""
     outputs, targets = held.together(range(held.world))
+    for decimals in (2, 3, 4):
+        yield (
+            f"it is rounded to {decimals} decimals, as for display",
+            round(score_of(held.name, outputs, targets), decimals),
+        )
     if held.name in ("accuracy", "f1_macro"):
         yield "it is 1 minus the score: the share of what is wrong", 1 - score_of(held.name, outputs, targets)
     if targets.dtype.kind == "i":
@@ -27,7 +32,10 @@ def of_mixed(held: Held) -> Named:
         turned = np.concatenate([np.roll(each, by, axis=0) for _, each in held.parts])
         yield f"each output is compared with the target of the sample {words}", score_of(held.name, outputs, turned)
     for words, rounded in _ROUNDED.items():
-        yield f"outputs are rounded to {words}", score_of(held.name, rounded(outputs).astype(outputs.dtype), targets)
+        yield (
+            f"outputs are rounded to {words}: fewer digits than they have",
+            score_of(held.name, rounded(outputs).astype(outputs.dtype), targets),
+        )
     for rank, (_, its) in enumerate(held.parts):
         if held.world > 1 and len(its):
             yield f"the samples of rank {rank} count twice", held.of_ranks([*range(held.world), rank])
