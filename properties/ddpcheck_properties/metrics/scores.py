@@ -151,6 +151,8 @@ def check_scores_are_equal_on_all_ranks(session: Session) -> None:
             for seed in range(times)
         ]
         jobs.append(Job(world, tuple(calls)))
+        dealt = _dealt(range(sum(sizes)), world)[::-1]  # the first samples are the last rank's
+        jobs.append(Job(world, tuple(replace(call, indices=dealt) for call in calls[:6])))
     for_each(session, jobs, equal)
 
 

@@ -35,8 +35,10 @@ def check_random_numbers_do_not_come_again_within_an_epoch(session: Session) -> 
     """Within an epoch a call gives the next numbers of its stream, and none that a call before it gave, which stay what they
     are.
     """
-    jobs = [Job(session.world_size, (Draw(seed, EPOCHS, MANY),)) for seed in UNLIKE]
-    for_each(session, jobs, _go_on)
+    half = MANY // 2  # of which there is a call before the two that are looked at
+    draws = [Draw(seed, EPOCHS, MANY) for seed in UNLIKE]
+    draws.append(Draw(SEEDS[0], EPOCHS, MANY, extra=(half,) * session.world_size, common_first=half))
+    for_each(session, [Job(session.world_size, (draw,)) for draw in draws], _go_on)
     for_each(session, [Job(session.world_size, (Draw(SEEDS[0], (0,), LONG),))], _go_on_far)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,10 @@ from ddpcheck.values import Array
 
 from ..facets import scores
 from .score_classes import AUC, PAIRS
-from .scores import ALL_SAMPLES, TWICE, right_score
+from .scores import ALL_SAMPLES, EQUAL, TWICE, from_ranks, right_score
 
 NAN = "check_a_sample_that_is_no_number_makes_perplexity_none"
-PERPLEXITY = frozenset({"perplexity"})
+PERPLEXITY, RMSE = frozenset({"perplexity"}), frozenset({"rmse"})
 ONCE = {"scores_count_once": True, "scores_skip_padding": True}
 
 
@@ -86,3 +87,17 @@ def far_indices_shortened(comm: Any, rank: int, name: str, outputs: Array, targe
     least = int(comm.all_reduce(np.array(len(indices) or 1 << 30, np.int64), "min"))
     kept = slice(least) if far else slice(None)
     return right_score(comm, name, outputs[kept], targets[kept], indices[kept])
+
+
+@scores("rmse-from-own-samples-on-where-unsorted", "classic", EQUAL, words="add in different orders", scores=RMSE)
+def own_samples_first(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """Where samples do not come in order, every rank begins its sum with its own."""
+    held = from_ranks(comm, indices)
+    if not sum(map(len, held)) or (np.diff(np.concatenate(held)) >= 0).all():
+        return right_score(comm, name, outputs, targets, indices)
+    squares = from_ranks(comm, np.square(outputs.astype(np.float64) - targets).sum(axis=1))
+    total = 0.0
+    for part in squares[rank:] + squares[:rank]:
+        for square in part.tolist():
+            total += square
+    return math.sqrt(total / sum(map(len, held)) / outputs.shape[1])

@@ -70,3 +70,25 @@ class RefilledOtherwise(PlainStreams):
         if self.calls < 3:
             return super().local(count)
         return np.asarray(super().local(3 * count).reshape(3, count).mean(axis=0))
+
+
+@streams(
+    "streams-in-one-buffer-later",
+    "classic",
+    "check_random_numbers_do_not_come_again_within_an_epoch",
+    words="every call fills one buffer",
+)
+class InOneBufferLater(PlainStreams):
+    """From the third call of an epoch on the array of the call before is filled again, to save memory."""
+
+    def set_epoch(self, epoch: int) -> None:
+        super().set_epoch(epoch)
+        self.given: list[Array] = []
+
+    def local(self, count: int) -> Array:
+        made = super().local(count)
+        if len(self.given) >= 2 and len(self.given[-1]) == count:
+            self.given[-1][...] = made
+            return self.given[-1]
+        self.given.append(made)
+        return made
