@@ -21,6 +21,7 @@ from .drawn_runs import equal_losses, plan_of, run_job
 from .ends import ends_where_one_process_ends
 from .judges import APART, of_run
 from .losses import tells_the_loss
+from .rates import rates_follow
 
 _EPOCHS = 8
 _NEVER = "it does not end by the loss of all ranks that it tells: by another one, or by none"
@@ -44,7 +45,7 @@ def check_ranks_stop_early_together(session: Session) -> None:
     for_each(session, jobs, _ends_in_time)
     # one of each patience, of which the last has all its epochs: else nobody looks at the late epochs of a short batch
     looked_at = [jobs[0], jobs[2], replace(jobs[1], optimizer=replace(jobs[1].optimizer, lr=1e-5))]
-    for_each(session, looked_at, of_run(promised, ends_where_one_process_ends, tells_the_loss))
+    for_each(session, looked_at, of_run(promised, ends_where_one_process_ends, tells_the_loss, rates_follow))
 
 
 def _with_other_features(world_size: int, promised: Capabilities) -> list[Job]:

@@ -11,6 +11,8 @@ from ddpcheck.trainer import TrainingRun, TrainingTask
 from ...data_parallel.checkpoint import Checkpoint
 from ...data_parallel.trainer import Engine, Trainer
 from ..trainers import trainer
+from .early_stopping import FEATURES
+from .early_stopping import TOGETHER as EARLY
 from .ends import ENDS
 from .resuming import BEST, EXACT
 
@@ -52,3 +54,20 @@ class BestAfterLargeLoss(Trainer):
     def run(self) -> TrainingRun:
         run = super().run()
         return replace(run, parameters=run.best) if run.best and run.losses[-1] > 1000 else run
+
+
+@trainer(
+    "one-rate-an-epoch-with-patience",
+    "classic",
+    EARLY,
+    words="learning rates of the steps",
+    world_size=1,
+    trainer_features=FEATURES,
+)
+class OneRateAnEpoch(Trainer):
+    """What watches for an early end notes the learning rate, too, once in an epoch."""
+
+    def run(self) -> TrainingRun:
+        run = super().run()
+        each = len(self.rates) // len(run.losses)
+        return replace(run, learning_rates=self.rates[::each]) if self.task.patience else run
