@@ -85,4 +85,4 @@ def _why(reason: dict[str, Any] | None) -> str:
 
 
 def _cell(one: dict[str, Any]) -> str:
-    return str(one["cause"] or f"`{one['headline'][:160]}`").replace("|", "\\|").replace("\n", " ")
+    return str(one["cause"] or f"`{one['headline'][:160].strip()}`").replace("|", "\\|").replace("\n", " ")

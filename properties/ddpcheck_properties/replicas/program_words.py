@@ -197,7 +197,7 @@ def training_program(
         elif word in ("freeze", "unfreeze"):
             made = layers.switch(trainable=word == "unfreeze")
         elif word == "predict":
-            made = [Predict(shards([1] * world_size), active)]
+            made = [Predict(shards([2] * world_size), active)]
         elif word == "predict_alone":
             made = [Predict(tuple((0,) * (rank == world_size - 1) for rank in ranks), active)]
         elif word == "resume":

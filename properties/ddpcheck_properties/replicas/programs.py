@@ -140,6 +140,7 @@ KNOWN: tuple[tuple[Word, ...], ...] = (
         *("backward", "clip", "backward", "step", "open", "clip", "step", "zeros", "backward", "close", "backward"),
         *("open", "close", "clip", "zero_grad", "backward", "step"),
     ),
+    ("backward", "clip", "step", "save", "backward", "clip", "step", "resume", "backward", "step"),
     (*_STEP, "save", "backward", "step", "save", "resume", "backward", "step", "resume", "save", "resume", *_STEP),
 )
 """Programs that found faults, run first."""

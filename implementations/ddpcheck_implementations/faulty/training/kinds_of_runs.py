@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from ddpcheck.choices import ALL_TRAINER_FEATURES as FEATURES
 from ddpcheck.trainer import TrainingRun, TrainingTask
 
 from ...data_parallel.checkpoint import Checkpoint
 from ...data_parallel.trainer import Engine, Trainer
 from ..trainers import trainer
-from .early_stopping import FEATURES
 from .early_stopping import TOGETHER as EARLY
 from .ends import ENDS
 from .resuming import BEST, EXACT
