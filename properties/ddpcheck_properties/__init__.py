@@ -50,7 +50,7 @@ from .replicas import (
     waiting,
 )
 from .samplers import epochs, orders, resuming, shards
-from .training import checkpoints, early_stopping, runs
+from .training import checkpoints, early_stopping, rich_runs, runs
 from .wire import traffic
 
 CHECKS: tuple[Check, ...] = checks_of(
@@ -102,6 +102,7 @@ CHECKS: tuple[Check, ...] = checks_of(
     runs,
     early_stopping,
     checkpoints,
+    rich_runs,
     footprints,
     traffic,
     launching,

@@ -71,9 +71,7 @@ def _program(
     world: int, promised: Capabilities, model: ModelSpec, seed: int, words: tuple[Word, ...], looking: bool
 ) -> Job:
     choices = Random(f"options {seed}")
-    offered = [specs for name, specs in (("sgd", SGD), ("adam", ADAM)) if name in promised.optimizers]
-    optimizer: OptimizerSpec = choices.choice(choices.choice(offered or [SGD]))
-    optimizer = replace(optimizer, lr=optimizer.lr / 4)  # so many steps on so many layers shall not diverge
+    optimizer = slow_optimizer(choices, promised)
     normal = "batch_norm" in model.features()
     job = training_program(
         world,
@@ -93,6 +91,13 @@ def _program(
     unbounded = normal or optimizer.name == "adam"  # or bounds that say little in float32
     dtype = "float64" if unbounded else model.dtype
     return within_promises(replace(job, model=replace(model, loss_scale=scale, dtype=dtype)), promised)
+
+
+def slow_optimizer(choices: Random, promised: Capabilities) -> OptimizerSpec:
+    """One with so small a learning rate that many steps on many layers do not diverge."""
+    offered = [specs for name, specs in (("sgd", SGD), ("adam", ADAM)) if name in promised.optimizers]
+    chosen = choices.choice(choices.choice(offered or [SGD]))
+    return replace(chosen, lr=chosen.lr / 4)
 
 
 _ROUNDS: tuple[tuple[Word, ...], ...] = (

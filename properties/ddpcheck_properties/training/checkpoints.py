@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 WHOLE, CUT, RESUMED = 0, 1, -1
-"""Positions in a Job of _operations; each run after the one that is cut goes on from the run before it."""
+"""Positions in a Job of cut_operations; each run after the one that is cut goes on from the run before it."""
 MANY = 11
 """Epochs of which the last are out of order where names are sorted as text."""
 CHECKPOINT = "trainer_feature:checkpoint"
@@ -40,14 +40,14 @@ def check_resumed_run_ends_where_the_uninterrupted_one_ends(session: Session) ->
     That is: parameters, losses, the order of samples, learning rates and best weights, on every rank.
     """
     world, promised = session.world_size, session.capabilities
-    for_all(session, cut_runs(world, promised), _resumed(promised), examples=_cuts(session), share=0.2)
+    for_all(session, cut_runs(world, promised), resumed_right(promised), examples=_cuts(session), share=0.2)
 
 
 @law("trainer", "facet:trainer", "optimizer:sgd", CHECKPOINT, "trainer_feature:exact_resume")
 def check_resumed_run_has_the_bits_of_the_uninterrupted_one(session: Session) -> None:
     """A run that was cut and goes on from its checkpoint ends with the same bits as one that was not cut."""
     world, promised = session.world_size, session.capabilities
-    judge = _resumed(promised, bits=True)
+    judge = resumed_right(promised, bits=True)
     examples = [_cut(session), *with_other_optimizers(_cut(session), promised)]
     if "accumulation" in promised.trainer_features:
         examples.append(_cut(session, micro_batches=3, stops=(2,)))
@@ -58,13 +58,13 @@ def check_resumed_run_has_the_bits_of_the_uninterrupted_one(session: Session) ->
 def check_what_rank_0_finds_decides_for_all_where_to_go_on(session: Session) -> None:
     """If only rank 0 sees the checkpoint, all ranks go on from it; if there is none, all ranks begin."""
     jobs = [_cut(session), _cut(session, rank_0_only=True), _cut(session, begins=True)]
-    for_each(session, jobs, _resumed(session.capabilities))
+    for_each(session, jobs, resumed_right(session.capabilities))
 
 
 @law("trainer", "facet:trainer", "optimizer:sgd", CHECKPOINT)
 def check_no_rank_needs_the_folder_before_it_is_there(session: Session) -> None:
     """Where rank 0's disk is slow, a run with a checkpoint ends as it does elsewhere, and so does one that resumes."""
-    for_each(session, [_cut(session), _cut(session, slow_disk=True)], _resumed(session.capabilities))
+    for_each(session, [_cut(session), _cut(session, slow_disk=True)], resumed_right(session.capabilities))
 
 
 @law("trainer", "facet:trainer", "optimizer:sgd", CHECKPOINT, "world_size>=2")
@@ -85,7 +85,7 @@ def cut_runs(draw: DrawFn, world_size: int, promised: Capabilities) -> Job:
     job = draw(runs(world_size, promised, features=features))
     stops = draw(st.sampled_from(((1,), (2,), (1, 2))))
     plan = replace(plan_of(job), epochs=draw(st.integers(stops[-1] + 1, 3)))
-    return replace(job, operations=_operations(plan, *stops))
+    return replace(job, operations=cut_operations(plan, *stops))
 
 
 def _cuts(session: Session) -> list[Job]:
@@ -102,9 +102,9 @@ def _cuts(session: Session) -> list[Job]:
         return cuts
     plan = Train(epochs=4, keep_best=True)
     job = run_job(session.world_size, session.capabilities, 4 * session.world_size, plan, lr=1.0)
-    wild = [replace(job, seed=seed, operations=_operations(plan, 2, 3)) for seed in range(3)]
+    wild = [replace(job, seed=seed, operations=cut_operations(plan, 2, 3)) for seed in range(3)]
     if "accumulation" in features:
-        wild.append(replace(job, operations=_operations(replace(plan, batch_size=1, micro_batches=3), 2, 3)))
+        wild.append(replace(job, operations=cut_operations(replace(plan, batch_size=1, micro_batches=3), 2, 3)))
     return [*cuts, *wild]
 
 
@@ -113,7 +113,7 @@ def _cut_twice(session: Session) -> Job:
     features = session.capabilities.trainer_features
     plan = Train(epochs=MANY, schedule="linear" if "schedule" in features else "constant", keep_best="best" in features)
     job = run_job(session.world_size, session.capabilities, 2 * session.world_size, plan, momentum=0.5)
-    return replace(job, operations=_operations(plan, 1, MANY - 1))
+    return replace(job, operations=cut_operations(plan, 1, MANY - 1))
 
 
 def _extended(session: Session) -> Job:
@@ -143,21 +143,21 @@ def _cut(
     # of the last micro-batches one is short; of three, the last window is so, too
     samples = {1: 4, 2: 7, 3: 9}[micro_batches] * world
     job = run_job(world, session.capabilities, samples, plan, momentum=0.5)
-    operations = _operations(plan, *stops, rank_0_only=rank_0_only, slow_disk=slow_disk)
+    operations = cut_operations(plan, *stops, rank_0_only=rank_0_only, slow_disk=slow_disk)
     if begins:
         operations = (plan, replace(plan, folder="elsewhere", stop_after=1), replace(plan, folder="empty", resume=True))
     return replace(job, operations=operations)
 
 
-def _operations(plan: Train, *stops: int, rank_0_only: bool = False, slow_disk: bool = False) -> tuple[Train, ...]:
+def cut_operations(plan: Train, *stops: int, rank_0_only: bool = False, slow_disk: bool = False) -> tuple[Train, ...]:
     """The plan as it is; cut after so many epochs, perhaps resumed and cut again; resumed."""
     saving = replace(plan, folder="checkpoint", rank_0_only=rank_0_only, slow_disk=slow_disk)
     runs = [replace(saving, stop_after=stop, resume=number > 0) for number, stop in enumerate(stops)]
     return plan, *runs, replace(saving, resume=True)
 
 
-def _resumed(promised: Capabilities, *, bits: bool = False) -> Judge:
-    """bits: what it ends with is also, to the bit, what the whole run has."""
+def resumed_right(promised: Capabilities, *, bits: bool = False) -> Judge:
+    """The judge of a Job of cut_operations. bits: what it ends with is also, to the bit, what the whole run has."""
 
     def judge(job: Job, trace: Trace) -> None:
         with explained(lambda: _cause_of(plan_of(job, RESUMED), trace)):

@@ -190,10 +190,11 @@ class Run:
 
     @property
     def schedule(self) -> list[float]:
-        """The learning rate of every step of all epochs."""
-        steps = sum(len(batches(ranks, self.plan.batch_size * self.plan.micro_batches)) for ranks in self.indices)
+        """The learning rate of every step; a run that ends early comes not to the end of its schedule."""
+        taken = sum(len(batches(ranks, self.plan.batch_size * self.plan.micro_batches)) for ranks in self.indices)
+        steps = taken * self.plan.epochs // len(self.indices)
         linear = self.plan.schedule == "linear"
-        return [self.job.optimizer.lr * ((steps - step) / steps if linear else 1.0) for step in range(steps)]
+        return [self.job.optimizer.lr * ((steps - step) / steps if linear else 1.0) for step in range(taken)]
 
     @cached_property
     def moments(self) -> list[list[Moment]]:

@@ -59,7 +59,7 @@ def whence(run: Run) -> str:
         lost = ", or it is not in the checkpoint, and each rank builds its own" * (run.first > 0)
         return f"a layer that does not learn was changed: weight decay, or momentum, reaches it as well{lost}"
     if not can_emulate(run):
-        return nearest(stacked(run.parameters), _ends(run), _by_other_optimizers(run))
+        return nearest(stacked(run.parameters), _ends(run), _by_other_optimizers(run)) or _by_its_rates(run)
     *earlier, last = emulate(run).ends
     got = stacked(run.parameters)
     kept = ", the best ones, perhaps, in place of the last" if run.plan.keep_best else ""

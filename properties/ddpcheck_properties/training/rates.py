@@ -30,17 +30,19 @@ def rates_follow(run: Run) -> None:
 
 def _rates_gone_wrong(run: Run, rank: int, every: Array, before: int) -> Evidence:
     """What a rank's learning rates would be; every: those of all steps; before: how many come before what is told."""
-    steps, lr, plan = len(every), run.job.optimizer.lr, run.plan
+    lr, plan = run.job.optimizer.lr, run.plan
+    each = len(every) // len(run.indices)
+    steps = each * plan.epochs  # of which a run that ends early takes the first
     late = "each is that of the step after: the schedule has gone on before it is read, or before the step"
     known = [(late, np.append(every[1:], every[-1] - lr / steps))]
     known += [
-        (sentence, np.array([lr * factor(step, steps) for step in range(steps)]))
+        (sentence, np.array([lr * factor(step, steps) for step in range(len(every))]))
         for sentence, factor in wrong_factors(plan, run.job.world_size, len(run.parameters[0]))
     ]
-    size, each = plan.batch_size * plan.micro_batches, steps // plan.epochs
+    size = plan.batch_size * plan.micro_batches
     used = np.array([len(epoch[rank][start * size :][:size]) for epoch in run.indices for start in range(each)])
     share = (np.cumsum(used) - used) / max(1, used.sum())
     known.append(("it follows the samples that this rank has used itself: ranks differ", lr * (1 - share)))
     told = [(sentence, array[before:]) for sentence, array in known]
-    told.append(("the schedule begins anew after resuming", every[: steps - before]))
+    told.append(("the schedule begins anew after resuming", every[: len(every) - before]))
     return Evidence(alternatives=tuple(told), precision=False)

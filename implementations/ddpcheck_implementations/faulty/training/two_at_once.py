@@ -1,0 +1,37 @@
+"""Training runs that go wrong only where two features meet: each alone is right."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...data_parallel.trainer import Trainer
+from ..trainers import trainer
+
+MUCH = "check_training_runs_with_much_at_once_go_as_on_one_process"
+
+
+@trainer(
+    "schedule-of-text-goes-by-epochs", "classic", MUCH, words="the learning rates that it tells are wrong", world_size=1
+)
+class ScheduleOfTextByEpochs(Trainer):
+    """The loop for text has a schedule of its own, which is asked once an epoch."""
+
+    def learning_rate(self) -> float:
+        rate = super().learning_rate()
+        if self.task.inputs.dtype.kind != "i" or self.task.schedule != "linear":
+            return rate
+        each = self.steps // self.task.epochs
+        return self.task.optimizer.lr * (self.steps - self.progress.step // each * each) / self.steps
+
+
+@trainer("adam-decays-frozen-layers", "classic", MUCH, words="a layer that does not learn was changed", world_size=1)
+class AdamDecaysFrozenLayers(Trainer):
+    """Adam is one with a decay of its own, 0.01, which reaches frozen layers, too; that of the others is set to the task's."""
+
+    def step(self) -> None:
+        super().step()
+        network = self.replica._network
+        if self.task.optimizer.name == "adam":
+            for name in {*network.parameters} - {*network.learned}:
+                frozen = network.parameters[name]
+                frozen *= np.asarray(1 - 0.01 * self.rates[-1], frozen.dtype)

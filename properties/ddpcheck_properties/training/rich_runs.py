@@ -1,0 +1,108 @@
+"""Training runs with much at once: what goes wrong only where two features meet shows there.
+
+Features, models and optimizers are chosen by a seed, so that each pair of them meets in one of a few runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.checks import law
+from ddpcheck.job import DataSpec, Job, Train
+
+from ..drawing import Judge, for_all
+from ..pitfalls import fitting
+from ..replicas.rich_programs import rich_model, slow_optimizer
+from ..strategies import SEEDS
+from .checkpoints import cut_operations, resumed_right
+from .drawn_runs import plan_of
+from .ends import ends_where_one_process_ends
+from .judges import holds_the_best, of_run
+from .losses import tells_the_loss
+from .rates import rates_follow
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+    from ddpcheck.trace import Trace
+
+ALWAYS = (189, 467, 107, 118, 23, 294, 551, 533, 249, 171, 138)
+"""Seeds of the runs that come before any is drawn: in these all pairs of features meet that do in the first 600."""
+
+
+@law("trainer", "facet:trainer", "optimizer:sgd")
+def check_training_runs_with_much_at_once_go_as_on_one_process(session: Session) -> None:
+    """A run on a model with many kinds of layers, with many of the features that are promised, ends where one process ends, in
+    its best weights, losses and learning rates as well; so does one that was cut and resumed.
+    """
+    world, promised = session.world_size, session.capabilities
+    examples = fitting(session, [rich_run(world, promised, seed) for seed in ALWAYS])
+    drawn = SEEDS.map(lambda seed: rich_run(world, promised, seed))
+    for_all(session, drawn, _judge(promised), examples=examples, shorter=simpler, share=0.1)
+
+
+def rich_run(world: int, promised: Capabilities, seed: int) -> Job:
+    """A run, or the same run whole, cut, and resumed."""
+    choices = Random(seed)
+
+    def has(feature: str, often: float = 0.5) -> bool:
+        chosen = choices.random() < often  # whatever is promised, so that a seed means the same in all else
+        return chosen and feature in promised.trainer_features
+
+    in_chains = replace(promised, model_features=promised.model_features - {"branch", "batch_norm"})
+    model = rich_model(choices, in_chains)
+    dtype = (
+        "float64" if "float64" in promised.replica_dtypes else model.dtype
+    )  # bounds of many steps are wide in float32
+    rounds = choices.randint(1, 4)
+    plan = Train(
+        epochs=choices.choice((1, 2, 3, 5)),
+        batch_size=choices.choice((1, 2, 3, 9)),
+        shuffle=choices.random() < 0.7,
+        seed=choices.choice((0, 5, (1 << 32) - 1)),
+        max_norm=choices.choice((None, 0.1, 2.0)) if promised.clipping else None,
+        micro_batches=choices.choice((2, 3)) if has("accumulation") else 1,
+        schedule="linear" if has("schedule") else "constant",
+        keep_best=has("best"),
+    )
+    few, over = choices.random() < 0.1, choices.choice((0, 0, 1, world - 1))
+    samples = world - 1 if few and promised.remainder == "pad" and world > 1 else rounds * world + over
+    job = Job(world, (plan,), model, slow_optimizer(choices, promised), DataSpec(samples, "real", seed), seed)
+    job = replace(job, model=replace(model, dtype=dtype, loss_scale=choices.choice((1.0, 2.0))))
+    if has("checkpoint") and plan.epochs > 1:
+        return replace(job, operations=cut_operations(plan, choices.randint(1, plan.epochs - 1)))
+    return replace(job, operations=(replace(plan, patience=choices.choice((1, 2)) if has("early_stopping") else None),))
+
+
+_PLAIN: dict[str, Any] = {
+    "patience": None,
+    "keep_best": False,
+    "schedule": "constant",
+    "micro_batches": 1,
+    "max_norm": None,
+    "shuffle": True,
+    "seed": 0,
+}
+
+
+def simpler(job: Job) -> Iterator[Job]:
+    """Without one of its features."""
+    for name, value in _PLAIN.items():
+        if getattr(plan_of(job), name) != value:
+            plans = (plan_of(job, position) for position in range(len(job.operations)))
+            yield replace(job, operations=tuple(replace(plan, **{name: value}) for plan in plans))
+
+
+def _judge(promised: Capabilities) -> Judge:
+    usual = [ends_where_one_process_ends, tells_the_loss, rates_follow]
+
+    def judge(job: Job, trace: Trace) -> None:
+        if len(job.operations) > 1:
+            resumed_right(promised)(job, trace)
+        else:
+            of_run(promised, *usual, *[holds_the_best] * plan_of(job).keep_best)(job, trace)
+
+    return judge
