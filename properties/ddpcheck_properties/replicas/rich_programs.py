@@ -21,6 +21,7 @@ from ..strategies import ADAM, LOSSES, SEEDS, SGD
 from .comparison import as_one_process
 from .program_words import Word, training_program
 from .programs import BRANCHES_TAKEN, Known, telling
+from .traces_left import arguments_stay, nothing_was_changed
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -57,12 +58,14 @@ def check_long_programs_on_rich_models_go_as_on_one_process(session: Session) ->
 
 
 def _judge(promised: Capabilities) -> Judge:
-    """By bounds, and where there is batch norm, which has none, by a tolerance."""
+    """By bounds, or where there is batch norm, which has none, by a tolerance; and what was handed over stayed as it was."""
     bounded, near = (as_one_process(promised, TOO_LARGE, tolerance) for tolerance in (None, NEAR))
 
     def judge(job: Job, trace: Trace) -> None:
         assert job.model is not None
         (near if "batch_norm" in job.model.features() else bounded)(job, trace)
+        nothing_was_changed(job, trace)
+        arguments_stay(promised, job, trace)
 
     return judge
 

@@ -119,14 +119,14 @@ def check_a_saved_state_stays_as_it_is(session: Session) -> None:
     world, promised = session.world_size, session.capabilities
     trained = [pitfalls.steps(world, _averaging(spec, promised)) for spec in (MOMENTUM, ADAM)]
     jobs = [_between(job, Save()) for job in (*trained, pitfalls.statistics(world, 2))]
-    for_each(session, fitting(session, jobs), _nothing_was_changed)
+    for_each(session, fitting(session, jobs), nothing_was_changed)
 
 
 @law("replica_sync", "facet:replica", "optimizer:sgd")
 def check_backward_leaves_its_batch_alone(session: Session) -> None:
     """Backward changes neither the inputs nor the targets that it is given, which other epochs use again."""
     jobs = [pitfalls.steps(session.world_size, MOMENTUM)]
-    for_each(session, fitting(session, jobs), _nothing_was_changed)
+    for_each(session, fitting(session, jobs), nothing_was_changed)
 
 
 @law("replica_sync", "facet:replica", "optimizer:sgd")
@@ -139,8 +139,7 @@ def check_a_replica_keeps_nothing_that_it_was_given(session: Session) -> None:
     jobs = [trained[0], pitfalls.statistics(world, 2)]
     if promised.checkpoint:
         jobs += [replace(job, operations=(*job.operations, Save(), Resume(), *job.operations)) for job in trained]
-    judge = partial(_arguments_stay, "" if promised.several_replicas else "load_state()")
-    for_each(session, fitting(session, jobs), judge)
+    for_each(session, fitting(session, jobs), partial(arguments_stay, promised))
 
 
 def _averaging(spec: OptimizerSpec, promised: Capabilities) -> OptimizerSpec:
@@ -168,9 +167,10 @@ def _though_evaluated(as_ever: Judge) -> Judge:
     return judge
 
 
-def _arguments_stay(to: str, job: Job, trace: Trace) -> None:
-    """to: the method whose arguments count; empty for any."""
+def arguments_stay(promised: Capabilities, job: Job, trace: Trace) -> None:
+    """What was loaded is what it was; and what replicas were made of, if several may be."""
     expect.completed(trace)
+    to = "" if promised.several_replicas else "load_state()"
     for rank in trace.ranks:
         found = (what for record in rank.records for what in record.values.get("arguments_changed", ()))
         changed = [what for what in found if what.endswith(to)]
@@ -188,7 +188,8 @@ def _between(job: Job, *inserted: Operation) -> Job:
     return replace(job, operations=tuple(operations))
 
 
-def _nothing_was_changed(job: Job, trace: Trace) -> None:
+def nothing_was_changed(job: Job, trace: Trace) -> None:
+    """States that were handed out, and batches, are what they were."""
     expect.completed(trace)
     for rank in trace.ranks:
         for record in rank.records:
