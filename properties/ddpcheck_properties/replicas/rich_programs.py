@@ -46,7 +46,7 @@ def check_long_programs_on_rich_models_go_as_on_one_process(session: Session) ->
     def program(seed: int) -> Job:
         choices = Random(seed)
         model = rich_model(choices, promised)
-        words = rich_words(choices)
+        words: tuple[Word, ...] = rich_words(choices)
         if "batch_norm" in model.features():  # a clip may add 1e-6 to the norm, which bounds know of, and NEAR does not
             words = tuple(word for word in words if word != "clip")
         return known.job(partial(_program, world, promised, model, seed), words, looking=seed % 3 == 0)
