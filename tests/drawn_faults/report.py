@@ -18,8 +18,9 @@ is wrong there, drawn by chance from all pairs, on a correct implementation. The
 2 and at 4, until a check fails. What never had an effect on any rank says nothing, and is left out.
 
 Laws were extended to some of these very faults, and to what is like them: the share that was caught before they were is the
-measure for faults that nobody has looked at yet, and so is another --seed. Trainers, scores and streams were drawn with --each 50. Circumstances to which no Job of the default profile
-leads have no effect, and are left out, though somebody may come to them.
+measure for faults that nobody has looked at yet, and so is another --seed. Trainers, scores and streams were drawn with
+--each 50. Circumstances to which no Job of the default profile leads have no effect, and are left out, though somebody may come
+to them.
 
     python tests/drawn_faults/run.py tests/drawn_faults/results.jsonl --seed {seed} --each 60
     python tests/drawn_faults/run.py tests/drawn_faults/results.jsonl --markdown reports/drawn-faults.md
