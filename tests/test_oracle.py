@@ -15,7 +15,8 @@ from ddpcheck.diagnosis import likely_cause
 from ddpcheck.job import Backward, Clip, Job, Observe, Operation, OptimizerSpec, Predict, Resume, Save, Step, ZeroGrad
 from ddpcheck.model import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
 from ddpcheck.oracle import Contributions, Oracle
-from ddpcheck.oracle.autodiff import affine, gradients
+from ddpcheck.oracle.autodiff import gradients
+from ddpcheck.oracle.fused import affine, cross_entropy, cross_entropy_majorant, scaled, squared_distance, tanh_majorant
 from ddpcheck.oracle.history import Accumulated
 from ddpcheck.oracle.network import Shards, evaluate
 from ddpcheck.oracle.shares import Pass
@@ -87,9 +88,35 @@ def test_what_the_result_does_not_depend_on_has_no_gradient() -> None:
     assert gradients(lambda x: (x["a"] ** 2, weights), {"a": np.ones(1), "b": np.ones(1)}) == {"a": [6.0]}
 
 
-def test_the_derivatives_of_an_affine_layer_are_those_of_its_parts() -> None:
-    x, weight, bias = (np.random.default_rng(1).normal(size=shape) for shape in ((2, 3, 4), (2, 4, 5), (2, 1, 5)))
+def test_derivatives_of_fused_nodes_are_those_of_numerical_differences() -> None:
+    random = np.random.default_rng(1)
+    x, weight, bias = (random.normal(size=shape) for shape in ((2, 3, 4), (2, 4, 5), (2, 1, 5)))
+    other, factors = random.normal(size=(2, 3, 4)), random.normal(size=(2, 1, 1))
+    onehot = np.arange(4) == np.array([[0, 3, 1], [2, 2, 0]])[:, :, None]
     check_grads(affine, modes=["rev"], order=1)(x, weight, bias)
+    for function in (
+        lambda x: scaled(x, factors),
+        lambda x: squared_distance(x, other),
+        lambda x: cross_entropy(x, onehot),
+        cross_entropy_majorant,
+    ):
+        check_grads(function, modes=["rev"], order=1)(x)
+
+
+def test_majorants_grow_at_least_as_fast_as_what_they_cover() -> None:
+    """No second derivative of tanh is larger than 4 / 3^1.5."""
+    x = np.linspace(0, 3, 31).reshape(1, 1, -1)
+    slope = gradients(lambda of: (tanh_majorant(of["x"]), np.ones_like(x)), {"x": x})["x"]
+    assert np.array_equal(tanh_majorant(x), x)
+    assert (slope >= 1 - np.tanh(x) ** 2).all()
+    assert (np.diff(slope) / np.diff(x) >= 4 / 3**1.5).all()
+    onehot = np.arange(31) == 4
+    covered, over = (
+        gradients(lambda of, entropy=entropy: (entropy(of["x"]), np.ones((1, 1, 1))), {"x": x})["x"]
+        for entropy in (lambda y: cross_entropy(y, onehot), cross_entropy_majorant)
+    )
+    assert (over >= abs(covered)).all()
+    assert (cross_entropy_majorant(x) >= cross_entropy(x, onehot)).all()
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 5])

@@ -11,9 +11,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy
 from autograd.core import VJPNode, add_outgrads
-from autograd.extend import defvjp, primitive
 from autograd.tracer import isbox, new_box, toposort, trace_stack
 
 from ..values import Array
@@ -41,20 +39,3 @@ def gradients(function: Callable[[dict[str, Any]], tuple[Any, Array]], arrays: M
         for parent, incoming in zip(node.parents, node.vjp(outgoing), strict=True):
             reached[parent] = add_outgrads(reached.get(parent), incoming)
     return {name: found[root] for name, root in roots.items() if root in found}
-
-
-def _affine(x: Array, weight: Array, bias: Array) -> Array:
-    made: Array = numpy.matmul(x, weight)
-    made += bias
-    return made
-
-
-affine: Any = primitive(_affine)
-"""x (ranks, rows, n) @ weight (ranks, n, m) + bias (ranks, 1, m), as one node of the trace instead of two."""
-
-defvjp(
-    affine,
-    lambda _, x, weight, bias: lambda outgoing: numpy.matmul(outgoing, weight.swapaxes(1, 2)),
-    lambda _, x, weight, bias: lambda outgoing: numpy.matmul(x.swapaxes(1, 2), outgoing),
-    lambda _, x, weight, bias: lambda outgoing: outgoing.sum(axis=1, keepdims=True),
-)

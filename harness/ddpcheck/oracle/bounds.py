@@ -11,6 +11,7 @@ A relu whose input may have either sign passes its gradient or does not: where t
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isfinite
 
 import numpy as np
 
@@ -39,15 +40,16 @@ def of_training(
 ) -> tuple[Array, dict[str, Array]]:
     """Bounds on every rank's loss, and on its gradients by name. fixed: frozen now, which may have been trained before."""
     values = {**learned, **fixed}
-    if not has_majorant(model) or _lost(values):
+    unsure = _uncertainty(values)
+    if not has_majorant(model) or not isfinite(unsure):
         return np.full(len(shards.counts), np.inf), {
             name: np.full(learned[name].exact.shape, np.inf) for name in found.gradients
         }
-    exact, moved = exact_parts(values), _moved(values)
-    if moved is None:
+    exact = exact_parts(values)
+    if not unsure:
         low = high = evaluate(model, *_apart(exact, learned), shards, majorant=True)
     else:  # ranks are an axis: both evaluations go through the network at once
-        both = evaluate(model, *_apart(_twice(exact, moved), learned), shards.twice(), majorant=True)
+        both = evaluate(model, *_apart(_twice(exact, _moved(values)), learned), shards.twice(), majorant=True)
         low, high = both.halves()
     rounding = share(model, shards.inputs.shape[1], weighted=shards.weights is not None)
     errors = {name: rounding * top + (top - low.gradients[name]) for name, top in high.gradients.items()}
@@ -62,16 +64,17 @@ def of_training(
 
 def of_outputs(model: ModelSpec, tensors: Values, shards: Shards) -> Array:
     """Bounds on every rank's outputs in evaluation mode."""
-    if not has_majorant(model) or _lost(tensors):
+    unsure = _uncertainty(tensors)
+    if not has_majorant(model) or not isfinite(unsure):
         return np.full((*shards.inputs.shape[:2], model.output_features), np.inf)
     low = outputs(model, {name: abs(value.exact) for name, value in tensors.items()}, shards, majorant=True)
-    moved = _moved(tensors)
-    high = low if moved is None else outputs(model, moved, shards, majorant=True)
+    high = outputs(model, _moved(tensors), shards, majorant=True) if unsure else low
     return np.asarray(share(model, shards.inputs.shape[1]) * high + (high - low))
 
 
-def _lost(values: Values) -> bool:
-    return any(value.error is not None and not np.isfinite(value.error).all() for value in values.values())
+def _uncertainty(values: Values) -> float:
+    """How far all of them together may be off: 0 if every one is exact, infinite or NaN if one has no bound."""
+    return float(sum(np.add.reduce(value.error, axis=None) for value in values.values() if value.error is not None))
 
 
 def _apart(values: Mapping[str, Array], learned: Values) -> tuple[dict[str, Array], dict[str, Array]]:
@@ -83,8 +86,6 @@ def _twice(first: Mapping[str, Array], second: Mapping[str, Array]) -> dict[str,
     return {name: np.concatenate([array, second[name]]) for name, array in first.items()}
 
 
-def _moved(values: Values) -> dict[str, Array] | None:
-    """|p| + e, or None if every parameter is exact."""
-    if not any(value.error is not None and value.error.any() for value in values.values()):
-        return None
+def _moved(values: Values) -> dict[str, Array]:
+    """|p| + e."""
     return {n: abs(v.exact) if v.error is None else abs(v.exact) + v.error for n, v in values.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -52,7 +52,7 @@ class Gradients:
             pending = before.pending
             if name in found:
                 pending = Gradient(before.used, pending, found[name]).sum(self._dtype)
-            self.of[name] = replace(before, used=before.used | used[name], pending=pending)
+            self.of[name] = Gradient(before.used | used[name], before.synced, pending)
 
     def synchronise(self, shards: Shards, divisor: int) -> None:
         """Reduce what is local, with the batch sizes and weights of the last backward, whose `shards` these are.
@@ -69,7 +69,7 @@ class Gradients:
                 # once more
                 roundings = self._size + 3 + self._roundings_of(shards)
                 reduced = combine([(1, gradient.synced), (1, reduced)], roundings, self._reduction_dtype)
-            self.of[name] = replace(gradient, synced=reduced, pending=None)
+            self.of[name] = Gradient(gradient.used, synced=reduced)
 
     def _reduced_over_ranks(self, pending: Value, shards: Shards, live: int) -> Value:
         weights, divisor = None, float(live)
@@ -97,7 +97,7 @@ class Gradients:
         sums = {name: value.exact for name in self.of if (value := self.sum(name)) is not None}
         self.clipped = Clip(sums, max_norm)
         for name, gradient in self.of.items():
-            self.of[name] = replace(gradient, synced=smaller(gradient.synced), pending=smaller(gradient.pending))
+            self.of[name] = Gradient(gradient.used, smaller(gradient.synced), smaller(gradient.pending))
 
     def presence(self, name: str) -> tuple[Presence, ...]:
         """Whether each rank must hold an array, None, or either."""

@@ -36,7 +36,8 @@ from autograd.tracer import getval
 
 from ..model import BATCH_NORM_EPS, Activation, Activity, BatchNorm, Embedding, Head, Linear, ModelSpec, Scale
 from ..values import Array
-from .autodiff import affine, gradients
+from .autodiff import gradients
+from .fused import affine, cross_entropy, cross_entropy_majorant, scaled, squared_distance, tanh_majorant
 from .terms import Beside, flattened, penalties
 
 np: Any = autograd.numpy  # it fills itself with NumPy's names when imported, which type checkers cannot see
@@ -220,19 +221,19 @@ def _linear(layer: Linear, model: ModelSpec, tensors: Mapping[str, Any], x: Any,
     name = owner(layer, model)
     weight = tensors[f"{name}.weight"]
     y = affine(x, weight, tensors[f"{name}.bias"]) if layer.bias else np.matmul(x, weight)
-    return y if taken is None else x + taken[:, None, None] * y
+    return y if taken is None else x + scaled(y, taken[:, None, None])
 
 
 def _activation(layer: Activation, x: Any, shards: Shards, watched: Evaluation | None, majorant: bool) -> Any:
     entered = getval(x)
     if layer.function == "tanh":
-        return x + 0.385 * (x * x - entered**2) if majorant else np.tanh(x)
+        return tanh_majorant(x) if majorant else np.tanh(x)
     if watched is not None:
         watched.kinks.append(entered)
     slopes = entered > 0  # maximum(x, 0) would have a derivative of 1/2 at 0
     if shards.at_zero:
         slopes = slopes + shards.at_zero * (entered == 0)
-    return x if majorant else x * slopes
+    return x if majorant else scaled(x, slopes)
 
 
 def _batch_norm(
@@ -257,12 +258,8 @@ def _loss_terms(model: ModelSpec, y: Any, targets: Array, weights: Array, majora
     if model.loss == "linear":
         return y, targets * weights
     if model.loss == "squared_error":
-        return np.square(y + targets if majorant else y - targets), (weights / 2).repeat(y.shape[2], axis=2)
+        distances = squared_distance(y, -targets if majorant else targets)
+        return distances, (weights / 2).repeat(y.shape[2], axis=2)
     if majorant:
-        s = np.sum(y, axis=2, keepdims=True)
-        return numpy.log(y.shape[2]) + 2 * s + s * s / 8, weights
-    shifted = y - getval(y).max(axis=2, keepdims=True)
-    onehot = numpy.arange(y.shape[2]) == targets[:, :, None]
-    return np.log(np.sum(np.exp(shifted), axis=2, keepdims=True)) - np.sum(
-        shifted * onehot, axis=2, keepdims=True
-    ), weights
+        return cross_entropy_majorant(y), weights
+    return cross_entropy(y, numpy.arange(y.shape[2]) == targets[:, :, None]), weights

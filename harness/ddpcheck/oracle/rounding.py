@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -33,19 +34,21 @@ def combine(terms: Sequence[tuple[float, Value]], roundings: int, dtype: npt.DTy
     Off by at most sum|factor| error, and gamma_m sum|factor| (|value| + error) on top. The oracle's own roundings, the
     same in float64, are added: they count when the implementation computes in float64 too.
     """
-    exact = np.asarray(sum(_times(factor, value.exact) for factor, value in terms))
+    parts = [value.exact if factor == 1.0 else value.exact * factor for factor, value in terms]
+    exact = _sum(parts)
     if divisor != 1.0:
         exact = exact / divisor  # a multiple of the divisor stays exact, which times 1 / divisor would not
-    if any(value.error is None for _, value in terms):
+    errors = [(abs(factor), value.error) for factor, value in terms if value.error is not None]
+    if len(errors) < len(terms):
         return Value(exact)
-    error = sum(abs(factor) * value.error for factor, value in terms if value.error is not None)
-    size = sum(abs(factor) * abs(value.exact) for factor, value in terms) + error
-    own = gamma(roundings, np.float64)
-    return Value(exact, np.asarray((error + (gamma(roundings, dtype) + own) * size) / abs(divisor)))
+    error = _sum([error if factor == 1.0 else error * factor for factor, error in errors])
+    size = _sum([*map(abs, parts), error])
+    bound = error + (gamma(roundings, dtype) + gamma(roundings, np.float64)) * size
+    return Value(exact, bound if divisor == 1.0 else bound / abs(divisor))
 
 
-def _times(factor: float, array: Array) -> Array:
-    return array if factor == 1.0 else array * factor
+def _sum(arrays: Sequence[Array]) -> Array:
+    return reduce(np.add, arrays)
 
 
 def over_ranks(value: Value, weights: Array | None, divisor: float, dtype: str, more: int = 0) -> Value:
@@ -53,13 +56,15 @@ def over_ranks(value: Value, weights: Array | None, divisor: float, dtype: str, 
 
     more: roundings that weights and divisor come by.
     """
-    exact = _over_ranks(value.exact, weights) / divisor
+    ranks = len(value.exact)
+    exact = _sum_over_ranks(value.exact, weights) / divisor
     if value.error is None:
-        return Value(exact)
-    roundings = len(exact) + 2 + more
-    size = _over_ranks(abs(value.exact) + value.error, weights)
-    rounded = reduction_bound(size, len(exact), dtype, roundings) + gamma(roundings, np.float64) * size
-    return Value(exact, (_over_ranks(value.error, weights) + rounded) / divisor)
+        return Value(exact.repeat(ranks, axis=0))
+    roundings = ranks + 2 + more
+    size = _sum_over_ranks(abs(value.exact) + value.error, weights)
+    rounded = reduction_bound(size, ranks, dtype, roundings) + gamma(roundings, np.float64) * size
+    error = (_sum_over_ranks(value.error, weights) + rounded) / divisor
+    return Value(exact.repeat(ranks, axis=0), error.repeat(ranks, axis=0))
 
 
 def by_rank(values: Array, like: Array) -> Array:
@@ -72,6 +77,7 @@ def from_rank_zero(array: Array) -> Array:
     return array[:1].repeat(len(array), axis=0)
 
 
-def _over_ranks(array: Array, weights: Array | None) -> Array:
+def _sum_over_ranks(array: Array, weights: Array | None) -> Array:
+    """(1, *shape)."""
     weighted = array if weights is None else array * by_rank(weights, array)
-    return np.add.reduce(weighted, axis=0, keepdims=True).repeat(len(array), axis=0)
+    return np.add.reduce(weighted, axis=0, keepdims=True)

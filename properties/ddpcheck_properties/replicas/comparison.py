@@ -72,13 +72,15 @@ def compare(moment: Moment, job: Job, trace: Trace, *, bits: bool = True) -> Non
     """One operation of a finished Trace against what it must have yielded; `bits`: synchronised arrays agree bit by
     bit.
     """
+    if not moment.numbers and not moment.arrays and not moment.promised:
+        return
     time = when(job, moment.position)
     for name, value in moment.numbers.items():
         all_got = trace.values(moment.position, name)
         for rank, got in enumerate(all_got):
             bound = np.zeros(()) if value.error is None else value.error[rank]
             what = f"{name} of {moment.operation.kind} ({time})"
-            known = partial(_known, moment, value.exact, rank, all_got, loaded=_loaded_before(job, moment.position))
+            known = partial(_known, moment, value.exact, rank, all_got, job)
             expect.within(np.float64(got), value.exact[rank], bound, what, rank, known)
     for what, entries in moment.arrays.items():
         compare_arrays(trace.values(moment.position, what), entries, what, time, bits=bits)
@@ -96,7 +98,7 @@ def _loaded_before(job: Job, position: int) -> bool:
     return bool(telling) and isinstance(telling[-1], Resume)
 
 
-def _known(moment: Moment, expected: Array, rank: int, all_got: list[float], *, loaded: bool) -> Evidence:
+def _known(moment: Moment, expected: Array, rank: int, all_got: list[float], job: Job) -> Evidence:
     """What explains a number explains those of all ranks, or it is chance.
 
     Numbers come as Python floats, and were computed in the model's dtype: 1e-5 is near enough.
@@ -116,7 +118,7 @@ def _known(moment: Moment, expected: Array, rank: int, all_got: list[float], *, 
         if not moment.operation.samples[rank] or (weights is not None and not any(weights)):
             alternatives += ((_EMPTY if weights is None else _MASKED, np.array(np.nan)),)
     sure = _BEFORE.get(moment.operation.kind, "")
-    if moment.operation.kind == "backward" and loaded:
+    if moment.operation.kind == "backward" and _loaded_before(job, moment.position):
         sure = f"not all of the state that was loaded before it is there on this rank; {sure}"
     if isinstance(moment.operation, Backward) and moment.operation.weights:
         sure = f"its samples' weights are others: an earlier batch's, or in other places, or changed; or {sure}"
