@@ -145,25 +145,25 @@ def strict(promised: Capabilities) -> type[PlainReplica]:
     return Strict
 
 
-@pytest.mark.parametrize(
-    "promises",
-    [
-        {"replica_dtypes": frozenset({"float32"})},
-        {"replica_dtypes": frozenset({"float64"})},
-        {"optimizers": frozenset({"sgd"})},
-        {"optimizers": frozenset({"adam"})},
-        {"broadcasts_parameters": False},
-        {"broadcasts_buffers": False},
-        {"no_sync": False, "clipping": False, "checkpoint": False},
-        {"model_features": frozenset({"branch"})},
-        {"model_features": frozenset()},
-    ],
-    ids=lambda promises: "-".join(promises),
-)
-def test_nothing_is_asked_that_was_not_promised(promises: dict[str, object]) -> None:
-    capabilities = replace(PROMISED, **promises)
+NARROWER: list[dict[str, object]] = [
+    {"replica_dtypes": frozenset({"float32"})},
+    {"replica_dtypes": frozenset({"float64"})},
+    {"optimizers": frozenset({"sgd"})},
+    {"optimizers": frozenset({"adam"})},
+    {"broadcasts_parameters": False},
+    {"broadcasts_buffers": False},
+    {"no_sync": False, "clipping": False, "checkpoint": False},
+    {"model_features": frozenset({"branch"})},
+    {"model_features": frozenset()},
+]
+"""What is promised in place of what the replicas promise: less."""
+
+
+@pytest.mark.parametrize("number", range(len(NARROWER)), ids=lambda number: "-".join(NARROWER[number]))
+def test_nothing_is_asked_that_was_not_promised(number: int) -> None:
+    capabilities = replace(PROMISED, **NARROWER[number])
     session = session_of(strict(capabilities), 2, capabilities, effort=6)
-    for check in applicable(2, capabilities):
+    for check in some(applicable(2, capabilities), number):
         check.function(session)
 
 
