@@ -77,9 +77,29 @@ def test_relu_passes_no_gradient_at_zero_and_one_that_does_is_told() -> None:
     done = Pass(model, at_zero, {}, Shards(np.ones((1, 1, 1)), np.ones((1, 1, 1)), np.array([1]), {}))
     own = evaluate(model, at_zero, {}, done.shards).gradients["fc1.bias"]
     assert own.tolist() == [[0.0, 1.0]]
-    made_of = Contributions(own, own, own, None, 1, np.ones(1), False, False, bent=partial(done.bent, "fc1.bias"))
+    made_of = Contributions(
+        own, own, own, None, 1, np.ones(1), False, False, passed=partial(done.gone_wrong, "fc1.bias", own)
+    )
     cause = likely_cause(np.array([0.5, 1.0], np.float32), own[0], made_of.evidence(own[0], 0))
     assert cause == "relu has the derivative 0.5 at 0 here, but ModelSpec's has 0"
+
+
+def test_rows_of_an_embedding_that_are_lost_are_told() -> None:
+    model = ModelSpec((Embedding("embedding", 3, 1), Linear("fc1", 1, 1)), loss="linear")
+    values = {"embedding.weight": np.ones((1, 3, 1)), "fc1.weight": np.ones((1, 1, 1)), "fc1.bias": np.ones((1, 1))}
+    shards = Shards(np.array([[2, 0, 2]]), np.array([[[3.0], [6.0], [9.0]]]), np.array([3]), {})
+    done, name = Pass(model, values, {}, shards), "embedding.weight"
+    own = evaluate(model, values, {}, shards).gradients[name]
+    assert own[0, :, 0].tolist() == [2.0, 0.0, 4.0]
+    made_of = Contributions(
+        own, own, own, None, 1, np.ones(1), False, False, passed=partial(done.gone_wrong, name, own)
+    )
+    for rows, words in (
+        ([2, 0, 3], "the last sample counts alone"),
+        ([0, 0, 4], "the row of the first id is left out"),
+    ):
+        got = np.array(rows, np.float32).reshape(3, 1)
+        assert words in likely_cause(got, own[0], made_of.evidence(own[0], 0))
 
 
 def test_what_the_result_does_not_depend_on_has_no_gradient() -> None:

@@ -113,6 +113,15 @@ class SeedsEachForward(SkipsNone):
         return super().forward(*args)
 
 
+class SetsDefaultDtype(SkipsNone):
+    """New tensors get the dtype of the inputs, as long as those are of float64, and the program's, too, from then on."""
+
+    def forward(self, *args: Any) -> Tensor:
+        if args[0].dtype == torch.float64:
+            torch.set_default_dtype(torch.float64)
+        return super().forward(*args)
+
+
 class HookedAtTheStart(Hooked):
     """Hooks sit on what learned at construction: what is unfrozen later is this rank's own."""
 

@@ -138,7 +138,8 @@ def check_training_leaves_the_process_as_it_was(session: Session) -> None:
     leaves nothing behind with each step: no batch, graph, hook, thread or descriptor.
     """
     large = [_trained(session, mlp((_WIDTH, _WIDTH), loss="linear"), kind) for kind in _uses(session, _ROWS)]
-    small = [_trained(session, mlp((2, 3, 2), loss="linear"), kind) for kind in _uses(session, 1)]
+    widest = max(session.capabilities.replica_dtypes, default="float32")
+    small = [_trained(session, mlp((2, 3, 2), loss="linear", dtype=widest), kind) for kind in _uses(session, 1)]
     large = fitting(session, large)
     _leave_no_trace(session, large if _leaves(session, _again(_together(large))) else [], fitting(session, small))
 

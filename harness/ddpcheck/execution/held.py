@@ -23,8 +23,8 @@ Options = tuple[tuple[str, float | str], ...]
 class Held:
     """A Job's replica on one rank, built when it is first asked for, and what goes with it.
 
-    saved: states by name. lent: what make_replica() and load_state() were given, by what it is, with copies. windows: those
-    of no_sync() that are open. switched: parameters of layers that were frozen or unfrozen.
+    saved: states by name. lent: what make_replica() and load_state() were given, by what it is, with copies; and mappings: the
+    names in it. windows: those of no_sync() that are open. switched: parameters of layers that were frozen or unfrozen.
     """
 
     def __init__(self, facets: Facets, job: Job, rank: int) -> None:
@@ -33,6 +33,7 @@ class Held:
         self._built_with: tuple[Options, str | None] = (), None
         self.saved: dict[str, Mapping[str, Array]] = {}
         self.lent: list[tuple[str, Array, Array]] = []
+        self.mappings: list[tuple[str, list[str], Mapping[str, Array]]] = []
         self.windows: list[AbstractContextManager[Any]] = []
         self.switched: frozenset[str] = frozenset()
 
@@ -89,6 +90,12 @@ class Held:
         """Remember what these are, to see later whether they still are; not of a large model, which takes memory."""
         if sum(array.nbytes for array in arrays.values()) <= _FEW_BYTES:
             self.lent += [(f"{name} given to {to}", array.copy(), array) for name, array in arrays.items()]
+            self.mappings.append((to, list(arrays), arrays))
+
+    def changed(self) -> list[str]:
+        """What was lent and is another now."""
+        names = [f"the names in what was given to {to}" for to, before, now in self.mappings if before != list(now)]
+        return names + [what for what, before, now in self.lent if before.tobytes() != now.tobytes()]
 
     def extra(self, method: str) -> Any:
         """A method that replicas may lack (ddpcheck.extras)."""

@@ -79,6 +79,5 @@ class Here:
         for values, name, before, handed_out in self._handed_out:
             if before.tobytes() != np.asarray(handed_out).tobytes():
                 values.setdefault("overwritten_later", []).append(name)
-        lent = [*self.held.lent, *(self._other.lent if self._other else ())]
-        if changed := [what for what, before, array in lent if before.tobytes() != array.tobytes()]:
+        if changed := [*self.held.changed(), *(self._other.changed() if self._other else ())]:
             self.records[-1].values["arguments_changed"] = changed

@@ -24,7 +24,7 @@ class _Interruption(Exception):
 def backward(here: Here, op: ops.Backward) -> Values:
     replica = here.held.replica()
     batch = here.held.batch(op.samples[here.rank], op.branches_on(here.rank), op.weights_on(here.rank))
-    given = {name: array.tobytes() for name, array in arrays_of(batch).items()}
+    given = _bytes_of(batch)
     if op.broken:
         return _broken(here, op, batch)
     values: Values = {}
@@ -43,9 +43,18 @@ def backward(here: Here, op: ops.Backward) -> Values:
             values |= {"swallowed": True} if interrupted else {}
         except _Interruption:
             pass
-    changed = [name for name, array in arrays_of(batch).items() if given[name] != array.tobytes()]
+    values |= _changed(batch, given)
     here.held.take_back(batch)
-    return values | {"loss": checked_number(loss, "backward()")} | ({"batch_changed": changed} if changed else {})
+    return values | {"loss": checked_number(loss, "backward()")}
+
+
+def _bytes_of(batch: Batch) -> dict[str, bytes]:
+    return {name: array.tobytes() for name, array in arrays_of(batch).items()}
+
+
+def _changed(batch: Batch, before: Mapping[str, bytes]) -> Values:
+    changed = [name for name, now in _bytes_of(batch).items() if now != before[name]]
+    return {"batch_changed": changed} if changed else {}
 
 
 def _broken(here: Here, op: ops.Backward, batch: Batch) -> Values:
@@ -135,10 +144,12 @@ def predict(here: Here, op: ops.Predict) -> Values:
     if not samples:
         return {"outputs": np.empty(shape, model.dtype)}
     batch = here.held.batch(samples, op.branches[here.rank] if op.branches else ())
+    given = _bytes_of(batch)
     got = here.held.replica().predict(batch)
     outputs = np.array(checked_array(got, shape, model.dtype, "predict()"))
+    changed = _changed(batch, given)
     here.held.take_back(batch)
-    return {"outputs": outputs}
+    return {"outputs": outputs} | changed
 
 
 def save(here: Here, op: ops.Save) -> Values:

@@ -68,7 +68,7 @@ class DataSpec:
     values: Kind = "lattice"
     seed: int = 0
     poisoned: tuple[int, ...] = ()
-    poison: Literal["nan", "inf"] = "nan"
+    poison: Literal["nan", "inf", "-inf"] = "nan"
     loud: tuple[int, ...] = ()
 
     def arrays(self, model: ModelSpec) -> tuple[Array, Array]:

@@ -30,6 +30,9 @@ _ADDED_TO_THE_OWN = (
 )
 
 _OLD = "its gradient of an earlier backward: a buffer that is not cleared"
+_WITHOUT_SAMPLES = (
+    "ranks without samples are left out of the mean, or ranks are weighted by batch sizes: all should count equally"
+)
 _RANKS = 6
 """Of so many ranks all subsets are tried."""
 
@@ -42,8 +45,8 @@ class Contributions:
     was shown after the backward before. backwards: how many since zero_grad. counts: the ranks' batch sizes. inside: whether
     the last one was inside no_sync. weighted: whether batch sizes are promised to count. others: as own, of every gradient.
     shares: the parts of the layers that share the parameter, if some do. earlier: each rank's own when it last had one,
-    before the last backward. long_before: each rank's own of the backwards before the last but one, the latest first. bent: as
-    own, by the derivative that relu would have at 0. weighing: the samples' weights, if they have some. terms: the loss's
+    before the last backward. long_before: each rank's own of the backwards before the last but one, the latest first. passed:
+    what own would be if a layer computed something else. weighing: the samples' weights, if they have some. terms: the loss's
     auxiliary terms, if it has some.
     """
 
@@ -58,7 +61,7 @@ class Contributions:
     others: Mapping[str, Array] = field(default_factory=dict)
     shares: Callable[[], Mapping[str, Array]] | None = None
     earlier: Array | None = None
-    bent: Callable[[float], Array | None] | None = None
+    passed: Callable[[], Iterator[tuple[str, Array]]] | None = None
     weighing: SampleWeights | None = None
     terms: Terms | None = None
     long_before: Sequence[Array] = ()
@@ -70,9 +73,9 @@ class Contributions:
             *(self._not_cleared() if len(self._unused()) < len(self.own) else ()),
             *self._alternatives(expected, rank),
             *self._shares(rank),
+            *self._passed(rank),
             *self._mixtures(),
             *self._stale(),
-            *self._bent(rank),
         )
         if not self.inside:
             unused = self._unused()
@@ -151,19 +154,15 @@ class Contributions:
                     mixed = self.own.copy()
                     mixed[rank] = flat[start : start + size].reshape(self.own.shape[1:])
                     yield f"rank {rank}'s part of it is another piece of a flat buffer: {why}", mixed.mean(axis=0)
-        for order in (list(there), list(there)[::-1]):
+        for order in (list(there), list(there)[::-1], sorted(there)):
             flat = np.concatenate([there[name].mean(axis=0) for name in order])
             for start in range(flat.size - size + 1):
                 piece = flat[start : start + size].reshape(self.own.shape[1:])
                 yield "it is another piece of the flat buffer, which is packed and unpacked in different orders", piece
 
-    def _bent(self, rank: int) -> Iterator[tuple[str, Array]]:
-        """What came of it if the adapter's relu has another derivative at 0 than ModelSpec's."""
-        for slope in (0.5, 1.0):
-            array = self.bent(slope) if self.bent else None
-            if array is not None:
-                why = f"relu has the derivative {slope:g} at 0 here, but ModelSpec's has 0"
-                yield why, array[rank] if self.inside else array.mean(axis=0)
+    def _passed(self, rank: int) -> Iterator[tuple[str, Array]]:
+        for why, array in self.passed() if self.passed else ():
+            yield why, array[rank] if self.inside else array.mean(axis=0)
 
     def _unused(self) -> Array:
         """The ranks whose own gradient is zero."""
@@ -265,7 +264,9 @@ class Contributions:
             yield "it is the mean with equal weights, but should be weighted by batch sizes", self.own.mean(axis=0)
         else:
             share = self.counts / max(self.counts.sum(), 1)
-            yield "it is weighted by batch sizes, but ranks should have equal weights", np.tensordot(share, self.own, 1)
+            alike = len({*self.counts[self.counts > 0]}) == 1
+            words = _WITHOUT_SAMPLES if alike else "it is weighted by batch sizes, but ranks should have equal weights"
+            yield words, np.tensordot(share, self.own, 1)
         for other in range(len(self.own)):
             if other != rank:
                 yield f"it is rank {other}'s own local gradient: one rank's value, not all ranks'", self.own[other]

@@ -116,10 +116,10 @@ class Accumulated:
             return Contributions(zero, zero, zero, self._shown(1), 0, self.history.counts, self.inside, self.weighted)
         others = {other: self.zeros[other] if (own := self.history.own(other)) is None else own for other in self.zeros}
         shares = partial(done[0].forward.shares, name) if self.shared and len(done) == 1 else None
-        bent = partial(done[0].forward.bent, name) if len(done) == 1 else None
+        passed = partial(done[0].forward.gone_wrong, name, parts[0]) if len(done) == 1 else None
         return Contributions(
             others[name], parts[0], parts[-1], self._shown(2), len(done), self.history.counts, self.inside, self.weighted,
-            others, shares, self._before_the_last(), bent, self._weighing(done), self._terms(done), self._long_before(),
+            others, shares, self._before_the_last(), passed, self._weighing(done), self._terms(done), self._long_before(),
         )  # fmt: skip
 
     def _terms(self, done: Sequence[Done]) -> Terms | None:

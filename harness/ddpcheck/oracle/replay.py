@@ -152,10 +152,11 @@ class Oracle:
             losses, errors = bounds.of_training(case.model, learned, fixed, shards, found)
         used = {name: case.used(name, shards) for name in learned}
         self._gradients.add({name: Value(own, errors.get(name)) for name, own in found.gradients.items()}, used)
-        if op.sync and not self._windows:
+        inside = not op.sync or self._windows > 0
+        if not inside:
             self._gradients.synchronise(shards, live or len(case.everyone))
         self._history = self._history.then(Done(forward, found.gradients, used, dict(self._gradients.of)))
-        self.weights.track(found, shards)
+        self.weights.track(found, shards, inside=inside)
         if not np.isfinite(found.losses).all():
             losses = np.where(np.isfinite(found.losses), 0.0 if losses is None else losses, np.inf)
         return Value(found.losses, losses)

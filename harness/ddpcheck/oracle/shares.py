@@ -1,11 +1,15 @@
-"""What a pass would have given otherwise, for a diagnosis: one layer's part, another derivative of relu at 0, other weights."""
+"""What a pass would have given otherwise, for a diagnosis: one layer's part, another derivative of relu at 0, rows of an
+embedding that are lost, other weights.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from ..model import Activation, Linear, ModelSpec
+import numpy as np
+
+from ..model import Activation, Embedding, Linear, ModelSpec
 from ..values import Array
 from .network import Evaluation, Shards, evaluate
 
@@ -36,12 +40,42 @@ class Pass:
         found = evaluate(replace(self.model, layers=layers), learned, self.fixed, self.shards).gradients
         return {user: found[f"{user}.{part}"] for user in users if f"{user}.{part}" in found}
 
-    def bent(self, name: str, at_zero: float) -> Array | None:
+    def gone_wrong(self, name: str, own: Array) -> Iterator[tuple[str, Array]]:
+        """What the ranks' local gradients would be, which are `own`, if a layer computed something else."""
+        for slope in (0.5, 1.0):
+            array = self._bent(name, slope)
+            if array is not None:
+                yield f"relu has the derivative {slope:g} at 0 here, but ModelSpec's has 0", array
+        first = self.model.layers[0]
+        if isinstance(first, Embedding) and name == f"{first.name}.weight":
+            yield from self._rows(name, own)
+
+    def _bent(self, name: str, at_zero: float) -> Array | None:
         """The ranks' local gradients if relu had that derivative at 0; None if nothing enters a relu as 0."""
         if not any(isinstance(layer, Activation) and layer.function == "relu" for layer in self.model.layers):
             return None
         found = evaluate(self.model, self.learned, self.fixed, replace(self.shards, at_zero=at_zero))
         return found.gradients.get(name) if any((entered == 0).any() for entered in found.kinks) else None
+
+    def _rows(self, name: str, own: Array) -> Iterator[tuple[str, Array]]:
+        """Of an embedding, whose gradient has a row for each id."""
+        ids, weight = self.shards.inputs, self.learned[name]
+        ranks, places = np.arange(len(ids))[:, None], np.arange(ids.shape[1])
+        # as if each place of the batch had a row of its own
+        apart = {**self.learned, name: weight[ranks, ids]}
+        shards = replace(self.shards, inputs=np.broadcast_to(places, ids.shape))
+        rows = evaluate(self.model, apart, self.fixed, shards).gradients[name]
+        last = np.zeros_like(own)
+        for rank, count in enumerate(self.shards.counts):
+            last[rank, ids[rank, :count]] = rows[rank, :count]
+        yield (
+            "of an id that a batch has several times the last sample counts alone: gradient[ids] += rows keeps one",
+            last,
+        )
+        for number, where in ((0, "first"), (-1, "last")):
+            padding = own.copy()
+            padding[:, number] = 0
+            yield f"the row of the {where} id is left out: it is taken for padding, whose row does not learn", padding
 
     def weighted(self, weights: Array | None) -> Evaluation:
         """What every rank would have found with these weights of its samples; None: if all counted the same."""

@@ -18,18 +18,20 @@ from .rounding import Value, combine
 @dataclass(frozen=True, slots=True)
 class Tracked:
     """A buffer that one forward pass has moved; arrays have the ranks as first axis. counts: the ranks' batch sizes.
-    together: all ranks' samples are measured as one batch.
+    together: all ranks' samples are measured as one batch. inside: the forward pass was inside no_sync().
     """
 
     before: Array
     after: Array
     counts: Array
     together: bool = False
+    inside: bool = False
 
     def evidence(self, expected: Array, rank: int) -> Evidence:
+        still = _STILL_INSIDE if self.inside else _STILL
         if self.after.dtype.kind == "i":
             twice: Array = 2 * self.after - self.before
-            return Evidence(alternatives=((_TWICE, twice[rank]), (_STILL, self.before[rank])))
+            return Evidence(alternatives=((_TWICE, twice[rank]), (still, self.before[rank])))
         kept = 1 - BATCH_NORM_MOMENTUM
         twice = self.after + kept * (self.after - self.before)
         measured = (self.after - kept * self.before) / BATCH_NORM_MOMENTUM
@@ -42,7 +44,7 @@ class Tracked:
         swapped = BATCH_NORM_MOMENTUM * self.before + kept * measured
         known = (
             (_TWICE, twice),
-            (_STILL, self.before),
+            (still, self.before),
             ("it is the mean over all ranks", np.broadcast_to(self.after.mean(axis=0), self.after.shape)),
             ("the variance is the biased one, divided by n in place of n - 1", biased),
             ("the variance of all samples is made unbiased by the rank's own number of samples", by_own),
@@ -78,6 +80,7 @@ PUT_TOGETHER = (
     "what the ranks measure is put together wrongly: without their numbers of samples, or what is between their means"
 )
 _STILL = "it was not moved: the forward pass ran in evaluation mode, or on a copy"
+_STILL_INSIDE = "it was not moved inside no_sync(), where each micro-batch is a forward pass in training mode, too"
 
 
 def running_statistics(

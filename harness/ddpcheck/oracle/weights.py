@@ -73,13 +73,14 @@ class Weights:
                 self.averaged[name] = Averaged(average, old, value.exact, decay, self._steps)
                 self.averages[name] = combine([(decay, self.averages[name]), (1 - decay, value)], 3, self._dtype)
 
-    def track(self, found: Evaluation, shards: Shards) -> None:
-        """Running statistics after a forward pass in training mode."""
+    def track(self, found: Evaluation, shards: Shards, *, inside: bool = False) -> None:
+        """Running statistics after a forward pass in training mode, perhaps inside no_sync()."""
         for layer in self._case.batch_norms:
             self.apart = self.apart or (len(self._case.everyone) > 1 and not shards.together)
             made = self._statistics(layer, found, shards, BATCH_NORM_MOMENTUM)
             for name, value in made.items():
-                self.origins[name] = Tracked(self.tensors[name].exact, value.exact, shards.counts, shards.together)
+                before = self.tensors[name].exact
+                self.origins[name] = Tracked(before, value.exact, shards.counts, shards.together, inside)
             self.tensors.update(made)
 
     def remeasure(self, found: Evaluation, shards: Shards) -> None:

@@ -115,7 +115,8 @@ def check_two_forwards_before_one_backward_count_both(session: Session) -> None:
         (BatchNorm("norm", 3), Linear("fc1", 3, 2)),
     ]
     as_one = "both batches may have been taken as one, whose mean weighs them by their sizes"
-    as_ever = because(as_one_process(promised), as_one, of="loss")
+    mean = "or it is the mean of the two losses' gradients, which are to be added up"
+    as_ever = because(because(as_one_process(promised), as_one, of="loss"), mean, of="gradient")
 
     def judge(job: Job, trace: Trace) -> None:
         if any(rank.outcome == "raised" for rank in trace.ranks):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
-from ddpcheck.job import Backward, Job, Observe, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
+from ddpcheck.job import Backward, Job, Observe, Operation, OptimizerSpec, Resume, Save, SetTrainable, Step, ZeroGrad
 from ddpcheck.model import Linear, ModelSpec, Scale, mlp
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
@@ -28,13 +29,15 @@ LOOK = Observe(("parameters", "averaged"))
 @law("replica_sync", "facet:replica", "averaged_weights", "optimizer:sgd")
 def check_averaged_weights_follow_the_parameters_of_all(session: Session) -> None:
     """The moving average of each parameter is that of one process, and has the same bits on all ranks: from construction
-    on, after each step, and after save and resume. It goes by steps, not by backwards, and takes in what is frozen, or had
-    no gradient.
+    on, after each step, and after save and resume. It goes by steps, not by backwards, and takes in what is frozen, from the
+    start or later, or had no gradient.
     """
     world, promised = session.world_size, session.capabilities
     specs = [OptimizerSpec(lr=0.05, averaging=averaging) for averaging in (0.5, 0.9)]
     jobs = [averaging_job(world, spec, resumed=resumed) for spec in specs for resumed in (False, True)]
     jobs += [accumulated(world, specs[0], model, promised) for model in _models(promised)]
+    if promised.unfreezing and "frozen" in promised.model_features:
+        jobs.append(frozen_later(world, specs[1], promised))
     allowed = [job for job in jobs if promised.checkpoint or Resume() not in job.operations]
     for_each(session, fitting(session, allowed), _explained(promised))
 
@@ -47,6 +50,16 @@ def averaging_job(world_size: int, optimizer: OptimizerSpec, *, resumed: bool) -
         operations += [ZeroGrad(), Backward(shards([2] * world_size, 2 * number * world_size)), Step(), LOOK]
     operations += [Resume(), LOOK] if resumed else []
     return training_job(world_size, mlp((2, 3, 2)), operations, optimizer, exact=False)
+
+
+def frozen_later(world_size: int, optimizer: OptimizerSpec, promised: Capabilities) -> Job:
+    """Five steps; after two the first layer is frozen, whose average goes on towards where it stays."""
+    operations: list[Operation] = []
+    for number in range(5):
+        operations += [ZeroGrad(), *[SetTrainable(("fc1",), trainable=False)] * (number == 2)]
+        operations += [Backward(shards([2] * world_size, 2 * number * world_size)), Step(), LOOK]
+    model = replace(mlp((2, 3, 2), loss="linear"), dtype=max(promised.replica_dtypes))
+    return training_job(world_size, model, operations, optimizer, exact=False)
 
 
 def accumulated(world_size: int, optimizer: OptimizerSpec, model: ModelSpec, promised: Capabilities) -> Job:

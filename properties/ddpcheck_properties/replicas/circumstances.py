@@ -18,6 +18,7 @@ from ddpcheck.job import (
     OpenWindow,
     Operation,
     Predict,
+    Remeasure,
     Resume,
     Save,
     SetTrainable,
@@ -115,6 +116,7 @@ _TAKES: dict[type[Operation], str] = {
     Step: "step()",
     ZeroGrad: "zero_gradients(), which is to leave zeros,",
     Predict: "predicting",
+    Remeasure: "remeasuring",
     Save: "saving",
     Clip: "clip()",
     OpenWindow: "entering no_sync()",
@@ -152,6 +154,7 @@ def meant(cause: str, promised: str) -> str:
 _DISTURBS: dict[type[Operation], str] = {
     Step: "step() changes it: weight decay or momentum is added in place, say",
     Predict: "predicting changes it",
+    Remeasure: "remeasuring changes it",
     Save: "saving changes it",
     OpenWindow: "entering no_sync() changes it",
     CloseWindow: "leaving no_sync() changes it",

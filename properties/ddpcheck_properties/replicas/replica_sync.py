@@ -136,6 +136,8 @@ def check_resumed_training_goes_where_one_process_goes(session: Session) -> None
     # what wrappers put before every name is part of these
     named = ModelSpec((Linear("module", 2, 3), Activation("tanh"), Linear("submodule", 3, 2)))
     jobs.append(replace(jobs[0], model=named))
+    held = Scale("scalar", 0, buffer=True), Scale("vector", 3, buffer=True)
+    jobs.append(replace(jobs[0], model=ModelSpec((Linear("fc1", 2, 3), *held, Linear("fc2", 3, 2)))))
     jobs += [_saved_again(pitfalls.steps(world, spec), windows=promised.no_sync) for spec in (MOMENTUM, ADAM)]
     jobs.append(_resumed_often(pitfalls.steps(world, MOMENTUM, count=11)))
     examples = fitting(session, jobs)

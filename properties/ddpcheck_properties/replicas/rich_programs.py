@@ -171,7 +171,7 @@ def rich_model(choices: Random, promised: Capabilities) -> ModelSpec:
         if has("scale", 0.3):
             layers.append(Scale(f"scale{number}", choices.choice((0, width))))
         if has("buffer", 0.3):
-            layers.append(Scale(f"buffer{number}", width, buffer=True))
+            layers.append(Scale(f"buffer{number}", 0 if number == 2 else width, buffer=True))
         if number < last:
             layers.append(Activation(curve))
     first = next(layer for layer in layers if isinstance(layer, Linear))

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 from ddpcheck.checks import law
 from ddpcheck.job import Backward, Job, Operation, OptimizerSpec, Step, ZeroGrad
 from ddpcheck.model import Embedding, Linear, ModelSpec, mlp
+from ddpcheck.trace import Trace
 
 from ..drawing import for_each
 from ..pitfalls import fitting
 from ..strategies import GRADIENTS, PARAMETERS, shards, training_job
 from .comparison import as_one_process
+from .traces_left import nothing_was_changed
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -24,7 +26,7 @@ def check_sample_weights_are_normalised_over_all_ranks(session: Session) -> None
     """Where samples have weights, a token mask's included, the gradient is that of one process on all ranks' samples:
     sum_i w_i g_i / sum_i w_i over all of them, so that ranks count by their sums of weights, which differ.
 
-    A rank without any weight adds nothing; where no rank has any, loss and gradients are 0.
+    A rank without any weight adds nothing; where no rank has any, loss and gradients are 0. Weights stay as they were given.
     """
     _weigh(session)
 
@@ -34,7 +36,7 @@ def check_weighted_means_of_ranks_count_equally(session: Session) -> None:
     """Where samples have weights, a token mask's included, the gradient is the mean (or sum) of the ranks' own weighted means
     sum_i w_i g_i / sum_i w_i, each over the rank's samples.
 
-    A rank without any weight counts with loss 0 and a gradient of zeros.
+    A rank without any weight counts with loss 0 and a gradient of zeros. Weights stay as they were given.
     """
     _weigh(session)
 
@@ -44,7 +46,13 @@ def _weigh(session: Session) -> None:
     jobs = [weighted_steps(world), masked(world), accumulated(world, no_sync=promised.no_sync)]
     if promised.no_sync:
         jobs.append(masked_windows(world, each=promised.sample_weights == "equal_ranks"))
-    for_each(session, fitting(session, jobs), as_one_process(promised))
+    as_ever = as_one_process(promised)
+
+    def judge(job: Job, trace: Trace) -> None:
+        as_ever(job, trace)
+        nothing_was_changed(job, trace)
+
+    for_each(session, fitting(session, jobs), judge)
 
 
 def weighted_steps(world_size: int) -> Job:

@@ -24,7 +24,8 @@ from .comparison import as_one_process, because
 if TYPE_CHECKING:
     from ddpcheck.session import Session
 
-Poison = Literal["nan", "inf"]
+Poison = Literal["nan", "inf", "-inf"]
+ENDS: tuple[Poison, ...] = "inf", "-inf"
 
 
 @law("trajectories", "facet:replica", "skips_nonfinite", "optimizer:sgd")
@@ -43,6 +44,7 @@ def check_a_step_with_nan_is_skipped_on_all_ranks(session: Session) -> None:
     jobs.append(poisoned(twice, (2 * world, 4 * world), "nan"))
     jobs.append(poisoned(hidden_overflow(world, clip=session.capabilities.clipping), 2 * world, "inf"))
     jobs.append(in_the_last_layer(world))
+    jobs += [of_one_sign(world, sign) for sign in ENDS]
     jobs += [averaged(world)] * session.capabilities.averaged_weights
     jobs += [in_a_branch(world)] * (session.capabilities.unused_parameters == "synchronised")
     for_each(session, fitting(session, jobs), _skipped(session.capabilities))
@@ -87,6 +89,14 @@ def thrown_away(world_size: int, *, to_zeros: bool) -> Job:
     assert job.model is not None
     made = training_job(world_size, job.model, operations, job.optimizer, exact=False)
     return poisoned(made, 8 * world_size, "nan")
+
+
+def of_one_sign(world_size: int, poison: Poison) -> Job:
+    """As overflow(), where all that is not finite in the gradients is one infinity."""
+    job = overflow(world_size, OptimizerSpec(lr=1.0))
+    return poisoned(
+        replace(job, model=ModelSpec((Linear("fc1", 1, 1, bias=False),), loss="linear")), 2 * world_size, poison
+    )
 
 
 SATURATED = Scale("scale", 2), Activation("tanh"), Linear("fc1", 2, 3), Linear("fc2", 3, 2)
@@ -146,7 +156,8 @@ def _skipped(promised: Capabilities) -> Judge:
             if not trace.completed:
                 raise
             hidden = job.model is not None and len(job.model.layers) > 2
-            noted = replace(finding.diagnosis, cause=_why_not_skipped(trace, hidden=hidden))
+            one = _ONE_SIGN * (job.model is not None and len(job.model.tensors()) == 1)
+            noted = replace(finding.diagnosis, cause=_why_not_skipped(trace, hidden=hidden) + one)
             raise Finding(noted) from None
 
     return judge
@@ -186,6 +197,7 @@ def _why_not_skipped(trace: Trace, *, hidden: bool) -> str:
 _IN_PARTS = (
     "but no parameter is NaN: it is decided for each parameter, or each rank's shard, by itself, or NaN is replaced"
 )
+_ONE_SIGN = "; all that is not finite is one infinity there: those of both signs are to be looked for, beside NaN"
 _HIDDEN = (
     "the loss, all gradients but those of one layer, or the last micro-batch may be finite there, and clipping may come "
     "before: it is decided by one of these"

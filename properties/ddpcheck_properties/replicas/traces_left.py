@@ -93,6 +93,8 @@ def check_evaluation_uses_the_running_statistics(session: Session) -> None:
         look,
         larger,
         look,
+        evaluate,  # what comes of a batch that was there before, as long as no step was taken
+        look,
     ]
     programs = [operations]
     if session.capabilities.no_sync:
@@ -124,8 +126,8 @@ def check_a_saved_state_stays_as_it_is(session: Session) -> None:
 
 @law("replica_sync", "facet:replica", "optimizer:sgd")
 def check_backward_leaves_its_batch_alone(session: Session) -> None:
-    """Backward changes neither the inputs nor the targets that it is given, which other epochs use again."""
-    jobs = [pitfalls.steps(session.world_size, MOMENTUM)]
+    """Backward changes neither the inputs nor the targets that it is given, which other epochs use again; nor does predict()."""
+    jobs = [_between(pitfalls.steps(session.world_size, MOMENTUM), Predict(((0, 1),) * session.world_size))]
     for_each(session, fitting(session, jobs), nothing_was_changed)
 
 
@@ -177,9 +179,17 @@ def arguments_stay(promised: Capabilities, job: Job, trace: Trace) -> None:
         expect.that(
             not changed,
             f"{', '.join(changed[:3])} on rank {rank.rank}: changed since, but should stay as it was",
-            "the replica works in the caller's arrays, where it needs copies: who builds or loads another one from them gives it "
-            "other values",
+            _TAKEN if any(what.startswith("the names in") for what in changed) else _WORKS_IN_THEM,
         )
+
+
+_WORKS_IN_THEM = (
+    "the replica works in the caller's arrays, where it needs copies: who builds or loads another one from them gives it other "
+    "values"
+)
+_TAKEN = (
+    "entries are taken out of the caller's mapping, or put into it: who builds or loads another one from it lacks them"
+)
 
 
 def _between(job: Job, *inserted: Operation) -> Job:
@@ -201,10 +211,11 @@ def nothing_was_changed(job: Job, trace: Trace) -> None:
                 "they are views of the replica's own memory: a checkpoint that is written later holds another state",
             )
             written: Sequence[str] = record.values.get("batch_changed", ())
+            call = job.operations[record.operation].kind
             expect.that(
                 not written,
-                f"backward ({place}): the batch's {', '.join(written)} were changed, but should stay as they were",
-                "backward works in place on the caller's arrays; it needs a copy",
+                f"{call} ({place}): the batch's {', '.join(written)} were changed, but should stay as they were",
+                f"{call} works in place on the caller's arrays; it needs a copy",
             )
 
 

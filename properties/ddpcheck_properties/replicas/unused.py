@@ -61,13 +61,14 @@ def check_parameter_unused_on_all_ranks(session: Session) -> None:
 @law("unused", "facet:replica", "feature:branch", SYNCHRONISED, "unused_gradient=none", "optimizer:sgd")
 def check_parameter_unused_on_all_ranks_does_not_move(session: Session) -> None:
     """A parameter that no rank used stays where it is in the step, whatever momentum and weight decay would do, and its
-    optimizer state waits with it; in a step right after zero_grad all do, and after its other form those that had no gradient
-    before.
+    optimizer state waits with it; in a step right after zero_grad all do, which training goes on after as if it had not been, and
+    after its other form those that had no gradient before.
     """
     world, promised = session.world_size, session.capabilities
     jobs = [pitfalls.branches(world, "a", ("a",), ("",), ("a",), optimizer=MOVING)]
     jobs.append(pitfalls.branches(world, "a", ("a",), ("",), ("",), ("a",), optimizer=ADAM))
-    jobs += [replace(job, operations=(*job.operations, ZeroGrad(), Step(), *PARAMETERS)) for job in jobs]
+    between = ZeroGrad(), Step(), *PARAMETERS
+    jobs += [replace(job, operations=(*job.operations, *between, *job.operations)) for job in jobs]
     if promised.zeroes_gradients:  # zeros where there is a gradient, which the branch has not
         used_once = pitfalls.branches(world, "a", ("a",), ("",), optimizer=MOVING)
         zeros = ZeroGrad(to_zeros=True), *GRADIENTS, Step(), *PARAMETERS

@@ -167,6 +167,14 @@ def seeds_in_each_forward(module: Any) -> Any:
     return SeedsEachForward(module)
 
 
+@torch_fault("sets-the-default-dtype", "classic", LEAVES, words="a setting of the whole process")
+def sets_default_dtype(module: Any) -> Any:
+    """Inputs of float64 make that the default dtype of the process."""
+    from ...torch_wrappers import SetsDefaultDtype
+
+    return SetsDefaultDtype(module)
+
+
 @torch_fault(
     "gradient-in-memory-order",
     "pytorch/pytorch#47163",

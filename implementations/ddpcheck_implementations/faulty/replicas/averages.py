@@ -199,3 +199,14 @@ class SkippedIsAveraged(SkipsToo):
         super().step()
         if all(np.array_equal(average, before[name]) for name, average in self.averages.items()):
             self.average(self.network.parameters)
+
+
+@fault(
+    "frozen-layers-leave-the-average", "classic", AVERAGED, words="it is the parameter itself", averaged_weights=True
+)
+class FrozenLeave(Averaging):
+    """Averages are kept of what learns; for the rest the parameter is shown."""
+
+    def averaged(self) -> dict[str, Array]:
+        shown = self.parameters()
+        return shown | {name: array for name, array in super().averaged().items() if name in self.network.learned}

@@ -196,3 +196,30 @@ class FirstStatistics(PlainReplica):
 
     def state(self) -> dict[str, Array]:
         return super().state() | self.first
+
+
+@fault("statistics-stand-still-in-no-sync", "classic", RUNNING, words="it was not moved inside no_sync()")
+class StatisticsOfSteps(PlainReplica):
+    """Running statistics are moved by the micro-batch that is synchronised, and by none inside no_sync."""
+
+    def backward(self, batch: Batch) -> float:
+        before = self.buffers()
+        loss = super().backward(batch)
+        if not self.syncing:
+            for name, buffer in self.network.buffers.items():
+                buffer[...] = before[name]
+        return loss
+
+
+@fault("scalar-buffers-not-saved", "classic", RESUMED, words="load_state did not load it")
+class ScalarBuffersNotSaved(PlainReplica):
+    """A checkpoint has the buffers that have a dimension, and integers."""
+
+    def state(self) -> dict[str, Array]:
+        scalars = [
+            name for name, buffer in self.network.buffers.items() if not buffer.ndim and buffer.dtype.kind == "f"
+        ]
+        return {name: array for name, array in super().state().items() if name not in scalars}
+
+    def load_state(self, state: Mapping[str, Array]) -> None:
+        super().load_state({**self.buffers(), **state})

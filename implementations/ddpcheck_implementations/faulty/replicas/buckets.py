@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
 
 from ddpcheck.values import Array
 
-from ..base import fault
+from ..base import PlainReplica, added, fault
 from ..bucketed import Bucket, BucketReplica, in_order_of
 
 EXACT = "check_gradients_equal_the_large_batch_exactly"
@@ -172,3 +173,28 @@ class ResidualByIndex(BucketReplica):
         rest = np.fmod(flat, flat.dtype.type(16))
         self.residuals[index] = super().reduce_bucket(index, rest)
         return super().reduce_bucket(index, flat - rest)
+
+
+@fault(
+    "packed-by-name-unpacked-by-number",
+    "classic",
+    "check_layers_unfrozen_later_are_synchronised",
+    words="packed and unpacked",
+)
+class SortedTwice(PlainReplica):
+    """All gradients of a dtype travel in one array, by names sorted as text, and come out by the numbers in them."""
+
+    def synchronise(self, batch_size: int) -> None:
+        used = self.used_somewhere()
+        reduced: dict[str, Array] = {}
+        for dtype in dict.fromkeys(self.mine(name).dtype for name in used):
+            names = [name for name in used if self.mine(name).dtype == dtype]
+            flat = self.reduce("", np.concatenate([self.mine(name).reshape(-1) for name in sorted(names)]))
+            for name in sorted(names, key=_numbered):
+                own, flat = flat[: self.mine(name).size], flat[self.mine(name).size :]
+                reduced[name] = own.reshape(self.mine(name).shape).copy()
+        self.synced, self.local = added(self.synced, reduced), {}
+
+
+def _numbered(name: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]

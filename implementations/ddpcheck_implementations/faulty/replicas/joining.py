@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from ddpcheck.adapter import Batch
+from ddpcheck.model import ModelSpec
 from ddpcheck.values import Array
 
 from ..base import PlainReplica, fault
@@ -133,3 +134,46 @@ class LeavesBuffers(Joining):
     def before_forward(self) -> None:
         if not self.gone:
             super().before_forward()
+
+
+@fault(
+    "a joined rank loses its momentum", "classic", JOIN, words="nor their parameters", join="divide_by_initial_world"
+)
+class LosesMomentum(Joining):
+    """A rank that has run out goes along with all, and its optimizer begins anew each time."""
+
+    def go_along(self) -> None:
+        super().go_along()
+        for velocity in getattr(self.optimizer, "_velocity", {}).values():
+            velocity[...] = 0
+
+
+@fault(
+    "the second join sends what is stale",
+    "classic",
+    JOIN,
+    words="the first join() went well",
+    join="divide_by_initial_world",
+)
+class StaleInTheSecond(Joining):
+    """What a rank that has run out sends is zeroed at the end of the first join()."""
+
+    last: dict[str, Array]
+    sent: dict[str, Array]
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        self.last, self.sent = {}, {}
+
+    def nothing(self) -> dict[str, Array]:
+        return {name: gradient.copy() for name, gradient in self.sent.items()}
+
+    @contextmanager
+    def join(self) -> Iterator[None]:
+        with super().join():
+            yield
+        self.sent = self.last
+
+    def synchronise(self, batch_size: int) -> None:
+        self.last = dict(self.local) if batch_size else self.last
+        super().synchronise(batch_size)

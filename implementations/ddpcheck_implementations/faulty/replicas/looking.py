@@ -7,11 +7,13 @@ from collections.abc import Mapping
 import numpy as np
 
 from ddpcheck.adapter import Batch
+from ddpcheck.model import ModelSpec
 from ddpcheck.values import Array
 
 from ..base import PlainReplica, fault
 
 EVALUATED = "check_evaluation_leaves_training_alone"
+STATISTICS = "check_evaluation_uses_the_running_statistics"
 SAVED = "check_saving_leaves_training_alone"
 
 
@@ -172,3 +174,40 @@ class NormalisesLargeOnes(PlainReplica):
         if len(batch.inputs) <= 32:
             return super().predict(batch)
         return self.network._forward(batch.inputs, batch.branches, training=True)
+
+
+@fault(
+    "loading-takes-entries-out",
+    "classic",
+    "check_a_replica_keeps_nothing_that_it_was_given",
+    words="entries are taken out",
+)
+class PopsWhatItLoads(PlainReplica):
+    """load_state() pops what the optimizer needs from the mapping that it was given."""
+
+    def load_state(self, state: Mapping[str, Array]) -> None:
+        super().load_state(dict(state))
+        assert isinstance(state, dict)
+        for name in [name for name in state if name.startswith("optimizer.")]:
+            state.pop(name)
+
+
+@fault("predictions-kept-until-the-next-step", "classic", STATISTICS, words="or with old ones")
+class PredictionsKept(PlainReplica):
+    """What was predicted is kept until a step changes the parameters: forward passes change the running statistics before."""
+
+    kept: dict[bytes, Array]
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        self.kept = {}
+
+    def predict(self, batch: Batch) -> Array:
+        asked = batch.inputs.tobytes() + repr(batch.branches).encode()
+        if asked not in self.kept:
+            self.kept[asked] = super().predict(batch)
+        return self.kept[asked]
+
+    def step(self) -> None:
+        super().step()
+        self.kept = {}

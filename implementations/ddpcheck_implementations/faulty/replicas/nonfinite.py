@@ -208,3 +208,12 @@ class OutlivesZeroGrad(LossScaling):
     def finite(self) -> bool:
         overflow, self.overflow = self.overflow, False
         return not overflow
+
+
+@fault("negative-infinity-is-finite", "classic", SKIPPED, words="those of both signs", skips_nonfinite=True)
+class PositiveOnly(LossScaling):
+    """The largest element is compared with infinity: one that is minus infinity is the smallest."""
+
+    def finite(self) -> bool:
+        largest = [float(np.max(gradient, initial=-np.inf)) for gradient in self._shown().values()]
+        return all(largest_one < np.inf for largest_one in largest)

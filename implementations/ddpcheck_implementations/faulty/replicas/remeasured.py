@@ -14,15 +14,20 @@ from ...numpy_network import Network
 from ...numpy_network.layers import BatchNorm
 from ..base import PlainReplica, fault
 
+REMEASURED = "check_remeasured_statistics_are_those_of_all_samples"
+
 
 class Measuring(BatchNorm):
     """It remembers what its last training pass measured: mean and unbiased variance."""
 
     measured: tuple[Array, Array]
+    replaces = False
 
     def _track(self, mean: Array, unbiased: Array) -> None:
         self.measured = mean, unbiased
         super()._track(mean, unbiased)
+        if self.replaces:
+            self.mean[...], self.variance[...] = mean, unbiased
 
 
 class Remeasuring(PlainReplica):
@@ -57,7 +62,7 @@ remeasuring = fault("remeasuring", "facebookresearch/fvcore#152", remeasures_sta
 @fault(
     "precise-bn-unweighted",
     "facebookresearch/fvcore#152",
-    "check_remeasured_statistics_are_those_of_all_samples",
+    REMEASURED,
     words="without their counts",
     remeasures_statistics=True,
 )
@@ -72,7 +77,7 @@ class Unweighted(Remeasuring):
 @fault(
     "re-estimated on each rank alone",
     "classic",
-    "check_remeasured_statistics_are_those_of_all_samples",
+    REMEASURED,
     words="its own batch",
     remeasures_statistics=True,
 )
@@ -81,3 +86,50 @@ class Alone(Remeasuring):
 
     def merged(self, mean: Array, unbiased: Array, rows: int) -> tuple[Array, Array]:
         return mean, unbiased
+
+
+@fault(
+    "re-estimation-counts",
+    "facebookresearch/fvcore#152",
+    REMEASURED,
+    words="counts as a batch",
+    remeasures_statistics=True,
+)
+class Counts(Remeasuring):
+    """The forward pass that measures moves the counters of batches."""
+
+    def remeasure(self, batch: Batch) -> None:
+        super().remeasure(batch)
+        for norm in self.norms:
+            norm.batches += 1
+
+
+@fault(
+    "re-estimation-clears-gradients",
+    "classic",
+    REMEASURED,
+    words="that takes gradients away",
+    remeasures_statistics=True,
+)
+class ClearsGradients(Remeasuring):
+    """It ends with zero_grad."""
+
+    def remeasure(self, batch: Batch) -> None:
+        super().remeasure(batch)
+        self.zero_grad()
+
+
+@fault(
+    "re-estimation-leaves-its-momentum",
+    "classic",
+    REMEASURED,
+    words="moves statistics otherwise",
+    remeasures_statistics=True,
+)
+class LeavesItsMomentum(Remeasuring):
+    """Batch norm is set to replace its statistics by what it measures, and is not set back."""
+
+    def remeasure(self, batch: Batch) -> None:
+        super().remeasure(batch)
+        for norm in self.norms:
+            norm.replaces = True

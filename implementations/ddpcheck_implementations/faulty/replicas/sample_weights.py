@@ -251,3 +251,14 @@ class NoShareOfAWindow(WholeBatch):
         if self.syncing:
             self.sums.clear()
         return math.nan if self.syncing and len(sums) > 1 and not any(sums) else often
+
+
+@fault("weights-normalised-in-place", "classic", EQUAL_RANKS, words="works in place", sample_weights="equal_ranks")
+class NormalisedInPlace(Weighing):
+    """The batch's weights are divided by their sum where they lie."""
+
+    def backward(self, batch: Batch) -> float:
+        loss = super().backward(batch)
+        if batch.weights is not None:
+            batch.weights[...] = batch.weights / (batch.weights.sum() or 1)
+        return loss

@@ -69,3 +69,13 @@ class ForgetsFirst(Both):
         self.local = held
         self.backward(second)
         return loss
+
+
+@fault("mean-of-two-losses", "classic", BOTH, words="the mean of the two losses", two_forwards=True)
+class MeanOfBoth(Both):
+    """The gradient is that of the mean of the two losses, where the loss that is told is their sum."""
+
+    def add_up(self, first: Batch, second: Batch) -> float:
+        loss = super().add_up(first, second)
+        self.scale(0.5)
+        return loss

@@ -166,3 +166,14 @@ class InOneWord(PlainReplica):
     def used_somewhere(self) -> list[str]:
         used = super().used_somewhere()
         return [name for number, name in enumerate(self.network.learned) if number >= 63 or name in used]
+
+
+@fault("adam-counts-a-step-without-gradients", "classic", STILL, words="bias correction is a step ahead")
+class CountsEmptySteps(PlainReplica):
+    """A step in which no parameter has a gradient counts in Adam's bias correction."""
+
+    def step(self) -> None:
+        super().step()
+        if not self._shown():
+            for count in getattr(self.optimizer, "_steps", {}).values():
+                count += 1

@@ -1,0 +1,81 @@
+"""Rows of an embedding's gradient that are lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ddpcheck.model import ModelSpec
+from ddpcheck.values import Array
+
+from ...numpy_network import Network
+from ...numpy_network.layers import Embedding, Gradients, add
+from ..base import PlainReplica, fault
+
+EXACT = "check_gradients_equal_the_large_batch_exactly"
+
+
+class _Changed(Embedding):
+    def backward(self, dy: Array, gradients: Gradients) -> Array:
+        gradient = np.zeros_like(self.weight)
+        self.gather(gradient, dy)
+        add(gradients, self._name, gradient)
+        return dy
+
+    def gather(self, gradient: Array, dy: Array) -> None:
+        """Correct: as it is made in the network."""
+        np.add.at(gradient, self._ids, dy)
+
+
+class _Replica(PlainReplica):
+    """With embeddings of another class."""
+
+    embedding: type[_Changed] = _Changed
+
+    def make_network(self, model: ModelSpec, initial: Mapping[str, Array]) -> Network:
+        network = super().make_network(model, initial)
+        for layer in network._layers:
+            if isinstance(layer, Embedding):
+                layer.__class__ = self.embedding
+        return network
+
+
+class _Once(_Changed):
+    def gather(self, gradient: Array, dy: Array) -> None:
+        gradient[self._ids] += dy
+
+
+class _Padded(_Changed):
+    """padding: the id whose row does not learn."""
+
+    padding = 0
+
+    def gather(self, gradient: Array, dy: Array) -> None:
+        super().gather(gradient, dy)
+        gradient[self.padding] = 0
+
+
+class _PaddedLast(_Padded):
+    padding = -1
+
+
+@fault("ids-of-a-batch-count-once", "classic", EXACT, words="of an id that a batch has several times")
+class RepeatedIdsOnce(_Replica):
+    """`gradient[ids] += rows` adds the last of a batch's rows with one id, and no other."""
+
+    embedding = _Once
+
+
+@fault("id-0-is-padding", "classic", EXACT, words="the row of the first id is left out")
+class FirstIdPads(_Replica):
+    """The row of id 0 is that of padding, whatever the model says."""
+
+    embedding = _Padded
+
+
+@fault("last-id-is-padding", "classic", EXACT, words="the row of the last id is left out")
+class LastIdPads(_Replica):
+    """The row of the last id is that of padding, whatever the model says."""
+
+    embedding = _PaddedLast
