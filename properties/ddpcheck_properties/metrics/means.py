@@ -123,6 +123,7 @@ def check_several_metrics_keep_their_names(session: Session) -> None:
         '50 % of "it"',
         "{name}",
         "%s",
+        "top 5 %",
         "back\\slash",
         "it's",
         "1",

@@ -51,7 +51,8 @@ def check_scores_are_those_of_all_samples(session: Session) -> None:
         if name == "rmse":  # numbers whose squares have more digits than float32
             examples.append(Job(world, (replace(calls[0], far=True),)))
         elif name != "auc":  # two classes, for which many have another way
-            examples.append(Job(world, (replace(calls[1], classes=2),)))
+            several = replace(_score(name, tuple(range(50, 50 + world))), classes=7)
+            examples += [Job(world, (each,)) for each in (replace(calls[1], classes=2), several)]
         if name == "auc":  # margins that are near to each other, in so many pairs that it matters
             examples.append(Job(world, (replace(_score(name, (60,) * world), values="real"),)))
         elif name in ("accuracy", "f1_macro"):
