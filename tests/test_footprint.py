@@ -14,7 +14,8 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from ddpcheck.execution.footprint import Settings, held
+from ddpcheck.execution.footprint import held
+from ddpcheck.execution.settings import Settings
 
 
 @pytest.fixture(autouse=True)

@@ -208,7 +208,7 @@ class Session:
                 self.jobs_run += 1
                 fates = tuple(error.ranks.get(rank, RankTrace(rank, "done", ())) for rank in range(self.world_size))
                 return begin.told(Trace(fates, self._start_seconds))
-            begin.look_around()
+            begin.call_again()
             self._send(frame)
             theirs = neighbours.run(of_neighbours(job)) if job.start.neighbour else None
             trace = self._next(deque((job,)))

@@ -7,6 +7,7 @@ from ddpcheck.checks import Check, checks_of
 from . import footprints
 from .collectives import (
     all_reduce,
+    arguments,
     contents,
     groups,
     handles,
@@ -87,6 +88,7 @@ CHECKS: tuple[Check, ...] = checks_of(
     groups,
     handles,
     ways,
+    arguments,
     many_calls,
     large_arrays,
     contents,

@@ -35,6 +35,10 @@ Shorter = Callable[[Job], Iterable[Job]]
 
 _HEALTH: Any = list(HealthCheck)  # its metaclass hides from type checkers that these are HealthChecks
 
+_RIGHT_AGAIN = (
+    "run again it is right: what ranks share is read before all of it is there, or is written over before all have read it; or "
+    "something is left of earlier calls"
+)
 SHRINKING_SECONDS = 3.0
 """How long a failing Job may be made smaller. A check that fails should say so while the user still looks."""
 
@@ -107,7 +111,7 @@ def for_each(
     if finding is None:
         return
     if shorter is None or replayed is not None:
-        raise finding
+        raise finding if finding.diagnosis.cause or replayed is not None else search.confirmed(finding)
     raise search.shortened(search.made_clear(finding, clearer) if clearer else finding, shorter)
 
 
@@ -254,7 +258,9 @@ class _Search:
         """The finding, with a word on whether its Job fails again."""
         if self.lost_a_rank or finding.job is None or self.failure(finding.job) is not None:
             return finding
-        return finding.noting("not reproduced when run again: timing or state dependent")
+        return finding.blaming(finding.diagnosis.cause or _RIGHT_AGAIN).noting(
+            "not reproduced when run again: timing or state dependent"
+        )
 
 
 def _failing_job(finding: Finding) -> Job:

@@ -13,7 +13,8 @@ import numpy as np
 
 from ddpcheck import expect
 from ddpcheck.checks import law
-from ddpcheck.execution.footprint import GENERATORS, GRAIN, MANY, MEMORY, each_leaves
+from ddpcheck.execution.footprint import GRAIN, MANY, MEMORY, each_leaves
+from ddpcheck.execution.settings import GENERATORS
 from ddpcheck.job import (
     Aggregate,
     AllGather,

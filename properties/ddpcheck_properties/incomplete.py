@@ -18,6 +18,7 @@ from ddpcheck.job import (
     Predict,
     ReduceScatter,
     Sample,
+    SendRecv,
     Sleep,
     Wait,
     ZeroGrad,
@@ -95,6 +96,8 @@ def _causes(job: Job, trace: Trace) -> Iterator[str]:
             f"root {operation.root} is not found in group {list(operation.group)}: a transport counts from 0 in each group, or "
             "this is the communicator of another one"
         )
+    if isinstance(operation, SendRecv) and culprit.outcome == "raised":
+        yield from _why_no_message(culprit, job)
     if _is_mixed(operation) and not any(map(_is_mixed, job.operations[: culprit.last.operation])):  # else one went well
         yield MIXED
     if _is_empty(operation) and culprit.outcome == "raised":
@@ -159,6 +162,20 @@ def _causes(job: Job, trace: Trace) -> Iterator[str]:
             f"rank {through} came through this operation, and rank {culprit.rank} did not: it {own}got a part of a message, or "
             "one of another call, as where a rank makes one call more or one less"
         )
+
+
+def _why_no_message(culprit: RankTrace, job: Job) -> Iterator[str]:
+    """What a receiver may have got in place of a message, where its error says that it does not fit."""
+    said = [line for line in culprit.error.splitlines() if not line.startswith("  ")]
+    assert culprit.last is not None
+    sent = [each.pairs for each in job.operations[: culprit.last.operation + 1] if isinstance(each, SendRecv)]
+    sources = sorted({source for pairs in sent for source, dest in pairs if dest == culprit.rank})
+    if sources and any(map(_OF_A_MESSAGE.search, said)):
+        overtaken = "messages overtake each other, or one was left behind"
+        if len(sources) > 1:
+            some = ", ".join(map(str, sources))
+            overtaken = f"of the messages of rank {some} it takes what comes first, whoever sent it; or {overtaken}"
+        yield overtaken
 
 
 def _why_invalid(culprit: RankTrace, job: Job) -> Iterator[str]:

@@ -10,7 +10,7 @@ from .. import job as ops
 from ..values import Array, overwritten, poison, poison_like, unreceived
 from .contract import checked_array
 from .here import Here, Values
-from .layouts import laid_out
+from .layouts import laid_out, taken_back
 from .measuring import measured_collective
 
 
@@ -113,9 +113,9 @@ def _result(
     if not values["aliases_argument"]:
         # both are the caller's now, whoever still has to read or write them
         if what == "wait()":  # where it would hide what came too early
-            here.waited(argument)
+            here.waited(taken_back(argument))
         else:
-            poison(argument)
+            poison(taken_back(argument))
         if isinstance(result, np.ndarray) and result.flags.writeable:
             # other values for each operation: results that share their memory show
             result[...] = left = overwritten(made.shape, given.dtype.name, here.position)
@@ -137,9 +137,10 @@ def send_recv(here: Here, op: ops.SendRecv) -> Values:
         if here.rank == source:
             argument = laid_out(tensor, op.tensor.layout_on(here.rank))
             here.collectives.send(argument, dest)
-            poison(argument)  # the sender may use its array again, received or not
+            poison(taken_back(argument))  # the sender may use its array again, received or not
         elif here.rank == dest:
-            got = here.collectives.recv(laid_out(unreceived(tensor), op.tensor.layout_on(here.rank)), source)
+            room = taken_back(laid_out(unreceived(tensor), op.tensor.layout_on(here.rank)))
+            got = here.collectives.recv(room, source)
             made = np.array(checked_array(got, tensor.shape, tensor.dtype, "recv()"))
             received[f"{source}>{dest}"] = made
             values["read_only"] |= not got.flags.writeable

@@ -20,11 +20,25 @@ def laid_out(array: Array, layout: Layout) -> Array:
         return np.array(array[::-1])[::-1]
     if layout == "repeated" and array.ndim:
         return np.lib.stride_tricks.as_strided(array[:1].copy(), array.shape, (0, *array[:1].strides[1:]))
+    if layout == "read_only":
+        return _read_only(array.copy())
     if layout == "offset":
         room = np.empty(array.size + 1, array.dtype)
         room[1:] = array.reshape(-1)
         return room[1:].reshape(array.shape)
     return array.copy()
+
+
+def taken_back(array: Array) -> Array:
+    """The same memory, for its owner to overwrite."""
+    return array if array.flags.writeable or array.base is None else np.asarray(array.base)
+
+
+def _read_only(array: Array) -> Array:
+    """A view for others, of what its owner can write to."""
+    shown = array.view()
+    shown.flags.writeable = False
+    return shown
 
 
 def _within(array: Array, width: int, step: int) -> Array:

@@ -8,8 +8,9 @@ from typing import Any
 from .. import job as ops
 from . import calls, collectives, mishaps, randomness, replica, sampling, scoring, training
 from .contract import ContractBroken
-from .footprint import Settings, draw_from_all, held
+from .footprint import held
 from .here import Here, Values
+from .settings import Settings, draw_from_all
 
 
 def on_ranks(here: Here, op: ops.OnRanks) -> Values:

@@ -72,6 +72,7 @@ def resume_sampling(here: Here, op: ops.ResumeSampling) -> Values:
     pieces.append(_next(reading))
     if op.then is not None:
         sampler.set_epoch(op.then)
+    told_length = len(sampler)
     orders = {"then": list(sampler)}
     if op.then is not None:
         last, _ = saved[-1]
@@ -88,6 +89,7 @@ def resume_sampling(here: Here, op: ops.ResumeSampling) -> Values:
     checked = {name: checked_indices(order, op.length, _WHO) for name, order in orders.items()}
     return {
         "pieces": [checked_indices(piece, op.length, _WHO) for piece in pieces],
+        "then_length": told_length,
         "state_changed": any(repr(dict(state)) != text for state, text in saved),
     } | checked
 

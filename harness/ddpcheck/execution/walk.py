@@ -11,9 +11,9 @@ import numpy as np
 from ..adapter import Facets
 from ..job import Job
 from ..trace import Record
-from .footprint import Settings
 from .here import Here
 from .runners import RUNNERS
+from .settings import Settings
 from .short_reads import whole_reads
 
 

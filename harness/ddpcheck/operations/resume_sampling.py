@@ -14,12 +14,13 @@ class ResumeSampling:
     """Read `pieces` of so many indices each of one epoch, saving and going on in a new sampler after each; then the rest,
     and `then` all of another epoch, or of one more without set_epoch (None).
 
-    Yields pieces: one list of indices for each piece, and the rest; then: the other epoch's; on: what the first sampler
-    still gives if it is read on after all this; straight: what a sampler that has loaded the last state gives of the other epoch,
-    if it is told that at once; whole: the epoch, and then_whole the other one, in a sampler that was never
-    interrupted. told: a new sampler is told the epoch (set_epoch) after its state was loaded, as most programs do. used: the
-    first sampler has read epoch + 1 before, and is saved first when it was told the epoch, and nothing of it was asked for.
-    at_once: what a new sampler has loaded is saved by it at once, and goes on in one more.
+    Yields pieces: one list of indices for each piece, and the rest; then: the other epoch's; then_length: what len() said of
+    that before it was read; on: what the first sampler still gives if it is read on after all this; straight: what a sampler
+    that has loaded the last state gives of the other epoch, if it is told that at once; whole: the epoch, and then_whole the
+    other one, in a sampler that was never interrupted. told: a new sampler is told the epoch (set_epoch) after its state was
+    loaded, as most programs do. used: the first sampler has read epoch + 1 before, and is saved first when it was told the
+    epoch, and nothing of it was asked for. at_once: what a new sampler has loaded is saved by it at once, and goes on in one
+    more.
     """
 
     kind: ClassVar[str] = "resume_sampling"

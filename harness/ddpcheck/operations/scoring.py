@@ -15,6 +15,8 @@ OF_NUMBERS = frozenset({"rmse"})
 """Scores whose targets are numbers; those of the others are labels."""
 _APART = 32
 """What makes outputs far apart: up to 80, of which exp is a number in float32."""
+_AROUND = 16384.0
+"""What takes numbers so far from 0 that float32 does not hold their squares."""
 
 
 @plain
@@ -28,7 +30,8 @@ class Score:
 
     guesses: only the first so many classes ever have the largest output; 0 means all. poisoned: a sample whose first output is
     NaN. values: of a lattice, or real ones. first: what the first sample is called in the indices that are passed, those after it
-    counting on from there, by `apart` each. far: outputs of classes are 32 times as large.
+    counting on from there, by `apart` each. far: outputs of classes are 32 times as large, or numbers lie
+    around 16,384. empty: rows of padding hold NaN.
     """
 
     kind: ClassVar[str] = "score"
@@ -42,6 +45,7 @@ class Score:
     first: int = 0
     far: bool = False
     apart: int = 1
+    empty: bool = False
 
     def given(self, rank: int) -> tuple[Array, Array, Array]:
         """Outputs, targets and indices that this rank passes."""
@@ -60,6 +64,8 @@ class Score:
         outputs, targets = self._of_numbers(count) if self.name in OF_NUMBERS else self._of_labels(count)
         if self.poisoned is not None:
             outputs[self.poisoned, 0] = np.nan
+        if self.empty:
+            outputs[-1] = np.nan
         return outputs[made], targets[made], made
 
     def _of_numbers(self, count: int) -> tuple[Array, Array]:
@@ -67,6 +73,8 @@ class Score:
         targets, errors = (numbers(shape, "float32", self.values, key_of(self.seed, stream), 3) for stream in (0, 1))
         errors *= (np.arange(count, dtype=np.float32) % 4 + 1)[:, None]
         errors[-1] = 20
+        if self.far:
+            targets += _AROUND
         return targets + errors, targets
 
     def _of_labels(self, count: int) -> tuple[Array, Array]:

@@ -73,6 +73,11 @@ class HardStart:
     def _nobody_called(self, began: float) -> bool:
         return self._start.strangers and not self._strangers.calls and time.monotonic() < began + _UNTIL_CALLED
 
+    def call_again(self) -> None:
+        """The world is there: strangers call those who still listen."""
+        self._strangers.forget()
+        self.look_around()
+
     def look_around(self) -> None:
         """Strangers call whoever listens now."""
         if self._start.strangers:

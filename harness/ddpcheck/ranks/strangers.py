@@ -33,7 +33,9 @@ class _Opens:
 
 
 class Strangers:
-    """They call each address once. After leave() `ran` says whether somebody loaded what they sent."""
+    """They call each address once, and once more if they forget. After leave() `ran` says whether somebody loaded what they
+    sent.
+    """
 
     def __init__(self) -> None:
         self.calls = 0
@@ -49,6 +51,10 @@ class Strangers:
 
     def __exit__(self, *_: object) -> None:
         self.leave()
+
+    def forget(self) -> None:
+        """Whom they have called."""
+        self._called.clear()
 
     def look_around(self, pids: dict[int, int], *, call: bool) -> None:
         """Find out where the ranks (pid by rank) listen, and call those that were not called yet."""

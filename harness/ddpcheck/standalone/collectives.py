@@ -115,14 +115,16 @@ def send_recv(text: Text, position: int, op: SendRecv) -> None:
     name, first = text.tensor(op.tensor), op.tensor
     text.comment(position, described("send and recv", first, f"by pairs {list(op.pairs)}", None))
     array, remark = laid_out(f"{name}[rank]", first.layout, first.shape, first.dtype)
-    blank, _ = laid_out("blank", first.layout, first.shape, first.dtype)
+    shown = first.layout == "read_only"
+    blank = "blank" if shown else laid_out("blank", first.layout, first.shape, first.dtype)[0]
     value = poison(first.on(0))
+    again = [f"        argument[...] = {value}  # the sender may use its array again, received or not"]
     text.add(
         f"for source, dest in {list(op.pairs)}:",
         "    if rank == source:",
         f"        argument = {array}{_remark(remark)}",
         "        collectives.send(argument, dest)",
-        f"        argument[...] = {value}  # the sender may use its array again, received or not",
+        *([] if shown else again),
         "    elif rank == dest:",
         f"        blank = np.full_like({name}[rank], {value})",
         f"        got = collectives.recv({blank}, source)",

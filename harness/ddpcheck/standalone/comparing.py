@@ -82,7 +82,7 @@ def expect_untouched(what: str, got: Any, argument: Any, given: Any) -> None:
     expect_unchanged(f"the argument of {what}", argument, given)
     if np.may_share_memory(got, argument):
         tell(f"the result of {what}", False, "      it shares memory with the argument, but should be a new array")
-    else:
+    elif argument.flags.writeable:
         argument[...] = np.nan if argument.dtype.kind in "fc" else 113  # it is the caller's again
     handed_out.append((what, got, np.array(got)))
 

@@ -120,7 +120,7 @@ def resume_sampling(text: Text, position: int, op: ResumeSampling) -> None:
         "    reading = iter(sampler)",
         "read.append([int(index) for index in reading])",
         *([f"sampler{told}"] if told else []),
-        "after = [int(index) for index in sampler]",
+        "length, after = len(sampler), [int(index) for index in sampler]",
         *([f"sampler = {made}", "sampler.load_state(state)", f"sampler{told}"] if straight else []),
         *(["straight = [int(index) for index in sampler]"] if straight else []),
         f"uninterrupted = {made}",
@@ -133,6 +133,7 @@ def resume_sampling(text: Text, position: int, op: ResumeSampling) -> None:
         f'expect("epoch {op.epoch}, read on in the first sampler", rest, whole[len(read[0]):])',
         "other = [int(index) for index in uninterrupted]",
         f'expect("{shown} in the last sampler", {size}(after), {size}(other))',
+        f'expect("len() before {shown}", length, len(after))',
         *([f'expect("{shown}, straight after the last state was loaded", straight, other)'] if straight else []),
     )
 

@@ -97,6 +97,8 @@ def laid_out(array: str, layout: Layout, shape: Sequence[int], dtype: str) -> tu
         strides = (0, *np.empty((1, *shape[1:]), dtype).strides[1:])
         row = f"{array}[:1].copy()"
         return f'np.ndarray({tuple(shape)}, "{dtype}", {row}, 0, {strides})', "one row, which a stride of 0 repeats"
+    if layout == "read_only":
+        return f"np.broadcast_to({array}, {tuple(shape)})", "read-only"
     if layout == "offset":
         return (
             f'np.append(np.zeros(1, "{dtype}"), {array})[1:].reshape({tuple(shape)})',

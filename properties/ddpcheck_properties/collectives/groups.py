@@ -235,12 +235,16 @@ def _with_others_between(world: int, promised: Capabilities, started: AllReduce)
             for seed, each in enumerate((rest, None, group), start=3)
         )
         others["barrier"] += (Sleep(world - 1, LATE), Barrier(group))
+        extreme = next((each for each in reductions(promised) if each in ("min", "max")), started.reduction)
+        rows = replace(tensor, seed=7, shape=(tensor.shape[0] * len(rest),))
+        others["reduce_scatter"] += (ReduceScatter(rows, extreme, rest),)
     if world > 1:
         others["send_recv"] = (SendRecv(replace(tensor, seed=6), ((0, world - 1), (world - 1, 0))),)
     offered = [(started, *each) for kind, each in others.items() if kind in promised.collectives]
     if world > 2 and promised.subgroups:
         inside = replace(started, group=group)
-        offered += [(inside, *others[kind]) for kind in ("all_reduce", "broadcast") if kind in promised.collectives]
+        kinds = [kind for kind in others if kind in promised.collectives and kind not in ("barrier", "all_gather")]
+        offered += [(inside, *others[kind]) for kind in kinds]
     return [Job(world, (*each, Wait(0))) for each in offered]
 
 

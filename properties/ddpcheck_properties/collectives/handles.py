@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ddpcheck.checks import law
 from ddpcheck.job import AllReduce, Job, Operation, Sleep, Wait
 from ddpcheck.trace import Trace
-from ddpcheck.verdict import Finding
+from ddpcheck.verdict import Diagnosis, Finding
 
 from ..drawing import Judge, for_each
 from ..strategies_collectives import exact_tensor
 from .judges import results_hold
+from .results import named
 from .transfers import LATE, VERY_LATE
 from .ways import CALLS, usual
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
 
+LATENESS = (LATE, 0.3, VERY_LATE)
+"""Seconds: one after the other, as a rank that is not waited for may be kept from its processor for a while."""
 _SECONDS = 5.0
 """What the calls of one Job may take."""
 _FEW = 3
@@ -37,6 +41,57 @@ def check_wait_gives_the_result_of_all_ranks_though_one_is_late(session: Session
     if world == 2:  # once: it takes its time
         drawn.append(Job(world, (Sleep(1, VERY_LATE), started[0], Wait(1))))
     for_each(session, drawn, results_hold)
+
+
+@law("collectives", "collective:all_reduce", "asynchronous", "world_size>=2")
+def check_an_asynchronous_all_reduce_returns_at_once(session: Session) -> None:
+    """An asynchronous all-reduce comes back before the other ranks have begun it, whoever of them is late: small or large, in
+    a group, and while others are under way.
+    """
+    found: list[Finding] = []
+    for late in LATENESS:
+        drawn = [_begun_before(session, rank, late) for rank in {0, session.world_size - 1}]
+        found.clear()
+        for_each(session, drawn, lambda job, trace: _at_once(job, trace, found))
+        if not found:
+            return
+    raise found[0]
+
+
+def _begun_before(session: Session, rank: int, late: float) -> Job:
+    """Three under way at once, and as many in a group, of which one rank comes late; what a group needs is there."""
+    world = session.world_size
+    begun = [_begun(session, 3, 5), _begun(session, 4, 7), _begun(session, 5, 300_000)]
+    if session.capabilities.subgroups:
+        begun += [replace(one, group=tuple(range(world))) for one in begun]
+    known = [replace(begun[0], wait=True), *[replace(begun[-1], wait=True)] * session.capabilities.subgroups]
+    waits = (Wait(len(known) + 1 + number) for number in range(len(begun)))
+    return Job(world, (*known, Sleep(rank, late), *begun, *waits))
+
+
+def _at_once(job: Job, trace: Trace, found: list[Finding]) -> None:
+    """A judge: results_hold; takes note of a call that came back only once the late rank had begun it."""
+    results_hold(job, trace)
+    (late,) = (each for each in job.operations if isinstance(each, Sleep))
+    for position, operation in enumerate(job.operations):
+        if not isinstance(operation, AllReduce) or operation.wait:
+            continue
+        begun = [next(each for each in rank.records if each.operation == position) for rank in trace.ranks]
+        came = begun[late.rank].entered
+        for rank, own in enumerate(begun):
+            if own.left is not None and own.entered < came < own.left:
+                waited = 1000 * (own.left - own.entered)
+                finding = Finding(
+                    Diagnosis(
+                        f"{named(operation, position)}: rank {rank} came back after {waited:.0f} ms, when rank {late.rank}, "
+                        f"which was {late.seconds:g} s late, had begun it, too, but should have come back at once",
+                        "the call waits for the other ranks, or for those that are under way, and leaves nothing to wait() for: "
+                        "no computation goes on meanwhile, and ranks that begin in another order wait for each other for ever",
+                    )
+                )
+                finding.job = job
+                found.append(finding)
+                return
 
 
 @law("collectives", "collective:all_reduce", "asynchronous")

@@ -41,7 +41,7 @@ def check_all_reduce_in_place_is_exact(session: Session) -> None:
         reduced += [
             AllReduce(exact_tensor(shape, dtype, each, world, 3), each, in_place=place)
             for each in fitting_reductions(promised, dtype)
-            for shape, place in (((5, 9), True), ((5, 9), False), (PAST_64_KIB, True))
+            for shape, place in (((5, 9), True), ((5, 9), False), ((1,), True), ((), True), (PAST_64_KIB, True))
             if shape != PAST_64_KIB or dtype == "float32"
         ]
         if promised.subgroups and world > 1:

@@ -79,11 +79,14 @@ def suspects(job: Job, collective: Collective, rank: int, members: tuple[int, ..
 
 
 def _stacked_otherwise(tensor: TensorSpec, members: tuple[int, ...]) -> Iterator[tuple[str, Array]]:
-    """The arrays of few ranks in each other order, those of many in reverse."""
+    """The arrays of few ranks in each other order, those of many in reverse; one rank's in all places."""
     orders = permutations(members) if len(members) <= _SOME else [members, members[::-1]]
     for order in list(orders)[1:]:
         text = f"the ranks' arrays stand in the order of rank {', '.join(map(str, order))}"
         yield text, np.stack([tensor.on(rank) for rank in order])
+    for rank in members[: _SOME * (len(members) > 1)]:
+        text = f"every row is the array of rank {rank}: one array stands for all that are received"
+        yield text, np.stack([tensor.on(rank)] * len(members))
 
 
 def _paired_otherwise(

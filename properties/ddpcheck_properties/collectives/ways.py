@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 SIZES = tuple(dict.fromkeys(int(2 ** (half / 2)) for half in range(33)))
 """1 to 65536 elements, each some 1.4 times the one before: whatever has a way of its own is as wide as that."""
+COMPOSITE = (720, 5040, 27_720)
+"""Multiples of 2 to 10, and of most that a chunk, a vector or a row may have: nothing is left over."""
 AROUND_CHUNKS = tuple(size + more for size in (1024, 4096, 16384) for more in (-1, 1))
 """One element less and more than what chunks of powers of two hold: the last chunk is one short, or has one element."""
 CALLS = 258
@@ -68,15 +70,15 @@ def other_ways(world_size: int, promised: Capabilities, tensor: TensorSpec, redu
 
 @law("collectives", "facet:collectives")
 def check_collectives_of_every_size_are_right(session: Session) -> None:
-    """From one element to some hundred KiB, each size half as large again as the last, and next to powers of two: no size goes
-    a wrong way.
+    """From one element to some hundred KiB, each size half as large again as the last, next to powers of two, and divided by
+    many numbers: no size goes a wrong way.
     """
     world, promised = session.world_size, session.capabilities
     dtype, reduction = usual(promised)
     kinds: dict[str, list[Operation]] = {"all_reduce": [], "broadcast": [], "all_gather": [], "reduce_scatter": []}
     if world > 1:
         kinds["send_recv"] = []
-    for seed, size in enumerate((*SIZES, *AROUND_CHUNKS)):
+    for seed, size in enumerate((*SIZES, *COMPOSITE, *AROUND_CHUNKS)):
         moved = TensorSpec((size,), dtype, "special" if size in SIZES else "lattice", seed)
         kinds["all_reduce"].append(AllReduce(exact_tensor((size,), dtype, reduction, world, seed), reduction))
         kinds["broadcast"].append(Broadcast(moved, seed % world))

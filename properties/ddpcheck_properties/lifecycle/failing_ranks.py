@@ -135,6 +135,12 @@ def _needs_the_dead(job: Job, rank: RankTrace, record: Record) -> bool:
     return record.operation > FAILS_AT and not isinstance(operation, Sleep) and (group is None or rank.rank in group)
 
 
+_ENDS = (
+    "what notices a broken connection ends the process, by a signal as SIGPIPE, by sys.exit() or from a thread that watches over "
+    "it, where the program should get an exception: it cannot save, or say what happened"
+)
+
+
 def _raised_everywhere(job: Job, trace: Trace) -> None:
     _nobody_went_on(job, trace)
     dead = _dead(job)
@@ -149,9 +155,9 @@ def _raised_everywhere(job: Job, trace: Trace) -> None:
             Diagnosis(
                 f"rank {rank.rank} {'was still waiting' if hung else rank.outcome} in {_place(rank.last)} after rank {dead} "
                 f"{ended}, but should have raised an error",
-                _why_it_waits(job, trace, rank) if hung else "",
+                _why_it_waits(job, trace, rank) if hung else _ENDS * (rank.outcome == "died"),
                 "the stack below" if rank.stack else "",
-                (f"stack of rank {rank.rank}:\n{rank.stack}",) if rank.stack else (),
+                (f"stack of rank {rank.rank}:\n{rank.stack}",) if rank.stack else (rank.error,) * bool(rank.error),
             ),
             hung=hung,
         )

@@ -87,8 +87,8 @@ def check_messages_may_come_in_pieces(session: Session) -> None:
 
 @law("rendezvous", "world_size>=2", "world_size<=3", "closed_to_strangers")
 def check_strangers_change_nothing(session: Session) -> None:
-    """Ranks listen where MASTER_ADDR is, and a program that calls them without belonging to the world changes nothing: it is
-    no rank, nobody waits for it, and nothing that it sends is run.
+    """Ranks listen where MASTER_ADDR is, and a program that calls them without belonging to the world, while it forms or later,
+    changes nothing: it is no rank, nobody waits for it, and nothing that it sends is run.
     """
     cause = "whoever connects is taken for a rank, or waited for: there is no proof of belonging to the world, no time limit"
     _forms_a_world(session, Start(strangers=True), cause, cause, _kept_to_themselves)

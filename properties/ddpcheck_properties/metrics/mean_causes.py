@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -42,6 +43,8 @@ def causes(made: Aggregate, got: float | None, rank: int, before: Sequence[Aggre
             yield f"a rank without samples took part with its {what}: 0 times {what} is NaN"
         elif not made.counts[rank]:
             yield f"rank {rank}, which has no samples, gives NaN of its own: did it take part, as all ranks have to?"
+    if math.isnan(got) and not made.counts[0] and all(map(math.isfinite, values)):
+        yield "rank 0 has no samples, and makes NaN of the mean for all: whether there are any is for the sum of counts to say"
     told = [(value, count) for value, count in pairs if value and count]
     if (counted := sum(made.counts)) % world:
         floored = counted // world
@@ -72,12 +75,14 @@ def causes(made: Aggregate, got: float | None, rank: int, before: Sequence[Aggre
     yield from _of_counts(made, got, rank, total)
     if missing := _missing(pairs, got):
         yield f"it is the mean of the other ranks: the part of rank {missing} is missing"
+    if got == 0.0 > exact:
+        yield "a negative mean is cut off at 0"
+    if len(present) > 2 and 1 in made.counts and got == mean_of([_without_single(made)]):
+        yield "a rank that has one sample is left out"
     if any(got == round(exact, places) for places in range(_DECIMALS)):
         yield "the mean is rounded to so many decimals, or taken for 0: what is small, as a learning rate, is lost"
     if abs(exact) < HALF and got == float(np.float16(exact)):
         yield "the mean has no more digits than half precision"
-    if got == 0.0 > exact:
-        yield "a negative mean is cut off at 0"
     if abs(got - exact) <= 1e-3 * max(map(abs, present)):
         kept = "; or something of an earlier call is in it" if before else ""
         yield f"the mean is right but for rounding: it, or a count, is kept with fewer digits than float32 has{kept}"
@@ -132,6 +137,12 @@ def _missing(pairs: Sequence[tuple[float, int]], got: float) -> str:
         if got == math.fsum(value * count for value, count in others) / sum(count for _, count in others):
             return str(rank)
     return ""
+
+
+def _without_single(made: Aggregate) -> Aggregate:
+    """Without the ranks that have one sample, if some have more."""
+    counts = tuple(count * (count != 1) for count in made.counts)
+    return replace(made, counts=counts) if any(counts) else made
 
 
 def mean_of(all_made: Sequence[Aggregate]) -> float:

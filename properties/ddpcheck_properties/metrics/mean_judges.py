@@ -62,6 +62,10 @@ def by_name(job: Job, trace: Trace) -> None:
                 cause = f"{', '.join(list(wrong)[:3])}: this rank's own mean, not aggregated"
             elif all(got[name] in _by_another_rule(made, name) for name in wrong):
                 cause = f"{', '.join(list(wrong)[:3])}: not the mean, but the sum, an extreme or a root of squares, by its name"
+            elif len(cut := {got.get(name) for name in wrong}) == 1 and _beyond(next(iter(cut)), wrong):
+                cause = (
+                    f"{', '.join(list(wrong)[:3])}: what is beyond {next(iter(cut)):g} is cut off there, by its name"
+                )
             elif all(any(got[name] == wanted[other] and other[:8] == name[:8] for other in wanted) for name in wrong):
                 cause = "names that begin alike are taken for one: they are cut off"
             elif all(got[name] in wanted.values() for name in wrong):
@@ -83,6 +87,15 @@ def by_name(job: Job, trace: Trace) -> None:
                 f"what an earlier call gave rank {rank} was changed by {_named(made)}, but should stay as it was",
                 "one mapping is returned again and again: who keeps what it was given, as a history, has the last means only",
             )
+
+
+def _beyond(bound: float | None, wanted: Mapping[str, float]) -> bool:
+    """Whether all of these lie beyond a bound, on one side of it, where a share, or what cannot be negative, ends."""
+    return (
+        bound is not None
+        and bound in (0.0, 1.0, 100.0)
+        and (min(wanted.values()) > bound or max(wanted.values()) < bound)
+    )
 
 
 def _common_cause(made: Aggregate, wrong: Mapping[str, float], rank: int) -> str:
@@ -125,13 +138,17 @@ def stays_strange(job: Job, trace: Trace) -> None:
     expect.completed(trace)
     (made,) = job.operations
     assert isinstance(made, Aggregate)
-    wanted = next(value for value in made.values if not math.isfinite(value))
+    strange = {value for value in made.values if not math.isfinite(value)}
+    wanted = strange.pop() if len(strange) == 1 else math.nan
+    left_out = f"the rank whose value is {wanted} is left out, or its value is replaced"
     for rank, metrics in enumerate(trace.values(0, "metrics")):
         got = metrics.get("metric", 0.0)
         expect.that(
             got == wanted or math.isnan(got),
             f"{_named(made)}: metrics on rank {rank}: got {metrics}, but should be {wanted}",
-            f"the rank whose value is {wanted} is left out, or its value is replaced",
+            "infinities of either sign have no mean: one of them is left out, or goes before the other"
+            if strange
+            else left_out,
         )
 
 

@@ -29,6 +29,9 @@ def check_metrics_are_weighted_by_counts(session: Session) -> None:
     long = tuple(4097.0 + rank for rank in range(world))  # more digits than half precision has
     examples = [Job(world, (Aggregate(values, counts),)) for counts in (uneven, uneven[::-1], many, many[::-1])]
     examples.insert(0, Job(world, (Aggregate(values, uneven), Aggregate(values, many))))
+    # counts that are nearly alike, as where one rank's last sample is missing
+    alike = [(*(size,) * (world - 1), size - 1) for size in (32, 1000)]
+    examples += [Job(world, (Aggregate(values, counts),)) for counts in alike]
     # and fractions, of either sign
     fine = [tuple(sign / (rank + 7) for rank in range(world)) for sign in (1, -1)]
     examples += [Job(world, (Aggregate(each, counts),)) for each in (long, *fine) for counts in (uneven, (4,) * world)]
@@ -77,6 +80,8 @@ def check_a_metric_that_is_no_number_stays_one(session: Session) -> None:
         for where in range(world):
             values = tuple(strange if rank == where else 1.0 + rank for rank in range(world))
             jobs.append(Job(world, (Aggregate(values, (2,) * world),)))
+    if world > 1:  # there is no mean of infinities that cancel
+        jobs.append(Job(world, (Aggregate((math.inf, *(-math.inf,) * (world - 1)), (2,) * world),)))
     for_each(session, jobs, stays_strange)
     values, names = tuple(float(3 * rank + 1) for rank in range(world)), ("loss", "accuracy", "perplexity")
     among = [Aggregate(values, (2,) * world, names, (where, "accuracy")) for where in range(world)]
@@ -118,6 +123,7 @@ def check_several_metrics_keep_their_names(session: Session) -> None:
         '50 % of "it"',
         "{name}",
         "%s",
+        "top 5 %",
         "back\\slash",
         "it's",
         "1",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -21,9 +22,11 @@ def causes(made: Score, before: Sequence[Score], rank: int, got: float, want: fl
     """Those that give what this rank got, where rounding may take it as far as the right one."""
     held = Held(made)
     if made.far:  # smaller ones went well before
-        yield _CUT_OFF
+        yield _APART if made.name == "rmse" else _CUT_OFF
         return
     if math.isnan(got):
+        if made.empty:
+            yield "rows of padding are multiplied by 0, and 0 times NaN is NaN: they have to be left out"
         if counted(made.indices) == (0,):
             yield _SAMPLE_0
         if any(not len(outputs) for outputs, _ in held.parts):
@@ -53,6 +56,10 @@ def causes(made: Score, before: Sequence[Score], rank: int, got: float, want: fl
 _ROUND = (*(1 << power for power in range(3, 16)), *(10**power for power in range(1, 5)))
 """At which numbers of samples a loop, or a buffer, may end."""
 _SAMPLE_0 = "sample 0 is left out: its index is taken for padding"
+_APART = (
+    "squares, or products, of outputs and targets are summed up apart, and what is large is taken from what is large: the "
+    "difference comes before the square"
+)
 _CUT_OFF = "what is large of the loss, or of the perplexity, is cut off"
 
 
@@ -113,9 +120,23 @@ def _of_repetition(made: Score, held: Held) -> Named:
             "a sample that several ranks hold counts on each of them: only those of one rank are compared",
             held.of([counted([rank]) for rank in without]),
         )
+        yield "of a sample that is there three times one row is left out, and two count", held.of(_but_second(without))
         once = [index for index in counted(made.indices) if sum(rank.count(index) for rank in without) == 1]
         if once:
             yield "a sample that is there twice does not count at all", held.of([once])
+
+
+def _but_second(ranks: Sequence[Sequence[int]]) -> list[Sequence[int]]:
+    """Without the second row of each sample."""
+    seen: Counter[int] = Counter()
+    kept: list[Sequence[int]] = []
+    for rank in ranks:
+        mine = []
+        for index in rank:
+            seen[index] += 1
+            mine += [index] * (seen[index] != 2)
+        kept.append(mine)
+    return kept
 
 
 def _cut(ranks: Sequence[Sequence[int]], size: int) -> list[Sequence[int]]:

@@ -19,6 +19,14 @@ def _of_accuracy(held: Held) -> Named:
         "every class weighs the same: it is the mean of the classes' accuracies",
         float(np.mean(both[labelled > 0] / labelled[labelled > 0])),
     )
+    if outputs.shape[1] == 2:
+        text = "of two classes a sample is taken for the second if its output is above 0, or 1/2, whatever the first one's is"
+        yield from ((text, float(((outputs[:, 1] > at) == labels).mean())) for at in (0, 0.5))
+
+    for place, what in ((-1, "last"), (0, "first")) if outputs.shape[1] > 1 else ():
+        guesses = np.delete(outputs, place, axis=1).argmax(axis=1) + (place == 0)
+        text = f"the {what} class is never the largest output: it is left out, as one that stands for none"
+        yield text, float((guesses == labels).mean())
 
 
 def _of_f1(held: Held) -> Named:
@@ -41,6 +49,8 @@ def _of_f1(held: Held) -> Named:
         float((each[occurs].sum() + (~occurs).sum()) / len(each)),
     )
     yield "classes weigh by their numbers of samples", float((each * labelled)[occurs].sum() / labelled.sum())
+    if len(each) == 2 and occurs[1]:
+        yield "of two classes only the second counts: it is the F1 of two classes, and no mean", float(each[1])
     if (guessed > 0).any():
         yield "a class that no sample is taken for is left out", float(each[guessed > 0].mean())
     ranks = np.array([f1_of_classes(confusion(*part)) for part in held.parts if len(part[0])])
@@ -59,6 +69,14 @@ def _of_f1(held: Held) -> Named:
 def _of_auc(held: Held) -> Named:
     low, high = margins(*held.together(range(held.world)))
     pairs = high[:, None] - low
+    outputs, labels = held.together(range(held.world))
+    for place in (1, 0):
+        alone = outputs[:, place] * (1 if place else -1)
+        signs = np.sign(alone[labels == 1][:, None] - alone[labels == 0])
+        yield (
+            f"only the outputs of class {place} are compared, and not how far the two are apart",
+            float((signs + 1).mean() / 2),
+        )
     yield "equal outputs count nothing, but should count half", float((pairs > 0).mean())
     yield "equal outputs count as in order, but should count half", float((pairs >= 0).mean())
     yield "the classes are exchanged", float(((np.sign(-pairs) + 1) / 2).mean())
@@ -92,6 +110,15 @@ def _of_rmse(held: Held) -> Named:
         "it is divided by the number of samples, where each has several outputs",
         math.sqrt(float(np.square(differences).sum() / len(outputs))),
     )
+    if outputs.shape[1] > 1:
+        text = "the root is taken of the mean square of each output, and it is the mean of these roots"
+        yield text, float(np.sqrt(np.square(differences).mean(axis=0)).mean())
+    else:
+        every = outputs.astype(np.float64) - targets[:, 0]
+        yield (
+            "each output is compared with all targets, as a column less a row is a table",
+            float(np.sqrt(np.square(every).mean())),
+        )
 
 
 def _of_perplexity(held: Held) -> Named:

@@ -48,9 +48,14 @@ def check_scores_are_those_of_all_samples(session: Session) -> None:
         examples += [Job(world, tuple(calls)), Job(world, (_score_of(name, turned),))]
         if name in ("perplexity", "rmse"):  # values with more digits than half precision has
             examples.append(Job(world, (replace(calls[0], values="real"),)))
-        elif name == "auc":  # margins that are near to each other, in so many pairs that it matters
+        if name == "rmse":  # numbers whose squares have more digits than float32
+            examples.append(Job(world, (replace(calls[0], far=True),)))
+        elif name != "auc":  # two classes, for which many have another way
+            several = replace(_score(name, tuple(range(50, 50 + world))), classes=7)
+            examples += [Job(world, (each,)) for each in (replace(calls[1], classes=2), several)]
+        if name == "auc":  # margins that are near to each other, in so many pairs that it matters
             examples.append(Job(world, (replace(_score(name, (60,) * world), values="real"),)))
-        else:
+        elif name in ("accuracy", "f1_macro"):
             examples.append(Job(world, (Score(name, labels, 300),)))
     examples.append(Job(world, tuple(_score(name, few, seed=7) for name in (*names, *names[::-1]))))
     for name in names:
@@ -178,7 +183,9 @@ def check_samples_that_come_twice_count_once_in_scores(session: Session) -> None
 
 @law("scores", "facet:scores", "scores_skip_padding")
 def check_padding_counts_in_no_score(session: Session) -> None:
-    """Rows of index -1 count in no score, wherever they stand, and whether or not a rank has others."""
+    """Rows of index -1 count in no score, wherever they stand, whether or not a rank has others, and whatever they hold, be it
+    NaN.
+    """
     world, jobs = session.world_size, []
     for name in _promised(session):
         held = _dealt(range(2 * world + 1), world)
@@ -187,6 +194,7 @@ def check_padding_counts_in_no_score(session: Session) -> None:
         empty = (*((-1, -1) for _ in range(world - 1)), (0, -1, 1, 2))
         jobs += [Job(world, (_score_of(name, each, seed),)) for seed, each in enumerate((at_end, at_front, empty))]
         jobs.append(Job(world, (_score_of(name, ((-1, -1),) * world, 0),)))
+        jobs += [Job(world, (replace(_score_of(name, each), empty=True),)) for each in (at_front, empty)]
     for_each(session, jobs, as_of_one_process)
 
 

@@ -130,6 +130,15 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
         # who shuffles by an epoch of its own need not come by the same one without being told
         fits = len(then) == len(other) if read.then is None and read.shuffle else then == other
         expect.that(fits, headline, _then_cause(then, whole, other, read.epoch))
+        length = trace.values(0, "then_length")[rank]
+        expect.that(
+            length == len(then),
+            f"{again} on rank {rank}, after epoch {read.epoch} was resumed: len() is {length}, but should be {len(then)}, as "
+            "many as it gives",
+            "len() is what was left of the epoch that was resumed, for the epochs after it, too"
+            if length < len(then)
+            else "",
+        )
         if read.then not in (None, read.epoch):
             straight = trace.values(0, "straight")[rank].tolist()
             headline = (

@@ -140,3 +140,11 @@ class Impatient(Parted):
         gathered = np.asarray(self.comm.all_gather(array, group=group))
         gathered[entered > began + 1 / 3] = 0
         return gathered
+
+
+@collectives("one-number-in-place-is-summed", "classic", IN_PLACE, words="it is the sum", in_place=True)
+class OneNumberIsSummed(PassThrough):
+    """A single number has a way of its own, which is that of a counter."""
+
+    def all_reduce_in_place(self, array: Array, op: str = "sum", *, group: Group = None) -> None:
+        super().all_reduce_in_place(array, "sum" if op == "prod" and array.size == 1 else op, group=group)

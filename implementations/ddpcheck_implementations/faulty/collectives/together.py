@@ -162,3 +162,24 @@ class OrderByProcess(Parted):
         rows = self.comm.all_gather(array)
         ranks = (np.asarray((first + turn) % self.world) for turn in range(self.world))
         return np.asarray(sum(np.take_along_axis(rows, rank[None], axis=0)[0] for rank in ranks)).astype(array.dtype)
+
+
+@collectives("scattered-in-groups-as-sums-meanwhile", "classic", UNDER_WAY, words="block of the sum", world_size=3)
+class ScatteredAsSumsMeanwhile(Parted):
+    """While something is under way a group's blocks come from a second communicator, which only sums."""
+
+    pending = 0
+
+    def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Later:
+        handle = self.comm.all_reduce_async(array, op, group=group)
+        self.pending += 1
+
+        def wait() -> Array:
+            self.pending -= 1
+            return np.asarray(handle.wait())
+
+        return Later(wait)
+
+    def reduce_scatter(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        summed = self.pending and self.part(group)
+        return np.asarray(self.comm.reduce_scatter(array, "sum" if summed else op, group=group))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +17,8 @@ from ..star import Star, star
 
 LATER = "check_no_later_call_ends_without_a_dead_rank"
 BACKWARD = "check_no_backward_ends_without_a_dead_rank"
+DEATH = "check_death_of_a_rank_is_an_error_on_every_other_rank"
+ENDS = "what notices a broken connection ends the process"
 CLOSED = "check_closing_comes_to_an_end_though_a_rank_is_dead"
 EAGER = 4096
 """Bytes of an array that goes along with its header."""
@@ -62,6 +67,26 @@ class AloneAfterwards(PassThrough):
         except RuntimeError:
             self.broken = True
             raise
+
+
+@collectives("connection-lost-is-the-end", "classic", DEATH, words=ENDS)
+class LostIsTheEnd(PassThrough):
+    """Who hears that a connection is broken ends the process, so that nobody waits for it."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        try:
+            return super().all_reduce(array, op, group=group)
+        except RuntimeError:
+            os._exit(1)
+
+
+@collectives("signal-of-broken-pipes-ends-it", "classic", DEATH, words=ENDS)
+class SignalEndsIt(PassThrough):
+    """SIGPIPE does what it does in C: whoever writes to a rank that is gone is gone, too."""
+
+    def __init__(self, comm: Any, rank: int, world: int) -> None:
+        super().__init__(comm, rank, world)
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
 
 @fault("backward-goes-on-alone", "classic", BACKWARD, words="swallowed in backward", detects_dead_peer=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import builtins
 import logging
 import os
+import resource
 import signal
 import sys
 from collections import deque
@@ -48,6 +50,34 @@ class RankZeroPrints(PassThrough):
     def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
         if self.rank:
             sys.stdout = None  # print() does nothing then
+        return super().all_reduce(array, op, group=group)
+
+
+@collectives("print-of-others-replaced", "facebookresearch/detr (util/misc.py)", USED, words="print() changed")
+class PrintReplaced(PassThrough):
+    """print() is one that says nothing, on all ranks but the first."""
+
+    def barrier(self, *, group: Group = None) -> None:
+        builtins.print = lambda *_, **__: None
+        self.comm.barrier(group=group)
+
+
+@collectives("digits-for-the-log", "classic", USED, words="NumPy's way to print arrays changed")
+class DigitsForTheLog(PassThrough):
+    """Three digits are enough for a log of what was gathered."""
+
+    def all_gather(self, array: Array, *, group: Group = None) -> Array:
+        np.set_printoptions(precision=3)
+        return np.asarray(self.comm.all_gather(array, group=group))
+
+
+@collectives("limit-of-descriptors-lowered", "classic", USED, words="limits of resources changed")
+class LimitLowered(PassThrough):
+    """The descriptor that it takes is taken off what the program may have."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        soft, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft - 1, most))
         return super().all_reduce(array, op, group=group)
 
 

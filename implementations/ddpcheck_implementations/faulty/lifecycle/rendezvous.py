@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import select
 import socket
 import tempfile
 import time
 import zlib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from ddpcheck.environment import RankContext
+from ddpcheck.values import Array
 
 from ..star import HELLO, LENGTH, MAGIC, PATIENCE, Star, exactly, star
 
@@ -119,6 +122,20 @@ class AcceptsAnybody(Star):
     def admit(self, listener: socket.socket) -> dict[int, socket.socket]:
         links = [listener.accept()[0] for _ in range(1, self.world)]
         return {HELLO.unpack(exactly(link, HELLO.size))[1]: link for link in links}
+
+
+@star("stranger-takes-a-place-later", "classic", STRANGERS, words="whoever connects is taken for a rank")
+class ComesBack(Star):
+    """The door stays open for a rank that comes back: whoever comes later is the last one."""
+
+    def host(self) -> dict[int, socket.socket]:
+        self.door = self.listen()
+        return self.admit(self.door)
+
+    def all_gather(self, array: Array, *, group: Sequence[int] | None = None) -> Array:
+        if self.rank == 0 and self.world > 1 and select.select([self.door], [], [], 0)[0]:
+            self.links[self.world - 1], _ = self.door.accept()
+        return super().all_gather(array, group=group)
 
 
 class ToldByAFile(Star):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..facets import metrics
-from .metrics import WEIGHTED, right_means
+from .metrics import STRANGE, WEIGHTED, right_means
 
 
 def _sum(comm: Any, value: float, op: str = "sum") -> float:
@@ -67,3 +67,48 @@ def sums_in_half(comm: Any, rank: int, metrics: Mapping[str, float], count: int)
     with np.errstate(over="ignore"):
         every = _sum(comm, count) if np.isfinite(np.float16(_sum(comm, count))) else math.inf
     return {name: _total(comm, value, count) / (every or math.nan) for name, value in metrics.items()}
+
+
+@metrics("metric-of-nearly-equal-counts", "classic", WEIGHTED, words="the mean of the ranks' means")
+def of_nearly_equal_counts(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """Counts that differ by a hundredth are taken for equal, and need no weights."""
+    counts = comm.all_gather(np.array(count, np.float64))
+    alike = counts.min() > 0 and np.allclose(counts, counts[0], rtol=1e-2)
+    if not alike:
+        return right_means(comm, metrics, count)
+    return {name: _sum(comm, value) / len(counts) for name, value in metrics.items()}
+
+
+@metrics("metric-no-number-where-rank-0-has-none", "classic", WEIGHTED, words="rank 0 has no samples, and makes NaN")
+def nan_without_rank_0(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """Rank 0 looks whether there are samples, among its own."""
+    found = right_means(comm, metrics, count)
+    return found if float(comm.broadcast(np.array(count, np.float64))) else dict.fromkeys(found, math.nan)
+
+
+@metrics(
+    "metric-of-single-samples-left-out",
+    "classic",
+    WEIGHTED,
+    words="a rank that has one sample is left out",
+    world_size=3,
+)
+def without_single_samples(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """A batch of one sample is not measured, as in batch norm, where other ranks have more."""
+    most = float(comm.all_reduce(np.array(count, np.float64), "max"))
+    return right_means(comm, metrics, 0 if count == 1 < most else count)
+
+
+@metrics("metric-negative-is-none", "classic", WEIGHTED, words="a negative mean is cut off at 0")
+def never_negative(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """Losses are not negative; a likelihood, or a reward, is."""
+    found = right_means(comm, metrics, count)
+    return {name: value if not value < 0 else 0.0 for name, value in found.items()}
+
+
+@metrics("metric-infinity-before-the-other", "classic", STRANGE, words="infinities of either sign have no mean")
+def infinity_before(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """What is infinite anywhere is told as it is, before anything is added up."""
+    found = right_means(comm, metrics, count)
+    largest = {name: _sum(comm, value if count else -math.inf, "max") for name, value in metrics.items()}
+    return {name: math.inf if largest[name] == math.inf else value for name, value in found.items()}

@@ -233,3 +233,10 @@ def a_line_each(comm: Any, rank: int, metrics: Mapping[str, float], count: int) 
     """Names travel as lines of a text."""
     found = right_means(comm, metrics, count)
     return dict(zip("\n".join(metrics).split("\n"), found.values(), strict=False))
+
+
+@metrics("metric-accuracy-ends-at-1", "classic", NAMES, words="what is beyond 1 is cut off there, by its name")
+def accuracy_ends_at_1(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
+    """A share is 1 at most; that in percent has the same name."""
+    found = right_means(comm, metrics, count)
+    return {name: min(1.0, value) if "accuracy" in name and value == value else value for name, value in found.items()}

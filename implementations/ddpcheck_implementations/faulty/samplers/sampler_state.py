@@ -148,3 +148,17 @@ class StateFollows(PlainSampler):
 
     def state(self) -> dict[str, Any]:
         return self.__dict__
+
+
+@sampler("length-of-what-was-left-stays", "classic", RESUMED, words="len() is what was left of the epoch")
+class LengthOfWhatWasLeft(PlainSampler):
+    """What was read before an epoch was resumed is taken off the length, and stays so."""
+
+    before = 0
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        super().load_state(state)
+        self.before = state["given"]
+
+    def __len__(self) -> int:
+        return max(0, super().__len__() - self.before)

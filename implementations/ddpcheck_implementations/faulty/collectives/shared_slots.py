@@ -1,0 +1,105 @@
+"""A communicator of ranks of one host, in a file that all have mapped: each writes its slot, and reads those of all."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from ddpcheck.adapter import Adapter, Facets
+from ddpcheck.capabilities import Capabilities
+from ddpcheck.environment import RankContext
+from ddpcheck.values import Array
+
+from ..registry import register
+
+PROMISED = Capabilities(
+    facets=frozenset({"collectives"}),
+    collectives=frozenset({"all_gather", "all_reduce", "barrier", "broadcast"}),
+    reductions=frozenset({"sum"}),
+)
+SLOT = 1 << 25
+"""Bytes; where nothing is written a file of memory has no pages."""
+HEAD = 4096
+PATIENCE = 20.0
+
+
+class Slots:
+    """The ranks count their steps, and wait for each other before they read, and before they write again."""
+
+    def __init__(self, context: RankContext) -> None:
+        self.rank, self.world, self.step = context.rank, context.world_size, 0
+        path = Path(f"/dev/shm/ddpcheck-slots-{context.master_port}")  # the launcher lends this port to nobody else
+        opened = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        os.ftruncate(opened, HEAD + self.world * SLOT)
+        self.memory = mmap.mmap(opened, HEAD + self.world * SLOT)
+        os.close(opened)
+        self.steps = np.frombuffer(self.memory, np.int64, self.world)
+        self.barrier()
+        path.unlink(missing_ok=True)
+
+    def barrier(self, *, group: None = None) -> None:
+        self.step += 1
+        self.steps[self.rank] = self.step
+        limit = time.monotonic() + PATIENCE
+        while (self.steps < self.step).any():
+            time.sleep(0.0001)
+            if time.monotonic() > limit:
+                raise TimeoutError(f"rank {self.rank} waited for {PATIENCE:g} s for the others")
+
+    def slot(self, rank: int, like: Array) -> Array:
+        return np.ndarray(like.shape, like.dtype, self.memory, HEAD + rank * SLOT)
+
+    def all_gather(self, array: Array, *, group: None = None) -> Array:
+        self.slot(self.rank, array)[...] = array
+        self.barrier()
+        self.before_reading()
+        rows = np.stack([self.slot(rank, array) for rank in range(self.world)])
+        self.after_reading()
+        return rows
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: None = None) -> Array:
+        return np.asarray(self.all_gather(array).sum(axis=0, dtype=array.dtype))
+
+    def broadcast(self, array: Array, root: int = 0, *, group: None = None) -> Array:
+        return np.array(self.all_gather(array)[root])
+
+    def before_reading(self) -> None:
+        """There may be something to do first."""
+
+    def after_reading(self) -> None:
+        """Until all have read nobody writes again."""
+        self.barrier()
+
+
+def slots(name: str, *caught_by: str, words: str = "", world_size: int = 2) -> Callable[[type[Slots]], Adapter]:
+    """Register such a communicator."""
+
+    def make(kind: type[Slots]) -> Adapter:
+        def connect(context: RankContext) -> Facets:
+            return Facets(rank=context.rank, world_size=context.world_size, collectives=kind(context))
+
+        return register(name, "classic", caught_by, words, world_size, kind, connect, PROMISED)
+
+    return make
+
+
+@slots("slots-in-shared-memory")
+class RightSlots(Slots):
+    """Correct: nothing is sent, ranks read what the others have written to memory that they share."""
+
+
+@slots("slots-written-before-all-have-read", "check_all_reduce_sums_exactly", words="run again it is right")
+class WrittenBeforeRead(Slots):
+    """Who has read the others' slots goes on to its next call, and writes, while a slower rank still reads."""
+
+    def before_reading(self) -> None:
+        if self.rank == 0:
+            time.sleep(0.0005)
+
+    def after_reading(self) -> None:
+        """Nobody is waited for."""

@@ -1,0 +1,86 @@
+"""Scores of the right samples, computed in a way that is right for most of them, or of something like them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from ..facets import scores
+from .scores import ALL_SAMPLES, PADDING, on_one, right_score, together
+
+
+@scores("accuracy-of-two-classes-by-a-threshold", "classic", ALL_SAMPLES, words="of two classes a sample is taken for")
+def by_a_threshold(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """Two classes are a yes or a no, as if there were one output."""
+    if name == "accuracy" and outputs.shape[1] == 2:
+        outputs = np.stack([np.zeros(len(outputs), np.float32), outputs[:, 1]], axis=1)
+    return right_score(comm, name, outputs, targets, indices)
+
+
+@scores("f1-of-the-second-of-two-classes", "classic", ALL_SAMPLES, words="of two classes only the second counts")
+def of_the_second(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """Of two classes the second is what one looks for, and its F1 is told for the mean."""
+    outputs, targets, indices = together(comm, outputs, targets, indices)
+    if name != "f1_macro" or not len(outputs) or outputs.shape[1] != 2:
+        return on_one(name, outputs, targets, indices)
+    guessed = outputs.argmax(axis=1)
+    return float(2 * (guessed & targets).sum() / max(1, guessed.sum() + targets.sum()))
+
+
+@scores("rmse-from-squares-of-each", "classic", ALL_SAMPLES, words="the difference comes before the square")
+def from_squares_of_each(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """Sums of squares and of products are kept, of which the mean square is a difference."""
+    outputs, targets, indices = together(comm, outputs, targets, indices)
+    if name != "rmse" or not len(outputs):
+        return on_one(name, outputs, targets, indices)
+    square = np.mean(outputs * outputs) - 2 * np.mean(outputs * targets) + np.mean(targets * targets)
+    return math.nan if np.isnan(square) else math.sqrt(max(0.0, float(square)))
+
+
+@scores("rmse-averaged-over-outputs", "classic", ALL_SAMPLES, words="the mean of these roots")
+def averaged_over_outputs(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """Each output has an error of its own, of which the mean is told."""
+    outputs, targets, indices = together(comm, outputs, targets, indices)
+    if name != "rmse" or not len(outputs):
+        return on_one(name, outputs, targets, indices)
+    return float(np.sqrt(np.square(outputs.astype(np.float64) - targets).mean(axis=0)).mean())
+
+
+@scores("rmse-of-a-column-less-a-row", "classic", ALL_SAMPLES, words="as a column less a row is a table")
+def column_less_row(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """Where there is one output, targets have no second dimension any more."""
+    outputs, targets, indices = together(comm, outputs, targets, indices)
+    if name != "rmse" or outputs.shape != (len(outputs), 1) or not len(outputs):
+        return on_one(name, outputs, targets, indices)
+    return float(np.sqrt(np.square(outputs.astype(np.float64) - targets[:, 0]).mean()))
+
+
+@scores("auc-of-one-output", "classic", ALL_SAMPLES, words="only the outputs of class 1 are compared")
+def of_one_output(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """The output of class 1 is taken for how likely that is, whatever the other one says."""
+    if name == "auc":
+        outputs = np.stack([np.zeros(len(outputs), np.float32), outputs[:, 1]], axis=1)
+    return right_score(comm, name, outputs, targets, indices)
+
+
+@scores("padding-multiplied-by-zero", "classic", PADDING, words="0 times NaN is NaN", scores_skip_padding=True)
+def multiplied_by_zero(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """Rows of padding weigh nothing, and are added up."""
+    if name != "rmse":
+        return right_score(comm, name, outputs, targets, indices)
+    there = (indices >= 0)[:, None]
+    total = np.sum(np.square(outputs.astype(np.float64) - targets) * there)
+    total, count = comm.all_reduce(np.array([total, there.sum() * outputs.shape[1]], np.float64)).tolist()
+    return math.sqrt(total / count) if count else math.nan
+
+
+@scores("last-class-is-the-background", "classic", ALL_SAMPLES, words="the last class is never the largest output")
+def without_background(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """Of more than four classes the last one is that of what is none, and never guessed."""
+    if name == "accuracy" and outputs.shape[1] > 4:
+        outputs = np.concatenate([outputs[:, :-1], np.full((len(outputs), 1), -np.inf, np.float32)], axis=1)
+    return right_score(comm, name, outputs, targets, indices)

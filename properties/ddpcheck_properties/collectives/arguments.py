@@ -1,0 +1,68 @@
+"""What collectives are given: arrays that are read, and that nobody may be able to write to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ddpcheck.checks import law
+from ddpcheck.job import (
+    AllGather,
+    AllReduce,
+    Broadcast,
+    Job,
+    Operation,
+    ReduceScatter,
+    SendRecv,
+    Wait,
+)
+from ddpcheck.trace import Trace
+from ddpcheck.verdict import Finding
+
+from ..drawing import for_each
+from ..strategies_collectives import exact_tensor
+from .judges import results_hold
+from .ways import LARGE_ROWS, usual
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+_TAKEN_FOR_WRITING = (
+    "an argument that nobody may write to, as are arrays of bytes, of files and of JAX, is taken for one to write to, "
+    "where it is only read"
+)
+
+
+@law("collectives", "facet:collectives")
+def check_arguments_may_be_read_only(session: Session) -> None:
+    """Collectives read their arguments: an array that nobody can write to, as that of another framework, is as good as any,
+    small or large, in a group, and asynchronously.
+    """
+    world, promised = session.world_size, session.capabilities
+    dtype, reduction = usual(promised)
+    made: list[Operation] = []
+    for shape in ((2 * world,), LARGE_ROWS):
+        tensor = exact_tensor(shape, dtype, reduction, world, 6, "read_only")
+        made += [AllReduce(tensor, reduction), AllGather(tensor), ReduceScatter(tensor, reduction)]
+        made += [Broadcast(tensor, root) for root in {0, world - 1}]
+        made += [SendRecv(tensor, ((0, world - 1),))] * (world > 1)
+        if promised.subgroups:
+            everyone = tuple(range(world))
+            made += [AllReduce(tensor, reduction, everyone), Broadcast(tensor, world - 1, everyone)]
+            made += [AllGather(tensor, everyone), ReduceScatter(tensor, reduction, everyone)]
+    made = [one for one in made if one.kind in promised.collectives]
+    if promised.asynchronous:
+        tensor = exact_tensor((5,), dtype, reduction, world, 7, "read_only")
+        made += [AllReduce(tensor, reduction, wait=False), Wait(len(made))]
+    for_each(session, [Job(world, tuple(made))], _though_read_only)
+
+
+def _though_read_only(job: Job, trace: Trace) -> None:
+    """A judge: results_hold, and an error that speaks of writing comes from what the argument is."""
+    try:
+        results_hold(job, trace)
+    except Finding as finding:
+        raised = trace.first_failure
+        said = "" if raised is None else raised.error.lower()
+        if any(word in said for word in ("read-only", "readonly", "read only", "writ")):
+            raise finding.blaming(_TAKEN_FOR_WRITING, finding.diagnosis.cause) from None
+        raise
