@@ -81,7 +81,19 @@ def test_examples_come_first() -> None:
     session = Hollow()
     example = Job(1, (Barrier(),) * 3, seed=99)
     assert failure(session, seed_is_small, examples=[example]).job == example
-    assert session.run_jobs == [example]
+    assert session.run_jobs == [example] * 2  # found, and confirmed, as no cause is known
+
+
+def test_an_example_that_is_right_when_run_again_depends_on_timing() -> None:
+    seen: list[Job] = []
+
+    def wrong_once(job: Job, trace: Trace) -> None:
+        seen.append(job)
+        if len(seen) == 1:
+            raise Finding(Diagnosis("wrong once"))
+
+    finding = failure(Hollow(), wrong_once, examples=[Job(1, (Barrier(),))])
+    assert finding.diagnosis.cause.startswith("run again it is right")
 
 
 def test_an_example_gets_shorter_while_its_cause_stays() -> None:

@@ -50,18 +50,18 @@ def check_an_asynchronous_all_reduce_returns_at_once(session: Session) -> None:
     """
     found: list[Finding] = []
     for late in LATENESS:
-        drawn = [_begun_before(session, rank, late) for rank in {0, session.world_size - 1}]
         found.clear()
-        for_each(session, drawn, lambda job, trace: _at_once(job, trace, found))
+        for_each(session, [_begun_before(session, late)], lambda job, trace: _at_once(job, trace, found))
         if not found:
             return
     raise found[0]
 
 
-def _begun_before(session: Session, rank: int, late: float) -> Job:
+def _begun_before(session: Session, late: float) -> Job:
     """Three under way at once, and as many in a group, of which one rank comes late; what a group needs is there."""
     world = session.world_size
-    begun = [_begun(session, 3, 5), _begun(session, 4, 7), _begun(session, 5, 300_000)]
+    rank = 0 if world % 2 else world - 1
+    begun = [_begun(session, 3, 5), _begun(session, 4, 7), _begun(session, 5, 100_000)]
     if session.capabilities.subgroups:
         begun += [replace(one, group=tuple(range(world))) for one in begun]
     known = [replace(begun[0], wait=True), *[replace(begun[-1], wait=True)] * session.capabilities.subgroups]
