@@ -45,11 +45,16 @@ def by_itself(trace: Trace) -> Counted:
     return Counted(_grown(trace, "counts", "bytes"), _grown(trace, "counts", "messages"), OWN_WORD)
 
 
+def begun(trace: Trace) -> list[list[int]]:
+    """Collectives that each rank says it has begun, from one Sent to the next."""
+    return _grown(trace, "counts", "collectives")
+
+
 def _at_first(of: Counted) -> int:
     return sum(sent[0] for sent in of.bytes)
 
 
-def _grown(trace: Trace, source: str, of: Literal[0, 1, "bytes", "messages"]) -> list[list[int]]:
+def _grown(trace: Trace, source: str, of: Literal[0, 1, "bytes", "messages", "collectives"]) -> list[list[int]]:
     """For each rank by how much each count grew, all connections together."""
     grown = []
     for rank in trace.ranks:

@@ -35,7 +35,7 @@ from ddpcheck.verdict import Diagnosis, Finding
 from ..collectives.results import named
 from ..drawing import for_each
 from ..strategies_collectives import dtypes, fitting_reductions, floating, reductions
-from .counts import by_itself, by_kernel, counted
+from .counts import begun, by_itself, by_kernel, counted
 from .judges import CHANGE, HEADERS, Demand, sends_no_more
 
 if TYPE_CHECKING:
@@ -96,7 +96,8 @@ def check_many_small_gradients_go_together(session: Session) -> str:
 @law("wire", "collective:all_reduce", "counts_traffic", "world_size>=2")
 def check_traffic_is_counted_as_it_is_sent(session: Session) -> str:
     """counts() tells the bytes of each large collective that the kernel sees each rank send, or, where it sees none, as many
-    in all as any algorithm needs; of all_reduce asynchronously, in place and in a group, too.
+    in all as any algorithm needs, and that each rank of it has begun one; of all_reduce asynchronously, in place and in a group,
+    too.
     """
     world, promised = session.world_size, session.capabilities
     reduced = _usual(promised)
@@ -222,6 +223,8 @@ def _told(job: Job, trace: Trace, each: bool) -> str:
         group = getattr(reduced, "group", None) or range(job.world_size)
         demand = Demand(reduced.kind, reduced.tensor.on(0).nbytes, group, "", each)
         seen, told = ([counts[number] for counts in one.bytes] for one in (kernel, own))
+        if not isinstance(reduced, SendRecv):
+            _told_as_begun([counts[number] for counts in begun(trace)], group, named(reduced, position))
         if sum(seen) >= demand.least / 2:
             _same(seen, told, named(reduced, position))
             continue
@@ -238,6 +241,13 @@ def _told(job: Job, trace: Trace, each: bool) -> str:
                 )
             )
     return note
+
+
+def _told_as_begun(collectives: list[int], members: Sequence[int], what: str) -> None:
+    for rank in members:
+        if not collectives[rank]:
+            headline = f"{what}: counts() of rank {rank} tells of no collective begun, but should of this one"
+            raise Finding(Diagnosis(headline, "it does not count this way of calling"))
 
 
 def _nothing_told(_: Job, trace: Trace) -> None:
