@@ -22,7 +22,7 @@ PROMISED = Capabilities(
     collectives=frozenset({"all_gather", "all_reduce", "barrier", "broadcast"}),
     reductions=frozenset({"sum"}),
 )
-SLOT = 1 << 25
+SLOT = 1 << 27
 """Bytes; where nothing is written a file of memory has no pages."""
 HEAD = 4096
 PATIENCE = 20.0
