@@ -104,10 +104,14 @@ def check_calls_that_do_not_fit_are_an_error_on_every_rank(session: Session) -> 
         (usual, ReduceScatter(tensor, among[0])),
         (Barrier(), usual),
     ]
-    if promised.subgroups and session.world_size > 2:  # of ranks that other calls of a group need not tell apart
-        few = (0, 1, last)
-        others.append((Broadcast(tensor, 0, few), Broadcast(tensor, last, few)))
-        others += [(replace(usual, reduction=a, group=few), replace(usual, reduction=b, group=few)) for a, b in offered]
+    if promised.subgroups and session.world_size > 2:
+        every = tuple(
+            range(session.world_size)
+        )  # a group of some leaves others waiting in the next call, who did nothing wrong
+        others.append((Broadcast(tensor, 0, every), Broadcast(tensor, last, every)))
+        others += [
+            (replace(usual, reduction=a, group=every), replace(usual, reduction=b, group=every)) for a, b in offered
+        ]
     if promised.asynchronous:
         others += [
             (replace(usual, reduction=a, wait=False), replace(usual, reduction=b, wait=False)) for a, b in offered
