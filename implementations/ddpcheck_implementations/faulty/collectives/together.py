@@ -12,6 +12,7 @@ from ddpcheck.values import Array
 from ..facets import Group, collectives
 from .in_groups import MOVED, REDUCED, UNDER_WAY, Parted
 from .memory import LARGE, SCATTER, Later, Pool
+from .pending import Pending
 
 TOGETHER = "check_groups_at_work_together_do_not_disturb_each_other"
 MANY = 10_000
@@ -165,20 +166,8 @@ class OrderByProcess(Parted):
 
 
 @collectives("scattered-in-groups-as-sums-meanwhile", "classic", UNDER_WAY, words="block of the sum", world_size=3)
-class ScatteredAsSumsMeanwhile(Parted):
+class ScatteredAsSumsMeanwhile(Pending, Parted):
     """While something is under way a group's blocks come from a second communicator, which only sums."""
-
-    pending = 0
-
-    def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Later:
-        handle = self.comm.all_reduce_async(array, op, group=group)
-        self.pending += 1
-
-        def wait() -> Array:
-            self.pending -= 1
-            return np.asarray(handle.wait())
-
-        return Later(wait)
 
     def reduce_scatter(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
         summed = self.pending and self.part(group)
