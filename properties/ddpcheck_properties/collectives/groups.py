@@ -235,9 +235,9 @@ def _with_others_between(world: int, promised: Capabilities, started: AllReduce)
             for seed, each in enumerate((rest, None, group), start=3)
         )
         others["barrier"] += (Sleep(world - 1, LATE), Barrier(group))
-        extreme = next((each for each in reductions(promised) if each in ("min", "max")), started.reduction)
+        unlike: list[Reduction] = [each for each in reductions(promised) if each not in ("sum", "mean")]
         rows = replace(tensor, seed=7, shape=(tensor.shape[0] * len(rest),))
-        others["reduce_scatter"] += (ReduceScatter(rows, extreme, rest),)
+        others["reduce_scatter"] += (ReduceScatter(rows, unlike[0] if unlike else started.reduction, rest),)
     if world > 1:
         others["send_recv"] = (SendRecv(replace(tensor, seed=6), ((0, world - 1), (world - 1, 0))),)
     offered = [(started, *each) for kind, each in others.items() if kind in promised.collectives]
