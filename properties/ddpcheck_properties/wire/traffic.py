@@ -216,7 +216,7 @@ def _silent(job: Job, trace: Trace, each: bool) -> str:
 
 
 def _told(job: Job, trace: Trace, each: bool) -> str:
-    kernel, own = by_kernel(trace), by_itself(trace)
+    kernel, own, collectives = by_kernel(trace), by_itself(trace), begun(trace)
     note = ""
     for number, (position, reduced) in enumerate(_counted_ones(job)):
         assert isinstance(reduced, AllReduce | ReduceScatter | AllGather | Broadcast | SendRecv)
@@ -224,7 +224,7 @@ def _told(job: Job, trace: Trace, each: bool) -> str:
         demand = Demand(reduced.kind, reduced.tensor.on(0).nbytes, group, "", each)
         seen, told = ([counts[number] for counts in one.bytes] for one in (kernel, own))
         if not isinstance(reduced, SendRecv):
-            _told_as_begun([counts[number] for counts in begun(trace)], group, named(reduced, position))
+            _told_as_begun([counts[number] for counts in collectives], group, named(reduced, position))
         if sum(seen) >= demand.least / 2:
             _same(seen, told, named(reduced, position))
             continue
