@@ -137,8 +137,9 @@ class Board:
         self._code = wire.group_code(order)
         self._own = _slots(own, ranks)
         self._published = 0
-        self._traffic = traffic
+        self.traffic = traffic
         self._bell = bell
+        self.crowded = crowded
         self._looks = Looks(0 if crowded else _SPINS)
 
     def publish(self, readers: Sequence[Line], header: bytes, block: Array, counted: int) -> Array:
@@ -166,7 +167,7 @@ class Board:
 
     def count(self, messages: int, payload_bytes: int) -> None:
         """What a network would have had to carry."""
-        traffic = self._traffic
+        traffic = self.traffic
         traffic.messages += messages
         traffic.payload_bytes += payload_bytes
         traffic.header_bytes += wire.HEADER_BYTES * messages

@@ -17,11 +17,12 @@ from . import wire
 from .algorithms import algorithms_of
 from .background import Background, Pending
 from .errors import CommunicationError
-from .express import express_of
+from .express import Express, express_of
 from .group import Group
 from .host import Hosts
 from .in_memory import Channel, Host
 from .peer import Link, Peer, Traffic
+from .plans import Plan
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -77,7 +78,7 @@ class Communicator:
         express = members.express
         if express is not None and array.nbytes <= express.limit:
             result = np.empty(array.shape, array.dtype)
-            self._now(express.reduce, express.plans.of("all_reduce", op, array), array, array, result)
+            self._express(express, express.plans.of("all_reduce", op, array), array, array, result)
             return result
         return self._now(self._all_reduce, members, members.header("all_reduce", array, op), array, op)
 
@@ -95,7 +96,7 @@ class Communicator:
         members = self._world if group is None else self._of(group)
         express = members.express
         if express is not None and array.nbytes <= express.limit:
-            self._now(express.reduce, express.plans.of("all_reduce_in_place", op, array), array, array, array)
+            self._express(express, express.plans.of("all_reduce_in_place", op, array), array, array, array)
             return
         header = members.header("all_reduce_in_place", array, op)
         algorithms = members.algorithms
@@ -140,7 +141,7 @@ class Communicator:
         if express is not None and array.nbytes <= express.limit:
             mine = array[self.rank * rows : (self.rank + 1) * rows]
             result = np.empty(mine.shape, array.dtype)
-            self._now(express.reduce, express.plans.of("reduce_scatter", op, array), array, mine, result)
+            self._express(express, express.plans.of("reduce_scatter", op, array), array, mine, result)
             return result
         header = members.header("reduce_scatter", array, op)
         algorithms = members.algorithms
@@ -207,6 +208,17 @@ class Communicator:
         if self._background.last is not None:
             self._background.drain()
         return self._guarded(operation, *args)
+
+    def _express(self, express: Express, plan: Plan, array: Array, mine: Array, target: Array) -> None:
+        """As _now, by few calls, since a small reduction takes no longer than some of them."""
+        if self._background.last is not None or self._failure is not None:
+            self._now(express.reduce, plan, array, mine, target)
+            return
+        try:
+            express.reduce(plan, array, mine, target)
+        except BaseException as error:
+            self._fail(error)
+            raise
 
     def _guarded(self, operation: Callable[[*Ts], T], *args: *Ts) -> T:
         if self._failure is not None:

@@ -16,6 +16,7 @@ EXPRESS_BYTES = 256 * 1024
 _LINE = 64
 HALVES_BYTES = _LINE + 2 * EXPRESS_BYTES
 _KEPT = 256
+_Blocks = tuple[Array, Array, tuple[Array, ...]]
 
 
 class Halves:
@@ -30,14 +31,15 @@ class Halves:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """`what` is its header (wire.compact). By half: `own` is where this rank writes, `blocks` what it reads of all, in rank
-    order.
+    order: of the first two, and of the others. `single`: it reads one element of each.
     """
 
     what: int
     reduction: np.ufunc
     divisor: int
     own: tuple[Array, Array]
-    blocks: tuple[list[Array], list[Array]]
+    blocks: tuple[_Blocks, _Blocks]
+    single: bool
     payload_bytes: int
 
 
@@ -72,6 +74,11 @@ class Plans:
             reduction=wire.REDUCTIONS[op],
             divisor=size if op == "mean" else 1,
             own=own,
-            blocks=(first, second),
+            blocks=(_blocks(*first), _blocks(*second)),
+            single=first[0].size == 1,
             payload_bytes=(size - 1) * first[0].nbytes,
         )
+
+
+def _blocks(first: Array, second: Array, *others: Array) -> _Blocks:
+    return first, second, others
