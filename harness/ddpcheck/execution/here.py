@@ -9,6 +9,7 @@ import numpy as np
 
 from ..adapter import Facets
 from ..job import Job, TensorSpec
+from ..launchers.segments import Segment
 from ..trace import Record
 from ..values import Array, poison
 from .contract import offered
@@ -35,6 +36,8 @@ class Here:
         """Of asynchronous operations by position: handle, argument, and the values that the argument had."""
         self.shared: dict[TensorSpec, Array] = {}
         """Arrays that several operations are given: nobody overwrites them."""
+        self.named_memory: set[Segment] = set()
+        """Shared memory that was there under a name when the implementation was closed."""
         self.aggregated: list[tuple[Mapping[str, Any], str]] = []
         """What metrics became so far, and what it was then, in writing."""
         self._handed_out: list[tuple[Values, str, Array, Any]] = []
