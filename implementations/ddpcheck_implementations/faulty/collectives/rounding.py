@@ -89,7 +89,7 @@ class InfiniteOnceItWas(InFloat32):
         total, *others = self.comm.all_gather(array.astype(np.float32), group=group)
         for each in others:
             total = total + each
-            total = np.where(np.isfinite(_rounded(total)), total, np.copysign(np.float32(np.inf), total))
+            total = np.where(np.isinf(_rounded(total)), np.copysign(np.float32(np.inf), total), total)
         return self.finished(total, op, self.size(group))
 
 
