@@ -189,6 +189,8 @@ EVERYTHING = Job(
         ReduceScatter(TensorSpec((400,), values="real")),
         AllReduce(TensorSpec((2,)), group=(1,)),
         AllReduce(TensorSpec((2, 3), layout="mixed"), "max"),
+        *(AllReduce(TensorSpec((2, 3), layout="shared"), each) for each in ("max", "sum")),
+        Broadcast(TensorSpec((2, 3), layout="shared"), 1),
         SendRecv(TensorSpec((3,), "int32"), ((0, 1), (1, 0))),
         Sleep(0, 0.01),
         Sample(20, (0, 1, None), seed=3),

@@ -55,8 +55,8 @@ class Collectives(Protocol):
 
     Arrays may have any shape (0-d and zero elements included) and any strides, and may be read-only, but for recv()'s.
     `group=None` means all ranks. Results are new arrays of the argument's shape and dtype, unless said otherwise; arguments
-    stay as they were. When a call returns, or wait() does, both are the caller's to overwrite, a result if it is writable
-    (Capabilities.writable_results). A mean of integers is not asked for.
+    stay as they were, so that several calls may be given one array, also at once. When a call returns, or wait() does, both are
+    the caller's to overwrite, a result if it is writable (Capabilities.writable_results). A mean of integers is not asked for.
     """
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Group | None = None) -> Array:

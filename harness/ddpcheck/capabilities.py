@@ -218,7 +218,9 @@ class Capabilities:
         "raise an error there or in the next calls, and one says what it called and what came.",
     )
     gives_back: bool = promise(
-        False, "After close() a process has no more sockets, pipes, threads and child processes than before connect()."
+        False,
+        "After close() a process has no more sockets, pipes, threads and child processes than before connect(), and once all "
+        "ranks are closed, no temporary file and no name of shared memory is left.",
     )
     restarts_in_place: bool = promise(
         False,

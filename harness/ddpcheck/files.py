@@ -31,6 +31,14 @@ def scratch_of(secret: str) -> Path:
     return Path(tempfile.gettempdir()) / f"ddpcheck-{hashlib.sha256(secret.encode()).hexdigest()[:24]}"
 
 
+def own_temporary_folder(scratch: Path) -> None:
+    """From now on this process makes its temporary files in a folder of this scratch."""
+    folder = scratch / "tmp"
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ["TMPDIR"] = str(folder)
+    tempfile.tempdir = None  # it may be known from before
+
+
 @dataclass
 class _Watch:
     folder: str

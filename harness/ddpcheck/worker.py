@@ -30,12 +30,12 @@ from .environment import RankContext, rank_context
 from .execution import ContractBroken, Execution
 from .execution.footprint import held_at_first
 from .execution.short_reads import cut_reads
-from .files import scratch_of
+from .files import own_temporary_folder, scratch_of
 from .job import Job
 from .launchers.agent import SCRATCH
 from .launchers.pids import processes_under
 from .launchers.segments import remove_segments, segments_of
-from .operations.start import GATED, HOSTS, SHORT_READS
+from .operations.start import GATED, HOSTS, OWN_FOLDER, SHORT_READS
 from .ranks.told_hosts import tell_hosts
 from .references import resolve
 from .trace import MAKING, RankTrace, rank_to_plain
@@ -86,6 +86,8 @@ class Worker:
             adapter, _ = resolve(self._reference)
             if GATED in os.environ:
                 jobs.receive()  # the driver says when to go in
+            if OWN_FOLDER in os.environ:
+                own_temporary_folder(self._files)
             if SHORT_READS in os.environ:
                 cut_reads()
             held_at_first()  # what close() should leave behind at most

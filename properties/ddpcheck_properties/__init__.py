@@ -16,6 +16,7 @@ from .collectives import (
     many_calls,
     precision,
     rounding,
+    same_array,
     transfers,
     ways,
 )
@@ -89,6 +90,7 @@ CHECKS: tuple[Check, ...] = checks_of(
     handles,
     ways,
     arguments,
+    same_array,
     many_calls,
     large_arrays,
     contents,

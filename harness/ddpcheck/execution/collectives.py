@@ -20,12 +20,19 @@ def all_reduce(here: Here, op: ops.AllReduce) -> Values:
     tensor, comm = op.tensor.on(here.rank), here.collectives
     if op.in_place:
         return _reduced_in_place(here, op, tensor)
-    argument = laid_out(tensor, op.tensor.layout_on(here.rank))
+    argument = _argument(here, op.tensor, tensor)
     if not op.wait:
         handle = comm.all_reduce_async(argument, op.reduction, group=op.group)
         here.handles[here.position] = handle, argument, tensor
         return {}
     return _result(here, comm.all_reduce(argument, op.reduction, group=op.group), argument, tensor, "all_reduce()")
+
+
+def _argument(here: Here, tensor: ops.TensorSpec, values: Array) -> Array:
+    """An array with these values, laid out as the tensor says: a new one, if it is not shared."""
+    if tensor.layout == "shared":
+        return here.shared.setdefault(tensor, values.copy())
+    return laid_out(values, tensor.layout_on(here.rank))
 
 
 def _reduced_in_place(here: Here, op: ops.AllReduce, tensor: Array) -> Values:
@@ -71,8 +78,8 @@ def broadcast(here: Here, op: ops.Broadcast) -> Values:
     if not here.takes_part(op.group):
         return {}
     tensor = op.tensor.on(here.rank)
-    given = tensor if here.rank == op.root else poison_like(tensor)
-    argument = laid_out(given, op.tensor.layout_on(here.rank))
+    given = tensor if here.rank == op.root or op.tensor.layout == "shared" else poison_like(tensor)
+    argument = _argument(here, op.tensor, given)
     result = here.collectives.broadcast(argument, op.root, group=op.group)
     return _result(here, result, argument, given, "broadcast()")
 
@@ -81,7 +88,7 @@ def all_gather(here: Here, op: ops.AllGather) -> Values:
     if not here.takes_part(op.group):
         return {}
     tensor = op.tensor.on(here.rank)
-    argument = laid_out(tensor, op.tensor.layout_on(here.rank))
+    argument = _argument(here, op.tensor, tensor)
     shape = (len(op.group or range(here.job.world_size)), *tensor.shape)
     result = here.collectives.all_gather(argument, group=op.group)
     return _result(here, result, argument, tensor, "all_gather()", shape)
@@ -91,7 +98,7 @@ def reduce_scatter(here: Here, op: ops.ReduceScatter) -> Values:
     if not here.takes_part(op.group):
         return {}
     tensor = op.tensor.on(here.rank)
-    argument = laid_out(tensor, op.tensor.layout_on(here.rank))
+    argument = _argument(here, op.tensor, tensor)
     size = len(op.group or range(here.job.world_size))
     shape = (tensor.shape[0] // size, *tensor.shape[1:])
     result = here.collectives.reduce_scatter(argument, op.reduction, group=op.group)
@@ -112,7 +119,9 @@ def _result(
     left = made
     if not values["aliases_argument"]:
         # both are the caller's now, whoever still has to read or write them
-        if what == "wait()":  # where it would hide what came too early
+        if here.is_shared(argument):
+            pass  # other calls are given it, too
+        elif what == "wait()":  # where it would hide what came too early
             here.waited(taken_back(argument))
         else:
             poison(taken_back(argument))
@@ -135,9 +144,10 @@ def send_recv(here: Here, op: ops.SendRecv) -> Values:
     values: Values = {"received": received, "read_only": False}
     for source, dest in op.pairs:
         if here.rank == source:
-            argument = laid_out(tensor, op.tensor.layout_on(here.rank))
+            argument = _argument(here, op.tensor, tensor)
             here.collectives.send(argument, dest)
-            poison(taken_back(argument))  # the sender may use its array again, received or not
+            if not here.is_shared(argument):
+                poison(taken_back(argument))  # the sender may use its array again, received or not
         elif here.rank == dest:
             room = taken_back(laid_out(unreceived(tensor), op.tensor.layout_on(here.rank)))
             got = here.collectives.recv(room, source)

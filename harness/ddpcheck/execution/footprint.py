@@ -12,6 +12,8 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from ..launchers.segments import Segment, all_named_memory
+
 MEMORY = ("bytes", "objects")
 """What is held without the system's knowledge: bytes of arrays, and Python's small objects."""
 MANY = 40
@@ -29,8 +31,15 @@ _UNDER_WAY = 0.5
 @cache
 def held_at_first() -> Mapping[str, int]:
     """What of this close() can give back was there at the first call in this process: before connect()."""
+    named_at_first()
     found = _held()
     return {name: found[name] for name in _OPEN if name in found}
+
+
+@cache
+def named_at_first() -> frozenset[Segment]:
+    """Shared memory that was there under a name at the first call in this process: before connect()."""
+    return frozenset(all_named_memory())
 
 
 def held(before: Mapping[str, int] | None = None, calls: int = 0) -> dict[str, int]:

@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..adapter import Facets
-from ..job import Job
+from ..job import Job, TensorSpec
+from ..launchers.segments import Segment
 from ..trace import Record
 from ..values import Array, poison
 from .contract import offered
@@ -33,6 +34,10 @@ class Here:
         self._other: Held | None = None
         self.handles: dict[int, tuple[Any, Array, Array]] = {}
         """Of asynchronous operations by position: handle, argument, and the values that the argument had."""
+        self.shared: dict[TensorSpec, Array] = {}
+        """Arrays that several operations are given: nobody overwrites them."""
+        self.named_memory: set[Segment] = set()
+        """Shared memory that was there under a name when the implementation was closed."""
         self.aggregated: list[tuple[Mapping[str, Any], str]] = []
         """What metrics became so far, and what it was then, in writing."""
         self._handed_out: list[tuple[Values, str, Array, Any]] = []
@@ -68,6 +73,9 @@ class Here:
         for argument in self._waited:
             poison(argument)
         self._waited.clear()
+
+    def is_shared(self, argument: Array) -> bool:
+        return any(argument is each for each in self.shared.values())
 
     def forget(self) -> None:
         """Nothing of what was handed out so far is looked at again."""

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 import time
+from pathlib import Path
 
 from .. import job as ops
-from .footprint import held, held_at_first
+from ..launchers.segments import named_memory, remove_segments, still_named
+from ..operations.start import OWN_FOLDER
+from .footprint import held, held_at_first, named_at_first
 from .here import Here, Values
 from .short_reads import cut_reads, reads_cut, whole_reads
 from .sockets import sent_by_connection
+
+_UNTIL_ALL_CLOSED = 3.0
+"""Seconds that ranks may close one after the other."""
 
 
 class ProgramEnded(BaseException):
@@ -44,10 +51,33 @@ def leave(here: Here, op: ops.Leave) -> Values:
 
 
 def close(here: Here, op: ops.Close) -> Values:
+    here.named_memory = named_memory() - named_at_first()
     if here.facets.close is not None:
         here.facets.close()
     before = held_at_first()
     return {"before": before, "held": held(before)}
+
+
+def left(here: Here, op: ops.Left) -> Values:
+    if here.scratch is None or not _all_here(Path(here.scratch), here.rank, here.job.world_size):
+        return {"files": None, "memory": None}
+    folder = Path(tempfile.gettempdir())
+    files = sorted(each.name for each in folder.iterdir()) if OWN_FOLDER in os.environ else []
+    memory = still_named(here.named_memory)
+    remove_segments(memory)
+    return {"files": files, "memory": sorted(name for name, _ in memory)}
+
+
+def _all_here(folder: Path, rank: int, world_size: int) -> bool:
+    """Wait for the other ranks; whether all have come."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"closed-{rank}").touch()
+    until = time.monotonic() + _UNTIL_ALL_CLOSED
+    while not all((folder / f"closed-{each}").exists() for each in range(world_size)):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.005)
+    return True
 
 
 def sent(here: Here, op: ops.Sent) -> Values:

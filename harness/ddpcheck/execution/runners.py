@@ -93,6 +93,7 @@ RUNNERS: dict[type[ops.Operation], Callable[[Here, Any], Values]] = {
     ops.Kill: mishaps.kill,
     ops.Leave: mishaps.leave,
     ops.Close: mishaps.close,
+    ops.Left: mishaps.left,
     ops.Sent: mishaps.sent,
     ops.ShortReads: mishaps.short_reads,
     ops.OnRanks: on_ranks,

@@ -14,6 +14,8 @@ from .pids import processes_under
 _NAMES = tuple(f"/dev/shm/{name}" for name in ("mpich_shm_", "sm_segment.", "vader_segment.", "Intel_MPI_"))
 """Of MPICH, Open MPI from version 5 on and before, Intel MPI. What others leave is for checks to find."""
 
+_SHARED = Path("/dev/shm")
+
 Segment = tuple[str, int]
 """Path and inode."""
 
@@ -27,6 +29,44 @@ def segments_of(process: int | str = "self") -> set[Segment]:
             if path and path[0].startswith(_NAMES):
                 found.add((path[0], int(inode)))
     return found
+
+
+def named_memory() -> set[Segment]:
+    """Shared memory that this process has mapped, or open, and that has a name."""
+    found = {Path(path) for path in _mapped()}
+    with suppress(OSError):
+        for descriptor in Path("/proc/self/fd").iterdir():
+            with suppress(OSError):  # that of the folder itself
+                found.add(descriptor.readlink())
+    return _of_shared_memory(found)
+
+
+def all_named_memory() -> set[Segment]:
+    """All shared memory on this host that has a name."""
+    with suppress(OSError):
+        return _of_shared_memory(_SHARED.iterdir())
+    return set()
+
+
+def still_named(segments: Iterable[Segment]) -> set[Segment]:
+    """Those that have their name still."""
+    return _of_shared_memory(Path(name) for name, _ in segments) & {*segments}
+
+
+def _of_shared_memory(paths: Iterable[Path]) -> set[Segment]:
+    found: set[Segment] = set()
+    for path in paths:
+        with suppress(OSError):
+            if _SHARED in path.parents:
+                found.add((str(path), path.stat().st_ino))
+    return found
+
+
+def _mapped() -> list[str]:
+    """Paths of files that this process has mapped."""
+    with suppress(OSError), Path("/proc/self/maps").open(encoding="utf-8", errors="replace") as maps:
+        return [line.split(maxsplit=5)[-1].rstrip() for line in maps]
+    return []
 
 
 def segments_under(process: int) -> set[Segment]:

@@ -9,7 +9,7 @@ from .collectives import AllGather, AllReduce, Barrier, Broadcast, ReduceScatter
 from .data import DataSpec, Layout, OptimizerSpec, PerRank, TensorSpec
 from .measure import MeasureCollective, MeasureSteps
 from .mishaps import Kill, Raise, Sleep
-from .probes import Attempt, Close, Leave, Make, OnRanks, Rounds, Sent
+from .probes import Attempt, Close, Leave, Left, Make, OnRanks, Rounds, Sent
 from .randomness import Disturb, Draw
 from .replica import (
     Backward,
@@ -36,7 +36,7 @@ Operation: TypeAlias = (
     Backward | ZeroGrad | Clip | Step | Observe | Predict | Save | Resume | SetTrainable | Join | Remeasure | Switch
     | Calls | AllReduce | Wait | Broadcast | AllGather | ReduceScatter | Barrier | SendRecv
     | Sample | ResumeSampling | Draw | Aggregate | Score | Train | Sleep | Raise | Kill
-    | OpenWindow | CloseWindow | OnRanks | Attempt | Make | Rounds | Leave | Close | Sent | Disturb | ShortReads
+    | OpenWindow | CloseWindow | OnRanks | Attempt | Make | Rounds | Leave | Close | Left | Sent | Disturb | ShortReads
     | MeasureCollective | MeasureSteps
 )  # fmt: skip
 
@@ -59,6 +59,7 @@ __all__ = [
     "Kill",
     "Layout",
     "Leave",
+    "Left",
     "Make",
     "MeasureCollective",
     "MeasureSteps",

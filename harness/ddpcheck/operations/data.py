@@ -11,7 +11,7 @@ from ..values import Array, Kind, key_of, numbers
 
 PerRank = tuple[tuple[int, ...], ...]
 """One tuple of sample indices for each rank."""
-Layout = Literal["C", "F", "strided", "reversed", "offset", "columns", "repeated", "read_only", "mixed"]
+Layout = Literal["C", "F", "strided", "reversed", "offset", "columns", "repeated", "read_only", "mixed", "shared"]
 
 LOUDER = 4096.0
 """A power of two: of two ranks' gradients that are so many times apart a sum in float32 keeps both."""
@@ -25,7 +25,7 @@ class TensorSpec:
     layout: C (contiguous), F (transposed memory order), strided (every other element of a larger array), reversed
     (negative stride), offset (starts in the middle of a larger buffer, not aligned to a cache line), columns (the first ones
     of a wider array), repeated (one row, which a stride of zero shows again and again), read_only (nobody may write to it),
-    mixed (F on odd ranks, C on the others).
+    mixed (F on odd ranks, C on the others), shared (C; the very array of all operations of the Job that have an equal tensor).
     step: every value is multiplied by it: lattice values become multiples of the world size, whose means are exact, or
     get more significant bits than a narrower dtype holds.
     """

@@ -56,6 +56,18 @@ class Close:
 
 @plain
 @dataclass(frozen=True, slots=True)
+class Left:
+    """After Close: wait until all ranks are here, and look at what they have left under a name.
+
+    Yields files: those in a temporary folder of the world's own (Start.own_folder); memory: shared memory that this process had
+    mapped, or open, when it was closed, and that has its name still. None of both if not all ranks come, as on several hosts.
+    """
+
+    kind: ClassVar[str] = "left"
+
+
+@plain
+@dataclass(frozen=True, slots=True)
 class Sent:
     """Read what this rank has sent. Yields sent: {TCP connection: bytes handed to it and packets since it was opened}
     (sockets.py); counts: what the implementation counts itself, None if it does not.

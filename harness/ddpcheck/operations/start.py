@@ -8,8 +8,9 @@ from typing import ClassVar
 from ..plain import plain
 
 GATED, SHORT_READS, HOSTS = "DDPCHECK_GATED", "DDPCHECK_SHORT_READS", "DDPCHECK_HOSTS"
-"""Environment variables that tell a rank to wait before connect() until the driver lets it in, to read as ShortReads, and which
-hosts to believe in.
+OWN_FOLDER = "DDPCHECK_OWN_FOLDER"
+"""Environment variables that tell a rank to wait before connect() until the driver lets it in, to read as ShortReads, which
+hosts to believe in, and to have a temporary folder of the world's own.
 """
 
 
@@ -23,6 +24,7 @@ class Start:
     connect() on. in_place: the world before is killed, and the new one meets where that did. neighbour: when the first rank
     waits for the others, another world of the adapter starts on this host, and is at work while this one is.
     hosts: ranks are told that so many of them are on each host (LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK), though they share one.
+    own_folder: the temporary folder (TMPDIR) is the world's own, and empty before connect().
     """
 
     kind: ClassVar[str] = "start"
@@ -32,6 +34,7 @@ class Start:
     in_place: bool = False
     neighbour: bool = False
     hosts: tuple[int, ...] = ()
+    own_folder: bool = False
 
     def misfit(self, world_size: int) -> str:
         """Why the ranks of a world of this size cannot be started so; empty if they can."""

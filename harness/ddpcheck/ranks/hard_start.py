@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..channel import ChannelClosed
 from ..job import AllGather, AllReduce, Broadcast, Job, SendRecv
-from ..operations.start import GATED, HOSTS, SHORT_READS, Start
+from ..operations.start import GATED, HOSTS, OWN_FOLDER, SHORT_READS, Start
 from ..trace import StartReport, Trace
 from .rank_link import RankLink
 from .strangers import Strangers
@@ -45,6 +45,8 @@ class HardStart:
             found[SHORT_READS] = "1"
         if self._start.hosts:
             found[HOSTS] = ",".join(map(str, self._start.hosts))
+        if self._start.own_folder:
+            found[OWN_FOLDER] = "1"
         if self._port is not None:
             found["MASTER_PORT"] = str(self._port)
         return found

@@ -62,8 +62,11 @@ def wait(text: Text, position: int, op: Wait) -> None:
 def broadcast(text: Text, position: int, op: Broadcast) -> None:
     name = text.tensor(op.tensor)
     text.comment(position, described("broadcast", op.tensor, f"from rank {op.root}", op.group))
-    given = f"{name}[rank] if rank == {op.root} else np.full_like({name}[rank], {poison(op.tensor.on(0))})"
-    array, remark = laid_out("given", op.tensor.layout, op.tensor.shape, op.tensor.dtype)
+    shared = op.tensor.layout == "shared"
+    given = f"{name}[rank]"
+    if not shared:
+        given += f" if rank == {op.root} else np.full_like({name}[rank], {poison(op.tensor.on(0))})"
+    array, remark = laid_out(f"{name}[rank]" if shared else "given", op.tensor.layout, op.tensor.shape, op.tensor.dtype)
     lines = [
         f"given = {given}  # what the others give does not matter",
         f"argument = {array}{_remark(remark)}",
@@ -115,7 +118,7 @@ def send_recv(text: Text, position: int, op: SendRecv) -> None:
     name, first = text.tensor(op.tensor), op.tensor
     text.comment(position, described("send and recv", first, f"by pairs {list(op.pairs)}", None))
     array, remark = laid_out(f"{name}[rank]", first.layout, first.shape, first.dtype)
-    shown = first.layout == "read_only"
+    shown = first.layout in ("read_only", "shared")  # which nobody overwrites
     blank = "blank" if shown else laid_out("blank", first.layout, first.shape, first.dtype)[0]
     value = poison(first.on(0))
     again = [f"        argument[...] = {value}  # the sender may use its array again, received or not"]

@@ -18,6 +18,7 @@ WORLD_SIZE = 1  # a script has its own
 
 seen = {"compared": 0, "wrong": 0, "exchanges": 0}
 handed_out: list[tuple[str, Any, Any]] = []
+shared: dict[str, Any] = {}  # arrays that several calls are given
 
 
 def expect(what: str, got: Any, want: Any, within: Any = None, *, bits: bool = False) -> None:
@@ -82,7 +83,7 @@ def expect_untouched(what: str, got: Any, argument: Any, given: Any) -> None:
     expect_unchanged(f"the argument of {what}", argument, given)
     if np.may_share_memory(got, argument):
         tell(f"the result of {what}", False, "      it shares memory with the argument, but should be a new array")
-    elif argument.flags.writeable:
+    elif argument.flags.writeable and not any(argument is each for each in shared.values()):
         argument[...] = np.nan if argument.dtype.kind in "fc" else 113  # it is the caller's again
     handed_out.append((what, got, np.array(got)))
 

@@ -99,6 +99,8 @@ def laid_out(array: str, layout: Layout, shape: Sequence[int], dtype: str) -> tu
         return f'np.ndarray({tuple(shape)}, "{dtype}", {row}, 0, {strides})', "one row, which a stride of 0 repeats"
     if layout == "read_only":
         return f"np.broadcast_to({array}, {tuple(shape)})", "read-only"
+    if layout == "shared":
+        return f'shared.setdefault("{array}", {array}.copy())', "the very array that other calls are given, too"
     if layout == "offset":
         return (
             f'np.append(np.zeros(1, "{dtype}"), {array})[1:].reshape({tuple(shape)})',

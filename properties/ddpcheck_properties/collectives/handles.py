@@ -48,13 +48,18 @@ def check_an_asynchronous_all_reduce_returns_at_once(session: Session) -> None:
     """An asynchronous all-reduce comes back before the other ranks have begun it, whoever of them is late: small or large, in
     a group, and while others are under way.
     """
-    found: list[Finding] = []
     for late in LATENESS:
-        found.clear()
-        for_each(session, [_begun_before(session, late)], lambda job, trace: _at_once(job, trace, found))
-        if not found:
+        try:
+            for_each(session, [_begun_before(session, late)], _at_once)
+        except _CameBackLate:
+            if late == LATENESS[-1]:
+                raise
+        else:
             return
-    raise found[0]
+
+
+class _CameBackLate(Finding):
+    """A call waited for the late rank, or this rank was kept from its processor for as long."""
 
 
 def _begun_before(session: Session, late: float) -> Job:
@@ -69,8 +74,8 @@ def _begun_before(session: Session, late: float) -> Job:
     return Job(world, (*known, Sleep(rank, late), *begun, *waits))
 
 
-def _at_once(job: Job, trace: Trace, found: list[Finding]) -> None:
-    """A judge: results_hold; takes note of a call that came back only once the late rank had begun it."""
+def _at_once(job: Job, trace: Trace) -> None:
+    """A judge: results_hold, and no call came back only once the late rank had begun it."""
     results_hold(job, trace)
     (late,) = (each for each in job.operations if isinstance(each, Sleep))
     for position, operation in enumerate(job.operations):
@@ -81,7 +86,7 @@ def _at_once(job: Job, trace: Trace, found: list[Finding]) -> None:
         for rank, own in enumerate(begun):
             if own.left is not None and own.entered < came < own.left:
                 waited = 1000 * (own.left - own.entered)
-                finding = Finding(
+                raise _CameBackLate(
                     Diagnosis(
                         f"{named(operation, position)}: rank {rank} came back after {waited:.0f} ms, when rank {late.rank}, "
                         f"which was {late.seconds:g} s late, had begun it, too, but should have come back at once",
@@ -89,9 +94,6 @@ def _at_once(job: Job, trace: Trace, found: list[Finding]) -> None:
                         "no computation goes on meanwhile, and ranks that begin in another order wait for each other for ever",
                     )
                 )
-                finding.job = job
-                found.append(finding)
-                return
 
 
 @law("collectives", "collective:all_reduce", "asynchronous")

@@ -9,19 +9,24 @@ import numpy as np
 from ddpcheck import expect
 from ddpcheck.checks import law
 from ddpcheck.diagnosis import Evidence
-from ddpcheck.job import AllReduce, Job, TensorSpec
+from ddpcheck.job import AllReduce, Job, ReduceScatter, TensorSpec
 from ddpcheck.numerics import gamma, unit_roundoff
 from ddpcheck.trace import Trace
+from ddpcheck.verdict import Finding
 
 from ..drawing import for_each
 from ..strategies_collectives import dtypes
-from .results import finished, named
+from .judges import results_hold
+from .results import finished, named, wants
+from .ways import other_ways
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 LENGTHS = (300, 33_000)
 """Enough elements for a rounding too many to show, in a small array and in one past 64 KiB."""
+_SPREAD = 3
+"""The largest values are so many times the smallest."""
 _ADDED: tuple[Literal["sum"], Literal["mean"]] = ("sum", "mean")
 
 
@@ -35,6 +40,25 @@ def check_float16_is_rounded_once(session: Session) -> None:
     for_each(session, [Job(session.world_size, (one,)) for one in made], _rounded_once)
 
 
+@law("collectives", "collective:all_reduce", "collective_dtype:float16", "rounds_float16_once", "world_size>=2")
+def check_float16_leaves_its_range_only_at_the_end(session: Session) -> None:
+    """A sum or mean of float16 that float16 holds is right, though the sum before it is divided, or that of some ranks, is
+    larger than float16 holds: in a group, asynchronously and shared out, too.
+    """
+    world, promised = session.world_size, session.capabilities
+    largest = int(np.finfo("float16").max) // _SPREAD
+    step = world * 2 ** int(np.log2(largest // world))  # few bits, which are kept by a division
+    drawn: list[Job] = []
+    for each in _ADDED:
+        if each in promised.reductions:
+            short, long = (
+                TensorSpec((size * world,), "float16", seed=5, spread=_SPREAD, step=step) for size in LENGTHS
+            )
+            drawn += [Job(world, (AllReduce(tensor, each),)) for tensor in (short, long)]
+            drawn += other_ways(world, promised, short, each)
+    for_each(session, drawn, _in_range)
+
+
 @law("collectives", "collective:all_reduce", "keeps_tiny_values", "world_size>=2")
 def check_tiny_values_do_not_vanish(session: Session) -> None:
     """Next to the smallest values of a dtype a sum is exact, and a mean off by half of the smallest: the sum is divided."""
@@ -46,6 +70,31 @@ def check_tiny_values_do_not_vanish(session: Session) -> None:
         if each in session.capabilities.reductions
     ]
     for_each(session, [Job(session.world_size, (one,)) for one in made], _tiny_kept)
+
+
+def _in_range(job: Job, trace: Trace) -> None:
+    """A judge: results_hold, and says what an infinity or a NaN in place of a number comes from."""
+    try:
+        results_hold(job, trace)
+    except Finding as finding:
+        if not trace.completed:
+            raise
+        for position, collective, members in finished(job):
+            for rank, want in wants(collective, members).items():
+                got = trace.ranks[rank].values(position)["result"]
+                if got.shape == want.value.shape and (~np.isfinite(got) & np.isfinite(want.value)).any():
+                    mean = isinstance(collective, AllReduce | ReduceScatter) and collective.reduction == "mean"
+                    raise finding.blaming(_UNDIVIDED if mean else _ON_THE_WAY) from None
+        raise
+
+
+_UNDIVIDED = (
+    "the sum is rounded to float16 before it is divided, or that of some ranks is: it leaves the range, of which the largest "
+    "number is 65504, and the mean does not"
+)
+_ON_THE_WAY = (
+    "the sum of some ranks is rounded to float16 on the way: what leaves its range stays out, whatever comes then"
+)
 
 
 def _rounded_once(job: Job, trace: Trace) -> None:

@@ -102,7 +102,10 @@ def named(operation: Operation, position: int) -> str:
         text += f" {operation.reduction}" + " in place" * getattr(operation, "in_place", False)
     tensor = getattr(operation, "tensor", None)
     if isinstance(tensor, TensorSpec):
-        text += f" of {tensor.dtype}{list(tensor.shape)}" + f" laid out {tensor.layout}" * (tensor.layout != "C")
+        text += f" of {tensor.dtype}{list(tensor.shape)}" + f" laid out {tensor.layout}" * (
+            tensor.layout not in ("C", "shared")
+        )
+        text += " given to other calls as well" * (tensor.layout == "shared")
         text += _HOLDING.get(tensor.values, "")
     if isinstance(operation, Broadcast):
         text += f" from rank {operation.root}"

@@ -15,15 +15,17 @@ from ddpcheck.job import (
     Close,
     Job,
     Leave,
+    Left,
     Operation,
     ReduceScatter,
     SendRecv,
     Sleep,
+    Start,
     TensorSpec,
     Wait,
 )
 from ddpcheck.trace import Trace
-from ddpcheck.verdict import Finding
+from ddpcheck.verdict import CannotTell, Finding
 
 from ..drawing import for_each
 from ..strategies_collectives import dtypes, reductions
@@ -64,6 +66,18 @@ def check_closing_gives_back_what_was_taken(session: Session) -> None:
         session.close(orderly=False)  # the ranks have been closed
 
 
+@law("failures", "collective:all_reduce", "gives_back", "world_size>=2", "world_size<=2")
+def check_closing_leaves_no_file_and_no_shared_memory(session: Session) -> None:
+    """Once all ranks are closed there is no file in the temporary folder that was not there before connect(), and no shared
+    memory that has a name.
+    """
+    operations = (*_one_of_each(session), Close(), Left())
+    try:
+        for_each(session, [Job(session.world_size, operations, start=Start(own_folder=True))], _left_nothing)
+    finally:
+        session.close(orderly=False)  # the ranks have been closed
+
+
 def _one_of_each(session: Session) -> list[Operation]:
     """Each way to communicate that is promised: it may have threads and connections of its own."""
     world, promised = session.world_size, session.capabilities
@@ -89,6 +103,32 @@ def _gave_back(job: Job, trace: Trace) -> None:
                 f"rank {rank.rank}: got {left} more {name} after close() than before connect(), but should have given all back",
                 "close() leaves something open: a process that trains again and again has no more of it some day",
             )
+
+
+def _left_nothing(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    for rank in trace.ranks:
+        for what, cause in _LEFT.items():
+            names = rank.values(len(job.operations) - 1)[what]
+            if names is None:
+                raise CannotTell(
+                    "the ranks are not on one host, or closed long after each other: nobody saw what all left"
+                )
+            expect.that(
+                not names,
+                f"rank {rank.rank}: {', '.join(names[:3])}{' and others' * (len(names) > 3)} was left when all ranks had closed, "
+                "but nothing should be that was not there before connect()",
+                cause,
+            )
+
+
+_LEFT = {
+    "files": "close() leaves files in the temporary folder, or each rank takes that for another's task: they fill the disk run "
+    "by run, and a later run may take them for its own",
+    "memory": "close() leaves shared memory under its name, or each rank takes that for another's task: it is in use until the "
+    "host starts anew, and a later run may take it for its own",
+}
+"""What may be left, and the cause."""
 
 
 def _closed_and_left(job: Job, trace: Trace) -> None:

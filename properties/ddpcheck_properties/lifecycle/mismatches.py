@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
 from ddpcheck.job import (
     AllGather,
@@ -34,8 +35,17 @@ from ..strategies_collectives import Reduction, dtypes, fitting_reductions, floa
 if TYPE_CHECKING:
     from ddpcheck.session import Session
 
-Pair = tuple[Operation, Operation]
-"""What most ranks call, and what one rank calls instead."""
+
+class Pair(NamedTuple):
+    """What most ranks call, and what one rank calls instead; crossed: then each calls what the others did."""
+
+    usual: Operation
+    odd: Operation
+    crossed: bool = False
+
+
+MANY = 100
+"""Drawn Jobs of a check from which on there is time for all of these."""
 APART = 1
 """Position of the operation in a Job of _jobs at which the ranks part."""
 
@@ -75,13 +85,13 @@ def check_arrays_that_do_not_fit_are_an_error_on_every_rank(session: Session) ->
         ("all_reduce", alike[:-1]),
     ]
     has = {*promised.collectives, *["group"] * promised.subgroups, *["asynchronous"] * promised.asynchronous}
-    pairs = [(kinds[kind](usual), kinds[kind](odd)) for kind, odds in order if kind in has for odd in odds]
+    pairs = [Pair(kinds[kind](usual), kinds[kind](odd)) for kind, odds in order if kind in has for odd in odds]
     odds = [
         replace(large, shape=(PAST_64_KIB[0], PAST_64_KIB[1] + 1)),
         *[replace(large, dtype=each) for each in others[:1]],
     ]
-    pairs += [(AllReduce(large, reduction), AllReduce(odd, reduction)) for odd in odds]
-    for_each(session, _jobs(session, pairs), _told_everywhere)
+    pairs += [Pair(AllReduce(large, reduction), AllReduce(odd, reduction)) for odd in odds]
+    for_each(session, _jobs(session, _some(session, pairs)), _told_everywhere)
 
 
 @law("failures", "collective:all_reduce", "detects_mismatch", "world_size>=2")
@@ -91,10 +101,8 @@ def check_calls_that_do_not_fit_are_an_error_on_every_rank(session: Session) -> 
     tensor = TensorSpec((2 * session.world_size,), dtypes(promised)[0], "powers")
     among = fitting_reductions(promised, tensor.dtype) or list(reductions(promised))
     usual = AllReduce(tensor, among[0])
-    # a mean sends what a sum does, and divides; an extreme may be either to the messages: these may look alike
-    alike: list[tuple[Reduction, Reduction]] = [("sum", "mean"), ("min", "max")]
-    offered = [both for both in alike if {*both} <= {*among}] or [(among[0], among[-1])]
-    others: list[Pair] = [
+    offered = _alike(among)
+    others: list[tuple[Operation, Operation]] = [
         (usual, Broadcast(tensor)),
         (Broadcast(tensor, 0), Broadcast(tensor, last)),
         (usual, Barrier()),
@@ -104,20 +112,62 @@ def check_calls_that_do_not_fit_are_an_error_on_every_rank(session: Session) -> 
         (usual, ReduceScatter(tensor, among[0])),
         (Barrier(), usual),
     ]
-    if promised.subgroups and session.world_size > 2:
-        every = tuple(
-            range(session.world_size)
-        )  # a group of some leaves others waiting in the next call, who did nothing wrong
-        others.append((Broadcast(tensor, 0, every), Broadcast(tensor, last, every)))
-        others += [
-            (replace(usual, reduction=a, group=every), replace(usual, reduction=b, group=every)) for a, b in offered
-        ]
-    if promised.asynchronous:
-        others += [
-            (replace(usual, reduction=a, wait=False), replace(usual, reduction=b, wait=False)) for a, b in offered
-        ]
-    pairs = [(a, b) for a, b in others if a != b and {a.kind, b.kind} <= promised.collectives]
-    for_each(session, _jobs(session, pairs), _told_everywhere)
+    pairs = [Pair(a, b) for a, b in others if a != b and {a.kind, b.kind} <= promised.collectives]
+    for_each(session, _jobs(session, _some(session, pairs)), _told_everywhere)
+
+
+@law("failures", "collective:all_reduce", "detects_mismatch", "world_size>=2")
+def check_calls_under_way_or_in_groups_that_do_not_fit_are_an_error(session: Session) -> None:
+    """Where one rank calls another collective, reduction or root, in another order, or with an array of another dtype or size,
+    every rank raises: asynchronously, in a group, or both.
+    """
+    world, promised = session.world_size, session.capabilities
+    dtype, *others = sorted(dtypes(promised), key=lambda dtype: (not floating(dtype), dtype != "float32"))
+    tensor = TensorSpec((20 * world,), dtype, "powers")
+    shorter = replace(tensor, shape=(19 * world,))
+    alike = [_of_as_many_bytes(tensor, each) for each in others[:1]]
+    among = fitting_reductions(promised, dtype) or list(reductions(promised))
+    # a group of some leaves others waiting in the next call, who did nothing wrong
+    every = tuple(range(world))
+    begun, within = AllReduce(tensor, among[0], wait=False), AllReduce(tensor, among[0], every)
+    both = replace(begun, group=every)
+    (one, other), *rest = _alike(among)
+    pairs = [  # two ranks have the first two in the default profile, three the next, four the one after that
+        Pair(replace(begun, reduction=one), replace(begun, reduction=other)),
+        Pair(replace(within, reduction=one), replace(within, reduction=other)),
+        Pair(begun, replace(begun, tensor=shorter), crossed=True),
+        Pair(Broadcast(tensor, 0, every), Broadcast(tensor, world - 1, every)),
+        *(Pair(begun, replace(begun, tensor=each)) for each in alike),
+        Pair(AllGather(tensor, every), AllGather(shorter, every)),
+        Pair(begun, Broadcast(tensor)),
+        *(Pair(replace(begun, reduction=a), replace(begun, reduction=b)) for a, b in rest),
+        *(Pair(replace(within, reduction=a), replace(within, reduction=b)) for a, b in rest),
+        *(Pair(within, replace(within, tensor=each)) for each in (shorter, *alike)),
+        Pair(within, Barrier(every)),
+        Pair(begun, replace(begun, tensor=shorter)),
+        Pair(ReduceScatter(tensor, one, every), ReduceScatter(tensor, other, every)),
+        Pair(replace(both, reduction=one), replace(both, reduction=other)),
+        Pair(both, replace(both, tensor=shorter)),
+    ]
+    offered = [pair for pair in pairs if _is_offered(pair, promised)]
+    begin = world - 1 if world > 2 else 0
+    count = len(offered) if session.effort >= MANY else max(1 + (world == 2), session.effort // 12)
+    for_each(session, _jobs(session, (offered[begin:] + offered[:begin])[:count]), _told_everywhere)
+
+
+def _alike(among: Sequence[Reduction]) -> list[tuple[Reduction, Reduction]]:
+    """Reductions that may look alike: a mean sends what a sum does, and divides; an extreme may be either to the messages."""
+    alike: list[tuple[Reduction, Reduction]] = [("sum", "mean"), ("min", "max")]
+    return [both for both in alike if {*both} <= {*among}] or [(among[0], among[-1])]
+
+
+def _is_offered(pair: Pair, promised: Capabilities) -> bool:
+    """Whether both calls are promised, and differ."""
+    usual, odd, _ = pair
+    asynchronous = isinstance(usual, AllReduce) and not usual.wait
+    in_group = getattr(usual, "group", None) is not None
+    ways = promised.asynchronous >= asynchronous and promised.subgroups >= in_group
+    return usual != odd and ways and {usual.kind, odd.kind} <= promised.collectives
 
 
 def _of_as_many_bytes(tensor: TensorSpec, dtype: str) -> TensorSpec:
@@ -125,12 +175,17 @@ def _of_as_many_bytes(tensor: TensorSpec, dtype: str) -> TensorSpec:
     return replace(tensor, shape=(size,), dtype=dtype)
 
 
-def _jobs(session: Session, pairs: list[Pair]) -> list[Job]:
+def _some(session: Session, pairs: list[Pair]) -> list[Pair]:
     """Some of the pairs, others at each world size, as every Job costs a start of the ranks."""
     world = session.world_size
     # two ranks have the first three in the default profile, three the next three, four three from the sixth on
     begin = (2 * world - 3 if world > 2 else 0) % max(1, len(pairs))
-    chosen = (pairs[begin:] + pairs[:begin])[: max(2, session.effort // 8) + (world > 2)]
+    return (pairs[begin:] + pairs[:begin])[: max(2, session.effort // 8) + (world > 2)]
+
+
+def _jobs(session: Session, chosen: list[Pair]) -> list[Job]:
+    """A Job for each: all ranks agree, then they part, then they call some more."""
+    world = session.world_size
     # a root, or who sends first, cannot know before the next call, and at worst gets what fits there, too
     before, *after = (
         AllReduce(
@@ -139,7 +194,7 @@ def _jobs(session: Session, pairs: list[Pair]) -> list[Job]:
         for seed in range(4)
     )
     made = []
-    for number, (usual, odd) in enumerate(chosen):
+    for number, (usual, odd, crossed) in enumerate(chosen):
         other = 0 if number % 2 else world - 1
         rest = tuple(rank for rank in range(world) if rank != other)
         # who is not the root sends nothing that could be noticed: some all-reduces of three or more ranks wait in a circle then
@@ -148,8 +203,11 @@ def _jobs(session: Session, pairs: list[Pair]) -> list[Job]:
         if isinstance(odd, Broadcast) and isinstance(usual, Broadcast) and odd.root != usual.root:
             odd, usual = replace(odd, root=other), replace(usual, root=rest[-1])
         begun = isinstance(usual, AllReduce) and not usual.wait
-        waits = (Wait(APART), Wait(APART + 1)) * begun
-        made.append(Job(world, (before, OnRanks(rest, usual), OnRanks((other,), odd), *waits, *after)))
+        parted: list[Operation] = [OnRanks(rest, usual), OnRanks((other,), odd)]
+        if crossed:
+            parted += [OnRanks(rest, odd), OnRanks((other,), usual)]
+        waits = map(Wait, range(APART, APART + len(parted) * begun))
+        made.append(Job(world, (before, *parted, *waits, *after)))
     return made
 
 
@@ -157,7 +215,8 @@ def _told_everywhere(job: Job, trace: Trace) -> None:
     usual, odd = job.operations[APART], job.operations[APART + 1]
     assert isinstance(usual, OnRanks)
     assert isinstance(odd, OnRanks)
-    what = f"while rank {odd.ranks[0]} called {_call(odd.operation)} and the others {_call(usual.operation)}"
+    crossed = isinstance(job.operations[APART + 2], OnRanks)
+    what = f"while rank {odd.ranks[0]} {'first ' * crossed}called {_call(odd.operation)} and the others {_call(usual.operation)}"
     for rank in trace.ranks:
         if rank.outcome == "raised":
             continue

@@ -11,9 +11,11 @@ import numpy as np
 from ddpcheck.values import Array
 
 from ..facets import Group, PassThrough, collectives
+from .memory import Later
 
 ARRAYS = "check_arrays_that_do_not_fit_are_an_error_on_every_rank"
 CALLS = "check_calls_that_do_not_fit_are_an_error_on_every_rank"
+WAYS = "check_calls_under_way_or_in_groups_that_do_not_fit_are_an_error"
 LATE = "check_a_late_rank_changes_no_result"
 EXCEPTION = "check_exception_of_a_rank_is_an_error_on_every_other_rank"
 FOR_EVER = 3600.0
@@ -112,3 +114,74 @@ class MeansAreSums(PassThrough):
         if op != "mean":
             return super().all_reduce(array, op, group=group)
         return np.asarray(super().all_reduce(array, group=group) / array.dtype.type(self.size(group)), array.dtype)
+
+
+@collectives(
+    "means-under-way-are-sums",
+    "classic",
+    WAYS,
+    words="messages do not say what they belong to",
+    detects_mismatch=True,
+)
+class MeansUnderWay(PassThrough):
+    """An asynchronous mean is a sum until wait(), which divides."""
+
+    def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Any:
+        if op != "mean":
+            return self.comm.all_reduce_async(array, op, group=group)
+        handle = self.comm.all_reduce_async(array, group=group)
+        return Later(lambda: np.asarray(handle.wait() / array.dtype.type(self.size(group)), array.dtype))
+
+
+@collectives(
+    "means-in-groups-are-sums",
+    "classic",
+    WAYS,
+    words="messages do not say what they belong to",
+    detects_mismatch=True,
+)
+class MeansInGroups(PassThrough):
+    """So is one in a group, whose members divide at home."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        if op != "mean" or group is None:
+            return super().all_reduce(array, op, group=group)
+        return np.asarray(super().all_reduce(array, group=group) / array.dtype.type(len(group)), array.dtype)
+
+
+@collectives(
+    "roots-in-groups-look-alike",
+    "classic",
+    WAYS,
+    words="messages do not say what they belong to",
+    world_size=4,
+    detects_mismatch=True,
+)
+class RootsInGroups(PassThrough):
+    """In a group a broadcast gathers, and each rank takes the row of its root: nobody is told which one the others took."""
+
+    def broadcast(self, array: Array, root: int = 0, *, group: Group = None) -> Array:
+        if group is None:
+            return super().broadcast(array, root)
+        return np.array(self.comm.all_gather(array, group=group)[list(group).index(root)])
+
+
+@collectives(
+    "matched-by-room",
+    "classic",
+    WAYS,
+    words="messages do not say what they belong to",
+    world_size=3,
+    detects_mismatch=True,
+)
+class MatchedByRoom(PassThrough):
+    """What is under way is added up in buffers of one size, in the order of the calls: another order adds others up."""
+
+    def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Any:
+        room = -(-array.size // 64) * 64
+        if op != "sum":
+            return self.comm.all_reduce_async(array, op, group=group)
+        buffer = np.zeros(room, array.dtype)
+        buffer[: array.size] = array.ravel()
+        handle = self.comm.all_reduce_async(buffer, op, group=group)
+        return Later(lambda: np.asarray(handle.wait())[: array.size].reshape(array.shape).copy())

@@ -21,6 +21,7 @@ PROMISED = Capabilities(
     facets=frozenset({"collectives"}),
     collectives=frozenset({"all_gather", "all_reduce", "barrier", "broadcast"}),
     reductions=frozenset({"sum"}),
+    gives_back=True,
 )
 SLOT = 1 << 27
 """Bytes; where nothing is written a file of memory has no pages."""

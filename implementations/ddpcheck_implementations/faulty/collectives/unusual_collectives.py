@@ -9,6 +9,7 @@ import numpy as np
 from ddpcheck.values import Array
 
 from ..facets import Group, PassThrough, collectives
+from .memory import Later
 
 WITH_FLOAT16 = frozenset({"float16", "float32", "float64", "int32", "int64"})
 
@@ -84,6 +85,17 @@ class WideAccumulator(PassThrough):
         if array.dtype.kind != "f":
             return super().all_reduce(array, op, group=group)
         return super().all_reduce(array.astype(np.float64), op, group=group).astype(array.dtype)
+
+    def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Any:
+        if array.dtype.kind != "f":
+            return self.comm.all_reduce_async(array, op, group=group)
+        handle = self.comm.all_reduce_async(array.astype(np.float64), op, group=group)
+        return Later(lambda: np.asarray(handle.wait()).astype(array.dtype))
+
+    def reduce_scatter(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        if array.dtype.kind != "f":
+            return np.asarray(self.comm.reduce_scatter(array, op, group=group))
+        return np.asarray(self.comm.reduce_scatter(array.astype(np.float64), op, group=group)).astype(array.dtype)
 
 
 @collectives("divides-first", "classic", world_size=3)

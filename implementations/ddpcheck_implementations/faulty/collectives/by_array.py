@@ -1,0 +1,63 @@
+"""Collectives that keep something of a call by the array that they were given, and find it again when that comes again."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from ..facets import Group, PassThrough, collectives
+from .memory import Later
+
+GIVEN_AGAIN = "check_one_array_may_be_given_to_several_calls"
+KEPT = "what is kept of a call is found again by its array"
+
+
+class ByArray(PassThrough):
+    """What is kept of a call, by the array that it was given, for as long as that lives."""
+
+    def __init__(self, comm: Any, rank: int, world: int) -> None:
+        super().__init__(comm, rank, world)
+        self.kept: dict[int, Any] = {}
+
+    def first(self, array: Array, made: Any) -> Any:
+        """What was kept of the first call, which is this one if there is nothing."""
+        if id(array) not in self.kept:
+            self.kept[id(array)] = made
+            weakref.finalize(array, self.kept.pop, id(array))
+        return self.kept[id(array)]
+
+
+@collectives("under-way-by-array", "classic", GIVEN_AGAIN, words=KEPT)
+class UnderWayByArray(PassThrough):
+    """What is under way lies in a table by the array that it reduces: a second call with it takes the place of the first."""
+
+    def __init__(self, comm: Any, rank: int, world: int) -> None:
+        super().__init__(comm, rank, world)
+        self.under_way: dict[int, Any] = {}
+
+    def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Any:
+        self.under_way[id(array)] = self.comm.all_reduce_async(array, op, group=group)
+        return Later(lambda: np.asarray(self.under_way.pop(id(array)).wait()))
+
+
+@collectives("plan-by-array", "classic", GIVEN_AGAIN, words=KEPT)
+class PlanByArray(ByArray):
+    """A call is planned once for each array, as persistent requests are: its reduction is a part of the plan."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        return super().all_reduce(array, self.first(array, op), group=group)
+
+
+@collectives("result-by-array", "classic", GIVEN_AGAIN, words="the result was overwritten by a later operation")
+class ResultByArray(ByArray):
+    """There is one array of results for each argument, where the next call with it writes, too."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        result = super().all_reduce(array, op, group=group)
+        kept: Array = self.first(array, result)
+        kept[...] = result
+        return kept

@@ -1,0 +1,106 @@
+"""One array that is given to several calls, one after the other and at once: none of them may change it, so each may read it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ddpcheck.checks import law
+from ddpcheck.job import (
+    AllGather,
+    AllReduce,
+    Broadcast,
+    Job,
+    Operation,
+    ReduceScatter,
+    SendRecv,
+    TensorSpec,
+    Wait,
+)
+from ddpcheck.trace import Trace
+from ddpcheck.verdict import Finding
+
+from ..drawing import for_each
+from ..strategies_collectives import Reduction, exact_tensor, fitting_reductions
+from .judges import arguments_are_left_alone, results_hold
+from .ways import LARGE_ROWS, usual
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+_KEPT = (
+    "what is kept of a call is found again by its array, or by where that lies, and taken for another call's that was given the "
+    "same array"
+)
+"""How to know: with an array for each call the same calls are right."""
+
+
+@law("collectives", "facet:collectives")
+def check_one_array_may_be_given_to_several_calls(session: Session) -> None:
+    """One array, small or large, may be given to any collectives one after the other, with each reduction, in groups, and to
+    several asynchronous ones that are under way at once: each has its own result, which stays as it is.
+    """
+    world, promised = session.world_size, session.capabilities
+    dtype, _ = usual(promised)
+    among = fitting_reductions(promised, dtype)
+    if "prod" in among:  # it would overflow
+        among.remove("prod")
+    divides = world * max(1, world - 1)  # in the group, too
+    small, large = (
+        exact_tensor(shape, dtype, "mean", divides, 2, "shared", wide=False)
+        for shape in ((2 * world,), (-(-LARGE_ROWS[0] // world) * world, LARGE_ROWS[1]))
+    )
+    groups = [None, tuple(range(1, world))] if promised.subgroups and world > 2 else [None]
+    reduced, of_large = (
+        [AllReduce(tensor, each, group) for each in some for group in within] * ("all_reduce" in promised.collectives)
+        for tensor, some, within in ((small, among, groups), (large, among[-2:], groups[:1]))
+    )
+    others = _others(session, small, among)
+    in_turn = [*reduced, *others, *reduced[::-1], *others]
+    drawn = [Job(world, tuple(each)) for each in (in_turn, [*of_large, *of_large[::-1]]) if each]
+    if promised.asynchronous and reduced:
+        drawn += [_at_once(world, *each) for each in ((reduced, others, 1), (reduced, [], -1), (of_large, [], -1))]
+    try:
+        for_each(session, drawn, _each_its_own)
+    except Finding as finding:
+        job = finding.job
+        if job is None or not _right_with_an_array_for_each(session, job):
+            raise
+        raise finding.blaming(_KEPT, finding.diagnosis.cause) from None
+
+
+def _others(session: Session, tensor: TensorSpec, among: Sequence[Reduction]) -> list[Operation]:
+    """The other collectives that are promised."""
+    world, promised = session.world_size, session.capabilities
+    others: list[Operation] = [Broadcast(tensor, root) for root in {0, world - 1}]
+    others += [AllGather(tensor), *(ReduceScatter(tensor, each) for each in among)]
+    others += [SendRecv(tensor, ((0, world - 1), (world - 1, 0)))] * (world > 1)
+    return [each for each in others if each.kind in promised.collectives]
+
+
+def _at_once(world: int, reduced: list[AllReduce], others: list[Operation], order: int) -> Job:
+    """Two of each under way, and the others in between; waited for in the order of the calls, or in reverse."""
+    begun = [replace(each, wait=False) for each in (*reduced, *reduced)]
+    waits = [Wait(position) for position in range(len(begun))]
+    return Job(world, (*begun, *reduced, *others, *waits[::order]))
+
+
+def _each_its_own(job: Job, trace: Trace) -> None:
+    results_hold(job, trace)
+    arguments_are_left_alone(job, trace)
+
+
+def _right_with_an_array_for_each(session: Session, job: Job) -> bool:
+    apart = replace(job, operations=tuple(map(_with_its_own, job.operations)))
+    try:
+        _each_its_own(apart, session.run(apart))
+    except Finding:
+        return False
+    return True
+
+
+def _with_its_own(operation: Operation) -> Operation:
+    if isinstance(operation, AllReduce | Broadcast | AllGather | ReduceScatter | SendRecv):
+        return replace(operation, tensor=replace(operation.tensor, layout="C"))
+    return operation
