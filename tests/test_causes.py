@@ -177,6 +177,18 @@ def test_one_element_may_agree_with_one_of_many_pieces_by_chance() -> None:
     assert "another piece" in likely_cause(got, expected, Evidence(2, alternatives=pieces))
 
 
+def test_a_gradient_of_fewer_dimensions_is_told_where_it_is_what_the_right_one_has_there() -> None:
+    expected = np.random.default_rng(0).random((4, 3))
+    left, sizes, right = np.linalg.svd(expected)
+    near = left[:, :2] * sizes[:2] @ right[:2]
+    cause = likely_cause(near, expected, Evidence(2))
+    assert cause.startswith("it is a low-rank approximation: a matrix of rank 2, where the right one has rank 3")
+    assert "low-rank" not in likely_cause(np.outer(expected[:, 0], [0.3, 2.0, -1.0]), expected, Evidence(2))
+    idle = np.full((4, 3), 7.0)
+    assert "low-rank" in likely_cause(idle - 0.1 * near, idle - 0.1 * expected, Evidence(2, before=idle, idle=idle))
+    assert "low-rank" not in likely_cause(idle - 0.1 * near, idle - 0.1 * expected, Evidence(2, before=idle))
+
+
 @pytest.mark.parametrize(("scale", "told"), [(1024, True), (4096, True), (1 << 30, False), (3, False)])
 def test_an_update_that_went_a_tiny_part_of_its_way_is_not_taken_for_none(scale: int, *, told: bool) -> None:
     before = np.array([0.25, -0.5, 0.75], np.float32)

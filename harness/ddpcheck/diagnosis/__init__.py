@@ -8,6 +8,7 @@ whole factors, untouched tails, last-bit differences and lost precision are look
     where       where the wrong elements lie
     patterns    what they look like
     narrowed    sums of parts that were rounded to fewer bits on the way
+    low_rank    matrices of fewer dimensions
     offset      elements that are all off by one number
     crept       updates that went a small part of their way
 """

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..values import Array
 from .crept import crept
+from .low_rank import low_rank
 from .narrowed import narrowed, sent_as
 from .offset import offset
 from .patterns import (
@@ -36,6 +37,7 @@ class Evidence:
     alternatives: (sentence, array): "it is the gradient of the step before" and that gradient.
     factors: further factors that would tell something: ("the number of accumulation steps", 4).
     before: what it was before it was updated.
+    idle: what it would be after an update by a gradient of zero, to which the update adds its gradient, times a number.
     precision: whether a difference of 1e-2 or 1e-3 may come from fewer bits.
     doubt: what else a factor of the world size may come from. less: what else may have divided by so much.
     parts: what every rank has put in, with the ranks as first axis.
@@ -49,6 +51,7 @@ class Evidence:
     alternatives: tuple[tuple[str, Array], ...] = ()
     factors: tuple[tuple[str, float], ...] = ()
     before: Array | None = None
+    idle: Array | None = None
     precision: bool = True
     doubt: str = ""
     less: str = ""
@@ -128,6 +131,8 @@ def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[s
     yield from cut_off(got, expected, wrong)
     if evidence.parts is not None:
         yield from thinned(got, expected, evidence.parts)
+    if evidence.before is None or evidence.idle is not None:
+        yield from low_rank(got, expected, evidence.idle, evidence.bound)
     yield from changed_by(got, expected, evidence.before)
     yield from offset(got, expected)
     yield from lost_precision(got, expected, small=evidence.precision)

@@ -44,8 +44,15 @@ class Update:
         spec = self.optimizer.spec
         stateful = spec.name == "adam" or spec.momentum > 0
         first = stateful and self.name not in {*self.optimizer.state, *self.optimizer.steps}
+        adds = spec.name == "sgd" and self.before[rank].ndim == 2
+        idle = self._stepped(gradient=np.zeros_like(self.gradient))[rank] if adds else None
         return Evidence(
-            len(self.before), alternatives=made, before=self.before[rank], precision=False, otherwise=_FIRST * first
+            len(self.before),
+            alternatives=made,
+            before=self.before[rank],
+            idle=idle,
+            precision=False,
+            otherwise=_FIRST * first,
         )
 
     def _alternatives(self, expected: Array, rank: int) -> Iterator[tuple[str, Array]]:

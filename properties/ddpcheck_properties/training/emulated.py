@@ -90,9 +90,12 @@ class _Emulator:
         self.first: PerRank = ()  # of an epoch's batches
         self.inputs_of: dict[PerRank, PerRank] = {}  # of batches that have others'
         self.cut = [self._windows(ranks) for ranks in self.indices]
-        self.steps = sum(map(len, self.cut))
+        self.steps = sum(map(len, self.cut)) * self.plan.epochs // len(self.cut)  # of a run that does not end early
         self.micro_batches = 0
+        self.resumed = run.first
         self.step = np.zeros(job.world_size)
+        self.set_factors = np.ones(job.world_size)
+        self.is_last = False
         self.seen = np.zeros(job.world_size)
 
     def run(self) -> Emulation:
@@ -100,13 +103,15 @@ class _Emulator:
         for epoch, windows in enumerate(self.cut):
             if epoch and epoch == self.rules.resumed:
                 self._lose()
+            if epoch == self.resumed:
+                self.set_factors = np.ones(self.job.world_size)
             self.begun = {**self.parameters}, self.optimizer.copy()
             self.carried = self.applied if self.rules.kept else {}
             self.optimizer = Steps(self.job.world_size) if self.rules.anew else self.optimizer
             made.losses.append([])
             self.first = windows[0][0]
             for number, window in enumerate(windows):
-                rules = self.rules
+                rules, self.is_last = self.rules, number == len(windows) - 1
                 if not self.where(Place(epoch, int(self.step[0]), number, len(windows), window, self.plan)):
                     self.rules = LAW
                 made.losses[-1].append(self._window(window))
@@ -220,8 +225,15 @@ class _Emulator:
             gradients = self._clipped(gradients)
         self.carried, self.applied = {}, gradients
         self._update(gradients)
+        rules = self.rules
+        if rules.again == "every" or (
+            self.is_last and (rules.again == "last" or (rules.again == "full" and not short))
+        ):
+            step, zeros = self.step, {name: np.zeros_like(array) for name, array in gradients.items()}
+            self._update(gradients if rules.again_with == "the same" else zeros, again=True)
+            self.step = self.step if rules.again_counts else step
 
-    def _update(self, gradients: Arrays) -> None:
+    def _update(self, gradients: Arrays, *, again: bool = False) -> None:
         self.earlier = {**self.parameters}, self.optimizer.copy()
         if self.rules.skipped:
             self.step = self.step + 1
@@ -230,12 +242,19 @@ class _Emulator:
         spec = replace(self.job.optimizer, **dict[str, Any](self.rules.optimizer))
         at, steps = self.step, np.full(len(self.step), self.steps)
         if self.rules.by_samples:
-            at, steps = self.seen, np.array([max(1, sum(map(len, rank))) for rank in zip(*self.indices, strict=True)])
+            share = self.plan.epochs / len(self.indices)
+            used = [max(1.0, share * sum(map(len, rank))) for rank in zip(*self.indices, strict=True)]
+            at, steps = self.seen, np.array(used)
         if self.rules.by_micro_batches is not None:
             at = np.full(len(at), min(self.micro_batches + self.rules.by_micro_batches, self.steps))
         self.optimizer.grow()
         apart, in_momentum = self.rules.decay != "gradient", self.rules.rate_in_momentum
-        rates = self.job.optimizer.lr * np.array([factor(i, n) for i, n in zip(at, steps, strict=True)])
+        if again and not self.rules.again_counts:
+            at = at - 1
+        factors = np.array([factor(i, n) for i, n in zip(at, steps, strict=True)])
+        if self.rules.behind:
+            factors, self.set_factors = self.set_factors, factors
+        rates = self.job.optimizer.lr * factors
         for name, gradient in gradients.items():
             decay, rate = spec.weight_decay * self.parameters[name], by_rank(rates, gradient)
             through = gradient if apart else gradient + decay

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
@@ -37,7 +37,10 @@ class Rules:
     step. parts: what the gradients of these ranks are multiplied by. rows: of a batch all samples are used; all but the last;
     the first in its place; or a short one is filled up with the epoch's first. turned: targets are those of the sample so
     many before, in each batch. rounded: the dtype through which inputs go. norm: the largest norm where the plan has none.
-    wire: the dtype through which each rank's gradients go to the others. only: weights are wrong on this rank only.
+    wire: the dtype through which each rank's gradients go to the others. only: weights are wrong on this rank only. again: which
+    steps are taken twice: none; every one; an epoch's last; or that one if its window is full. again_with: the second time
+    takes the same gradients, or zeros. again_counts: it is a step of the schedule, too. behind: a step takes the rate that was
+    set after the one before; the first of a run, or of one that goes on, the rate of the task.
     """
 
     weights: Literal["samples", "equal", "sum", "full", "last"] = "samples"
@@ -71,6 +74,10 @@ class Rules:
     norm: float | None = None
     wire: str = ""
     only: int | None = None
+    again: Literal["never", "every", "last", "full"] = "never"
+    again_with: Literal["the same", "zeros"] = "the same"
+    again_counts: bool = False
+    behind: bool = False
 
 
 def law_factor(plan: Train, step: float, steps: float) -> float:
@@ -78,13 +85,16 @@ def law_factor(plan: Train, step: float, steps: float) -> float:
     return (steps - step) / steps if plan.schedule == "linear" else 1.0
 
 
-def wrong_factors(plan: Train, world_size: int, parameters: int) -> list[tuple[str, Factor]]:
-    """Learning rates that are not the plan's, as factors. parameters: how many the model has."""
+def wrong_factors(plan: Train, world_size: int, parameters: int, doubt: str = "") -> list[tuple[str, Factor]]:
+    """Learning rates that are not the plan's, as factors. parameters: how many the model has. doubt: what else doubles one."""
     many, k, _law = world_size, plan.micro_batches, partial(law_factor, plan)
     made: list[tuple[str, Factor]] = []
     if many > 1:
         made += [
-            (f"the learning rate is {many} x too large: multiplied by the world size", lambda i, n: many * _law(i, n)),
+            (
+                f"the learning rate is {many} x too large: multiplied by the world size{doubt * (many == 2)}",
+                lambda i, n: many * _law(i, n),
+            ),
             (f"the learning rate is {many} x too small: divided by the world size", lambda i, n: _law(i, n) / many),
         ]
     made.append(
@@ -98,7 +108,10 @@ def wrong_factors(plan: Train, world_size: int, parameters: int) -> list[tuple[s
                 lambda i, n: _law(i * plan.epochs // n, plan.epochs),
             ),
             ("the schedule is one step ahead: it goes on before the step, not after it", lambda i, n: _law(i + 1, n)),
-            ("the schedule is one step behind", lambda i, n: _law(max(0, i - 1), n)),
+            (
+                "the schedule is one step behind: a step takes the learning rate from before the schedule's step",
+                lambda i, n: _law(max(0, i - 1), n),
+            ),
             (
                 "the schedule's length leaves out the short last batch, or window, of each epoch",
                 lambda i, n: max(0.0, _law(i, max(1, n - plan.epochs))),
@@ -145,7 +158,8 @@ def _in_micro_batches(plan: Train, less: int, step: float, steps: float) -> floa
 def wrong_rules(plan: Train, world_size: int, parameters: int, *, terms: bool = False) -> list[tuple[str, Rules]]:
     """What can go wrong with such a run, in words. parameters: how many the model has. terms: the loss has auxiliary ones."""
     made = [*_WRONG_WINDOWS, *_FIRST_SYNCED * (world_size > 1)] * (plan.micro_batches > 1)
-    made += [(sentence, Rules(factor=factor)) for sentence, factor in wrong_factors(plan, world_size, parameters)]
+    factors = wrong_factors(plan, world_size, parameters, ", or each step is taken twice")
+    made += [(sentence, Rules(factor=factor)) for sentence, factor in factors]
     if plan.schedule == "linear" and world_size > 1:
         made.append(
             ("each rank's learning rate depends on the samples that it has used itself: ranks differ", _BY_SAMPLES)
@@ -167,6 +181,7 @@ def wrong_rules(plan: Train, world_size: int, parameters: int, *, terms: bool = 
         )
         made.append((sentence, Rules(times=world_size)))
     made += _WRONG_EPOCHS + _WRONG_OPTIMIZERS + _WRONG_TERMS * terms
+    made += [each for each in _TAKEN_AGAIN if plan.micro_batches > 1 or each[1].again == "last"]
     if world_size > 1 and plan.batch_size > 1:
         sentence = "the batch size is taken for that of all ranks together: each has smaller batches, and more steps"
         made.append((sentence, Rules(batch_size=max(1, plan.batch_size // world_size))))
@@ -249,6 +264,21 @@ _WRONG_WINDOWS = [
         "micro-batches are counted on from epoch to epoch: after one with a short window others end elsewhere",
         Rules(tail="counted"),
     ),
+]
+
+_ONCE_MORE = (
+    "the last step of every epoch is taken twice: the loop ends with one more step, though nothing is left for it"
+)
+_EMPTY = "an epoch's last step is taken twice where its window is full: an empty window is left, and is a step, too"
+_SECOND_TIME: tuple[tuple[Literal["the same", "zeros"], str], ...] = (
+    ("the same", ""),
+    ("zeros", ", with gradients of zero"),
+)
+_TAKEN_AGAIN = [
+    (f"{words}{with_zeros}", replace(rules, again_with=taken, again_counts=counts))
+    for words, rules in ((_ONCE_MORE, Rules(again="last")), (_EMPTY, Rules(again="full")))
+    for taken, with_zeros in _SECOND_TIME
+    for counts in (False, True)
 ]
 
 _FIRST_SYNCED = [

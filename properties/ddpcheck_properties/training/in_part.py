@@ -87,6 +87,9 @@ def _has_short_batch(at: Place) -> bool:
 def _what(run: Run) -> Iterator[tuple[str, Rules]]:
     world, spec = run.job.world_size, run.job.optimizer
     yield "parameters are not updated", Rules(skipped=True)
+    if run.plan.schedule == "linear":
+        for later, whose in ((-1, "step before: the one that was set before the schedule's step"), (1, "next step")):
+            yield f"the learning rate is that of the {whose}", Rules(factor=_moved(run, later))
     if world > 1:
         yield f"gradients are {world} x too large: summed over the ranks", Rules(times=world)
         yield f"gradients are {world} x too small: divided by the world size once more", Rules(times=1 / world)
@@ -103,10 +106,10 @@ def _what(run: Run) -> Iterator[tuple[str, Rules]]:
         yield "momentum is not taken on to the next step", Rules(stays=True)
     if run.plan.max_norm is not None:
         yield "gradients are not clipped", Rules(clip="never")
-    yield "the step is twice as long as it should be", Rules(factor=_times(run, 2.0))
+    if spec.momentum or spec.weight_decay or spec.name == "adam":  # else it is as one of twice the length
+        yield "the step is taken twice", Rules(again="every")
+    yield "the step is twice as long as it should be, or taken twice", Rules(factor=_times(run, 2.0))
     yield "the step is half as long as it should be", Rules(factor=_times(run, 0.5))
-    if run.plan.schedule == "linear":
-        yield "the learning rate is that of the next step", Rules(factor=lambda i, n: law_factor(run.plan, i + 1, n))
     for rank in range(min(world, _RANKS)) if world > 1 else ():
         yield f"the gradient of rank {rank} is missing", Rules(parts={rank: 0.0})
         yield f"the gradient of rank {rank} counts twice", Rules(parts={rank: 2.0})
@@ -130,6 +133,10 @@ def _of_batches(run: Run) -> Iterator[tuple[str, Rules]]:
         yield "a batch's last sample is left out", Rules(rows="but last")
         yield "a batch's first sample is there again in place of its last", Rules(rows="first twice")
         yield "a short last batch is filled up with samples of the epoch's first", Rules(rows="filled")
+
+
+def _moved(run: Run, later: int) -> Factor:
+    return lambda i, n: law_factor(run.plan, max(0, i + later), n)
 
 
 def _times(run: Run, times: float) -> Factor:

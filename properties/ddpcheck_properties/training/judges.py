@@ -51,7 +51,7 @@ def holds_the_best(run: Run) -> None:
 
 def _until(run: Run, best: int) -> str:
     """What went wrong in the epochs up to the best, if the best weights are those of a run by other rules."""
-    if run.first or run.plan.schedule != "constant":
+    if run.first:
         return ""
     return whence(replace(run, indices=run.indices[: best + 1], parameters=run.best))
 

@@ -143,13 +143,12 @@ def check_best_weights_are_those_of_the_lowest_loss_of_all_samples(session: Sess
 def _with_windows(session: Session, judge: Callable[[Run], None], share: float = 1.0) -> None:
     world, promised = session.world_size, session.capabilities
     norm = 0.25 if promised.clipping else None
-    examples = [
-        run_job(world, promised, 5 * world, Train(batch_size=1, micro_batches=2, epochs=6), lr=_SLOW),
-        run_job(world, promised, 4 * world, Train(batch_size=3, micro_batches=2, epochs=1)),
-        run_job(world, promised, 8 * world, Train(batch_size=2, micro_batches=2, epochs=1, max_norm=norm)),
-    ]
-    examples += with_other_optimizers(examples[-1], promised) + with_terms(examples[1], promised)
-    examples += with_a_frozen_layer(examples[1], promised) + with_ids(examples[1], promised)
+    # of an epoch with one window only it is not told whether a step is too long, or taken twice: it comes last
+    one = run_job(world, promised, 4 * world, Train(batch_size=3, micro_batches=2, epochs=1))
+    two = run_job(world, promised, 8 * world, Train(batch_size=2, micro_batches=2, epochs=1, max_norm=norm))
+    many = run_job(world, promised, 5 * world, Train(batch_size=1, micro_batches=2, epochs=6), lr=_SLOW)
+    examples = [many, two, one, *with_other_optimizers(two, promised), *with_terms(one, promised)]
+    examples += with_a_frozen_layer(one, promised) + with_ids(one, promised)
     drawn = runs(world, promised, features=frozenset({"accumulation"}))
     for_all(session, drawn, of_run(promised, judge), examples=examples, share=share)
 

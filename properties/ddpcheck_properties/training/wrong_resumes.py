@@ -29,6 +29,10 @@ def wrong_resumes(plan: Train, epoch: int, world_size: int) -> list[tuple[str, R
             return law_factor(plan, i, n) if i < begin else law_factor(plan, i - begin, max(1.0, n - begin))
 
         made.append(("after resuming the schedule begins anew, over the steps that are left", Rules(factor=stretched)))
+        sentence = (
+            "the schedule is one step behind, and the first step after resuming takes the rate that a run begins with"
+        )
+        made.append((sentence, Rules(behind=True)))
         sentence = "the schedule goes on by the steps of the last run only, not by those of the runs before it"
         made += [(sentence, Rules(factor=partial(later, earlier))) for earlier in range(1, epoch)]
     what: list[tuple[str, frozenset[Lost]]] = [

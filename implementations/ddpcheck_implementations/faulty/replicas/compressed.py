@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from ddpcheck.adapter import Batch
+from ddpcheck.model import ModelSpec
 from ddpcheck.values import Array
 
 from ..base import PlainReplica, fault
+from .clipping import CLIPPED
 
 EXACT = "check_gradients_equal_the_large_batch_exactly"
 REAL = "check_gradients_of_real_values_equal_the_large_batch_within_rounding"
@@ -97,6 +99,66 @@ class AccumulatesCompressed(Compressing):
         loss = super().backward(batch)
         self.local = {name: np.asarray(self.compressed(array), array.dtype) for name, array in self.local.items()}
         return loss
+
+
+LOW_RANK = "it is a low-rank approximation"
+
+
+def of_low_rank(matrix: Array, rank: int = 1) -> Array:
+    """The nearest matrix of that rank; what is no matrix, or has no more, stays as it is."""
+    if matrix.ndim != 2 or np.linalg.matrix_rank(matrix) <= rank:
+        return matrix
+    left, sizes, right = np.linalg.svd(matrix.astype(np.float64), full_matrices=False)
+    return np.asarray(left[:, :rank] * sizes[:rank] @ right[:rank], matrix.dtype)
+
+
+@fault("of-rank-two", "classic", EXACT, REAL, SGD, words=LOW_RANK)
+class LowRank(PlainReplica):
+    """Of each matrix the two largest directions are left."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        return of_low_rank(super().reduce(name, gradient), 2)
+
+
+@fault("of-rank-one-later", "torch.distributed.algorithms.ddp_comm_hooks, start_powerSGD_iter", CLIPPED, words=LOW_RANK)
+class LowRankLater(PlainReplica):
+    """The first ten backwards travel whole, as a warm-up, and all others with one direction."""
+
+    backwards = 0
+
+    def synchronise(self, batch_size: int) -> None:
+        self.backwards += 1
+        super().synchronise(batch_size)
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        mean = super().reduce(name, gradient)
+        return of_low_rank(mean) if self.backwards > 10 else mean
+
+
+@fault("power-sgd", "torch.distributed.algorithms.ddp_comm_hooks, powerSGD_hook", SGD, words=LOW_RANK)
+class PowerSgd(PlainReplica):
+    """From the third step on one iteration finds a direction, and what it leaves out goes into the next reduction."""
+
+    steps = 0
+
+    def start(self, model: ModelSpec) -> None:
+        super().start(model)
+        self.residuals: dict[str, Array] = {}
+
+    def step(self) -> None:
+        super().step()
+        self.steps += 1
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        if gradient.ndim != 2 or self.steps < 2:
+            return super().reduce(name, gradient)
+        whole = gradient + self.residuals.get(name, np.zeros_like(gradient))
+        start = np.random.default_rng(0).standard_normal(whole.shape[1])
+        left = self.comm.all_reduce(whole @ start)
+        left /= float(np.linalg.norm(left)) or 1.0
+        made = np.asarray(np.outer(left, self.comm.all_reduce(whole.T @ left) / self.world), gradient.dtype)
+        self.residuals[name] = whole - made
+        return made
 
 
 class EveryThird(PlainReplica):

@@ -57,6 +57,34 @@ class LengthBeforeSharding(Trainer):
         return super().steps * self.engine.world_size
 
 
+@trainer("lr-set-after-the-step", "classic", SCHEDULE, words="from before the schedule's step", world_size=1)
+class RateStale(Trainer):
+    """The schedule sets the learning rate when the step has been taken: each takes that of the one before."""
+
+    def step(self) -> None:
+        self.rates.append(self.learning_rate())
+        self.replica.step()
+        self.replica.learning_rate = self.rates[-1]
+        self.progress = replace(self.progress, step=self.progress.step + 1)
+
+
+@trainer("lr-of-the-last-epoch", "classic", SCHEDULE, words="that of the step before", world_size=1)
+class RateOfTheLastEpoch(Trainer):
+    """An epoch begins with the learning rate that the last one ended with."""
+
+    ended = -1
+
+    def step(self) -> None:
+        rate, self.replica.learning_rate = self.replica.learning_rate, self.learning_rate()
+        self.rates.append(self.replica.learning_rate)
+        if self.progress.epoch > max(0, self.ended):
+            self.replica.learning_rate = rate
+        self.ended = self.progress.epoch
+        self.replica.step()
+        self.replica.learning_rate = self.rates[-1]
+        self.progress = replace(self.progress, step=self.progress.step + 1)
+
+
 @trainer("reported-lr-of-next-step", "classic", RATES, words="that of the step after", world_size=1)
 class RateOfNextStep(Trainer):
     """The learning rate is read when the schedule has gone on to the next step."""

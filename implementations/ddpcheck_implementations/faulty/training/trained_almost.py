@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,9 +10,11 @@ import numpy as np
 from ddpcheck.trainer import TrainingTask
 from ddpcheck.values import Array
 
-from ...data_parallel.trainer import Engine, Trainer
+from ...data_parallel.trainer import Engine, Trainer, Window
 from ...numpy_network.optimizers import Sgd
 from ..trainers import trainer
+from .ends import ENDS
+from .features_together import ACCUMULATED
 from .resuming import BEST, RESUMED
 from .schedules import SCHEDULE
 from .training import SAMPLES
@@ -39,6 +41,34 @@ class RateInMomentum(Trainer):
         super().__init__(engine, task)
         if task.optimizer.name == "sgd":
             self.replica._optimizer = _RateInside(task.optimizer, self.replica._network.parameters)
+
+
+class _OnceMore(Trainer):
+    """With a step more at the end of an epoch whose last window is full."""
+
+    def windows(self, order: Sequence[int]) -> Iterator[Window]:
+        window: Window = ()
+        for window in super().windows(order):
+            yield window
+        if len(window) == self.task.micro_batches:
+            self.again()
+
+    def again(self) -> None:
+        self.replica.step()
+
+
+@trainer("empty-last-window", "classic", ENDS, ACCUMULATED, words="every epoch is taken twice", world_size=1)
+class EmptyFinalWindow(_OnceMore):
+    """Where an epoch's batches fill its last window, an empty one is left, which steps by the gradients of before."""
+
+
+@trainer("empty-last-window-of-zeros", "classic", ENDS, words="taken twice: the loop ends with one more", world_size=1)
+class EmptyFinalWindowOfZeros(_OnceMore):
+    """The empty window has gradients of zero: momentum and weight decay go on."""
+
+    def again(self) -> None:
+        self.replica.zero_gradients()
+        super().again()
 
 
 @trainer("best-before-the-last-step", "classic", BEST, words="kept before the last step of epoch", world_size=1)
