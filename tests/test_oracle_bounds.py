@@ -37,6 +37,18 @@ def test_bounds_hold_in_float32_and_are_not_absurd(curve: str, loss: str) -> Non
     assert tightest < 3000
 
 
+def test_past_the_range_of_the_dtype_there_is_no_bound() -> None:
+    """The loss after a step far too large is finite in float64, where float32 has only infinities on the way."""
+    job = one_backward(mlp((3, 5, 4), loss="squared_error"), [4, 4])
+    backward = job.operations[1]
+    job = replace(job, operations=(ZeroGrad(), backward, Step(), backward), optimizer=OptimizerSpec(lr=1e25))
+    loss = moments(job, bounds=True)[3].numbers["loss"]
+    assert np.isfinite(loss.exact).all()
+    assert loss.error is not None
+    assert (loss.exact > np.finfo(np.float32).max).all()
+    assert np.isinf(loss.error).all()
+
+
 def _in_float32(job: Job, curve: str, loss: str, rng: np.random.Generator) -> dict[str, Array]:
     """The mean of two ranks' gradients of a two-layer network, with every matrix product added up in a random order."""
     model = job_model(job)

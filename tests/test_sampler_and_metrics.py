@@ -13,6 +13,7 @@ from ddpcheck_implementations.data_parallel import (
     aggregate_metrics,
 )
 from ddpcheck_implementations.numpy_sockets.communicator import Communicator
+from ddpcheck_properties.samplers.judges import may_be_chance
 
 
 @pytest.mark.parametrize("length", [0, 1, 2, 3, 7, 9])
@@ -62,3 +63,12 @@ def test_metrics_of_different_names_are_an_error_that_names_the_rank() -> None:
     assert ["rank 1" in message or "rank 0" in message for message in on_ranks(2, program)] == [True, True]
     with pytest.raises(ValueError, match="negative"):
         aggregate_metrics(None, {}, -1)  # type: ignore[arg-type]
+
+
+def test_a_few_shuffled_blocks_may_ascend_by_chance_and_nothing_else() -> None:
+    def blocks(*starts: int) -> list[int]:
+        return [start + place for start in starts for place in range(8)]
+
+    assert may_be_chance([blocks(8, 24, 40, 56), blocks(0, 16, 32, 48)])
+    assert not may_be_chance([list(range(0, 80, 2)), list(range(1, 80, 2))])
+    assert not may_be_chance([list(range(40)), list(range(40, 80))])

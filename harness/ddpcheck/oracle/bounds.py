@@ -5,7 +5,8 @@ With parameters p known up to e, M the majorant network and m roundings:
     |computed - exact| <= gamma_m M(|p| + e) + (M(|p| + e) - M(|p|))
 
 The first term is rounding, the second sensitivity. gamma_m of float64 is added for the oracle's own roundings.
-A relu whose input may have either sign passes its gradient or does not: where that happens the bound is infinite.
+A relu whose input may have either sign passes its gradient or does not: where that happens the bound is infinite. So it is
+where M(|p| + e) leaves the dtype's range: a part of the sum may be infinite then, whatever its other parts are.
 """
 
 from __future__ import annotations
@@ -56,10 +57,11 @@ def of_training(
     doubtful = np.zeros(len(shards.counts), bool)
     for z, top, bottom in zip(found.kinks, high.kinks, low.kinks, strict=True):
         doubtful |= (abs(z) <= rounding * top + (top - bottom)).any(axis=(1, 2))
-    for rank in np.flatnonzero(doubtful):
+    beyond = ~(high.losses <= np.finfo(model.dtype).max)
+    for rank in np.flatnonzero(doubtful | beyond):
         for name in errors:
             errors[name][rank] = np.inf
-    return rounding * high.losses + (high.losses - low.losses), errors
+    return np.where(beyond, np.inf, rounding * high.losses + (high.losses - low.losses)), errors
 
 
 def of_outputs(model: ModelSpec, tensors: Values, shards: Shards) -> Array:
@@ -69,7 +71,8 @@ def of_outputs(model: ModelSpec, tensors: Values, shards: Shards) -> Array:
         return np.full((*shards.inputs.shape[:2], model.output_features), np.inf)
     low = outputs(model, {name: abs(value.exact) for name, value in tensors.items()}, shards, majorant=True)
     high = outputs(model, _moved(tensors), shards, majorant=True) if unsure else low
-    return np.asarray(share(model, shards.inputs.shape[1]) * high + (high - low))
+    beyond = ~(high <= np.finfo(model.dtype).max)
+    return np.where(beyond, np.inf, share(model, shards.inputs.shape[1]) * high + (high - low))
 
 
 def _uncertainty(values: Values) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ddpcheck import expect
@@ -37,6 +39,12 @@ def some(order: Array) -> str:
 def neighbours(order: Array) -> set[tuple[int, int]]:
     """Which samples follow one another, either way round and across the end."""
     return {(min(pair), max(pair)) for pair in zip(order.tolist(), np.roll(order, 1).tolist(), strict=True)}
+
+
+def may_be_chance(order: list[list[int]]) -> bool:
+    """Whether few blocks of neighbours, shuffled as they lie on disk, may ascend on every rank: of p of them one order in p!."""
+    pieces = [1 + int((np.diff(each[:-1]) != 1).sum()) for each in order]
+    return min(pieces) > 1 and math.prod(map(math.factorial, pieces)) < 10**12
 
 
 def len_is_right(job: Job, trace: Trace) -> None:
