@@ -85,8 +85,8 @@ CHECKS: tuple[Check, ...] = checks_of(
     all_reduce,
     rounding,
     transfers,
+    groups,  # before all that use some: what the first call in each is counts
     precision,
-    groups,
     handles,
     ways,
     arguments,
