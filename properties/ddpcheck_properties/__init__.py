@@ -82,10 +82,10 @@ CHECKS: tuple[Check, ...] = checks_of(
     programs,
     rich_programs,
     two_replicas,
+    groups,  # before all that use some: what the first call in each is counts
     all_reduce,
     rounding,
     transfers,
-    groups,  # before all that use some: what the first call in each is counts
     precision,
     handles,
     ways,
