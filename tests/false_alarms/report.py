@@ -24,7 +24,7 @@ draw many more Jobs, for all families but those whose Jobs are fixed (failures, 
     python tests/false_alarms/run.py tests/false_alarms/results.jsonl --jobs {aim} --markdown reports/false-alarms.md
 
 {drawn:,} Jobs were drawn in {runs} runs, different ones in each, with a seed of its own; {jobs:,} ran, with the fixed ones.
-The aim is {aim:,} drawn Jobs for each adapter: {reached} of {adapters} are there, the others have what the table says.
+The aim is {aim:,} drawn Jobs for each adapter: {reached} of {adapters} are there; of {fixed} others all Jobs are fixed.
 Alarms: {alarms}.
 
 | adapter | drawn Jobs | all Jobs | seeds | drawn at ranks | checks | families | alarms |
@@ -47,6 +47,7 @@ def markdown(runs: Sequence[dict[str, Any]], adapters: Sequence[str], aim: int) 
         runs=len(runs),
         adapters=len(adapters),
         reached=sum(_sum(its, "drawn") >= aim for its in by_adapter.values()),
+        fixed=sum(bool(its) and not _sum(its, "drawn") for its in by_adapter.values()),
         alarms=alarms.total() or "none",
     )
     return head + "\n".join([*(_row(*its) for its in by_adapter.items()), *_answered(alarms, answers), ""])
