@@ -82,11 +82,11 @@ CHECKS: tuple[Check, ...] = checks_of(
     programs,
     rich_programs,
     two_replicas,
-    groups,  # before all that use some: what the first call in each is counts
     all_reduce,
     rounding,
     transfers,
     precision,
+    groups,
     handles,
     ways,
     arguments,
