@@ -153,6 +153,16 @@ class PlainReplica:
         self.zero_grad()
 
 
+class Counting(PlainReplica):
+    """`backwards`: how many were synchronised, with the one that is being reduced."""
+
+    backwards = 0
+
+    def synchronise(self, batch_size: int) -> None:
+        self.backwards += 1
+        super().synchronise(batch_size)
+
+
 def added(first: Mapping[str, Array], second: Mapping[str, Array]) -> dict[str, Array]:
     """Sums by name; what only one of them has is taken as it is."""
     sums = {name: np.asarray(first[name] + second[name]) for name in first if name in second}

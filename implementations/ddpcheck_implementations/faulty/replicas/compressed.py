@@ -8,7 +8,7 @@ from ddpcheck.adapter import Batch
 from ddpcheck.model import ModelSpec
 from ddpcheck.values import Array
 
-from ..base import PlainReplica, fault
+from ..base import Counting, PlainReplica, fault
 from .clipping import CLIPPED
 
 EXACT = "check_gradients_equal_the_large_batch_exactly"
@@ -121,14 +121,8 @@ class LowRank(PlainReplica):
 
 
 @fault("of-rank-one-later", "torch.distributed.algorithms.ddp_comm_hooks, start_powerSGD_iter", CLIPPED, words=LOW_RANK)
-class LowRankLater(PlainReplica):
+class LowRankLater(Counting):
     """The first ten backwards travel whole, as a warm-up, and all others with one direction."""
-
-    backwards = 0
-
-    def synchronise(self, batch_size: int) -> None:
-        self.backwards += 1
-        super().synchronise(batch_size)
 
     def reduce(self, name: str, gradient: Array) -> Array:
         mean = super().reduce(name, gradient)

@@ -9,7 +9,7 @@ import numpy as np
 from ddpcheck.adapter import Batch
 from ddpcheck.values import Array
 
-from ..base import PlainReplica, fault
+from ..base import Counting, PlainReplica, fault
 
 BUCKET_BYTES = 4 << 20
 PIECE = 1 << 16
@@ -52,14 +52,8 @@ class LargeOnesFromRankZero(PlainReplica):
     "check_gradients_of_many_megabytes_are_exact_at_every_backward",
     words="not reduced",
 )
-class KeptWay(PlainReplica):
+class KeptWay(Counting):
     """With more than one bucket, ways are tried over the first backwards; the one that is kept reduces the first bucket only."""
-
-    backwards = 0
-
-    def synchronise(self, batch_size: int) -> None:
-        self.backwards += 1
-        super().synchronise(batch_size)
 
     def reduce(self, name: str, gradient: Array) -> Array:
         several = sum(array.nbytes for array in self.network.parameters.values()) > BUCKET_BYTES

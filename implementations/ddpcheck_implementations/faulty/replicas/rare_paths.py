@@ -10,7 +10,7 @@ from ddpcheck.adapter import Batch
 from ddpcheck.model import ModelSpec
 from ddpcheck.values import Array
 
-from ..base import PlainReplica, added, fault
+from ..base import Counting, PlainReplica, added, fault
 
 CHANGING = "check_every_step_may_use_other_parameters_on_every_rank"
 WHOLE = "check_every_number_of_elements_is_reduced_whole"
@@ -129,14 +129,8 @@ class SortedAsText(PlainReplica):
 
 
 @fault("local-from-the-hundredth-backward-on", "classic", LATER, words="a count of calls may end or come round")
-class LocalLater(PlainReplica):
+class LocalLater(Counting):
     """After a hundred backwards gradients are local, and parameters are averaged now and then."""
-
-    backwards = 0
-
-    def synchronise(self, batch_size: int) -> None:
-        self.backwards += 1
-        super().synchronise(batch_size)
 
     def reduce(self, name: str, gradient: Array) -> Array:
         mean = super().reduce(name, gradient)
