@@ -3,9 +3,10 @@
 python -m ddpcheck_benchmarks.compare_all_reduce --world-size 2 --max-bytes 64MiB
 python -m ddpcheck_benchmarks.compare_all_reduce --mpi MPICH="/venvs/mpich/bin/mpiexec -n 2 /venvs/mpich/bin/python" --tuned
 
-float32, sum, in place, one thread for each rank; the time of a turn is that of the slowest rank. "memory" is no all-reduce:
-each rank reads and writes its array once, in place, which is what an all-reduce must touch. An MPI has processes of its own,
-which take turns with the others, a whole sweep at a time; its Python needs mpi4py, NumPy and click.
+float32, sum, in place, one thread for each rank; a turn lasts from when the first rank begins until the last one ends.
+"memory" is no all-reduce: each rank reads and writes its part of all ranks' arrays, the least that an all-reduce must touch.
+An MPI has processes of its own, which take turns with the others, a whole sweep at a time; its Python needs mpi4py, NumPy
+and click.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import click
 from ddpcheck.environment import rank_context
 from ddpcheck.launchers.ports import reserve_port
 
-from .compared import MAKERS, MEMORY, measure, of_mpi, take_turns
+from .compared import MAKERS, MEMORY, Turn, measure, of_mpi, take_turns
 from .sizes import size as size_of
 
 OURS = ("tcp", "unix", "shm", "shm, empty()")
@@ -95,7 +96,7 @@ def main(
 
 
 def _processes(world_size: int, arguments: Sequence[str], count: int) -> Times:
-    """One sweep of all that need no launcher of their own: in each turn the slowest rank's time."""
+    """One sweep of all that need no launcher of their own."""
     with ExitStack() as held:
         ports = [reserve_port() for _ in range(count + 1)]
         for port in ports:
@@ -117,10 +118,7 @@ def _processes(world_size: int, arguments: Sequence[str], count: int) -> Times:
                 rank.kill()
                 rank.wait()
     return {
-        name: {
-            int(size): [max(turn) for turn in zip(*(each[name][size] for each in told), strict=True)]
-            for size in by_size
-        }
+        name: {int(size): _lasted([each[name][size] for each in told]) for size in by_size}
         for name, by_size in told[0].items()
     }
 
@@ -143,12 +141,15 @@ def _be_a_rank_of_mpi(sizes: Sequence[int], turns: int, world_size: int, tuned: 
     taken = take_turns({"": of_mpi(tuned)}, world.Barrier, world.rank, world.size, sizes, turns)[""]
     told = world.gather(taken)
     if told is not None:
-        print(json.dumps({size: _slowest([each[size] for each in told]) for size in sizes}))
+        print(json.dumps({size: _lasted([each[size] for each in told]) for size in sizes}))
 
 
-def _slowest(ranks: Sequence[Sequence[float]]) -> list[float]:
-    """In each turn."""
-    return [max(turn) for turn in zip(*ranks, strict=True)]
+def _lasted(ranks: Sequence[Sequence[Turn]]) -> list[float]:
+    """Microseconds of an all-reduce in each turn."""
+    return [
+        (max(end for _, end, _ in turn) - min(begin for begin, _, _ in turn)) / turn[0][2] * 1e6
+        for turn in zip(*ranks, strict=True)
+    ]
 
 
 def _alone() -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -14,11 +15,14 @@ import numpy as np
 from ddpcheck.environment import RankContext
 from ddpcheck.references import resolve
 from ddpcheck.values import Array
+from ddpcheck_implementations.numpy_sockets.memory import Region, map_region
 
 SOCKETS = "ddpcheck_implementations.numpy_sockets"
 AUTHORITY = b"ring"
 SMALL_BYTES = TUNED_BYTES = 1 << 20
 MEMORY = "memory"
+Turn = tuple[float, float, int]
+"""When a rank began and ended, in seconds on the clock that all of a host share, and how many all-reduces it made."""
 
 
 class Compared:
@@ -99,9 +103,33 @@ def of_mpi(tuned: bool = False) -> Compared:
     return Compared(plain, in_pieces if tuned else lambda array: world.Allreduce(MPI.IN_PLACE, array))
 
 
-def of_memory() -> Compared:
-    """No all-reduce, but what memory allows: each rank reads and writes, in place, what an all-reduce must touch at least."""
-    return Compared(plain, lambda array: np.negative(array, out=array))
+def of_memory(context: RankContext) -> Compared:
+    """No all-reduce, but what memory allows: each rank reads and writes its part of every rank's array.
+
+    That is the least that ranks who reduce in place must touch: all that was given is read once, and all results are written.
+    """
+    rank, world = context.rank, context.world_size
+    collectives = resolve(f"{SOCKETS}:adapter")[0].connect(context).collectives
+    parts: list[Array] = []
+
+    def made(count: int) -> Array:
+        region = Region(count * 4)
+        places = collectives.all_gather(np.array([os.getpid(), region.descriptor])).tolist()
+        views = [
+            region.view if one == rank else map_region(process, descriptor, region.size)
+            for one, (process, descriptor) in enumerate(places)
+        ]
+        collectives.barrier()  # all have mapped it
+        region.close()
+        arrays = [np.frombuffer(view, np.float32) for view in views]
+        parts[:] = [array[count * rank // world : count * (rank + 1) // world] for array in arrays]
+        return arrays[rank]
+
+    def touch(array: Array) -> None:
+        for part in parts:
+            np.negative(part, out=part)
+
+    return Compared(made, touch)
 
 
 MAKERS: Mapping[str, Callable[[RankContext], Compared]] = {
@@ -111,12 +139,12 @@ MAKERS: Mapping[str, Callable[[RankContext], Compared]] = {
     "shm, empty()": lambda context: of_adapter(f"{SOCKETS}:adapter", context, own_buffers=True),
     "Gloo": of_gloo,
     "naive": of_naive,
-    MEMORY: lambda context: of_memory(),
+    MEMORY: of_memory,
 }
 
 
 def measure(names: Sequence[str], context: RankContext, ports: Sequence[int], sizes: Sequence[int], rounds: int) -> str:
-    """Take turns: for each size `rounds` times each. JSON {name: {size: [microseconds of this rank in each round]}}.
+    """Take turns: for each size `rounds` times each. JSON {name: {size: [this rank's Turn in each round]}}.
 
     A wrong sum is an AssertionError. The first of `ports` is for a barrier before each turn.
     """
@@ -135,9 +163,9 @@ def take_turns(
     world_size: int,
     sizes: Sequence[int],
     rounds: int,
-) -> dict[str, dict[int, list[float]]]:
-    """Microseconds of one all-reduce, name by name and size by size."""
-    taken: dict[str, dict[int, list[float]]] = {name: {} for name in compared}
+) -> dict[str, dict[int, list[Turn]]]:
+    """This rank's part, name by name and size by size."""
+    taken: dict[str, dict[int, list[Turn]]] = {name: {} for name in compared}
     for size in sizes:
         for name, times in _turns(compared, barrier, rank, world_size, size, rounds).items():
             taken[name][size] = times
@@ -146,9 +174,9 @@ def take_turns(
 
 def _turns(
     compared: Mapping[str, Compared], barrier: Callable[[], Any], rank: int, world_size: int, size: int, rounds: int
-) -> dict[str, list[float]]:
+) -> dict[str, list[Turn]]:
     """Those that like the same arrays share one, so that a few GiB are enough for all sizes."""
-    made = {make: make(size // 4) for make in {each.array for each in compared.values()}}
+    made = {make: make(size // 4) for make in dict.fromkeys(each.array for each in compared.values())}
     for name, each in compared.items():
         array = made[each.array]
         array[:] = rank + 1
@@ -156,7 +184,7 @@ def _turns(
         wrong = 0 if name == MEMORY else int((array != world_size * (world_size + 1) / 2).sum())
         assert not wrong, f"{name}: {wrong} of {array.size} elements are wrong"
         array[:] = 0  # which can be added up for ever
-    taken: dict[str, list[float]] = {name: [] for name in compared}
+    taken: dict[str, list[Turn]] = {name: [] for name in compared}
     for _ in range(rounds):
         for name, each in compared.items():
             array, reduce = made[each.array], each.reduce
@@ -166,5 +194,5 @@ def _turns(
             begin = time.perf_counter()
             for _ in range(calls):
                 reduce(array)
-            taken[name].append((time.perf_counter() - begin) / calls * 1e6)
+            taken[name].append((begin, time.perf_counter(), calls))
     return taken
