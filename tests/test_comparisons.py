@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from socket_ranks import on_ranks
 
+from ddpcheck.values import Array
 from ddpcheck_benchmarks import compare_steps
-from ddpcheck_benchmarks.compared import MEMORY, Compared, plain, take_turns
+from ddpcheck_benchmarks.compared import MEMORY, Compared, of_memory, plain, take_turns
+from ddpcheck_implementations.numpy_sockets.communicator import Communicator
 
 
 def test_steps_of_all_are_compared_with_the_last() -> None:
@@ -41,3 +44,17 @@ def test_a_wrong_sum_is_an_error_that_names_whose_it_is() -> None:
     wrong = Compared(plain, lambda array: None)
     with pytest.raises(AssertionError, match="wrong: 4 of 4 elements are wrong"):
         take_turns({"right": right, "wrong": wrong}, lambda: None, 0, 2, [16], 1)
+
+
+def test_memory_reads_and_writes_every_element_of_all_ranks_once() -> None:
+    def program(communicator: Communicator) -> Array:
+        compared = of_memory(communicator)
+        array = compared.array(5)
+        array[:] = communicator.rank + 1
+        communicator.barrier()
+        compared.reduce(array)
+        communicator.barrier()
+        return array
+
+    for rank, array in enumerate(on_ranks(3, program)):
+        assert array.tolist() == [-(rank + 1)] * 5

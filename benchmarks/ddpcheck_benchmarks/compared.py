@@ -15,6 +15,7 @@ import numpy as np
 from ddpcheck.environment import RankContext
 from ddpcheck.references import resolve
 from ddpcheck.values import Array
+from ddpcheck_implementations.numpy_sockets.communicator import Communicator
 from ddpcheck_implementations.numpy_sockets.memory import Region, map_region
 
 SOCKETS = "ddpcheck_implementations.numpy_sockets"
@@ -103,23 +104,22 @@ def of_mpi(tuned: bool = False) -> Compared:
     return Compared(plain, in_pieces if tuned else lambda array: world.Allreduce(MPI.IN_PLACE, array))
 
 
-def of_memory(context: RankContext) -> Compared:
+def of_memory(communicator: Communicator) -> Compared:
     """No all-reduce, but what memory allows: each rank reads and writes its part of every rank's array.
 
     That is the least that ranks who reduce in place must touch: all that was given is read once, and all results are written.
     """
-    rank, world = context.rank, context.world_size
-    collectives = resolve(f"{SOCKETS}:adapter")[0].connect(context).collectives
+    rank, world = communicator.rank, communicator.world_size
     parts: list[Array] = []
 
     def made(count: int) -> Array:
         region = Region(count * 4)
-        places = collectives.all_gather(np.array([os.getpid(), region.descriptor])).tolist()
+        places = communicator.all_gather(np.array([os.getpid(), region.descriptor])).tolist()
         views = [
             region.view if one == rank else map_region(process, descriptor, region.size)
             for one, (process, descriptor) in enumerate(places)
         ]
-        collectives.barrier()  # all have mapped it
+        communicator.barrier()  # all have mapped it
         region.close()
         arrays = [np.frombuffer(view, np.float32) for view in views]
         parts[:] = [array[count * rank // world : count * (rank + 1) // world] for array in arrays]
@@ -139,7 +139,7 @@ MAKERS: Mapping[str, Callable[[RankContext], Compared]] = {
     "shm, empty()": lambda context: of_adapter(f"{SOCKETS}:adapter", context, own_buffers=True),
     "Gloo": of_gloo,
     "naive": of_naive,
-    MEMORY: of_memory,
+    MEMORY: lambda context: of_memory(resolve(f"{SOCKETS}:adapter")[0].connect(context).collectives),
 }
 
 
