@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 LARGE = (131, 1009)
 """Half a megabyte of float32, that no small number of ranks divides."""
+_SMALL = (1009,)
+"""Four kilobytes, which may go another way."""
 _SMALL_LAYERS = 300
 """Of two parameters each."""
 
@@ -96,8 +98,8 @@ def check_many_small_gradients_go_together(session: Session) -> str:
 @law("wire", "collective:all_reduce", "counts_traffic", "world_size>=2")
 def check_traffic_is_counted_as_it_is_sent(session: Session) -> str:
     """counts() tells the bytes of each large collective that the kernel sees each rank send, or, where it sees none, as many
-    in all as any algorithm needs, and that each rank of it has begun one; of all_reduce asynchronously, in place and in a group,
-    too.
+    in all as any algorithm needs, in a message at least, and that each rank of it has begun one; of all_reduce asynchronously,
+    in place, in a group and of small arrays, too.
     """
     world, promised = session.world_size, session.capabilities
     reduced = _usual(promised)
@@ -107,6 +109,7 @@ def check_traffic_is_counted_as_it_is_sent(session: Session) -> str:
     made += [replace(reduced, wait=False)] * promised.asynchronous
     made += [replace(reduced, in_place=True)] * promised.in_place
     made += [replace(reduced, group=(0, world - 1))] * promised.subgroups
+    made.append(replace(reduced, tensor=replace(tensor, shape=_SMALL)))
     scattered, sent = ReduceScatter(rows, reduced.reduction), SendRecv(tensor, ((world - 1, 0),))
     others = (Broadcast(tensor, world - 1), AllGather(tensor), scattered, sent)
     made += [operation for operation in others if operation.kind in promised.collectives]
@@ -223,6 +226,7 @@ def _told(job: Job, trace: Trace, each: bool) -> str:
         group = getattr(reduced, "group", None) or range(job.world_size)
         demand = Demand(reduced.kind, reduced.tensor.on(0).nbytes, group, "", each)
         seen, told = ([counts[number] for counts in one.bytes] for one in (kernel, own))
+        _told_in_messages(told, [counts[number] for counts in own.messages], named(reduced, position))
         if not isinstance(reduced, SendRecv):
             _told_as_begun([counts[number] for counts in collectives], group, named(reduced, position))
         if sum(seen) >= demand.least / 2:
@@ -248,6 +252,13 @@ def _told_as_begun(collectives: list[int], members: Sequence[int], what: str) ->
         if not collectives[rank]:
             headline = f"{what}: counts() of rank {rank} tells of no collective begun, but should of this one"
             raise Finding(Diagnosis(headline, "it does not count this way of calling"))
+
+
+def _told_in_messages(sent: list[int], messages: list[int], what: str) -> None:
+    for rank, (count, number) in enumerate(zip(sent, messages, strict=True)):
+        if count and not number:
+            headline = f"{what}: counts() of rank {rank} tells {count:,} bytes, but no message that they went in"
+            raise Finding(Diagnosis(headline, "it does not count the messages of this way of sending"))
 
 
 def _nothing_told(_: Job, trace: Trace) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -70,10 +71,10 @@ calls_counted = register(
 
 
 class _Uncounted:
-    """Collectives of which the calls of one method, or those in groups, are kept out of one of the counts: `hidden` in all."""
+    """Collectives of which one method's calls with arguments that `hides` are kept out of one of the counts: `hidden` in all."""
 
-    def __init__(self, reference: Facets, method: str, of: str, in_groups: bool) -> None:
-        self._of, self._in_groups = of, in_groups
+    def __init__(self, reference: Facets, method: str, of: str, hides: Callable[..., bool]) -> None:
+        self._of, self._hides = of, hides
         self._collectives: Any = reference.collectives
         self._counts, self._method = reference.counts, method
         self.hidden = 0
@@ -86,7 +87,7 @@ class _Uncounted:
         def call(*args: Any, **options: Any) -> Any:
             before = self.told()
             result = given(*args, **options)
-            if not self._in_groups or options.get("group") is not None:
+            if self._hides(*args, **options):
                 self.hidden += self.told() - before
             return result
 
@@ -97,9 +98,13 @@ class _Uncounted:
         return self._counts()[self._of]
 
 
-def _not_counting(reference: Facets, method: str, of: str = "bytes", *, in_groups: bool = False) -> Facets:
-    """The reference, of whose counts one leaves out the calls of a method, or only those in groups."""
-    uncounted = _Uncounted(reference, method, of, in_groups)
+def _all(*_args: Any, **_options: Any) -> bool:
+    return True
+
+
+def _not_counting(reference: Facets, method: str, of: str = "bytes", hides: Callable[..., bool] = _all) -> Facets:
+    """The reference, of whose counts one leaves out the calls of a method, or only some."""
+    uncounted = _Uncounted(reference, method, of, hides)
 
     def counts() -> dict[str, int]:
         assert reference.counts is not None
@@ -150,7 +155,9 @@ def _not_counting_groups(context: RankContext) -> Facets:
     """Groups have connections of their own, which have no counters."""
     from ...numpy_sockets import tcp
 
-    return _not_counting(tcp.connect(context), "all_reduce", in_groups=True)
+    return _not_counting(
+        tcp.connect(context), "all_reduce", hides=lambda *_, **options: options.get("group") is not None
+    )
 
 
 groups_uncounted = register(
@@ -162,6 +169,44 @@ groups_uncounted = register(
     _not_counting_groups,
     _not_counting_groups,
     Capabilities(facets=frozenset({"collectives"}), counts_traffic=True, subgroups=True),
+)
+
+
+def _not_counting_small(context: RankContext) -> Facets:
+    """Small arrays go a way of their own, which has no counters."""
+    from ...numpy_sockets import connect
+
+    return _not_counting(connect(context), "all_reduce", hides=lambda array, *_, **__: array.nbytes <= 1 << 16)
+
+
+small_uncounted = register(
+    "small-reductions-not-counted",
+    "mutation of numpy_sockets",
+    (TOLD,),
+    "it does not count this way of sending",
+    3,
+    _not_counting_small,
+    _not_counting_small,
+    Capabilities(facets=frozenset({"collectives"}), counts_traffic=True),
+)
+
+
+def _not_counting_messages(context: RankContext) -> Facets:
+    """The messages of a ring are not counted, though their bytes are."""
+    from ...numpy_sockets import tcp
+
+    return _not_counting(tcp.connect(context), "all_reduce", "messages", lambda array, *_, **__: array.nbytes > 1 << 16)
+
+
+messages_uncounted = register(
+    "messages-of-rings-not-counted",
+    "mutation of numpy_sockets",
+    (TOLD,),
+    "it does not count the messages of this way of sending",
+    2,
+    _not_counting_messages,
+    _not_counting_messages,
+    Capabilities(facets=frozenset({"collectives"}), counts_traffic=True),
 )
 
 
