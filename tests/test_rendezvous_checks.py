@@ -26,6 +26,7 @@ from ddpcheck_implementations.faulty.collectives.collectives import GatheredInOw
 from ddpcheck_implementations.numpy_sockets import adapter as in_memory
 from ddpcheck_implementations.numpy_sockets import tcp as sockets
 from ddpcheck_implementations.numpy_sockets import unix
+from ddpcheck_properties.collectives import groups
 from ddpcheck_properties.lifecycle import rendezvous
 
 HERE = Path(__file__).parent
@@ -155,6 +156,14 @@ def test_ranks_that_cannot_be_started_again_are_skipped_with_the_reason() -> Non
         pytest.raises(Exception, match="cannot be started again"),
     ):
         session.run(Job(2, (Barrier(),), start=Start()))
+
+
+def test_groups_are_checked_on_ranks_that_cannot_be_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    with sessions.session(sockets, 2) as session:
+        session.start()
+        monkeypatch.setattr(type(session._launcher), "unavailable", lambda _: "they cannot be started again")
+        groups.check_groups_at_work_together_do_not_disturb_each_other(session)
+        assert session.jobs_run
 
 
 def test_where_nothing_shows_one_world_nothing_is_said() -> None:

@@ -101,6 +101,11 @@ class Session:
         """Whether Jobs may ask for over_tcp."""
         return isinstance(self._launcher, OverTcp)
 
+    @property
+    def starts_again(self) -> bool:
+        """Whether ranks that have run can be started again: not those that a user has started."""
+        return self._launcher.unavailable() is None
+
     def beside(self) -> Session:
         """A Session of the same kind, whose ranks are another world."""
         return Session(
