@@ -33,20 +33,25 @@ class Compared:
         self.array, self.reduce = array, reduce
 
 
+def of_sockets(context: RankContext, adapter: str = "adapter") -> Communicator:
+    """The communicator of one of the adapters of numpy_sockets."""
+    communicator: Communicator = resolve(f"{SOCKETS}:{adapter}")[0].connect(context).collectives
+    return communicator
+
+
 def plain(count: int) -> Array:
     return np.zeros(count, np.float32)
 
 
-def of_adapter(reference: str, context: RankContext, *, own_buffers: bool = False) -> Compared:
-    """all_reduce_in_place of an adapter, on plain arrays or on those that its empty() makes."""
-    collectives = resolve(reference)[0].connect(context).collectives
+def in_place(communicator: Communicator, *, own_buffers: bool = False) -> Compared:
+    """all_reduce_in_place on plain arrays, or on those that the communicator's empty() makes."""
 
     def made(count: int) -> Array:
-        array: Array = collectives.empty((count,), np.float32)
+        array = communicator.empty((count,), np.float32)
         array[:] = 0
         return array
 
-    return Compared(made if own_buffers else plain, collectives.all_reduce_in_place)
+    return Compared(made if own_buffers else plain, communicator.all_reduce_in_place)
 
 
 def of_gloo(context: RankContext) -> Compared:
@@ -62,7 +67,7 @@ def of_gloo(context: RankContext) -> Compared:
 def of_naive(context: RankContext) -> Compared:
     """The ring of a tutorial: whole chunks, pickled, one step after the other."""
     rank, world = context.rank, context.world_size
-    collectives = resolve(f"{SOCKETS}:tcp")[0].connect(context).collectives
+    collectives = of_sockets(context, "tcp")
     with Listener((context.master_addr, 0), authkey=AUTHORITY) as listener:
         ports = collectives.all_gather(np.array(listener.address[1])).tolist()
         address = context.master_addr, ports[(rank + 1) % world]
@@ -133,13 +138,13 @@ def of_memory(communicator: Communicator) -> Compared:
 
 
 MAKERS: Mapping[str, Callable[[RankContext], Compared]] = {
-    "tcp": lambda context: of_adapter(f"{SOCKETS}:tcp", context),
-    "unix": lambda context: of_adapter(f"{SOCKETS}:unix", context),
-    "shm": lambda context: of_adapter(f"{SOCKETS}:adapter", context),
-    "shm, empty()": lambda context: of_adapter(f"{SOCKETS}:adapter", context, own_buffers=True),
+    "tcp": lambda context: in_place(of_sockets(context, "tcp")),
+    "unix": lambda context: in_place(of_sockets(context, "unix")),
+    "shm": lambda context: in_place(of_sockets(context)),
+    "shm, empty()": lambda context: in_place(of_sockets(context), own_buffers=True),
     "Gloo": of_gloo,
     "naive": of_naive,
-    MEMORY: lambda context: of_memory(resolve(f"{SOCKETS}:adapter")[0].connect(context).collectives),
+    MEMORY: lambda context: of_memory(of_sockets(context)),
 }
 
 
@@ -148,7 +153,7 @@ def measure(names: Sequence[str], context: RankContext, ports: Sequence[int], si
 
     A wrong sum is an AssertionError. The first of `ports` is for a barrier before each turn.
     """
-    barrier = resolve(f"{SOCKETS}:adapter")[0].connect(replace(context, master_port=ports[0])).collectives.barrier
+    barrier = of_sockets(replace(context, master_port=ports[0])).barrier
     compared: dict[str, Compared] = {}
     for name, port in zip(names, ports[1:], strict=True):
         barrier()

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.adapter import Facets
+from ddpcheck.adapter import Adapter, Facets
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.environment import RankContext
 
@@ -16,9 +16,23 @@ from ..registry import register
 
 ALONE = "check_a_rank_alone_counts_nothing_sent"
 TOLD = "check_traffic_is_counted_as_it_is_sent"
+_Connect = Callable[[RankContext], Facets]
 
 
-def _counting_elements(context: RankContext) -> Facets:
+def _miscounting(
+    name: str, source: str, words: str, *, check: str = TOLD, world_size: int = 2, **promises: Any
+) -> Callable[[_Connect], Adapter]:
+    """Register a connect() and make an adapter of it. promises: beside the collectives that are counted."""
+
+    def make(connect: _Connect) -> Adapter:
+        promised = Capabilities(facets=frozenset({"collectives"}), counts_traffic=True, **promises)
+        return register(name, source, (check,), words, world_size, connect, connect, promised)
+
+    return make
+
+
+@_miscounting("elements-counted-as-bytes", "classic", "0.25 x what goes out")
+def elements_for_bytes(context: RankContext) -> Facets:
     """Elements are counted where bytes should be."""
     from ...numpy_sockets import tcp
 
@@ -31,19 +45,10 @@ def _counting_elements(context: RankContext) -> Facets:
     return replace(reference, counts=counts)
 
 
-elements_for_bytes = register(
-    "elements-counted-as-bytes",
-    "classic",
-    (TOLD,),
-    "0.25 x what goes out",
-    2,
-    _counting_elements,
-    _counting_elements,
-    Capabilities(facets=frozenset({"collectives"}), counts_traffic=True),
+@_miscounting(
+    "calls-counted-for-messages", "mutation of numpy_sockets", "does not begin at zero", check=ALONE, world_size=1
 )
-
-
-def _counting_calls(context: RankContext) -> Facets:
+def calls_counted(context: RankContext) -> Facets:
     """Each collective counts for a message, though a rank is alone."""
     from ...numpy_sockets import tcp
 
@@ -56,18 +61,6 @@ def _counting_calls(context: RankContext) -> Facets:
         return {**told, "messages": max(told["messages"], told["collectives"])}
 
     return replace(reference, counts=counts)
-
-
-calls_counted = register(
-    "calls-counted-for-messages",
-    "mutation of numpy_sockets",
-    (ALONE,),
-    "does not begin at zero",
-    1,
-    _counting_calls,
-    _counting_calls,
-    Capabilities(facets=frozenset({"collectives"}), counts_traffic=True),
-)
 
 
 class _Uncounted:
@@ -113,45 +106,29 @@ def _not_counting(reference: Facets, method: str, of: str = "bytes", hides: Call
     return replace(reference, collectives=uncounted, counts=counts)
 
 
-def _not_counting_in_place(context: RankContext) -> Facets:
+@_miscounting(
+    "reductions-in-place-not-counted",
+    "mutation of numpy_sockets",
+    "it does not count this way of sending",
+    in_place=True,
+)
+def in_place_uncounted(context: RankContext) -> Facets:
     """Only the calls that return a new array are counted."""
     from ...numpy_sockets import connect
 
     return _not_counting(connect(context), "all_reduce_in_place")
 
 
-in_place_uncounted = register(
-    "reductions-in-place-not-counted",
-    "mutation of numpy_sockets",
-    (TOLD,),
-    "it does not count this way of sending",
-    2,
-    _not_counting_in_place,
-    _not_counting_in_place,
-    Capabilities(facets=frozenset({"collectives"}), counts_traffic=True, in_place=True),
-)
-
-
-def _not_counting_broadcasts(context: RankContext) -> Facets:
+@_miscounting("broadcasts-not-counted", "classic", "but counts() tells 0")
+def broadcasts_uncounted(context: RankContext) -> Facets:
     """A broadcast is passed on as it comes, beside the counters."""
     from ...numpy_sockets import tcp
 
     return _not_counting(tcp.connect(context), "broadcast")
 
 
-broadcasts_uncounted = register(
-    "broadcasts-not-counted",
-    "classic",
-    (TOLD,),
-    "but counts() tells 0",
-    2,
-    _not_counting_broadcasts,
-    _not_counting_broadcasts,
-    Capabilities(facets=frozenset({"collectives"}), counts_traffic=True),
-)
-
-
-def _not_counting_groups(context: RankContext) -> Facets:
+@_miscounting("groups-not-counted", "classic", "but counts() tells 0", subgroups=True)
+def groups_uncounted(context: RankContext) -> Facets:
     """Groups have connections of their own, which have no counters."""
     from ...numpy_sockets import tcp
 
@@ -160,70 +137,33 @@ def _not_counting_groups(context: RankContext) -> Facets:
     )
 
 
-groups_uncounted = register(
-    "groups-not-counted",
-    "classic",
-    (TOLD,),
-    "but counts() tells 0",
-    2,
-    _not_counting_groups,
-    _not_counting_groups,
-    Capabilities(facets=frozenset({"collectives"}), counts_traffic=True, subgroups=True),
+@_miscounting(
+    "small-reductions-not-counted", "mutation of numpy_sockets", "it does not count this way of sending", world_size=3
 )
-
-
-def _not_counting_small(context: RankContext) -> Facets:
+def small_uncounted(context: RankContext) -> Facets:
     """Small arrays go a way of their own, which has no counters."""
     from ...numpy_sockets import connect
 
     return _not_counting(connect(context), "all_reduce", hides=lambda array, *_, **__: array.nbytes <= 1 << 16)
 
 
-small_uncounted = register(
-    "small-reductions-not-counted",
+@_miscounting(
+    "messages-of-rings-not-counted",
     "mutation of numpy_sockets",
-    (TOLD,),
-    "it does not count this way of sending",
-    3,
-    _not_counting_small,
-    _not_counting_small,
-    Capabilities(facets=frozenset({"collectives"}), counts_traffic=True),
+    "it does not count the messages of this way of sending",
 )
-
-
-def _not_counting_messages(context: RankContext) -> Facets:
+def messages_uncounted(context: RankContext) -> Facets:
     """The messages of a ring are not counted, though their bytes are."""
     from ...numpy_sockets import tcp
 
     return _not_counting(tcp.connect(context), "all_reduce", "messages", lambda array, *_, **__: array.nbytes > 1 << 16)
 
 
-messages_uncounted = register(
-    "messages-of-rings-not-counted",
-    "mutation of numpy_sockets",
-    (TOLD,),
-    "it does not count the messages of this way of sending",
-    2,
-    _not_counting_messages,
-    _not_counting_messages,
-    Capabilities(facets=frozenset({"collectives"}), counts_traffic=True),
+@_miscounting(
+    "asynchronous-ones-not-counted", "mutation of numpy_mpi", "it does not count this way of calling", asynchronous=True
 )
-
-
-def _not_counting_asynchronous(context: RankContext) -> Facets:
+def asynchronous_uncounted(context: RankContext) -> Facets:
     """Only the calls that wait for their result count for collectives."""
     from ...numpy_sockets import connect
 
     return _not_counting(connect(context), "all_reduce_async", "collectives")
-
-
-asynchronous_uncounted = register(
-    "asynchronous-ones-not-counted",
-    "mutation of numpy_mpi",
-    (TOLD,),
-    "it does not count this way of calling",
-    2,
-    _not_counting_asynchronous,
-    _not_counting_asynchronous,
-    Capabilities(facets=frozenset({"collectives"}), counts_traffic=True, asynchronous=True),
-)
