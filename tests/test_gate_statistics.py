@@ -15,6 +15,7 @@ from ddpcheck_benchmarks.gate.decision import (
     BASE,
     HEAD,
     Design,
+    confirm,
     decide,
     differs,
     log_ratios,
@@ -124,6 +125,21 @@ def test_a_failure_must_be_confirmed() -> None:
     assert decide(wide, None, 1e-3, DESIGN).verdict == "inconclusive"
 
 
+def test_a_confirmation_ends_at_the_first_look_that_confirms() -> None:
+    late = np.concatenate([np.full(6, 0.0), np.full(14, 0.3)])
+    assert confirm(np.full(20, 0.3), DESIGN).launches == DESIGN.confirmations[0] == 6
+    assert [confirm(late[:count], DESIGN).launches for count in (6, 10, 11, 19, 20)] == [6, 6, 11, 11, 20]
+    assert [confirm(late[:count], DESIGN).outcome == "fail" for count in (11, 20)] == [False, True]
+
+
+def test_a_slow_down_of_the_margin_is_confirmed_no_oftener_than_the_design_says() -> None:
+    rng = np.random.default_rng(2026)
+    drawn = [launches_like_ours(rng, DESIGN.confirmations[-1], math.log1p(DESIGN.margin)) for _ in range(3000)]
+    confirmed = sum(confirm(values, DESIGN).outcome == "fail" for values in drawn)
+    # three standard errors of 3,000 draws are 1.2 %
+    assert 0 < confirmed / len(drawn) <= len(DESIGN.confirmations) * DESIGN.alpha_confirm + 0.012
+
+
 def test_faster_is_said_and_harmless() -> None:
     decision = decide(np.full(12, -0.2), None, -1e-3, DESIGN)
     assert (decision.verdict, decision.faster) == ("pass", True)
@@ -155,8 +171,8 @@ def share_of_failures(shift: float, draws: int, *, confirmed: bool) -> float:
     failed = 0
     for _ in range(draws):
         seen = looks(launches_like_ours(rng, 48, shift), DESIGN)[-1]
-        again = launches_like_ours(rng, DESIGN.confirmations, shift)
-        stays = not confirmed or look(again, DESIGN, DESIGN.alpha_confirm).outcome == "fail"
+        again = launches_like_ours(rng, DESIGN.confirmations[-1], shift)
+        stays = not confirmed or confirm(again, DESIGN).outcome == "fail"
         failed += seen.outcome == "fail" and stays
     return failed / draws
 
@@ -183,7 +199,7 @@ def test_gates_drawn_from_recorded_launches_find_what_is_planted() -> None:
     assert share(replayed("step", recorded, 0.0, 200, DESIGN, 1), "fail") == 0
     slower = replayed("step", recorded, 0.25, 200, DESIGN, 1)
     assert share(slower, "fail") >= 0.95
-    assert min(trial.launches for trial in slower) >= DESIGN.looks[0] + DESIGN.confirmations
+    assert min(trial.launches for trial in slower) >= DESIGN.looks[0] + DESIGN.confirmations[0]
 
 
 @pytest.mark.parametrize(

@@ -82,17 +82,20 @@ def _stage(record: Record, pairing: Pairing, benchmarks: Sequence[Benchmark], to
 
 
 def _confirmed(record: Record, pairing: Pairing, suspects: Sequence[Benchmark], told: Told) -> list[Benchmark]:
-    """Those of the suspects that fail again in fresh launches."""
-    if not suspects:
-        return []
-    for launch in range(1, record.design.confirmations + 1):
-        told(f"confirming, launch {launch} of {record.design.confirmations}: {_names(suspects)}")
-        _launch(record, "confirmation", launch, pairing, suspects)
-    return [
-        suspect
-        for suspect in suspects
-        if confirm(_values(record, "confirmation", suspect), record.design).outcome == "fail"
-    ]
+    """Those of the suspects that fail again in fresh launches, in which each takes part until it does."""
+    open_ones, ends = list(suspects), record.design.confirmations
+    for launch in range(1, ends[-1] + 1):
+        if not open_ones:
+            break
+        told(f"confirming, launch {launch} of at most {ends[-1]}: {_names(open_ones)}")
+        _launch(record, "confirmation", launch, pairing, open_ones)
+        if launch in ends:
+            open_ones = [
+                suspect
+                for suspect in open_ones
+                if confirm(_values(record, "confirmation", suspect), record.design).outcome != "fail"
+            ]
+    return [suspect for suspect in suspects if suspect not in open_ones]
 
 
 def _control(

@@ -32,8 +32,8 @@ class Design:
 
     looks: after so many launches. pairs: of bursts in a launch. iterations: timed ones of a burst. margin: a slow-down of no
     more than this is never a failure. ceiling: a pass must exclude one of this. alpha_fail: for each look.
-    confirmations: fresh launches after a failure. floor: seconds of one timed iteration below which a difference does
-    not count.
+    confirmations: after so many fresh launches it is asked whether a failure stays one, at alpha_confirm each time. floor:
+    seconds of one timed iteration below which a difference does not count.
     """
 
     looks: tuple[int, ...] = (12, 24, 48)
@@ -43,8 +43,8 @@ class Design:
     ceiling: float = 0.10
     alpha_fail: float = 0.005
     alpha_pass: float = 0.05
-    confirmations: int = 16
-    alpha_confirm: float = 0.05
+    confirmations: tuple[int, ...] = (6, 11, 20)
+    alpha_confirm: float = 1 / 60
     floor: float = max(20e-6, 10 * time.get_clock_info("monotonic").resolution)
 
     def to_plain(self) -> dict[str, Any]:
@@ -52,7 +52,9 @@ class Design:
 
     @staticmethod
     def from_plain(data: Any) -> Design:
-        return Design(**(data | {"looks": tuple(data["looks"])}))
+        return Design(
+            **(data | {name: tuple(np.atleast_1d(data[name]).tolist()) for name in ("looks", "confirmations")})
+        )
 
 
 @dataclass(frozen=True)
@@ -134,8 +136,13 @@ def looks(values: Array, design: Design) -> tuple[Look, ...]:
 
 
 def confirm(values: Array, design: Design) -> Look:
-    """Judge fresh launches after a failure."""
-    return look(values, design, design.alpha_confirm)
+    """Judge fresh launches after a failure, at the first look at which it stays one, or the last for which there are enough."""
+    counts = [count for count in design.confirmations if count <= len(values)] or [len(values)]
+    for count in counts:
+        seen = look(values[:count], design, design.alpha_confirm)
+        if seen.outcome == "fail":
+            break
+    return seen
 
 
 def decide(values: Array, fresh: Array | None, difference: float, design: Design, *, noisy: bool = False) -> Decision:

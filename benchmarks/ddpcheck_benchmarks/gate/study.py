@@ -64,7 +64,7 @@ def replay(file: Path, draws: int, seed: int) -> None:
         if raw is None:
             continue
         for slower in SLOW_DOWNS:
-            trials += replayed(benchmark.name, log_ratios(raw), slower, draws, record.design, seed)
+            trials += replayed(benchmark.name, log_ratios(raw), slower, draws, Design(), seed)
     click.echo(f"{file}: launches of equal code on {record.environment.cores} cores, load {record.load}\n")
     click.echo(table(trials))
 
@@ -75,7 +75,7 @@ def replayed(name: str, values: Array, slower: float, draws: int, design: Design
     """
     rng = np.random.default_rng(seed)
     trials = []
-    needed = design.looks[-1] + design.confirmations
+    needed = design.looks[-1] + design.confirmations[-1]
     for draw in range(draws):
         order = (rng.integers(len(values)) + np.arange(needed)) % len(values)
         drawn = values[order] * rng.choice([-1.0, 1.0], needed) + np.log1p(slower)
@@ -83,10 +83,10 @@ def replayed(name: str, values: Array, slower: float, draws: int, design: Design
         verdict = {"fail": "unconfirmed", "pass": "pass", "next": "inconclusive"}[seen.outcome]
         launches = seen.launches
         if seen.outcome == "fail":
-            launches += design.confirmations
             # those that come next, as they would
-            fresh = drawn[seen.launches : seen.launches + design.confirmations]
-            verdict = "fail" if confirm(fresh, design).outcome == "fail" else verdict
+            again = confirm(drawn[seen.launches : seen.launches + design.confirmations[-1]], design)
+            launches += again.launches
+            verdict = "fail" if again.outcome == "fail" else verdict
         trials.append(Trial(name, slower, draw, verdict, launches, seen.estimate))
     return trials
 

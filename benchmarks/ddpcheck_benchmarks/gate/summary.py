@@ -26,7 +26,7 @@ gives one value, the median of head / base over its pairs of bursts: launches ar
 are those of the exact signed-rank test.
 
 - SLOWER: after {looks} launches, whichever comes first, the bound from below at {alpha} lies above +{margin}; and it does
-  again, at {alpha_confirm}, in {confirmations} fresh launches. A true slow-down of {margin} or less is failed with a
+  again, at {alpha_confirm}, after {confirmations} fresh launches. A true slow-down of {margin} or less is failed with a
   probability of {false} at most before that.
 - no slower: the bound from above at {alpha_pass} lies below +{ceiling}.
 - undecided: neither, after {last} launches.
@@ -163,10 +163,10 @@ def _method(record: Record) -> str:
         alpha=f"{design.alpha_fail:.1%}",
         false=f"{design.alpha_fail * len(design.looks):.1%}",
         alpha_pass=f"{design.alpha_pass:.0%}",
-        alpha_confirm=f"{design.alpha_confirm:.0%}",
+        alpha_confirm=f"{design.alpha_confirm:.1%}",
         margin=f"{design.margin:.0%}",
         ceiling=f"{design.ceiling:.0%}",
-        confirmations=design.confirmations,
+        confirmations=" or ".join(map(str, design.confirmations)),
     )
 
 
