@@ -9,8 +9,8 @@ from .suggest import one_of
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """effort: how many Jobs a check draws at two ranks, beside its fixed examples; a third as many elsewhere: one rank has
-    nobody to differ from, and with more ranks a Job costs more, after most faults have shown.
+    """effort: how many Jobs a check draws at two ranks, beside its fixed examples; a third as many at one and three, a fifth
+    beyond: one rank has nobody to differ from, and with more ranks a Job costs more, after most faults have shown.
     """
 
     name: str
@@ -19,7 +19,7 @@ class Profile:
     sentence: str
 
     def draws(self, world_size: int) -> int:
-        return self.effort if world_size == 2 else -(-self.effort // 3)
+        return -(-self.effort // {1: 3, 2: 1, 3: 3}.get(world_size, 5))
 
 
 PROFILES = {

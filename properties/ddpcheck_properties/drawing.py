@@ -48,6 +48,13 @@ def takes_its_time(session: Session) -> bool:
     return session.effort > 100
 
 
+def fewer(session: Session, jobs: Iterable[Job]) -> list[Job]:
+    """All of them at up to three ranks, or where there is time; every second at more, which cost most, and show of training what
+    three have shown.
+    """
+    return list(jobs)[:: 1 if session.world_size <= 3 or takes_its_time(session) else 2]
+
+
 def for_all(
     session: Session,
     strategy: SearchStrategy[Job],

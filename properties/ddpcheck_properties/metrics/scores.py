@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ddpcheck.checks import law
 from ddpcheck.job import Job, Score
 
-from ..drawing import for_all, for_each
+from ..drawing import fewer, for_all, for_each
 from ..strategies import SEEDS, choice
 from .score_judges import as_of_one_process, equal, no_number
 
@@ -61,7 +61,7 @@ def check_scores_are_those_of_all_samples(session: Session) -> None:
     for name in names:
         large = _score(name, many)
         examples.append(Job(world, (replace(large, classes=1) if name == "rmse" else large,)))
-    for_all(session, _drawn(world, names), as_of_one_process, examples=examples)
+    for_all(session, _drawn(world, names), as_of_one_process, examples=fewer(session, examples))
 
 
 @law("scores", "facet:scores")
@@ -75,7 +75,7 @@ def check_ranks_without_samples_take_no_part_in_scores(session: Session) -> None
             jobs += [
                 Job(world, (_score(name, sizes), _score(name, (4,) * world))) for sizes in (only, but) if any(sizes)
             ]
-    for_each(session, jobs, as_of_one_process)
+    for_each(session, fewer(session, jobs), as_of_one_process)
 
 
 @law("scores", "facet:scores")
@@ -173,12 +173,14 @@ def check_samples_that_come_twice_count_once_in_scores(session: Session) -> None
             turned = (*held[1:], held[0])
             repeated = tuple(rank[::-1] + rank[:1] for rank in held)
             jobs += [Job(world, (_score_of(name, each, seed),)) for each in (repeated, held, turned)]
-        for fewer, (first, apart) in enumerate(
+        for less, (first, apart) in enumerate(
             CALLED
         ):  # each has less samples than the one before; ranks differ in most
-            once = _score_of(name, _dealt(range(3 * world + 3 - fewer), world))
+            once = _score_of(name, _dealt(range(3 * world + 3 - less), world))
             jobs.append(Job(world, (replace(once, first=first, apart=apart),)))
-    for_all(session, _drawn(world, _promised(session), most=2), as_of_one_process, examples=jobs, share=0.5)
+    for_all(
+        session, _drawn(world, _promised(session), most=2), as_of_one_process, examples=fewer(session, jobs), share=0.5
+    )
 
 
 @law("scores", "facet:scores", "scores_skip_padding")

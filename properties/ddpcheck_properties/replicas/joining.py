@@ -18,7 +18,7 @@ from ddpcheck.trace import Trace
 from ddpcheck.values import Array
 from ddpcheck.verdict import Finding
 
-from ..drawing import Judge, for_each
+from ..drawing import Judge, fewer, for_each
 from ..pitfalls import fitting
 from ..strategies import PARAMETERS, shards
 from .comparison import as_one_process
@@ -47,7 +47,7 @@ def check_ranks_that_run_out_of_batches_join(session: Session) -> None:
         joining(counts, buffered) for counts in (numbers[0], numbers[0][::-1])
     ]  # rank 0 stays longest, or ends first
     jobs += [_with_momentum(counts) for counts in numbers[:2]]
-    for_each(session, fitting(session, jobs), _explained(session.capabilities))
+    for_each(session, fewer(session, fitting(session, jobs)), _explained(session.capabilities))
 
 
 def _with_momentum(counts: list[int]) -> Job:

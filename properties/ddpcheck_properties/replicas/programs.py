@@ -15,7 +15,7 @@ from ddpcheck.model import Activation, Linear, ModelSpec
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
-from ..drawing import Judge, for_all, within_promises
+from ..drawing import Judge, fewer, for_all, within_promises
 from ..pitfalls import fitting
 from ..strategies import ADAM, SEEDS, adam, branching, branching_models, choice, models, sgd
 from .comparison import as_one_process
@@ -54,7 +54,7 @@ def check_any_training_program_goes_as_on_one_process(session: Session) -> None:
     examples = [known.job(program, words) for words in KNOWN]
     if "branch" in promised.model_features and promised.unused_parameters == "synchronised":
         examples += [make(world, promised) for make in (_used_after_resuming, _counted_apart, _coming_and_going)]
-    examples = fitting(session, examples)
+    examples = fewer(session, fitting(session, examples))
     judge = telling(as_one_process(promised))
     for_all(session, programs(world, promised), judge, examples=examples, shorter=known.shorter, share=1.5)
 

@@ -32,7 +32,7 @@ from ddpcheck.trace import Trace
 from ddpcheck.values import Array
 
 from .. import pitfalls
-from ..drawing import Judge, for_all, for_each
+from ..drawing import Judge, fewer, for_all, for_each
 from ..pitfalls import fitting
 from ..strategies import SEEDS, adam, choice, models, sgd, training_job, training_jobs
 from .comparison import as_one_process
@@ -140,7 +140,7 @@ def check_resumed_training_goes_where_one_process_goes(session: Session) -> None
     jobs.append(replace(jobs[0], model=ModelSpec((Linear("fc1", 2, 3), *held, Linear("fc2", 3, 2)))))
     jobs += [_saved_again(pitfalls.steps(world, spec), windows=promised.no_sync) for spec in (MOMENTUM, ADAM)]
     jobs.append(_resumed_often(pitfalls.steps(world, MOMENTUM, count=11)))
-    examples = fitting(session, jobs)
+    examples = fewer(session, fitting(session, jobs))
     for_all(session, interrupted(world, promised), as_one_process(promised), examples=examples)
 
 

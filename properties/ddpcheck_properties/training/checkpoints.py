@@ -15,7 +15,7 @@ from ddpcheck.job import Job, Train
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
-from ..drawing import Judge, for_all, for_each
+from ..drawing import Judge, fewer, for_all, for_each
 from .drawn_runs import Run, plan_of, run_job, runs, with_a_frozen_layer, with_other_optimizers
 from .ends import ends_where_one_process_ends, explained
 from .judges import holds_the_best
@@ -40,7 +40,9 @@ def check_resumed_run_ends_where_the_uninterrupted_one_ends(session: Session) ->
     That is: parameters, losses, the order of samples, learning rates and best weights, on every rank.
     """
     world, promised = session.world_size, session.capabilities
-    for_all(session, cut_runs(world, promised), resumed_right(promised), examples=_cuts(session), share=0.2)
+    for_all(
+        session, cut_runs(world, promised), resumed_right(promised), examples=fewer(session, _cuts(session)), share=0.2
+    )
 
 
 @law("trainer", "facet:trainer", "optimizer:sgd", CHECKPOINT, "trainer_feature:exact_resume")

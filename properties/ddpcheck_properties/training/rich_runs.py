@@ -16,7 +16,7 @@ from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
 from ddpcheck.job import DataSpec, Job, Train
 
-from ..drawing import Judge, for_all
+from ..drawing import Judge, fewer, for_all
 from ..pitfalls import fitting
 from ..replicas.rich_programs import rich_model, slow_optimizer
 from ..strategies import SEEDS
@@ -41,7 +41,7 @@ def check_training_runs_with_much_at_once_go_as_on_one_process(session: Session)
     its best weights, losses and learning rates as well; so does one that was cut and resumed.
     """
     world, promised = session.world_size, session.capabilities
-    examples = fitting(session, [rich_run(world, promised, seed) for seed in ALWAYS])
+    examples = fewer(session, fitting(session, [rich_run(world, promised, seed) for seed in ALWAYS]))
     drawn = SEEDS.map(lambda seed: rich_run(world, promised, seed)) if examples else st.nothing()
     for_all(session, drawn, _judge(promised), examples=examples, shorter=simpler, share=0.1)
 

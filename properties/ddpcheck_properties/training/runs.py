@@ -15,7 +15,7 @@ from ddpcheck.job import Job, Train
 from ddpcheck.session import Session
 from ddpcheck.trace import Trace
 
-from ..drawing import Judge, for_all, for_each
+from ..drawing import Judge, fewer, for_all, for_each
 from .drawn_runs import (
     LOOSE,
     OTHERS,
@@ -68,7 +68,8 @@ def check_training_run_ends_where_one_process_ends(session: Session) -> None:
         examples.append(run_job(world, promised, 3 * world, Train(epochs=1, max_norm=LOOSE)))
     if promised.remainder == "pad":  # fewer samples than ranks
         examples.append(run_job(world, promised, max(1, world - 1), Train(epochs=2)))
-    for_all(session, runs(world, promised), of_run(promised, ends_where_one_process_ends), examples=examples, share=0.5)
+    judge = of_run(promised, ends_where_one_process_ends)
+    for_all(session, runs(world, promised), judge, examples=fewer(session, examples), share=0.5)
 
 
 @law("trainer", "facet:trainer", "optimizer:sgd")
@@ -135,7 +136,7 @@ def check_best_weights_are_those_of_the_lowest_loss_of_all_samples(session: Sess
     many.append(run_job(world, promised, 2 * world, Train(epochs=3, batch_size=4, keep_best=True), lr=2.0))
     features = frozenset({"best"})
     judge = of_run(promised, holds_the_best, ends_where_one_process_ends, ends_with_the_last)
-    for_all(session, runs(world, promised, features=features), judge, examples=many, share=0.3)
+    for_all(session, runs(world, promised, features=features), judge, examples=fewer(session, many), share=0.3)
     plan = Train(epochs=4, batch_size=3, keep_best=True)
     for_each(session, [run_job(world, promised, 3 * world, plan, lr=1e200)], of_run(promised, holds_the_best_number))
 
@@ -150,7 +151,7 @@ def _with_windows(session: Session, judge: Callable[[Run], None], share: float =
     examples = [many, two, one, *with_other_optimizers(two, promised), *with_terms(one, promised)]
     examples += with_a_frozen_layer(one, promised) + with_ids(one, promised)
     drawn = runs(world, promised, features=frozenset({"accumulation"}))
-    for_all(session, drawn, of_run(promised, judge), examples=examples, share=share)
+    for_all(session, drawn, of_run(promised, judge), examples=fewer(session, examples), share=share)
 
 
 def _best_among_others(session: Session) -> list[Job]:
