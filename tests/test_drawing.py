@@ -19,7 +19,7 @@ from ddpcheck.trace import RankTrace, Trace
 from ddpcheck.verdict import Diagnosis, Finding
 from ddpcheck_properties import drawing
 from ddpcheck_properties import strategies_collectives as drawn_from
-from ddpcheck_properties.drawing import Judge, for_all
+from ddpcheck_properties.drawing import Judge, fewer, for_all
 from ddpcheck_properties.strategies import choice
 
 
@@ -28,6 +28,7 @@ class Hollow:
     """A session whose Jobs come back done at once, or hung if their seed is at least `hangs_from`."""
 
     capabilities: Capabilities = field(default_factory=Capabilities)
+    world_size: int = 1
     effort: int = 50
     random_seed: int | None = None
     hangs_from: int = 10_000
@@ -82,6 +83,15 @@ def test_examples_come_first() -> None:
     example = Job(1, (Barrier(),) * 3, seed=99)
     assert failure(session, seed_is_small, examples=[example]).job == example
     assert session.run_jobs == [example] * 2  # found, and confirmed, as no cause is known
+
+
+@pytest.mark.parametrize(("world_size", "effort", "seeds"), [(3, 25, [0, 1, 2]), (4, 5, [0, 2]), (4, 300, [0, 1, 2])])
+def test_more_than_three_ranks_are_asked_every_second_example_unless_there_is_time(
+    world_size: int, effort: int, seeds: list[int]
+) -> None:
+    session = Hollow(world_size=world_size, effort=effort)
+    given = [Job(world_size, (Barrier(),), seed=seed) for seed in range(3)]
+    assert [job.seed for job in fewer(session, given)] == seeds  # type: ignore[arg-type]
 
 
 def test_an_example_that_is_right_when_run_again_depends_on_timing() -> None:

@@ -20,7 +20,7 @@ from ddpcheck.launchers.processes import Processes
 from ddpcheck.launchers.templates import RANK_PROGRAM, Forked, Templates
 
 HERE = Path(__file__)
-SUM = Job(2, (AllReduce(TensorSpec((3,), "float64")),))
+SUM = Job(2, (AllReduce(TensorSpec((4,), "float64")),))
 
 
 class Telling:
@@ -29,18 +29,19 @@ class Telling:
     def all_reduce(self, array: np.ndarray, reduction: str, *, group: object = None) -> np.ndarray:
         del reduction, group
         drawn = np.random.random(), random.random()
-        return np.array((hash("a word") % 2**40, *drawn), array.dtype)
+        return np.array((hash("a word") % 2**40, *drawn, 0), array.dtype)
 
 
 class Placed:
-    """Its all_reduce says where the process is: whose child, in which folder, and whether its session is its own."""
+    """Its all_reduce says where the process is: whose child, in which folder, whether its session is its own, and scheduled by
+    which policy.
+    """
 
     def all_reduce(self, array: np.ndarray, reduction: str, *, group: object = None) -> np.ndarray:
         del reduction, group
         here = Path.cwd().stat().st_ino
-        return np.array(
-            (os.getppid(), here if sys.path[0] == str(Path.cwd()) else -1, os.getsid(0) == os.getpid()), array.dtype
-        )
+        there = here if sys.path[0] == str(Path.cwd()) else -1
+        return np.array((os.getppid(), there, os.getsid(0) == os.getpid(), os.sched_getscheduler(0)), array.dtype)
 
 
 def _facets(context: RankContext, collectives: Any) -> Facets:
@@ -93,6 +94,15 @@ def test_a_forked_rank_is_where_the_driver_is_now(
     assert os.getpid() not in parents[0]
     assert [rank[1] for rank in after] == [tmp_path.stat().st_ino] * 2
     assert [rank[2] for rank in after] == [1, 1]
+
+
+def test_forked_ranks_do_not_interrupt_one_another(templates: Templates) -> None:
+    """And those of a benchmark, which are started as a user starts them, are scheduled as the driver is."""
+    (forked, _), (fresh, _) = (told("placed", way) for way in (templates, None))
+    assert [[rank[3] for rank in ranks] for ranks in (forked, fresh)] == [
+        [os.SCHED_BATCH] * 2,
+        [os.sched_getscheduler(0)] * 2,
+    ]
 
 
 @pytest.fixture

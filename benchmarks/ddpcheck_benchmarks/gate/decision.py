@@ -137,12 +137,9 @@ def looks(values: Array, design: Design) -> tuple[Look, ...]:
 
 def confirm(values: Array, design: Design) -> Look:
     """Judge fresh launches after a failure, at the first look at which it stays one, or the last for which there are enough."""
-    counts = [count for count in design.confirmations if count <= len(values)] or [len(values)]
-    for count in counts:
-        seen = look(values[:count], design, design.alpha_confirm)
-        if seen.outcome == "fail":
-            break
-    return seen
+    enough = [count for count in design.confirmations if count <= len(values)] or [len(values)]
+    made = [look(values[:count], design, design.alpha_confirm) for count in enough]
+    return next((seen for seen in made if seen.outcome == "fail"), made[-1])
 
 
 def decide(values: Array, fresh: Array | None, difference: float, design: Design, *, noisy: bool = False) -> Decision:
