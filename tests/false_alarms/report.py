@@ -23,6 +23,9 @@ draw many more Jobs, for all families but those whose Jobs are fixed (failures, 
     python tests/false_alarms/run.py tests/false_alarms/results.jsonl --jobs {aim}
     python tests/false_alarms/run.py tests/false_alarms/results.jsonl --jobs {aim} --markdown reports/false-alarms.md
 
+What shows only on ranks that have done nothing before is for `python tests/false_alarms/alone.py numpy_sockets torch_ddp`: every
+check by itself, on ranks of its own.
+
 {drawn:,} Jobs were drawn in {runs} runs, different ones in each, with a seed of its own; {jobs:,} ran, with the fixed ones.
 The aim is {aim:,} drawn Jobs for each adapter: {reached} of {adapters} are there; of {fixed} others all Jobs are fixed.
 Alarms: {alarms}.

@@ -1,0 +1,44 @@
+"""Does a law raise an alarm about an implementation that is right, on ranks that have done nothing before? In a whole run what
+is made once, by the first call of a kind, is there when the later checks begin.
+
+    python tests/false_alarms/alone.py torch_ddp numpy_mpi --world-size 2
+
+Every check by itself, each on ranks of its own, at the effort of `ddpcheck check`.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from ddpcheck.launchers.templates import Templates
+from ddpcheck.planning import RANKS_START, installed_checks, plan
+from ddpcheck.run import Ranks, Settings
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("adapters", nargs="+")
+    parser.add_argument("--world-size", type=int, default=2)
+    parser.add_argument("--seed", type=int, help="draw other Jobs than last time")
+    options = parser.parse_args()
+    settings = Settings(random_seed=options.seed)
+    with Templates() as templates:
+        for name in options.adapters:
+            ran = alarms = 0
+            for item in plan(name, (options.world_size,), installed_checks()):
+                if item.skip or item.check is RANKS_START:
+                    continue
+                with Ranks(item.reference, item.world_size, settings, templates=templates) as ranks:
+                    verdict = ranks.verdict(item)
+                ran += 1
+                if not verdict.ok:
+                    alarms += 1
+                    words = verdict.diagnosis.text() if verdict.diagnosis else verdict.reason
+                    print(
+                        f"ALARM {name}, {item.world_size} ranks, {verdict.check} {verdict.status}: {words}", flush=True
+                    )
+            print(f"{name}: {ran} checks alone at {options.world_size} ranks, {alarms} alarms", flush=True)
+
+
+if __name__ == "__main__":
+    main()
