@@ -48,11 +48,14 @@ def takes_its_time(session: Session) -> bool:
     return session.effort > 100
 
 
+def asks_all(session: Session) -> bool:
+    """Whether a check asks what it asks of three ranks: more cost most, and are asked less by the profiles before a merge."""
+    return session.world_size <= 3 or session.effort > 20
+
+
 def fewer(session: Session, jobs: Iterable[Job]) -> list[Job]:
-    """All of them at up to three ranks, or where there is time; every second at more, which cost most, and show of training what
-    three have shown.
-    """
-    return list(jobs)[:: 1 if session.world_size <= 3 or takes_its_time(session) else 2]
+    """All of them, or every second where not all is asked: of training more than three ranks show what three have shown."""
+    return list(jobs)[:: 1 if asks_all(session) else 2]
 
 
 def for_all(

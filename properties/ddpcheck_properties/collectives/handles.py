@@ -10,7 +10,7 @@ from ddpcheck.job import AllReduce, Job, Operation, Sleep, Wait
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
-from ..drawing import Judge, for_each, takes_its_time
+from ..drawing import Judge, asks_all, for_each
 from ..strategies_collectives import exact_tensor
 from .judges import results_hold
 from .results import named
@@ -101,7 +101,7 @@ def check_one_handle_can_wait_while_others_come_and_go(session: Session) -> None
     """An all-reduce that is waited for last gives its own result, however many were begun and waited for since: more than a byte
     counts.
 
-    Who would take longer than some seconds for so many does fewer; so do three ranks and more.
+    Who would take longer than some seconds for so many does fewer; so do more than three ranks, unless all is asked.
     """
     took: list[float] = []
 
@@ -111,7 +111,7 @@ def check_one_handle_can_wait_while_others_come_and_go(session: Session) -> None
 
     judge = _saying_so(results_hold)
     for_each(session, [_one_late(session, _FEW)], timed)
-    if session.world_size > 2 and not takes_its_time(session):
+    if not asks_all(session):
         return
     affordable = int(_SECONDS / max([*took, 1e-6]) * _FEW)
     for_each(session, [_one_late(session, min(CALLS, affordable))], judge)

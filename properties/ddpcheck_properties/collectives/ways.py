@@ -21,7 +21,7 @@ from ddpcheck.job import (
 )
 from ddpcheck.trace import Trace
 
-from ..drawing import for_each, takes_its_time
+from ..drawing import asks_all, for_each, takes_its_time
 from ..strategies_collectives import (
     EVERY_LAYOUT,
     Reduction,
@@ -94,11 +94,10 @@ def check_collectives_of_every_size_are_right(session: Session) -> None:
 def check_the_257th_call_is_as_the_first(session: Session) -> None:
     """More calls of one kind in a row than a byte counts are all right: no counter of calls or handles runs out.
 
-    One kind at each world size, or each where the effort is large; at up to three ranks in a group, too, and seventy asynchronous
-    calls at once. Who would take more than half of the deadline for so many gets them in several Jobs.
+    One kind at each world size, or each where the effort is large; at up to three ranks, or where all is asked, in a group, too,
+    and seventy asynchronous calls at once. Who would take more than half of the deadline for so many gets them in several Jobs.
     """
     world, promised = session.world_size, session.capabilities
-    further = world <= 3 or takes_its_time(session)
     dtype, reduction = usual(promised)
     reduced = [exact_tensor((2 * world,), dtype, reduction, world, seed) for seed in range(3)]
     moved = [TensorSpec((3,), dtype, "lattice", seed) for seed in range(3)]
@@ -112,14 +111,14 @@ def check_the_257th_call_is_as_the_first(session: Session) -> None:
         kinds["send_recv"] = tuple(SendRecv(tensor, ((0, world - 1),)) for tensor in moved)
     offered = [operations for kind, operations in kinds.items() if kind in promised.collectives]
     chosen = offered if takes_its_time(session) else offered[(world - 1) % max(1, len(offered)) :][:1]
-    if further and promised.subgroups and world > 1 and "all_reduce" in promised.collectives:
+    if asks_all(session) and promised.subgroups and world > 1 and "all_reduce" in promised.collectives:
         ends = (0, world - 1)
         inside = (
             AllReduce(exact_tensor((2,), dtype, reduction, len(ends), seed), reduction, ends) for seed in range(3)
         )
         chosen.append(tuple(inside))
     drawn = [job for operations in chosen for job in _in_time(session, operations)]
-    if further and promised.asynchronous:
+    if asks_all(session) and promised.asynchronous:
         started = tuple(AllReduce(reduced[number % 3], reduction, wait=False) for number in range(70))
         drawn.append(Job(world, (*started, *map(Wait, range(69, -1, -1)))))
     for_each(session, drawn, results_hold)
