@@ -65,37 +65,28 @@ def _try(record: Record, pairing: Pairing) -> None:
 
 def _stage(record: Record, pairing: Pairing, benchmarks: Sequence[Benchmark], told: Told) -> list[Benchmark]:
     """Launch until each benchmark is decided, or the last look is past. Those that failed."""
-    open_ones, suspects = list(benchmarks), []
-    for launch in range(1, record.design.looks[-1] + 1):
-        told(f"launch {launch} of at most {record.design.looks[-1]}: {_names(open_ones)}")
-        _launch(record, "measurement", launch, pairing, open_ones)
-        if launch in record.design.looks:
-            seen = {
-                benchmark: looks(_values(record, "measurement", benchmark), record.design)[-1]
-                for benchmark in open_ones
-            }
-            suspects += [benchmark for benchmark in open_ones if seen[benchmark].outcome == "fail"]
-            open_ones = [benchmark for benchmark in open_ones if seen[benchmark].outcome == "next"]
-        if not open_ones:
-            break
-    return [benchmark for benchmark in suspects if _apart(record, benchmark) >= record.design.floor]
+
+    def outcome(benchmark: Benchmark) -> str:
+        return looks(_values(record, "measurement", benchmark), record.design)[-1].outcome
+
+    _launch_until(
+        record, "measurement", pairing, benchmarks, record.design.looks, lambda each: outcome(each) != "next", told
+    )
+    return [
+        benchmark
+        for benchmark in benchmarks
+        if outcome(benchmark) == "fail" and _apart(record, benchmark) >= record.design.floor
+    ]
 
 
 def _confirmed(record: Record, pairing: Pairing, suspects: Sequence[Benchmark], told: Told) -> list[Benchmark]:
     """Those of the suspects that fail again in fresh launches, in which each takes part until it does."""
-    open_ones, ends = list(suspects), record.design.confirmations
-    for launch in range(1, ends[-1] + 1):
-        if not open_ones:
-            break
-        told(f"confirming, launch {launch} of at most {ends[-1]}: {_names(open_ones)}")
-        _launch(record, "confirmation", launch, pairing, open_ones)
-        if launch in ends:
-            open_ones = [
-                suspect
-                for suspect in open_ones
-                if confirm(_values(record, "confirmation", suspect), record.design).outcome != "fail"
-            ]
-    return [suspect for suspect in suspects if suspect not in open_ones]
+
+    def fails(suspect: Benchmark) -> bool:
+        return confirm(_values(record, "confirmation", suspect), record.design).outcome == "fail"
+
+    _launch_until(record, "confirmation", pairing, suspects, record.design.confirmations, fails, told)
+    return list(filter(fails, suspects))
 
 
 def _control(
@@ -109,16 +100,36 @@ def _control(
 ) -> None:
     """Head against a second checkout of itself: those that failed first, until both directions are clear."""
     others = [benchmark for benchmark in record.benchmarks if benchmark not in failed]
-    open_ones = [*failed, *others][:_SENTINELS]
     pairing = Pairing(adapter, record.world_size, (head, twin()), deadline)
-    ends = record.design.looks[:_CONTROL_LOOKS]
+    _launch_until(
+        record,
+        "control",
+        pairing,
+        [*failed, *others][:_SENTINELS],
+        record.design.looks[:_CONTROL_LOOKS],
+        lambda sentinel: _clear(_values(record, "control", sentinel), record),
+        told,
+    )
+
+
+def _launch_until(
+    record: Record,
+    stage: Stage,
+    pairing: Pairing,
+    benchmarks: Sequence[Benchmark],
+    ends: Sequence[int],
+    decided: Callable[[Benchmark], bool],
+    told: Told,
+) -> None:
+    """Launch up to the last of `ends`. After so many launches as each says, what is decided takes part no longer."""
+    open_ones = list(benchmarks)
     for launch in range(1, ends[-1] + 1):
-        told(f"control, launch {launch} of at most {ends[-1]}: {_names(open_ones)}")
-        _launch(record, "control", launch, pairing, open_ones)
-        if launch in ends:
-            open_ones = [sentinel for sentinel in open_ones if not _clear(_values(record, "control", sentinel), record)]
         if not open_ones:
-            break
+            return
+        told(f"{stage}, launch {launch} of at most {ends[-1]}: {_names(open_ones)}")
+        _launch(record, stage, launch, pairing, open_ones)
+        if launch in ends:
+            open_ones = [benchmark for benchmark in open_ones if not decided(benchmark)]
 
 
 def _clear(values: Array, record: Record) -> bool:
