@@ -13,6 +13,7 @@ from socket_ranks import on_ranks
 
 from ddpcheck.values import Array
 from ddpcheck_implementations.numpy_sockets.communicator import Communicator
+from ddpcheck_implementations.numpy_sockets.memory import KEPT
 from ddpcheck_implementations.numpy_sockets.options import UNDER_WAY_BYTES, set_options
 
 
@@ -106,6 +107,24 @@ def test_memory_of_arrays_that_are_gone_is_used_again() -> None:
         return apart, comm.empty((300, 300), "float32").__array_interface__["data"][0] == address
 
     assert on_ranks(2, program, transport="shm") == [(True, True)] * 2
+
+
+def test_in_place_reaches_memory_that_is_used_again_and_more_arrays_than_it_keeps_parts_of() -> None:
+    """Ranks use theirs again in another order, so that a part that is kept is right only for those very places."""
+    counts = [70_000 + 3 * number for number in range(KEPT + 3)]
+
+    def program(comm: Communicator) -> list[float]:
+        wrong = []
+        for turn in range(3):
+            arrays = {count: comm.empty((count,), np.float32) for count in counts[:: 1 - 2 * comm.rank]}
+            for count in counts * 2:
+                arrays[count][:] = own = of_rank(comm.rank + turn, (count,))
+                comm.all_reduce_in_place(arrays[count])
+                wrong.append(float(np.abs(arrays[count] - comm.all_reduce(own)).max()))
+        return wrong
+
+    for wrong in on_ranks(2, program, transport="shm"):
+        assert wrong == [0] * len(wrong)
 
 
 def test_descriptors_are_closed_with_the_communicator() -> None:

@@ -5,8 +5,7 @@ written (some 100 ns), `c` and `r` are the times to copy and to add up one byte:
 
 all_add                 a N/B + N c + (W - 1) N r          each copies its blocks out, and adds up everybody's
 owners_add              2 a N/B + 2 N c + (W - 1)/W N r    each adds up its part of every block for all
-all_reduce_in_place     2 a + (W - 1)/W N (c + r)          the same, in the arrays themselves, where all of them lie
-                                                           in regions (memory.py): nothing is copied out
+all_reduce_in_place     2 a + (W - 1)/W N (c + r)          the same, in the arrays themselves (in_place.py)
 the others              a N/B + N c, and what a rank reads of the blocks of the others
 """
 
@@ -22,10 +21,9 @@ from ddpcheck.values import Array
 
 from .board import BLOCK_BYTES, Board, Line
 from .choice import choice
+from .in_place import Part, Parts
 from .memory import WORTH_BYTES, Mapped, Pool
 
-_CACHED_BYTES = 1024 * 1024
-"""What is read and written of each array at once: it stays in a cache, and the calls for it take little beside it."""
 _NOTHING = np.empty(0, np.int64)
 _INTEGER = np.dtype(np.int64)
 
@@ -66,11 +64,11 @@ class InMemory:
     """The algorithms for ascending `ranks` of one host, `own` among them. Arrays are flat; `divisor` is 1, or W for a mean."""
 
     def __init__(self, ranks: tuple[int, ...], own: int, host: Host, forced: str) -> None:
-        self._board, self._pool = host.board, host.pool
+        self._board = host.board
         self._size, self._position = len(ranks), ranks.index(own)
         self._lines = [host.board.lines.get(rank) for rank in ranks]  # None in this rank's own place
         self._others = [line for line in self._lines if line is not None]
-        self._mapped = [host.mapped.get(rank) for rank in ranks]
+        self._parts = Parts(self._position, [host.mapped.get(rank, host.pool) for rank in ranks], host.pool)
         self._choice = choice("memory", len(ranks), forced)
 
     def all_reduce(self, header: bytes, source: Array, target: Array, reduction: np.ufunc, divisor: int) -> None:
@@ -79,17 +77,12 @@ class InMemory:
         add(header, source, target, reduction, divisor)
 
     def all_reduce_in_place(self, header: bytes, array: Array, reduction: np.ufunc, divisor: int) -> None:
-        arrays = self._all_in_regions(header, array) if array.nbytes >= WORTH_BYTES else None
-        if arrays is None:
+        part = self._part_in_regions(header, array) if array.nbytes >= WORTH_BYTES else None
+        if part is None:
             self.all_reduce(header, array, array, reduction, divisor)
             return
-        start, stop = (array.size * part // self._size for part in (self._position, self._position + 1))
-        for piece in pieces(start, stop, _CACHED_BYTES // array.itemsize):
-            first, *others = (each[piece] for each in arrays)
-            reduce_into([first, *others], first, reduction, divisor)
-            for other in others:
-                other[:] = first
-        self._board.count(0, 2 * (self._size - 1) * (stop - start) * array.itemsize)
+        part.reduce(reduction, divisor)
+        self._board.count(0, 2 * (self._size - 1) * part.nbytes)
         self.barrier(header)  # nobody goes on before all have written
 
     def reduce_scatter(self, header: bytes, source: Array, target: Array, reduction: np.ufunc, divisor: int) -> None:
@@ -169,24 +162,11 @@ class InMemory:
                 part[:] = self._board.take(line, header, part.dtype, part.size)
                 self._board.done(line)
 
-    def _all_in_regions(self, header: bytes, array: Array) -> list[Array] | None:
-        """The arrays of all ranks where they lie, in rank order; None if one cannot be reached there."""
-        found = self._pool.find(array)
-        place = np.zeros(4, np.int64)
-        if found is not None:
-            region, offset = found
-            place[:] = region.serial, region.descriptor, region.size, offset
-        staged = self._board.publish(self._others, header, place, 0)
-        places = [block.tolist() for block in self._taken(header, staged)]
+    def _part_in_regions(self, header: bytes, array: Array) -> Part | None:
+        staged = self._board.publish(self._others, header, self._parts.place(array), 0)
+        part = self._parts.of(array, self._taken(header, staged))
         self._done()
-        if not all(serial for serial, *_ in places):
-            return None
-        return [
-            array
-            if mapped is None
-            else np.frombuffer(mapped.view(serial, descriptor, size), array.dtype, array.size, offset)
-            for mapped, (serial, descriptor, size, offset) in zip(self._mapped, places, strict=True)
-        ]
+        return part
 
     # --------------------------------------------------------------------------------------------------------- blocks
 

@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 
 WORTH_BYTES = 32 * 1024
 """Smaller arrays are copied faster than two ranks agree where they lie."""
-_KEPT = 16  # free regions, and mapped ones of each other rank
+KEPT = 16
+"""Free regions, and mapped ones of each other rank."""
 _serials = itertools.count(1)
+Place = tuple[int, int, int, int]
+"""A region's serial number, descriptor and size, and how many bytes from its start."""
 
 
 class Region:
@@ -73,10 +76,16 @@ class Pool:
         weakref.finalize(flat, self._give_back, id(flat)).atexit = False
         return flat[:].reshape(shape)  # a view: `base` of it, and of all others, is `flat`
 
-    def find(self, array: Array) -> tuple[Region, int] | None:
-        """Where an array lies: a region, and how many bytes from its start; None if it is in no region."""
+    def place(self, array: Array) -> Place:
+        """Where an array lies; all 0 if it is in no region."""
         region = self._used.get(id(array.base))
-        return None if region is None else (region, array.__array_interface__["data"][0] - region.address)
+        if region is None:
+            return 0, 0, 0, 0
+        return region.serial, region.descriptor, region.size, array.__array_interface__["data"][0] - region.address
+
+    def view(self, serial: int, descriptor: int, size: int) -> memoryview:
+        """The memory of a region that is in use, as Mapped has those of others."""
+        return next(region.view for region in self._used.values() if region.serial == serial)
 
     def close(self) -> None:
         """Arrays that are left stay as they are, but are out of reach for others."""
@@ -98,7 +107,7 @@ class Pool:
         region = self._used.pop(key)
         if self._open:
             self._free.append(region)
-            if len(self._free) > _KEPT:
+            if len(self._free) > KEPT:
                 self._free.pop(0).close()
 
 
@@ -113,7 +122,7 @@ class Mapped:
         found = self._views.pop(serial, None)
         if found is None:
             found = map_region(self._process, descriptor, size)
-            if len(self._views) >= _KEPT:
+            if len(self._views) >= KEPT:
                 del self._views[next(iter(self._views))]
         self._views[serial] = found  # the latest is the last
         return found
