@@ -77,7 +77,7 @@ class InMemory:
         add(header, source, target, reduction, divisor)
 
     def all_reduce_in_place(self, header: bytes, array: Array, reduction: np.ufunc, divisor: int) -> None:
-        part = self._part_in_regions(header, array) if array.nbytes >= WORTH_BYTES else None
+        part = self._part_in_regions(header, array) if array.nbytes > WORTH_BYTES else None
         if part is None:
             self.all_reduce(header, array, array, reduction, divisor)
             return

@@ -16,8 +16,8 @@ from ddpcheck.values import Array
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
-WORTH_BYTES = 32 * 1024
-"""Smaller arrays are copied faster than two ranks agree where they lie."""
+WORTH_BYTES = 64 * 1024
+"""Arrays of no more are copied faster than two ranks agree where they lie."""
 KEPT = 16
 """Free regions, and mapped ones of each other rank."""
 _serials = itertools.count(1)
@@ -68,7 +68,7 @@ class Pool:
         """An array with undefined elements, in a region if that is worth it."""
         kind = np.dtype(dtype)
         size = prod(shape)
-        if not self._open or size * kind.itemsize < WORTH_BYTES:
+        if not self._open or size * kind.itemsize <= WORTH_BYTES:
             return np.empty(shape, kind)
         region = self._region(size * kind.itemsize)
         flat = np.frombuffer(region.view, kind, size)
