@@ -38,7 +38,11 @@ TABLE = (
     Row("hosts", _ANY, 128 * 1024, "flat"),  # over sockets, as if each rank had a host of its own
     Row("hosts", _ANY, _ANY, "hierarchical"),  # hierarchical.py
 )
-"""The first row that fits counts. In memory `express` is for all ranks of the host; groups of them use `all_add` instead."""
+"""The first row that fits counts. In memory `express` is for all ranks of the host; groups of them use `all_add` instead.
+
+In place, arrays of more than memory.WORTH_BYTES are added up where they lie, if all can be reached there (in_place.py). The
+limit of `express` is never below that.
+"""
 
 ALGORITHMS: dict[Way, tuple[str, ...]] = {
     "sockets": ("direct", "doubling", "halving", "ring"),

@@ -96,7 +96,7 @@ class Communicator:
             raise ValueError("all_reduce_in_place needs an array that is C-contiguous and writeable: pass a copy")
         members = self._world if group is None else self._of(group)
         express = members.express
-        if express is not None and array.nbytes <= min(express.limit, WORTH_BYTES):
+        if express is not None and array.nbytes <= WORTH_BYTES:
             self._express(express, express.plans.of("all_reduce_in_place", op, array), array, array, array)
             return
         header = members.header("all_reduce_in_place", array, op)
