@@ -3,7 +3,7 @@
 So that all ranks of a host send at once, an array has lanes: as many as the smallest host has ranks, L. On each host the first
 L ranks own one each. All ranks publish their arrays block by block (board.py), of which an owner adds up its part, in rank
 order. Then the owners of a lane, one of each host, all-reduce it as choice.py has it for so many, all lanes at the same time.
-At last each owner publishes its lane.
+At last each owner publishes its lane. Large arrays go in pieces of a MiB, one after the other.
 
 For N bytes and H hosts of L ranks each; in memory `c` and `r` are the times to copy and to add up a byte, between hosts `a` is
 the latency and `b` the time to send a byte:
@@ -29,6 +29,8 @@ from .in_memory import Host, pieces, reduce_into
 from .peer import Peer
 from .streams import OverStreams
 
+_PIECE_BYTES = 1024 * 1024
+"""What goes all the way at once. It is in a cache when it is shared, and links do not rest while a whole array is added up."""
 Block = tuple[slice, list[slice]]
 """Where it lies in the array, and in it the part of each lane."""
 
@@ -56,6 +58,10 @@ class Hierarchical(OverStreams):
         if self._way(source.nbytes) == "flat":
             super().all_reduce(header, source, target, reduction, divisor)
             return
+        for piece in pieces(0, source.size, _PIECE_BYTES // source.itemsize):
+            self._by_hosts(header, source[piece], target[piece], reduction, divisor)
+
+    def _by_hosts(self, header: bytes, source: Array, target: Array, reduction: np.ufunc, divisor: int) -> None:
         if self._inside is None:  # there is one lane, which is the whole array
             assert self._across is not None
             self._across.all_reduce(header, source, target, reduction, divisor)
