@@ -21,7 +21,7 @@ from ddpcheck.verdict import Finding
 from ..drawing import for_each
 from ..strategies_collectives import exact_tensor
 from .judges import results_hold
-from .ways import LARGE_ROWS, usual
+from .ways import large_rows, usual
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -40,7 +40,7 @@ def check_arguments_may_be_read_only(session: Session) -> None:
     world, promised = session.world_size, session.capabilities
     dtype, reduction = usual(promised)
     made: list[Operation] = []
-    for shape in ((2 * world,), LARGE_ROWS):
+    for shape in ((2 * world,), large_rows(world)):
         tensor = exact_tensor(shape, dtype, reduction, world, 6, "read_only")
         made += [AllReduce(tensor, reduction), AllGather(tensor), ReduceScatter(tensor, reduction)]
         made += [Broadcast(tensor, root) for root in {0, world - 1}]

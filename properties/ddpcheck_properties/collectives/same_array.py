@@ -24,7 +24,7 @@ from ddpcheck.verdict import Finding
 from ..drawing import for_each
 from ..strategies_collectives import Reduction, exact_tensor, fitting_reductions
 from .judges import arguments_are_left_alone, results_hold
-from .ways import LARGE_ROWS, usual
+from .ways import large_rows, usual
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -49,7 +49,7 @@ def check_one_array_may_be_given_to_several_calls(session: Session) -> None:
     divides = world * max(1, world - 1)  # in the group, too
     small, large = (
         exact_tensor(shape, dtype, "mean", divides, 2, "shared", wide=False)
-        for shape in ((2 * world,), (-(-LARGE_ROWS[0] // world) * world, LARGE_ROWS[1]))
+        for shape in ((2 * world,), large_rows(world))
     )
     groups = [None, tuple(range(1, world))] if promised.subgroups and world > 2 else [None]
     reduced, of_large = (

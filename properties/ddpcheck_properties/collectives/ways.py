@@ -49,8 +49,11 @@ CALLS = 258
 """More than a byte counts."""
 LARGE = (127, 131)
 """Past 64 KiB in float32, and no group's size divides it."""
-LARGE_ROWS = (60, 300)
-"""Past 64 KiB in float32; the rows are shared out evenly among 1 to 6 ranks."""
+
+
+def large_rows(ranks: int) -> tuple[int, int]:
+    """The shape of an array past 64 KiB in float32, whose rows are shared out evenly among so many ranks."""
+    return -(-60 // ranks) * ranks, 300
 
 
 def other_ways(world_size: int, promised: Capabilities, tensor: TensorSpec, reduction: Reduction) -> list[Job]:
@@ -153,7 +156,7 @@ def check_groups_move_and_reduce_arrays_of_any_size(session: Session) -> None:
     """
     world, promised = session.world_size, session.capabilities
     dtype, reduction = usual(promised)
-    large = cycle(TensorSpec(LARGE_ROWS, each, "special", 5) for each in (dtype, *dtypes(promised)))
+    large = cycle(TensorSpec(large_rows(world), each, "special", 5) for each in (dtype, *dtypes(promised)))
     offered = cycle(dtypes(promised))
     small = (TensorSpec((7, 19), next(offered), "special", 5, layout) for layout in cycle(EVERY_LAYOUT))
     groups = subsets(world)
