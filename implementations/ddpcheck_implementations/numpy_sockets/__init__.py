@@ -27,6 +27,9 @@ from ddpcheck.environment import RankContext
 
 from ..data_parallel import PROMISES, numpy_facets
 
+_ONE_HOST = not os.environ.get("NUMPY_SOCKETS_HOSTS")
+"""Of ranks on several hosts some send for those beside them, so more than their share (hierarchical.py)."""
+
 
 def connect(context: RankContext, transport: str | None = None) -> Facets:
     """Meet the other ranks, and hand out everything that works over this communicator."""
@@ -59,8 +62,8 @@ adapter = Adapter(
         in_place=True,
         counts_traffic=True,
         keeps_tiny_values=True,
-        sends_once=True,
-        sends_least=True,
+        sends_once=_ONE_HOST,
+        sends_least=_ONE_HOST,
         any_layout=True,
         writable_results=True,
         detects_dead_peer=True,

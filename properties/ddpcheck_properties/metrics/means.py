@@ -37,7 +37,8 @@ def check_metrics_are_weighted_by_counts(session: Session) -> None:
     examples += [Job(world, (Aggregate(each, counts),)) for each in (long, *fine) for counts in (uneven, (4,) * world)]
     nothing_wrong = tuple(float(rank == world - 1) for rank in range(world))  # 0 is a mean like any other
     examples.append(Job(world, (Aggregate(nothing_wrong, uneven), Aggregate((0.0,) * world, uneven))))
-    tokens = (*(1 << 31,) * (world - 1), (1 << 33) - ((world - 1) << 31))  # more than 32 bits hold
+    most = 1 << 31 + max(2, (world - 1).bit_length())
+    tokens = (*(1 << 31,) * (world - 1), most - ((world - 1) << 31))  # more than 32 bits hold
     examples.append(Job(world, (Aggregate(values, tokens),)))
     examples += [
         Job(world, (Aggregate(tuple(scale * value for value in values), uneven),)) for scale in (2.0**-40, 2.0**60)
