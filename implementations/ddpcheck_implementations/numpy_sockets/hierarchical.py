@@ -25,8 +25,9 @@ from ddpcheck.values import Array
 from .board import BLOCK_BYTES, Line
 from .choice import choice
 from .host import Hosts
-from .in_memory import Host, pieces, reduce_into
+from .in_memory import Host
 from .peer import Peer
+from .pieces import pieces, reduce_into
 from .streams import OverStreams
 
 _PIECE_BYTES = 1024 * 1024

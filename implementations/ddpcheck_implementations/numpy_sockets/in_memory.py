@@ -23,6 +23,7 @@ from .board import BLOCK_BYTES, Board, Line
 from .choice import choice
 from .in_place import Part, Parts
 from .memory import WORTH_BYTES, Mapped, Pool
+from .pieces import pieces, reduce_into
 
 _NOTHING = np.empty(0, np.int64)
 _INTEGER = np.dtype(np.int64)
@@ -195,16 +196,3 @@ class InMemory:
     def _done(self) -> None:
         for line in self._others:
             self._board.done(line)
-
-
-def reduce_into(arrays: list[Array], target: Array, reduction: np.ufunc, divisor: int) -> None:
-    reduction(arrays[0], arrays[1], out=target)
-    for other in arrays[2:]:
-        reduction(target, other, out=target)
-    if divisor > 1:
-        np.divide(target, divisor, out=target)
-
-
-def pieces(start: int, stop: int, length: int) -> list[slice]:
-    """The range in pieces of at most `length`; an empty one has one piece, so that its headers are compared too."""
-    return [slice(at, min(at + length, stop)) for at in range(start, stop, length)] or [slice(start, start)]

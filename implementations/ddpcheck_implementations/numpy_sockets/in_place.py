@@ -17,6 +17,7 @@ import numpy as np
 from ddpcheck.values import Array
 
 from .memory import KEPT, Mapped, Pool
+from .pieces import pieces, reduce_into
 
 _CACHED_BYTES = 256 * 1024
 """What is read and written of each array at once: two stay in a core's own cache, and the calls for it take little beside it."""
@@ -25,19 +26,17 @@ _Dtype = np.dtype[np.generic]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one rank adds up: `nbytes` of each array, in pieces, of which each is of the first rank's array, and of all others."""
+    """What one rank adds up: `nbytes` of each array, in pieces of the arrays of all ranks."""
 
     nbytes: int
-    pieces: Sequence[tuple[Array, Sequence[Array]]]
+    pieces: Sequence[Sequence[Array]]
 
     def reduce(self, reduction: np.ufunc, divisor: int) -> None:
         """In rank order, for all of them."""
-        for first, others in self.pieces:
-            for other in others:
-                reduction(first, other, out=first)
-            if divisor > 1:
-                np.divide(first, divisor, out=first)
-            for other in others:
+        for arrays in self.pieces:
+            first = arrays[0]
+            reduce_into(arrays, first, reduction, divisor)
+            for other in arrays[1:]:
                 other[:] = first
 
 
@@ -69,6 +68,5 @@ def _part(position: int, memory: Sequence[Pool | Mapped], dtype: _Dtype, count: 
         for each, (serial, descriptor, size, offset) in zip(memory, places, strict=True)
     ]
     start, stop = (count * part // len(memory) for part in (position, position + 1))
-    step = _CACHED_BYTES // dtype.itemsize
-    cut = [[each[at : min(at + step, stop)] for each in arrays] for at in range(start, stop, step)]
-    return Part((stop - start) * dtype.itemsize, [(first, others) for first, *others in cut])
+    cut = pieces(start, stop, _CACHED_BYTES // dtype.itemsize)
+    return Part((stop - start) * dtype.itemsize, [[each[piece] for each in arrays] for piece in cut])

@@ -1,0 +1,22 @@
+"""What all algorithms in memory do with arrays: cut them, and add them up in rank order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+
+def reduce_into(arrays: Sequence[Array], target: Array, reduction: np.ufunc, divisor: int) -> None:
+    reduction(arrays[0], arrays[1], out=target)
+    for other in arrays[2:]:
+        reduction(target, other, out=target)
+    if divisor > 1:
+        np.divide(target, divisor, out=target)
+
+
+def pieces(start: int, stop: int, length: int) -> list[slice]:
+    """The range in pieces of at most `length`; an empty one has one piece, so that its headers are compared too."""
+    return [slice(at, min(at + length, stop)) for at in range(start, stop, length)] or [slice(start, start)]
