@@ -79,10 +79,14 @@ def _steps(context: RankContext) -> Iterator[Comparison]:
     assert job.model is not None
     assert job.data is not None
     inputs, labels = (array[list(operation.samples[context.rank])] for array in job.data.arrays(job.model))
-    replica = facets.make_replica(job.model, job.initial(context.rank), job.optimizer, {})
+    initial = job.initial(context.rank)
+    replica = facets.make_replica(job.model, initial, job.optimizer, {})
     batch = Batch(inputs, labels)
 
     module = nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
+    with torch.no_grad():  # of other values the same step takes 2 % less time: other neurons are silent
+        for parameter, value in zip(module.parameters(), initial.values(), strict=True):
+            parameter.copy_(torch.from_numpy(value))
     model = DistributedDataParallel(module)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6, momentum=0.5)
     given, wanted = torch.from_numpy(inputs), torch.from_numpy(labels)

@@ -181,6 +181,8 @@ def loss_of(kind: str, scale: float = 1.0) -> Loss:
             total = (_of_samples(kind, outputs, targets) * weights).sum()
             return total * (scale / (float(weights.sum()) or 1.0))
         if kind == "cross_entropy":
+            if scale == 1 and len(outputs):
+                return functional.cross_entropy(outputs, targets)  # what a user calls, and the fastest
             total = functional.cross_entropy(outputs, targets, reduction="sum")
         elif kind == "linear":
             total = (outputs * targets).sum()
@@ -201,6 +203,13 @@ def _of_samples(kind: str, outputs: Tensor, targets: Tensor) -> Tensor:
 def tensor_of(array: Array) -> Tensor:
     """A tensor with a copy of the array: torch takes no negative strides, and must not write to the argument."""
     return torch.from_numpy(np.array(array, order="C"))
+
+
+def tensor_on(array: Array) -> Tensor:
+    """A tensor in the array's own memory where torch can have that, else with a copy: of what is the callee's for a call, and
+    may be large, as a batch.
+    """
+    return torch.from_numpy(array) if array.flags.carray else tensor_of(array)
 
 
 def array_of(tensor: Tensor) -> Array:

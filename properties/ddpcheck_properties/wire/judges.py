@@ -3,9 +3,10 @@
 What correct algorithms send in all for an all-reduce of N bytes among W ranks: 2 (W - 1) N for rings, trees, and halving and
 doubling (Rabenseifner). Where W is no power of two the latter folds the W - P ranks beyond the largest one, P, first, by an
 exchange of halves at N / 2 more for each: at most an eighth of the whole, with W = 3 or 7. A reduce-scatter needs half of
-that, and may be an all-reduce of which the rest is dropped (Gloo), or a reduction to one rank that scatters its result (Open
-MPI). Gathering the arrays at one rank, which sends each of the others the result, is 2 (W - 1) N in all, too, but (W - 1) N
-from one rank. In trees, halving and doubling none sends more than log2 W N, rounded up: less from four ranks on.
+that, and may be an all-reduce for each rank's share (Gloo, with the headers of them all), or a reduction to one rank that
+scatters its result (Open MPI). Gathering the arrays at one rank, which sends each of the others the result, is 2 (W - 1) N in
+all, too, but (W - 1) N from one rank. In trees, halving and doubling none sends more than log2 W N, rounded up: less from four
+ranks on.
 """
 
 from __future__ import annotations
@@ -45,6 +46,11 @@ class Demand:
         return times[self.kind] * self.size
 
     @property
+    def parts(self) -> int:
+        """How many collectives, each with its headers, a correct algorithm may make of it."""
+        return len(self.ranks) if self.kind == "reduce_scatter" else 1
+
+    @property
     def least(self) -> float:
         """In all."""
         return self.share * len(self.ranks)
@@ -67,7 +73,7 @@ def sends_no_more(sent: Sequence[int], demand: Demand, note: str) -> None:
             f"rank {ranks[sent.index(most)]} sent {most:,} bytes, but needs no more than {demand.cap:,.0f} for its "
             f"{demand.size:,} bytes among {len(ranks)} ranks"
         )
-    elif total > CHANGE * _IN_ALL[demand.kind] * demand.least + HEADERS * len(ranks):
+    elif total > CHANGE * _IN_ALL[demand.kind] * demand.least + HEADERS * len(ranks) * demand.parts:
         headline = (
             f"the {len(ranks)} ranks sent {total:,} bytes in all, but need no more than {demand.least:,.0f} for "
             f"{demand.size:,} bytes each"
