@@ -76,6 +76,16 @@ def test_no_algorithm_of_mpi_sends_too_much(kind: str, sent: list[float]) -> Non
     judged(kind, sent)
 
 
+def reduce_scatter_among_seven(sent: int) -> None:
+    sends_no_more([sent] * 7, Demand("reduce_scatter", 528_192, range(7), "it", each=False), "")
+
+
+def test_an_all_reduce_for_each_share_may_have_the_headers_of_them_all() -> None:
+    reduce_scatter_among_seven(929_600)  # Gloo's
+    with pytest.raises(Finding, match=r"2\.14 x the least"):
+        reduce_scatter_among_seven(970_000)
+
+
 @pytest.mark.parametrize(
     ("kind", "sent", "cause"),
     [

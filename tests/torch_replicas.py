@@ -31,18 +31,8 @@ def replica_of(
     *,
     unfreezing: bool = False,
 ) -> TorchReplica:
-    return replica_around(build_model(model, initial), model, optimizer, hooks, unfreezing=unfreezing)
-
-
-def replica_around(
-    module: torch.nn.Module,
-    model: ModelSpec,
-    optimizer: OptimizerSpec | None = None,
-    hooks: Hooks | None = None,
-    *,
-    unfreezing: bool = False,
-) -> TorchReplica:
     """The module as its own wrapper: what one process does."""
+    module = build_model(model, initial)
     return TorchReplica(
         module,
         module,

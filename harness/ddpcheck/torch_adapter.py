@@ -86,7 +86,7 @@ def torch_adapter(
                     split over the ranks, DTensors. In training the module gives a tensor or, where activity or
                     auxiliary_head is promised, a tuple of them. wrap's further parameters, if any, are the options that a
                     user may set. If it is an nn.Module, it is the one whose eval() and train() are called around an evaluation,
-                    and have to reach the module.
+                    and have to reach the module. On the CPU its inputs lie in the caller's arrays.
     capabilities    the promises; the facets among them follow from what is given here. With unfreezing the optimizer has the
                     frozen parameters from the start, and requires_grad is switched.
     no_sync         the context in which backward does not communicate, which may be nested; by default the wrapper's own

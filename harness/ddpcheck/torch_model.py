@@ -205,10 +205,8 @@ def tensor_of(array: Array) -> Tensor:
     return torch.from_numpy(np.array(array, order="C"))
 
 
-def tensor_on(array: Array) -> Tensor:
-    """A tensor in the array's own memory where torch can have that, else with a copy: of what is the callee's for a call, and
-    may be large, as a batch.
-    """
+def tensor_sharing(array: Array) -> Tensor:
+    """A tensor in the array's own memory, for the time of a call, or with a copy if it is read-only or not C-contiguous."""
     return torch.from_numpy(array) if array.flags.carray else tensor_of(array)
 
 

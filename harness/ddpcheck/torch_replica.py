@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from .adapter import Batch
 from .extras import BackwardBroken
 from .job import OptimizerSpec
-from .torch_model import Loss, array_of, laid_out_like, tensor_of, tensor_on
+from .torch_model import Loss, array_of, laid_out_like, tensor_of, tensor_sharing
 from .torch_streams import keep_busy, settled
 from .values import Array
 
@@ -206,7 +206,7 @@ class TorchReplica:
         return module(inputs, branches) if self._takes_branches else module(inputs)
 
     def _on_device(self, array: Array) -> Tensor:
-        return tensor_on(array).to(self._device)
+        return tensor_sharing(array).to(self._device)
 
 
 def _break(_: Tensor) -> None:

@@ -10,6 +10,7 @@ from ddpcheck.values import Array
 
 
 def reduce_into(arrays: Sequence[Array], target: Array, reduction: np.ufunc, divisor: int) -> None:
+    """Two or more arrays, in rank order; the target may be the first of them."""
     reduction(arrays[0], arrays[1], out=target)
     for other in arrays[2:]:
         reduction(target, other, out=target)
