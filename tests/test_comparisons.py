@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import numpy as np
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
 import pytest
 from click.testing import CliRunner
 from socket_ranks import on_ranks
 
+from ddpcheck.channel import Listener
 from ddpcheck.values import Array
-from ddpcheck_benchmarks import compare_steps
-from ddpcheck_benchmarks.compared import MEMORY, Compared, of_memory, plain, take_turns
+from ddpcheck_benchmarks import compare_all_reduce, compare_steps
+from ddpcheck_benchmarks.compared import MAKERS, MEMORY, Compared, of_memory, plain
+from ddpcheck_benchmarks.taking_turns import Program, calls, started, take_part
 from ddpcheck_implementations.numpy_sockets.communicator import Communicator
 
 
@@ -23,27 +29,41 @@ def test_steps_of_all_are_compared_with_the_last() -> None:
     assert rows[1][-1] == "1.00 (1.00 to 1.00)"
 
 
-def test_columns_that_like_the_same_arrays_share_one_and_do_not_meet_in_it() -> None:
-    made: list[int] = []
+def test_all_reduces_are_compared_by_ranks_that_take_turns() -> None:
+    without = [f"--without={name}" for name in MAKERS if name not in ("shm", "unix", MEMORY)]
+    words = ["--max-bytes", "1KiB", "--turns", "2", *without]
+    done = CliRunner().invoke(compare_all_reduce.main, words, catch_exceptions=False)
+    lines = done.output.splitlines()
+    assert lines[0].endswith("2 turns.")
+    columns = lines[2].strip("| ").split(" | ")
+    assert set(columns) == {"bytes", "shm", "unix", MEMORY}
+    for line, size in zip(lines[4:6], ("4", "1 KiB"), strict=True):
+        cells = line.strip("| ").split(" | ")
+        assert cells[0] == size
+        assert all(float(cell) > 0 for cell in cells[1:]), line
+    assert "ours over the time of memory: median of turns, and the middle eight tenths of them" in lines
 
-    def counted(count: int) -> np.ndarray:
-        made.append(count)
-        return plain(count)
 
-    def triple(array: np.ndarray) -> None:
-        np.multiply(array, 3, out=array)  # as if rank 1, which has twice as much, were there
-
-    compared = {name: Compared(counted, triple) for name in ("one", "other")} | {MEMORY: Compared(counted, np.copy)}
-    taken = take_turns(compared, lambda: None, 0, 2, [4, 4096], 2)
-    assert made == [1, 1024]
-    assert all(len(times) == 2 for by_size in taken.values() for times in by_size.values())
+def test_a_program_whose_ranks_do_not_come_is_named() -> None:
+    commands = [([sys.executable, "-c", "pass"], os.environ)]
+    with pytest.raises(RuntimeError, match="absent: 0 of 2 ranks came"), started("absent", commands, 2):
+        pass
 
 
 def test_a_wrong_sum_is_an_error_that_names_whose_it_is() -> None:
-    right = Compared(plain, lambda array: np.multiply(array, 3, out=array))
-    wrong = Compared(plain, lambda array: None)
-    with pytest.raises(AssertionError, match="wrong: 4 of 4 elements are wrong"):
-        take_turns({"right": right, "wrong": wrong}, lambda: None, 0, 2, [16], 1)
+    wrong = Compared(plain, lambda array: None, lambda: None)
+    with closing(Listener()) as listener, ThreadPoolExecutor() as pool:
+        rank = pool.submit(take_part, "wrong", wrong, 0, 2, listener.address, listener.secret)
+        channel = listener.accept(20.0)
+        assert channel is not None
+        with closing(channel), pytest.raises(RuntimeError, match="wrong: a rank has ended"):
+            Program("wrong", [channel]).turn(16)
+        with pytest.raises(AssertionError, match="wrong: 4 of 4 elements are wrong"):
+            rank.result(20.0)
+
+
+def test_small_arrays_are_reduced_often_and_large_ones_more_than_once() -> None:
+    assert [calls(size) for size in (4, 1 << 20, 1 << 28)] == [1000, 128, 2]
 
 
 def test_memory_reads_and_writes_every_element_of_all_ranks_once() -> None:

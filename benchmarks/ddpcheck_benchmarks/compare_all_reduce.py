@@ -3,20 +3,19 @@
 python -m ddpcheck_benchmarks.compare_all_reduce --world-size 2 --max-bytes 64MiB
 python -m ddpcheck_benchmarks.compare_all_reduce --mpi MPICH="/venvs/mpich/bin/mpiexec -n 2 /venvs/mpich/bin/python" --tuned
 
-float32, sum, in place, one thread for each rank; a turn lasts from when the first rank begins until the last one ends.
-"memory" is no all-reduce: each rank reads and writes its part of all ranks' arrays, the least that an all-reduce must touch.
-An MPI has processes of its own, which take turns with the others, a whole sweep at a time; its Python needs mpi4py, NumPy
-and click.
+float32, sum, in place, one thread for each rank. Each of those compared has processes of its own (taking_turns.py). A turn is a
+burst of calls, the same for all, from when the first rank begins until the last one ends; the order of turns is drawn anew
+each time. "memory" is no all-reduce: each rank reads and writes its part of all ranks' arrays, the least that an all-reduce
+must touch. An MPI's Python needs ddpcheck with its extra `mpi`.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
+import random
 import shlex
 import statistics
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -24,14 +23,17 @@ from contextlib import ExitStack
 import click
 
 from ddpcheck.environment import rank_context
-from ddpcheck.launchers.ports import reserve_port
+from ddpcheck.launchers.ports import meeting_place
 
-from .compared import MAKERS, MEMORY, Turn, measure, of_mpi, take_turns
+from .compared import MAKERS, MEMORY, of_mpi
 from .sizes import size as size_of
+from .taking_turns import Command, started, take_part
 
 OURS = ("tcp", "unix", "shm", "shm, empty()")
 Times = dict[str, dict[int, list[float]]]
 """Of each of those compared, microseconds by size, one for each turn."""
+_MPI = {"MPI": False, "MPI, tuned": True}
+_ALONE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 _KEEPING = {"MALLOC_MMAP_THRESHOLD_": str(1 << 32), "MALLOC_TRIM_THRESHOLD_": str(1 << 33)}
 """An MPI's temporary arrays then come from memory that is there already."""
 _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20}
@@ -46,8 +48,8 @@ _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 @click.option("--mpi", "mpis", multiple=True, help="NAME=COMMAND that starts the ranks of an MPI's own Python.")
 @click.option("--tuned", is_flag=True, help="Each MPI once more: arrays cut into 1 MiB, and freed memory kept.")
 @click.option("--without", multiple=True, help=f"One of {', '.join(MAKERS)}.")
-@click.option("--ports", hidden=True, help="Be a rank.")
-@click.option("--as-mpi", is_flag=True, hidden=True, help="Be a rank of an MPI.")
+@click.option("--rank-of", type=click.Choice([*MAKERS, *_MPI]), hidden=True, help="Be a rank of this one.")
+@click.option("--connect", nargs=2, hidden=True, help="Address and secret of who says whose turn it is.")
 def main(
     world_size: int,
     min_bytes: str,
@@ -57,36 +59,36 @@ def main(
     mpis: Sequence[str],
     tuned: bool,
     without: Sequence[str],
-    ports: str | None,
-    as_mpi: bool,
+    rank_of: str | None,
+    connect: tuple[str, str],
 ) -> None:
-    """Print a table of medians, and one of ratios."""
+    """Print a table of medians, and tables of ratios."""
+    if rank_of is not None:
+        _be_a_rank(rank_of, *connect)
+        return
     sizes = _sizes(_bytes(min_bytes), _bytes(max_bytes))
     names = [name for name in MAKERS if name not in without]
     if importlib.util.find_spec("torch") is None and "Gloo" in names:
         names.remove("Gloo")
-    if ports is not None:
-        print(measure(names, rank_context(), [int(port) for port in ports.split(",")], sizes, turns), flush=True)
-        os._exit(0)  # Gloo may abort when it is torn down
-    if as_mpi:
-        _be_a_rank_of_mpi(sizes, turns, world_size, tuned)
-        return
-    arguments = [
-        f"--world-size={world_size}",
-        f"--min-bytes={min_bytes}",
-        f"--max-bytes={max_bytes}",
-        f"--turns={turns}",
-    ]
+    launchers = {name: shlex.split(command) for name, _, command in (mpi.partition("=") for mpi in mpis)}
     times: Times = {}
-    commands = {name: command for name, _, command in (mpi.partition("=") for mpi in mpis)}
-    for _ in range(sweeps):
-        _extend(times, _processes(world_size, [*arguments, *(f"--without={name}" for name in without)], len(names)))
-        for name, command in commands.items():
-            _extend(times, {name: _of_mpi(command, arguments, _alone())})
-            if tuned:
-                _extend(times, {f"{name}, tuned": _of_mpi(command, [*arguments, "--tuned"], {**_alone(), **_KEEPING})})
-    _add_best(times, "best MPI", list(commands))
-    _add_best(times, "best MPI, tuned", [f"{name}, tuned" for name in commands if tuned])
+    for sweep in range(sweeps):
+        with ExitStack() as opened:
+            commands = {name: _ranks(name, world_size, opened) for name in names}
+            for name, launcher in launchers.items():
+                commands[name] = [_launched(launcher, "MPI", {})]
+                if tuned:
+                    commands[f"{name}, tuned"] = [_launched(launcher, "MPI, tuned", _KEEPING)]
+            programs = {
+                name: opened.enter_context(started(name, starts, world_size)) for name, starts in commands.items()
+            }
+            order = random.Random(sweep)
+            for size in sizes:
+                for _ in range(turns):
+                    for name in order.sample(list(programs), len(programs)):
+                        times.setdefault(name, {}).setdefault(size, []).append(programs[name].turn(size))
+    _add_best(times, "best MPI", list(launchers))
+    _add_best(times, "best MPI, tuned", [f"{name}, tuned" for name in launchers if tuned])
     click.echo(f"World size {world_size} on {len(os.sched_getaffinity(0))} processors, {sweeps * turns} turns.\n")
     click.echo(_medians(times, sizes))
     for other in (name for name in times if name not in OURS):
@@ -95,71 +97,27 @@ def main(
         click.echo(_ratios(times, sizes, other))
 
 
-def _processes(world_size: int, arguments: Sequence[str], count: int) -> Times:
-    """One sweep of all that need no launcher of their own."""
-    with ExitStack() as held:
-        ports = [reserve_port() for _ in range(count + 1)]
-        for port in ports:
-            held.callback(port.release)
-        numbers = ",".join(str(port.number) for port in ports)
-        shared = {**_alone(), "WORLD_SIZE": str(world_size), "LOCAL_WORLD_SIZE": str(world_size)}
-        ranks = [
-            subprocess.Popen(
-                [sys.executable, "-m", __spec__.name, *arguments, f"--ports={numbers}"],
-                env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-                stdout=subprocess.PIPE,
-            )
-            for rank in range(world_size)
-        ]
-        try:
-            told = [json.loads(rank.communicate()[0]) for rank in ranks]
-        finally:
-            for rank in ranks:
-                rank.kill()
-                rank.wait()
-    return {
-        name: {int(size): _lasted([each[name][size] for each in told]) for size in by_size}
-        for name, by_size in told[0].items()
-    }
-
-
-def _of_mpi(command: str, arguments: Sequence[str], environment: Mapping[str, str]) -> dict[int, list[float]]:
-    """One sweep."""
-    whole = [*shlex.split(command), "-m", __spec__.name, *arguments, "--as-mpi"]
-    told = subprocess.run(whole, stdout=subprocess.PIPE, check=True, env=environment)
-    return {int(size): turns for size, turns in json.loads(told.stdout).items()}
-
-
-def _be_a_rank_of_mpi(sizes: Sequence[int], turns: int, world_size: int, tuned: bool) -> None:
-    from mpi4py import MPI
-
-    world = MPI.COMM_WORLD
-    if world.size != world_size:
-        raise click.UsageError(
-            f"the MPI started {world.size} ranks, not {world_size}: is this the launcher of its Python?"
-        )
-    taken = take_turns({"": of_mpi(tuned)}, world.Barrier, world.rank, world.size, sizes, turns)[""]
-    told = world.gather(taken)
-    if told is not None:
-        print(json.dumps({size: _lasted([each[size] for each in told]) for size in sizes}))
-
-
-def _lasted(ranks: Sequence[Sequence[Turn]]) -> list[float]:
-    """Microseconds of an all-reduce in each turn."""
+def _ranks(name: str, world_size: int, opened: ExitStack) -> list[Command]:
+    """One process each."""
+    port, meeting = meeting_place({})
+    opened.callback(port.release)
+    world = {"WORLD_SIZE": str(world_size), "LOCAL_WORLD_SIZE": str(world_size), **meeting}
     return [
-        (max(end for _, end, _ in turn) - min(begin for begin, _, _ in turn)) / turn[0][2] * 1e6
-        for turn in zip(*ranks, strict=True)
+        _launched([sys.executable], name, {**world, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+        for rank in range(world_size)
     ]
 
 
-def _alone() -> dict[str, str]:
-    return {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+def _launched(words: Sequence[str], rank_of: str, variables: Mapping[str, str]) -> Command:
+    return [*words, "-m", __spec__.name, "--rank-of", rank_of], {**os.environ, **_ALONE, **variables}
 
 
-def _extend(times: Times, more: Times) -> None:
-    for name, by_size in more.items():
-        for size, turns in by_size.items():
-            times.setdefault(name, {}).setdefault(size, []).extend(turns)
+def _be_a_rank(name: str, address: str, secret: str) -> None:
+    context = rank_context()
+    compared = of_mpi(_MPI[name]) if name in _MPI else MAKERS[name](context)
+    take_part(name, compared, context.rank, context.world_size, address, secret)
+    if name not in _MPI:
+        os._exit(0)  # Gloo may abort when it is torn down
 
 
 def _add_best(times: Times, name: str, names: Sequence[str]) -> None:

@@ -1,14 +1,11 @@
-"""All-reduces of float32 that can be compared in one process: each is made on every rank, and then reduces arrays in place."""
+"""All-reduces of float32 that can be compared: each is made on every rank of a program, and then reduces arrays in place."""
 
 from __future__ import annotations
 
-import json
 import os
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from multiprocessing.connection import Client, Listener
-from typing import Any
 
 import numpy as np
 
@@ -20,17 +17,17 @@ from ddpcheck_implementations.numpy_sockets.memory import Region, map_region
 
 SOCKETS = "ddpcheck_implementations.numpy_sockets"
 AUTHORITY = b"ring"
-SMALL_BYTES = TUNED_BYTES = 1 << 20
+TUNED_BYTES = 1 << 20
 MEMORY = "memory"
-Turn = tuple[float, float, int]
-"""When a rank began and ended, in seconds on the clock that all of a host share, and how many all-reduces it made."""
 
 
+@dataclass(frozen=True, slots=True)
 class Compared:
-    """`array(count)` makes an array, `reduce` sums it over the ranks in place."""
+    """`array(count)` makes an array, `reduce` sums it over the ranks in place, `barrier` returns when all ranks call it."""
 
-    def __init__(self, array: Callable[[int], Array], reduce: Callable[[Array], object]) -> None:
-        self.array, self.reduce = array, reduce
+    array: Callable[[int], Array]
+    reduce: Callable[[Array], object]
+    barrier: Callable[[], object]
 
 
 def of_sockets(context: RankContext, adapter: str = "adapter") -> Communicator:
@@ -51,7 +48,7 @@ def in_place(communicator: Communicator, *, own_buffers: bool = False) -> Compar
         array[:] = 0
         return array
 
-    return Compared(made if own_buffers else plain, communicator.all_reduce_in_place)
+    return Compared(made if own_buffers else plain, communicator.all_reduce_in_place, communicator.barrier)
 
 
 def of_gloo(context: RankContext) -> Compared:
@@ -61,7 +58,7 @@ def of_gloo(context: RankContext) -> Compared:
     torch.set_num_threads(1)
     address = f"tcp://{context.master_addr}:{context.master_port}"
     dist.init_process_group("gloo", init_method=address, rank=context.rank, world_size=context.world_size)
-    return Compared(plain, lambda array: dist.all_reduce(torch.from_numpy(array)))
+    return Compared(plain, lambda array: dist.all_reduce(torch.from_numpy(array)), dist.barrier)
 
 
 def of_naive(context: RankContext) -> Compared:
@@ -93,7 +90,7 @@ def of_naive(context: RankContext) -> Compared:
         for at in range(world - 1):
             chunks[(rank - at) % world][:] = step(chunks[(rank + 1 - at) % world])
 
-    return Compared(plain, reduce)
+    return Compared(plain, reduce, collectives.barrier)
 
 
 def of_mpi(tuned: bool = False) -> Compared:
@@ -106,7 +103,7 @@ def of_mpi(tuned: bool = False) -> Compared:
         for start in range(0, array.size, count):
             world.Allreduce(MPI.IN_PLACE, array[start : start + count])
 
-    return Compared(plain, in_pieces if tuned else lambda array: world.Allreduce(MPI.IN_PLACE, array))
+    return Compared(plain, in_pieces if tuned else lambda array: world.Allreduce(MPI.IN_PLACE, array), world.Barrier)
 
 
 def of_memory(communicator: Communicator) -> Compared:
@@ -134,7 +131,7 @@ def of_memory(communicator: Communicator) -> Compared:
         for part in parts:
             np.negative(part, out=part)
 
-    return Compared(made, touch)
+    return Compared(made, touch, communicator.barrier)
 
 
 MAKERS: Mapping[str, Callable[[RankContext], Compared]] = {
@@ -146,58 +143,3 @@ MAKERS: Mapping[str, Callable[[RankContext], Compared]] = {
     "naive": of_naive,
     MEMORY: lambda context: of_memory(of_sockets(context)),
 }
-
-
-def measure(names: Sequence[str], context: RankContext, ports: Sequence[int], sizes: Sequence[int], rounds: int) -> str:
-    """Take turns: for each size `rounds` times each. JSON {name: {size: [this rank's Turn in each round]}}.
-
-    A wrong sum is an AssertionError. The first of `ports` is for a barrier before each turn.
-    """
-    barrier = of_sockets(replace(context, master_port=ports[0])).barrier
-    compared: dict[str, Compared] = {}
-    for name, port in zip(names, ports[1:], strict=True):
-        barrier()
-        compared[name] = MAKERS[name](replace(context, master_port=port))
-    return json.dumps(take_turns(compared, barrier, context.rank, context.world_size, sizes, rounds))
-
-
-def take_turns(
-    compared: Mapping[str, Compared],
-    barrier: Callable[[], Any],
-    rank: int,
-    world_size: int,
-    sizes: Sequence[int],
-    rounds: int,
-) -> dict[str, dict[int, list[Turn]]]:
-    """This rank's part, name by name and size by size."""
-    taken: dict[str, dict[int, list[Turn]]] = {name: {} for name in compared}
-    for size in sizes:
-        for name, times in _turns(compared, barrier, rank, world_size, size, rounds).items():
-            taken[name][size] = times
-    return taken
-
-
-def _turns(
-    compared: Mapping[str, Compared], barrier: Callable[[], Any], rank: int, world_size: int, size: int, rounds: int
-) -> dict[str, list[Turn]]:
-    """Those that like the same arrays share one, so that a few GiB are enough for all sizes."""
-    made = {make: make(size // 4) for make in dict.fromkeys(each.array for each in compared.values())}
-    for name, each in compared.items():
-        array = made[each.array]
-        array[:] = rank + 1
-        each.reduce(array)
-        wrong = 0 if name == MEMORY else int((array != world_size * (world_size + 1) / 2).sum())
-        assert not wrong, f"{name}: {wrong} of {array.size} elements are wrong"
-        array[:] = 0  # which can be added up for ever
-    taken: dict[str, list[Turn]] = {name: [] for name in compared}
-    for _ in range(rounds):
-        for name, each in compared.items():
-            array, reduce = made[each.array], each.reduce
-            calls = 1 if size > SMALL_BYTES or name == "naive" else 20
-            barrier()
-            reduce(array)
-            begin = time.perf_counter()
-            for _ in range(calls):
-                reduce(array)
-            taken[name].append((begin, time.perf_counter(), calls))
-    return taken

@@ -41,7 +41,7 @@ BLOCK_BYTES = 512 * 1024
 
 _LINE = 64
 _TICKET = 8  # a ticket is its number times this, plus its slot
-_ASLEEP = 1  # the word after the count of acks: this rank sleeps until the other one rings
+ASLEEP = 1  # the word after the count of acks: this rank sleeps until the other one rings
 _SPINS = 1000  # some 50 microseconds
 _LOOK_AGAIN = 0.02
 """Seconds after which a sleeper looks for itself: a store may pass a load, so that a bell is not rung (it was never seen)."""
@@ -102,7 +102,7 @@ class Line:
 
     def wake(self) -> None:
         """What the other rank may be waiting for is there."""
-        if self.taken[_ASLEEP]:
+        if self.taken[ASLEEP]:
             self.rope.pull()
 
 
@@ -133,7 +133,7 @@ class Board:
         }
         self.halves = [_halves(boards[other], ranks) for other in order]
         self.place = place
-        self.latest = 0  # word that this rank has written
+        self._words = self.halves[place].words  # two, of which the larger is the latest
         self._code = wire.group_code(order)
         self._own = _slots(own, ranks)
         self._published = 0
@@ -196,11 +196,15 @@ class Board:
 
     def wait_for_word(self, line: Line, half: int, word: int) -> None:
         """Return once it is the word of that half. Mismatch if the next one there, or the next message, is another."""
+        words = line.words
+        for _ in self._looks():
+            if words[half] == word:
+                return
         header = wire.expand(word, self._code)
-        self._wait(line, line.words, half, word >> wire.WHAT_BITS << wire.WHAT_BITS, header, "sent")
-        if line.words[half] != word:
+        self._sleep(line, words, half, word >> wire.WHAT_BITS << wire.WHAT_BITS, header, "sent")
+        if words[half] != word:
             self.refuse_unread(line, word)  # sent before that
-            raise line.peer.unexpected(wire.expand(line.words[half], self._code), header)
+            raise line.peer.unexpected(wire.expand(words[half], self._code), header)
 
     def refuse_unread(self, line: Line, word: int) -> None:
         """Mismatch if there is a message from there, although what the word stands for comes next."""
@@ -213,11 +217,15 @@ class Board:
         for _ in self._looks():
             if words[place] >= least:
                 return
+        self._sleep(line, words, place, least, header, verb)
+
+    def _sleep(self, line: Line, words: memoryview, place: int, least: int, header: bytes, verb: str) -> None:
+        """As _wait, until the other rank wakes this one."""
         peer = line.peer
         poll = select.poll()
         poll.register(self._bell, select.POLLIN)
         poll.register(peer, select.POLLIN)
-        line.done[_ASLEEP] = 1
+        line.done[ASLEEP] = 1
         start = time.monotonic()
         try:
             while words[place] < least:
@@ -231,7 +239,7 @@ class Board:
                 poll.poll(_LOOK_AGAIN * 1000)
                 self._bell.silence()
         finally:
-            line.done[_ASLEEP] = 0
+            line.done[ASLEEP] = 0
 
     def _astray(self, line: Line, words: memoryview, header: bytes) -> CommunicationError | None:
         """What to raise if the other rank has gone on: with a word if a message is awaited, with a message if it is a word."""
@@ -239,7 +247,7 @@ class Board:
             ahead = line.announced[line.place] - line.ticket
             return line.peer.unexpected(bytes(line.slots[ahead].header), header) if ahead >= 0 else None
         word = max(line.words[0], line.words[1])
-        gone_on = word >> wire.WHAT_BITS > self.latest >> wire.WHAT_BITS
+        gone_on = word >> wire.WHAT_BITS > max(self._words) >> wire.WHAT_BITS
         return line.peer.unexpected(wire.expand(word, self._code), header) if gone_on else None
 
 

@@ -5,9 +5,8 @@ Groups share connections and memory; a rank takes part in the operations of its 
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,31 +14,25 @@ from ddpcheck.values import Array
 
 from . import wire
 from .algorithms import algorithms_of
-from .background import Background, Pending
-from .errors import CommunicationError
-from .express import Express, express_of
+from .background import Pending
+from .express import express_of
 from .group import Group
+from .guard import Guard
 from .host import Hosts
 from .in_memory import Channel, Host
 from .memory import WORTH_BYTES
 from .peer import Link, Peer, Traffic
-from .plans import Plan
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
-Ts = TypeVarTuple("Ts")
-T = TypeVar("T")
-
-_MOMENT = 0.05  # seconds
 _NO_ELEMENTS = np.empty(0, np.float64)
 
 
 class Communicator:
     """The collectives facet; ddpcheck.adapter.Collectives says what each method does. `traffic` counts what was sent.
 
-    After an error it cannot be used any more: ranks would no longer agree on what comes next. It then tells its
-    peers, so that they fail at once too, and say which rank to look at.
+    After an error it cannot be used any more (guard.py).
     """
 
     def __init__(
@@ -57,6 +50,7 @@ class Communicator:
         self.world_size = world_size
         self.traffic = traffic
         self._peers = peers
+        self._guard = Guard(rank, peers)
         self._algorithm = algorithm
         self._host, self._hosts = host, hosts
         self._links: dict[int, Link] = dict(peers)
@@ -65,12 +59,9 @@ class Communicator:
         self._groups: dict[tuple[int, ...], Group] = {}
         self._world = self._of(range(world_size))
         if host is not None:
-            self._world.express = express_of(host.board, self._world, algorithm)
+            self._world.express = express_of(host.board, self._world, self._guard, algorithm)
         self._sent: dict[int, int] = dict.fromkeys(peers, 0)
         self._received: dict[int, int] = dict.fromkeys(peers, 0)
-        self._background = Background()
-        self._failure: BaseException | None = None
-        self._culprit = rank
 
     # -------------------------------------------------------------------------------------------------------- the facet
 
@@ -79,31 +70,31 @@ class Communicator:
         express = members.express
         if express is not None and array.nbytes <= express.limit:
             result = np.empty(array.shape, array.dtype)
-            self._express(express, express.plans.of("all_reduce", op, array), array, array, result)
+            express.reduce("all_reduce", op, array, array, result)
             return result
-        return self._now(self._all_reduce, members, members.header("all_reduce", array, op), array, op)
+        return self._guard.now(self._all_reduce, members, members.header("all_reduce", array, op), array, op)
 
     def all_reduce_async(self, array: Array, op: str = "sum", *, group: Sequence[int] | None = None) -> Pending:
         """In the background, after all that was called before; what is called later waits for it."""
         members = self._of(group)
         header = members.header("all_reduce", array, op)
-        return self._background.submit(lambda: self._guarded(self._all_reduce, members, header, array, op))
+        return self._guard.later(self._all_reduce, members, header, array, op)
 
     def all_reduce_in_place(self, array: Array, op: str = "sum", *, group: Sequence[int] | None = None) -> None:
         """As all_reduce, into the array itself, which is C-contiguous and writeable; fastest if empty() has made it."""
         flags = array.flags
-        if not (flags.c_contiguous and flags.writeable):
+        if not (flags.carray or (flags.c_contiguous and flags.writeable)):
             raise ValueError("all_reduce_in_place needs an array that is C-contiguous and writeable: pass a copy")
         members = self._world if group is None else self._of(group)
         express = members.express
         if express is not None and array.nbytes <= WORTH_BYTES:
-            self._express(express, express.plans.of("all_reduce_in_place", op, array), array, array, array)
+            express.reduce("all_reduce_in_place", op, array, array, array)
             return
         header = members.header("all_reduce_in_place", array, op)
         algorithms = members.algorithms
         if algorithms is not None:
             divisor = members.size if op == "mean" else 1
-            self._now(algorithms.all_reduce_in_place, header, array.reshape(-1), wire.REDUCTIONS[op], divisor)
+            self._guard.now(algorithms.all_reduce_in_place, header, array.reshape(-1), wire.REDUCTIONS[op], divisor)
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
         """An array of the caller's own, in memory that the other ranks of this host can reach; freed as any other."""
@@ -118,7 +109,7 @@ class Communicator:
         header = members.header("broadcast", array, root)
         result = np.array(array, order="C") if root == self.rank else np.empty(array.shape, array.dtype)
         if members.algorithms is not None:
-            self._now(members.algorithms.broadcast, header, result.reshape(-1), members.ranks.index(root))
+            self._guard.now(members.algorithms.broadcast, header, result.reshape(-1), members.ranks.index(root))
         return result
 
     def all_gather(self, array: Array, *, group: Sequence[int] | None = None) -> Array:
@@ -128,7 +119,7 @@ class Communicator:
         if members.algorithms is None:
             result[0] = array
         else:
-            self._now(members.algorithms.all_gather, header, array.ravel(), result.reshape(-1))
+            self._guard.now(members.algorithms.all_gather, header, array.ravel(), result.reshape(-1))
         return result
 
     def reduce_scatter(self, array: Array, op: str = "sum", *, group: Sequence[int] | None = None) -> Array:
@@ -142,7 +133,7 @@ class Communicator:
         if express is not None and array.nbytes <= express.limit:
             mine = array[self.rank * rows : (self.rank + 1) * rows]
             result = np.empty(mine.shape, array.dtype)
-            self._express(express, express.plans.of("reduce_scatter", op, array), array, mine, result)
+            express.reduce("reduce_scatter", op, array, mine, result)
             return result
         header = members.header("reduce_scatter", array, op)
         algorithms = members.algorithms
@@ -150,30 +141,32 @@ class Communicator:
             return np.array(array, order="C")
         result = self.empty((rows, *array.shape[1:]), array.dtype)
         divisor = members.size if op == "mean" else 1
-        self._now(algorithms.reduce_scatter, header, array.ravel(), result.reshape(-1), wire.REDUCTIONS[op], divisor)
+        self._guard.now(
+            algorithms.reduce_scatter, header, array.ravel(), result.reshape(-1), wire.REDUCTIONS[op], divisor
+        )
         return result
 
     def barrier(self, *, group: Sequence[int] | None = None) -> None:
         members = self._of(group)
         if members.express is not None:
-            self._now(members.express.barrier)
+            members.express.reduce("barrier", "sum", _NO_ELEMENTS, _NO_ELEMENTS, _NO_ELEMENTS)
             return
         header = members.header("barrier", _NO_ELEMENTS)
         if members.algorithms is not None:
-            self._now(members.algorithms.barrier, header)
+            self._guard.now(members.algorithms.barrier, header)
 
     def send(self, array: Array, dest: int) -> None:
         peer = self._peer(dest)
         header = wire.pack("send", array, sequence=self._sent[dest])
         self._sent[dest] += 1
-        self._now(peer.send, header, array.ravel())
+        self._guard.now(peer.send, header, array.ravel())
 
     def recv(self, array: Array, source: int) -> Array:
         peer = self._peer(source)
         header = wire.pack("send", array, sequence=self._received[source])
         self._received[source] += 1
         result = np.empty(array.shape, array.dtype)
-        self._now(peer.receive, header, result.reshape(-1))
+        self._guard.now(peer.receive, header, result.reshape(-1))
         return result
 
     def counts(self) -> dict[str, int]:
@@ -187,7 +180,7 @@ class Communicator:
 
     def close(self) -> None:
         """End in order: operations under way are finished first, and what was sent still arrives."""
-        self._background.stop()
+        self._guard.background.stop()
         for peer in self._peers.values():
             peer.close()
         self._world.express = None  # which has the group, and the memory
@@ -202,54 +195,6 @@ class Communicator:
         divisor = members.size if op == "mean" else 1
         members.algorithms.all_reduce(header, array.ravel(), result.reshape(-1), wire.REDUCTIONS[op], divisor)
         return result
-
-    # ------------------------------------------------------------------------------------------------ order and failure
-
-    def _now(self, operation: Callable[[*Ts], T], *args: *Ts) -> T:
-        if self._background.last is not None:
-            self._background.drain()
-        return self._guarded(operation, *args)
-
-    def _express(self, express: Express, plan: Plan, array: Array, mine: Array, target: Array) -> None:
-        """As _now, by few calls, since a small reduction takes no longer than some of them."""
-        if self._background.last is not None or self._failure is not None:
-            self._now(express.reduce, plan, array, mine, target)
-            return
-        try:
-            express.reduce(plan, array, mine, target)
-        except BaseException as error:
-            self._fail(error)
-            raise
-
-    def _guarded(self, operation: Callable[[*Ts], T], *args: *Ts) -> T:
-        if self._failure is not None:
-            raise CommunicationError(
-                self._culprit, f"this communicator failed before: {self._failure}; start the ranks again"
-            ) from self._failure
-        try:
-            return operation(*args)
-        except BaseException as error:
-            self._fail(error)
-            raise
-
-    def _fail(self, error: BaseException) -> None:
-        """Whatever interrupted an operation, the streams are out of step now: end them, so that nobody waits for us."""
-        self._failure = error
-        if isinstance(error, CommunicationError):
-            self._culprit = error.culprit
-            if gone := self._gone_beside(error.culprit):
-                error.add_note(f"gone as well: rank {', '.join(map(str, gone))}")
-        for peer in self._peers.values():
-            peer.abandon(self._culprit)
-
-    def _gone_beside(self, culprit: int) -> list[int]:
-        """A rank that fails because of a dead one may be seen to close before the dead one is: look again a moment later."""
-        others = {rank: peer for rank, peer in self._peers.items() if rank != culprit}
-        for pause in (0, _MOMENT) if others else ():
-            time.sleep(pause)
-            if gone := [rank for rank, peer in others.items() if peer.gone()]:
-                return gone
-        return []
 
     def _of(self, group: Sequence[int] | None) -> Group:
         if group is None:

@@ -20,31 +20,32 @@ import numpy as np
 from ddpcheck.values import Array
 
 from . import wire
-from .board import Board
+from .board import ASLEEP, Board
 from .choice import choice
 from .group import Group
-from .plans import EXPRESS_BYTES, Plan, Plans
+from .guard import Guard
+from .plans import EXPRESS_BYTES, Plans
 
 _GLANCES = 200
 """How often a rank looks for a word before it waits in earnest: a few microseconds."""
-_BARRIER = wire.compact(wire.pack("barrier", np.empty(0, np.float64)))
 
 
-def express_of(board: Board, world: Group, forced: str) -> Express | None:
+def express_of(board: Board, world: Group, guard: Guard, forced: str) -> Express | None:
     """None if it is not for these ranks, or another algorithm is forced."""
     if len(board.halves) < world.size:
         return None
     chosen = choice("memory", world.size, forced)
     sizes = [size for size in (EXPRESS_BYTES >> shift for shift in range(16)) if chosen(size) == "express"]
-    return Express(board, world, sizes[0]) if sizes else None
+    return Express(board, world, guard, sizes[0]) if sizes else None
 
 
 class Express:
     """`world` has all ranks of this host, and no others. For arrays of up to `limit` bytes."""
 
-    def __init__(self, board: Board, world: Group, limit: int) -> None:
-        self.plans = Plans(board.halves, board.place)
-        self._board, self._world = board, world
+    def __init__(self, board: Board, world: Group, guard: Guard, limit: int) -> None:
+        self._plans = Plans(board.halves, board.place)
+        self._board, self._world, self._guard = board, world, guard
+        self._traffic = board.traffic
         self._words = board.halves[board.place].words
         self._lines = list(board.lines.values())
         self._half = 0
@@ -52,48 +53,55 @@ class Express:
         self._glances = range(1 if board.crowded else _GLANCES)
         self.limit = limit
 
-    def reduce(self, plan: Plan, array: Array, mine: Array, target: Array) -> None:
-        """mine: the part of the array that goes into the target, which may be the array itself."""
-        half = self._half = 1 - self._half
-        plan.own[half][...] = array
-        self._meet(half, plan.what, plan.payload_bytes)
-        first, second, others = plan.blocks[half]
-        reduction = plan.reduction
-        if plan.single:  # NumPy takes three times as long to add a single number to another in place
-            for other in others:
-                first, second = reduction(first, second), other
-            reduction(first, second, out=target)
-        elif others:
-            reduction(first, second, out=target)
-            for other in others:
-                reduction(target, other, out=target)
-        elif self._first:  # its own array need not be read twice
-            reduction(mine, second, out=target)
-        else:
-            reduction(first, mine, out=target)
-        if plan.divisor > 1:
-            np.divide(target, plan.divisor, out=target)
+    def reduce(self, operation: str, op: str, array: Array, mine: Array, target: Array) -> None:
+        """mine: the part of the array that goes into the target, which may be the array itself. Nothing for a barrier.
 
-    def barrier(self) -> None:
-        half = self._half = 1 - self._half
-        self._meet(half, _BARRIER, 0)
-
-    def _meet(self, half: int, what: int, payload_bytes: int) -> None:
-        """Return when all ranks have written to this half. Mismatch if it is for another operation, or a message is unread."""
-        world, board, lines = self._world, self._board, self._lines
-        world.begun += 1
-        word = board.latest = world.begun << wire.WHAT_BITS | what
-        for line in lines:
-            if line.announced[line.place] >= line.ticket:
-                board.refuse_unread(line, word)
-        self._words[half] = word
-        for line in lines:
-            line.wake()
-        for line in lines:
-            words = line.words
-            for _ in self._glances:
-                if words[half] == word:
-                    break
+        Mismatch if another rank is at another operation, or a message is unread. What others call is written out here,
+        since calls would take a third of the time.
+        """
+        plan = self._plans[operation, op, array.dtype, array.shape]
+        guard, world, lines = self._guard, self._world, self._lines
+        if guard.background.last is not None or guard.failure is not None:
+            guard.settle()
+        try:
+            world.begun += 1
+            word = world.begun << wire.WHAT_BITS | plan.what
+            half = self._half = 1 - self._half
+            plan.own[half][...] = array
+            for line in lines:
+                if line.announced[line.place] >= line.ticket:
+                    self._board.refuse_unread(line, word)
+            self._words[half] = word
+            for line in lines:
+                if line.taken[ASLEEP]:
+                    line.rope.pull()
+            for line in lines:
+                words = line.words
+                for _ in self._glances:
+                    if words[half] == word:
+                        break
+                else:
+                    self._board.wait_for_word(line, half, word)
+            traffic, messages = self._traffic, len(lines)
+            traffic.messages += messages
+            traffic.payload_bytes += plan.payload_bytes
+            traffic.header_bytes += wire.HEADER_BYTES * messages
+            first, second, others = plan.blocks[half]
+            reduction = plan.reduction
+            if plan.single:  # NumPy takes three times as long to add a single number to another in place
+                for other in others:
+                    first, second = reduction(first, second), other
+                reduction(first, second, out=target)
+            elif others:
+                reduction(first, second, out=target)
+                for other in others:
+                    reduction(target, other, out=target)
+            elif self._first:  # its own array need not be read twice
+                reduction(mine, second, out=target)
             else:
-                board.wait_for_word(line, half, word)
-        board.count(len(lines), payload_bytes)
+                reduction(first, mine, out=target)
+            if plan.divisor > 1:
+                np.divide(target, plan.divisor, out=target)
+        except BaseException as error:
+            guard.fail(error)
+            raise

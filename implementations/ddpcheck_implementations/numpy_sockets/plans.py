@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -16,6 +17,8 @@ EXPRESS_BYTES = 256 * 1024
 _LINE = 64
 HALVES_BYTES = _LINE + 2 * EXPRESS_BYTES
 _KEPT = 256
+Key = tuple[str, str, np.dtype[np.generic], tuple[int, ...]]
+"""Operation and reduction, and the dtype and shape of the array."""
 _Blocks = tuple[Array, Array, tuple[Array, ...]]
 
 
@@ -43,27 +46,27 @@ class Plan:
     payload_bytes: int
 
 
-class Plans:
-    """Those of this rank, which has the halves in place `place` of all `halves`, in rank order."""
+class Plans(dict[Key, Plan]):
+    """Those of this rank, which has the halves in place `place` of all `halves`, in rank order. What is missing is made.
+
+    TypeError or ValueError as wire.pack; an array has at most EXPRESS_BYTES.
+    """
 
     def __init__(self, halves: Sequence[Halves], place: int) -> None:
+        super().__init__()
         self._halves, self._place = halves, place
-        self._kept: dict[tuple[str, str, np.dtype[np.generic], tuple[int, ...]], Plan] = {}
 
-    def of(self, operation: str, op: str, array: Array) -> Plan:
-        """For an array of at most EXPRESS_BYTES. TypeError or ValueError as wire.pack."""
-        key = operation, op, array.dtype, array.shape
-        found = self._kept.get(key)
-        if found is None:
-            if len(self._kept) == _KEPT:
-                self._kept.clear()
-            found = self._kept[key] = self._made(operation, op, array)
-        return found
+    def __missing__(self, key: Key) -> Plan:
+        if len(self) == _KEPT:
+            self.clear()
+        made = self[key] = self._made(*key)
+        return made
 
-    def _made(self, operation: str, op: str, array: Array) -> Plan:
-        what = wire.compact(wire.pack(operation, array, op))
+    def _made(self, operation: str, op: str, dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> Plan:
+        count = prod(shape)
+        what = wire.compact(wire.pack(operation, np.empty(count, dtype), op))
         first, second = (
-            [np.frombuffer(each.blocks[half], array.dtype, array.size).reshape(array.shape) for each in self._halves]
+            [np.frombuffer(each.blocks[half], dtype, count).reshape(shape) for each in self._halves]
             for half in range(2)
         )
         own, size = (first[self._place], second[self._place]), len(self._halves)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
 from collections.abc import Iterator
+from itertools import chain
 
 _LOOKING, _BUSY = 0.002, 50e-6
 """Seconds of offering the processor; who gets it back only after so long is in somebody's way, and had better sleep."""
@@ -14,33 +16,34 @@ _TAKEN, _SHY = 500e-6, 0.05
 
 
 class Looks:
-    """One rank's. It spins so many times before it offers its processor."""
+    """One rank's, for one wait at a time. It spins so many times before it offers its processor."""
 
     def __init__(self, spins: int) -> None:
-        self._spins = spins
-        self._shy_until = 0.0
+        self._spins = range(spins)
+        self._main = threading.main_thread().ident
+        self._offered = self._until = self._shy_until = 0.0
 
-    def __call__(self) -> Iterator[None]:
+    def __call__(self) -> Iterator[object]:
         """Go on as long as it is worth while to look: without a pause, then while nobody else has use for this processor.
 
         After that sleep until woken, which takes longer than all of this if the processor has gone to sleep too.
         """
-        for _ in range(self._spins):
-            yield
-        start = now = time.monotonic()
-        # before Python 3.12 sched_yield keeps the interpreter to itself
-        alone = now > self._shy_until and threading.get_ident() == threading.main_thread().ident
-        while now - start < _LOOKING:
-            if alone:
-                os.sched_yield()
-            else:
-                time.sleep(0)  # some 50 microseconds
-            yield
-            before, now = now, time.monotonic()
-            if now - before > _BUSY:
-                if now - before > _TAKEN:
-                    self._shy_until = now + _SHY
-                return
+        self._offered, self._until = math.inf, time.monotonic() + _LOOKING
+        return chain(self._spins, iter(self._offer, False))
+
+    def _offer(self) -> bool:
+        """Offer the processor to others, unless it was away for too long since the last time, for nothing."""
+        now = time.monotonic()
+        away, self._offered = now - self._offered, now
+        if away > _BUSY or now > self._until:
+            if away > _TAKEN:
+                self._shy_until = now + _SHY
+            return False
+        if now > self._shy_until and threading.get_ident() == self._main:
+            os.sched_yield()  # which keeps the interpreter to itself before Python 3.12
+        else:
+            time.sleep(0)  # some 50 microseconds
+        return True
 
 
 def fits(ranks: int) -> bool:

@@ -1,0 +1,118 @@
+"""Programs whose ranks are there all the time and take turns: a burst of calls each, while all others wait in a read.
+
+Each has processes of its own, and as much has come between its turns as between those of any other.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+
+from ddpcheck.channel import Channel, ChannelClosed, Listener, connect
+from ddpcheck.values import Array
+
+from .compared import MEMORY, Compared, plain
+
+_BURST_BYTES = 128 << 20
+_FEWEST, _MOST = 2, 1000
+_START_SECONDS, _LOOK_SECONDS, _END_SECONDS = 60.0, 0.5, 10.0
+_WARM_SECONDS = 0.1
+"""Ranks that were woken at once share a processor until the scheduler has seen them run, and wait in other ways meanwhile."""
+Command = tuple[Sequence[str], Mapping[str, str]]
+"""What starts a rank, or an MPI's launcher of all, and its environment. `--connect ADDRESS SECRET` is added."""
+
+
+class Program:
+    """The ranks of one program, which are connected."""
+
+    def __init__(self, name: str, ranks: Sequence[Channel]) -> None:
+        self._name, self._ranks = name, ranks
+
+    def turn(self, size: int) -> float:
+        """Microseconds of one call on arrays of `size` bytes: from when the first rank begins until the last one ends."""
+        try:
+            for rank in self._ranks:
+                rank.send(str(size).encode())
+            begins, ends = zip(*(json.loads(rank.receive()) for rank in self._ranks), strict=True)
+        except ChannelClosed:
+            raise RuntimeError(f"{self._name}: a rank has ended; what it printed says why") from None
+        lasted: float = max(ends) - min(begins)
+        return lasted / calls(size) * 1e6
+
+
+@contextmanager
+def started(name: str, commands: Sequence[Command], world_size: int) -> Iterator[Program]:
+    """Start processes, and end them afterwards. RuntimeError if not all ranks connect."""
+    with ExitStack() as opened:
+        listener = opened.enter_context(closing(Listener()))
+        processes = []
+        for words, environment in commands:
+            joined = [*words, "--connect", listener.address, listener.secret]
+            processes.append(subprocess.Popen(joined, env=environment, stdin=subprocess.DEVNULL))
+            opened.callback(_end, processes[-1])
+        ranks: list[Channel] = []
+        latest = time.monotonic() + _START_SECONDS
+        while len(ranks) < world_size:
+            try:
+                rank = listener.accept(_LOOK_SECONDS)
+            except TimeoutError:
+                if time.monotonic() > latest or any(process.poll() is not None for process in processes):
+                    came = f"{len(ranks)} of {world_size} ranks came"
+                    raise RuntimeError(f"{name}: {came}; what they printed says why") from None
+                continue
+            if rank is not None:
+                ranks.append(opened.enter_context(closing(rank)))
+        yield Program(name, ranks)
+
+
+def take_part(name: str, compared: Compared, rank: int, world_size: int, address: str, secret: str) -> None:
+    """Be a rank, until the other side closes. A wrong sum is an AssertionError."""
+    right = world_size * (world_size + 1) / 2
+    size, array = 0, plain(0)
+    with closing(connect(address, secret)) as channel:
+        while True:
+            try:
+                order = int(channel.receive())
+            except ChannelClosed:
+                return
+            if order != size:
+                size = order
+                array = compared.array(size // 4)
+                array[:] = rank + 1
+                compared.reduce(array)
+                wrong = 0 if name == MEMORY else int((array != right).sum())
+                assert not wrong, f"{name}: {wrong} of {array.size} elements are wrong"
+                array[:] = 0  # which can be added up for ever
+            channel.send(json.dumps(_burst(compared, array, calls(size))).encode())
+
+
+def calls(size: int) -> int:
+    """So many are in a burst on arrays of `size` bytes, whoever is compared."""
+    return min(_MOST, max(_FEWEST, _BURST_BYTES // size))
+
+
+def _burst(compared: Compared, array: Array, count: int) -> tuple[float, float]:
+    """When this rank begins and ends, in seconds on the clock that all of a host share. The array is 0 before and after."""
+    reduce = compared.reduce
+    start = time.perf_counter()
+    while not array[0]:  # the same on all ranks, however long each has been at it
+        array[0] = time.perf_counter() - start > _WARM_SECONDS
+        reduce(array)
+    array[0] = 0
+    compared.barrier()
+    begin = time.perf_counter()
+    for _ in range(count):
+        reduce(array)
+    return begin, time.perf_counter()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Its ranks end when their channels are closed; an MPI complains about those that are killed."""
+    try:
+        process.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
