@@ -33,7 +33,7 @@ def test_all_reduces_are_compared_by_ranks_that_take_turns() -> None:
     without = [f"--without={name}" for name in MAKERS if name not in ("shm", "unix", MEMORY)]
     words = ["--max-bytes", "1KiB", "--turns", "2", *without]
     done = CliRunner().invoke(compare_all_reduce.main, words, catch_exceptions=False)
-    lines = done.output.splitlines()
+    lines = done.stdout.splitlines()
     assert lines[0].endswith("2 turns.")
     columns = lines[2].strip("| ").split(" | ")
     assert set(columns) == {"bytes", "shm", "unix", MEMORY}
@@ -63,7 +63,8 @@ def test_a_wrong_sum_is_an_error_that_names_whose_it_is() -> None:
 
 
 def test_small_arrays_are_reduced_often_and_large_ones_more_than_once() -> None:
-    assert [calls(size) for size in (4, 1 << 20, 1 << 28)] == [1000, 128, 2]
+    assert [calls(size, 10_000) for size in (4, 1 << 20, 1 << 28)] == [1000, 128, 2]
+    assert [calls(4, warm) for warm in (50, 1)] == [50, 1]  # who takes long is not asked as often
 
 
 def test_memory_reads_and_writes_every_element_of_all_ranks_once() -> None:

@@ -131,6 +131,19 @@ def test_after_an_error_the_communicator_says_so() -> None:
         assert "start the ranks again" in str(outcome)
 
 
+@pytest.mark.parametrize("size", [1, 100_000])
+def test_after_an_error_in_the_background_the_communicator_says_so(size: int) -> None:
+    def program(comm: Communicator) -> None:
+        pending = comm.all_reduce_async(np.ones(2 + comm.rank))
+        with pytest.raises(CommunicationError, match="failed before"):
+            comm.all_reduce(np.ones(size))
+        pending.wait()
+
+    for outcome in outcomes_of(2, program):
+        assert isinstance(outcome, CommunicationError)
+        assert "failed before" not in str(outcome)
+
+
 @pytest.mark.parametrize(
     ("call", "kind", "words"),
     [

@@ -4,9 +4,9 @@ python -m ddpcheck_benchmarks.compare_all_reduce --world-size 2 --max-bytes 64Mi
 python -m ddpcheck_benchmarks.compare_all_reduce --mpi MPICH="/venvs/mpich/bin/mpiexec -n 2 /venvs/mpich/bin/python" --tuned
 
 float32, sum, in place, one thread for each rank. Each of those compared has processes of its own (taking_turns.py). A turn is a
-burst of calls, the same for all, from when the first rank begins until the last one ends; the order of turns is drawn anew
-each time. "memory" is no all-reduce: each rank reads and writes its part of all ranks' arrays, the least that an all-reduce
-must touch. An MPI's Python needs ddpcheck with its extra `mpi`.
+burst of calls, from when the first rank begins until the last one ends; the order of turns is drawn anew each time. "memory"
+is no all-reduce: each rank reads and writes its part of all ranks' arrays, the least that an all-reduce must touch. An MPI's
+Python needs ddpcheck with its extra `mpi`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ import statistics
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import product
 
 import click
+from rich.console import Console
+from rich.progress import track
 
 from ddpcheck.environment import rank_context
 from ddpcheck.launchers.ports import meeting_place
@@ -82,11 +85,13 @@ def main(
             programs = {
                 name: opened.enter_context(started(name, starts, world_size)) for name, starts in commands.items()
             }
+            for name in programs:
+                times.setdefault(name, {size: [] for size in sizes})
             order = random.Random(sweep)
-            for size in sizes:
-                for _ in range(turns):
-                    for name in order.sample(list(programs), len(programs)):
-                        times.setdefault(name, {}).setdefault(size, []).append(programs[name].turn(size))
+            rounds = list(product(sizes, range(turns)))
+            for size, _ in track(rounds, f"sweep {sweep + 1} of {sweeps}", console=Console(stderr=True)):
+                for name in order.sample(list(programs), len(programs)):
+                    times[name][size].append(programs[name].turn(size))
     _add_best(times, "best MPI", list(launchers))
     _add_best(times, "best MPI, tuned", [f"{name}, tuned" for name in launchers if tuned])
     click.echo(f"World size {world_size} on {len(os.sched_getaffinity(0))} processors, {sweeps * turns} turns.\n")

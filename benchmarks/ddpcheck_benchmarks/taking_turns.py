@@ -36,11 +36,11 @@ class Program:
         try:
             for rank in self._ranks:
                 rank.send(str(size).encode())
-            begins, ends = zip(*(json.loads(rank.receive()) for rank in self._ranks), strict=True)
+            begins, ends, counts = zip(*(json.loads(rank.receive()) for rank in self._ranks), strict=True)
         except ChannelClosed:
             raise RuntimeError(f"{self._name}: a rank has ended; what it printed says why") from None
-        lasted: float = max(ends) - min(begins)
-        return lasted / calls(size) * 1e6
+        seconds: float = (max(ends) - min(begins)) / counts[0]
+        return seconds * 1e6
 
 
 @contextmanager
@@ -86,27 +86,33 @@ def take_part(name: str, compared: Compared, rank: int, world_size: int, address
                 wrong = 0 if name == MEMORY else int((array != right).sum())
                 assert not wrong, f"{name}: {wrong} of {array.size} elements are wrong"
                 array[:] = 0  # which can be added up for ever
-            channel.send(json.dumps(_burst(compared, array, calls(size))).encode())
+            channel.send(json.dumps(_burst(compared, array)).encode())
 
 
-def calls(size: int) -> int:
-    """So many are in a burst on arrays of `size` bytes, whoever is compared."""
-    return min(_MOST, max(_FEWEST, _BURST_BYTES // size))
+def calls(size: int, warm: int) -> int:
+    """So many are timed on arrays of `size` bytes, after `warm` ones, which took _WARM_SECONDS."""
+    return min(warm, _MOST, max(_FEWEST, _BURST_BYTES // size))
 
 
-def _burst(compared: Compared, array: Array, count: int) -> tuple[float, float]:
-    """When this rank begins and ends, in seconds on the clock that all of a host share. The array is 0 before and after."""
-    reduce = compared.reduce
+def _burst(compared: Compared, array: Array) -> tuple[float, float, int]:
+    """When this rank begins and ends, in seconds on the clock that all of a host share, and how many calls come between.
+
+    The array is 0 before and after.
+    """
+    reduce, warm = compared.reduce, 0
     start = time.perf_counter()
     while not array[0]:  # the same on all ranks, however long each has been at it
         array[0] = time.perf_counter() - start > _WARM_SECONDS
         reduce(array)
+        warm += 1
+    count = calls(array.nbytes, warm)
+    compared.barrier()  # nobody writes to another's array any more
     array[0] = 0
     compared.barrier()
     begin = time.perf_counter()
     for _ in range(count):
         reduce(array)
-    return begin, time.perf_counter()
+    return begin, time.perf_counter(), count
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -140,7 +140,7 @@ class Board:
         self.traffic = traffic
         self._bell = bell
         self.crowded = crowded
-        self._looks = Looks(0 if crowded else _SPINS)
+        self._looks = Looks(_SPINS, crowded=crowded)
 
     def publish(self, readers: Sequence[Line], header: bytes, block: Array, counted: int) -> Array:
         """Let `readers` have the elements of an array of at most BLOCK_BYTES. Returns the flat copy that they read."""

@@ -9,17 +9,20 @@ import time
 from collections.abc import Iterator
 from itertools import chain
 
-_LOOKING, _BUSY = 0.002, 50e-6
-"""Seconds of offering the processor; who gets it back only after so long is in somebody's way, and had better sleep."""
+_LOOKING, _CROWDED = 0.002, 50e-6
+"""Seconds of offering the processor. Where ranks share processors, one that looks on keeps others from moving to its own."""
+_BUSY = 50e-6
+"""Who gets it back only after so many seconds is in somebody's way, and had better sleep."""
 _TAKEN, _SHY = 500e-6, 0.05
 """Who gets it back only after so long has lost it to a program that is no rank: it offers nothing for a while."""
 
 
 class Looks:
-    """One rank's, for one wait at a time. It spins so many times before it offers its processor."""
+    """One rank's, for one wait at a time. It spins so many times before it offers its processor; never if it is crowded."""
 
-    def __init__(self, spins: int) -> None:
-        self._spins = range(spins)
+    def __init__(self, spins: int, *, crowded: bool = False) -> None:
+        self._spins = range(0 if crowded else spins)
+        self._seconds = _CROWDED if crowded else _LOOKING
         self._main = threading.main_thread().ident
         self._offered = self._until = self._shy_until = 0.0
 
@@ -28,7 +31,7 @@ class Looks:
 
         After that sleep until woken, which takes longer than all of this if the processor has gone to sleep too.
         """
-        self._offered, self._until = math.inf, time.monotonic() + _LOOKING
+        self._offered, self._until = math.inf, time.monotonic() + self._seconds
         return chain(self._spins, iter(self._offer, False))
 
     def _offer(self) -> bool:

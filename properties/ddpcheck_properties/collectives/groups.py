@@ -58,6 +58,8 @@ OF_GROUPS = (5, 71, 130, 1025)
 ORDERS: tuple[Order, ...] = ("backwards", "odd first", "forwards")
 _LARGE_ONES = 8
 """At most so many at once, however many groups there are."""
+_UNDER_WAY = 128
+"""At most so many all-reduces at once: with 648 in 120 groups of 7 ranks MPICH 5 may wait for ever for one that has ended."""
 _OF_A_GROUP = ("reduce_scatter", "broadcast", "barrier", "all_gather", "all_reduce")
 
 
@@ -212,7 +214,8 @@ def check_all_reduces_under_way_together_keep_their_results(session: Session) ->
             AllReduce(exact_tensor((3, 2), dtype, each, len(group), 9, layout), each, group, wait=False)
             for (dtype, each, layout), group in zip(every_dtype_laid_out(promised), cycle(parts(world)))
         ]
-        examples += [_under_way(world, started, order) for order in ORDERS[::2]]
+        pieces = [started[start : start + _UNDER_WAY] for start in range(0, len(started), _UNDER_WAY)]
+        examples += [_under_way(world, piece, order) for piece in pieces for order in ORDERS[::2]]
 
     def judge(job: Job, trace: Trace) -> None:
         results_hold(job, trace)
