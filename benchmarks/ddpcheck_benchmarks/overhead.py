@@ -20,9 +20,10 @@ import numpy as np
 
 from ddpcheck.adapter import Batch
 from ddpcheck.environment import RankContext, rank_context
-from ddpcheck.execution.measuring import measured_collective, measured_steps
+from ddpcheck.execution.measuring import measured_collective, measured_steps, pattern
 from ddpcheck.operations.measure import MeasureCollective
 from ddpcheck.references import resolve
+from ddpcheck.values import Array
 
 from .ranks_time import Floats
 from .sizes import named
@@ -111,12 +112,11 @@ def _steps(context: RankContext) -> Iterator[Comparison]:
 
 
 class _Bare:
-    """An adapter's collectives over mpi4py that are nothing but the call."""
+    """An adapter's collectives over mpi4py that are nothing but the call. `array` is the only one that it makes."""
 
-    empty = staticmethod(np.empty)
-
-    def __init__(self, comm: Any, in_place: Any) -> None:
+    def __init__(self, comm: Any, in_place: Any, array: Array) -> None:
         self.barrier = comm.Barrier
+        self.empty = lambda shape, dtype: array
         self.all_reduce_in_place = partial(comm.Allreduce, in_place)
 
 
@@ -124,7 +124,6 @@ def _all_reduces(context: RankContext) -> Iterator[Comparison]:
     from mpi4py import MPI
 
     comm: Any = MPI.COMM_WORLD
-    bare = _Bare(comm, MPI.IN_PLACE)
 
     def largest(seconds: Floats) -> Floats:
         comm.Allreduce(MPI.IN_PLACE, seconds, MPI.MAX)
@@ -135,12 +134,25 @@ def _all_reduces(context: RankContext) -> Iterator[Comparison]:
         iterations = max(5, min(_STEPS, _BURST_BYTES // size // calls))
         operation = MeasureCollective("all_reduce", size // 4, "float32", True, _WARMUPS, iterations, calls)
 
-        def by_hand(operation: MeasureCollective = operation) -> Floats:
-            array = np.zeros(operation.count, np.float32)
-            call = partial(comm.Allreduce, MPI.IN_PLACE, array)
+        array = np.empty(size // 4, np.float32)
+        bare = _Bare(comm, MPI.IN_PLACE, array)
+        call = partial(comm.Allreduce, MPI.IN_PLACE, array)
+
+        def by_hand(
+            array: Array = array, call: partial[None] = call, operation: MeasureCollective = operation
+        ) -> Floats:
+            """After a sum that is looked at, as in the harness: MPI's memory, and what is in the array, make up to 10 %."""
+            own = pattern(array.size, context.rank, "float32")
+            array[:] = own
+            call()
+            wrong = int(
+                np.count_nonzero(array != sum(pattern(array.size, rank, "float32") for rank in range(comm.size)))
+            )
+            assert not wrong
+            array.fill(0)
             return _by_hand(comm.Barrier, call, operation.iterations, operation.calls)
 
-        def harness(operation: MeasureCollective = operation) -> Floats:
+        def harness(operation: MeasureCollective = operation, bare: _Bare = bare) -> Floats:
             values = measured_collective(bare, None, operation, context.rank, context.world_size)
             return _seconds(values, operation.calls)
 
