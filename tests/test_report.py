@@ -17,6 +17,7 @@ from ddpcheck.results import UnreadableFile
 
 pytest.importorskip("matplotlib", reason="pip install ddpcheck[report]")
 
+from ddpcheck_benchmarks.projection.command import command as project
 from ddpcheck_reports.command import command  # figures need matplotlib, see importorskip
 from ddpcheck_reports.document import SUMMARY_BYTES, Code, Figure, Heading, Table, Text, page, plain, summary
 from ddpcheck_reports.noise_section import against_itself, smallest_effect
@@ -250,11 +251,17 @@ def test_wrong_elements_are_the_verdict(tmp_path: Path) -> None:
 def test_a_projection_is_shown_if_there_is_one(tmp_path: Path) -> None:
     file = write(tmp_path, [collective("a", 2, 4096, 1e-3)])
     other = tmp_path / "projection.json"
-    other.write_text(
-        json.dumps({"schema": "ddpcheck.projection/1", "projected": [{"ranks": 1024, "seconds": 0.123456}]})
-    )
+    asked = ["--link", "25GbE:20us", "--ranks", "8..64", "--json", str(other)]
+    assert CliRunner().invoke(project, asked).exit_code == 0
     assert CliRunner().invoke(command, [str(file), str(other), "-o", str(tmp_path / "r.md")]).exit_code == 0
-    assert "|  1024 |   0.123 |" in (tmp_path / "r.md").read_text()
+    told = (tmp_path / "r.md").read_text()
+    rows = [line.strip("| ").split("|") for line in told.splitlines() if line.startswith("| link alone, ring")]
+    ring = json.loads(other.read_text())["projections"][0]["rows"]
+    assert [int(row[1]) for row in rows] == [8, 32, 64]
+    assert [float(row[3]) for row in rows] == pytest.approx(
+        [ring[place]["all_reduce"] * 1e3 for place in (0, 2, 3)], rel=0.01
+    )
+    assert "- Nothing was measured: times of the link alone have no interval" in told
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"benchmarks": []}'])

@@ -20,6 +20,7 @@ from .consistency import judged
 from .display import Display
 from .hosts.link import Fabric
 from .hosts.network import unavailable as no_hosts
+from .machine import command_line
 from .places import Wanted
 from .records import Results
 from .scope import Scope
@@ -113,7 +114,7 @@ def command(
             fabric,
             minutes or scope.minutes,
         )
-    results = Results({"command": _command_line(), **asdict(wanted)}, json_file)
+    results = Results({"command": command_line(), **asdict(wanted)}, json_file)
     interrupted = False
     try:
         with Display(out) as display:
@@ -168,7 +169,3 @@ def _models(text: str) -> tuple[str, ...]:
 
 def _numbers(text: str) -> tuple[float, ...]:
     return () if text == "none" else tuple(float(number) for number in text.split(","))
-
-
-def _command_line() -> str:
-    return " ".join(["ddpcheck", *sys.argv[1:]])

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import subprocess
+import sys
 import time
 from contextlib import suppress
 from dataclasses import asdict
@@ -17,6 +18,11 @@ from typing import Any
 import numpy as np
 
 from ddpcheck.results import Environment
+
+
+def command_line() -> str:
+    """The command that runs, for whoever wants to run it again."""
+    return " ".join(["ddpcheck", *sys.argv[1:]])
 
 
 def described() -> dict[str, Any]:

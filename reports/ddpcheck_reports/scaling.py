@@ -10,6 +10,7 @@ from .collective_section import collectives
 from .document import Alert, Block, Heading, Table, Text
 from .hosts_section import hosts
 from .noise_section import noise
+from .projection_section import projections
 from .reading import Entry, Measured, distinct
 from .resource_section import resources, stragglers, timelines
 from .step_section import alone, buckets, efficiency, steps
@@ -32,7 +33,7 @@ def blocks(measured: Measured, plots: Path, names: Sequence[str], out: str) -> l
         *resources(measured, plots),
         *timelines(measured, plots),
         *stragglers(measured),
-        *_projections(measured),
+        *projections(measured),
         *noise(measured, plots),
         *caveats(measured),
         *environment(measured),
@@ -147,17 +148,3 @@ def _broken(rule: dict[str, Any]) -> list[str]:
         f"x {rule['left'] / rule['right']:.2f}",
         f"{rule['p']:.3f}",
     ]
-
-
-def _projections(measured: Measured) -> Iterator[Block]:
-    """Whatever tables a projection file has: lists of rows with the same names."""
-    for projection in measured.projections:
-        yield Heading("Projection")
-        for key, rows in projection.items():
-            if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows):
-                names = list(rows[0])
-                yield Table(names, [[_cell(row.get(name)) for name in names] for row in rows], f"**{key}**")
-
-
-def _cell(value: Any) -> str:
-    return significant(value) if isinstance(value, float) else str(value)

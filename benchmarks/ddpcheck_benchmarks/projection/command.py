@@ -16,6 +16,7 @@ from ddpcheck.cli.options import console, usage_errors
 from ddpcheck.results import Environment
 from ddpcheck.suggest import one_of
 
+from ..machine import command_line
 from ..sizes import size as size_of
 from . import wording
 from .caveats import assumptions, caveats
@@ -176,6 +177,7 @@ def _record(
 ) -> dict[str, Any]:
     record = {
         "schema": SCHEMA,
+        "command": command_line(),
         "environment": asdict(Environment.here()),
         "question": asdict(question),
         "fits": [
