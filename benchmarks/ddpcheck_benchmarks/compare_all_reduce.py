@@ -67,7 +67,7 @@ def main(
 ) -> None:
     """Print a table of medians, and tables of ratios."""
     if rank_of is not None:
-        _be_a_rank(rank_of, *connect)
+        _be_a_rank(rank_of, world_size, *connect)
         return
     sizes = _sizes(_bytes(min_bytes), _bytes(max_bytes))
     names = [name for name in MAKERS if name not in without]
@@ -77,11 +77,7 @@ def main(
     times: Times = {}
     for sweep in range(sweeps):
         with ExitStack() as opened:
-            commands = {name: _ranks(name, world_size, opened) for name in names}
-            for name, launcher in launchers.items():
-                commands[name] = [_launched(launcher, "MPI", {})]
-                if tuned:
-                    commands[f"{name}, tuned"] = [_launched(launcher, "MPI, tuned", _KEEPING)]
+            commands = _commands(names, launchers, tuned, world_size, opened)
             programs = {
                 name: opened.enter_context(started(name, starts, world_size)) for name, starts in commands.items()
             }
@@ -102,25 +98,46 @@ def main(
         click.echo(_ratios(times, sizes, other))
 
 
+def _commands(
+    names: Sequence[str], launchers: Mapping[str, Sequence[str]], tuned: bool, world_size: int, opened: ExitStack
+) -> dict[str, list[Command]]:
+    """What starts the ranks of each."""
+    commands = {name: _ranks(name, world_size, opened) for name in names}
+    for name, launcher in launchers.items():
+        commands[name] = [_launched(launcher, "MPI", world_size, {})]
+        if tuned:
+            commands[f"{name}, tuned"] = [_launched(launcher, "MPI, tuned", world_size, _KEEPING)]
+    return commands
+
+
 def _ranks(name: str, world_size: int, opened: ExitStack) -> list[Command]:
     """One process each."""
     port, meeting = meeting_place({})
     opened.callback(port.release)
     world = {"WORLD_SIZE": str(world_size), "LOCAL_WORLD_SIZE": str(world_size), **meeting}
     return [
-        _launched([sys.executable], name, {**world, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+        _launched([sys.executable], name, world_size, {**world, "RANK": str(rank), "LOCAL_RANK": str(rank)})
         for rank in range(world_size)
     ]
 
 
-def _launched(words: Sequence[str], rank_of: str, variables: Mapping[str, str]) -> Command:
-    return [*words, "-m", __spec__.name, "--rank-of", rank_of], {**os.environ, **_ALONE, **variables}
+def _launched(words: Sequence[str], rank_of: str, world_size: int, variables: Mapping[str, str]) -> Command:
+    arguments = ["--rank-of", rank_of, f"--world-size={world_size}"]
+    return [*words, "-m", __spec__.name, *arguments], {**os.environ, **_ALONE, **variables}
 
 
-def _be_a_rank(name: str, address: str, secret: str) -> None:
+def _be_a_rank(name: str, world_size: int, address: str, secret: str) -> None:
     context = rank_context()
+    if name in _MPI:
+        from mpi4py import MPI
+
+        size = MPI.COMM_WORLD.size
+        if size != world_size:
+            raise click.UsageError(
+                f"the MPI started {size} ranks, not {world_size}: is this the launcher of its Python?"
+            )
     compared = of_mpi(_MPI[name]) if name in _MPI else MAKERS[name](context)
-    take_part(name, compared, context.rank, context.world_size, address, secret)
+    take_part(name, compared, context.rank, world_size, address, secret)
     if name not in _MPI:
         os._exit(0)  # Gloo may abort when it is torn down
 

@@ -91,6 +91,6 @@ def method(measured: Measured) -> Iterator[Block]:
 def reproduce(measured: Measured, names: Sequence[str], out: str) -> Iterator[Block]:
     yield Heading("Reproduce")
     lines = [str(run["settings"].get("command", "")) for run in measured.runs]
-    lines += [told["command"] for told in measured.projections]
+    lines += [str(told.get("command", "")) for told in measured.projections]
     yield Code("\n".join([*lines, f"ddpcheck report {' '.join(names)} -o {out}"]), "console")
     yield Text("The last line makes this report again from the result files, without measuring.")
