@@ -17,7 +17,6 @@ from ddpcheck_implementations.numpy_sockets.memory import Region, map_region
 
 SOCKETS = "ddpcheck_implementations.numpy_sockets"
 AUTHORITY = b"ring"
-TUNED_BYTES = 1 << 20
 MEMORY = "memory"
 
 
@@ -94,10 +93,12 @@ def of_naive(context: RankContext) -> Compared:
 
 
 def of_mpi(tuned: bool = False) -> Compared:
-    """`tuned` cuts arrays into all-reduces of TUNED_BYTES."""
+    """`tuned` cuts arrays into pieces as numpy_mpi does."""
     from mpi4py import MPI
 
-    world, count = MPI.COMM_WORLD, TUNED_BYTES // 4
+    from ddpcheck_implementations.numpy_mpi.communicator import PIECE_BYTES
+
+    world, count = MPI.COMM_WORLD, PIECE_BYTES // 4
 
     def in_pieces(array: Array) -> None:
         for start in range(0, array.size, count):

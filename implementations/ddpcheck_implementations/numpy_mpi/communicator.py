@@ -19,10 +19,8 @@ from ddpcheck.values import Array
 Group = Sequence[int]
 
 _IN_PLACE, _SUM = MPI.IN_PLACE, MPI.SUM
-WHOLE_BYTES = 4 << 20
-"""An all-reduce of up to so many bytes is one call of MPI."""
-PIECE_BYTES = 1 << 20
-"""Of a larger one."""
+PIECE_BYTES = 4 << 20
+"""One call of MPI for each: smaller ones cost more calls, and temporaries of 32 MiB go back to the system each time."""
 
 
 def _propagating(function: np.ufunc) -> MPI.Op:
@@ -67,7 +65,7 @@ class MpiCommunicator:
     def all_reduce_in_place(self, array: Array, op: str = "sum", *, group: Group | None = None) -> None:
         comm = self._comm if group is None else self._of(group)
         self._collectives += 1
-        if op == "sum" and array.nbytes <= WHOLE_BYTES:  # what is called most often, with nothing around it
+        if op == "sum" and array.nbytes <= PIECE_BYTES:  # what is called most often, with nothing around it
             comm.Allreduce(_IN_PLACE, array, _SUM)
             return
         operation = self._operation(op)
@@ -161,7 +159,7 @@ class MpiHandle:
 
 def _pieces(array: Array) -> Sequence[Array]:
     """Views of a contiguous array, which together are all of it."""
-    if array.nbytes <= WHOLE_BYTES:
+    if array.nbytes <= PIECE_BYTES:
         return (array,)
     flat, length = array.reshape(-1), PIECE_BYTES // array.itemsize
     return [flat[start : start + length] for start in range(0, flat.size, length)]
