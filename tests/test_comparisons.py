@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 import pytest
 from click.testing import CliRunner
@@ -15,6 +16,7 @@ from ddpcheck.channel import Listener
 from ddpcheck.values import Array
 from ddpcheck_benchmarks import compare_all_reduce, compare_steps
 from ddpcheck_benchmarks.compared import MAKERS, MEMORY, Compared, of_memory, plain
+from ddpcheck_benchmarks.contenders import of_python
 from ddpcheck_benchmarks.taking_turns import Program, calls, started, take_part
 from ddpcheck_implementations.numpy_sockets.communicator import Communicator
 
@@ -29,9 +31,10 @@ def test_steps_of_all_are_compared_with_the_last() -> None:
     assert rows[1][-1] == "1.00 (1.00 to 1.00)"
 
 
-def test_all_reduces_are_compared_by_ranks_that_take_turns() -> None:
+@pytest.mark.parametrize("how", [[], ["--one-by-one"]])
+def test_all_reduces_are_compared_by_ranks_that_take_turns(how: list[str]) -> None:
     without = [f"--without={name}" for name in MAKERS if name not in ("shm", "unix", MEMORY)]
-    words = ["--max-bytes", "1KiB", "--turns", "2", *without]
+    words = ["--max-bytes", "1KiB", "--turns", "2", *without, *how]
     done = CliRunner().invoke(compare_all_reduce.main, words, catch_exceptions=False)
     lines = done.stdout.splitlines()
     assert lines[0].endswith("2 turns.")
@@ -48,6 +51,16 @@ def test_a_program_whose_ranks_do_not_come_is_named() -> None:
     commands = [([sys.executable, "-c", "pass"], os.environ)]
     with pytest.raises(RuntimeError, match="absent: 0 of 2 ranks came"), started("absent", commands, 2):
         pass
+
+
+def test_a_forked_rank_that_fails_ends_the_others() -> None:
+    with closing(Listener()) as gone, ExitStack() as opened:
+        connect = ["--connect", gone.address, gone.secret]
+        ((words, environment),) = of_python("tcp", 2, opened)
+        gone.close()
+        done = subprocess.run([*words, *connect], env=environment, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "tcp: rank" in done.stderr.splitlines()[-1]
 
 
 def test_a_wrong_sum_is_an_error_that_names_whose_it_is() -> None:

@@ -3,10 +3,10 @@
 python -m ddpcheck_benchmarks.compare_all_reduce --world-size 2 --max-bytes 64MiB
 python -m ddpcheck_benchmarks.compare_all_reduce --mpi MPICH="/venvs/mpich/bin/mpiexec -n 2 /venvs/mpich/bin/python" --tuned
 
-float32, sum, in place, one thread for each rank. Each of those compared has processes of its own (taking_turns.py). A turn is a
-burst of calls, from when the first rank begins until the last one ends; the order of turns is drawn anew each time. "memory"
-is no all-reduce: each rank reads and writes its part of all ranks' arrays, the least that an all-reduce must touch. An MPI's
-Python needs ddpcheck with its extra `mpi`.
+float32, sum, in place, one thread for each rank. Each of those compared has processes of its own (contenders.py), which take
+turns (taking_turns.py). A turn is a burst of calls, from when the first rank begins until the last one ends; the order of turns
+is drawn anew each time. "memory" is no all-reduce: each rank reads and writes its part of all ranks' arrays, the least that an
+all-reduce must touch. An MPI's Python needs ddpcheck with its extra `mpi`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ import os
 import random
 import shlex
 import statistics
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from itertools import product
 
@@ -25,20 +24,14 @@ import click
 from rich.console import Console
 from rich.progress import track
 
-from ddpcheck.environment import rank_context
-from ddpcheck.launchers.ports import meeting_place
-
-from .compared import MAKERS, MEMORY, of_mpi
+from .compared import MAKERS, MEMORY
+from .contenders import of_launcher, of_python
 from .sizes import size as size_of
-from .taking_turns import Command, started, take_part
+from .taking_turns import started
 
 OURS = ("tcp", "unix", "shm", "shm, empty()")
 Times = dict[str, dict[int, list[float]]]
 """Of each of those compared, microseconds by size, one for each turn."""
-_MPI = {"MPI": False, "MPI, tuned": True}
-_ALONE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-_KEEPING = {"MALLOC_MMAP_THRESHOLD_": str(1 << 32), "MALLOC_TRIM_THRESHOLD_": str(1 << 33)}
-"""An MPI's temporary arrays then come from memory that is there already."""
 _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 
 
@@ -49,10 +42,13 @@ _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 @click.option("--turns", default=11, show_default=True, help="Of each at each size in a sweep.")
 @click.option("--sweeps", default=1, show_default=True, help="Processes are started afresh for each.")
 @click.option("--mpi", "mpis", multiple=True, help="NAME=COMMAND that starts the ranks of an MPI's own Python.")
-@click.option("--tuned", is_flag=True, help="Each MPI once more: arrays cut into 1 MiB, and freed memory kept.")
+@click.option(
+    "--tuned", is_flag=True, help="Each MPI once more: arrays cut into pieces of 4 MiB, and freed memory kept."
+)
 @click.option("--without", multiple=True, help=f"One of {', '.join(MAKERS)}.")
-@click.option("--rank-of", type=click.Choice([*MAKERS, *_MPI]), hidden=True, help="Be a rank of this one.")
-@click.option("--connect", nargs=2, hidden=True, help="Address and secret of who says whose turn it is.")
+@click.option(
+    "--one-by-one", is_flag=True, help="Start every rank by itself; they are forked from one process otherwise."
+)
 def main(
     world_size: int,
     min_bytes: str,
@@ -62,13 +58,9 @@ def main(
     mpis: Sequence[str],
     tuned: bool,
     without: Sequence[str],
-    rank_of: str | None,
-    connect: tuple[str, str],
+    one_by_one: bool,
 ) -> None:
     """Print a table of medians, and tables of ratios."""
-    if rank_of is not None:
-        _be_a_rank(rank_of, world_size, *connect)
-        return
     sizes = _sizes(_bytes(min_bytes), _bytes(max_bytes))
     names = [name for name in MAKERS if name not in without]
     if importlib.util.find_spec("torch") is None and "Gloo" in names:
@@ -77,7 +69,11 @@ def main(
     times: Times = {}
     for sweep in range(sweeps):
         with ExitStack() as opened:
-            commands = _commands(names, launchers, tuned, world_size, opened)
+            commands = {name: of_python(name, world_size, opened, one_by_one=one_by_one) for name in names}
+            for name, launcher in launchers.items():
+                commands[name] = of_launcher(launcher, world_size, tuned=False)
+                if tuned:
+                    commands[f"{name}, tuned"] = of_launcher(launcher, world_size, tuned=True)
             programs = {
                 name: opened.enter_context(started(name, starts, world_size)) for name, starts in commands.items()
             }
@@ -96,50 +92,6 @@ def main(
         what = "ours over the time of memory" if other == MEMORY else f"time of {other} over ours"
         click.echo(f"\n{what}: median of turns, and the middle eight tenths of them\n")
         click.echo(_ratios(times, sizes, other))
-
-
-def _commands(
-    names: Sequence[str], launchers: Mapping[str, Sequence[str]], tuned: bool, world_size: int, opened: ExitStack
-) -> dict[str, list[Command]]:
-    """What starts the ranks of each."""
-    commands = {name: _ranks(name, world_size, opened) for name in names}
-    for name, launcher in launchers.items():
-        commands[name] = [_launched(launcher, "MPI", world_size, {})]
-        if tuned:
-            commands[f"{name}, tuned"] = [_launched(launcher, "MPI, tuned", world_size, _KEEPING)]
-    return commands
-
-
-def _ranks(name: str, world_size: int, opened: ExitStack) -> list[Command]:
-    """One process each."""
-    port, meeting = meeting_place({})
-    opened.callback(port.release)
-    world = {"WORLD_SIZE": str(world_size), "LOCAL_WORLD_SIZE": str(world_size), **meeting}
-    return [
-        _launched([sys.executable], name, world_size, {**world, "RANK": str(rank), "LOCAL_RANK": str(rank)})
-        for rank in range(world_size)
-    ]
-
-
-def _launched(words: Sequence[str], rank_of: str, world_size: int, variables: Mapping[str, str]) -> Command:
-    arguments = ["--rank-of", rank_of, f"--world-size={world_size}"]
-    return [*words, "-m", __spec__.name, *arguments], {**os.environ, **_ALONE, **variables}
-
-
-def _be_a_rank(name: str, world_size: int, address: str, secret: str) -> None:
-    context = rank_context()
-    if name in _MPI:
-        from mpi4py import MPI
-
-        size = MPI.COMM_WORLD.size
-        if size != world_size:
-            raise click.UsageError(
-                f"the MPI started {size} ranks, not {world_size}: is this the launcher of its Python?"
-            )
-    compared = of_mpi(_MPI[name]) if name in _MPI else MAKERS[name](context)
-    take_part(name, compared, context.rank, world_size, address, secret)
-    if name not in _MPI:
-        os._exit(0)  # Gloo may abort when it is torn down
 
 
 def _add_best(times: Times, name: str, names: Sequence[str]) -> None:

@@ -6,6 +6,9 @@ One process per terminal, on one host or several, finds the others by four varia
 
     RANK=0 WORLD_SIZE=2 MASTER_ADDR=192.168.0.1 MASTER_PORT=29500 python train.py
 
+Ranks that share a processor take half the time for small arrays if one process has forked them: they lie at the same
+addresses, so after a switch from one to another the processor still knows their branches.
+
 NUMPY_SOCKETS_TRANSPORT forces one of tcp, unix (Unix-domain sockets) and shm (shared memory); the last two need all
 ranks on one host, and shared memory a processor of the x86 family. By default, auto, ranks use what they can.
 NUMPY_SOCKETS_ALGORITHM forces the algorithm of all-reduces where it can be used: direct, doubling, halving or ring over
