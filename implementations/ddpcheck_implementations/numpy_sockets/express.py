@@ -19,12 +19,12 @@ import numpy as np
 
 from ddpcheck.values import Array
 
-from . import wire
 from .board import ASLEEP, Board
 from .choice import choice
 from .group import Group
 from .guard import Guard
 from .plans import EXPRESS_BYTES, Plans
+from .wire import HEADER_BYTES, WHAT_BITS
 
 _GLANCES = 200
 """How often a rank looks for a word before it waits in earnest: a few microseconds."""
@@ -48,6 +48,7 @@ class Express:
         self._traffic = board.traffic
         self._words = board.halves[board.place].words
         self._lines = list(board.lines.values())
+        self._messages, self._header_bytes = len(self._lines), len(self._lines) * HEADER_BYTES
         self._half = 0
         self._first = board.place == 0
         self._glances = range(1 if board.crowded else _GLANCES)
@@ -65,7 +66,7 @@ class Express:
             guard.settle()
         try:
             world.begun += 1
-            word = world.begun << wire.WHAT_BITS | plan.what
+            word = world.begun << WHAT_BITS | plan.what
             half = self._half = 1 - self._half
             plan.own[half][...] = array
             for line in lines:
@@ -82,10 +83,10 @@ class Express:
                         break
                 else:
                     self._board.wait_for_word(line, half, word)
-            traffic, messages = self._traffic, len(lines)
-            traffic.messages += messages
+            traffic = self._traffic
+            traffic.messages += self._messages
             traffic.payload_bytes += plan.payload_bytes
-            traffic.header_bytes += wire.HEADER_BYTES * messages
+            traffic.header_bytes += self._header_bytes
             first, second, others = plan.blocks[half]
             reduction = plan.reduction
             if plan.single:  # NumPy takes three times as long to add a single number to another in place

@@ -14,7 +14,9 @@ from . import wire
 
 EXPRESS_BYTES = 256 * 1024
 """The largest array."""
-_LINE = 64
+_LINE, _WORDS = 64, 16
+_BESIDE_BYTES = 24
+"""So much goes into the cache line of the words, so that a processor which has seen a word need not fetch another."""
 HALVES_BYTES = _LINE + 2 * EXPRESS_BYTES
 _KEPT = 256
 Key = tuple[str, str, np.dtype[np.generic], tuple[int, ...]]
@@ -23,12 +25,16 @@ _Blocks = tuple[Array, Array, tuple[Array, ...]]
 
 
 class Halves:
-    """Memory of one rank for operations that take turns in it, and before each half a word that says what is there."""
+    """Memory of one rank for operations that take turns in it, and for each half a word that says what is there."""
 
     def __init__(self, memory: memoryview) -> None:
         self.words = memory[:_LINE].cast("Q")
-        starts = (_LINE, _LINE + EXPRESS_BYTES)
-        self.blocks = [memory[start : start + EXPRESS_BYTES] for start in starts]
+        self._beside = [memory[start : start + _BESIDE_BYTES] for start in (_WORDS, _WORDS + _BESIDE_BYTES)]
+        self._behind = [memory[start : start + EXPRESS_BYTES] for start in (_LINE, _LINE + EXPRESS_BYTES)]
+
+    def block(self, half: int, nbytes: int) -> memoryview:
+        """Where so many bytes go, and perhaps more."""
+        return (self._beside if nbytes <= _BESIDE_BYTES else self._behind)[half]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +72,10 @@ class Plans(dict[Key, Plan]):
         count = prod(shape)
         what = wire.compact(wire.pack(operation, np.empty(count, dtype), op))
         first, second = (
-            [np.frombuffer(each.blocks[half], dtype, count).reshape(shape) for each in self._halves]
+            [
+                np.frombuffer(each.block(half, count * dtype.itemsize), dtype, count).reshape(shape)
+                for each in self._halves
+            ]
             for half in range(2)
         )
         own, size = (first[self._place], second[self._place]), len(self._halves)
