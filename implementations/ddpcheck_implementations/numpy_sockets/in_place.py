@@ -29,10 +29,11 @@ class Part:
     """What one rank adds up: `nbytes` of each array, in pieces of the arrays of all ranks."""
 
     nbytes: int
-    pieces: Sequence[Sequence[Array]]
+    pieces: list[Sequence[Array]]
 
     def reduce(self, reduction: np.ufunc, divisor: int) -> None:
-        """In rank order, for all of them."""
+        """In rank order, for all of them. Back and forth by turns: what came last the time before is still in the cache."""
+        self.pieces.reverse()
         for arrays in self.pieces:
             first = arrays[0]
             reduce_into(arrays, first, reduction, divisor)
