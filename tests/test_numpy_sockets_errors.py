@@ -76,6 +76,22 @@ def test_a_rank_that_is_one_call_ahead_is_told_both_sequence_numbers() -> None:
     assert all("operation 0 of ranks 0, 1" in message for message in told)
 
 
+def test_a_rank_that_has_gone_on_is_told_from_what_was_reduced_before() -> None:
+    """Rank 0 cannot notice: who receives sends nothing."""
+
+    def program(comm: Communicator) -> None:
+        for _ in range(2):
+            comm.all_reduce(np.full(3, -1, np.int64))  # all bits of them
+        if comm.rank == 1:
+            comm.recv(np.empty(3, np.int64), 0)
+        else:
+            comm.all_reduce(np.ones(3, np.int64))
+
+    _, receiver = outcomes_of(2, program, timeout=5.0)
+    assert isinstance(receiver, Mismatch), receiver
+    assert all(words in str(receiver) for words in ("rank 0", "send of 3", "all_reduce(sum)")), receiver
+
+
 def test_each_group_counts_for_itself_and_all_ranks_are_the_default_group() -> None:
     def program(comm: Communicator) -> None:
         if comm.rank == 1:

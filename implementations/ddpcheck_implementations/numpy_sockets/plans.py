@@ -28,7 +28,7 @@ class Halves:
     """Memory of one rank for operations that take turns in it, and for each half a word that says what is there."""
 
     def __init__(self, memory: memoryview) -> None:
-        self.words = memory[:_LINE].cast("Q")
+        self.words = memory[:_WORDS].cast("Q")
         self._beside = [memory[start : start + _BESIDE_BYTES] for start in (_WORDS, _WORDS + _BESIDE_BYTES)]
         self._behind = [memory[start : start + EXPRESS_BYTES] for start in (_LINE, _LINE + EXPRESS_BYTES)]
 
