@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
+import re
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 
@@ -13,6 +13,8 @@ from click.testing import CliRunner
 from socket_ranks import on_ranks
 
 from ddpcheck.channel import Listener
+from ddpcheck.launchers.base import Launched
+from ddpcheck.launchers.processes import Processes
 from ddpcheck.values import Array
 from ddpcheck_benchmarks import compare_all_reduce, compare_steps
 from ddpcheck_benchmarks.compared import MAKERS, MEMORY, Compared, of_memory, plain
@@ -48,19 +50,24 @@ def test_all_reduces_are_compared_by_ranks_that_take_turns(how: list[str]) -> No
 
 
 def test_a_program_whose_ranks_do_not_come_is_named() -> None:
-    commands = [([sys.executable, "-c", "pass"], os.environ)]
-    with pytest.raises(RuntimeError, match="absent: 0 of 2 ranks came"), started("absent", commands, 2):
+    def start(connect: Sequence[str]) -> Launched:
+        return Processes().start([sys.executable, "-c", "pass"], 2, {})
+
+    with pytest.raises(RuntimeError, match="absent: 0 of 2 ranks came"), started("absent", start, 2):
         pass
 
 
-def test_a_forked_rank_that_fails_ends_the_others() -> None:
-    with closing(Listener()) as gone, ExitStack() as opened:
-        connect = ["--connect", gone.address, gone.secret]
-        ((words, environment),) = of_python("tcp", 2, opened)
-        gone.close()
-        done = subprocess.run([*words, *connect], env=environment, stderr=subprocess.PIPE, text=True, timeout=60)
-    assert done.returncode == 1
-    assert "tcp: rank" in done.stderr  # beside what the ranks say
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_a_rank_that_fails_is_named_and_ends_the_others(one_by_one: bool, capfd: pytest.CaptureFixture[str]) -> None:
+    with closing(Listener()) as gone:
+        connect = [gone.address, gone.secret]
+    with ExitStack() as opened:
+        start = of_python("tcp", 2, one_by_one=one_by_one)
+        ranks = start(connect)
+        opened.callback(ranks.kill)
+        assert ranks.wait() == 1
+        assert re.fullmatch("rank [01] exited with status 1", str(ranks.poll()))
+    assert "ConnectionRefusedError" in capfd.readouterr().err
 
 
 def test_a_wrong_sum_is_an_error_that_names_whose_it_is() -> None:

@@ -27,7 +27,7 @@ from rich.progress import track
 from .compared import MAKERS, MEMORY
 from .contenders import of_launcher, of_python
 from .sizes import size as size_of
-from .taking_turns import started
+from .taking_turns import Start, started
 
 OURS = ("tcp", "unix", "shm", "shm, empty()")
 Times = dict[str, dict[int, list[float]]]
@@ -69,14 +69,12 @@ def main(
     times: Times = {}
     for sweep in range(sweeps):
         with ExitStack() as opened:
-            commands = {name: of_python(name, world_size, opened, one_by_one=one_by_one) for name in names}
+            starts: dict[str, Start] = {name: of_python(name, world_size, one_by_one=one_by_one) for name in names}
             for name, launcher in launchers.items():
-                commands[name] = of_launcher(launcher, world_size, tuned=False)
+                starts[name] = of_launcher(launcher, world_size, tuned=False)
                 if tuned:
-                    commands[f"{name}, tuned"] = of_launcher(launcher, world_size, tuned=True)
-            programs = {
-                name: opened.enter_context(started(name, starts, world_size)) for name, starts in commands.items()
-            }
+                    starts[f"{name}, tuned"] = of_launcher(launcher, world_size, tuned=True)
+            programs = {name: opened.enter_context(started(name, start, world_size)) for name, start in starts.items()}
             for name in programs:
                 times.setdefault(name, {size: [] for size in sizes})
             order = random.Random(sweep)

@@ -6,10 +6,10 @@ Each has processes of its own, and as much has come between its turns as between
 from __future__ import annotations
 
 import json
-import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from typing import Protocol
 
 from ddpcheck.channel import Channel, ChannelClosed, Listener, connect
 from ddpcheck.values import Array
@@ -18,11 +18,25 @@ from .compared import MEMORY, Compared, plain
 
 _BURST_BYTES = 128 << 20
 _FEWEST, _MOST = 2, 1000
-_START_SECONDS, _LOOK_SECONDS, _END_SECONDS = 60.0, 0.5, 10.0
+_START_SECONDS, _LOOK_SECONDS = 60.0, 0.5
 _WARM_SECONDS = 0.1
 """Ranks that were woken at once share a processor until the scheduler has seen them run, and wait in other ways meanwhile."""
-Command = tuple[Sequence[str], Mapping[str, str]]
-"""What starts a rank, or an MPI's launcher of all, and its environment. `--connect ADDRESS SECRET` is added."""
+
+
+class Started(Protocol):
+    """Ranks, as ddpcheck.launchers.base.Launched has them."""
+
+    def poll(self) -> object:
+        """None while all runs well."""
+        ...
+
+    def kill(self) -> None:
+        """Return when all have ended."""
+        ...
+
+
+Start = Callable[[Sequence[str]], Started]
+"""Given the address and the secret to connect with."""
 
 
 class Program:
@@ -44,22 +58,19 @@ class Program:
 
 
 @contextmanager
-def started(name: str, commands: Sequence[Command], world_size: int) -> Iterator[Program]:
-    """Start processes, and end them afterwards. RuntimeError if not all ranks connect."""
+def started(name: str, start: Start, world_size: int) -> Iterator[Program]:
+    """Start ranks, and end them afterwards. RuntimeError if not all connect."""
     with ExitStack() as opened:
         listener = opened.enter_context(closing(Listener()))
-        processes = []
-        for words, environment in commands:
-            joined = [*words, "--connect", listener.address, listener.secret]
-            processes.append(subprocess.Popen(joined, env=environment, stdin=subprocess.DEVNULL))
-            opened.callback(_end, processes[-1])
+        begun = start([listener.address, listener.secret])
+        opened.callback(begun.kill)
         ranks: list[Channel] = []
         latest = time.monotonic() + _START_SECONDS
         while len(ranks) < world_size:
             try:
                 rank = listener.accept(_LOOK_SECONDS)
             except TimeoutError:
-                if time.monotonic() > latest or any(process.poll() is not None for process in processes):
+                if time.monotonic() > latest or begun.poll() is not None:
                     came = f"{len(ranks)} of {world_size} ranks came"
                     raise RuntimeError(f"{name}: {came}; what they printed says why") from None
                 continue
@@ -113,12 +124,3 @@ def _burst(compared: Compared, array: Array) -> tuple[float, float, int]:
     for _ in range(count):
         reduce(array)
     return begin, time.perf_counter(), count
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Its ranks end when their channels are closed; an MPI complains about those that are killed."""
-    try:
-        process.wait(_END_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
