@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -37,3 +40,39 @@ def test_a_large_mean_with_a_handle_is_finished_when_waited_for() -> None:
         trace = session.run(Job(2, (AllReduce(spec, "mean", wait=False), Wait(0))))
     want = (spec.on(0) + spec.on(1)) / 2
     assert all(np.array_equal(got, want) for got in trace.values(1, "result"))
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3])
+def test_a_large_mean_in_place_goes_round_in_a_ring(world_size: int) -> None:
+    """Chunks of a piece that are not of one size, and a last piece of fewer elements than ranks."""
+    short = 2 * (2 << 20) // 8 + (4 << 20) // 8 + 1
+    specs = [TensorSpec((size,), "float64", seed=seed) for seed, size in enumerate((LARGE, short))]
+    with Session("numpy_mpi", world_size, deadline=60.0) as session:
+        trace = session.run(Job(world_size, tuple(AllReduce(spec, "mean", in_place=True) for spec in specs)))
+    for position, spec in enumerate(specs):
+        want = sum(spec.on(rank) for rank in range(world_size)) / world_size
+        assert all(np.array_equal(got, want) for got in trace.values(position, "result"))
+
+
+STRIDED = """
+import numpy as np
+from mpi4py import MPI
+from ddpcheck_implementations.numpy_mpi.communicator import PIECE_BYTES, MpiCommunicator
+
+comm = MpiCommunicator(MPI.COMM_WORLD)
+for array in (np.ones((9, PIECE_BYTES // 4), "float32").T, np.ones((PIECE_BYTES, 2), "float32")[:, 0]):
+    try:
+        comm.all_reduce_in_place(array)
+    except ValueError as error:
+        print(error)
+comm.close()
+"""
+
+
+def test_a_large_array_that_has_no_flat_view_is_refused_in_place() -> None:
+    """Its pieces would be those of a copy, and it would stay as it is."""
+    launcher = find_mpi()
+    assert launcher is not None
+    command = [*launcher.command(1), sys.executable, "-c", STRIDED]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines() == ["all_reduce_in_place needs an array that is C-contiguous: pass a copy"] * 2

@@ -45,5 +45,5 @@ adapter = Adapter(
     ),
     launcher=Mpiexec(),
     requires=("mpi4py",),
-    description="NumPy network, gradients averaged by MPI_Allreduce",
+    description="NumPy network, gradients averaged over MPI",
 )

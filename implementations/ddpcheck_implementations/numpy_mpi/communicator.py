@@ -3,7 +3,7 @@
 MPI does the work; what is left to do here: contiguous copies of what may be strided, a mean (MPI has none), minimum and
 maximum that propagate NaN (MPI's own lose it, depending on the rank that holds it), and communicators for groups of ranks.
 A large all-reduce is cut into pieces: MPI works with temporaries as large as the message, and those of a piece stay in the
-cache, and in the process, where those of the whole are new pages each time.
+cache, and in the process, where those of the whole are new pages each time. Its mean is not MPI's (ring.py).
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import numpy as np
 from mpi4py import MPI
 
 from ddpcheck.values import Array
+
+from . import ring
 
 Group = Sequence[int]
 
@@ -63,16 +65,20 @@ class MpiCommunicator:
         return MpiHandle(requests, result, comm.Get_size() if op == "mean" else None)
 
     def all_reduce_in_place(self, array: Array, op: str = "sum", *, group: Group | None = None) -> None:
+        """ValueError if the array is not C-contiguous."""
         comm = self._comm if group is None else self._of(group)
         self._collectives += 1
         if op == "sum" and array.nbytes <= PIECE_BYTES:  # what is called most often, with nothing around it
             comm.Allreduce(_IN_PLACE, array, _SUM)
             return
-        operation = self._operation(op)
-        for piece in _pieces(array):
+        operation, pieces = self._operation(op), _pieces(array)
+        if op == "mean" and len(pieces) > 1:
+            ring.mean(comm, array.reshape(-1))
+            return
+        for piece in pieces:
             comm.Allreduce(_IN_PLACE, piece, operation)
-            if op == "mean":
-                piece /= comm.Get_size()
+        if op == "mean":
+            _mean(array, comm.Get_size())
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> Array:
         return np.empty(shape, dtype)
@@ -158,9 +164,11 @@ class MpiHandle:
 
 
 def _pieces(array: Array) -> Sequence[Array]:
-    """Views of a contiguous array, which together are all of it."""
+    """Views of a C-contiguous array, which together are all of it. ValueError if it is another, which has no flat view."""
     if array.nbytes <= PIECE_BYTES:
-        return (array,)
+        return (array,)  # MPI refuses what is strided
+    if not array.flags.c_contiguous:
+        raise ValueError("all_reduce_in_place needs an array that is C-contiguous: pass a copy")
     flat, length = array.reshape(-1), PIECE_BYTES // array.itemsize
     return [flat[start : start + length] for start in range(0, flat.size, length)]
 
