@@ -15,14 +15,13 @@ when a rank has seen those words of all others, the half of operation k is free 
 
 from __future__ import annotations
 
-import numpy as np
-
 from ddpcheck.values import Array
 
 from .board import ASLEEP, Board
 from .choice import choice
 from .group import Group
 from .guard import Guard
+from .pieces import divide
 from .plans import EXPRESS_BYTES, Plans
 from .wire import HEADER_BYTES, WHAT_BITS
 
@@ -102,7 +101,7 @@ class Express:
             else:
                 reduction(first, mine, out=target)
             if plan.divisor > 1:
-                np.divide(target, plan.divisor, out=target)
+                divide(target, plan.divisor)
         except BaseException as error:
             guard.fail(error)
             raise

@@ -15,7 +15,15 @@ def reduce_into(arrays: Sequence[Array], target: Array, reduction: np.ufunc, div
     for other in arrays[2:]:
         reduction(target, other, out=target)
     if divisor > 1:
-        np.divide(target, divisor, out=target)
+        divide(target, divisor)
+
+
+def divide(array: Array, divisor: int) -> None:
+    """In place. The inverse of a power of two is exact, and to multiply by it gives the same bits in half the time."""
+    if divisor & (divisor - 1):
+        np.divide(array, divisor, out=array)
+    else:
+        np.multiply(array, 1 / divisor, out=array)
 
 
 def pieces(start: int, stop: int, length: int) -> list[slice]:

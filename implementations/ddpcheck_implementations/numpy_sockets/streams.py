@@ -14,6 +14,7 @@ from ddpcheck.values import Array
 from . import direct, doubling, halving, ring, tree
 from .choice import choice
 from .peer import Peer
+from .pieces import divide
 from .ring import Ring
 
 
@@ -42,7 +43,7 @@ class OverStreams:
             case _:
                 ring.all_reduce(self._ring, header, source, target, reduction)
         if divisor > 1:
-            np.divide(target, divisor, out=target)
+            divide(target, divisor)
 
     def all_reduce_in_place(self, header: bytes, array: Array, reduction: np.ufunc, divisor: int) -> None:
         self.all_reduce(header, array, array, reduction, divisor)
@@ -51,7 +52,7 @@ class OverStreams:
         """`target` is this rank's part of `source`."""
         target[:] = ring.reduce_scatter(self._ring, header, source, reduction)
         if divisor > 1:
-            np.divide(target, divisor, out=target)
+            divide(target, divisor)
 
     def all_gather(self, header: bytes, own: Array, target: Array) -> None:
         if self._choice(own.nbytes) == "ring":
