@@ -30,8 +30,13 @@ from ddpcheck.environment import RankContext
 
 from ..data_parallel import PROMISES, numpy_facets
 
-_ONE_HOST = not os.environ.get("NUMPY_SOCKETS_HOSTS")
-"""Of ranks on several hosts some send for those beside them, so more than their share (hierarchical.py)."""
+_FOR_SMALL_ARRAYS = ("direct", "doubling", "halving")
+_SENDS_LEAST = (
+    not os.environ.get("NUMPY_SOCKETS_HOSTS") and os.environ.get("NUMPY_SOCKETS_ALGORITHM") not in _FOR_SMALL_ARRAYS
+)
+"""Of ranks on several hosts some send for those beside them, so more than their share (hierarchical.py). Large arrays are sent
+more than once if they must go by an algorithm for small ones.
+"""
 
 
 def connect(context: RankContext, transport: str | None = None) -> Facets:
@@ -65,8 +70,8 @@ adapter = Adapter(
         in_place=True,
         counts_traffic=True,
         keeps_tiny_values=True,
-        sends_once=_ONE_HOST,
-        sends_least=_ONE_HOST,
+        sends_once=_SENDS_LEAST,
+        sends_least=_SENDS_LEAST,
         any_layout=True,
         writable_results=True,
         detects_dead_peer=True,
