@@ -30,7 +30,7 @@ from ddpcheck.environment import RankContext
 
 from ..data_parallel import PROMISES, numpy_facets
 
-_FOR_SMALL_ARRAYS = ("direct", "doubling", "halving")
+_FOR_SMALL_ARRAYS = ("direct", "doubling", "halving", "express", "all_add")
 _SENDS_LEAST = (
     not os.environ.get("NUMPY_SOCKETS_HOSTS") and os.environ.get("NUMPY_SOCKETS_ALGORITHM") not in _FOR_SMALL_ARRAYS
 )
