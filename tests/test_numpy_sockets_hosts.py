@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -126,3 +127,29 @@ def test_a_host_whose_memory_is_out_of_reach_counts_as_one_for_each_rank(monkeyp
 def test_hosts_of_no_size_are_refused(hosts: str) -> None:
     with pytest.raises(ValueError, match=r"hosts of .* ranks: say how many each has, as 2 or 4,2"):
         on_ranks(2, lambda comm: comm.rank, hosts=hosts)
+
+
+def by_hosts(comm: Communicator, odd: Callable[[Communicator], object]) -> None:
+    """One all-reduce that fits, and one in place of which rank 6, alone on its host, calls something else."""
+    comm.all_reduce(np.ones(3))
+    if comm.rank == 6:
+        odd(comm)
+    else:
+        comm.all_reduce(np.ones(140))
+    comm.all_reduce(np.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("odd", "words"),
+    [
+        # rank 6 waits for 5, that one in memory for 4, and 4 for 6: nobody would hear what it said to 0
+        (lambda comm: comm.barrier(), "barrier"),
+        # 4 hears of its next call only; 0, 1 and 3 have heard of this one, and would not say so
+        (lambda comm: comm.broadcast(np.ones(140), 6), "broadcast(root 6)"),
+    ],
+)
+def test_ranks_that_part_are_told_how_whoever_waits_for_whom(odd: Callable[[Communicator], object], words: str) -> None:
+    outcomes = outcomes_of(7, lambda comm: by_hosts(comm, odd), hosts="2", timeout=10.0, **HIERARCHICAL)
+    assert all(isinstance(outcome, CommunicationError) for outcome in outcomes), outcomes
+    told = [str(outcome) for outcome in outcomes if isinstance(outcome, Mismatch)]
+    assert any(words in message and "all_reduce(sum) of 140" in message for message in told), outcomes

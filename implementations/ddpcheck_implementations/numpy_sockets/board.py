@@ -226,17 +226,19 @@ class Board:
         poll.register(self._bell, select.POLLIN)
         poll.register(peer, select.POLLIN)
         line.done[ASLEEP] = 1
-        start = time.monotonic()
+        start, patient = time.monotonic(), False
         try:
             while words[place] < least:
                 trouble = peer.trouble(header) or self._astray(line, words, header)
+                if trouble is None and patient:
+                    trouble = peer.stray(header)
                 if words[place] >= least:  # it came before the peer ended, or went on
                     return
                 if trouble is not None:
                     raise trouble
                 if time.monotonic() - start > peer.timeout:
                     raise peer.silent(verb)
-                poll.poll(_LOOK_AGAIN * 1000)
+                patient = not poll.poll(_LOOK_AGAIN * 1000)
                 self._bell.silence()
         finally:
             line.done[ASLEEP] = 0

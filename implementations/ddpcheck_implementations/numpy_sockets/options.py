@@ -5,17 +5,20 @@ from __future__ import annotations
 import socket
 import struct
 
+LOOK_SECONDS = 0.5
+"""Who waits for so long looks round, again and again, whether others call what does not fit (Peer.stray)."""
 UNDER_WAY_BYTES = 384 * 1024
 """What is sent, but not yet received, within a host. More of it leaves the cache before it is read: all-reduces of 25 MiB took
 1.5 times as long with the kernel's own choice, and from 576 KiB on. Between hosts the kernel knows best."""
 
 
 def set_options(connection: socket.socket, timeout: float) -> None:
-    """Calls block for at most `timeout` seconds, small messages leave at once, and those within a host stay in the cache."""
-    limit = struct.pack("ll", int(timeout), int(timeout % 1 * 1e6))
+    """Calls block for at most `timeout` seconds, or LOOK_SECONDS if they receive, small messages leave at once, and those within
+    a host stay in the cache.
+    """
     connection.settimeout(None)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+    for option, limit in ((socket.SO_RCVTIMEO, min(timeout, LOOK_SECONDS)), (socket.SO_SNDTIMEO, timeout)):
+        connection.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", int(limit), int(limit % 1 * 1e6)))
     if connection.family != socket.AF_UNIX:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if _within_host(connection):

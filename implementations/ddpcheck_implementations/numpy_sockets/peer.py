@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import select
 import socket
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -17,7 +20,7 @@ from ddpcheck.values import Array
 
 from . import wire
 from .errors import CommunicationError, Mismatch, PeerLost
-from .options import set_options
+from .options import LOOK_SECONDS, set_options
 from .waiting import Looks
 
 _NOTHING = np.empty(0, np.uint8)
@@ -42,7 +45,7 @@ class Link(Protocol):
 
 
 class Peer:
-    """The other end of a connection is rank `rank`."""
+    """The other end of a connection is rank `rank`. `beside` are this rank's other ones."""
 
     def __init__(
         self, connection: socket.socket, own_rank: int, rank: int, timeout: float, traffic: Traffic, crowded: bool
@@ -54,6 +57,8 @@ class Peer:
         self._socket = connection
         self.looks = (lambda: iter(())) if crowded else Looks(_SPINS)  # the kernel wakes who waits for a socket fast
         self._whole = True  # no message is half sent
+        self.beside: Sequence[Peer] = ()
+        self._wanted = b""  # of the message that is awaited, or comes in
         self._header = bytearray(wire.HEADER_BYTES)
         set_options(connection, timeout)
 
@@ -80,7 +85,7 @@ class Peer:
 
     def receive(self, header: bytes, payload: Array = _NOTHING) -> None:
         """One message into a contiguous array. Mismatch if its header is not `header`, as soon as the header is there."""
-        got = self._header
+        got, self._wanted = self._header, header
         try:
             received = self._first_of((got, payload.data))
             if received < wire.HEADER_BYTES:
@@ -100,14 +105,29 @@ class Peer:
                 return self._socket.recvmsg_into(buffers, 0, socket.MSG_DONTWAIT)[0]
             except BlockingIOError:
                 pass
-        return self._socket.recvmsg_into(buffers)[0]
+        try:
+            return self._socket.recvmsg_into(buffers)[0]
+        except BlockingIOError:
+            received: int = self._patiently(self._socket.recvmsg_into, buffers)[0]
+            return received
 
     def _receive_rest(self, view: memoryview, received: int) -> None:
         while received < len(view):
-            more = self._socket.recv_into(view[received:], 0, socket.MSG_WAITALL)
+            more = self._patiently(self._socket.recv_into, view[received:], 0, socket.MSG_WAITALL)
             if not more:
                 raise EOFError
             received += more
+
+    def _patiently(self, receive: Callable[..., Any], *args: object) -> Any:
+        """What `receive` gives within the time limit, or else its BlockingIOError. Mismatch if others call what does not fit."""
+        latest = time.monotonic() + self.timeout
+        while True:
+            try:
+                return receive(*args)
+            except BlockingIOError:
+                if time.monotonic() > latest:
+                    raise
+            self.look_round()
 
     # -------------------------------------------------------------------------------------------- piece by piece (ring)
 
@@ -165,7 +185,7 @@ class Peer:
         Whatever it sends here instead does not fit either.
         """
         try:
-            said = self._socket.recv(wire.HEADER_BYTES, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            said = self._said()
         except BlockingIOError:
             return None
         except OSError as error:
@@ -173,6 +193,28 @@ class Peer:
         if not said:
             return self._lost(EOFError(), "sent")
         return self.unexpected(said, header) if len(said) == wire.HEADER_BYTES else None
+
+    def stray(self, header: bytes) -> CommunicationError | None:
+        """What to raise if one of `beside` has called something else where this rank is in the operation of this header.
+
+        It may never be its turn to be heard: ranks that do not call the same may wait in a circle.
+        """
+        for peer in self.beside:
+            with suppress(OSError):
+                said = peer._said()
+                if len(said) == wire.HEADER_BYTES and wire.part(said, header):
+                    return peer.unexpected(said, header)
+        return None
+
+    def look_round(self) -> None:
+        """Mismatch if there is a stray while a message is awaited from here, or comes in."""
+        stray = self.stray(self._wanted)
+        if stray is not None:
+            raise stray
+
+    def _said(self) -> bytes:
+        """The start of what is unread: a header between messages. BlockingIOError if nothing is."""
+        return self._socket.recv(wire.HEADER_BYTES, socket.MSG_PEEK | socket.MSG_DONTWAIT)
 
     def silent(self, verb: str) -> PeerLost:
         """What to raise when it has "sent", or "taken", nothing within the time limit."""
@@ -213,7 +255,7 @@ class Peer:
         """What to raise when the header of a message is another one: its sender gave up, or calls something else."""
         culprit = wire.culprit_of(got)
         if culprit is not None:
-            return PeerLost(
+            return self.stray(wanted) or PeerLost(
                 culprit, f"rank {self.rank} gave up because of rank {culprit}; see the output of rank {culprit}"
             )
         return Mismatch(
@@ -243,5 +285,9 @@ def wait_for(reader: Peer | None, writer: Peer | None) -> None:
     for _ in slowest.looks():
         if poll.poll(0):
             return
-    if not poll.poll(slowest.timeout * 1000):
-        raise slowest.silent("sent" if reader else "taken")
+    latest = time.monotonic() + slowest.timeout
+    while not poll.poll(1000 * min(slowest.timeout, LOOK_SECONDS)):
+        if time.monotonic() > latest:
+            raise slowest.silent("sent" if reader else "taken")
+        if reader is not None:
+            reader.look_round()

@@ -53,6 +53,8 @@ def start(
         other: Peer(connection, rank, other, timeout, traffic, crowded=crowded)
         for other, connection in sorted(connections.items())
     }
+    for peer in peers.values():
+        peer.beside = [other for other in peers.values() if other is not peer]
     try:
         host: Host | None = None
         shared: Hosts = ()

@@ -81,6 +81,13 @@ def culprit_of(header: bytes) -> int | None:
     return culprit if magic == _MAGIC and operation == _OPERATION_CODES["abort"] else None
 
 
+def part(one: bytes, other: bytes) -> bool:
+    """Whether they are of the same operation of a group by number, but not by what is done: the ranks part there."""
+    magic, _, _, _, group, sequence, _ = _HEADER.unpack(one)
+    same = (magic, group, sequence) == (_MAGIC, *_HEADER.unpack(other)[4:6])
+    return same and group != NO_GROUP and one != other
+
+
 def compact(header: bytes) -> int:
     """All of a header but its group and sequence, in WHAT_BITS. The array has fewer than 2^18 elements."""
     _, operation, dtype, detail, _, _, count = _HEADER.unpack(header)
