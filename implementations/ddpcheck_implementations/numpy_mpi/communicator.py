@@ -71,11 +71,14 @@ class MpiCommunicator:
         if op == "sum" and array.nbytes <= PIECE_BYTES:  # what is called most often, with nothing around it
             comm.Allreduce(_IN_PLACE, array, _SUM)
             return
-        operation, pieces = self._operation(op), _pieces(array)
-        if op == "mean" and len(pieces) > 1:
+        large = array.nbytes > PIECE_BYTES
+        if large and not array.flags.c_contiguous:  # its pieces would be those of a copy; of smaller ones MPI says so
+            raise ValueError("all_reduce_in_place needs an array that is C-contiguous: pass a copy")
+        operation = self._operation(op)
+        if large and op == "mean":
             ring.mean(comm, array.reshape(-1))
             return
-        for piece in pieces:
+        for piece in _pieces(array):
             comm.Allreduce(_IN_PLACE, piece, operation)
         if op == "mean":
             _mean(array, comm.Get_size())
@@ -164,11 +167,9 @@ class MpiHandle:
 
 
 def _pieces(array: Array) -> Sequence[Array]:
-    """Views of a C-contiguous array, which together are all of it. ValueError if it is another, which has no flat view."""
+    """Views of a C-contiguous array, which together are all of it."""
     if array.nbytes <= PIECE_BYTES:
-        return (array,)  # MPI refuses what is strided
-    if not array.flags.c_contiguous:
-        raise ValueError("all_reduce_in_place needs an array that is C-contiguous: pass a copy")
+        return (array,)
     flat, length = array.reshape(-1), PIECE_BYTES // array.itemsize
     return [flat[start : start + length] for start in range(0, flat.size, length)]
 

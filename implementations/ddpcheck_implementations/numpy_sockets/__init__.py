@@ -29,10 +29,10 @@ from ddpcheck.adapter import Adapter, Facets
 from ddpcheck.environment import RankContext
 
 from ..data_parallel import PROMISES, numpy_facets
+from .choice import FOR_SMALL_ARRAYS
 
-_FOR_SMALL_ARRAYS = ("direct", "doubling", "halving", "express", "all_add")
 _SENDS_LEAST = (
-    not os.environ.get("NUMPY_SOCKETS_HOSTS") and os.environ.get("NUMPY_SOCKETS_ALGORITHM") not in _FOR_SMALL_ARRAYS
+    not os.environ.get("NUMPY_SOCKETS_HOSTS") and os.environ.get("NUMPY_SOCKETS_ALGORITHM") not in FOR_SMALL_ARRAYS
 )
 """Of ranks on several hosts some send for those beside them, so more than their share (hierarchical.py). Large arrays are sent
 more than once if they must go by an algorithm for small ones.

@@ -49,6 +49,8 @@ ALGORITHMS: dict[Way, tuple[str, ...]] = {
     "memory": ("express", "all_add", "owners_add"),
     "hosts": ("hierarchical",),
 }
+FOR_SMALL_ARRAYS = ("direct", "doubling", "halving", "express", "all_add")
+"""Those that send more bytes than they must, in fewer messages."""
 
 
 def choice(way: Way, ranks: int, forced: str) -> Callable[[int], str]:

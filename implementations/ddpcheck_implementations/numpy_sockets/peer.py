@@ -105,11 +105,8 @@ class Peer:
                 return self._socket.recvmsg_into(buffers, 0, socket.MSG_DONTWAIT)[0]
             except BlockingIOError:
                 pass
-        try:
-            return self._socket.recvmsg_into(buffers)[0]
-        except BlockingIOError:
-            received: int = self._patiently(self._socket.recvmsg_into, buffers)[0]
-            return received
+        received: int = self._patiently(self._socket.recvmsg_into, buffers)[0]
+        return received
 
     def _receive_rest(self, view: memoryview, received: int) -> None:
         while received < len(view):
