@@ -1,15 +1,15 @@
 """Failures of one run that seem to have one cause, and which cause to look at first.
 
-One mistake fails many checks, at every world size, in slightly other words each time. Groups are made by the words that
-stay the same; the first is the one on which the others may rest: collectives before gradients, gradients before training.
+One mistake fails many checks, at every world size, with other numbers each time. Groups are made by the id of the likeliest
+cause; the first is the one on which the others may rest: collectives before gradients, gradients before training.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from .causes import ranks
 from .verdict import Verdict
 
 _FOUNDATIONS = (
@@ -31,11 +31,6 @@ _FOUNDATIONS = (
 """Families, each before those that rest on it; others come last."""
 _MANY = 4
 """A cause with fewer than one in so many of the checks that the commonest has explains little of the run."""
-
-_NUMBERS = re.compile(r"\d+(?:\.\d+)?(?:(?:, | and | to )\d+)*")
-_OPERATION = re.compile(r" in (?:make_replica\(\), before )?(?:operation \d+ \(\w+\)|start-up): ")
-_OF_A_GROUP = "of the group's ranks: "
-
 
 @dataclass(frozen=True)
 class Alike:
@@ -62,30 +57,35 @@ class Alike:
 
 
 def said(verdict: Verdict) -> str:
-    """A failure in one line: its cause in words, or what was got."""
+    """A failure in one line: its likeliest cause, or what was got."""
     if verdict.diagnosis is None:
         return f"the check itself crashed: {verdict.reason.strip().rpartition(chr(10))[2]}"
-    return verdict.diagnosis.cause or verdict.diagnosis.headline
+    return verdict.diagnosis.cause.headline if verdict.diagnosis.cause else verdict.diagnosis.headline
 
 
-def known_by(verdict: Verdict) -> str:
-    """The words that failures of one cause share: of the cause, or of a rank's error. Empty if there are none."""
-    diagnosis = verdict.diagnosis
-    if diagnosis is None:
-        return ""
-    words = diagnosis.cause.removeprefix(_OF_A_GROUP).partition("; ")[0] or _error(diagnosis.headline)
-    if verdict.status == "hung":
-        words = words.partition(": ")[0]
-    return _NUMBERS.sub("#", words)
+Identity = tuple[str, ...]
+"""What failures of one cause share: the id of the likeliest, and of an exception its type and its place."""
+
+
+def known_by(verdict: Verdict) -> Identity:
+    """What failures of the same cause share; empty if no cause is known."""
+    cause = verdict.diagnosis.cause if verdict.diagnosis is not None else None
+    if cause is None:
+        return ()
+    return (cause.id, *(str(value) for _, value in cause.parameters)) if cause.id in _BY_PARAMETERS else (cause.id,)
+
+
+_BY_PARAMETERS = {ranks.RANK_RAISED.id, ranks.RESULT_VIOLATES_CONTRACT.id, ranks.UNCAUGHT_COMPILED_ERROR.id}
+"""Two of these are one mistake only if their parameters agree, too."""
 
 
 def alike(verdicts: Iterable[Verdict]) -> list[Alike]:
     """The failures among them, grouped, the one to look at first in front."""
-    groups: dict[tuple[str, str, str], list[Verdict]] = {}
+    groups: dict[tuple[str, Identity, str], list[Verdict]] = {}
     for verdict in verdicts:
         if not verdict.ok:
-            words = known_by(verdict)
-            groups.setdefault((verdict.adapter, words, "" if words else verdict.check), []).append(verdict)
+            identity = known_by(verdict)
+            groups.setdefault((verdict.adapter, identity, "" if identity else verdict.check), []).append(verdict)
     found = [Alike(tuple(group)) for group in groups.values()]
     most = max((len(group.checks) for group in found), default=0)
     return sorted(
@@ -94,14 +94,9 @@ def alike(verdicts: Iterable[Verdict]) -> list[Alike]:
 
 
 def _is_a_guess(verdict: Verdict) -> bool:
-    """Whether its cause is what remains where no evidence was found."""
-    words = known_by(verdict)
-    return not words or " may " in words or words.startswith("if ")
-
-
-def _error(headline: str) -> str:
-    parts = _OPERATION.split(headline, maxsplit=1)
-    return parts[1] if len(parts) > 1 else ""
+    """Whether its cause is one of several that the values allow, or is not known."""
+    cause = verdict.diagnosis.cause if verdict.diagnosis is not None else None
+    return cause is None or cause.certainty == "possible"
 
 
 def _depth(verdict: Verdict) -> int:

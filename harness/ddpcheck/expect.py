@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from .diagnosis import Evidence, likely_cause
+from .diagnosis import Evidence, likely_causes
+from .causes import Cause, ranks, replicas
+from .causes.prose import as_causes
 from .numerics import different_bits, same_bits
 from .trace import IMPORTING, RankTrace, Trace
 from .values import Array
 from .verdict import Diagnosis, Finding
-
-RAISED = "raised an error in"
-"""Of the headline, before the operation and the error."""
 
 NO_EVIDENCE = Evidence()
 
@@ -34,12 +33,11 @@ def completed(trace: Trace) -> None:
     others = tuple(_where(rank) for rank in trace.ranks)
     if culprit.outcome == "hung":
         stuck = [rank for rank in trace.ranks if rank.outcome == "hung"]
-        late = why_stuck(trace, stuck)
         raise Finding(
             Diagnosis(
                 f"rank {', '.join(str(rank.rank) for rank in stuck)} hung in {_operation(culprit)} "
                 f"for more than {trace.deadline:g} s, but should have come back",
-                late,
+                why_stuck(trace, stuck),
                 "the stacks below, and whether all ranks enter the same collectives in the same order; "
                 "if they are only slow: --deadline",
                 (*others, *_stacks(stuck)),
@@ -47,14 +45,14 @@ def completed(trace: Trace) -> None:
             hung=True,
         )
     verb = {
-        "raised": RAISED,
+        "raised": "raised an error in",
         "invalid": "returned what the contract does not allow in",
         "died": "died in",
     }
     raise Finding(
         Diagnosis(
             f"rank {culprit.rank} {verb[culprit.outcome]} {_operation(culprit)}: {_message(culprit)}",
-            _last_words(culprit.error) if culprit.outcome == "died" else "",
+            _why_failed(culprit),
             "the error below",
             (*others, culprit.error),
         )
@@ -62,12 +60,20 @@ def completed(trace: Trace) -> None:
 
 
 _OF_CPP = re.compile(r"what\(\):\s*(?:\[enforce fail at [^]]*\]\s*)?(.+)")
+_FRAME = re.compile(r'^  File "(?:.*[/\\])?([^"/\\]+)", line (\d+), in (.+)$', re.MULTILINE)
 
 
-def _last_words(output: str) -> str:
-    """What an exception of C++ said that nobody caught, as Gloo's that arrays do not fit."""
-    said = _OF_CPP.search(output)
-    return f"an error of compiled code that nobody caught: {said.group(1).strip()}" if said else ""
+def _why_failed(culprit: RankTrace) -> tuple[Cause, ...]:
+    """What is sure of a rank that did not hang: what kind of failure it was, and of an exception its type and its place."""
+    if culprit.outcome == "invalid":
+        return (ranks.RESULT_VIOLATES_CONTRACT(operation=culprit.last.kind if culprit.last else "start-up"),)
+    if culprit.outcome == "died":
+        said = _OF_CPP.search(culprit.error)
+        return (ranks.UNCAUGHT_COMPILED_ERROR(message=said.group(1).strip()) if said else ranks.RANK_DIED(),)
+    frames = _FRAME.findall(culprit.error)
+    file, line, function = frames[-1] if frames else ("", "", "")
+    error, _, _ = _message(culprit).partition(":")
+    return (ranks.RANK_RAISED(error=error, at=f"{file}:{line} in {function}" if file else "a place without a stack"),)
 
 
 def _stacks(stuck: Sequence[RankTrace]) -> Iterator[str]:
@@ -119,7 +125,7 @@ def same_on_all_ranks(values: Sequence[Any], what: str) -> None:
             continue
         if value.shape != first.shape or value.dtype != first.dtype:
             text = f"{what}: rank {rank} has {form(value)}, but rank 0 has {form(first)}"
-            raise Finding(Diagnosis(text, "the ranks do not hold the same model"))
+            raise Finding(Diagnosis(text, (replicas.DIFFERENT_MODELS(),)))
         differ = different_bits(value, first)
         index = _index(differ)
         # terms that cancel leave a difference of many ulp of what is left, but of few ulp of the terms
@@ -130,24 +136,22 @@ def same_on_all_ranks(values: Sequence[Any], what: str) -> None:
             Diagnosis(
                 f"{what}{_at(index)}: rank {rank} has {_number(value[index])}, but rank 0 has {_number(first[index])}; "
                 f"all ranks should hold the same bits ({int(differ.sum())} of {differ.size} elements differ)",
-                "differences in the last bits: the ranks add in different orders; replicas drift apart from here"
-                if small
-                else "the replicas have drifted apart, or were never equal",
+                (replicas.LAST_BITS_DIFFER() if small else replicas.REPLICAS_DIFFER(),),
             )
         )
 
 
-def equal(got: Any, expected: Any, what: str, rank: int | None = None, cause: str = "") -> None:
+def equal(got: Any, expected: Any, what: str, rank: int | None = None, cause: Cause | str | tuple[Cause | str, ...] = ()) -> None:
     """Two plain values are equal."""
     if got != expected:
         who = "" if rank is None else f" on rank {rank}"
-        raise Finding(Diagnosis(f"{what}{who}: got {got!r}, but should be {expected!r}", cause))
+        raise Finding(Diagnosis(f"{what}{who}: got {got!r}, but should be {expected!r}", as_causes(cause)))
 
 
-def that(condition: bool, headline: str, cause: str = "", advice: str = "") -> None:
+def that(condition: bool, headline: str, cause: Cause | str | tuple[Cause | str, ...] = (), advice: str = "") -> None:
     """A condition that has no better form; `headline` says what was got and what should be."""
     if not condition:
-        raise Finding(Diagnosis(headline, cause, advice))
+        raise Finding(Diagnosis(headline, as_causes(cause), advice))
 
 
 def form(array: Array) -> str:
@@ -176,7 +180,7 @@ def _wrong(got: Array, expected: Array, wrong: Array, what: str, rank: int, evid
         Diagnosis(
             f"{what}{_at(index)} on rank {rank}: got {_number(got[index])}, but should be {_number(expected[index])}"
             f"{note}; {count}",
-            likely_cause(got, expected, evidence if isinstance(evidence, Evidence) else evidence()),
+            likely_causes(got, expected, evidence if isinstance(evidence, Evidence) else evidence()),
         )
     )
 
@@ -207,8 +211,8 @@ def _where(rank: RankTrace) -> str:
 
 
 _NOT_WAITING_FOR_RANKS = {
-    '/subprocess.py", line': "waits for a program that it has started, a compiler, say",
-    IMPORTING: "is importing modules",
+    '/subprocess.py", line': ranks.WAITS_FOR_A_PROGRAM,
+    IMPORTING: ranks.IMPORTS_MODULES,
 }
 """What a stack shows of a rank that waits for no other one."""
 
@@ -219,41 +223,30 @@ _READING = {"sample", "resume_sampling", "draw"}
 """Operations in which no rank need wait for another."""
 
 
-def why_stuck(trace: Trace, stuck: Sequence[RankTrace]) -> str:
+def why_stuck(trace: Trace, stuck: Sequence[RankTrace]) -> tuple[Cause, ...]:
     """What these ranks wait for, by where the others are."""
-    done = [rank.rank for rank in trace.ranks if rank.outcome == "done"]
+    done = tuple(rank.rank for rank in trace.ranks if rank.outcome == "done")
     places = {rank.last.operation for rank in stuck if rank.last}
     kinds = {rank.last.kind for rank in stuck if rank.last}
-    for sign, doing in _NOT_WAITING_FOR_RANKS.items():
-        at_it = [str(rank.rank) for rank in stuck if sign in rank.stack]
-        if at_it:
-            return f"rank {', '.join(at_it)} {doing}; if that only takes long: --deadline"
+    for sign, kind in _NOT_WAITING_FOR_RANKS.items():
+        if at_it := tuple(rank.rank for rank in stuck if sign in rank.stack):
+            return (kind(ranks=at_it),)
     if kinds == {"close"}:
-        return "close() waits for something that does not come; it should end by itself, whoever else has closed or not"
+        return (ranks.CLOSE_WAITS(),)
     if kinds and kinds <= _READING:
-        return "a loop that does not end, or a message that nobody sends; if it only takes long: --deadline"
+        return (ranks.LOCAL_OPERATION_DOES_NOT_END(operations=tuple(sorted(kinds))),)
     if len(trace.ranks) == 1:
-        return "there is no other rank: it waits for itself, for a lock that it holds, or runs round a loop"
+        return (ranks.WAITS_WITHOUT_PEERS(),)
+    if done and kinds == {"send_recv"}:
+        return (ranks.SENT_MESSAGE_LOST(ranks=done),)
+    if done and kinds == {"broadcast"}:
+        return (ranks.BROADCAST_NOT_FORWARDED(done=done, stuck=tuple(rank.rank for rank in stuck)),)
     if done:
-        ranks = ", ".join(map(str, done))
-        if kinds == {"send_recv"}:
-            return (
-                f"what rank {ranks} sent was lost: a message that nobody waits for yet is dropped, or another took it"
-            )
-        left = "it" if len(done) == 1 else "they"
-        if kinds == {"broadcast"}:
-            others = ", ".join(str(rank.rank) for rank in stuck)
-            return f"rank {ranks} came through: nobody sends the array on to rank {others}, or {left} left a collective early"
-        return f"rank {ranks} went through without the others: {left} left a collective early, or skipped one"
+        return (ranks.LEFT_COLLECTIVE_EARLY(ranks=done),)
     if len(places) > 1:
-        return (
-            "the ranks stand in different operations: one of them came out of a collective that the others are still in"
-        )
+        return (ranks.RANKS_IN_DIFFERENT_OPERATIONS(),)
     in_threads = all(_FUTURE in rank.stack for rank in stuck)
-    return "every rank waits in the same operation: each waits for a message that nobody sends" + (
-        ", or for a thread of its own: one that a parent has started before it forked is not there in a rank"
-        * in_threads
-    )
+    return (ranks.ALL_WAIT_IN_ONE_OPERATION(), *(ranks.WAITS_FOR_A_THREAD(),) * in_threads)
 
 
 def _message(culprit: RankTrace) -> str:

@@ -7,6 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from .causes import Cause
+from .causes.prose import as_causes
 from .job import Job
 
 Status = Literal["passed", "failed", "skipped", "expected_failure", "hung", "unknown"]
@@ -26,20 +28,31 @@ class Diagnosis:
     """Why a check failed.
 
     headline: one line: what was got, what was expected, on which rank, in which parameter or operation.
-    cause: the likeliest cause in a sentence, with its evidence; empty if the evidence points nowhere.
-    advice: what to look at next.
+    causes: what may be wrong, the likeliest first; empty if the evidence points nowhere.
+    advice: what to look at next, whatever the cause is.
     details: further lines: the other ranks, a few elements, stacks.
     """
 
     headline: str
-    cause: str = ""
+    causes: tuple[Cause, ...] = ()
     advice: str = ""
     details: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "causes", as_causes(self.causes))
+
+    @property
+    def cause(self) -> Cause | None:
+        """The likeliest cause, if there is one."""
+        return self.causes[0] if self.causes else None
 
     def text(self) -> str:
         """All of it, as a user reads it."""
         lines = [self.headline]
-        lines += [f"  likely cause: {self.cause}"] if self.cause else []
+        for number, cause in enumerate(self.causes):
+            lines.append(f"  {'or' if number else f'{cause.certainty} cause'}: {cause.headline} [{cause.id}]")
+            lines += [f"      {cause.because}"] if cause.because else []
+            lines += [f"      look at: {cause.look}"] if cause.look else []
         lines += [f"  look next at: {self.advice}"] if self.advice else []
         lines += [f"  {line}" for detail in self.details for line in detail.splitlines()]
         return "\n".join(lines)
@@ -57,9 +70,9 @@ class Finding(AssertionError):
         self.hung = hung
         self.job: Job | None = None
 
-    def blaming(self, *causes: str) -> Finding:
-        """The same, with these causes; those that say nothing are left out."""
-        return self._with(cause="; ".join(filter(None, causes)))
+    def blaming(self, *causes: Cause | str | None | tuple[Cause, ...]) -> Finding:
+        """The same finding with these causes in place of its own, the likeliest first."""
+        return self._with(causes=tuple(dict.fromkeys(as_causes(causes))))
 
     def noting(self, note: str) -> Finding:
         """The same, with one more line of details."""
@@ -109,7 +122,7 @@ class Verdict:
             d = self.diagnosis
             made["diagnosis"] = {
                 "headline": d.headline,
-                "cause": d.cause,
+                "causes": [cause.to_plain() for cause in d.causes],
                 "advice": d.advice,
                 "details": list(d.details),
             }
@@ -121,7 +134,9 @@ class Verdict:
     def from_plain(data: dict[str, Any]) -> Verdict:
         values = dict(data)
         if "diagnosis" in values:
-            values["diagnosis"] = Diagnosis(**{**values["diagnosis"], "details": tuple(values["diagnosis"]["details"])})
+            found = values["diagnosis"]
+            causes = tuple(map(Cause.from_plain, found["causes"]))
+            values["diagnosis"] = Diagnosis(found["headline"], causes, found["advice"], tuple(found["details"]))
         if "job" in values:
             values["job"] = Job.from_plain(values["job"])
         return Verdict(**values)

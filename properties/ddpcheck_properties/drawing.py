@@ -268,7 +268,7 @@ class _Search:
         """The finding, with a word on whether its Job fails again."""
         if self.lost_a_rank or finding.job is None or self.failure(finding.job) is not None:
             return finding
-        return finding.blaming(finding.diagnosis.cause or _RIGHT_AGAIN).noting(
+        return finding.blaming(finding.diagnosis.causes or _RIGHT_AGAIN).noting(
             "not reproduced when run again: timing or state dependent"
         )
 
@@ -279,4 +279,5 @@ def _failing_job(finding: Finding) -> Job:
 
 
 def _first_cause(finding: Finding) -> str:
-    return finding.diagnosis.cause.partition(";")[0]
+    cause = finding.diagnosis.cause
+    return cause.id if cause is not None and cause.id != "prose" else cause.headline if cause else ""

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from ddpcheck.causes import ranks
 from ddpcheck.expect import why_stuck
 from ddpcheck.job import (
     AllGather,
@@ -56,7 +57,7 @@ def explained(finding: Finding, job: Job, trace: Trace) -> Finding:
     cause = next(_causes(job, trace), "")
     if not cause:
         return finding
-    return finding.blaming(cause, finding.diagnosis.cause)
+    return finding.blaming(cause, *finding.diagnosis.causes)
 
 
 def _hung_in_a_group(finding: Finding, job: Job, trace: Trace) -> Finding | None:
@@ -70,10 +71,10 @@ def _hung_in_a_group(finding: Finding, job: Job, trace: Trace) -> Finding | None
     members = replace(trace, ranks=tuple(trace.ranks[rank] for rank in group))
     found = finding.diagnosis
     headline = found.headline.replace(" for more than", f" in group {list(group)} for more than", 1)
-    cause = f"of the group's ranks: {why_stuck(members, stuck)}"
+    causes = why_stuck(members, stuck)
     if len(group) == 1:
-        cause = "the group has no other rank: it waits for one that is not in it, or for itself, or runs round a loop"
-    return Finding(replace(found, headline=headline, cause=cause), hung=True)
+        causes = (ranks.GROUP_WAITS_WITHOUT_PEERS(),)
+    return Finding(replace(found, headline=headline, causes=causes), hung=True)
 
 
 def _made(culprit: RankTrace, job: Job) -> Operation | None:

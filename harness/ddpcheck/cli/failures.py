@@ -25,11 +25,10 @@ class Failures:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._seen = Counter[tuple[str, str]]()
+        self._seen = Counter[tuple[str, tuple[str, ...]]]()
 
     def show(self, verdict: Verdict, file: Path | None, script: Path | None) -> None:
-        words = known_by(verdict)
-        cause = verdict.adapter, words or f"{verdict.check}, {verdict.world_size}"
+        cause = verdict.adapter, known_by(verdict) or (verdict.check, str(verdict.world_size))
         before = self._seen[cause]
         self._seen[cause] += 1
         if before > _SAME:

@@ -95,7 +95,8 @@ def _show(out: Console, kill: Kill, well: bool, *, unusual: bool) -> None:
         return
     out.print(f"{title}: {kill.first.check} after {kill.seconds:.1f} s", soft_wrap=True)
     if kill.first.diagnosis is not None:
-        said = kill.first.diagnosis.cause or kill.first.diagnosis.headline
+        cause = kill.first.diagnosis.cause
+        said = cause.headline if cause else kill.first.diagnosis.headline
         out.print(f"    {escape(said)}", style="dim", soft_wrap=True)
     if kill.missed:
         out.print(f"    should have failed, too: {', '.join(kill.missed)}", style="bold red", soft_wrap=True)

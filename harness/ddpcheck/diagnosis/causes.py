@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..causes import Cause
+from ..causes.prose import as_causes
 from ..values import Array
 from .crept import crept
 from .low_rank import low_rank
@@ -26,7 +28,7 @@ from .patterns import (
     weighted,
     zeros,
 )
-from .where import region, remainder, seams, shifted, tail
+from .where import elements, region, remainder, seams, shifted, tail
 
 
 @dataclass(frozen=True)
@@ -34,28 +36,28 @@ class Evidence:
     """What a check knows beside the expected value.
 
     local: what the array would be if nothing had been communicated (this rank's own contribution).
-    alternatives: (sentence, array): "it is the gradient of the step before" and that gradient.
+    alternatives: (cause, array): what the array would be if this were the cause.
     factors: further factors that would tell something: ("the number of accumulation steps", 4).
     before: what it was before it was updated.
     idle: what it would be after an update by a gradient of zero, to which the update adds its gradient, times a number.
     precision: whether a difference of 1e-2 or 1e-3 may come from fewer bits.
     doubt: what else a factor of the world size may come from. less: what else may have divided by so much.
     parts: what every rank has put in, with the ranks as first axis.
-    otherwise: what is sure even if nothing else fits.
+    otherwise: causes that are sure even if nothing else fits.
     bound: by how much rounding may change each element, where that is more than a few last bits.
     moved: nothing was computed, so that an element is right or wrong by itself, however small it is beside others.
     """
 
     world_size: int = 1
     local: Array | None = None
-    alternatives: tuple[tuple[str, Array], ...] = ()
-    factors: tuple[tuple[str, float], ...] = ()
+    alternatives: tuple[tuple[Cause | str, Array], ...] = ()
+    factors: tuple[tuple[Cause | str, float], ...] = ()
     before: Array | None = None
     idle: Array | None = None
     precision: bool = True
-    doubt: str = ""
-    less: str = ""
-    otherwise: str = ""
+    doubt: Cause | str | tuple[Cause | str, ...] = ()
+    less: Cause | str | tuple[Cause | str, ...] = ()
+    otherwise: Cause | str | tuple[Cause | str, ...] = ()
     parts: Array | None = None
     bound: Array | None = None
     moved: bool = False
@@ -64,15 +66,18 @@ class Evidence:
 _PERMUTED = "all values are there, but in other places: a transposed or permuted layout, or blocks in a wrong order"
 
 
-def likely_cause(got: Array, expected: Array, evidence: Evidence) -> str:
+Explanation = Cause | str | tuple[Cause | str, ...]
+
+
+def likely_causes(got: Array, expected: Array, evidence: Evidence) -> tuple[Cause, ...]:
     """The first explanation that fits all elements, or that fits the wrong ones; else what is sure in any case."""
     if got.shape != expected.shape or not expected.size:
-        return evidence.otherwise
+        return as_causes(evidence.otherwise)
     with np.errstate(all="ignore"):
-        return next(_explanations(np.asarray(got), np.asarray(expected), evidence), evidence.otherwise)
+        return as_causes(next(_explanations(np.asarray(got), np.asarray(expected), evidence), evidence.otherwise))
 
 
-def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[str]:
+def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[Explanation]:
     if evidence.moved:
         yield from _elsewhere(got, expected, evidence)
     wrong = ~_close(got, expected)
@@ -92,7 +97,7 @@ def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[s
     if not np.isfinite(got[wrong]).all() and np.isfinite(expected).all():
         yield from overflown(got, expected)
         text = "the wrong elements are NaN or infinite: memory that was never written, or is the caller's again, or an overflow"
-        yield f"{text}; or {evidence.otherwise}" if evidence.otherwise else text
+        yield (text, *as_causes(evidence.otherwise))
     if np.isnan(expected[wrong]).all() and not np.isnan(got[wrong]).any():
         yield f"a NaN is lost in {region(wrong)}: a comparison drops it, depending on which rank has it"
     yield from _likely_factor(got, expected, evidence)
@@ -117,7 +122,7 @@ def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[s
             and array.shape == got.shape
             and _close(got[wrong], array[wrong]).all()
         ):
-            yield f"{region(wrong)}: {sentence}"
+            yield _partly(sentence, wrong)
     yield from _within_rounding(got, expected, evidence)
     if evidence.parts is not None:
         yield from narrowed(got, expected, evidence.parts)
@@ -149,7 +154,14 @@ _APART = 8
 """How many times the rounding apart what is told from each other has to be."""
 
 
-def _nearer(got: Array, expected: Array, alternatives: Sequence[tuple[str, Array]]) -> Iterator[str]:
+def _partly(cause: Cause | str, wrong: Array) -> Cause | str:
+    """The cause, for the wrong elements only."""
+    return cause.among(elements(wrong)) if isinstance(cause, Cause) else f"{region(wrong)}: {cause}"
+
+
+def _nearer(
+    got: Array, expected: Array, alternatives: Sequence[tuple[Cause | str, Array]]
+) -> Iterator[Cause | str]:
     """What explains a difference of some last bits to the very last ones, as where a small step is a little too small."""
     if got.dtype.kind != "f" or got.size < 2:
         return
@@ -159,7 +171,7 @@ def _nearer(got: Array, expected: Array, alternatives: Sequence[tuple[str, Array
             yield sentence
 
 
-def _within_rounding(got: Array, expected: Array, evidence: Evidence) -> Iterator[str]:
+def _within_rounding(got: Array, expected: Array, evidence: Evidence) -> Iterator[Cause | str]:
     """What explains an array of sums of many terms, whose last bits are anybody's."""
     bound = evidence.bound
     if bound is None or got.dtype.kind != "f" or not np.isfinite(bound).all():
@@ -174,7 +186,7 @@ def _within_rounding(got: Array, expected: Array, evidence: Evidence) -> Iterato
             yield sentence
 
 
-def _elsewhere(got: Array, expected: Array, evidence: Evidence) -> Iterator[str]:
+def _elsewhere(got: Array, expected: Array, evidence: Evidence) -> Iterator[Cause | str]:
     """What was only moved, and is all there, or is something else that is known, to the last bit."""
     if _same(got, expected):
         return
@@ -208,25 +220,27 @@ def _close(a: Array, b: Array, factor: float = 1.0) -> Array:
     )
 
 
-def _likely_factor(got: Array, expected: Array, evidence: Evidence) -> Iterator[str]:
+def _likely_factor(got: Array, expected: Array, evidence: Evidence) -> Iterator[Explanation]:
     size = evidence.world_size
-    known = [
-        (float(size), f"exactly {size} x too large at world size {size}: summed, not averaged{evidence.doubt}"),
-        (
-            1.0 / size,
-            f"exactly {size} x too small at world size {size}: divided by the world size once too often{evidence.less}",
-        ),
+    summed = f"exactly {size} x too large at world size {size}: summed, not averaged"
+    divided = f"exactly {size} x too small at world size {size}: divided by the world size once too often"
+    known: list[tuple[float, Explanation]] = [
+        (float(size), (summed, *as_causes(evidence.doubt))),
+        (1.0 / size, (divided, *as_causes(evidence.less))),
     ] * (size > 1)
     for name, value in evidence.factors:
+        if isinstance(name, Cause):
+            known += [(value, name), (1 / value, name)] if value else [(value, name)]
+            continue
         known.append((value, f"exactly {value:g} x too large: {name}"))
         known += [(1 / value, f"exactly {value:g} x too small: {name}")] * (value != 0)
     yield from _matching(got, expected, known)
 
 
-def _other_factor(got: Array, expected: Array, evidence: Evidence) -> Iterator[str]:
+def _other_factor(got: Array, expected: Array, evidence: Evidence) -> Iterator[Explanation]:
     """Rarer factors, and any that all elements share; of one element anything is a factor."""
     size = evidence.world_size
-    rarer = [
+    rarer: list[tuple[float, Explanation]] = [
         (float(size) ** 2, f"exactly {size}^2 x too large at world size {size}: multiplied by it, and not averaged"),
         (1.0 / size**2, f"exactly {size}^2 x too small at world size {size}: divided by it twice too often"),
     ] * (size > 1)
@@ -269,7 +283,7 @@ _LOSS_SCALES = range(7, 33)
 _SCALED = ", as of a loss scale that is not taken off again, or once too often"
 
 
-def _matching(got: Array, expected: Array, factors: list[tuple[float, str]]) -> Iterator[str]:
+def _matching(got: Array, expected: Array, factors: list[tuple[float, Explanation]]) -> Iterator[Explanation]:
     if got.dtype.kind in "fi" and expected.any():
         for value, sentence in factors:
             if value != 1 and _close(got, expected, value).all():

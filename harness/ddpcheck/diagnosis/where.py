@@ -6,20 +6,18 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ..causes import Elements
 from ..values import Array
 
 
-def region(wrong: Array) -> str:
+def elements(wrong: Array) -> Elements:
+    """Which elements of an array are True: at least one is."""
     flat = np.flatnonzero(wrong)
-    first, last, size = int(flat[0]), int(flat[-1]), wrong.size
-    if len(flat) == size:
-        return f"all {size} elements"
-    run = len(flat) == last - first + 1
-    if run and last == size - 1:
-        return f"the last {len(flat)} of {size} elements"
-    if run:
-        return f"elements {first} to {last} of {size}"
-    return f"{len(flat)} of {size} elements (first {first}, last {last})"
+    return Elements(len(flat), wrong.size, int(flat[0]), int(flat[-1]))
+
+
+def region(wrong: Array) -> str:
+    return str(elements(wrong))
 
 
 _RUN = 8

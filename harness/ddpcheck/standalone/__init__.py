@@ -138,7 +138,7 @@ def _docstring(adapter: Adapter, job: Job, told: Told, name: str, text: Text) ->
     ranks = f"{size} rank" + "s" * (size != 1)
     found = told.diagnosis or Diagnosis("")
     paragraphs = [f"{adapter.name}, {ranks}: {found.headline or told.check}"]
-    paragraphs += [f"Likely cause: {found.cause}."] if found.cause else []
+    paragraphs += [f"Likely cause: {found.cause.headline}"] if found.cause else []
     law = f"What must hold: {told.sentence.rstrip('.')}. " if told.sentence else ""
     paragraphs.append(f"{law}(Found by ddpcheck, {told.check}; the case is the smallest that was found.)")
     if text.data_classes:

@@ -64,5 +64,5 @@ def _though_read_only(job: Job, trace: Trace) -> None:
         raised = trace.first_failure
         said = "" if raised is None else raised.error.lower()
         if any(word in said for word in ("read-only", "readonly", "read only", "writ")):
-            raise finding.blaming(_TAKEN_FOR_WRITING, finding.diagnosis.cause) from None
+            raise finding.blaming(_TAKEN_FOR_WRITING, *finding.diagnosis.causes) from None
         raise

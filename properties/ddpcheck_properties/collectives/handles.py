@@ -144,6 +144,6 @@ def _saying_so(judge: Judge) -> Judge:
             late = (
                 f"what waits is forgotten: {others} others came and went since, more than a number, ring or cache holds"
             )
-            raise finding.blaming(late, finding.diagnosis.cause) from None
+            raise finding.blaming(late, *finding.diagnosis.causes) from None
 
     return told

@@ -67,7 +67,7 @@ def check_one_array_may_be_given_to_several_calls(session: Session) -> None:
         job = finding.job
         if job is None or not _right_with_an_array_for_each(session, job):
             raise
-        raise finding.blaming(_KEPT, finding.diagnosis.cause) from None
+        raise finding.blaming(_KEPT, *finding.diagnosis.causes) from None
 
 
 def _others(session: Session, tensor: TensorSpec, among: Sequence[Reduction]) -> list[Operation]:

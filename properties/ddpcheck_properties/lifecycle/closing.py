@@ -144,4 +144,4 @@ def _closed_and_left(job: Job, trace: Trace) -> None:
             try:
                 expect.completed(replace(trace, ranks=(rank,)))
             except Finding as finding:
-                raise finding.blaming(LOST * (late < reached < closing), finding.diagnosis.cause) from None
+                raise finding.blaming(LOST * (late < reached < closing), *finding.diagnosis.causes) from None

@@ -48,7 +48,7 @@ def check_ranks_may_be_told_of_several_hosts(session: Session) -> None:
         except Finding as finding:
             if _fails_in_any_case(session, job, judge):
                 raise
-            blamed = finding.blaming(CAUSE, finding.diagnosis.cause)
+            blamed = finding.blaming(CAUSE, *finding.diagnosis.causes)
             blamed.job = finding.job
             raise blamed from None
 

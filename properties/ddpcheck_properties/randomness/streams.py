@@ -118,7 +118,7 @@ def _by_chance(judge: Judge) -> Judge:
                 "if training is right in all other checks, a choice is made by a generator of the process (random, numpy.random, "
                 "torch): once one rank draws from it for something else, the ranks choose differently"
             )
-            raise finding.blaming(finding.diagnosis.cause, cause) from None
+            raise finding.blaming(*finding.diagnosis.causes, cause) from None
 
     return judged
 

@@ -80,4 +80,4 @@ def _near(got: Array, exact: Array, largest: float, text: str, rank: int) -> Non
         expect.within(got, exact, np.full_like(exact, TOLERANCE * largest), text, rank)
     except Finding as finding:
         cause = "a batch norm's own forward or backward pass, if gradients of networks without one are right"
-        raise finding.blaming(finding.diagnosis.cause or cause) from None
+        raise finding.blaming(finding.diagnosis.causes or cause) from None

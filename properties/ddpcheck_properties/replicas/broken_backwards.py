@@ -85,7 +85,7 @@ def _as_if_never_begun(promised: Capabilities) -> Judge:
             where = re.search(r"operation (\d+)", finding.diagnosis.headline)
             if where and int(where[1]) <= broke:
                 raise  # nothing had broken yet
-            raise finding.blaming(_LEFT.format(broke), finding.diagnosis.cause) from None
+            raise finding.blaming(_LEFT.format(broke), *finding.diagnosis.causes) from None
 
     return judge
 

@@ -201,7 +201,7 @@ def _like_the_first(promised: Capabilities) -> Judge:
             try:
                 compare_arrays(shown, first.arrays["gradients"], "gradients", when(job, position))
             except Finding as finding:
-                raise finding.blaming(finding.diagnosis.cause, _RIGHT_BEFORE * (position > 2)) from None
+                raise finding.blaming(*finding.diagnosis.causes, _RIGHT_BEFORE * (position > 2)) from None
 
     return judge
 

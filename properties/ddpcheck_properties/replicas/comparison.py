@@ -63,7 +63,7 @@ def because(judge: Callable[[Job, Trace], None], cause: str, *, of: str = "") ->
         except Finding as finding:
             if not trace.completed or of not in finding.diagnosis.headline:
                 raise
-            raise finding.blaming(finding.diagnosis.cause, cause) from None
+            raise finding.blaming(*finding.diagnosis.causes, cause) from None
 
     return explained
 

@@ -79,7 +79,7 @@ def _explained(promised: Capabilities) -> Judge:
         except Finding as finding:
             if not trace.completed:
                 raise _without_buffers(job, finding) from None
-            raise finding.blaming(next(_causes(job, trace, promised), finding.diagnosis.cause)) from None
+            raise finding.blaming(next(_causes(job, trace, promised), *finding.diagnosis.causes)) from None
 
     return judge
 

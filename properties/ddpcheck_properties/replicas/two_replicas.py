@@ -62,7 +62,7 @@ def _told_apart(session: Session, finding: Finding) -> Finding:
             as_one_process(session.capabilities)(alone, session.run(alone))
     except Finding:
         return finding
-    told = finding.blaming(_SHARED, finding.diagnosis.cause)
+    told = finding.blaming(_SHARED, *finding.diagnosis.causes)
     told.job = job
     return told
 

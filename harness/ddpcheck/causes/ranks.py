@@ -1,0 +1,89 @@
+"""Why ranks hang, raise or die: told by where they stand, before anything is known of values."""
+
+from .cause import Kind
+
+RANK_RAISED = Kind(
+    "rank-raised",
+    "A rank raised {error}.",
+    because="It was raised at {at}.",
+    certainty="certain",
+    error=str,
+    at=str,
+)
+RESULT_VIOLATES_CONTRACT = Kind(
+    "result-violates-contract",
+    "{operation} returned a value that the contract does not allow.",
+    look="the docstring of the method in ddpcheck/adapter.py",
+    certainty="certain",
+    operation=str,
+)
+RANK_DIED = Kind("rank-died", "The process of a rank ended before its last operation.", certainty="certain")
+UNCAUGHT_COMPILED_ERROR = Kind(
+    "uncaught-compiled-error",
+    "Compiled code raised an error that nobody caught: {message}",
+    certainty="certain",
+    message=str,
+)
+
+WAITS_FOR_A_PROGRAM = Kind(
+    "waits-for-a-program",
+    "Rank {ranks} waits for a program that it started, such as a compiler.",
+    look="--deadline, if the program only takes long",
+    ranks=tuple[int, ...],
+)
+IMPORTS_MODULES = Kind(
+    "imports-modules",
+    "Rank {ranks} is still importing modules.",
+    look="--deadline, if the import only takes long",
+    ranks=tuple[int, ...],
+)
+CLOSE_WAITS = Kind(
+    "close-waits",
+    "close() waits for something that never comes.",
+    because="close() must end by itself, whether other ranks have closed or not.",
+)
+LOCAL_OPERATION_DOES_NOT_END = Kind(
+    "local-operation-does-not-end",
+    "{operations} does not end: an endless loop, or a wait for a message that nobody sends.",
+    look="--deadline, if it only takes long",
+    operations=tuple[str, ...],
+)
+WAITS_WITHOUT_PEERS = Kind(
+    "waits-without-peers",
+    "A world of one rank hangs: it waits for itself, for its own lock, or loops.",
+)
+GROUP_WAITS_WITHOUT_PEERS = Kind(
+    "group-waits-without-peers",
+    "A group of one rank hangs: it waits for an outsider, for itself, or loops.",
+)
+SENT_MESSAGE_LOST = Kind(
+    "sent-message-lost",
+    "The message of rank {ranks} was lost.",
+    because="A message that nobody waits for yet is dropped, or another receiver takes it.",
+    ranks=tuple[int, ...],
+)
+BROADCAST_NOT_FORWARDED = Kind(
+    "broadcast-not-forwarded",
+    "Rank {done} finished the broadcast; nobody forwards the array to rank {stuck}.",
+    look="the forwarding tree of the broadcast, and ranks that leave a collective early",
+    done=tuple[int, ...],
+    stuck=tuple[int, ...],
+)
+LEFT_COLLECTIVE_EARLY = Kind(
+    "left-collective-early",
+    "Rank {ranks} left a collective early, or skipped one; the others still wait in it.",
+    ranks=tuple[int, ...],
+)
+RANKS_IN_DIFFERENT_OPERATIONS = Kind(
+    "ranks-in-different-operations",
+    "The ranks wait in different operations: one left a collective that the others are still in.",
+)
+ALL_WAIT_IN_ONE_OPERATION = Kind(
+    "all-wait-in-one-operation",
+    "Every rank waits in the same operation for a message that nobody sends.",
+)
+WAITS_FOR_A_THREAD = Kind(
+    "waits-for-a-thread",
+    "Every rank waits for a thread of its own that does not run.",
+    because="A thread that a parent started before it forked does not exist in the ranks.",
+)
