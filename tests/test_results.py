@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from ddpcheck import Diagnosis, Job, RankTrace, Trace, Verdict
+from ddpcheck.causes import ranks
 from ddpcheck.job import AllReduce, Backward, DataSpec, TensorSpec
 from ddpcheck.model import mlp
 from ddpcheck.replay import described, summarised
@@ -18,7 +19,8 @@ from ddpcheck.trace import Record
 from ddpcheck_reports.conformance import markdown
 
 JOB = Job(2, (AllReduce(TensorSpec((3,))), Backward(((0,), (1,)))), mlp((2, 1)), data=DataSpec(2))
-WRONG = Diagnosis("got 2, but should be 1", "twice too large", "the division", ("rank 1: \x1b[31mred\x00", "more"))
+LEFT = ranks.LEFT_COLLECTIVE_EARLY(ranks=(1,))
+WRONG = Diagnosis("got 2, but should be 1", (LEFT,), "the division", ("rank 1: \x1b[31mred\x00", "more"))
 VERDICTS = (
     Verdict("mine", 1, "check_a", "sums", "passed", 0.5, 8),
     Verdict("mine", 2, "check_a", "sums", "failed", 1.25, 3, diagnosis=WRONG, job=JOB),
@@ -39,13 +41,28 @@ def test_json_round_trip(tmp_path: Path) -> None:
     assert again.environment.packages["numpy"] == np.__version__
 
 
+def test_a_file_of_schema_1_whose_causes_are_sentences_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    Results(VERDICTS).save(path)
+    data = json.loads(path.read_text()) | {"schema": "ddpcheck.results/1"}
+    for verdict in data["verdicts"]:
+        if "diagnosis" in verdict:
+            del verdict["diagnosis"]["causes"]
+            verdict["diagnosis"]["cause"] = "summed, not averaged"
+    path.write_text(json.dumps(data))
+    diagnosis = Results.load(path).verdicts[1].diagnosis
+    assert diagnosis is not None
+    assert diagnosis.causes == ()
+    assert diagnosis.details[0] == "likely cause: summed, not averaged"
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("not json", "cannot be read"),
         ("[]", "has schema None"),
-        ('{"schema": "ddpcheck.results/99"}', "'ddpcheck.results/99', but should have 'ddpcheck.results/1'"),
-        ('{"schema": "ddpcheck.results/1"}', "is damaged: 'verdicts'"),
+        ('{"schema": "ddpcheck.results/99"}', "'ddpcheck.results/99', but should have 'ddpcheck.results/2'"),
+        ('{"schema": "ddpcheck.results/2"}', "is damaged: 'verdicts'"),
     ],
 )
 def test_other_files_are_told_apart(tmp_path: Path, text: str, words: str) -> None:
@@ -59,7 +76,7 @@ def test_failure_round_trip(tmp_path: Path) -> None:
     path = write_failure(tmp_path / "failures", "my_ddp:adapter", VERDICTS[1])
     assert path is not None
     assert path.name == "mine-w2-check_a.json"
-    assert Failure.load(path) == Failure("my_ddp:adapter", 2, "check_a", JOB)
+    assert Failure.load(path) == Failure("my_ddp:adapter", 2, "check_a", JOB, causes=(LEFT,))
     assert "launcher" not in path.read_text()
     path = write_failure(tmp_path / "failures", "my_ddp:adapter", VERDICTS[1], "fork")
     assert path is not None
@@ -87,7 +104,8 @@ def test_junit(tmp_path: Path) -> None:
     failure = failed.find("failure")
     assert failure is not None
     assert failure.get("message") == "got 2, but should be 1"
-    assert "likely cause: twice too large" in (failure.text or "")
+    assert failure.get("type") == "left-collective-early"
+    assert "likely cause: Rank 1 left a collective early" in (failure.text or "")
     assert "rank 1: ?[31mred?" in (failure.text or "")  # what XML cannot hold is replaced
     assert hung.find("failure[@type='hung']") is not None
     assert skipped.find("skipped[@message='subgroups is not promised']") is not None
@@ -102,7 +120,7 @@ def test_report_shows_every_verdict_once() -> None:
     assert "| mine | 1, 2 | 1 | 1 | 1 | 1 | 1 | 1 | 11 |" in page
     assert "| `check_a` | ✓ ✗ |" in page
     assert "**mine, world size 2: `check_a`**" in page
-    assert "likely cause: twice too large" in page
+    assert "likely cause: Rank 1 left a collective early" in page
     assert "| mine | subgroups is not promised | `check_c` |" in page
     assert "| profile | quick |" in page
 
@@ -110,11 +128,11 @@ def test_report_shows_every_verdict_once() -> None:
 def test_replay_describes_what_each_rank_saw() -> None:
     same = Record(0, "all_reduce", 0.0, 1.0, {"result": np.array([1.5, 2.0, -3.0], np.float32), "argument": None})
     stuck = Record(1, "backward", 1.0, None, {})
-    ranks = (
+    both = (
         RankTrace(0, "done", (same, Record(1, "backward", 1.0, 2.0, {"loss": 0.5}))),
         RankTrace(1, "hung", (same, stuck), stack="in recv"),
     )
-    text = "\n".join(described(JOB, Trace(ranks, 1.0)))
+    text = "\n".join(described(JOB, Trace(both, 1.0)))
     assert "  0 all_reduce tensor=tensor(shape=[3])" in text
     assert "all ranks:\n          result = float32[3] 1.5 2 -3" in text
     assert "rank 0: loss = 0.5\n      rank 1: hung here" in text

@@ -32,6 +32,7 @@ _FOUNDATIONS = (
 _MANY = 4
 """A cause with fewer than one in so many of the checks that the commonest has explains little of the run."""
 
+
 @dataclass(frozen=True)
 class Alike:
     """Verdicts of one adapter that seem to have one cause, in the order of the run; the first is the simplest."""

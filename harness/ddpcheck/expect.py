@@ -141,7 +141,9 @@ def same_on_all_ranks(values: Sequence[Any], what: str) -> None:
         )
 
 
-def equal(got: Any, expected: Any, what: str, rank: int | None = None, cause: Cause | str | tuple[Cause | str, ...] = ()) -> None:
+def equal(
+    got: Any, expected: Any, what: str, rank: int | None = None, cause: Cause | str | tuple[Cause | str, ...] = ()
+) -> None:
     """Two plain values are equal."""
     if got != expected:
         who = "" if rank is None else f" on rank {rank}"

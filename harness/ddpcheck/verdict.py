@@ -135,8 +135,11 @@ class Verdict:
         values = dict(data)
         if "diagnosis" in values:
             found = values["diagnosis"]
-            causes = tuple(map(Cause.from_plain, found["causes"]))
-            values["diagnosis"] = Diagnosis(found["headline"], causes, found["advice"], tuple(found["details"]))
+            causes = tuple(map(Cause.from_plain, found.get("causes", ())))
+            told = (
+                (f"likely cause: {found['cause']}",) if found.get("cause") else ()
+            )  # a sentence, in files of schema 1
+            values["diagnosis"] = Diagnosis(found["headline"], causes, found["advice"], (*told, *found["details"]))
         if "job" in values:
             values["job"] = Job.from_plain(values["job"])
         return Verdict(**values)

@@ -79,7 +79,8 @@ def _caught(kill: Mapping[str, Any]) -> bool:
 
 
 def _said(verdict: Mapping[str, Any]) -> str:
-    return str(verdict.get("diagnosis", {}).get("cause", ""))
+    causes = (verdict.get("diagnosis") or {}).get("causes", ())
+    return f"{causes[0]['headline']} (`{causes[0]['id']}`)" if causes else ""
 
 
 def merged(records: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:

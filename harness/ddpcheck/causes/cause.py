@@ -140,7 +140,9 @@ class Kind:
             raise ValueError(f"there are two kinds of causes with the id {id!r}; ids are unique")
         named = {name for text in (headline, because, look) for name in _fields(text)}
         if unknown := named - {*parameters, *COMMON}:
-            raise ValueError(f"cause {id!r}: its texts name {', '.join(sorted(unknown))}, but it declares no such parameter")
+            raise ValueError(
+                f"cause {id!r}: its texts name {', '.join(sorted(unknown))}, but it declares no such parameter"
+            )
         self.id, self.headline, self.because, self.look = id, headline, because, look
         self.certainty, self.parameters = certainty, parameters
         KINDS[id] = self

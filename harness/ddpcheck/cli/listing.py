@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..capabilities import SENTENCES, Capabilities
+from ..causes import KINDS, Kind
 from ..planning import installed_checks
 from ..profiles import PROFILES
 from ..references import UnusableAdapter, known_adapters, missing_modules, resolve
@@ -18,7 +19,7 @@ from .options import ATTACHED, LAUNCHERS, console, launcher_named, usage_errors
 
 @click.group("list")
 def command() -> None:
-    """List adapters, checks, capabilities, launchers or profiles, with a sentence each."""
+    """List adapters, causes, checks, capabilities, launchers or profiles, with a sentence each."""
 
 
 @command.command()
@@ -64,6 +65,29 @@ def _show_check(out: Console, name: str, sentence: str, needs: tuple[str, ...]) 
     out.print(f"      {escape(sentence)}", soft_wrap=True)
     if needs:
         out.print(f"      needs: {escape(', '.join(needs))}", style="dim", soft_wrap=True)
+
+
+@command.command()
+@click.argument("ids", nargs=-1)
+def causes(ids: tuple[str, ...]) -> None:
+    """The causes that a failure can name, by id: what each means, what supports it, and what to look at next.
+
+    IDS choose by part of an id; all without.
+    """
+    found = [kind for kind in KINDS.values() if not ids or any(part in kind.id for part in ids)]
+    if not found:
+        raise click.UsageError(f"no cause has an id with {', '.join(ids)} in it; without IDS all are listed")
+    out = console()
+    for kind in sorted(found, key=lambda kind: kind.id):
+        _show_cause(out, kind)
+    out.print(f"\n{len(found)} causes")
+
+
+def _show_cause(out: Console, kind: Kind) -> None:
+    out.print(f"[cyan]{kind.id}[/]")
+    for text in (kind.headline, kind.because, f"Look at: {kind.look}" * bool(kind.look)):
+        if text:
+            out.print(f"    {escape(text)}", soft_wrap=True)
 
 
 @command.command()

@@ -159,9 +159,7 @@ def _partly(cause: Cause | str, wrong: Array) -> Cause | str:
     return cause.among(elements(wrong)) if isinstance(cause, Cause) else f"{region(wrong)}: {cause}"
 
 
-def _nearer(
-    got: Array, expected: Array, alternatives: Sequence[tuple[Cause | str, Array]]
-) -> Iterator[Cause | str]:
+def _nearer(got: Array, expected: Array, alternatives: Sequence[tuple[Cause | str, Array]]) -> Iterator[Cause | str]:
     """What explains a difference of some last bits to the very last ones, as where a small step is a little too small."""
     if got.dtype.kind != "f" or got.size < 2:
         return

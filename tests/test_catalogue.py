@@ -1,0 +1,101 @@
+"""The catalogue of causes: every entry is plain, renders with any parameters, and survives a file."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from ddpcheck.causes import KINDS, Cause, Elements, Kind
+
+HEADLINE_WORDS = 20
+SENTENCE_WORDS = 25
+RIDDLES = re.compile(
+    r"\b(what (is|was|are|were)|whoever|somebody|anybody|as where|or as|none of which|that of)\b", re.IGNORECASE
+)
+"""Words of sentences that a reader must unravel."""
+
+EXAMPLES = {
+    int: 2,
+    float: 2.0,
+    str: "sum",
+    bool: True,
+    tuple[int, ...]: (0, 1),
+    tuple[str, ...]: ("fc1", "fc2"),
+    tuple[float, ...]: (0.5, 0.5),
+    Elements: Elements(3, 17, 14, 16),
+}
+
+
+def example(kind: Kind) -> Cause:
+    return kind(**{name: EXAMPLES[type_] for name, type_ in kind.parameters.items()})
+
+
+@pytest.fixture(params=sorted(KINDS))
+def kind(request: pytest.FixtureRequest) -> Kind:
+    return KINDS[request.param]
+
+
+def test_an_id_is_in_kebab_case(kind: Kind) -> None:
+    assert re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", kind.id)
+
+
+def test_a_headline_is_one_short_sentence(kind: Kind) -> None:
+    headline = example(kind).headline
+    assert len(headline.split()) <= HEADLINE_WORDS, headline
+    assert (
+        headline[0].isupper() or headline[0].islower() and "(" in headline.split()[0] or kind.headline.startswith("{")
+    ), headline
+    assert headline.count(". ") == 0, headline
+    assert ";" not in headline or headline.count(";") == 1, headline
+
+
+def test_no_sentence_is_a_riddle(kind: Kind) -> None:
+    cause = example(kind)
+    for text in (cause.headline, cause.because, cause.look):
+        assert not RIDDLES.search(text), text
+    for sentence in re.split(r"(?<=[.:]) ", cause.because):
+        assert len(sentence.split()) <= SENTENCE_WORDS, sentence
+
+
+def test_a_cause_survives_a_file(kind: Kind) -> None:
+    for cause in (example(kind), example(kind).among(Elements(3, 17, 14, 16)).but("possible")):
+        assert Cause.from_plain(json.loads(json.dumps(cause.to_plain()))) == cause
+
+
+def test_a_cause_that_this_version_does_not_know_is_kept_and_shown() -> None:
+    cause = Cause.from_plain({"id": "of-a-later-version", "parameters": {"rank": 1}, "certainty": "likely"})
+    assert cause.headline == "of-a-later-version rank=1"
+    assert (cause.because, cause.look) == ("", "")
+
+
+def test_a_cause_of_some_elements_says_which() -> None:
+    kind = next(kind for kind in KINDS.values() if not kind.parameters)
+    assert kind().among(Elements(3, 17, 14, 16)).because.endswith("the last 3 of 17 elements.")
+
+
+@pytest.mark.parametrize(
+    ("elements", "words"),
+    [
+        (Elements(17, 17, 0, 16), "all 17 elements"),
+        (Elements(3, 17, 14, 16), "the last 3 of 17 elements"),
+        (Elements(3, 17, 4, 6), "elements 4 to 6 of 17"),
+        (Elements(2, 17, 4, 9), "2 of 17 elements (first 4, last 9)"),
+    ],
+)
+def test_elements_are_told_by_where_they_lie(elements: Elements, words: str) -> None:
+    assert str(elements) == words
+
+
+def test_mistakes_in_the_catalogue_are_errors() -> None:
+    known = next(iter(KINDS.values()))
+    with pytest.raises(ValueError, match="ids are unique"):
+        Kind(known.id, "A second one.")
+    with pytest.raises(ValueError, match="no such parameter"):
+        Kind("names-a-parameter-that-is-not-there", "The factor is {factor}.")
+    lacking = next(kind for kind in KINDS.values() if kind.parameters)
+    with pytest.raises(TypeError, match="lacks"):
+        lacking()
+    with pytest.raises(TypeError, match="has no parameter"):
+        lacking(**{name: EXAMPLES[type_] for name, type_ in lacking.parameters.items()}, misspelt=1)
