@@ -1,4 +1,4 @@
-"""The names that promises are made of: what there is to promise, field by field of Capabilities."""
+"""The names that promises hold: operations, reductions, dtypes, features, scores."""
 
 from __future__ import annotations
 
@@ -14,12 +14,3 @@ RARE_TRAINER_FEATURES = frozenset({"early_stopping"})
 RARE_FEATURES = frozenset({"mixed_dtypes", "strided", "empty", "sparse", "penalty", "activity", "auxiliary_head"})
 ALL_MODEL_FEATURES = MODEL_FEATURES | RARE_FEATURES
 ALL_TRAINER_FEATURES = TRAINER_FEATURES | RARE_TRAINER_FEATURES
-CHOICES = {
-    "collectives": COLLECTIVES,
-    "reductions": REDUCTIONS,
-    "collective_dtypes": COLLECTIVE_DTYPES,
-    "model_features": ALL_MODEL_FEATURES,
-    "scores": SCORES,
-    "trainer_features": ALL_TRAINER_FEATURES,
-}
-"""What there is to promise, by field: another name is a misspelt one, and would hide checks."""

@@ -1,0 +1,110 @@
+"""What an implementation promises: one group of promises for each facet that it hands out.
+
+A promise made is a promise checked; one not made is a visible skip that names it. Checks ask for promises by typed needs
+(needs.py), and never for the name of an implementation.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from .promises import (
+    CollectivePromises,
+    MetricPromises,
+    Promises,
+    RandomnessPromises,
+    ReplicaPromises,
+    SamplerPromises,
+    ScorePromises,
+    TrainerPromises,
+    WorldPromises,
+)
+
+P = TypeVar("P", bound=Promises)
+
+CONTRACT = 1
+"""The version of the contract. An adapter that was written for it keeps working in every later release of the same number."""
+
+
+def _absent(group: type[P]) -> P:
+    """A facet that is not handed out unless promises for it are given."""
+    made: P = field(default_factory=lambda: group(offered=False))
+    return made
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """The promises of one implementation. A group that is given is a facet that connect() hands out on every rank."""
+
+    world: WorldPromises = field(default_factory=WorldPromises)
+    collectives: CollectivePromises = _absent(CollectivePromises)
+    sampler: SamplerPromises = _absent(SamplerPromises)
+    replica: ReplicaPromises = _absent(ReplicaPromises)
+    metrics: MetricPromises = _absent(MetricPromises)
+    scores: ScorePromises = _absent(ScorePromises)
+    trainer: TrainerPromises = _absent(TrainerPromises)
+    randomness: RandomnessPromises = _absent(RandomnessPromises)
+
+    @property
+    def facets(self) -> frozenset[str]:
+        """The names of the facets that are handed out."""
+        return frozenset(name for name in FACETS if getattr(self, name).offered)
+
+    def but(self, **changes: Any) -> Capabilities:
+        """These capabilities with some promises changed, by their own names (no_sync=False) in whichever group they stand, or
+        whole groups (sampler=None takes a facet away). TypeError with the nearest name for one that does not exist.
+        """
+        made: dict[str, Any] = {}
+        inside: dict[str, dict[str, Any]] = {}
+        for name, value in changes.items():
+            if name in GROUPS:
+                made[name] = GROUPS[name](offered=False) if value is None else value
+            elif name in GROUP_OF:
+                inside.setdefault(GROUP_OF[name], {})[name] = value
+            else:
+                near = get_close_matches(name, (*GROUPS, *GROUP_OF), 1)
+                raise TypeError(f"there is no promise {name!r}" + f"; did you mean {near[0]!r}?" * bool(near))
+        for group, values in inside.items():
+            made[group] = replace(made.get(group, getattr(self, group)), **values)
+        return replace(self, **made)
+
+    def of_facets(self, *names: str) -> Capabilities:
+        """These capabilities with the facets of these names only; a facet that was not offered promises nothing of its own."""
+        chosen = {name: replace(getattr(self, name), offered=name in names) for name in FACETS}
+        return replace(self, **chosen)
+
+    def refuses(self, world_size: int) -> str | None:
+        """Why it cannot run at this world size, or None if it can."""
+        if self.world.world_sizes is None or world_size in self.world.world_sizes:
+            return None
+        return f"runs at world size {', '.join(map(str, sorted(self.world.world_sizes)))} only"
+
+
+GROUPS: dict[str, type[Promises]] = {
+    "world": WorldPromises,
+    "collectives": CollectivePromises,
+    "sampler": SamplerPromises,
+    "replica": ReplicaPromises,
+    "metrics": MetricPromises,
+    "scores": ScorePromises,
+    "trainer": TrainerPromises,
+    "randomness": RandomnessPromises,
+}
+"""The groups of promises, by their field of Capabilities."""
+FACETS = tuple(name for name in GROUPS if name != "world")
+
+
+def promises_of(group: type[Promises]) -> tuple[dataclasses.Field[Any], ...]:
+    """The fields of a group that are promises, in the order of the specification."""
+    return tuple(each for each in dataclasses.fields(group) if each.name != "offered")
+
+
+GROUP_OF = {each.name: name for name, group in GROUPS.items() for each in promises_of(group) if each.name not in GROUPS}
+"""The group that a promise stands in, by the promise's name: names are unique over all groups."""
+SENTENCES: dict[str, str] = {
+    each.name: each.metadata["sentence"] for group in GROUPS.values() for each in promises_of(group)
+}
+"""Each promise's sentence, by its name."""

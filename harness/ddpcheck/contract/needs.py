@@ -1,0 +1,124 @@
+"""What a check needs of an implementation, as values: a need that is misspelt cannot be written.
+
+    from ddpcheck.contract import needs
+
+    @law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.reductions("sum"), needs.ranks(2))
+    def check_...
+
+`needs.replica` is the facet; `needs.replica.clipping` a promise that must be made; `needs.replica.batch_norm("local")` one that
+must have this value, or a set that must hold it; `needs.world.determinism(Determinism.BETWEEN_CALLS)` a rung of a ladder that must
+be reached. AttributeError or ValueError, when the module is imported, for what does not exist.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import IntEnum
+from typing import Any, Literal, get_args, get_origin
+
+from .capabilities import GROUPS, Capabilities, promises_of
+
+Lack = Callable[[Capabilities, int], str | None]
+
+
+@dataclass(frozen=True)
+class Need:
+    """name: as `ddpcheck list checks` shows it. lacking: why capabilities at a world size do not meet it, or None if they do."""
+
+    name: str
+    lacking: Lack
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Promise(Need):
+    """A promise that must be made; called with a value, a promise that must have that value."""
+
+    def __init__(self, group: str, name: str, hint: Any, known: frozenset[str] | None) -> None:
+        def lacking(capabilities: Capabilities, world_size: int) -> str | None:
+            return _without(capabilities, group) or (
+                None if getattr(getattr(capabilities, group), name) else f"{name} is not promised"
+            )
+
+        super().__init__(f"{group}.{name}", lacking)
+        object.__setattr__(self, "_of", (group, name, hint, known))
+
+    def __call__(self, value: str | IntEnum) -> Need:
+        group, name, hint, known = self._of  # type: ignore[attr-defined]
+        values = known if known is not None else _values(hint)
+        if values and value not in values:
+            shown = ", ".join(sorted(map(str, values)))
+            raise ValueError(f"{self.name} is never {value!r}; it may be {shown}")
+
+        def lacking(capabilities: Capabilities, world_size: int) -> str | None:
+            if absent := _without(capabilities, group):
+                return absent
+            have = getattr(getattr(capabilities, group), name)
+            if isinstance(have, frozenset):
+                return None if value in have else f"{name} {value} is not promised"
+            if isinstance(have, IntEnum):
+                return None if have >= value else f"{name} {_word(value)} is not promised"
+            return None if have == value else f"{name} is {have}, not {value}"
+
+        return Need(f"{self.name}={_word(value)}", lacking)
+
+
+class Facet(Need):
+    """A facet that must be handed out; its promises are its attributes."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, lambda capabilities, world_size: _without(capabilities, name))
+        hints = typing.get_type_hints(GROUPS[name])
+        found = {each.name: Promise(name, each.name, hints[each.name], each.metadata["known"]) for each in promises_of(GROUPS[name])}
+        object.__setattr__(self, "_promises", found)
+
+    def __getattr__(self, name: str) -> Promise:
+        found: dict[str, Promise] = object.__getattribute__(self, "_promises")
+        if name in found:
+            return found[name]
+        near = get_close_matches(name, found, 1)
+        raise AttributeError(f"{self.name} has no promise {name!r}" + f"; did you mean {near[0]!r}?" * bool(near))
+
+
+def ranks(least: int = 1, most: int | None = None) -> Need:
+    """At least so many ranks, and at most so many, where more ranks show no more."""
+
+    def lacking(capabilities: Capabilities, world_size: int) -> str | None:
+        if world_size < least:
+            return f"needs at least {least} ranks"
+        if most is not None and world_size > most:
+            return f"more than {most} ranks show no more"
+        return None
+
+    return Need(f"{least} to {most} ranks" if most is not None else f"{least} ranks or more", lacking)
+
+
+def any_float(capabilities: Capabilities, world_size: int) -> str | None:
+    """Collectives carry some floating dtype."""
+    has = any(dtype.startswith("float") for dtype in capabilities.collectives.dtypes)
+    return _without(capabilities, "collectives") or (None if has else "no floating dtype is promised")
+
+
+world, collectives, sampler, replica, metrics, scores, trainer, randomness = map(Facet, GROUPS)
+floats = Need("collectives.dtypes=any float", any_float)
+
+
+def _without(capabilities: Capabilities, group: str) -> str | None:
+    return None if getattr(capabilities, group).offered else f"facet {group} is not promised"
+
+
+def _values(hint: Any) -> frozenset[Any]:
+    """The values that a promise of this type may have; empty if it may have any."""
+    if get_origin(hint) is Literal:
+        return frozenset(get_args(hint))
+    if isinstance(hint, type) and issubclass(hint, IntEnum):
+        return frozenset(hint)
+    return frozenset().union(*(_values(each) for each in get_args(hint) if get_origin(hint) is not frozenset))
+
+
+def _word(value: Any) -> str:
+    return value.name.lower() if isinstance(value, IntEnum) else str(value)
