@@ -31,19 +31,19 @@ compatible with the values, as much else is.
 class Elements(NamedTuple):
     """Which elements of an array are wrong: how many of how many, and the first and last flat index."""
 
-    count: int
+    number: int
     size: int
     first: int
     last: int
 
     def __str__(self) -> str:
-        if self.count == self.size:
+        if self.number == self.size:
             return f"all {self.size} elements"
-        if self.count == self.last - self.first + 1:
+        if self.number == self.last - self.first + 1:
             if self.last == self.size - 1:
-                return f"the last {self.count} of {self.size} elements"
+                return f"the last {self.number} of {self.size} elements"
             return f"elements {self.first} to {self.last} of {self.size}"
-        return f"{self.count} of {self.size} elements (first {self.first}, last {self.last})"
+        return f"{self.number} of {self.size} elements (first {self.first}, last {self.last})"
 
 
 Parameter = int | float | str | bool | tuple[int, ...] | tuple[str, ...] | tuple[float, ...] | Elements
