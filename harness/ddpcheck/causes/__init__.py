@@ -1,6 +1,19 @@
 """Causes as values, and the catalogue that renders them: one module for each family, `cause.py` for what they are made of."""
 
-from . import ranks, replicas, values
+from . import batch_norm, gradients, ranks, replicas, updates, values
 from .cause import KINDS, Cause, Certainty, Elements, Kind, Parameter
 
-__all__ = ["KINDS", "Cause", "Certainty", "Elements", "Kind", "Parameter", "ranks", "replicas", "values"]
+__all__ = [
+    "KINDS",
+    "Cause",
+    "Certainty",
+    "Elements",
+    "Kind",
+    "Parameter",
+    "batch_norm",
+    "gradients",
+    "ranks",
+    "replicas",
+    "updates",
+    "values",
+]

@@ -105,6 +105,8 @@ def _whatever_they_hold(job: Job, trace: Trace) -> None:
         patchy = any(isinstance(each, TensorSpec) and each.values == "patchy" for each in tensors)
         if trace.completed:
             text = "or arrays that are mostly zeros, or one number, are made shorter on the way, and come back wrong"
-            raise finding.blaming(*finding.diagnosis.causes, text[3:] if not finding.diagnosis.cause else text) from None
+            raise finding.blaming(
+                *finding.diagnosis.causes, text[3:] if not finding.diagnosis.cause else text
+            ) from None
         text = f"{'perhaps ' * (not patchy)}a rank whose array is mostly zeros, or one number, goes another way than the others"
         raise finding.blaming(text, *finding.diagnosis.causes) from None
