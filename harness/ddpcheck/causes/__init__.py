@@ -1,6 +1,6 @@
 """Causes as values, and the catalogue that renders them: one module for each family, `cause.py` for what they are made of."""
 
-from . import batch_norm, gradients, ranks, replicas, updates, values
+from . import batch_norm, gradients, programs, ranks, replicas, updates, values
 from .cause import KINDS, Cause, Certainty, Elements, Kind, Parameter
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "Parameter",
     "batch_norm",
     "gradients",
+    "programs",
     "ranks",
     "replicas",
     "updates",

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ddpcheck import expect
+from ddpcheck.causes import Cause
+from ddpcheck.causes import updates as causes
 from ddpcheck.checks import law
 from ddpcheck.diagnosis import Evidence
 from ddpcheck.job import Backward, Job, Observe, Operation, OptimizerSpec, Step, ZeroGrad
 from ddpcheck.model import Activation, BatchNorm, Linear, ModelSpec
-from ddpcheck.causes import Cause
-from ddpcheck.causes import updates as causes
 from ddpcheck.oracle.optimizer import Optimizer
 from ddpcheck.oracle.rounding import Value
 from ddpcheck.trace import Trace
