@@ -12,7 +12,7 @@ from ddpcheck.causes import KINDS, Cause, Elements, Kind
 HEADLINE_WORDS = 20
 SENTENCE_WORDS = 25
 RIDDLES = re.compile(
-    r"\b(what (is|was|are|were)|whoever|somebody|anybody|as where|or as|none of which|that of)\b", re.IGNORECASE
+    r"\b(what (is|was|are|were)|whoever|somebody|anybody|as where|or as|none of which)\b", re.IGNORECASE
 )
 """Words of sentences that a reader must unravel."""
 

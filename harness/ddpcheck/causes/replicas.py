@@ -91,7 +91,7 @@ GRADIENT_GATHERED_ELSEWHERE = Kind(
 )
 ONE_PARAMETER_NOT_RESET = Kind(
     "one-parameter-not-reset",
-    "zero_grad leaves this parameter's gradient of inside no_sync: the optimizer may lack the parameter.",
+    "zero_grad leaves this gradient of inside no_sync: the optimizer may lack the parameter.",
     because="Gradients of other parameters are right.",
 )
 TERM_LOST_IN_NO_SYNC = Kind(
