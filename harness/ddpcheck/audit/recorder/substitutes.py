@@ -1,0 +1,26 @@
+"""What runs otherwise than in the script, each noted: compiled functions run eagerly, spawned ranks run in the ranks there are."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+
+from ..run import Run
+
+
+def install(run: Run) -> None:
+    def compile(model: Any = None, **kwargs: Any) -> Any:
+        run.note("instead", what="torch.compile", by="eager execution", line=run.line())
+        return model if model is not None else lambda function: function
+
+    def spawn(fn: Any, args: Any = (), nprocs: int = 1, **kwargs: Any) -> None:
+        run.note("instead", what=f"spawn of {nprocs} processes", by="the ranks of the audit", line=run.line(), count=nprocs)
+        fn(int(os.environ.get("LOCAL_RANK", "0")), *args)
+
+    torch.compile = compile  # type: ignore[assignment]
+    torch.nn.Module.compile = lambda self, *args, **kwargs: compile(self)  # type: ignore[assignment, misc]
+    import torch.multiprocessing as multiprocessing
+
+    multiprocessing.spawn = spawn  # type: ignore[assignment]
