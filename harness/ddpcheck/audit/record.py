@@ -17,6 +17,9 @@ from typing import Any
 from .run import Run, Settings
 
 
+_INTENTIONS = ("no_sync", "SyncBatchNorm", "set_epoch", "DistributedSampler", "init_process_group")
+
+
 def main(words: list[str]) -> None:
     """Run the script that the words name, as `python` would."""
     settings = Settings.here()
@@ -25,7 +28,7 @@ def main(words: list[str]) -> None:
     run = Run(settings, int(os.environ.get("RANK", "0")), root)
     stacks = (run.journal.folder / "stacks.txt").open("w")
     faulthandler.register(signal.SIGUSR1, stacks, all_threads=False)
-    run.note("begin", pid=os.getpid(), rank=run.rank, words=words)
+    run.note("begin", pid=os.getpid(), rank=run.rank, words=words, in_turn=settings.in_turn, mentions=_mentions(words))
     _install(run)
     run.note("installed")
     try:
@@ -47,13 +50,13 @@ def main(words: list[str]) -> None:
 
 
 def _install(run: Run) -> None:
-    from .recorder import collectives, data, draws, files, gradients, models, optimizers, substitutes, wrappers
+    from .recorder import collectives, data, draws, files, gradients, models, optimizers, other_draws, substitutes, wrappers
 
     if run.settings.no_gpu:
         from . import no_gpu
 
         no_gpu.install(run.settings.ranks if not run.mirrors else run.settings.mirror_size)
-    parts: list[Any] = [substitutes, collectives, gradients, optimizers, wrappers, models, data, files, draws]
+    parts: list[Any] = [substitutes, collectives, gradients, optimizers, wrappers, models, data, files, other_draws, draws]
     for part in parts:
         part.install(run)
     if run.mirrors:
@@ -61,6 +64,15 @@ def _install(run: Run) -> None:
 
         group.install(run)
         norms.install(run)
+
+
+def _mentions(words: list[str]) -> list[str]:
+    """Of names that show what a script means to do, those that its text has."""
+    try:
+        text = Path(words[0]).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return []
+    return [name for name in _INTENTIONS if name in text]
 
 
 def _line(run: Run, error: BaseException) -> str:

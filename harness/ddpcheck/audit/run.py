@@ -1,8 +1,9 @@
 """One process of an audit: which run it belongs to, how far it has come, and when it ends.
 
-A run is looked at in three parts. In the first `steps` optimizer steps everything is recorded, tensors too. Then, up to `far`
-steps, only digests are. Then the epoch in progress is ended early, so that evaluation, checkpoint and the next epoch come; two
-steps later the process ends. The counts are the same on every rank: no rank waits for one that has left.
+A run is looked at in three parts. In the first `steps` optimizer steps everything is recorded, tensors too. Then only digests
+are, for `seconds`, or up to `far` steps. Then the epoch in progress is ended early, so that evaluation, checkpoint and the next
+epoch come; two steps later the process ends. Rank 0 says at which step the epoch ends, some steps ahead, since no rank may wait
+for one that has left.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from .journal import Journal
 VARIABLE = "DDPCHECK_AUDIT"
 """The environment variable that holds the settings of a process, as JSON."""
 AFTER_CUT = 2
+_AHEAD = 4
 _WAIT_FOR_OTHERS = 20.0
 
 
@@ -40,6 +42,7 @@ class Settings:
     order: tuple[int, ...] = ()
     in_turn: bool = False
     no_gpu: bool = False
+    seconds: float = 10.0
 
     def variables(self) -> dict[str, str]:
         return {VARIABLE: json.dumps(asdict(self))}
@@ -70,6 +73,8 @@ class Run:
     loaders: int = 0
     cut: bool = False
     _end: bool = False
+    _until: int = 0
+    _full_since: float = 0.0
 
     def __post_init__(self) -> None:
         self.journal = Journal(Path(self.settings.folder) / self.settings.name / str(self.rank))
@@ -99,12 +104,30 @@ class Run:
         if self.mirrors:
             if not self.full:
                 self.leave("enough")
-        elif self.step >= self.settings.far:
-            if not self.cut and self.loaders and self.step < self.settings.far + AFTER_CUT:
+        elif self.step >= self._limit():
+            if not self.cut and self.loaders and self.step < self._until + AFTER_CUT:
                 self.cut = True
                 self.note("cut", step=self.step)
-            elif not self.loaders or self.step >= self.settings.far + AFTER_CUT:
+            elif not self.loaders or self.step >= self._until + AFTER_CUT:
                 self.leave("enough")
+
+    def _limit(self) -> int:
+        """The step at which to stop looking; rank 0 chooses, and writes it down for the others."""
+        if self._until or self.full:
+            return self._until or self.settings.far
+        note = Path(self.settings.folder) / self.settings.name / "until"
+        if self.rank:
+            if note.is_file() and (text := note.read_text()):
+                self._until = int(text)
+            return self._until or self.settings.far + 1
+        self._full_since = self._full_since or time.monotonic()
+        late = time.monotonic() - self._full_since > self.settings.seconds
+        if late or self.step + _AHEAD >= self.settings.far:
+            self._until = self.step + _AHEAD
+            written = note.with_name("until.new")
+            written.write_text(str(self._until))
+            written.rename(note)
+        return self._until or self.settings.far + 1
 
     def leave(self, why: str, status: int = 0, **fields: Any) -> NoReturn:
         """End this process, at once and without the interpreter's own end, in which Gloo may hang."""

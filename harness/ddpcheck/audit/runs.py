@@ -29,9 +29,10 @@ class Request:
     script: tuple[str, ...]
     ranks: int = 2
     steps: int = 6
-    far: int = 24
+    far: int = 400
+    seconds: float = 10.0
     no_gpu: bool = False
-    deadline: float = 60.0
+    deadline: float = 30.0
     in_turn: bool = False
 
     @property
@@ -65,14 +66,14 @@ def audited(request: Request, keep: Path | None = None) -> Iterator[Path]:
 
 def real_run(request: Request, folder: Path) -> Ended:
     """The script on its ranks, as torchrun would start them."""
-    settings = Settings(str(folder), "real", request.ranks, request.steps, request.far, no_gpu=request.no_gpu)
+    settings = Settings(str(folder), "real", request.ranks, request.steps, request.far, no_gpu=request.no_gpu, seconds=request.seconds)
     return _run(request, settings, request.ranks, {})
 
 
 def mirror_runs(request: Request, folder: Path) -> tuple[Ended, ...]:
     """M = 1, M = 1 with the ranks in reverse order (which shows the rounding noise), and M = N."""
     order = tuple(range(request.ranks))
-    common = Settings(str(folder), "", request.ranks, request.steps, request.far, no_gpu=request.no_gpu)
+    common = Settings(str(folder), "", request.ranks, request.steps, request.far, no_gpu=request.no_gpu, seconds=request.seconds)
     one = replace(common, name="one", mirror_size=1, order=order, in_turn=request.in_turn)
     wanted = [one, replace(one, name="noise", order=order[::-1]), replace(common, name="all", mirror_size=request.ranks, order=order)]
     return tuple(_run(request, settings, 1, _as_mirror(settings)) for settings in wanted)
@@ -127,7 +128,8 @@ def _wait(launched: Launched, folder: Path, processes: int, deadline: float) -> 
             failed_at = failed_at or time.monotonic()
             if time.monotonic() - failed_at > _AFTER_FAILURE:
                 return False
-        if time.monotonic() - last > deadline:
+        some_left = any((folder / f"done-{rank}").exists() for rank in range(processes))
+        if time.monotonic() - last > (min(deadline, _AFTER_FAILURE) if some_left else deadline):
             return False
         time.sleep(_POLL)
     return True

@@ -1,6 +1,6 @@
 """Causes as values, and the catalogue that renders them: one module for each family, `cause.py` for what they are made of."""
 
-from . import ranks, replicas
+from . import audit, ranks, replicas
 from .cause import KINDS, Cause, Certainty, Elements, Kind, Parameter
 
-__all__ = ["KINDS", "Cause", "Certainty", "Elements", "Kind", "Parameter", "ranks", "replicas"]
+__all__ = ["KINDS", "Cause", "Certainty", "Elements", "Kind", "Parameter", "audit", "ranks", "replicas"]

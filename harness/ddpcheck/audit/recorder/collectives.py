@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Any
 
 import torch
@@ -16,6 +18,8 @@ _NAMES = (
     "reduce", "reduce_scatter", "reduce_scatter_tensor", "gather", "gather_object", "scatter", "scatter_object_list",
     "broadcast_object_list", "all_to_all", "all_to_all_single", "barrier", "monitored_barrier",
 )  # fmt: skip
+_SMALL = 16
+_AUTOGRAD = os.path.join("torch", "autograd", "function.py")  # noqa: PTH118
 _POINT_TO_POINT = ("send", "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list", "recv_object_list")
 
 
@@ -33,6 +37,7 @@ def install(run: Run) -> None:
                     step=run.step,
                     number=run.backwards,
                     point=name in _POINT_TO_POINT,
+                    loses_gradient=name.startswith("all_gather") and _loses_gradient(args, kwargs),
                     line=run.line(),
                     **_described(args, kwargs),
                 )
@@ -41,7 +46,7 @@ def install(run: Run) -> None:
                     result = original(*args, **kwargs)
                 finally:
                     inside[0] -= 1
-                run.note("left", op=name)
+                run.note("left", op=name, values=_small(args, kwargs) if result is None else None)
                 return result
 
             return call
@@ -104,13 +109,36 @@ def _without_nccl(backend: Any) -> Any:
     return "gloo" if backend is None or "nccl" in str(backend) else backend
 
 
+def _loses_gradient(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a tensor with a gradient is gathered outside an autograd function, which would give it back."""
+    tensor = next((each for each in (*args, *kwargs.values()) if isinstance(each, torch.Tensor)), None)
+    several = next((each for each in args[1:] if isinstance(each, torch.Tensor)), tensor)
+    if several is None or not several.requires_grad or several.numel() <= _SMALL:
+        return False
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_filename.endswith(_AUTOGRAD):
+            return False
+        frame = frame.f_back  # type: ignore[assignment]
+    return True
+
+
+def _small(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[float] | None:
+    """The numbers in a small tensor, as metrics are."""
+    tensor = next((each for each in (*args, *kwargs.values()) if isinstance(each, torch.Tensor)), None)
+    if tensor is None or not 0 < tensor.numel() <= _SMALL or tensor.is_complex():
+        return None
+    return [float(each) for each in tensor.detach().reshape(-1).tolist()]
+
+
 def _described(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Size, dtype, operation and group, as far as the arguments show them."""
     every = (*args, *kwargs.values())
     tensor = next((each for each in every if isinstance(each, torch.Tensor)), None)
     op = next((each for each in every if isinstance(each, (dist.ReduceOp, dist.ReduceOp.RedOpType))), None)
     group = next((each for each in every if isinstance(each, dist.ProcessGroup)), None)
-    found: dict[str, Any] = {"group": dist.get_world_size(group) if dist.is_initialized() else 0}
+    found: dict[str, Any] = {"grad": torch.is_grad_enabled(), "values": _small(args, kwargs)}
+    found |= {"group": dist.get_world_size(group) if dist.is_initialized() else 0}
     if tensor is not None:
         found |= {"shape": list(tensor.shape), "dtype": str(tensor.dtype).removeprefix("torch.")}
     if op is not None:

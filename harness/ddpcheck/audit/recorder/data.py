@@ -10,16 +10,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
+from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, RandomSampler, Subset
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 import ddpcheck.audit
 
 from ..run import Run
 from .patching import replace
-from .tensors import children, copied, digest_of_nest
+from .tensors import children, copied, digest_of_nest, plain, walk
 
 _KEPT_BYTES = 512 << 20
+_ROWS = 1024
+_SUBSET = 200_000
 _UNTRAINED_BATCHES = 200
 """Of a loader from which nothing was trained, so many batches are given in one pass at most."""
 
@@ -96,7 +98,16 @@ class Batches:
     def _ended(self, *, cut: bool) -> None:
         run = self._run
         run.note(
-            "epoch_end", loader=self._loader.number, passed=self._pass, batches=self._given, cut=cut, step=run.step
+            "epoch_end",
+            loader=self._loader.number,
+            key=self._loader.key,
+            passed=self._pass,
+            batches=self._given,
+            cut=cut,
+            step=run.step,
+            pending=run.backwards,
+            trained=self._loader.trained,
+            line=run.line(),
         )
 
 
@@ -118,10 +129,21 @@ def note_batch(run: Run, batch: Any, number: int, key: str, passed: int, given: 
         size=size,
         indices=indices if isinstance(indices, list) and all(isinstance(each, int) for each in indices) else None,
         digest=digest_of_nest(batch),
+        rows=rows_of(batch, size),
         kept=kept,
         grad=torch.is_grad_enabled(),
         line=run.line(),
     )
+
+
+def rows_of(batch: Any, size: int) -> list[str]:
+    """A digest for each sample, of its row in every tensor; none of large batches."""
+    tensors: list[torch.Tensor] = []
+    walk(batch, tensors.append, lambda other: None)
+    fitting = [plain(each) for each in tensors if each.dim() and each.shape[0] == size]
+    if not fitting or size > _ROWS:
+        return []
+    return [digest_of_nest([each[row] for each in fitting]) for row in range(size)]
 
 
 def samples_in(batch: Any, indices: Any = None) -> int:
@@ -233,7 +255,12 @@ def _described(loader: Any) -> dict[str, Any]:
         batches = None if iterable else len(loader)
     except (TypeError, NotImplementedError):
         batches = None
+    base, places = _base(loader.dataset)
     return {
+        "base": type(base).__name__,
+        "base_size": len(base) if hasattr(base, "__len__") else None,
+        "subset": places if places is not None and len(places) <= _SUBSET else None,
+        "shuffles": isinstance(sampler, RandomSampler),
         "dataset": type(loader.dataset).__name__,
         "iterable": iterable,
         "size": size,
@@ -244,6 +271,16 @@ def _described(loader: Any) -> dict[str, Any]:
         "sampler": type(sampler).__name__,
         "batch_sampler": type(getattr(loader, "batch_sampler", None)).__name__,
     }
+
+
+def _base(data: Any) -> tuple[Any, list[int] | None]:
+    """The data set below Subsets, and the samples of it that are left."""
+    places: list[int] | None = None
+    while isinstance(data, Subset):
+        own = [int(each) for each in data.indices]
+        places = own if places is None else [own[each] for each in places]
+        data = data.dataset
+    return data, places
 
 
 def _sampler(loader: Any) -> dict[str, Any]:

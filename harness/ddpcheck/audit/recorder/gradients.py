@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from ..run import Run
+from . import losses
 from .patching import replace
 from .tensors import digest, sample
 
@@ -28,6 +29,7 @@ class Gradients:
         """Sampled gradients from before they were clipped, if they were."""
         self.parameters: list[torch.Tensor] = []
         self._hooked: set[int] = set()
+        self._clipped_at: dict[int, int] = {}
         self._inside = False
 
     def watch(self, parameters: list[torch.Tensor]) -> None:
@@ -56,6 +58,9 @@ class Gradients:
 
         return seen
 
+    def forget_clipping(self, parameter: torch.Tensor) -> None:
+        self._clipped_at.pop(id(parameter), None)
+
     def backward(self, original: Any) -> Any:
         run = self.run
 
@@ -64,13 +69,13 @@ class Gradients:
                 return original(tensors, *args, **kwargs)
             self.hook()
             first = tensors if isinstance(tensors, torch.Tensor) else next(iter(tensors))
-            loss = float(first.detach()) if first.numel() == 1 else None
+            loss = losses.described(first)
             self._inside = True
             try:
                 return original(tensors, *args, **kwargs)
             finally:
                 self._inside = False
-                run.note("backward", step=run.step, number=run.backwards, loss=loss, line=run.line(), sync=syncing(run))
+                run.note("backward", step=run.step, number=run.backwards, line=run.line(), sync=syncing(run), **loss)
                 run.backwards += 1
 
         return backward
@@ -84,11 +89,15 @@ class Gradients:
             digests = [digest(each.grad) for each in several if each.grad is not None]
             if run.full:
                 for each in several:
-                    if each.grad is not None and id(each) in known:
-                        self.clipped.setdefault(id(each), sample(each.grad))
+                    if each.grad is not None and id(each) in known and self._clipped_at.get(id(each)) != run.backwards:
+                        self._clipped_at[id(each)] = run.backwards
+                        self.clipped[id(each)] = sample(each.grad)
             result = original(several, limit, *args, **kwargs)
             norm = float(result) if isinstance(result, torch.Tensor) else None
-            run.note("clip", step=run.step, how=kind, limit=float(limit), norm=norm, digests=digests, line=run.line())
+            run.note(
+                "clip", step=run.step, number=run.backwards, how=kind, limit=float(limit), norm=norm, digests=digests,
+                line=run.line(),
+            )  # fmt: skip
             return result
 
         return clip

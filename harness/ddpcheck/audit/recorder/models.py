@@ -27,6 +27,7 @@ class Models:
         self.stale = False
         self.depth = 0
         self._states = 0
+        self._trained: list[bool] = []
         self._named: list[str] = []
 
     def enter(self, module: torch.nn.Module, args: Any) -> None:
@@ -38,9 +39,13 @@ class Models:
         new = not any(module is root or module is _inner(root) for root in self.roots)
         if new:
             self.roots.append(module)
+            self._trained.append(False)
             self._describe(module)
         if optimizers.of(self.run).every and torch.is_grad_enabled():
             self.run.started = True
+            for place, root in enumerate(self.roots):
+                if root is module or _inner(root) is module:
+                    self._trained[place] = self._trained[place] or module.training
         if (new or self.stale) and self.run.started:
             self.stale = False
             self._state()
@@ -55,11 +60,31 @@ class Models:
         found = optimizers.of(self.run).parameters()
         known = {id(each) for each in found.values()}
         for place, root in enumerate(self.roots):
-            for name, each in (*root.named_parameters(), *root.named_buffers()):
-                if id(each) not in known:
-                    known.add(id(each))
-                    found[f"m{place}.{name}"] = each
+            for kind, named in (("m", root.named_parameters()), ("b", root.named_buffers())):
+                for name, each in named:
+                    if id(each) not in known:
+                        known.add(id(each))
+                        found[f"{kind}{place}.{name.removeprefix('module.')}"] = each
         return found
+
+    def unoptimized(self) -> list[str]:
+        """Parameters of trained modules that need a gradient and are in no optimizer."""
+        from . import optimizers
+
+        known = {id(each) for each in optimizers.of(self.run).parameters().values()}
+        return [
+            name.removeprefix("module.")
+            for root, trained in zip(self.roots, self._trained, strict=True)
+            for name, each in root.named_parameters()
+            if trained and each.requires_grad and id(each) not in known
+        ]
+
+    def strays(self) -> list[str]:
+        """Parameters of optimizers that are in no module that was called."""
+        from . import optimizers
+
+        known = {id(each) for root in self.roots for each in root.parameters()}
+        return [key for key, each in optimizers.of(self.run).parameters().items() if id(each) not in known]
 
     def _state(self) -> None:
         run, number = self.run, self._states
@@ -68,7 +93,16 @@ class Models:
             self._restore(number)
         tensors = self.tensors()
         self.name_parameters()
-        run.note("state", number=number, step=run.step, digests={name: digest(each) for name, each in tensors.items()})
+        run.note(
+            "state",
+            number=number,
+            step=run.step,
+            digests={name: digest(each) for name, each in tensors.items()},
+            unoptimized=self.unoptimized(),
+            strays=self.strays(),
+            grad=torch.is_grad_enabled(),
+            line=run.line(),
+        )
         if run.full and not run.mirrors and run.rank == 0:
             run.journal.keep(f"state-{number}", {name: plain(each).clone() for name, each in tensors.items()})
 
@@ -120,8 +154,19 @@ class Models:
             batch_norms=norms,
             sync_batch_norm=synced,
             dropout=dropout,
+            own_norms=_unused_norms(module),
+            grad=torch.is_grad_enabled(),
             line=self.run.line(),
         )
+
+
+def _unused_norms(module: torch.nn.Module) -> list[str]:
+    """Kinds of batch norm that the script itself defines and that this module does not have."""
+    every = list(torch.nn.modules.batchnorm._BatchNorm.__subclasses__())
+    for kind in every:
+        every += kind.__subclasses__()
+    own = [kind for kind in every if not kind.__module__.startswith("torch.")]
+    return sorted({kind.__name__ for kind in own if not any(type(each) is kind for each in module.modules())})
 
 
 def gradients_seen(run: Run) -> list[torch.Tensor]:

@@ -55,7 +55,7 @@ class Optimizers:
         self._inside += 1
         if self._inside > 1:  # ZeRO steps an optimizer of its own inside
             return
-        from . import models
+        from . import models, wrappers
 
         run, seen = self.run, gradients.of(self.run)
         place = self.index(optimizer)
@@ -70,6 +70,8 @@ class Optimizers:
             "grads": grads,
             "zero": bool(every) and all(each.grad is None or not bool(each.grad.any()) for each in every),
             "finite": all(each.grad is None or bool(plainly_finite(each.grad)) for each in every),
+            "covered": [wrappers.coverage(each) for each in every],
+            "parts": [len(seen.parts.get(id(each), ())) for each in every] if run.full else [],
             "clipped": any(id(each) in seen.clipped for each in every),
             "backwards": run.backwards,
             "line": run.line(),
@@ -97,6 +99,7 @@ class Optimizers:
         for each in every:
             seen.parts.pop(id(each), None)
             seen.clipped.pop(id(each), None)
+            seen.forget_clipping(each)
         models.of(run).stale = True
         draws.of(run).close_step()
         run.stepped()
@@ -138,3 +141,19 @@ def install(run: Run) -> None:
     replace(Optimizer, "add_param_group", optimizers.add_group)
     register_optimizer_step_pre_hook(optimizers.before)  # type: ignore[arg-type]
     register_optimizer_step_post_hook(optimizers.after)  # type: ignore[arg-type]
+    replace(torch.amp.GradScaler, "step", _scaled_step(run))
+
+
+def _scaled_step(run: Run) -> Any:
+    """Note whether a gradient scaler lets the optimizer step, or skips a step with infinite gradients."""
+
+    def make(original: Any) -> Any:
+        def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            before, scale = run.step, scaler.get_scale()
+            result = original(scaler, optimizer, *args, **kwargs)
+            run.note("scaled_step", step=before, stepped=run.step > before, scale=scale, line=run.line())
+            return result
+
+        return step
+
+    return make

@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any
 
 _LIBRARY = re.compile(r"[/\\](lib[/\\]python3|site-packages|dist-packages)|^<")
-_OWN = str(Path(__file__).resolve().parents[1]) + os.sep
+OWN = str(Path(__file__).resolve().parents[1]) + os.sep
 
 
 def replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
@@ -37,14 +37,14 @@ def own_line(root: str) -> str:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
-        if not file.startswith(_OWN) and not _is_library(file):
+        if not file.startswith(OWN) and not is_library(file):
             return f"{_relative(file, root)}:{frame.f_lineno}"
         frame = frame.f_back
     return ""
 
 
 @functools.cache
-def _is_library(file: str) -> bool:
+def is_library(file: str) -> bool:
     return _LIBRARY.search(file) is not None
 
 

@@ -21,6 +21,15 @@ def install(run: Run) -> None:
 
     torch.compile = compile  # type: ignore[assignment]
     torch.nn.Module.compile = lambda self, *args, **kwargs: compile(self)  # type: ignore[assignment, misc]
+    def make_convert(original: Any) -> Any:
+        def convert_sync_batchnorm(cls: Any, module: Any, process_group: Any = None) -> Any:
+            run.note("converted", line=run.line())
+            return original(module, process_group)
+
+        return classmethod(convert_sync_batchnorm)
+
+    norm = torch.nn.SyncBatchNorm
+    norm.convert_sync_batchnorm = make_convert(norm.convert_sync_batchnorm)  # type: ignore[method-assign]
     import torch.multiprocessing as multiprocessing
 
     multiprocessing.spawn = spawn  # type: ignore[assignment]

@@ -15,12 +15,26 @@ from .patching import replace
 from .tensors import digest
 
 _of_runs: dict[int, list[DistributedDataParallel]] = {}
+_covered: dict[int, tuple[torch.Tensor, str]] = {}
 _OPTIONS = ("broadcast_buffers", "find_unused_parameters", "gradient_as_bucket_view", "static_graph")
 
 
 def known(run: Run) -> list[DistributedDataParallel]:
     """The wrappers of this run, in the order in which they were made."""
     return _of_runs.setdefault(id(run), [])
+
+
+def coverage(parameter: torch.Tensor) -> str:
+    """How a wrapper deals with a parameter: synchronised, frozen as it was wrapped, ignored; none if no wrapper knows it."""
+    found = _covered.get(id(parameter))
+    return found[1] if found is not None and found[0] is parameter else "none"
+
+
+def _cover(wrapper: DistributedDataParallel) -> None:
+    ignored = set(getattr(wrapper, "parameters_to_ignore", ()))
+    for name, each in wrapper.module.named_parameters():
+        kind = "ignored" if name in ignored else "synchronised" if each.requires_grad else "frozen"
+        _covered[id(each)] = (each, kind)
 
 
 def install(run: Run) -> None:
@@ -31,6 +45,7 @@ def install(run: Run) -> None:
             before = {name: digest(each) for name, each in module.named_parameters()}
             original(self, module, *args, **kwargs)
             wrappers.append(self)
+            _cover(self)
             gradients.of(run).watch([each for each in module.parameters() if each.requires_grad])
             run.note(
                 "wrapped",
