@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -70,13 +71,20 @@ def real_run(request: Request, folder: Path) -> Ended:
     return _run(request, settings, request.ranks, {})
 
 
-def mirror_runs(request: Request, folder: Path) -> tuple[Ended, ...]:
+def mirrors_of(request: Request, folder: Path) -> tuple[Settings, ...]:
     """M = 1, M = 1 with the ranks in reverse order (which shows the rounding noise), and M = N."""
     order = tuple(range(request.ranks))
-    common = Settings(str(folder), "", request.ranks, request.steps, request.far, no_gpu=request.no_gpu, seconds=request.seconds)
-    one = replace(common, name="one", mirror_size=1, order=order, in_turn=request.in_turn)
-    wanted = [one, replace(one, name="noise", order=order[::-1]), replace(common, name="all", mirror_size=request.ranks, order=order)]
-    return tuple(_run(request, settings, 1, _as_mirror(settings)) for settings in wanted)
+    one = Settings(
+        str(folder), "one", request.ranks, request.steps, request.far, 1, order, request.in_turn, request.no_gpu
+    )
+    every = replace(one, name="all", mirror_size=request.ranks, in_turn=False)
+    return one, replace(one, name="noise", order=order[::-1]), every
+
+
+def mirror_run(request: Request, settings: Settings) -> Ended:
+    """The script as one process, in the place of rank 0 of M identical ranks."""
+    shutil.rmtree(Path(settings.folder) / settings.name, ignore_errors=True)
+    return _run(request, settings, 1, _as_mirror(settings))
 
 
 def _as_mirror(settings: Settings) -> dict[str, str]:

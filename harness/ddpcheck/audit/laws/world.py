@@ -59,8 +59,8 @@ def ranks_call_the_same_collectives(evidence: Evidence) -> Judged:
 
 
 def _counts(event: Event, evidence: Evidence) -> bool:
-    if event["kind"] == "forward":
-        return True
+    if event["kind"] == "forward":  # it sends buffers, or its backward sends gradients
+        return bool(event["buffers"] or (event["grad"] and event["sync"]))
     return not event["point"] and event["group"] == evidence.ranks
 
 

@@ -68,6 +68,7 @@ def install(run: Run) -> None:
                 sync=bool(self.require_backward_grad_sync),
                 grad=torch.is_grad_enabled(),
                 training=bool(self.training),
+                buffers=bool(self.will_sync_module_buffers()),
                 line=run.line(),
             )
             return original(self, *args, **kwargs)
