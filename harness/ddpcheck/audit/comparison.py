@@ -20,9 +20,7 @@ Gradients = dict[str, Array]
 def evidence_of(request: Request, folder: Path, real: Ended, mirrors: Sequence[Ended]) -> Evidence:
     """What the laws judge, of runs whose journals lie in `folder`."""
     seen = {ended.name: _seen(ended) for ended in (real, *mirrors)}
-    made = Evidence(
-        request.script, request.ranks, request.steps, request.far, seen.pop("real"), seen
-    )
+    made = Evidence(request.script, request.ranks, request.steps, request.far, seen.pop("real"), seen)
     if not mirrors:
         return made
     count = min(request.steps, made.steps_seen)

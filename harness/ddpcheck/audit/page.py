@@ -92,7 +92,9 @@ def scope(evidence: Evidence) -> Iterator[str]:
     written = sorted({event["path"] for events in evidence.each_rank("save") for event in events if event["path"]})
     if written:
         yield f"files that the script wrote: {', '.join(written[:4])}{' ...' if len(written) > 4 else ''}"
-    size = sum(run.end(rank).get("bytes", 0) for run in (real, *evidence.mirrors.values()) for rank in range(len(run.events)))
+    size = sum(
+        run.end(rank).get("bytes", 0) for run in (real, *evidence.mirrors.values()) for rank in range(len(run.events))
+    )
     mirrored = ", ".join(f"{name} {run.seconds:.1f} s" for name, run in evidence.mirrors.items())
     yield f"time: {real.seconds:.1f} s on {evidence.ranks} ranks; mirrors {mirrored or 'not run'}; record {size / 2**20:.1f} MiB"
 
@@ -116,19 +118,20 @@ def _source(evidence: Evidence) -> str:
 def markdown(evidence: Evidence, verdicts: list[Verdict]) -> str:
     """The same as a markdown page."""
     sentences = {law.name: law.sentence for law in LAWS}
-    rows = [
-        f"| {sentences[v.check]} | {_WORDS[v.status]} | {_cell(v)} |" for v in verdicts
-    ]
+    rows = [f"| {sentences[v.check]} | {_WORDS[v.status]} | {_cell(v)} |" for v in verdicts]
     findings = [f"```text\n{verdict.diagnosis.text()}\n```" for verdict in verdicts if verdict.diagnosis]
-    return "\n\n".join(
-        [
-            f"# Audit of {evidence.script[0]}",
-            f"**{answer(evidence, verdicts)[1]}**",
-            *findings,
-            "\n".join(["| law | result | |", "|---|---|---|", *rows]),
-            "\n".join(f"- {line}" for line in scope(evidence)),
-        ]
-    ) + "\n"
+    return (
+        "\n\n".join(
+            [
+                f"# Audit of {evidence.script[0]}",
+                f"**{answer(evidence, verdicts)[1]}**",
+                *findings,
+                "\n".join(["| law | result | |", "|---|---|---|", *rows]),
+                "\n".join(f"- {line}" for line in scope(evidence)),
+            ]
+        )
+        + "\n"
+    )
 
 
 def _cell(verdict: Verdict) -> str:

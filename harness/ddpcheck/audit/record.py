@@ -50,13 +50,35 @@ def main(words: list[str]) -> None:
 
 
 def _install(run: Run) -> None:
-    from .recorder import collectives, data, draws, files, gradients, models, optimizers, other_draws, substitutes, wrappers
+    from .recorder import (
+        collectives,
+        data,
+        draws,
+        files,
+        gradients,
+        models,
+        optimizers,
+        other_draws,
+        substitutes,
+        wrappers,
+    )
 
     if run.settings.no_gpu:
         from . import no_gpu
 
         no_gpu.install(run.settings.ranks if not run.mirrors else run.settings.mirror_size)
-    parts: list[Any] = [substitutes, collectives, gradients, optimizers, wrappers, models, data, files, other_draws, draws]
+    parts: list[Any] = [
+        substitutes,
+        collectives,
+        gradients,
+        optimizers,
+        wrappers,
+        models,
+        data,
+        files,
+        other_draws,
+        draws,
+    ]
     for part in parts:
         part.install(run)
     if run.mirrors:

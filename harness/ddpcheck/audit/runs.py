@@ -67,7 +67,9 @@ def audited(request: Request, keep: Path | None = None) -> Iterator[Path]:
 
 def real_run(request: Request, folder: Path) -> Ended:
     """The script on its ranks, as torchrun would start them."""
-    settings = Settings(str(folder), "real", request.ranks, request.steps, request.far, no_gpu=request.no_gpu, seconds=request.seconds)
+    settings = Settings(
+        str(folder), "real", request.ranks, request.steps, request.far, no_gpu=request.no_gpu, seconds=request.seconds
+    )
     return _run(request, settings, request.ranks, {})
 
 
@@ -99,7 +101,12 @@ def _run(request: Request, settings: Settings, processes: int, variables: Mappin
     # threads of several ranks on the same cores stand in each other's way
     threads = {} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": "1"}
     path = os.pathsep.join(part for part in (_own_root(), os.environ.get("PYTHONPATH", "")) if part)
-    torchrun = {"GROUP_RANK": "0", "ROLE_RANK": "0", "TORCHELASTIC_RESTART_COUNT": "0", "TORCHELASTIC_MAX_RESTARTS": "0"}
+    torchrun = {
+        "GROUP_RANK": "0",
+        "ROLE_RANK": "0",
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+    }
     began = time.monotonic()
     launched = Processes().start(
         command,
@@ -151,7 +158,10 @@ def _size(folder: Path) -> int:
 
 def _stacks(folder: Path, processes: int) -> tuple[str, ...]:
     """Where each process stands, asked for by a signal."""
-    pids = [next((e["pid"] for e in Journaled(folder / str(r)).events() if e["kind"] == "begin"), 0) for r in range(processes)]
+    pids = [
+        next((e["pid"] for e in Journaled(folder / str(r)).events() if e["kind"] == "begin"), 0)
+        for r in range(processes)
+    ]
     for pid in pids:
         if pid:
             with suppress(ProcessLookupError):
@@ -168,4 +178,3 @@ def _text(file: Path) -> str:
         return file.read_text(encoding="utf-8")
     except OSError:
         return ""
-

@@ -55,4 +55,7 @@ def answer(evidence: Evidence, verdicts: list[Verdict]) -> tuple[int, str]:
         return 2, f"NOT JUDGED: {name} took no optimizer step on all ranks"
     if against.status == "skipped":
         return 0, f"NO FINDING in {name}, but gradients were not compared with one process: {against.reason}"
-    return 0, f"YES: {name} on {evidence.ranks} ranks is the run of one process, in the {evidence.steps_seen} steps looked at"
+    return (
+        0,
+        f"YES: {name} on {evidence.ranks} ranks is the run of one process, in the {evidence.steps_seen} steps looked at",
+    )

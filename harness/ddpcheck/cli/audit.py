@@ -24,7 +24,9 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.argument("script", required=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.option("-n", "--ranks", type=click.IntRange(min=2), default=2, show_default=True, help="Ranks of the real run.")
-@click.option("--steps", type=click.IntRange(min=1), default=6, show_default=True, help="Steps compared with one process.")
+@click.option(
+    "--steps", type=click.IntRange(min=1), default=6, show_default=True, help="Steps compared with one process."
+)
 @click.option("--seconds", default=10.0, show_default=True, help="How long to look on after these steps.")
 @click.option("-m", "--module", is_flag=True, help="SCRIPT is a module, as for python -m.")
 @click.option("--no-gpu", is_flag=True, help="Run a script for CUDA and NCCL on the CPU, with Gloo.")

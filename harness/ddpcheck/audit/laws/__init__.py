@@ -9,17 +9,19 @@ __all__ = ["LAWS", "Judged", "Law", "Status"]
 
 LAWS: tuple[Law, ...] = (
     Law("ranks_form_one_world", "world", "The processes form one world.", world.ranks_form_one_world),
-    Law(
-        "ranks_get_as_many_batches", "data", "All ranks get as many batches.", data.ranks_get_as_many_batches
-    ),
-    Law(
-        "ranks_stop_together", "world", "All ranks stop training together.", world.ranks_stop_together
-    ),
+    Law("ranks_get_as_many_batches", "data", "All ranks get as many batches.", data.ranks_get_as_many_batches),
+    Law("ranks_stop_together", "world", "All ranks stop training together.", world.ranks_stop_together),
     Law(
         "ranks_call_the_same_collectives",
         "world",
         "All ranks make the same collective calls.",
         world.ranks_call_the_same_collectives,
+    ),
+    Law(
+        "gradients_depend_on_the_data",
+        "gradients",
+        "Gradients are finite and depend on the data.",
+        gradients.gradients_depend_on_the_data,
     ),
     Law("ranks_read_different_shards", "data", "Each rank reads a shard of its own.", data.ranks_read_different_shards),
     Law("every_sample_is_used", "data", "Each sample is used.", data.every_sample_is_used),
@@ -41,9 +43,7 @@ LAWS: tuple[Law, ...] = (
         "The optimizers hold the parameters that are trained.",
         replicas.optimizers_hold_what_is_trained,
     ),
-    Law(
-        "buffers_are_equal", "replicas", "Buffers that the forward pass uses are equal.", replicas.buffers_are_equal
-    ),
+    Law("buffers_are_equal", "replicas", "Buffers that the forward pass uses are equal.", replicas.buffers_are_equal),
     Law(
         "hyperparameters_are_equal",
         "steps",
@@ -52,12 +52,11 @@ LAWS: tuple[Law, ...] = (
     ),
     Law("ranks_skip_the_same_steps", "steps", "All ranks skip the same steps.", steps.ranks_skip_the_same_steps),
     Law(
-        "gradients_depend_on_the_data",
+        "clipping_comes_last",
         "gradients",
-        "Gradients are finite and depend on the data.",
-        gradients.gradients_depend_on_the_data,
+        "Clipping follows the reduction, once a step.",
+        gradients.clipping_comes_last,
     ),
-    Law("clipping_comes_last", "gradients", "Clipping follows the reduction, once a step.", gradients.clipping_comes_last),
     Law(
         "gradients_are_synchronised",
         "gradients",

@@ -65,7 +65,11 @@ def ranks_read_different_shards(evidence: Evidence) -> Judged:
                     audit.SAME_DATA(how=_why_same(evidence, key), line=line),
                 )
             continue
-        if loader["sampler"] in _WHOLE and loader["batch_sampler"] == "BatchSampler" and _same_samples(evidence, key, ranks):
+        if (
+            loader["sampler"] in _WHOLE
+            and loader["batch_sampler"] == "BatchSampler"
+            and _same_samples(evidence, key, ranks)
+        ):
             return broken(
                 f"each rank goes through the whole data set of {loader['size']} samples",
                 audit.SAME_DATA(

@@ -117,6 +117,8 @@ def gradients_equal_those_of_one_process(evidence: Evidence) -> Judged:
         return not_judged(compared[0].not_comparable)
     if _unsynchronised(evidence, usable[0].step):
         return not_judged("gradients are not synchronised")
+    if gradients_depend_on_the_data(evidence).status == "broken":
+        return not_judged("gradients are zero, or not finite")
     off = [step for step in usable if step.off_one]
     left_out = [step for step in compared if step.not_comparable]
     if not off:

@@ -87,7 +87,10 @@ def buffers_are_equal(evidence: Evidence) -> Judged:
         names = different(together, "b")
         if names and together[0]["step"] > 0:
             buffer = names[0].partition(".")[2]
-            return broken(f"{len(names)} buffers differ in step {together[0]['step']}, first {buffer}", audit.BUFFERS_DIFFER(buffer=buffer))
+            return broken(
+                f"{len(names)} buffers differ in step {together[0]['step']}, first {buffer}",
+                audit.BUFFERS_DIFFER(buffer=buffer),
+            )
     return held() if seen else not_judged("the modules have no buffers")
 
 
@@ -139,4 +142,3 @@ def batch_norm_is_converted(evidence: Evidence) -> Judged:
         f"{len(norms)} batch norms, such as {norms[0][1]}, normalise each rank's samples alone: SyncBatchNorm would take the "
         "whole batch, as one process does"
     )
-

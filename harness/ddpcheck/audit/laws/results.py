@@ -85,9 +85,7 @@ def metrics_are_combined(evidence: Evidence) -> Judged:
         )
         if sharded and not any(reductions for _, _, reductions in together):
             line = loader_of(evidence, key).get("line", key)
-            return broken(
-                "each rank evaluates a shard, and no reduction follows", audit.METRIC_OF_ONE_RANK(line=line)
-            )
+            return broken("each rank evaluates a shard, and no reduction follows", audit.METRIC_OF_ONE_RANK(line=line))
     return held()
 
 

@@ -24,9 +24,7 @@ def ranks_form_one_world(evidence: Evidence) -> Judged:
     if all(world is None or world["size"] == 1 for world in worlds):
         if not evidence.steps_seen and any(evidence.real.end(rank)["why"] in _FAILED for rank in range(evidence.ranks)):
             return not_judged("the script ended before it made a process group")
-        return broken(
-            f"no process group of {evidence.ranks} ranks was made", audit.WORLD_IS_ONE(ranks=evidence.ranks)
-        )
+        return broken(f"no process group of {evidence.ranks} ranks was made", audit.WORLD_IS_ONE(ranks=evidence.ranks))
     for world in worlds:
         if world is not None and world["size"] != evidence.ranks:
             return broken(
@@ -82,7 +80,9 @@ def _odd_one(
     if _uneven_batches(evidence) or _stopped(evidence) is not None:
         return not_judged("the ranks take different numbers of steps")
     lines = Counter(
-        (rank, event["line"]) for rank, events in enumerate(evidence.each_rank("collective", "forward")) for event in events
+        (rank, event["line"])
+        for rank, events in enumerate(evidence.each_rank("collective", "forward"))
+        for event in events
     )
     ranks = range(evidence.ranks)
     found = [
@@ -123,7 +123,10 @@ def _stopped(evidence: Evidence) -> tuple[tuple[int, ...], int] | None:
     ranks = tuple(rank for rank in range(evidence.ranks) if begun[rank] == fewest)
     if any(evidence.real.end(rank)["why"] in _FAILED and counts[rank] == 0 for rank in ranks):
         return None
-    passes = [len([e for e in evidence.real.of(rank, "epoch") if _trained(evidence, rank, e["loader"])]) for rank in range(evidence.ranks)]
+    passes = [
+        len([e for e in evidence.real.of(rank, "epoch") if _trained(evidence, rank, e["loader"])])
+        for rank in range(evidence.ranks)
+    ]
     if len(set(passes)) == 1:
         return None
     return ranks, counts[ranks[0]]

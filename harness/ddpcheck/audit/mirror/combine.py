@@ -45,7 +45,9 @@ def tensors_together(values: list[torch.Tensor], samples: tuple[int, ...]) -> to
     rest = {tuple(each.shape[:place]) + tuple(each.shape[place + 1 :]) for each in values}
     if len(rest) > 1:
         shapes = ", ".join(str(tuple(each.shape)) for each in values)
-        raise Misfit(f"the ranks' batches have tensors of shapes {shapes}: they differ in more than the number of samples")
+        raise Misfit(
+            f"the ranks' batches have tensors of shapes {shapes}: they differ in more than the number of samples"
+        )
     return torch.cat(values, place)
 
 

@@ -131,7 +131,9 @@ class Models:
         for root in [*self.roots, *wrappers.known(self.run)]:
             for name, each in _inner(root).named_parameters():
                 named.setdefault(id(each), name.removeprefix("module.").replace("_orig_mod.", ""))
-        found = {key: named[id(each)] for key, each in optimizers.of(self.run).parameters().items() if id(each) in named}
+        found = {
+            key: named[id(each)] for key, each in optimizers.of(self.run).parameters().items() if id(each) in named
+        }
         self.names = {id(each): name for each, name in ((e, named.get(id(e), "")) for e in gradients_seen(self.run))}
         if found and list(found) != self._named:
             self._named = list(found)

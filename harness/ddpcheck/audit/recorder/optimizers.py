@@ -43,7 +43,9 @@ class Optimizers:
             place, count = self.index(optimizer), len(parameters_of(optimizer))
             gradients.of(self.run).watch(parameters_of(optimizer))
             run = self.run
-            run.note("group", optimizer=place, name=type(optimizer).__name__, count=count, step=run.step, line=run.line())
+            run.note(
+                "group", optimizer=place, name=type(optimizer).__name__, count=count, step=run.step, line=run.line()
+            )
             from . import models
 
             models.of(run).stale = True

@@ -16,11 +16,14 @@ def install(run: Run) -> None:
         return model if model is not None else lambda function: function
 
     def spawn(fn: Any, args: Any = (), nprocs: int = 1, **kwargs: Any) -> None:
-        run.note("instead", what=f"spawn of {nprocs} processes", by="the ranks of the audit", line=run.line(), count=nprocs)
+        run.note(
+            "instead", what=f"spawn of {nprocs} processes", by="the ranks of the audit", line=run.line(), count=nprocs
+        )
         fn(int(os.environ.get("LOCAL_RANK", "0")), *args)
 
     torch.compile = compile  # type: ignore[assignment]
     torch.nn.Module.compile = lambda self, *args, **kwargs: compile(self)  # type: ignore[assignment, misc]
+
     def make_convert(original: Any) -> Any:
         def convert_sync_batchnorm(cls: Any, module: Any, process_group: Any = None) -> Any:
             run.note("converted", line=run.line())
