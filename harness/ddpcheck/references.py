@@ -77,10 +77,10 @@ def _meant(reference: str) -> str:
     module, _, attribute = reference.rpartition(".")
     own = "name your own as module:attribute or path/to/file.py:attribute"
     if attribute == "py" and Path(reference).is_file():
-        return (
-            f"if it is a training script, audit it: ddpcheck audit {reference}; if an adapter is in that file, name it: "
-            f"{reference}:adapter, or what it is called there"
-        )
+        audit = f"ddpcheck audit {reference}"
+        if is_training_script(Path(reference)):
+            return f"it is a training script; audit it: {audit}"
+        return f"name the adapter in that file, too: {reference}:adapter, or what it is called there (scripts: {audit})"
     if ":" not in reference and _importable(reference):
         return f"name the adapter in that module, too: {reference}:adapter, or what it is called there"
     if ":" not in reference and module and _importable(module):

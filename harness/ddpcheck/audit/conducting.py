@@ -10,7 +10,7 @@ from pathlib import Path
 from ..results import visible_cores
 from .comparison import evidence_of
 from .evidence import Evidence
-from .runs import Ended, Request, audited, mirror_run, mirrors_of, real_run
+from .runs import Ended, Request, audited, mirror_run, mirrors_of, real_run, resumed_runs
 
 
 def conduct(request: Request, keep: Path | None = None, told: Callable[[str], None] = lambda text: None) -> Evidence:
@@ -25,7 +25,11 @@ def conduct(request: Request, keep: Path | None = None, told: Callable[[str], No
         if _wants_turns(request, real, mirrors[0]):
             told(f"{request.name} as one process again, with the ranks' batches in turn")
             mirrors = _all_mirrors(replace(request, in_turn=True), folder)
-        return evidence_of(request, folder, real, mirrors)
+        again: tuple[Ended, ...] = ()
+        if request.resumed:
+            told(f"{request.name} interrupted and resumed")
+            again = resumed_runs(request, folder)
+        return evidence_of(request, folder, real, (*mirrors, *again))
 
 
 def _all_mirrors(request: Request, folder: Path) -> tuple[Ended, ...]:

@@ -35,6 +35,8 @@ class Request:
     no_gpu: bool = False
     deadline: float = 30.0
     in_turn: bool = False
+    interrupted: tuple[str, ...] = ()
+    resumed: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -71,6 +73,17 @@ def real_run(request: Request, folder: Path) -> Ended:
         str(folder), "real", request.ranks, request.steps, request.far, no_gpu=request.no_gpu, seconds=request.seconds
     )
     return _run(request, settings, request.ranks, {})
+
+
+def resumed_runs(request: Request, folder: Path) -> tuple[Ended, ...]:
+    """The run that stops early, and the one that goes on from its checkpoint, with the arguments that the request names."""
+    made = []
+    for name, arguments in (("interrupted", request.interrupted), ("resumed", request.resumed)):
+        head = 2 if request.script[0] == "-m" else 1
+        again = replace(request, script=(*request.script[:head], *arguments))
+        settings = Settings(str(folder), name, request.ranks, 0, request.far, no_gpu=request.no_gpu, seconds=request.seconds)
+        made.append(_run(again, settings, request.ranks, {}))
+    return tuple(made)
 
 
 def mirrors_of(request: Request, folder: Path) -> tuple[Settings, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shlex
 import sys
 from pathlib import Path
 
@@ -11,8 +12,10 @@ import click
 from rich.console import Console
 from rich.markup import escape
 
+from ..audit.conducting import conduct
 from ..audit.evidence import SCHEMA, Evidence
 from ..audit.page import page, write_markdown
+from ..audit.runs import Request
 from ..audit.verdicts import answer, verdicts_of
 from ..results import Results, save_junit
 from .options import at_terminal, console, usage_errors
@@ -30,6 +33,12 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--seconds", default=10.0, show_default=True, help="How long to look on after these steps.")
 @click.option("-m", "--module", is_flag=True, help="SCRIPT is a module, as for python -m.")
 @click.option("--no-gpu", is_flag=True, help="Run a script for CUDA and NCCL on the CPU, with Gloo.")
+@click.option(
+    "--resume-check",
+    nargs=2,
+    metavar="'ARGS' 'ARGS'",
+    help="Arguments of a run that stops early, and of one that goes on from its checkpoint; compared with the whole run.",
+)
 @click.option("--deadline", default=30.0, show_default=True, help="Seconds in which nothing happens; then ranks hang.")
 @click.option("--json", "json_file", type=_FILE, help="Write verdicts and evidence, which --judge reads.")
 @click.option("--junit", "junit_file", type=_FILE, help="Write JUnit XML.")
@@ -44,6 +53,7 @@ def command(
     seconds: float,
     module: bool,
     no_gpu: bool,
+    resume_check: tuple[str, str] | None,
     deadline: float,
     json_file: Path | None,
     junit_file: Path | None,
@@ -67,7 +77,18 @@ def command(
             evidence = Evidence.load(judged)
         else:
             words = _words(script, arguments, module=module)
-            evidence = _run(out, words, ranks, steps, seconds, deadline, keep, no_gpu=no_gpu)
+            interrupted, resumed = map(tuple, map(shlex.split, resume_check or ("", "")))
+            request = Request(
+                words,
+                ranks,
+                steps,
+                seconds=seconds,
+                no_gpu=no_gpu,
+                deadline=deadline,
+                interrupted=interrupted,
+                resumed=resumed,
+            )
+            evidence = _run(out, request, keep)
     verdicts = verdicts_of(evidence)
     out.print(escape(page(evidence, verdicts)), soft_wrap=True)
     settings = {"audit": True, "ranks": evidence.ranks, "steps": evidence.steps, "no_gpu": no_gpu}
@@ -97,21 +118,7 @@ def _words(script: str | None, arguments: tuple[str, ...], *, module: bool) -> t
     return (script, *arguments)
 
 
-def _run(
-    out: Console,
-    words: tuple[str, ...],
-    ranks: int,
-    steps: int,
-    seconds: float,
-    deadline: float,
-    keep: Path | None,
-    *,
-    no_gpu: bool,
-) -> Evidence:
-    from ..audit.conducting import conduct
-    from ..audit.runs import Request
-
-    request = Request(words, ranks, steps, seconds=seconds, no_gpu=no_gpu, deadline=deadline)
+def _run(out: Console, request: Request, keep: Path | None) -> Evidence:
     if not at_terminal(out):
         return conduct(request, keep)
     with out.status("starting") as status:

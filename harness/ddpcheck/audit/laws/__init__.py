@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import accumulation, data, gradients, randomness, replicas, results, steps, world
+from . import accumulation, data, gradients, randomness, replicas, results, resuming, steps, world
 from .judged import Judged, Law, Status
 
 __all__ = ["LAWS", "Judged", "Law", "Status"]
@@ -140,6 +140,12 @@ LAWS: tuple[Law, ...] = (
         "results",
         "A checkpoint fits the model without its wrapper.",
         results.checkpoints_fit_the_bare_model,
+    ),
+    Law(
+        "resumed_runs_go_on",
+        "results",
+        "A resumed run goes on as the uninterrupted one does.",
+        resuming.resumed_runs_go_on,
     ),
     Law("ranks_end_without_error", "world", "All ranks end without an error.", world.ranks_end_without_error),
 )
