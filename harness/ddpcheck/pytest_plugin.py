@@ -90,7 +90,7 @@ def _parameters(item: pytest.Item) -> dict[str, Any]:
 
 @pytest.fixture
 def ddp_audit() -> Callable[..., Audited]:
-    """Audits a training script: ddp_audit("train.py", "--epochs", "1", ranks=2).holds()."""
+    """Audits a training script: write `ddp_audit("train.py", "--epochs", "1", ranks=2).holds()` in a test."""
     from .audit.asserting import audit
 
     return audit

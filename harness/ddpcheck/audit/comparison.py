@@ -136,7 +136,7 @@ def _part(kept: dict[str, Any], number: int) -> Gradients:
 def _weights(
     ranks: Sequence[dict[str, Any]], one: dict[str, Any], tolerance: dict[str, float]
 ) -> tuple[tuple[tuple[float, ...], ...], float]:
-    """w for each backward of the window, and the worst distance of any."""
+    """The weights w of each backward of the window, and the worst distance of any."""
     count = max((len(each["parts"]) for each in one.values()), default=0)
     if count != max((len(each["parts"]) for kept in ranks for each in kept.values()), default=0):
         return (), float("inf")
@@ -149,7 +149,7 @@ def _weights(
 
 
 def _factor(got: Gradients, wanted: Gradients, tolerance: dict[str, float]) -> tuple[float, float]:
-    """got = factor * wanted, and the worst distance that is left."""
+    """The factor in got = factor * wanted, and the worst distance that is left."""
     made = numbers.fit(got, [wanted])
     factor = made.weights[0]
     return factor, numbers.worst(made.off, tolerance)[1] / max(abs(factor), 1.0)

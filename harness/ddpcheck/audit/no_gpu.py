@@ -52,7 +52,8 @@ def install(count: int) -> None:
     _replace_modules_methods()
     _replace_mixed_precision()
     _replace_ddp()
-    _OnCpu().__enter__()
+    mode: Any = _OnCpu()
+    mode.__enter__()  # for good: the process is the script's
 
 
 def _answer_queries(count: int) -> None:
@@ -162,7 +163,7 @@ class _Event:
 
 
 def _replace_modules_methods() -> None:
-    module = torch.nn.Module
+    module: Any = torch.nn.Module
     original = module.to
 
     def to(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -172,8 +173,8 @@ def _replace_modules_methods() -> None:
             named["device"] = _CPU
         return original(self, *changed, **named)
 
-    module.to = to  # type: ignore[method-assign, assignment]
-    module.cuda = lambda self, device=None: self  # type: ignore[method-assign]
+    module.to = to
+    module.cuda = lambda self, device=None: self
     for name in ("cuda", "pin_memory"):
         setattr(torch.Tensor, name, lambda self, *args, **kwargs: self)
     load = torch.load
@@ -197,7 +198,7 @@ def _replace_mixed_precision() -> None:
             device_type, dtype = "cpu", torch.bfloat16 if dtype in (None, torch.float16) else dtype
         original(self, device_type, dtype, *args, **kwargs)
 
-    torch.autocast.__init__ = autocast  # type: ignore[method-assign, assignment]
+    torch.autocast.__init__ = autocast  # type: ignore[method-assign]
 
     def cuda_autocast(enabled: bool = True, dtype: Any = torch.float16, cache_enabled: bool = True) -> Any:
         return torch.autocast("cuda", dtype, enabled, cache_enabled)
@@ -219,9 +220,9 @@ def _replace_ddp() -> None:
     wrapper = torch.nn.parallel.DistributedDataParallel
     original = wrapper.__init__
 
-    def __init__(
+    def wrap(
         self: Any, module: Any, device_ids: Any = None, output_device: Any = None, *args: Any, **kwargs: Any
     ) -> None:
         original(self, module, None, None, *args, **kwargs)
 
-    wrapper.__init__ = __init__  # type: ignore[method-assign]
+    wrapper.__init__ = wrap  # type: ignore[method-assign]

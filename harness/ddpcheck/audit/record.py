@@ -16,7 +16,6 @@ from typing import Any
 
 from .run import Run, Settings
 
-
 _INTENTIONS = ("no_sync", "SyncBatchNorm", "set_epoch", "DistributedSampler", "init_process_group")
 
 

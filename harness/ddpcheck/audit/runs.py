@@ -81,7 +81,9 @@ def resumed_runs(request: Request, folder: Path) -> tuple[Ended, ...]:
     for name, arguments in (("interrupted", request.interrupted), ("resumed", request.resumed)):
         head = 2 if request.script[0] == "-m" else 1
         again = replace(request, script=(*request.script[:head], *arguments))
-        settings = Settings(str(folder), name, request.ranks, 0, request.far, no_gpu=request.no_gpu, seconds=request.seconds)
+        settings = Settings(
+            str(folder), name, request.ranks, 0, request.far, no_gpu=request.no_gpu, seconds=request.seconds
+        )
         made.append(_run(again, settings, request.ranks, {}))
     return tuple(made)
 

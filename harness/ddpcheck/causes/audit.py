@@ -377,6 +377,14 @@ SKIPPED_STEP_DIFFERS = Kind(
     step=int,
     line=str,
 )
+SCALER_CHECKS_OWN_GRADIENTS = Kind(
+    "scaler-checks-own-gradients",
+    "The gradient scaler checks each rank's own gradients for infinities.",
+    because="One rank may skip a step and halve its loss scale, while the others do not.",
+    look="{line}: synchronise gradients before unscale_",
+    certainty="certain",
+    line=str,
+)
 SAME_DRAWS = Kind(
     "same-random-draws-on-every-rank",
     "Every rank draws the same random numbers at {line}.",

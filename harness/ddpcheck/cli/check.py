@@ -188,7 +188,9 @@ def show_all(out: Console, verdicts: list[Verdict], seconds: float, failures: Pa
     out.print(f"\n[bold]{summary(verdicts, seconds)}[/]", soft_wrap=True)
     if verdicts and all(verdict.ok for verdict in verdicts):
         out.print(
-            "implementations were judged, no training script: ddpcheck audit train.py judges one", style="dim", soft_wrap=True
+            "implementations were judged, no training script: ddpcheck audit train.py judges one",
+            style="dim",
+            soft_wrap=True,
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import pairwise
 
 from ...causes import audit
 from ..evidence import Evidence
@@ -163,8 +164,8 @@ def every_sample_is_used(evidence: Evidence) -> Judged:
             if evidence.ranks > 1 and any(subset != subsets[0] for subset in subsets):
                 every = _all_subsets(evidence, loaders[0]["base"], size)
                 judged += 1
-                if len(every) < size:
-                    missing = size - len(every)
+                missing = size - len(every)
+                if missing >= evidence.ranks:  # fewer cannot be shared out evenly
                     return broken(
                         f"{missing} of {size} samples are in no rank's part",
                         audit.SAMPLES_NEVER_USED(count=missing, size=size, line=line),
@@ -202,7 +203,7 @@ def epochs_have_orders_of_their_own(evidence: Evidence) -> Judged:
     several = False
     for key in sorted(trained):
         states = [e for e in evidence.real.of(0, "epoch") if e["key"] == key and e["distributed"]]
-        for first, second in zip(states, states[1:], strict=False):
+        for first, second in pairwise(states):
             several = True
             a, b = first["distributed"], second["distributed"]
             if a["shuffle"] and a["epoch"] == b["epoch"] and a["seed"] == b["seed"]:
@@ -222,8 +223,9 @@ def uneven_passes(evidence: Evidence) -> tuple[str, tuple[int, ...]] | None:
     """A training loader that says it has different numbers of batches on the ranks, or gave them."""
     for key in sorted(trained_loaders(evidence)):
         lengths = [loader_of(evidence, key, rank).get("batches") for rank in range(evidence.ranks)]
-        if all(length is not None for length in lengths) and len(set(lengths)) > 1:
-            return key, tuple(lengths)
+        known = tuple(length for length in lengths if length is not None)
+        if len(known) == evidence.ranks and len(set(known)) > 1:
+            return key, known
         ends = [[e for e in evidence.real.of(r, "epoch_end") if e["key"] == key] for r in range(evidence.ranks)]
         for together in zip(*ends, strict=False):
             counts = tuple(event["batches"] for event in together)

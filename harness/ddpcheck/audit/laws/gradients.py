@@ -94,7 +94,7 @@ def _why_unsynchronised(evidence: Evidence, together: tuple[Event, ...], paramet
             return audit.COLLECTIVES_PAIR_DIFFERENT(parameter=name, line=reduced[0]["line"])
         how = "Nothing is wrapped in DistributedDataParallel, and no collective follows the backward pass."
         if reduced:
-            how = f"Collectives follow the backward pass, first at {reduced[0]['line']}, but leave it out or do not write it back."
+            how = f"Collectives follow the backward pass, first at {reduced[0]['line']}, but leave it out."
         return audit.PARAMETER_NOT_SYNCHRONISED(parameter=parameter, how=how, line=line)
     if not forwards:
         return audit.FORWARD_BYPASSES_WRAPPER(line=at)
@@ -122,7 +122,8 @@ def gradients_equal_those_of_one_process(evidence: Evidence) -> Judged:
     off = [step for step in usable if step.off_one]
     left_out = [step for step in compared if step.not_comparable]
     if not off:
-        note = f"{len(usable)} steps, at most {max(step.relative_off for step in usable):.1e} off; noise {max(step.noise for step in usable):.1e}"
+        worst, noise = max(step.relative_off for step in usable), max(step.noise for step in usable)
+        note = f"{len(usable)} steps, at most {worst:.1e} off; noise {noise:.1e}"
         if left_out:
             note += f"; step {left_out[0].step} not judged: {left_out[0].not_comparable}"
         return held(note)

@@ -14,7 +14,10 @@ Status = Literal["held", "broken", "not judged"]
 
 @dataclass(frozen=True)
 class Judged:
-    """causes: the likeliest first, if it is broken. headline: what was got and expected. note: how far to trust it, or why not."""
+    """causes: the likeliest first, if it is broken. headline: what was got and expected.
+
+    note: how far to trust it, or why it was not judged.
+    """
 
     status: Status
     headline: str = ""

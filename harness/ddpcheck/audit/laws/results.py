@@ -8,7 +8,9 @@ from ..journal import Event
 from .data import loader_of, trained_loaders
 from .judged import Judged, broken, held, not_judged
 
-_REDUCTIONS = frozenset({"all_reduce", "reduce", "all_gather", "all_gather_into_tensor", "all_gather_object", "gather", "gather_object"})  # fmt: skip
+_REDUCTIONS = frozenset(
+    {"all_reduce", "reduce", "all_gather", "all_gather_into_tensor", "all_gather_object", "gather", "gather_object"}
+)
 
 
 def _evaluations(evidence: Evidence, rank: int) -> list[tuple[Event, int, list[Event]]]:
@@ -112,7 +114,15 @@ def checkpoints_fit_the_bare_model(evidence: Evidence) -> Judged:
     saves = [event for events in evidence.each_rank("save") for event in events]
     if not saves:
         return not_judged("no checkpoint was written by torch.save")
-    for event in saves:
-        if event["prefix"]:
-            return broken("names in the checkpoint begin with `module.`", audit.CHECKPOINT_PREFIX(line=event["line"]))
+    prefixed = next((event for event in saves if event["prefix"]), None)
+    for events in evidence.each_rank("loaded"):
+        for event in events:
+            if event["prefix"] and event["missing"]:
+                line = prefixed["line"] if prefixed is not None else event["line"]
+                return broken(
+                    f"the model at {event['line']} found none of {event['missing']} names in the checkpoint",
+                    audit.CHECKPOINT_PREFIX(line=line),
+                )
+    if prefixed is not None:
+        return held("names in it begin with `module.`: it fits the wrapped model only")
     return held()

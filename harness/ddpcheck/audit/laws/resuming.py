@@ -13,7 +13,9 @@ def resumed_runs_go_on(evidence: Evidence) -> Judged:
     if resumed is None:
         return not_judged("no resumed run was asked for; see --resume-check")
     if resumed.failed or evidence.mirrors["interrupted"].failed:
-        return broken("the interrupted or the resumed run failed", audit.STATE_NOT_RESTORED(what="it ended with an error"))
+        return broken(
+            "the interrupted or the resumed run failed", audit.STATE_NOT_RESTORED(what="it ended with an error")
+        )
     loads = [rank for rank in range(evidence.ranks) if resumed.of(rank, "load")]
     if 0 < len(loads) < evidence.ranks:
         line = resumed.of(loads[0], "load")[0]["line"]
@@ -36,7 +38,11 @@ def resumed_runs_go_on(evidence: Evidence) -> Judged:
             what = f"{len(again)} steps instead of {len(whole)}"
             return broken(f"rank {rank} takes {what}", audit.STATE_NOT_RESTORED(what=what))
     count = len(resumed.of(0, "step"))
-    return held(f"{count} steps after the checkpoint are equal in all bits") if count else not_judged("no step was resumed")
+    return (
+        held(f"{count} steps after the checkpoint are equal in all bits")
+        if count
+        else not_judged("no step was resumed")
+    )
 
 
 def _difference(whole: dict[str, object], again: dict[str, object]) -> str:

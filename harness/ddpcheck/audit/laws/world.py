@@ -117,23 +117,20 @@ def _stopped(evidence: Evidence) -> tuple[tuple[int, ...], int] | None:
     """Ranks that took fewer steps than others and went on to something else."""
     counts = [len(evidence.real.of(rank, "step")) for rank in range(evidence.ranks)]
     begun = [len(evidence.real.of(rank, "backward", "epoch")) for rank in range(evidence.ranks)]
-    if len(set(begun)) == 1 or _uneven(evidence):
+    if len(set(begun)) == 1 or _uneven_batches(evidence):
         return None
     fewest = min(begun)
     ranks = tuple(rank for rank in range(evidence.ranks) if begun[rank] == fewest)
     if any(evidence.real.end(rank)["why"] in _FAILED and counts[rank] == 0 for rank in ranks):
         return None
-    passes = [
-        len([e for e in evidence.real.of(rank, "epoch") if _trained(evidence, rank, e["loader"])])
-        for rank in range(evidence.ranks)
-    ]
+    passes = [_training_passes(evidence, rank) for rank in range(evidence.ranks)]
     if len(set(passes)) == 1:
         return None
     return ranks, counts[ranks[0]]
 
 
-def _uneven(evidence: Evidence) -> bool:
-    return _uneven_batches(evidence)
+def _training_passes(evidence: Evidence, rank: int) -> int:
+    return sum(_trained(evidence, rank, event["loader"]) for event in evidence.real.of(rank, "epoch"))
 
 
 def _trained(evidence: Evidence, rank: int, loader: int) -> bool:

@@ -6,21 +6,26 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import _create_work_from_future
+from torch._C import _distributed_c10d as _c10d
+from torch._C._distributed_c10d import HashStore
 from torch.futures import Future
 
 from ..run import Run
 
 BACKEND = "ddpcheck_mirror"
+_make_work: Any = vars(_c10d)["_create_work_from_future"]  # its stubs do not name it
 
 
 def _done(value: Any) -> Any:
     future: Future[Any] = Future()
     future.set_result(value)
-    return _create_work_from_future(future)
+    return _make_work(future)
 
 
-class MirrorGroup(dist.ProcessGroup):
+_Base: Any = dist.ProcessGroup  # its stubs are overloads that a group in Python cannot match
+
+
+class MirrorGroup(_Base):  # type: ignore[misc]
     """SUM multiplies by M, PRODUCT raises to the power of M, gathers give M copies; all else changes nothing."""
 
     def __init__(self, rank: int, size: int) -> None:
@@ -158,7 +163,7 @@ class MirrorGroup(dist.ProcessGroup):
 
 def start(init_process_group: Any, size: int) -> Any:
     """The mirror's own world, whatever the script asked for."""
-    return init_process_group(BACKEND, store=dist.HashStore(), rank=0, world_size=size)
+    return init_process_group(BACKEND, store=HashStore(), rank=0, world_size=size)
 
 
 def install(run: Run) -> None:

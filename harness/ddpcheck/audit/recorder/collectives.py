@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from types import FrameType
 from typing import Any
 
 import torch
@@ -115,11 +116,11 @@ def _loses_gradient(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     several = next((each for each in args[1:] if isinstance(each, torch.Tensor)), tensor)
     if several is None or not several.requires_grad or several.numel() <= _SMALL:
         return False
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_filename.endswith(_AUTOGRAD):
             return False
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return True
 
 

@@ -163,17 +163,17 @@ def install(run: Run) -> None:
     loaders = Loaders(run)
 
     def make_init(original: Any) -> Any:
-        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        def make(self: Any, *args: Any, **kwargs: Any) -> None:
             if run.settings.no_gpu:
                 kwargs["pin_memory"] = False
             original(self, *args, **kwargs)
             loader = loaders.add(self)
             run.note("loader", loader=loader.number, key=loader.key, line=run.line(), **_described(self))
 
-        return __init__
+        return make
 
     def make_iter(original: Any) -> Any:
-        def __iter__(self: Any) -> Any:
+        def begin(self: Any) -> Any:
             if run.loading:
                 return original(self)
             loader = loaders.of(self)
@@ -191,7 +191,7 @@ def install(run: Run) -> None:
                 run.loading -= 1
             return Batches(run, loader, source)
 
-        return __iter__
+        return begin
 
     def make_next_index(original: Any) -> Any:
         def _next_index(self: Any) -> Any:
@@ -202,11 +202,11 @@ def install(run: Run) -> None:
         return _next_index
 
     def make_len(original: Any) -> Any:
-        def __len__(self: Any) -> int:
+        def length(self: Any) -> int:
             known = run.mirrors and _length_in_real_run(run, loaders.of(self).key)
             return int(known) if known else int(original(self))
 
-        return __len__
+        return length
 
     def make_set_epoch(original: Any) -> Any:
         def set_epoch(self: Any, epoch: int) -> None:

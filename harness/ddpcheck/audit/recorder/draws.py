@@ -51,7 +51,10 @@ class Draws:
         self.kept, self._counts = {}, {}
 
 
-class _Watching(TorchDispatchMode):
+_Mode: Any = TorchDispatchMode  # untyped
+
+
+class _Watching(_Mode):  # type: ignore[misc]
     def __init__(self, draws: Draws) -> None:
         super().__init__()
         self._draws = draws

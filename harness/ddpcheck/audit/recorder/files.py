@@ -31,6 +31,17 @@ def install(run: Run) -> None:
 
         return load
 
+    def make_load_state(original: Any) -> Any:
+        def load_state_dict(self: Any, state: Any, *args: Any, **kwargs: Any) -> Any:
+            result = original(self, state, *args, **kwargs)
+            missing = len(getattr(result, "missing_keys", ()))
+            prefix = isinstance(state, Mapping) and _has_prefix(state)
+            run.note("loaded", missing=missing, names=len(state), prefix=prefix, step=run.step, line=run.line())
+            return result
+
+        return load_state_dict
+
+    replace(torch.nn.Module, "load_state_dict", make_load_state)
     replace(torch, "save", make_save)
     replace(torch, "load", make_load)
 

@@ -6,6 +6,7 @@ sampled (tensors.SAMPLED).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -41,7 +42,7 @@ class Gradients:
         for parameter in self.parameters:
             if parameter.requires_grad and parameter.is_leaf and id(parameter) not in self._hooked:
                 self._hooked.add(id(parameter))
-                parameter.register_hook(self._seen(parameter))
+                parameter.register_hook(self._seen(parameter))  # type: ignore[no-untyped-call]
 
     def _seen(self, parameter: torch.Tensor) -> Any:
         def seen(gradient: torch.Tensor) -> None:
@@ -124,5 +125,5 @@ def install(run: Run) -> None:
     utils = torch.nn.utils
     for name, kind in (("clip_grad_norm_", "norm"), ("clip_grad_value_", "value")):
         if hasattr(utils, name):
-            replace(utils, name, lambda original, kind=kind: gradients.clip(original, kind))
+            replace(utils, name, partial(gradients.clip, kind=kind))
             setattr(utils.clip_grad, name, getattr(utils, name))

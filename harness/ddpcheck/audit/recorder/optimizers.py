@@ -117,7 +117,7 @@ def plainly_finite(tensor: torch.Tensor) -> bool:
 
 
 def _hyperparameters(group: dict[str, Any]) -> dict[str, Any]:
-    found = {}
+    found: dict[str, Any] = {}
     for name, value in group.items():
         if name in _NOT_A_HYPERPARAMETER:
             continue
@@ -141,9 +141,24 @@ def of(run: Run) -> Optimizers:
 def install(run: Run) -> None:
     optimizers = of(run)
     replace(Optimizer, "add_param_group", optimizers.add_group)
-    register_optimizer_step_pre_hook(optimizers.before)  # type: ignore[arg-type]
-    register_optimizer_step_post_hook(optimizers.after)  # type: ignore[arg-type]
+    register_optimizer_step_pre_hook(optimizers.before)
+    register_optimizer_step_post_hook(optimizers.after)
     replace(torch.amp.GradScaler, "step", _scaled_step(run))
+    replace(torch.amp.GradScaler, "unscale_", _unscaled(run))
+
+
+def _unscaled(run: Run) -> Any:
+    """Note which gradients a scaler looks at."""
+
+    def make(original: Any) -> Any:
+        def unscale_(scaler: Any, optimizer: Any) -> Any:
+            grads = [digest(each.grad) if each.grad is not None else "" for each in parameters_of(optimizer)]
+            run.note("unscale", step=run.step, grads=grads, line=run.line())
+            return original(scaler, optimizer)
+
+        return unscale_
+
+    return make
 
 
 def _scaled_step(run: Run) -> Any:

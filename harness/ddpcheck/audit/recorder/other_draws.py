@@ -1,4 +1,7 @@
-"""Random results of Python's and NumPy's module-level functions that the script itself calls. Generators of its own are not seen."""
+"""Random results of Python's and NumPy's module-level functions that the script itself calls.
+
+Generators that the script makes, such as numpy.random.default_rng(), are not seen.
+"""
 
 from __future__ import annotations
 

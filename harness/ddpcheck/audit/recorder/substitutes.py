@@ -1,4 +1,4 @@
-"""What runs otherwise than in the script, each noted: compiled functions run eagerly, spawned ranks run in the ranks there are."""
+"""What runs otherwise than in the script, and is noted: compiled functions run eagerly, spawned ranks in the ranks there are."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 import torch
+import torch.multiprocessing
 
 from ..run import Run
 
@@ -21,8 +22,9 @@ def install(run: Run) -> None:
         )
         fn(int(os.environ.get("LOCAL_RANK", "0")), *args)
 
-    torch.compile = compile  # type: ignore[assignment]
-    torch.nn.Module.compile = lambda self, *args, **kwargs: compile(self)  # type: ignore[assignment, misc]
+    torch_module: Any = torch
+    torch_module.compile = compile
+    torch_module.nn.Module.compile = lambda self, *args, **kwargs: compile(self)
 
     def make_convert(original: Any) -> Any:
         def convert_sync_batchnorm(cls: Any, module: Any, process_group: Any = None) -> Any:
@@ -33,6 +35,4 @@ def install(run: Run) -> None:
 
     norm = torch.nn.SyncBatchNorm
     norm.convert_sync_batchnorm = make_convert(norm.convert_sync_batchnorm)  # type: ignore[method-assign]
-    import torch.multiprocessing as multiprocessing
-
-    multiprocessing.spawn = spawn  # type: ignore[assignment]
+    torch_module.multiprocessing.spawn = spawn

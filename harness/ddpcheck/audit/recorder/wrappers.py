@@ -41,7 +41,7 @@ def install(run: Run) -> None:
     wrappers = known(run)
 
     def make_init(original: Any) -> Any:
-        def __init__(self: Any, module: torch.nn.Module, *args: Any, **kwargs: Any) -> None:
+        def wrap(self: Any, module: torch.nn.Module, *args: Any, **kwargs: Any) -> None:
             before = {name: digest(each) for name, each in module.named_parameters()}
             original(self, module, *args, **kwargs)
             wrappers.append(self)
@@ -56,7 +56,7 @@ def install(run: Run) -> None:
                 **{name: bool(kwargs.get(name, name == "broadcast_buffers")) for name in _OPTIONS},
             )
 
-        return __init__
+        return wrap
 
     def make_forward(original: Any) -> Any:
         def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
