@@ -15,7 +15,12 @@ def replayed(run: Run, key: str, drawn: torch.Tensor, *, integer: bool, name: st
     """None where the real run has no such draw, or the ranks' draws do not fit: the mirror's own then stands, and is noted."""
     if not run.full:
         return None
-    there = [value for source in sources(run) if (value := _kept(source, run.step).get(key)) is not None]
+    every = sources(run)
+    if run.settings.in_turn and " train " in key:
+        turn = _in_turn(run, key, every)
+        there = [] if turn is None else [turn]
+    else:
+        there = [value for source in every if (value := _kept(source, run.step).get(key)) is not None]
     if not there:
         run.note("misfit", what="draw", step=run.step, key=key, why="the ranks have no such draw", line=run.line())
         return None
@@ -56,6 +61,42 @@ def _fits(there: list[torch.Tensor], wanted: tuple[int, ...], place: int) -> boo
         return False
     rest = (*wanted[:place], *wanted[place + 1 :])
     return all((*each.shape[:place], *each.shape[place + 1 :]) == rest for each in there)
+
+
+_asked: dict[str, int] = {}
+"""How often each operation and line was asked for in this process, over all steps."""
+
+
+def _in_turn(run: Run, key: str, every: tuple[Source, ...]) -> torch.Tensor | None:
+    """The draw of the rank whose turn it is: a micro-batch of rank 0, one of rank 1, and so on.
+
+    Counted over all steps: what is drawn for the next micro-batch may be drawn before the step.
+    """
+    name = key.rpartition(" ")[0]
+    number = _asked[name] = _asked.get(name, -1) + 1
+    each = _per_micro_batch(every[0], name)
+    micro, place = divmod(number, each)
+    turn, rank = divmod(micro, len(every))
+    drawn = _sequence(every[rank], name)
+    index = turn * each + place
+    return drawn[index] if index < len(drawn) else None
+
+
+@functools.cache
+def _sequence(source: Source, name: str) -> list[Any]:
+    """All draws of one operation and line, in order."""
+    steps = sorted({event["step"] for event in source.events if event["kind"] == "draw"})
+    return [
+        value for step in steps for key, value in _kept(source, step).items() if key.rpartition(" ")[0] == name
+    ]
+
+
+@functools.cache
+def _per_micro_batch(source: Source, name: str) -> int:
+    """How many such draws each backward pass goes with."""
+    steps = {event["step"] for event in source.events if event["kind"] == "draw"}
+    backwards = sum(event["kind"] == "backward" and event["step"] in steps for event in source.events)
+    return max(1, round(len(_sequence(source, name)) / max(backwards, 1)))
 
 
 @functools.cache

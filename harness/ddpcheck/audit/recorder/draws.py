@@ -27,8 +27,8 @@ class Draws:
         self._bytes = 0
 
     def key(self, operation: str, line: str) -> str:
-        """operation, line, and how many of these came before in this step."""
-        name = f"{operation} {line}"
+        """operation, line, whether gradients are on, and how many of these came before in this step."""
+        name = f"{operation} {line} {'train' if torch.is_grad_enabled() else 'eval'}"
         count = self._counts[name] = self._counts.get(name, 0) + 1
         return f"{name} {count - 1}"
 
