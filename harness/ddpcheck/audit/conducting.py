@@ -18,18 +18,22 @@ def conduct(request: Request, keep: Path | None = None, told: Callable[[str], No
     with audited(request, keep) as folder:
         told(f"{request.name} on {request.ranks} ranks")
         real = real_run(request, folder)
-        if request.ranks == 1 or not _stepped(real):
-            return evidence_of(request, folder, real, ())
+        if not request.steps or not _stepped(real):
+            return evidence_of(request, folder, real, _again(request, folder, told))
         told(f"{request.name} as one process, {len(mirrors_of(request, folder))} mirror runs")
         mirrors = _all_mirrors(request, folder)
         if _wants_turns(request, real, mirrors[0]):
             told(f"{request.name} as one process again, with the ranks' batches in turn")
             mirrors = _all_mirrors(replace(request, in_turn=True), folder)
-        again: tuple[Ended, ...] = ()
-        if request.resumed:
-            told(f"{request.name} interrupted and resumed")
-            again = resumed_runs(request, folder)
-        return evidence_of(request, folder, real, (*mirrors, *again))
+        return evidence_of(request, folder, real, (*mirrors, *_again(request, folder, told)))
+
+
+def _again(request: Request, folder: Path, told: Callable[[str], None]) -> tuple[Ended, ...]:
+    """The interrupted and the resumed run, if they are asked for."""
+    if not request.resumed:
+        return ()
+    told(f"{request.name} interrupted and resumed")
+    return resumed_runs(request, folder)
 
 
 def _all_mirrors(request: Request, folder: Path) -> tuple[Ended, ...]:

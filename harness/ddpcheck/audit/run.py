@@ -68,6 +68,8 @@ class Run:
     """Above 0 while a batch is made: random draws are then part of the batch."""
     started: bool = False
     """Whether the first batch, or the first forward with an optimizer, has come."""
+    trains: bool = False
+    """Whether a forward with an optimizer and with gradients has come: what is drawn before may be parameters."""
     samples: tuple[int, ...] = ()
     """Of the batch last given, how many samples each rank has in it."""
     loaders: int = 0

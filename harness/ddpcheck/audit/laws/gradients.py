@@ -8,7 +8,7 @@ from ...causes import Cause, audit
 from ..evidence import Evidence, StepSeen
 from ..journal import Event
 from .judged import Judged, broken, held, not_judged
-from .replicas import equal_until
+from .replicas import buffers_equal_until, equal_until
 
 _CLOSE = 1e-3
 """Weights and factors are told as 1/N, 1 or N within this part of them."""
@@ -109,7 +109,7 @@ def gradients_equal_those_of_one_process(evidence: Evidence) -> Judged:
     compared = evidence.compared
     if not compared:
         return not_judged("no step was compared with a mirror run")
-    limit = equal_until(evidence)
+    limit = min(equal_until(evidence), buffers_equal_until(evidence))
     usable = [step for step in compared if not step.not_comparable and step.step < limit]
     if not usable:
         if limit == 0:
@@ -119,6 +119,8 @@ def gradients_equal_those_of_one_process(evidence: Evidence) -> Judged:
         return not_judged("gradients are not synchronised")
     if gradients_depend_on_the_data(evidence).status == "broken":
         return not_judged("gradients are zero, or not finite")
+    if clipping_comes_last(evidence).status == "broken":
+        return not_judged("gradients are clipped before they are complete")
     off = [step for step in usable if step.off_one]
     left_out = [step for step in compared if step.not_comparable]
     if not off:

@@ -10,6 +10,9 @@ from ..journal import Event
 from .judged import Judged, broken, held, not_judged
 
 
+_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+
+
 def states(evidence: Evidence) -> Iterator[tuple[Event, ...]]:
     """The states in use at the same place of the run on every rank: the n-th of each step."""
     found: list[dict[tuple[int, int], Event]] = []
@@ -39,6 +42,16 @@ def equal_until(evidence: Evidence) -> int:
     """The first step at whose start the ranks' parameters differ; past the last step if none."""
     for together in states(evidence):
         if different(together, "p"):
+            return int(together[0]["step"])
+    return evidence.steps_seen + 1
+
+
+def buffers_equal_until(evidence: Evidence) -> int:
+    """The first step in which ranks use different buffers other than batch norm's, whose use in training is none."""
+    if any(event["broadcast_buffers"] for event in evidence.real.of(0, "wrapped")):
+        return evidence.steps_seen + 1
+    for together in states(evidence):
+        if any(not name.endswith(_STATISTICS) for name in different(together, "b")):
             return int(together[0]["step"])
     return evidence.steps_seen + 1
 

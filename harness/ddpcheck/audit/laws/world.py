@@ -12,6 +12,7 @@ from .judged import Judged, broken, held, not_judged
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _LIBRARY = re.compile(r"[/\\](lib[/\\]python3|site-packages|dist-packages)|^<|ddpcheck[/\\]audit")
+_ERROR = 160
 _FAILED = ("raised", "exit")
 
 
@@ -123,10 +124,18 @@ def _stopped(evidence: Evidence) -> tuple[tuple[int, ...], int] | None:
     ranks = tuple(rank for rank in range(evidence.ranks) if begun[rank] == fewest)
     if any(evidence.real.end(rank)["why"] in _FAILED and counts[rank] == 0 for rank in ranks):
         return None
+    if any(_waits_in(evidence, rank) not in ("", "barrier") for rank in ranks):
+        return None
     passes = [_training_passes(evidence, rank) for rank in range(evidence.ranks)]
     if len(set(passes)) == 1:
         return None
     return ranks, counts[ranks[0]]
+
+
+def _waits_in(evidence: Evidence, rank: int) -> str:
+    """The collective that a rank entered and never left."""
+    events = evidence.real.of(rank, "collective", "left")
+    return str(events[-1]["op"]) if events and events[-1]["kind"] == "collective" else ""
 
 
 def _training_passes(evidence: Evidence, rank: int) -> int:
@@ -163,15 +172,21 @@ def ranks_end_without_error(evidence: Evidence) -> Judged:
     if failed:
         first = min(failed, key=lambda rank: (_from_a_peer(real.end(rank)["error"]), real.end(rank)["at"]))
         end = real.end(first)
+        error = _short(end["error"])
         return broken(
-            f"rank {first} raised {end['error']}",
-            audit.SCRIPT_RAISED(ranks=tuple(failed), error=end["error"], line=end["line"]),
+            f"rank {first} raised {error}",
+            audit.SCRIPT_RAISED(ranks=tuple(failed), error=error, line=end["line"]),
             details=[real.output],
         )
     silent = [rank for rank in ranks if real.end(rank)["why"] == ""]
     if silent:
         return broken(f"rank {silent[0]} died without a word", details=[real.output])
     return held("all ranks ended" if real.end(0)["why"] == "finished" else "all ranks ran until they were stopped")
+
+
+def _short(error: str) -> str:
+    line = error.strip().partition("\n")[0]
+    return line if len(line) <= _ERROR else f"{line[:_ERROR]} ..."
 
 
 def _from_a_peer(error: str) -> bool:

@@ -42,7 +42,7 @@ class Draws:
         if run.full:
             run.note(
                 "draw", op=operation, key=key, step=run.step, digest=digest(value), shape=list(value.shape), line=line,
-                integer=not value.is_floating_point(), training=run.started, backwards=run.backwards,
+                integer=not value.is_floating_point(), training=run.trains, backwards=run.backwards,
             )  # fmt: skip
 
     def close_step(self) -> None:
@@ -64,8 +64,8 @@ class _Watching(_Mode):  # type: ignore[misc]
         if torch.Tag.nondeterministic_seeded not in func.tags:
             return result
         draws, run = self._draws, self._draws.run
-        if run.loading:
-            return result
+        if run.loading or (args and isinstance(args[0], torch.nn.Parameter)):
+            return result  # a part of the batch, or the first values of a parameter
         name = func.overloadpacket.__name__
         several = isinstance(result, (tuple, list))
         drawn = result[1] if several and name == "native_dropout" else result[0] if several else result

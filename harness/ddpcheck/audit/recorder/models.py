@@ -42,7 +42,7 @@ class Models:
             self._trained.append(False)
             self._describe(module)
         if optimizers.of(self.run).every and torch.is_grad_enabled():
-            self.run.started = True
+            self.run.started = self.run.trains = True
             for place, root in enumerate(self.roots):
                 if root is module or _inner(root) is module:
                     self._trained[place] = self._trained[place] or module.training

@@ -53,7 +53,7 @@ def _seen(run: Run, name: str, result: Any) -> Any:
         draws.of(run).kept[key] = value.clone()
         run.note(
             "draw", op=name, key=key, step=run.step, digest=digest(value), shape=list(value.shape), line=line,
-            integer=not value.is_floating_point(), training=run.started, backwards=run.backwards,
+            integer=not value.is_floating_point(), training=run.trains, backwards=run.backwards,
         )  # fmt: skip
         return result
     from ..mirror.replay import replayed
