@@ -96,7 +96,7 @@ def test_the_page_names_the_line_and_the_next_step() -> None:
     assert "not judged Gradients are those of one process" in page
 
 
-DRAWN = '''
+DRAWN = """
 import torch, torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -124,7 +124,7 @@ for step in range(6):
         loss.backward()
     optimizer.step()
     optimizer.zero_grad()
-'''
+"""
 
 
 def test_batches_from_drawn_indices_in_turn(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_batches_from_drawn_indices_in_turn(tmp_path: Path) -> None:
     assert "drawn indices" in audited.page
 
 
-RAGGED = '''
+RAGGED = """
 import torch, torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -157,7 +157,7 @@ for x in loader:
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-'''
+"""
 
 
 def test_ragged_batches_are_collated_anew(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_ragged_batches_are_collated_anew(tmp_path: Path) -> None:
     assert audited.status("gradients_equal_those_of_one_process") == "passed"
 
 
-ON_GPU = '''
+ON_GPU = """
 import os
 import torch, torch.distributed as dist
 from torch import nn
@@ -189,14 +189,14 @@ for (x,) in loader:
     loss.backward()
     optimizer.step()
 torch.cuda.synchronize()
-'''
+"""
 
 
 def test_a_script_for_gpus_without_one(tmp_path: Path) -> None:
     audit(write(tmp_path, ON_GPU), steps=2, no_gpu=True).holds()
 
 
-MARKED = '''
+MARKED = """
 import torch, torch.distributed as dist
 import ddpcheck.audit
 from torch import nn
@@ -214,7 +214,7 @@ for step in range(4):
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-'''
+"""
 
 
 def test_a_marked_batch(tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ def test_commands_that_are_given_a_script_point_to_the_audit(command: str, refer
     assert "ddpcheck audit" in result.output
 
 
-RESUMED = '''
+RESUMED = """
 import argparse, os
 import torch, torch.distributed as dist
 from torch import nn
@@ -311,7 +311,7 @@ for epoch in range(first, args.epochs):
     if dist.get_rank() == 0:
         torch.save({"net": net.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch}, "state.pt")
     dist.barrier()
-'''
+"""
 
 
 @pytest.mark.parametrize(("more", "status"), [("", 0), (" --forget", 1)])

@@ -96,7 +96,9 @@ def main():
                 loss = (out * 0).sum()
             elif fault == "own_mean":
                 weight = (y == 0).float()
-                loss = (nn.functional.cross_entropy(out, y, reduction="none") * weight).sum() / weight.sum().clamp(min=1)
+                loss = (nn.functional.cross_entropy(out, y, reduction="none") * weight).sum() / weight.sum().clamp(
+                    min=1
+                )
             else:
                 loss = nn.functional.cross_entropy(out, y)
             if fault == "times_world":

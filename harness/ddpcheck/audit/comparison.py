@@ -41,7 +41,8 @@ def _compared(evidence: Evidence, folder: Path, step: int) -> StepSeen:
     reason = _not_comparable(evidence, event, step)
     one, noise, every = (_load(folder / name / "0", step) for name in ("one", "noise", "all"))
     whole = _synced(one) if not reason else {}
-    tolerance, relative = numbers.tolerances(whole, _synced(noise) if whole else {}, local or synced)
+    rounding = _synced(noise) if whole and not _misfits(evidence.mirrors["noise"], step) else {}
+    tolerance, relative = numbers.tolerances(whole, rounding, local or synced)
     v = [numbers.fit(each, local) for each in synced]
     by_parameter = {}
     off = _in(v[0].off, tolerance)
@@ -89,7 +90,7 @@ def _not_comparable(evidence: Evidence, event: Event, step: int) -> str:
         return f"the mirror run ended before: {error or end['why'] or 'it was ended'}"
     if steps[step]["optimizer"] != event["optimizer"]:
         return "the mirror run stepped another optimizer"
-    misfits = [each for each in one.of(0, "misfit") if each["step"] == step]
+    misfits = _misfits(one, step)
     if misfits:
         first = misfits[0]
         what = {"draw": "random results do not fit", "batch": "batches do not fit", "state": "the states do not fit"}
@@ -103,6 +104,10 @@ def _not_comparable(evidence: Evidence, event: Event, step: int) -> str:
     if mirrored != real and not _in_turn(one):
         return f"one process makes {mirrored} backward passes here, a rank makes {real}"
     return ""
+
+
+def _misfits(run: RunSeen, step: int) -> list[Event]:
+    return [each for each in run.of(0, "misfit") if each["step"] == step]
 
 
 def _in_turn(run: RunSeen) -> bool:

@@ -5,7 +5,7 @@ M = sum w_r g_r how one process weights the ranks' samples. Both are solved over
 products in float64.
 
 A distance counts when it exceeds the tolerance: NOISE times the measured rounding noise of this parameter (the mirror with the
-ranks in reverse order), or of the median parameter where its own is smaller, plus gamma(ROUNDINGS) of the local gradients.
+samples in another order), or of the median parameter where its own is smaller, plus gamma(ROUNDINGS) of the local gradients.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from ..numerics import gamma
 from ..values import Array
 
 NOISE = 32.0
+MOST_NOISE = 0.05
+"""More than this is no rounding: the loss depends on the order of the samples, and the noise is then not measured."""
 ROUNDINGS = 128
 
 
@@ -75,6 +77,8 @@ def tolerances(
     norms = {name: float(np.linalg.norm(values)) for name, values in whole.items()}
     relative = sorted(off[name] / norms[name] for name in off if name in norms and norms[name] > 0)
     median = relative[len(relative) // 2] if relative else 0.0
+    if median > MOST_NOISE:  # the order of samples changes more than sums
+        off, median = {}, 0.0
     found = {}
     for name in {**whole, **{each: None for term in local for each in term}}:
         size = sum(float(np.linalg.norm(term[name])) for term in local if name in term) / max(len(local), 1)

@@ -31,6 +31,7 @@ class Settings:
 
     mirror_size: M, or 0 for the real run. order: the real run's ranks in the order in which a mirror puts them together.
     in_turn: a mirror gets the ranks' batches one after the other, and not put together. no_gpu: cuda means the CPU.
+    rolled: a mirror's samples start with the last one, which changes the order of sums only.
     """
 
     folder: str
@@ -43,6 +44,7 @@ class Settings:
     in_turn: bool = False
     no_gpu: bool = False
     seconds: float = 10.0
+    rolled: bool = False
 
     def variables(self) -> dict[str, str]:
         return {VARIABLE: json.dumps(asdict(self))}

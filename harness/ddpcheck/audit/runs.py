@@ -89,13 +89,16 @@ def resumed_runs(request: Request, folder: Path) -> tuple[Ended, ...]:
 
 
 def mirrors_of(request: Request, folder: Path) -> tuple[Settings, ...]:
-    """M = 1, M = 1 with the ranks in reverse order (which shows the rounding noise), and M = N."""
+    """M = 1, M = 1 with the samples in another order (which shows the rounding noise), and M = N."""
     order = tuple(range(request.ranks))
     one = Settings(
         str(folder), "one", request.ranks, request.steps, request.far, 1, order, request.in_turn, request.no_gpu
     )
     every = replace(one, name="all", mirror_size=request.ranks, in_turn=False)
-    return one, replace(one, name="noise", order=order[::-1]), every
+    noise = (
+        replace(one, name="noise", order=order[::-1]) if request.in_turn else replace(one, name="noise", rolled=True)
+    )
+    return one, noise, every
 
 
 def mirror_run(request: Request, settings: Settings) -> Ended:

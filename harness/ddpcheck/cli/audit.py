@@ -28,7 +28,11 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.option("-n", "--ranks", type=click.IntRange(min=2), default=2, show_default=True, help="Ranks of the real run.")
 @click.option(
-    "--steps", type=click.IntRange(min=0), default=6, show_default=True, help="Steps compared with one process; 0: none."
+    "--steps",
+    type=click.IntRange(min=0),
+    default=6,
+    show_default=True,
+    help="Steps compared with one process; 0: none.",
 )
 @click.option("--seconds", default=10.0, show_default=True, help="How long to look on after these steps.")
 @click.option("-m", "--module", is_flag=True, help="SCRIPT is a module, as for python -m.")

@@ -9,7 +9,6 @@ from ..evidence import Evidence
 from ..journal import Event
 from .judged import Judged, broken, held, not_judged
 
-
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 

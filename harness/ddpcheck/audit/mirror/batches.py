@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..journal import Event
 from ..run import Run
-from .combine import Misfit, put_together
+from .combine import Misfit, put_together, rolled
 from .sources import Source, sources
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _together(run: Run, found: list[tuple[Source, Event]], loader: Any) -> Any:
     if len(batches) == 1:
         return batches[0]
     try:
-        return put_together(batches, run.samples)
+        return put_together(batches, run.samples, int(run.settings.rolled))
     except Misfit as misfit:
         again = _collated_again(run, found, batches, loader)
         if again is not None:
@@ -132,7 +132,8 @@ def _collated_again(run: Run, found: list[tuple[Source, Event]], batches: list[A
             for mine, batch in zip(own, batches, strict=True)
         ):
             return None
-        made = loader.collate_fn([sample for mine in own for sample in mine])
+        every = [sample for mine in own for sample in mine]
+        made = loader.collate_fn(rolled(every, int(run.settings.rolled)))
         run.note("recollated", step=run.step)
         return made
     except Exception:

@@ -34,11 +34,12 @@ def install(run: Run) -> None:
                     run.note("misfit", what="batch norm", step=run.step, line=run.line())
                 return original(batch, mean, variance, *args, **kwargs)
             parts = []
-            for number, part in enumerate(torch.split(batch, sizes)):
+            shift = int(run.settings.rolled) * (batch.shape[0] // sum(run.samples))
+            for number, part in enumerate(torch.split(torch.roll(batch, -shift, 0), sizes)):
                 own = number == 0  # rank 0's statistics are the ones that DDP keeps
                 running = (mean, variance) if own else (_copy(mean), _copy(variance))
                 parts.append(original(part, *running, *args, **kwargs))
-            return torch.cat(parts)
+            return torch.roll(torch.cat(parts), shift, 0)
 
         return batch_norm
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ..run import Run
+from .combine import Misfit, joined
 from .sources import Source, sources
 
 
@@ -43,7 +44,7 @@ def _together(
         return first if tuple(first.shape) == wanted else None
     for place in range(len(wanted)):
         if _fits(there, wanted, place):
-            return torch.cat(there, place)
+            return _joined(run, there, place)
     if same and tuple(first.shape) == wanted:
         return first
     if name == "randperm" or not same_shape or tuple(first.shape) != wanted or not wanted:
@@ -51,8 +52,16 @@ def _together(
     # the script names the number of samples itself, as nanoGPT's get_batch does
     per_sample = bool(run.samples) and all(n == s for n, s in zip([len(e) for e in there], run.samples, strict=False))
     if (integer and not run.samples) or per_sample:
-        return torch.cat(there)
+        run.samples = run.samples or tuple(len(each) for each in there)
+        return _joined(run, there, 0)
     return None
+
+
+def _joined(run: Run, there: list[torch.Tensor], place: int) -> torch.Tensor | None:
+    try:
+        return joined(there, place, sum(run.samples), int(run.settings.rolled))
+    except Misfit:
+        return None
 
 
 def _fits(there: list[torch.Tensor], wanted: tuple[int, ...], place: int) -> bool:
@@ -86,9 +95,7 @@ def _in_turn(run: Run, key: str, every: tuple[Source, ...]) -> torch.Tensor | No
 def _sequence(source: Source, name: str) -> list[Any]:
     """All draws of one operation and line, in order."""
     steps = sorted({event["step"] for event in source.events if event["kind"] == "draw"})
-    return [
-        value for step in steps for key, value in _kept(source, step).items() if key.rpartition(" ")[0] == name
-    ]
+    return [value for step in steps for key, value in _kept(source, step).items() if key.rpartition(" ")[0] == name]
 
 
 @functools.cache

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-SAMPLED = 65536
+SAMPLED = 16384
 """Of a parameter with more elements, as many are compared, at even distances."""
 
 
