@@ -85,11 +85,8 @@ def main():
             window = args.accumulate
             if number >= len(loader) // args.accumulate * args.accumulate and fault != "full_count":
                 window = len(loader) % args.accumulate
-            if fault == "no_sync_everywhere":
-                last_sync = False
-            else:
-                last_sync = last
-            inside = contextlib.nullcontext() if last_sync or unwrapped else model.no_sync()
+            sync = unwrapped or (last and fault != "no_sync_everywhere")
+            inside = contextlib.nullcontext() if sync else model.no_sync()
             with contextlib.nullcontext() if fault == "around_backward" else inside:
                 out = net(x) if fault == "bypass" else model(x)
             if fault == "all_zero":

@@ -9,7 +9,16 @@ from .data import loader_of, trained_loaders
 from .judged import Judged, broken, held, not_judged
 
 _REDUCTIONS = frozenset(
-    {"all_reduce", "reduce", "all_gather", "all_gather_into_tensor", "all_gather_object", "gather", "gather_object"}
+    {
+        "all_reduce",
+        "reduce",
+        "all_gather",
+        "all_gather_into_tensor",
+        "all_gather_single",
+        "all_gather_object",
+        "gather",
+        "gather_object",
+    }
 )
 
 
