@@ -25,7 +25,7 @@ def evidence(*ranks: list[Event], compared: tuple[StepSeen, ...] = (), **more: A
 def step(number: int = 0, **changes: Any) -> Event:
     made: Event = {
         "kind": "step", "step": number, "optimizer": 0, "groups": [{"lr": 0.1}], "grads": ["a"], "covered": ["synchronised"],
-        "parts": [1], "zero": False, "finite": True, "backwards": 1, "line": "train.py:9",
+        "parts": [1], "zero": False, "finite": True, "backwards": 1, "precision": "", "line": "train.py:9",
     }  # fmt: skip
     return {**made, **changes}
 

@@ -42,7 +42,7 @@ def _compared(evidence: Evidence, folder: Path, step: int) -> StepSeen:
     one, noise, every = (_load(folder / name / "0", step) for name in ("one", "noise", "all"))
     whole = _synced(one) if not reason else {}
     rounding = _synced(noise) if whole and not _misfits(evidence.mirrors["noise"], step) else {}
-    tolerance, relative = numbers.tolerances(whole, rounding, local or synced)
+    tolerance, relative = numbers.tolerances(whole, rounding, local or synced, event["precision"] or "float32")
     v = [numbers.fit(each, local) for each in synced]
     by_parameter = {}
     off = _in(v[0].off, tolerance)

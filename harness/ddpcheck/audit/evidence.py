@@ -89,6 +89,11 @@ class Evidence:
         """The modules' names of the optimizers' parameters."""
         return {key: name for event in self.real.of(0, "names") for key, name in event["names"].items()}
 
+    @property
+    def title(self) -> str:
+        """The script or module."""
+        return self.script[1] if self.script[0] == "-m" else self.script[0]
+
     def name(self, key: str) -> str:
         """A parameter as the script's modules call it."""
         if key in self.names:

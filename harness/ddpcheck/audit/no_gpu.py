@@ -52,6 +52,7 @@ def install(count: int) -> None:
     _replace_modules_methods()
     _replace_mixed_precision()
     _replace_ddp()
+    _replace_sync_batch_norm()
     mode: Any = _OnCpu()
     mode.__enter__()  # for good: the process is the script's
 
@@ -226,3 +227,47 @@ def _replace_ddp() -> None:
         original(self, module, None, None, *args, **kwargs)
 
     wrapper.__init__ = wrap  # type: ignore[method-assign]
+
+
+def _replace_sync_batch_norm() -> None:
+    """SyncBatchNorm runs on GPUs only; this one takes mean and variance over all ranks by two all-reduces."""
+    import torch.distributed as dist
+    import torch.distributed.nn.functional
+
+    def forward(self: Any, batch: Any) -> Any:
+        world = dist.get_world_size(self.process_group) if dist.is_initialized() else 1
+        if not self.training or world == 1:
+            return torch.nn.functional.batch_norm(
+                batch,
+                self.running_mean,
+                self.running_var,
+                self.weight,
+                self.bias,
+                self.training or self.running_mean is None,
+                self.momentum or 0.0,
+                self.eps,
+            )
+        all_reduce: Any = torch.distributed.nn.functional.all_reduce
+
+        dims = [0, *range(2, batch.dim())]
+        shape = [1, -1, *[1] * (batch.dim() - 2)]
+        own = torch.full((1,), batch.numel() / batch.shape[1])
+        total = all_reduce(torch.cat([batch.sum(dims), own]), group=self.process_group)
+        mean, count = total[:-1] / total[-1], float(total[-1])
+        centred = batch - mean.reshape(shape)
+        variance = all_reduce((centred * centred).sum(dims), group=self.process_group) / count
+        if self.running_mean is not None:
+            with torch.no_grad():
+                self.num_batches_tracked += 1
+                share = self.momentum if self.momentum is not None else 1.0 / float(self.num_batches_tracked)
+                self.running_mean.lerp_(mean, share)
+                self.running_var.lerp_(variance * count / (count - 1), share)
+        made = centred * torch.rsqrt(variance + self.eps).reshape(shape)
+        if self.weight is not None:
+            made = made * self.weight.reshape(shape) + self.bias.reshape(shape)
+        return made
+
+    norm: Any = torch.nn.SyncBatchNorm
+    norm.forward = forward
+    wrapper: Any = torch.nn.parallel.DistributedDataParallel
+    wrapper._passing_sync_batchnorm_handle = lambda self, module: None  # it refuses modules on a CPU

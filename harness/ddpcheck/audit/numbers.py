@@ -23,6 +23,8 @@ NOISE = 32.0
 MOST_NOISE = 0.05
 """More than this is no rounding: the loss depends on the order of the samples, and the noise is then not measured."""
 ROUNDINGS = 128
+LOW_ROUNDINGS = 4
+"""Of the products' results in bfloat16 or float16, whose sums are taken in float32: each rank rounds its own once."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ def tolerances(
         size = sum(float(np.linalg.norm(term[name])) for term in local if name in term) / max(len(local), 1)
         size = max(size, norms.get(name, 0.0))
         measured = max(off.get(name, 0.0), median * norms.get(name, 0.0))
-        found[name] = NOISE * measured + gamma(ROUNDINGS, dtype) * size + 1e-30
+        found[name] = NOISE * measured + gamma(ROUNDINGS if dtype == "float32" else LOW_ROUNDINGS, dtype) * size + 1e-30
     return found, median
 
 

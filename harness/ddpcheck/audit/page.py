@@ -123,7 +123,7 @@ def markdown(evidence: Evidence, verdicts: list[Verdict]) -> str:
     return (
         "\n\n".join(
             [
-                f"# Audit of {evidence.script[0]}",
+                f"# Audit of {evidence.title}",
                 f"**{answer(evidence, verdicts)[1]}**",
                 *findings,
                 "\n".join(["| law | result | |", "|---|---|---|", *rows]),

@@ -72,6 +72,8 @@ class Run:
     """Whether the first batch, or the first forward with an optimizer, has come."""
     trains: bool = False
     """Whether a forward with an optimizer and with gradients has come: what is drawn before may be parameters."""
+    precision: str = ""
+    """The lowest precision in which products were taken in this step, if it is below float32."""
     samples: tuple[int, ...] = ()
     """Of the batch last given, how many samples each rank has in it."""
     loaders: int = 0
@@ -105,6 +107,7 @@ class Run:
         """After an optimizer's step."""
         self.step += 1
         self.backwards = 0
+        self.precision = ""
         if self.mirrors:
             if not self.full:
                 self.leave("enough")

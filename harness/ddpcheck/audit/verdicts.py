@@ -32,7 +32,7 @@ def _diagnosis(judged: Judged) -> Diagnosis | None:
 
 def _made(evidence: Evidence, law: Law, status: Status, reason: str, diagnosis: Diagnosis | None) -> Verdict:
     return Verdict(
-        adapter=evidence.script[0] if evidence.script[0] != "-m" else " ".join(evidence.script[:2]),
+        adapter=evidence.title,
         world_size=evidence.ranks,
         check=law.name,
         family=law.family,
@@ -44,7 +44,7 @@ def _made(evidence: Evidence, law: Law, status: Status, reason: str, diagnosis: 
 
 def answer(evidence: Evidence, verdicts: list[Verdict]) -> tuple[int, str]:
     """The exit status and the first line: 0 yes, 1 no, 2 nothing could be judged."""
-    name = evidence.script[0]
+    name = evidence.title
     failed = [verdict for verdict in verdicts if not verdict.ok]
     against = next(verdict for verdict in verdicts if verdict.check == "gradients_equal_those_of_one_process")
     if failed:

@@ -14,6 +14,9 @@ _CLOSE = 1e-3
 """Weights and factors are told as 1/N, 1 or N within this part of them."""
 
 
+_UNSEEN = {"bfloat16": "2 %", "float16": "0.2 %"}
+
+
 def _near(a: float, b: float) -> bool:
     return abs(a - b) <= _CLOSE * max(abs(b), 1e-9)
 
@@ -126,6 +129,10 @@ def gradients_equal_those_of_one_process(evidence: Evidence) -> Judged:
     if not off:
         worst, noise = max(step.relative_off for step in usable), max(step.noise for step in usable)
         note = f"{len(usable)} steps, at most {worst:.1e} off; noise {noise:.1e}"
+        low = {e["precision"] for e in evidence.real.of(0, "step") if e.get("precision")}
+        if low:
+            lowest = "bfloat16" if "bfloat16" in low else "float16"
+            note += f"; products are in {lowest}: differences below {_UNSEEN[lowest]} are not seen"
         if left_out:
             note += f"; step {left_out[0].step} not judged: {left_out[0].not_comparable}"
         return held(note)
@@ -158,6 +165,11 @@ def _explained(evidence: Evidence, usable: list[StepSeen], off: list[StepSeen]) 
             return broken(headline, audit.GRADIENTS_SUMMED(factor=factor, ranks=ranks), details=details)
         cause = audit.GRADIENTS_SCALED(factor=factor, weights=_shown(first.v), line=line)
         return broken(headline, cause, details=details)
+    hooks = evidence.real.of(0, "comm_hook")
+    if hooks:
+        return not_judged(
+            f"the communication hook {hooks[0]['name']} at {hooks[0]['line']} changes gradients on purpose"
+        )
     if first.v_off:
         wrong = max(first.v_off, key=lambda each: first.v_off[each])
         return broken(headline, _no_combination(evidence, first, wrong), details=details)

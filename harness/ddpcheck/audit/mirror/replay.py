@@ -102,8 +102,8 @@ def _sequence(source: Source, name: str) -> list[Any]:
 def _per_micro_batch(source: Source, name: str) -> int:
     """How many such draws each backward pass goes with."""
     steps = {event["step"] for event in source.events if event["kind"] == "draw"}
-    backwards = sum(event["kind"] == "backward" and event["step"] in steps for event in source.events)
-    return max(1, round(len(_sequence(source, name)) / max(backwards, 1)))
+    backwards = sum(1 for event in source.events if event["kind"] == "backward" and event["step"] in steps)
+    return max(1, int(len(_sequence(source, name)) / max(backwards, 1) + 0.5))
 
 
 @functools.cache

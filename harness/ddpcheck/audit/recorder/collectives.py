@@ -15,10 +15,27 @@ from ..run import Run
 from .patching import replace_everywhere
 
 _NAMES = (
-    "all_reduce", "all_reduce_coalesced", "broadcast", "all_gather", "all_gather_into_tensor", "all_gather_single", "all_gather_object",
-    "reduce", "reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_single", "gather", "gather_object", "scatter", "scatter_object_list",
-    "broadcast_object_list", "all_to_all", "all_to_all_single", "barrier", "monitored_barrier",
-)  # fmt: skip
+    "all_reduce",
+    "all_reduce_coalesced",
+    "broadcast",
+    "all_gather",
+    "all_gather_into_tensor",
+    "all_gather_single",
+    "all_gather_object",
+    "reduce",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "reduce_scatter_single",
+    "gather",
+    "gather_object",
+    "scatter",
+    "scatter_object_list",
+    "broadcast_object_list",
+    "all_to_all",
+    "all_to_all_single",
+    "barrier",
+    "monitored_barrier",
+)
 _SMALL = 16
 _AUTOGRAD = os.path.join("torch", "autograd", "function.py")  # noqa: PTH118
 _POINT_TO_POINT = ("send", "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list", "recv_object_list")

@@ -15,6 +15,10 @@ from ..run import Run
 from .tensors import digest, plain
 
 _KEPT_BYTES = 512 << 20
+_LOW = {torch.bfloat16: "bfloat16", torch.float16: "float16"}
+_PRODUCTS = frozenset(
+    {"mm", "addmm", "bmm", "baddbmm", "convolution", "linear", "mkldnn_convolution", "_mkldnn_linear"}
+)
 
 
 class Draws:
@@ -61,9 +65,11 @@ class _Watching(_Mode):  # type: ignore[misc]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        if torch.Tag.nondeterministic_seeded not in func.tags:
-            return result
         draws, run = self._draws, self._draws.run
+        if torch.Tag.nondeterministic_seeded not in func.tags:
+            if isinstance(result, torch.Tensor) and result.dtype in _LOW and func.overloadpacket.__name__ in _PRODUCTS:
+                run.precision = _LOW[result.dtype]
+            return result
         if run.loading or (args and isinstance(args[0], torch.nn.Parameter)):
             return result  # a part of the batch, or the first values of a parameter
         name = func.overloadpacket.__name__

@@ -76,6 +76,7 @@ class Optimizers:
             "parts": [len(seen.parts.get(id(each), ())) for each in every] if run.full else [],
             "clipped": any(id(each) in seen.clipped for each in every),
             "backwards": run.backwards,
+            "precision": run.precision,
             "line": run.line(),
         }
         if run.full:
