@@ -186,6 +186,12 @@ def show_all(out: Console, verdicts: list[Verdict], seconds: float, failures: Pa
     if note:
         out.print(f"\n{note}", style="dim", soft_wrap=True)
     out.print(f"\n[bold]{summary(verdicts, seconds)}[/]", soft_wrap=True)
+    if verdicts and all(verdict.ok for verdict in verdicts):
+        out.print(
+            "implementations were judged, no training script: ddpcheck audit train.py judges one",
+            style="dim",
+            soft_wrap=True,
+        )
 
 
 def exit_code(out: Console, verdicts: list[Verdict]) -> int:
