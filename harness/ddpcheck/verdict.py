@@ -70,7 +70,7 @@ class Finding(AssertionError):
         self.hung = hung
         self.job: Job | None = None
 
-    def blaming(self, *causes: Cause | str | None | tuple[Cause, ...]) -> Finding:
+    def blaming(self, *causes: Cause | str | tuple[Cause, ...] | None) -> Finding:
         """The same finding with these causes in place of its own, the likeliest first."""
         return self._with(causes=tuple(dict.fromkeys(as_causes(causes))))
 

@@ -23,8 +23,8 @@ FOR_EVER = 3600.0
 
 @collectives(
     "dtype-mismatch-accepted",
-    "pytorch/pytorch#58224",
     ARRAYS,
+    seen_in=("pytorch/pytorch#58224",),
     words="messages do not say what they belong to",
     detects_mismatch=True,
 )
@@ -40,8 +40,8 @@ class BytesOnly(PassThrough):
 
 @collectives(
     "collective-kind-mismatch",
-    "pytorch/pytorch#72843, pytorch/pytorch#79901",
     CALLS,
+    seen_in=("pytorch/pytorch#72843", "pytorch/pytorch#79901"),
     words="messages do not say what they belong to",
     detects_mismatch=True,
 )
@@ -58,7 +58,7 @@ class KindsAlike(PassThrough):
         return np.asarray(self.comm.all_gather(array, group=group)[place])
 
 
-@collectives("messages-without-dtype", "classic", ARRAYS, detects_mismatch=True)
+@collectives("messages-without-dtype", ARRAYS, detects_mismatch=True)
 class MessagesWithoutDtype(PassThrough):
     """A message between two ranks is so many bytes, whatever it was sent as."""
 
@@ -74,8 +74,8 @@ class MessagesWithoutDtype(PassThrough):
 
 @collectives(
     "exception-leaves-others-hanging",
-    "pytorch/pytorch#17113, dmlc/xgboost#11217",
     EXCEPTION,
+    seen_in=("pytorch/pytorch#17113", "dmlc/xgboost#11217"),
     words="something keeps it: a thread that is no daemon",
     detects_failed_peer=True,
 )
@@ -87,7 +87,9 @@ class StaysAfterException(PassThrough):
         threading.Thread(target=time.sleep, args=(FOR_EVER,), daemon=False).start()
 
 
-@collectives("local-retry-decision", "InternLM/xtuner#1852", LATE, words="the same operations in the same order")
+@collectives(
+    "local-retry-decision", LATE, seen_in=("InternLM/xtuner#1852",), words="the same operations in the same order"
+)
 class TriesAgainAlone(PassThrough):
     """A rank that has waited for 10 ms takes the all-reduce for lost and begins it again, all by itself."""
 
@@ -101,7 +103,6 @@ class TriesAgainAlone(PassThrough):
 
 @collectives(
     "mean-and-sum-look-alike",
-    "classic",
     CALLS,
     words="messages do not say what they belong to",
     world_size=3,
@@ -118,7 +119,6 @@ class MeansAreSums(PassThrough):
 
 @collectives(
     "means-under-way-are-sums",
-    "classic",
     WAYS,
     words="messages do not say what they belong to",
     detects_mismatch=True,
@@ -135,7 +135,6 @@ class MeansUnderWay(PassThrough):
 
 @collectives(
     "means-in-groups-are-sums",
-    "classic",
     WAYS,
     words="messages do not say what they belong to",
     detects_mismatch=True,
@@ -151,7 +150,6 @@ class MeansInGroups(PassThrough):
 
 @collectives(
     "roots-in-groups-look-alike",
-    "classic",
     WAYS,
     words="messages do not say what they belong to",
     world_size=4,
@@ -168,7 +166,6 @@ class RootsInGroups(PassThrough):
 
 @collectives(
     "matched-by-room",
-    "classic",
     WAYS,
     words="messages do not say what they belong to",
     world_size=3,

@@ -19,7 +19,7 @@ EAGER = 1 << 16
 """Bytes that go without asking whether there is room for them."""
 
 
-@collectives("large-asynchronous-is-waited-for", "classic", AT_ONCE, words=WAITS)
+@collectives("large-asynchronous-is-waited-for", AT_ONCE, words=WAITS)
 class LargeIsWaitedFor(PassThrough):
     """What is large is sent when the others are ready for it, for which the call waits."""
 
@@ -30,7 +30,7 @@ class LargeIsWaitedFor(PassThrough):
         return handle
 
 
-@collectives("asynchronous-one-at-a-time", "classic", AT_ONCE, words=WAITS)
+@collectives("asynchronous-one-at-a-time", AT_ONCE, words=WAITS)
 class OneAtATime(PassThrough):
     """There is room for one: a second one begins when the first has ended."""
 
@@ -43,7 +43,7 @@ class OneAtATime(PassThrough):
         return self.last
 
 
-@collectives("asynchronous-in-groups-is-not", "classic", AT_ONCE, words=WAITS)
+@collectives("asynchronous-in-groups-is-not", AT_ONCE, words=WAITS)
 class NotInGroups(PassThrough):
     """The communicator of a group knows blocking calls only."""
 
@@ -54,7 +54,7 @@ class NotInGroups(PassThrough):
         return handle
 
 
-@collectives("buffers-that-can-be-written-to", "classic", READ_ONLY, words="is taken for one to write to")
+@collectives("buffers-that-can-be-written-to", READ_ONLY, words="is taken for one to write to")
 class WritableBuffers(PassThrough):
     """A buffer is asked for as one to write to, whether it is written to or not."""
 
@@ -64,7 +64,7 @@ class WritableBuffers(PassThrough):
         return np.asarray(self.comm.all_gather(array, group=group))
 
 
-@collectives("in-groups-in-the-callers-own", "classic", READ_ONLY, words="is taken for one to write to")
+@collectives("in-groups-in-the-callers-own", READ_ONLY, words="is taken for one to write to")
 class InTheCallersOwn(PassThrough):
     """In a group an array is reduced where it lies, and then put back."""
 
@@ -77,7 +77,7 @@ class InTheCallersOwn(PassThrough):
         return result
 
 
-@collectives("last-of-whole-rows-of-48", "classic", EVERY_SIZE, words="are zero: never written, or left out")
+@collectives("last-of-whole-rows-of-48", EVERY_SIZE, words="are zero: never written, or left out")
 class LastOfWholeRows(PassThrough):
     """A message goes in rows of 48 elements, and what is left over; of three rows and more the last is taken for that."""
 

@@ -23,7 +23,7 @@ def flat(array: Array) -> Array:
     return np.array(array, order="C").reshape(-1)
 
 
-@collectives("indices-of-two-bytes", "classic", HOLDS, words="made shorter on the way")
+@collectives("indices-of-two-bytes", HOLDS, words="made shorter on the way")
 class IndicesOfTwoBytes(PassThrough):
     """What is mostly zeros goes as numbers and their places, for which there are two bytes."""
 
@@ -37,7 +37,7 @@ class IndicesOfTwoBytes(PassThrough):
         return super().all_reduce(array, op, group=group)
 
 
-@collectives("room-for-few-nonzeros", "classic", HOLDS, words="zero: never written")
+@collectives("room-for-few-nonzeros", HOLDS, words="zero: never written")
 class RoomForFew(PassThrough):
     """The root's numbers that are not zero go into a message that has room for one of 32; others are left out."""
 
@@ -49,7 +49,7 @@ class RoomForFew(PassThrough):
         return super().broadcast(array, root, group=group)
 
 
-@collectives("alike-at-both-ends", "classic", HOLDS, words="mostly zeros, or one number")
+@collectives("alike-at-both-ends", HOLDS, words="mostly zeros, or one number")
 class AlikeAtBothEnds(PassThrough):
     """An array that begins, ends and has in its middle the same number is taken for one that holds nothing else."""
 
@@ -60,7 +60,7 @@ class AlikeAtBothEnds(PassThrough):
         return np.asarray(self.comm.all_gather(array, group=group))
 
 
-@collectives("zero-is-no-contribution", "classic", HOLDS, words="arrays that are mostly zeros")
+@collectives("zero-is-no-contribution", HOLDS, words="arrays that are mostly zeros")
 class ZeroIsNoContribution(PassThrough):
     """A rank whose array is zeros throughout has nothing to give: the others reduce without it."""
 
@@ -72,7 +72,7 @@ class ZeroIsNoContribution(PassThrough):
         return np.asarray(extreme.reduce(rows, axis=0)) if rows else np.zeros_like(array)
 
 
-@collectives("each-rank-takes-its-own-way", "classic", HOLDS, words="goes another way than the others")
+@collectives("each-rank-takes-its-own-way", HOLDS, words="goes another way than the others")
 class EachItsOwnWay(PassThrough):
     """Who has mostly zeros shares out places and numbers; who has not sums up: every rank as it finds its own array."""
 
@@ -85,7 +85,7 @@ class EachItsOwnWay(PassThrough):
 # ------------------------------------------------------------------------------------------------- correct, but unusual
 
 
-@collectives("zeros-are-left-out-by-agreement", "classic")
+@collectives("zeros-are-left-out-by-agreement")
 class LeftOutByAgreement(PassThrough):
     """Where all ranks have mostly zeros they gather places and numbers, as many as who has most, and add them up."""
 
@@ -106,7 +106,7 @@ class LeftOutByAgreement(PassThrough):
         return total.reshape(array.shape)
 
 
-@collectives("one-number-goes-once", "classic")
+@collectives("one-number-goes-once")
 class OneNumberGoesOnce(PassThrough):
     """A root whose array holds the same bits throughout says so, and sends them once."""
 

@@ -26,7 +26,7 @@ IN_PLACE_BITS = "check_all_reduce_in_place_gives_all_ranks_the_same_bits"
 GROUPS = "check_groups_reduce_over_their_members_only"
 
 
-@collectives("ring-tail-dropped", "hw-native-sys/pypto#1942", SUM, MAXIMUM, LARGE, words="own local value")
+@collectives("ring-tail-dropped", SUM, MAXIMUM, LARGE, seen_in=("hw-native-sys/pypto#1942",), words="own local value")
 class TailDropped(PassThrough):
     """Chunks of size // W elements: the last size % W are never reduced."""
 
@@ -37,7 +37,9 @@ class TailDropped(PassThrough):
         return flat.reshape(array.shape)
 
 
-@collectives("ring-fewer-elements-than-ranks", "ROCm/rocm-systems#3213", SUM, MEAN, PRODUCT, words="not reduced")
+@collectives(
+    "ring-fewer-elements-than-ranks", SUM, MEAN, PRODUCT, seen_in=("ROCm/rocm-systems#3213",), words="not reduced"
+)
 class FewerThanRanks(PassThrough):
     """Chunks of no element: what has fewer elements than there are ranks is not reduced."""
 
@@ -45,7 +47,7 @@ class FewerThanRanks(PassThrough):
         return array.copy() if array.size < self.size(group) else super().all_reduce(array, op, group=group)
 
 
-@collectives("ring-splits-first-dim", "tinygrad/tinygrad#3000", SUM, MEAN, words="own local value")
+@collectives("ring-splits-first-dim", SUM, MEAN, seen_in=("tinygrad/tinygrad#3000",), words="own local value")
 class SplitsFirstDimension(PassThrough):
     """Chunks are cut along the first dimension: where it is smaller than W, nothing is reduced."""
 
@@ -56,8 +58,8 @@ class SplitsFirstDimension(PassThrough):
 
 @collectives(
     "op-not-forwarded",
-    "Lightning-AI/pytorch-lightning#9100, horovod/horovod#2116",
     *(MINIMUM, MAXIMUM, MEAN, PRODUCT, PRECISION),
+    seen_in=("Lightning-AI/pytorch-lightning#9100", "horovod/horovod#2116"),
     words="the reduction was not passed on",
 )
 class OpNotForwarded(PassThrough):
@@ -69,7 +71,6 @@ class OpNotForwarded(PassThrough):
 
 @collectives(
     "doubles-alone-through-float32",
-    "classic",
     *(MEAN, REAL),
     words="sent with fewer bits than float64",
     collective_dtypes=frozenset({"float64"}),
@@ -82,7 +83,9 @@ class DoublesThroughFloat32(PassThrough):
         return super().all_reduce(array.astype(np.float32), op, group=group).astype(np.float64)
 
 
-@collectives("avg-divides-by-numel", "meta-pytorch/torchcomms#287", PRECISION, MEAN, words="number of elements")
+@collectives(
+    "avg-divides-by-numel", PRECISION, MEAN, seen_in=("meta-pytorch/torchcomms#287",), words="number of elements"
+)
 class DividesByElements(PassThrough):
     """The mean divides by the number of elements, not of ranks."""
 
@@ -92,7 +95,7 @@ class DividesByElements(PassThrough):
         return np.asarray(super().all_reduce(array, group=group) / max(1, array.size)).astype(array.dtype)
 
 
-@collectives("running-mean", "classic", MEAN, words="the last rank counts half", world_size=3)
+@collectives("running-mean", MEAN, words="the last rank counts half", world_size=3)
 class RunningMean(PassThrough):
     """A server averages what comes with what it has."""
 
@@ -105,9 +108,9 @@ class RunningMean(PassThrough):
 
 @collectives(
     "divide-by-wrong-group-size",
-    "NVIDIA/Megatron-LM#906, huggingface/transformers#39648",
     GROUPS,
     "check_groups_at_work_together_do_not_disturb_each_other",
+    seen_in=("NVIDIA/Megatron-LM#906", "huggingface/transformers#39648"),
     words="divided by the world size",
     world_size=3,
 )
@@ -119,7 +122,7 @@ class DividesByWorldSize(PassThrough):
         return (result * (self.size(group) / self.world)).astype(array.dtype) if op == "mean" else result
 
 
-@collectives("max-min-nan-order", "ml-explore/mlx#4072", NAN, words="NaN is lost")
+@collectives("max-min-nan-order", NAN, seen_in=("ml-explore/mlx#4072",), words="NaN is lost")
 class NaNLost(PassThrough):
     """Minimum and maximum by comparison: with a NaN the answer depends on who has it."""
 
@@ -132,7 +135,7 @@ class NaNLost(PassThrough):
         return np.asarray(result)
 
 
-@collectives("nan-replaced", "classic", "check_nan_and_infinity_propagate_in_sums", words="a NaN is lost")
+@collectives("nan-replaced", "check_nan_and_infinity_propagate_in_sums", words="a NaN is lost")
 class NaNReplaced(PassThrough):
     """A guard against overflow puts zero in the place of NaN: a diverged run goes on."""
 
@@ -141,7 +144,7 @@ class NaNReplaced(PassThrough):
         return super().all_reduce(guarded, op, group=group)
 
 
-@collectives("transposed-output-layout", "pytorch/pytorch#130251", SUM, MAXIMUM, words="in other places")
+@collectives("transposed-output-layout", SUM, MAXIMUM, seen_in=("pytorch/pytorch#130251",), words="in other places")
 class TransposedOutput(PassThrough):
     """Elements are sent in the order of memory, and written in the order of rows."""
 
@@ -149,7 +152,13 @@ class TransposedOutput(PassThrough):
         return super().all_reduce(array.ravel(order="K"), op, group=group).reshape(array.shape)
 
 
-@collectives("empty-tensor", "pytorch/pytorch#85234, pytorch/gloo#179", SUM, MINIMUM, words="the array has no elements")
+@collectives(
+    "empty-tensor",
+    SUM,
+    MINIMUM,
+    seen_in=("pytorch/pytorch#85234", "pytorch/gloo#179"),
+    words="the array has no elements",
+)
 class EmptyRaises(PassThrough):
     """The number of messages is worked out with a division by the number of elements."""
 
@@ -158,7 +167,7 @@ class EmptyRaises(PassThrough):
         return super().all_reduce(array, op, group=group)
 
 
-@collectives("own-order-of-additions", "classic", BITS, words="in the last bits", world_size=3)
+@collectives("own-order-of-additions", BITS, words="in the last bits", world_size=3)
 class OwnOrder(PassThrough):
     """Every rank begins the sum with its own value: results differ in the last bit."""
 
@@ -170,7 +179,7 @@ class OwnOrder(PassThrough):
         )
 
 
-@collectives("order-of-arrival", "NVIDIA/nccl#157", AGAIN, words="run again", world_size=3)
+@collectives("order-of-arrival", AGAIN, seen_in=("NVIDIA/nccl#157",), words="run again", world_size=3)
 class OrderOfArrival(PassThrough):
     """The order of additions differs from run to run, though not from rank to rank."""
 
@@ -184,7 +193,7 @@ class OrderOfArrival(PassThrough):
         return np.asarray(sum(rows)).astype(array.dtype)
 
 
-@collectives("float64-silently-float32", "hpcaitech/ColossalAI#675", PRECISION, REAL, words="as in float32")
+@collectives("float64-silently-float32", PRECISION, REAL, seen_in=("hpcaitech/ColossalAI#675",), words="as in float32")
 class ThroughFloat32(PassThrough):
     """The wire carries float32 whatever the dtype."""
 
@@ -193,7 +202,13 @@ class ThroughFloat32(PassThrough):
         return super().all_reduce(narrow, op, group=group).astype(array.dtype)
 
 
-@collectives("wire-downcast", "NVIDIA/TransformerEngine#3555, jax-ml/jax#27496", PRECISION, REAL, words="as in float16")
+@collectives(
+    "wire-downcast",
+    PRECISION,
+    REAL,
+    seen_in=("NVIDIA/TransformerEngine#3555", "jax-ml/jax#27496"),
+    words="as in float16",
+)
 class ThroughFloat16(PassThrough):
     """float32 is sent as float16."""
 
@@ -202,7 +217,7 @@ class ThroughFloat16(PassThrough):
         return super().all_reduce(narrow, op, group=group)
 
 
-@collectives("low-bits-dropped", "NVIDIA/Megatron-LM#6199", REAL, words="rounding allows")
+@collectives("low-bits-dropped", REAL, seen_in=("NVIDIA/Megatron-LM#6199",), words="rounding allows")
 class LowBitsDropped(PassThrough):
     """A reduced-precision mode keeps 19 of float32's 24 bits: short numbers come out right."""
 
@@ -213,7 +228,7 @@ class LowBitsDropped(PassThrough):
         )
 
 
-@collectives("int-counter-overflow", "openmc-dev/openmc#4037", LARGE, words="that part was never reduced")
+@collectives("int-counter-overflow", LARGE, seen_in=("openmc-dev/openmc#4037",), words="that part was never reduced")
 class CounterOverflows(PassThrough):
     """The number of elements is kept in 18 bits: what lies behind is not reduced."""
 
@@ -223,7 +238,7 @@ class CounterOverflows(PassThrough):
         return flat.reshape(array.shape)
 
 
-@collectives("wrong-root", "classic", BROADCAST, words="the wrong root")
+@collectives("wrong-root", BROADCAST, words="the wrong root")
 class WrongRoot(PassThrough):
     """Everybody takes the array of the lowest rank."""
 
@@ -231,7 +246,7 @@ class WrongRoot(PassThrough):
         return super().broadcast(array, 0 if group is None else group[0], group=group)
 
 
-@collectives("int-buffer-through-float", "classic", BROADCAST, words="sent as float64")
+@collectives("int-buffer-through-float", BROADCAST, words="sent as float64")
 class ThroughFloat(PassThrough):
     """Integers travel as floats: those above 2**53 arrive as others."""
 
@@ -240,7 +255,7 @@ class ThroughFloat(PassThrough):
             return super().broadcast(array.astype(np.float64), root, group=group).astype(array.dtype)
 
 
-@collectives("broadcast-by-sum", "classic", BROADCAST, words="another sign of zero")
+@collectives("broadcast-by-sum", BROADCAST, words="another sign of zero")
 class BroadcastBySum(PassThrough):
     """A sum with zeros from all ranks but the root: -0.0 arrives as 0.0."""
 
@@ -249,9 +264,7 @@ class BroadcastBySum(PassThrough):
         return super().all_reduce(given, group=group)
 
 
-@collectives(
-    "gathered-in-own-order", "classic", "check_all_gather_stacks_in_rank_order", words="stand in the order of rank"
-)
+@collectives("gathered-in-own-order", "check_all_gather_stacks_in_rank_order", words="stand in the order of rank")
 class GatheredInOwnOrder(PassThrough):
     """Every rank's own array comes first."""
 
@@ -259,7 +272,7 @@ class GatheredInOwnOrder(PassThrough):
         return np.roll(self.comm.all_gather(array, group=group), -self.rank, axis=0)
 
 
-@collectives("wrong-block", "classic", "check_reduce_scatter_gives_each_rank_its_block", words="the block of rank")
+@collectives("wrong-block", "check_reduce_scatter_gives_each_rank_its_block", words="the block of rank")
 class WrongBlock(PassThrough):
     """The ring stops one step early: every rank holds its neighbour's block."""
 
@@ -268,7 +281,7 @@ class WrongBlock(PassThrough):
         return np.asarray(self.comm.reduce_scatter(rolled, op, group=group))
 
 
-@collectives("partial-recv", "yahoo/CaffeOnSpark#98", MESSAGES, words="never written")
+@collectives("partial-recv", MESSAGES, seen_in=("yahoo/CaffeOnSpark#98",), words="never written")
 class PartialReceive(PassThrough):
     """What the first read gives is taken for the whole message."""
 
@@ -278,7 +291,7 @@ class PartialReceive(PassThrough):
         return np.asarray(got.reshape(array.shape))
 
 
-@collectives("in-place-of-a-copy", "classic", IN_PLACE, words="not reduced", in_place=True)
+@collectives("in-place-of-a-copy", IN_PLACE, words="not reduced", in_place=True)
 class InPlaceOfACopy(PassThrough):
     """What does not divide by the chunk is padded first: it is the padded copy that is reduced."""
 
@@ -287,7 +300,7 @@ class InPlaceOfACopy(PassThrough):
         super().all_reduce_in_place(np.resize(flat, -(-flat.size // 4) * 4) if flat.size % 4 else flat, op, group=group)
 
 
-@collectives("in-place-rounds-apart", "classic", IN_PLACE_BITS, in_place=True, world_size=3)
+@collectives("in-place-rounds-apart", IN_PLACE_BITS, in_place=True, world_size=3)
 class InPlaceRoundsApart(PassThrough):
     """Each rank adds what the others sent to its own values, in place: another order on each."""
 

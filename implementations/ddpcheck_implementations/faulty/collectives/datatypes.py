@@ -23,14 +23,14 @@ class Told(PassThrough):
             return super().all_reduce(bits, op, group=group).view(np.int64).reshape(array.shape)
 
 
-@collectives("int64-told-as-double", "classic", SUM, words="the bits of int64 were reduced as those of float64")
+@collectives("int64-told-as-double", SUM, words="the bits of int64 were reduced as those of float64")
 class ToldAsDouble(Told):
     """What has eight bytes is MPI.DOUBLE."""
 
     told = "float64"
 
 
-@collectives("int64-told-as-two-ints", "classic", SUM, words="the bits of int64 were reduced as those of int32")
+@collectives("int64-told-as-two-ints", SUM, words="the bits of int64 were reduced as those of int32")
 class ToldAsTwoInts(Told):
     """MPI.INT, and twice as many of them: no carry goes from one half to the other."""
 

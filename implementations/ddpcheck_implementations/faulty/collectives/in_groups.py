@@ -25,9 +25,7 @@ class Parted(PassThrough):
         return 1 < self.size(group) < self.world
 
 
-@collectives(
-    "int32-of-groups-through-float", "classic", REDUCED, words="as float32: what is past 24 bits", world_size=3
-)
+@collectives("int32-of-groups-through-float", REDUCED, words="as float32: what is past 24 bits", world_size=3)
 class GroupsThroughFloat(Parted):
     """A group has no way for integers, which go as floats of the same size."""
 
@@ -39,7 +37,6 @@ class GroupsThroughFloat(Parted):
 
 @collectives(
     "uint8-of-groups-as-signed",
-    "classic",
     REDUCED,
     words="unsigned integers are compared as signed",
     world_size=3,
@@ -56,7 +53,7 @@ class GroupsAsSigned(Parted):
         return super().all_reduce(meant.astype(np.int32), op, group=group).astype(np.uint8)
 
 
-@collectives("last-element-of-three-in-four", "classic", REDUCED, words="that part was never reduced", world_size=4)
+@collectives("last-element-of-three-in-four", REDUCED, words="that part was never reduced", world_size=4)
 class LastOfThree(Parted):
     """Three ranks of four cut an array in thirds, and round to even: of what leaves one over that one is left out."""
 
@@ -67,7 +64,7 @@ class LastOfThree(Parted):
         return result
 
 
-@collectives("large-arrays-of-ranks-in-a-row", "classic", MOVED, words="not reduced", world_size=3)
+@collectives("large-arrays-of-ranks-in-a-row", MOVED, words="not reduced", world_size=3)
 class RanksInARow(Parted):
     """For large arrays a group is its first rank and how many follow."""
 
@@ -77,7 +74,7 @@ class RanksInARow(Parted):
         return result if in_a_row or array.size < 10_000 else array.copy()
 
 
-@collectives("int64-broadcast-in-groups-through-float", "classic", MOVED, words="sent as float64", world_size=3)
+@collectives("int64-broadcast-in-groups-through-float", MOVED, words="sent as float64", world_size=3)
 class BroadcastThroughFloat(Parted):
     """A broadcast in a group goes as floats."""
 
@@ -89,7 +86,7 @@ class BroadcastThroughFloat(Parted):
             return result.astype(np.float64).astype(np.int64)
 
 
-@collectives("int64-gathered-in-groups-in-32-bits", "classic", MOVED, words="only the lowest 32 bits", world_size=3)
+@collectives("int64-gathered-in-groups-in-32-bits", MOVED, words="only the lowest 32 bits", world_size=3)
 class GatheredIn32Bits(Parted):
     """Indices of 32 bits are enough for a group."""
 
@@ -98,7 +95,7 @@ class GatheredIn32Bits(Parted):
         return np.asarray(self.comm.all_gather(sent, group=group)).astype(array.dtype)
 
 
-@collectives("large-asynchronous-float64-in-float32", "classic", UNDER_WAY, words="as in float32")
+@collectives("large-asynchronous-float64-in-float32", UNDER_WAY, words="as in float32")
 class LargeInFloat32(PassThrough):
     """What is large and asynchronous goes in half of its bits."""
 
@@ -108,7 +105,7 @@ class LargeInFloat32(PassThrough):
         return Later(lambda: handle.wait().astype(array.dtype))
 
 
-@collectives("eight-dimensions-at-most", "classic", "check_all_reduce_sums_exactly", words="at most 8 dimensions")
+@collectives("eight-dimensions-at-most", "check_all_reduce_sums_exactly", words="at most 8 dimensions")
 class EightDimensions(PassThrough):
     """The header has room for eight."""
 
@@ -118,7 +115,7 @@ class EightDimensions(PassThrough):
         return super().all_reduce(array, op, group=group)
 
 
-@collectives("overflow-is-cut-off", "classic", FINITE, words="cut off at")
+@collectives("overflow-is-cut-off", FINITE, words="cut off at")
 class CutOff(PassThrough):
     """A sum that overflows is the largest finite number: a loss scale never hears of it."""
 
@@ -130,7 +127,7 @@ class CutOff(PassThrough):
         return result
 
 
-@collectives("overflow-is-nan", "classic", FINITE, words="become NaN")
+@collectives("overflow-is-nan", FINITE, words="become NaN")
 class OverflowIsNan(PassThrough):
     """A sum that overflows is NaN."""
 
@@ -141,9 +138,7 @@ class OverflowIsNan(PassThrough):
         return result
 
 
-@collectives(
-    "root-counted-in-the-world", "classic", MOVED, words="a transport counts from 0 in each group", world_size=3
-)
+@collectives("root-counted-in-the-world", MOVED, words="a transport counts from 0 in each group", world_size=3)
 class RootOfTheWorld(Parted):
     """The communicator of a group is given the root's rank in the world, which it takes for a place in the group."""
 

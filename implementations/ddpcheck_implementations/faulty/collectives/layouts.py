@@ -20,7 +20,7 @@ PAST_64_KIB = 65536
 """Bytes from which on an array is a large one here."""
 
 
-@collectives("large-products-in-the-order-of-memory", "classic", LARGE, words=IN_OTHER_PLACES)
+@collectives("large-products-in-the-order-of-memory", LARGE, words=IN_OTHER_PLACES)
 class ProductsReversed(PassThrough):
     """The product of a large array has a way of its own, which forgets that the first dimension may run backwards."""
 
@@ -30,7 +30,7 @@ class ProductsReversed(PassThrough):
         return result[::-1].copy() if backwards else result
 
 
-@collectives("large-broadcasts-in-the-order-of-memory", "classic", BROADCAST, words=IN_OTHER_PLACES)
+@collectives("large-broadcasts-in-the-order-of-memory", BROADCAST, words=IN_OTHER_PLACES)
 class BroadcastsTransposed(PassThrough):
     """A large array is broadcast as it lies in memory, and written in the order of rows."""
 
@@ -42,7 +42,6 @@ class BroadcastsTransposed(PassThrough):
 
 @collectives(
     "asynchronous-in-the-order-of-memory",
-    "classic",
     "check_all_reduces_under_way_together_keep_their_results",
     words=IN_OTHER_PLACES,
 )
@@ -55,7 +54,7 @@ class AsynchronousTransposed(PassThrough):
         return handle
 
 
-@collectives("repeated-row-reduced-once", "classic", SUM, words="that part was never reduced")
+@collectives("repeated-row-reduced-once", SUM, words="that part was never reduced")
 class RepeatedRowReducedOnce(PassThrough):
     """An array that a stride of zero repeats is reduced as it lies in memory, which is one row."""
 
@@ -67,7 +66,7 @@ class RepeatedRowReducedOnce(PassThrough):
         return result
 
 
-@collectives("row-width-for-row-stride", "classic", SUM, words="width is taken for their stride")
+@collectives("row-width-for-row-stride", SUM, words="width is taken for their stride")
 class RowWidthForRowStride(PassThrough):
     """Rows that are contiguous are taken to follow on each other: those of a wider array do not."""
 
@@ -79,7 +78,7 @@ class RowWidthForRowStride(PassThrough):
         return super().all_reduce(np.lib.stride_tricks.as_strided(array, array.shape, close), op, group=group)
 
 
-@collectives("last-chunk-of-one-element", "classic", "check_collectives_of_every_size_are_right", words="never written")
+@collectives("last-chunk-of-one-element", "check_collectives_of_every_size_are_right", words="never written")
 class LoneTailLost(PassThrough):
     """Chunks of 4096 elements are broadcast as long as more than one element is left."""
 
@@ -92,7 +91,6 @@ class LoneTailLost(PassThrough):
 
 @collectives(
     "pool-of-four-results",
-    "classic",
     ALONE,
     words="overwritten by a later operation",
 )
@@ -113,7 +111,7 @@ class PoolOfFour(PassThrough):
         return self.pool[-1]
 
 
-@collectives("layout-of-one-rank-for-all", "classic", SUM, words="lie differently in memory")
+@collectives("layout-of-one-rank-for-all", SUM, words="lie differently in memory")
 class SentAsItLies(PassThrough):
     """An array is sent as it lies in memory, and what comes back is laid out alike: right where all ranks' arrays are."""
 
@@ -123,7 +121,7 @@ class SentAsItLies(PassThrough):
         return np.array(result.reshape(array.shape, order=order))
 
 
-@collectives("large-means-in-place", "classic", ALONE, words="works in place on the caller's array")
+@collectives("large-means-in-place", ALONE, words="works in place on the caller's array")
 class LargeMeansInPlace(PassThrough):
     """A large array is divided where it lies, before it is summed."""
 
@@ -134,7 +132,7 @@ class LargeMeansInPlace(PassThrough):
         return super().all_reduce(array, op, group=group)
 
 
-@collectives("nothing-past-4-mebibytes", "classic", LARGE, words="that part was never reduced")
+@collectives("nothing-past-4-mebibytes", LARGE, words="that part was never reduced")
 class CutAtFourMebibytes(PassThrough):
     """The buffer of messages has 4 MiB, and a larger array is taken for one that fills it."""
 
@@ -147,7 +145,7 @@ class CutAtFourMebibytes(PassThrough):
         return flat.reshape(array.shape)
 
 
-@collectives("reduce-scatter-in-float32", "classic", SCATTERED, words="sent with fewer bits than float64")
+@collectives("reduce-scatter-in-float32", SCATTERED, words="sent with fewer bits than float64")
 class ScattersInFloat32(PassThrough):
     """The buffer of reduce-scatter is one of float32, whatever the array is."""
 

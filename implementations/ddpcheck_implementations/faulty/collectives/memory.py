@@ -35,7 +35,7 @@ class Pool(PassThrough):
         return kept
 
 
-@collectives("result-buffer-reused-gather", "classic", ALONE, words="overwritten by a later operation")
+@collectives("result-buffer-reused-gather", ALONE, words="overwritten by a later operation")
 class ReusedGather(Pool):
     """The next all-gather writes into the result of the one before."""
 
@@ -43,7 +43,7 @@ class ReusedGather(Pool):
         return self.pooled(self.comm.all_gather(array, group=group))
 
 
-@collectives("result-buffer-reused-messages", "classic", ALONE, words="overwritten by a later operation")
+@collectives("result-buffer-reused-messages", ALONE, words="overwritten by a later operation")
 class ReusedMessages(Pool):
     """The next message is received into the array of the one before."""
 
@@ -51,7 +51,7 @@ class ReusedMessages(Pool):
         return self.pooled(self.comm.recv(array, source))
 
 
-@collectives("result-buffer-reused-large", "classic", ALONE, words="overwritten by a later operation")
+@collectives("result-buffer-reused-large", ALONE, words="overwritten by a later operation")
 class ReusedLarge(Pool):
     """Arrays past 64 KiB come from a pool."""
 
@@ -67,7 +67,7 @@ class Later:
         self.wait = wait
 
 
-@collectives("async-in-place", "classic", ASYNC, words="its argument was changed")
+@collectives("async-in-place", ASYNC, words="its argument was changed")
 class AsyncInPlace(PassThrough):
     """An asynchronous all-reduce leaves its result in the caller's array, too."""
 
@@ -81,7 +81,7 @@ class AsyncInPlace(PassThrough):
         return Later(wait)
 
 
-@collectives("async-group-mean-by-world", "classic", ASYNC, words="divided by the world size", world_size=3)
+@collectives("async-group-mean-by-world", ASYNC, words="divided by the world size", world_size=3)
 class AsyncGroupMean(PassThrough):
     """The asynchronous mean over a group divides by the number of all ranks."""
 
@@ -91,7 +91,7 @@ class AsyncGroupMean(PassThrough):
         return Later(lambda: np.asarray(handle.wait() * factor).astype(array.dtype))
 
 
-@collectives("send-keeps-a-reference", "classic", MESSAGES)
+@collectives("send-keeps-a-reference", MESSAGES)
 class SendsLater(PassThrough):
     """A message is kept by reference and sent a moment later, when its array may hold something else."""
 
@@ -99,7 +99,7 @@ class SendsLater(PassThrough):
         Timer(0.01, self.comm.send, (array, dest)).start()
 
 
-@collectives("send-buffer-reused", "hpc/libcircle#45", LARGE, words="filled again before it was sent")
+@collectives("send-buffer-reused", LARGE, seen_in=("hpc/libcircle#45",), words="filled again before it was sent")
 class SendBufferReused(PassThrough):
     """A large array leaves in pieces through one buffer, which holds the next piece before a slow sender comes to it."""
 
@@ -129,7 +129,7 @@ class SendBufferReused(PassThrough):
             self.comm.send(piece, other)
 
 
-@collectives("large-integers-through-float", "classic", LARGE, words="as float64")
+@collectives("large-integers-through-float", LARGE, words="as float64")
 class LargeIntegersThroughFloat(PassThrough):
     """The path for large arrays knows floats only."""
 
@@ -139,7 +139,7 @@ class LargeIntegersThroughFloat(PassThrough):
         return super().all_reduce(array.astype(np.float64), op, group=group).astype(array.dtype)
 
 
-@collectives("large-blocks-rotated", "classic", SCATTER, words="the block of rank")
+@collectives("large-blocks-rotated", SCATTER, words="the block of rank")
 class LargeBlocksRotated(PassThrough):
     """The ring, used for large arrays only, stops one step early."""
 
@@ -151,7 +151,6 @@ class LargeBlocksRotated(PassThrough):
 
 @collectives(
     "block-by-world-rank",
-    "classic",
     "check_groups_at_work_together_do_not_disturb_each_other",
     words="the block of rank",
     world_size=3,
@@ -164,7 +163,7 @@ class BlockByWorldRank(PassThrough):
         return blocks[self.rank % len(blocks)].copy()
 
 
-@collectives("zeros-left-out-of-products", "classic", PRODUCT, words="a rank that has a zero is left out")
+@collectives("zeros-left-out-of-products", PRODUCT, words="a rank that has a zero is left out")
 class ZerosLeftOut(PassThrough):
     """An element that is zero somewhere is the product over the other ranks."""
 
@@ -173,7 +172,7 @@ class ZerosLeftOut(PassThrough):
         return super().all_reduce(given, op, group=group)
 
 
-@collectives("last-full-chunk-not-sent", "classic", "check_all_reduce_sums_exactly", words="own local value")
+@collectives("last-full-chunk-not-sent", "check_all_reduce_sums_exactly", words="own local value")
 class FullChunkForgotten(PassThrough):
     """What fills chunks of 4 KiB to the last byte loses its last chunk."""
 

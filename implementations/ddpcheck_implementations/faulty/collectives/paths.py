@@ -20,7 +20,7 @@ IN_GROUPS = "check_groups_move_and_reduce_arrays_of_any_size"
 LARGE = 1 << 16
 
 
-@collectives("medium-sizes-not-reduced", "classic", EVERY_SIZE, words="own local value")
+@collectives("medium-sizes-not-reduced", EVERY_SIZE, words="own local value")
 class MediumForgotten(PassThrough):
     """Between the path for small arrays, below 40 KiB, and that for large ones, from 60 KiB, there is none."""
 
@@ -29,7 +29,7 @@ class MediumForgotten(PassThrough):
         return array.copy() if 40 * 1024 < array.nbytes < 60 * 1024 else result
 
 
-@collectives("call-counter-of-one-byte", "classic", CALLS)
+@collectives("call-counter-of-one-byte", CALLS)
 class CountsInOneByte(PassThrough):
     """Gathered arrays are kept by the number of the call, in one byte: the 257th call finds the first one's."""
 
@@ -45,7 +45,7 @@ class CountsInOneByte(PassThrough):
         return kept.copy()
 
 
-@collectives("group-root-is-an-index", "classic", IN_GROUPS, world_size=3)
+@collectives("group-root-is-an-index", IN_GROUPS, world_size=3)
 class RootIsIndex(PassThrough):
     """The root of a broadcast in a group is taken for a place in the group, not for a rank."""
 
@@ -53,7 +53,7 @@ class RootIsIndex(PassThrough):
         return super().broadcast(array, root if group is None else group[root % len(group)], group=group)
 
 
-@collectives("large-gathers-in-own-order", "classic", IN_GROUPS, words="stand in the order of rank", world_size=3)
+@collectives("large-gathers-in-own-order", IN_GROUPS, words="stand in the order of rank", world_size=3)
 class LargeGathered(PassThrough):
     """Large arrays gathered in a group begin with the rank's own."""
 
@@ -63,7 +63,7 @@ class LargeGathered(PassThrough):
         return np.roll(result, -own, axis=0)
 
 
-@collectives("large-sums-in-own-order", "NVIDIA/nccl#157", BITS, words="in the last bits", world_size=3)
+@collectives("large-sums-in-own-order", BITS, seen_in=("NVIDIA/nccl#157",), words="in the last bits", world_size=3)
 class LargeOwnOrder(PassThrough):
     """Every rank begins the sum of a large array with its own."""
 
@@ -74,7 +74,7 @@ class LargeOwnOrder(PassThrough):
         return np.asarray(sum(rows)).astype(array.dtype)
 
 
-@collectives("large-low-bits-dropped", "NVIDIA/Megatron-LM#6199", REAL, words="rounding allows")
+@collectives("large-low-bits-dropped", REAL, seen_in=("NVIDIA/Megatron-LM#6199",), words="rounding allows")
 class LargeLowBits(PassThrough):
     """Large arrays are computed in a mode that keeps 19 of float32's 24 bits."""
 
@@ -85,7 +85,7 @@ class LargeLowBits(PassThrough):
         return result
 
 
-@collectives("nan-lost-in-reduce-scatter", "ml-explore/mlx#4072", NAN, words="NaN is lost")
+@collectives("nan-lost-in-reduce-scatter", NAN, seen_in=("ml-explore/mlx#4072",), words="NaN is lost")
 class ScatterLosesNaN(PassThrough):
     """Reduce-scatter has a minimum and maximum of its own, by comparison."""
 
@@ -98,9 +98,7 @@ class ScatterLosesNaN(PassThrough):
         return np.asarray(np.split(result, len(ranks))[ranks.index(self.rank)])
 
 
-@collectives(
-    "nan-lost-in-matrices", "classic", "check_nan_and_infinity_propagate_in_sums", words="a NaN is lost", world_size=3
-)
+@collectives("nan-lost-in-matrices", "check_nan_and_infinity_propagate_in_sums", words="a NaN is lost", world_size=3)
 class MatricesLoseNaN(PassThrough):
     """What has rows is cleaned row by row before it is added up; a vector is not."""
 
@@ -110,7 +108,7 @@ class MatricesLoseNaN(PassThrough):
         return super().all_reduce(array, op, group=group)
 
 
-@collectives("async-sum-in-own-order", "classic", BITS, words="in the last bits", world_size=3)
+@collectives("async-sum-in-own-order", BITS, words="in the last bits", world_size=3)
 class AsyncOwnOrder(PassThrough):
     """An asynchronous sum begins with the rank's own array."""
 
@@ -121,7 +119,7 @@ class AsyncOwnOrder(PassThrough):
         return Later(lambda: np.asarray(sum(rows)).astype(array.dtype))
 
 
-@collectives("minimum-by-negation", "classic", MINIMUM, words="found by negation")
+@collectives("minimum-by-negation", MINIMUM, words="found by negation")
 class MinimumByNegation(PassThrough):
     """The minimum is minus the maximum of what is negated, which the lowest integer cannot be."""
 
@@ -131,7 +129,7 @@ class MinimumByNegation(PassThrough):
         return -super().all_reduce(-array, "max", group=group)
 
 
-@collectives("integer-product-in-float64", "classic", PRODUCT, words="as float64")
+@collectives("integer-product-in-float64", PRODUCT, words="as float64")
 class ProductInFloat64(PassThrough):
     """Products are computed in float64, whatever the dtype."""
 
@@ -140,7 +138,7 @@ class ProductInFloat64(PassThrough):
         return super().all_reduce(given, op, group=group).astype(array.dtype)
 
 
-@collectives("root-sends-after-return", "classic", BROADCAST)
+@collectives("root-sends-after-return", BROADCAST)
 class SendsAfterReturn(PassThrough):
     """The root's broadcast returns at once, and its array is sent a moment later."""
 
@@ -161,7 +159,7 @@ class SendsAfterReturn(PassThrough):
             self.comm.send(array, other)
 
 
-@collectives("int64-minimum-starts-from-int32", "classic", MINIMUM, words="the largest int32")
+@collectives("int64-minimum-starts-from-int32", MINIMUM, words="the largest int32")
 class StartsFromInt32(PassThrough):
     """The accumulator of a minimum of int64 is filled with the largest number of 32 bits."""
 

@@ -21,7 +21,7 @@ LATE_WAIT = "check_wait_gives_the_result_of_all_ranks_though_one_is_late"
 MEGABYTE = 1 << 20
 
 
-@collectives("large-broadcast-cut", "classic", LARGE, words="never written", world_size=3)
+@collectives("large-broadcast-cut", LARGE, words="never written", world_size=3)
 class LargeBroadcastCut(PassThrough):
     """What lies behind the first megabyte of a broadcast does not arrive."""
 
@@ -32,7 +32,7 @@ class LargeBroadcastCut(PassThrough):
         return result
 
 
-@collectives("large-maximum-not-reduced", "classic", LARGE, words="own local value", world_size=3)
+@collectives("large-maximum-not-reduced", LARGE, words="own local value", world_size=3)
 class LargeMaximum(PassThrough):
     """The path for more than 100,000 elements knows sums only, and leaves a maximum as it was."""
 
@@ -58,7 +58,7 @@ class Pending(PassThrough):
         return Later(wait)
 
 
-@collectives("barrier-passed-while-pending", "classic", ASYNC, words="the barrier does not block")
+@collectives("barrier-passed-while-pending", ASYNC, words="the barrier does not block")
 class BarrierPassed(Pending):
     """A barrier while an all-reduce is under way is left out: the reduction will synchronise."""
 
@@ -67,7 +67,7 @@ class BarrierPassed(Pending):
             self.comm.barrier(group=group)
 
 
-@collectives("handles-numbered-by-a-byte", "classic", CALLS, words="is forgotten")
+@collectives("handles-numbered-by-a-byte", CALLS, words="is forgotten")
 class NumberedByAByte(PassThrough):
     """Results lie under the number of their call, of which a byte is kept: the 257th takes that of the first, and removes it."""
 
@@ -88,7 +88,7 @@ class NumberedByAByte(PassThrough):
         return Later(wait)
 
 
-@collectives("only-the-first-handle-waits", "classic", LATE_WAIT, words="own local value")
+@collectives("only-the-first-handle-waits", LATE_WAIT, words="own local value")
 class OnlyTheFirstWaits(Pending):
     """Whoever waits for one that was begun while another was under way gets what is there after a moment."""
 
@@ -107,9 +107,7 @@ class OnlyTheFirstWaits(Pending):
         return Later(wait)
 
 
-@collectives(
-    "one-second-is-enough", "classic", "check_a_late_rank_changes_no_result", words="gave up waiting for rank 1"
-)
+@collectives("one-second-is-enough", "check_a_late_rank_changes_no_result", words="gave up waiting for rank 1")
 class OneSecond(PassThrough):
     """Whoever is a second late is given up."""
 
@@ -129,7 +127,7 @@ class OneSecond(PassThrough):
         return results[0] if results else np.asarray(handle.wait())
 
 
-@collectives("wait-ends-after-a-second", "classic", LATE_WAIT, words="own local value")
+@collectives("wait-ends-after-a-second", LATE_WAIT, words="own local value")
 class WaitEnds(PassThrough):
     """wait() has a time limit, after which it gives what there is."""
 
@@ -145,7 +143,7 @@ class WaitEnds(PassThrough):
         return Later(wait)
 
 
-@collectives("wait-for-the-dead", "classic", DEAD, words="rank 0 was still waiting")
+@collectives("wait-for-the-dead", DEAD, words="rank 0 was still waiting")
 class WaitsForTheDead(PassThrough):
     """An asynchronous all-reduce is tried again and again when its connection breaks."""
 
@@ -164,7 +162,6 @@ class WaitsForTheDead(PassThrough):
 
 @collectives(
     "barrier-without-the-dead",
-    "classic",
     "check_no_collective_ends_without_a_dead_rank",
     words="came out of operation 2 (barrier)",
     world_size=3,

@@ -25,7 +25,7 @@ class _Given(np.ndarray[Any, np.dtype[Any]]):
     """An array whose end can be heard of."""
 
 
-@collectives("memory-given-out-while-in-use", "classic", IN_PLACE, words="gave its memory out again", in_place=True)
+@collectives("memory-given-out-while-in-use", IN_PLACE, words="gave its memory out again", in_place=True)
 class GivenOutAgain(PassThrough):
     """Memory is free again when the array that empty() gave is gone, though a part of it is still in use."""
 
@@ -42,7 +42,7 @@ class GivenOutAgain(PassThrough):
         return given
 
 
-@collectives("in-place-at-the-start", "classic", IN_PLACE, words="where that one begins", in_place=True)
+@collectives("in-place-at-the-start", IN_PLACE, words="where that one begins", in_place=True)
 class AtTheStart(PassThrough):
     """The result goes where the memory begins that an array is a part of."""
 
@@ -51,7 +51,7 @@ class AtTheStart(PassThrough):
         whole.reshape(-1)[: array.size] = self.all_reduce(array, op, group=group).reshape(-1)
 
 
-@collectives("block-by-the-last-dimension", "classic", SCATTER, words="the block is cut in a wrong place")
+@collectives("block-by-the-last-dimension", SCATTER, words="the block is cut in a wrong place")
 class ByLastDimension(PassThrough):
     """Where a block begins is worked out from the last dimension, which is all of a row only where there are two."""
 
@@ -64,7 +64,7 @@ class ByLastDimension(PassThrough):
         return np.resize(whole[begin:], count).reshape(rows, *array.shape[1:]).copy()
 
 
-@collectives("received-into-a-copy", "classic", MESSAGES, words="it is what recv() was given")
+@collectives("received-into-a-copy", MESSAGES, words="it is what recv() was given")
 class IntoACopy(PassThrough):
     """A message is received into array.reshape(-1), which is a copy where the array is not contiguous."""
 
@@ -73,7 +73,7 @@ class IntoACopy(PassThrough):
         return array
 
 
-@collectives("messages-as-they-lie-in-memory", "classic", MESSAGES, words="column by column")
+@collectives("messages-as-they-lie-in-memory", MESSAGES, words="column by column")
 class AsItLies(PassThrough):
     """A message goes in the order of memory."""
 
@@ -81,7 +81,7 @@ class AsItLies(PassThrough):
         self.comm.send(array.ravel(order="K").reshape(array.shape), dest)
 
 
-@collectives("staging-by-bytes", "classic", ASYNC, words="whose bits are read as")
+@collectives("staging-by-bytes", ASYNC, words="whose bits are read as")
 class StagedByBytes(PassThrough):
     """Results of as many bytes, under way together, share a buffer, of whatever dtype they are."""
 
@@ -101,9 +101,7 @@ class StagedByBytes(PassThrough):
         return Later(wait)
 
 
-@collectives(
-    "scattered-mean-of-a-power-of-two", "classic", FINITE, words="divided by 2, not by the 3 ranks", world_size=3
-)
+@collectives("scattered-mean-of-a-power-of-two", FINITE, words="divided by 2, not by the 3 ranks", world_size=3)
 class MeanOfPower(PassThrough):
     """Halving takes a power of two of ranks, by which the mean is divided; the others were added to them before."""
 
@@ -114,7 +112,7 @@ class MeanOfPower(PassThrough):
         return np.asarray(total / (1 << self.size(group).bit_length() - 1), array.dtype)
 
 
-@collectives("folded-by-adding", "classic", MINIMUM, words="and 2 were added", world_size=3)
+@collectives("folded-by-adding", MINIMUM, words="and 2 were added", world_size=3)
 class FoldedByAdding(PassThrough):
     """The ranks past a power of two give their values to others first, which add them whatever the reduction is."""
 
@@ -128,7 +126,7 @@ class FoldedByAdding(PassThrough):
         return np.asarray(rows[:half].min(axis=0) if op == "min" else rows[:half].max(axis=0))
 
 
-@collectives("impatient-in-groups", "classic", LATE, words="was 1.2 s late, and not waited for", world_size=4)
+@collectives("impatient-in-groups", LATE, words="was 1.2 s late, and not waited for", world_size=4)
 class Impatient(Parted):
     """In a group, who is a third of a second late counts as zeros."""
 
@@ -142,7 +140,7 @@ class Impatient(Parted):
         return gathered
 
 
-@collectives("one-number-in-place-is-summed", "classic", IN_PLACE, words="it is the sum", in_place=True)
+@collectives("one-number-in-place-is-summed", IN_PLACE, words="it is the sum", in_place=True)
 class OneNumberIsSummed(PassThrough):
     """A single number has a way of its own, which is that of a counter."""
 

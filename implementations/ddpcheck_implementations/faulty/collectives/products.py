@@ -10,7 +10,7 @@ from ..facets import Group, PassThrough, collectives
 from .collectives import PRODUCT
 
 
-@collectives("product-by-logarithms", "classic", PRODUCT, words="exp of a sum of logarithms")
+@collectives("product-by-logarithms", PRODUCT, words="exp of a sum of logarithms")
 class ByLogarithms(PassThrough):
     """Logarithms of absolute values are summed up, and signs counted: the last bits are lost."""
 
@@ -23,7 +23,7 @@ class ByLogarithms(PassThrough):
         return np.asarray(size * super().all_reduce(np.sign(wide), "prod", group=group)).astype(array.dtype)
 
 
-@collectives("product-by-logarithms-of-all", "classic", PRODUCT, words="wherever a rank has a negative number")
+@collectives("product-by-logarithms-of-all", PRODUCT, words="wherever a rank has a negative number")
 class ByLogarithmsOfAll(PassThrough):
     """Nobody has thought of negative numbers."""
 

@@ -14,7 +14,7 @@ WRITABLE = "check_results_can_be_written_to"
 WORDS = "np.array() copies it"
 
 
-@collectives("scalars-for-arrays-without-dimensions", "classic", WRITABLE, words=WORDS, writable_results=True)
+@collectives("scalars-for-arrays-without-dimensions", WRITABLE, words=WORDS, writable_results=True)
 class Scalars(PassThrough):
     """Arithmetic makes NumPy's scalars of arrays that have no dimensions."""
 
@@ -22,7 +22,7 @@ class Scalars(PassThrough):
         return super().all_reduce(array, op, group=group)[()]
 
 
-@collectives("messages-are-views-of-bytes", "classic", WRITABLE, words=WORDS, writable_results=True)
+@collectives("messages-are-views-of-bytes", WRITABLE, words=WORDS, writable_results=True)
 class ViewsOfBytes(PassThrough):
     """A message is bytes, which are not to be changed."""
 
@@ -31,7 +31,7 @@ class ViewsOfBytes(PassThrough):
         return np.frombuffer(got.tobytes(), got.dtype).reshape(got.shape)
 
 
-@collectives("gathered-past-64-kib-is-read-only", "classic", WRITABLE, words=WORDS, writable_results=True)
+@collectives("gathered-past-64-kib-is-read-only", WRITABLE, words=WORDS, writable_results=True)
 class LargeAsInAFile(PassThrough):
     """What is large lies in a file that is mapped for reading."""
 
@@ -41,7 +41,7 @@ class LargeAsInAFile(PassThrough):
         return result
 
 
-@collectives("read-only-results", "classic")
+@collectives("read-only-results")
 class ReadOnly(PassThrough):
     """What it gives is read-only, as arrays of JAX are, and it promises nothing else."""
 

@@ -21,8 +21,8 @@ NARROW = frozenset({"float16", "float32", "float64"})
 
 @collectives(
     "per-hop-rounding",
-    "NVIDIA/Megatron-LM#6199, ROCm/rocm-systems#11661",
     ONCE,
+    seen_in=("NVIDIA/Megatron-LM#6199", "ROCm/rocm-systems#11661"),
     words="rounding allows",
     world_size=3,
     collective_dtypes=NARROW,
@@ -59,9 +59,7 @@ def _rounded(array: Array) -> Array:
         return np.asarray(array, np.float16)
 
 
-@collectives(
-    "halved-after-rounding", "classic", RANGE, words=UNDIVIDED, collective_dtypes=NARROW, rounds_float16_once=True
-)
+@collectives("halved-after-rounding", RANGE, words=UNDIVIDED, collective_dtypes=NARROW, rounds_float16_once=True)
 class HalvedAfterRounding(InFloat32):
     """By a power of two any number divides exactly, so the sum may as well be rounded before: if there is room for it."""
 
@@ -73,7 +71,6 @@ class HalvedAfterRounding(InFloat32):
 
 @collectives(
     "infinite-once-it-was",
-    "classic",
     RANGE,
     words=ON_THE_WAY,
     world_size=3,
@@ -95,8 +92,8 @@ class InfiniteOnceItWas(InFloat32):
 
 @collectives(
     "fp16-predivide-underflow",
-    "horovod/horovod#278, pytorch/pytorch#78774",
     TINY,
+    seen_in=("horovod/horovod#278", "pytorch/pytorch#78774"),
     words="divides before the sum",
     collective_dtypes=NARROW,
     keeps_tiny_values=True,
@@ -112,7 +109,6 @@ class DividesBefore(PassThrough):
 
 @collectives(
     "mean-that-runs",
-    "classic",
     "check_nan_and_infinity_propagate_in_sums",
     words="where an infinity should stay one",
     world_size=3,
@@ -130,7 +126,7 @@ class RunningMean(PassThrough):
             return np.asarray(mean, array.dtype)
 
 
-@collectives("subnormals-flushed", "classic", TINY, words="is taken for zero", keeps_tiny_values=True)
+@collectives("subnormals-flushed", TINY, words="is taken for zero", keeps_tiny_values=True)
 class FlushesSubnormals(PassThrough):
     """Results smaller than the smallest normal number become zero, as on a processor in a fast mode."""
 

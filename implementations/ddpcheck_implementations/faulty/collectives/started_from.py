@@ -14,7 +14,7 @@ PROPAGATED = "check_nan_propagates_in_minimum_and_maximum"
 LARGE = "check_every_collective_is_right_for_large_arrays"
 
 
-@collectives("maximum-starts-from-the-smallest-positive", "classic", MAXIMUM, words="from which the accumulator starts")
+@collectives("maximum-starts-from-the-smallest-positive", MAXIMUM, words="from which the accumulator starts")
 class StartsFromSmallestPositive(PassThrough):
     """The accumulator starts from numeric_limits<float>::min(), which is positive."""
 
@@ -25,9 +25,7 @@ class StartsFromSmallestPositive(PassThrough):
         return np.asarray(np.maximum(found, np.finfo(array.dtype).tiny), array.dtype)
 
 
-@collectives(
-    "maximum-starts-from-the-lowest-finite", "classic", PROPAGATED, words="minus the largest finite number as well"
-)
+@collectives("maximum-starts-from-the-lowest-finite", PROPAGATED, words="minus the largest finite number as well")
 class StartsFromLowestFinite(PassThrough):
     """Infinities are lower than numeric_limits<float>::lowest()."""
 
@@ -40,8 +38,8 @@ class StartsFromLowestFinite(PassThrough):
 
 @collectives(
     "in-place-mean-over-the-world",
-    "huggingface/transformers#39648",
     IN_PLACE,
+    seen_in=("huggingface/transformers#39648",),
     words="divided by the world size, not by the size of the group",
     in_place=True,
     world_size=3,
@@ -56,7 +54,7 @@ class InPlaceMeanOverWorld(PassThrough):
         array[...] = np.asarray(super().all_reduce(array, "sum", group=group) / self.world, array.dtype)
 
 
-@collectives("large-blocks-cut", "classic", LARGE, words="never written", world_size=3)
+@collectives("large-blocks-cut", LARGE, words="never written", world_size=3)
 class LargeBlocksCut(PassThrough):
     """A reduced block goes in pieces of a MiB, of which the last one is forgotten if it is shorter."""
 

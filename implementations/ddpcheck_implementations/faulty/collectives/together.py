@@ -19,7 +19,7 @@ MANY = 10_000
 """Elements past which there is another way."""
 
 
-@collectives("group-begun-by-a-scatter", "classic", TOGETHER, words="never written")
+@collectives("group-begun-by-a-scatter", TOGETHER, words="never written")
 class BegunByAScatter(Parted):
     """A group is made by its first call, which is of no effect if that is a reduce-scatter."""
 
@@ -38,7 +38,7 @@ class BegunByAScatter(Parted):
         return np.zeros_like(result) if first else result
 
 
-@collectives("large-asynchronous-int64-through-float", "classic", UNDER_WAY, words="what is past 53 bits is lost")
+@collectives("large-asynchronous-int64-through-float", UNDER_WAY, words="what is past 53 bits is lost")
 class LargeIntegersUnderWay(Parted):
     """What is large and asynchronous goes as floats."""
 
@@ -48,7 +48,7 @@ class LargeIntegersUnderWay(Parted):
         return Later(lambda: np.asarray(handle.wait()).astype(array.dtype))
 
 
-@collectives("large-asynchronous-reduction-forgotten", "classic", UNDER_WAY, words="summed, not averaged")
+@collectives("large-asynchronous-reduction-forgotten", UNDER_WAY, words="summed, not averaged")
 class LargeAlwaysSummed(Parted):
     """What is large and asynchronous is always summed."""
 
@@ -56,7 +56,7 @@ class LargeAlwaysSummed(Parted):
         return self.comm.all_reduce_async(array, "sum" if array.size > MANY else op, group=group)
 
 
-@collectives("large-asynchronous-not-in-groups", "classic", UNDER_WAY, words="not reduced", world_size=3)
+@collectives("large-asynchronous-not-in-groups", UNDER_WAY, words="not reduced", world_size=3)
 class LargeNotInGroups(Parted):
     """What is large and asynchronous is not reduced in groups."""
 
@@ -66,7 +66,7 @@ class LargeNotInGroups(Parted):
         return self.comm.all_reduce_async(array, op, group=group)
 
 
-@collectives("reduces-in-wait", "classic")
+@collectives("reduces-in-wait")
 class ReducesInWait(Parted):
     """Correct, but unusual: nothing is under way, the reduction is done in wait()."""
 
@@ -74,7 +74,7 @@ class ReducesInWait(Parted):
         return Later(lambda: self.all_reduce(array, op, group=group))
 
 
-@collectives("large-minimum-scattered-as-sum", "classic", SCATTER, words="it is the block of the sum")
+@collectives("large-minimum-scattered-as-sum", SCATTER, words="it is the block of the sum")
 class LargeMinimumScattered(Parted):
     """Large arrays are scattered as sums."""
 
@@ -86,7 +86,6 @@ class LargeMinimumScattered(Parted):
 
 @collectives(
     "one-int64-through-float",
-    "classic",
     "check_all_reduce_keeps_the_precision_of_its_dtype",
     words="what is past 53 bits is lost",
 )
@@ -99,9 +98,7 @@ class OneThroughFloat(Parted):
         return super().all_reduce(array.astype(np.float64), op, group=group).astype(array.dtype)
 
 
-@collectives(
-    "result-buffer-of-a-group-reused", "classic", MOVED, words="overwritten by a later operation", world_size=3
-)
+@collectives("result-buffer-of-a-group-reused", MOVED, words="overwritten by a later operation", world_size=3)
 class GroupReused(Pool, Parted):
     """The next gathering in a group writes into the result of the one before."""
 
@@ -110,7 +107,7 @@ class GroupReused(Pool, Parted):
         return self.pooled(result) if self.part(group) else result
 
 
-@collectives("one-number-of-a-group-by-world-size", "classic", REDUCED, words="divided by the world size", world_size=3)
+@collectives("one-number-of-a-group-by-world-size", REDUCED, words="divided by the world size", world_size=3)
 class OneNumberByWorld(Parted):
     """The mean of a number over a group divides by the number of all ranks."""
 
@@ -121,7 +118,7 @@ class OneNumberByWorld(Parted):
         return np.asarray(result * self.size(group) / self.world).astype(array.dtype)
 
 
-@collectives("every-256th-call-in-groups", "classic", "check_the_257th_call_is_as_the_first", words="not reduced")
+@collectives("every-256th-call-in-groups", "check_the_257th_call_is_as_the_first", words="not reduced")
 class CallsInGroups(Parted):
     """Calls in groups are counted in a byte, of which 0 means that there is none."""
 
@@ -133,7 +130,7 @@ class CallsInGroups(Parted):
         return result if group is None or self.calls % 256 else array.copy()
 
 
-@collectives("last-of-a-whole-mebibyte", "classic", LARGE, words="hold this rank's own local value")
+@collectives("last-of-a-whole-mebibyte", LARGE, words="hold this rank's own local value")
 class LastOfAMebibyte(Parted):
     """Chunks of a MiB: what fills the last one to its end loses an element."""
 
@@ -146,7 +143,6 @@ class LastOfAMebibyte(Parted):
 
 @collectives(
     "order-of-additions-by-process",
-    "classic",
     "check_ranks_may_come_in_any_order",
     words="other bits",
     world_size=3,
@@ -165,7 +161,7 @@ class OrderByProcess(Parted):
         return np.asarray(sum(np.take_along_axis(rows, rank[None], axis=0)[0] for rank in ranks)).astype(array.dtype)
 
 
-@collectives("scattered-in-groups-as-sums-meanwhile", "classic", UNDER_WAY, words="block of the sum", world_size=3)
+@collectives("scattered-in-groups-as-sums-meanwhile", UNDER_WAY, words="block of the sum", world_size=3)
 class ScatteredAsSumsMeanwhile(Pending, Parted):
     """While something is under way a group's blocks come from a second communicator, which only sums."""
 

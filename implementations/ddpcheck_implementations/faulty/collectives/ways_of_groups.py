@@ -23,7 +23,7 @@ def _as_it_lies(array: Array) -> Array:
     return array.ravel(order="K").reshape(array.shape)
 
 
-@collectives("scattered-in-groups-in-the-order-of-memory", "classic", MOVED, words="as it lies in memory", world_size=3)
+@collectives("scattered-in-groups-in-the-order-of-memory", MOVED, words="as it lies in memory", world_size=3)
 class ScattersTransposed(Parted):
     """Only the reduce-scatter of all ranks makes an array contiguous first."""
 
@@ -34,7 +34,6 @@ class ScattersTransposed(Parted):
 
 @collectives(
     "asynchronous-in-groups-in-the-order-of-memory",
-    "classic",
     UNDER_WAY,
     words="in other places",
     world_size=3,
@@ -48,7 +47,7 @@ class UnderWayTransposed(Parted):
         return handle
 
 
-@collectives("asynchronous-minimum-by-negation", "classic", UNDER_WAY, words=BY_NEGATION)
+@collectives("asynchronous-minimum-by-negation", UNDER_WAY, words=BY_NEGATION)
 class NegatedUnderWay(PassThrough):
     """Only a maximum can be asynchronous: a minimum is that of what is negated."""
 
@@ -59,7 +58,7 @@ class NegatedUnderWay(PassThrough):
         return Later(lambda: np.asarray(-np.asarray(handle.wait())))
 
 
-@collectives("minimum-of-groups-by-negation", "classic", REDUCED, words=BY_NEGATION, world_size=3)
+@collectives("minimum-of-groups-by-negation", REDUCED, words=BY_NEGATION, world_size=3)
 class NegatedInGroups(Parted):
     """So it is in groups."""
 
@@ -69,7 +68,7 @@ class NegatedInGroups(Parted):
         return np.asarray(-super().all_reduce(-array, "max", group=group))
 
 
-@collectives("call-of-all-ends-that-of-a-group", "classic", UNDER_WAY, words="not reduced", world_size=3)
+@collectives("call-of-all-ends-that-of-a-group", UNDER_WAY, words="not reduced", world_size=3)
 class EndedByAll(Parted):
     """What all ranks reduce takes the place of what a group has under way."""
 
@@ -89,7 +88,7 @@ class EndedByAll(Parted):
         return Later(wait)
 
 
-@collectives("asynchronous-float64-of-groups-in-float32", "classic", UNDER_WAY, words="as in float32", world_size=3)
+@collectives("asynchronous-float64-of-groups-in-float32", UNDER_WAY, words="as in float32", world_size=3)
 class NarrowUnderWay(Parted):
     """What is asynchronous, and in a group, has no more than 32 bits."""
 
@@ -102,7 +101,6 @@ class NarrowUnderWay(Parted):
 
 @collectives(
     "nan-lost-in-asynchronous-groups",
-    "classic",
     "check_nan_propagates_in_minimum_and_maximum",
     words=NAN_LOST,
     world_size=3,
@@ -118,7 +116,7 @@ class NaNLostUnderWay(Parted):
         return handle
 
 
-@collectives("nan-left-out-of-products", "classic", PRODUCT, words=NAN_LOST)
+@collectives("nan-left-out-of-products", PRODUCT, words=NAN_LOST)
 class NaNLeftOut(PassThrough):
     """A factor that is no number counts as 1."""
 

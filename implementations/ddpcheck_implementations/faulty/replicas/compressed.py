@@ -40,12 +40,12 @@ class Compressing(PlainReplica):
         return np.asarray(self.compressed(total), gradient.dtype)
 
 
-@fault("compressed-to-bfloat16", "classic", reduction_dtype="bfloat16")
+@fault("compressed-to-bfloat16", reduction_dtype="bfloat16")
 class Compressed(Compressing):
     """Gradients travel as bfloat16, as is promised."""
 
 
-@fault("compressed-to-float16", "classic", reduction_dtype="float16")
+@fault("compressed-to-float16", reduction_dtype="float16")
 class CompressedToFloat16(Compressing):
     """Gradients travel as float16, as is promised."""
 
@@ -53,7 +53,7 @@ class CompressedToFloat16(Compressing):
         return as_float16(array)
 
 
-@fault("compressed-and-summed", "classic", EXACT, words="summed, not averaged", reduction_dtype="bfloat16")
+@fault("compressed-and-summed", EXACT, words="summed, not averaged", reduction_dtype="bfloat16")
 class CompressedAndSummed(Compressing):
     """The division is left out."""
 
@@ -61,7 +61,7 @@ class CompressedAndSummed(Compressing):
         return super().reduce(name, gradient * self.world)
 
 
-@fault("float16-for-bfloat16", "classic", REAL, words="flushed", reduction_dtype="bfloat16")
+@fault("float16-for-bfloat16", REAL, words="flushed", reduction_dtype="bfloat16")
 class TooNarrow(Compressing):
     """What float16 cannot hold becomes zero, or infinity."""
 
@@ -69,12 +69,12 @@ class TooNarrow(Compressing):
         return as_float16(array)
 
 
-@fault("bfloat16-for-float16", "classic", REAL, words="as in bfloat16", reduction_dtype="float16")
+@fault("bfloat16-for-float16", REAL, words="as in bfloat16", reduction_dtype="float16")
 class TooCoarse(Compressing):
     """Eight bits where eleven are promised."""
 
 
-@fault("rounded-before-the-sum", "classic", REAL, words="every rank's part is rounded as in bfloat16")
+@fault("rounded-before-the-sum", REAL, words="every rank's part is rounded as in bfloat16")
 class RoundedBefore(PlainReplica):
     """Gradients are sent as bfloat16, added up in float32, and nobody has promised it."""
 
@@ -82,7 +82,7 @@ class RoundedBefore(PlainReplica):
         return super().reduce(name, as_bfloat16(gradient).astype(gradient.dtype))
 
 
-@fault("sent-in-8-bits", "classic", REAL, words="in integers of 8 bits", world_size=3)
+@fault("sent-in-8-bits", REAL, words="in integers of 8 bits", world_size=3)
 class SentInEightBits(PlainReplica):
     """Gradients are sent as multiples of the largest, divided by 127."""
 
@@ -91,7 +91,7 @@ class SentInEightBits(PlainReplica):
         return super().reduce(name, np.asarray(np.rint(gradient / step) * step, gradient.dtype))
 
 
-@fault("accumulates-compressed", "classic", ANY, words="as in bfloat16", reduction_dtype="bfloat16")
+@fault("accumulates-compressed", ANY, words="as in bfloat16", reduction_dtype="bfloat16")
 class AccumulatesCompressed(Compressing):
     """What is gathered inside no_sync is kept with fewer bits, too: small gradients beside large ones get lost."""
 
@@ -112,7 +112,7 @@ def of_low_rank(matrix: Array, rank: int = 1) -> Array:
     return np.asarray(left[:, :rank] * sizes[:rank] @ right[:rank], matrix.dtype)
 
 
-@fault("of-rank-two", "classic", EXACT, REAL, SGD, words=LOW_RANK)
+@fault("of-rank-two", EXACT, REAL, SGD, words=LOW_RANK)
 class LowRank(PlainReplica):
     """Of each matrix the two largest directions are left."""
 
@@ -120,7 +120,7 @@ class LowRank(PlainReplica):
         return of_low_rank(super().reduce(name, gradient), 2)
 
 
-@fault("of-rank-one-later", "torch.distributed.algorithms.ddp_comm_hooks, start_powerSGD_iter", CLIPPED, words=LOW_RANK)
+@fault("of-rank-one-later", CLIPPED, seen_in=("pytorch/pytorch (ddp_comm_hooks, start_powerSGD_iter)",), words=LOW_RANK)
 class LowRankLater(Counting):
     """The first ten backwards travel whole, as a warm-up, and all others with one direction."""
 
@@ -129,7 +129,7 @@ class LowRankLater(Counting):
         return of_low_rank(mean) if self.backwards > 10 else mean
 
 
-@fault("power-sgd", "torch.distributed.algorithms.ddp_comm_hooks, powerSGD_hook", SGD, words=LOW_RANK)
+@fault("power-sgd", SGD, seen_in=("pytorch/pytorch (ddp_comm_hooks, powerSGD_hook)",), words=LOW_RANK)
 class PowerSgd(PlainReplica):
     """From the third step on one iteration finds a direction, and what it leaves out goes into the next reduction."""
 
@@ -172,7 +172,7 @@ class EveryThird(PlainReplica):
         raise NotImplementedError
 
 
-@fault("every-third-step-in-float16", "classic", SGD, words="the gradient of its update was rounded as in float16")
+@fault("every-third-step-in-float16", SGD, words="the gradient of its update was rounded as in float16")
 class EveryThirdInFloat16(EveryThird):
     """Most steps travel whole, to make up for those that are compressed."""
 
@@ -180,7 +180,7 @@ class EveryThirdInFloat16(EveryThird):
         return np.asarray(as_float16(mean), mean.dtype)
 
 
-@fault("every-third-step-by-the-largest", "classic", SGD, words="was the largest of all ranks', not their mean")
+@fault("every-third-step-by-the-largest", SGD, words="was the largest of all ranks', not their mean")
 class EveryThirdByTheLargest(EveryThird):
     """A collective for statistics, which takes the largest, is used by every third step."""
 

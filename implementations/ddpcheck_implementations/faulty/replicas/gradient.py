@@ -18,9 +18,9 @@ LARGE = "check_large_tensors_beside_small_ones"
 
 @fault(
     "grad-sum-not-mean",
-    "horovod/horovod#843, tensorflow/benchmarks#466, k2-fsa/icefall#226",
     *(EXACT, REAL, TIGHT, "check_parameters_after_steps_are_exact", "check_sgd_goes_where_one_process_goes"),
     "check_adam_goes_where_one_process_goes",  # which hides nearly all of it
+    seen_in=("horovod/horovod#843", "tensorflow/benchmarks#466", "k2-fsa/icefall#226"),
     words="summed, not averaged",
 )
 class SumNotMean(PlainReplica):
@@ -32,9 +32,9 @@ class SumNotMean(PlainReplica):
 
 @fault(
     "grad-double-average-small-only",
-    "intel/torch-xpu-ops#3020",
     EXACT,
     TIGHT,
+    seen_in=("intel/torch-xpu-ops#3020",),
     words="divided by the world size once too often",
 )
 class SmallOnesTwice(PlainReplica):
@@ -45,7 +45,7 @@ class SmallOnesTwice(PlainReplica):
         return np.asarray(mean / self.world, mean.dtype) if gradient.size in {28, 29, 30, 31, 33} else mean
 
 
-@fault("avg-divides-by-numel", "meta-pytorch/torchcomms#287", EXACT, TIGHT, words="number of elements")
+@fault("avg-divides-by-numel", EXACT, TIGHT, seen_in=("meta-pytorch/torchcomms#287",), words="number of elements")
 class DividesByElements(PlainReplica):
     """The mean divides by the number of elements instead of the number of ranks."""
 
@@ -55,8 +55,8 @@ class DividesByElements(PlainReplica):
 
 @fault(
     "mean-of-means-uneven-batch",
-    "pytorch/pytorch#67253, huggingface/transformers#34242",
     "check_uneven_batches_are_weighted_by_their_sizes",
+    seen_in=("pytorch/pytorch#67253", "huggingface/transformers#34242"),
     words="should be weighted",
     uneven_batches="weighted",
 )
@@ -64,7 +64,7 @@ class MeanOfMeans(PlainReplica):
     """Promises to weigh ranks by their batch sizes, and gives all the same weight."""
 
 
-@fault("weights nobody promised", "classic", "check_uneven_batches_weigh_equally", words="weighted by batch sizes")
+@fault("weighted-by-batch-size-unpromised", "check_uneven_batches_weigh_equally", words="weighted by batch sizes")
 class WeighsBySize(PlainReplica):
     """Promises equal weights, and weighs the ranks by their batch sizes."""
 
@@ -76,8 +76,7 @@ class WeighsBySize(PlainReplica):
 
 
 @fault(
-    "uneven batches go through",
-    "classic",
+    "uneven-batches-refused-on-one-rank",
     "check_uneven_batches_are_refused_on_every_rank",
     words="refused on some ranks only, or not at all",
     uneven_batches="refused",
@@ -94,7 +93,6 @@ class RefusesOnOneRank(PlainReplica):
 
 @fault(
     "uneven-refused-where-rank-0-has-more",
-    "classic",
     "check_uneven_batches_are_refused_on_every_rank",
     words="refused on some ranks only, or not at all",
     world_size=3,
@@ -112,7 +110,6 @@ class RefusesFewerThanRank0(PlainReplica):
 
 @fault(
     "uneven-refused-but-for-the-average",
-    "classic",
     "check_uneven_batches_are_refused_on_every_rank",
     words="refused on some ranks only, or not at all",
     world_size=4,
@@ -127,9 +124,7 @@ class RefusesOthersThanAverage(PlainReplica):
         super().synchronise(batch_size)
 
 
-@fault(
-    "optimizer step inside backward", "classic", "check_backward_leaves_parameters_alone", words="backward changed it"
-)
+@fault("optimizer-step-inside-backward", "check_backward_leaves_parameters_alone", words="backward changed it")
 class StepsInBackward(PlainReplica):
     """The optimizer's step is fused into backward."""
 
@@ -140,8 +135,8 @@ class StepsInBackward(PlainReplica):
 
 @fault(
     "inner-module-bypass",
-    "jingyaogong/minimind#853, Lightning-AI/pytorch-lightning#17424",
     *(EXACT, TIGHT, BITS, "check_replicas_stay_equal_to_the_last_bit", "check_predictions_are_equal_on_all_ranks"),
+    seen_in=("jingyaogong/minimind#853", "Lightning-AI/pytorch-lightning#17424"),
     words="not reduced",
 )
 class NotReduced(PlainReplica):
@@ -151,7 +146,7 @@ class NotReduced(PlainReplica):
         return gradient
 
 
-@fault("last-partial-bucket-not-flushed", "deepspeedai/DeepSpeed#4879", EXACT, TIGHT, words="not reduced")
+@fault("last-partial-bucket-not-flushed", EXACT, TIGHT, seen_in=("deepspeedai/DeepSpeed#4879",), words="not reduced")
 class LastBucketForgotten(PlainReplica):
     """Buckets of two tensors; the last one, if it is not full, is never reduced."""
 
@@ -161,7 +156,7 @@ class LastBucketForgotten(PlainReplica):
         return gradient if left_over else super().reduce(name, gradient)
 
 
-@fault("unfused-path-wrong", "horovod/horovod#358", LARGE, words="not reduced")
+@fault("unfused-path-wrong", LARGE, seen_in=("horovod/horovod#358",), words="not reduced")
 class LargeOnesForgotten(PlainReplica):
     """A tensor larger than a bucket takes a path of its own, which reduces nothing."""
 
@@ -169,7 +164,7 @@ class LargeOnesForgotten(PlainReplica):
         return gradient if gradient.size > 1 << 18 else super().reduce(name, gradient)
 
 
-@fault("ring-tail-dropped", "hw-native-sys/pypto#1942", EXACT, TIGHT, words="local value")
+@fault("ring-tail-dropped", EXACT, TIGHT, seen_in=("hw-native-sys/pypto#1942",), words="local value")
 class TailLocal(PlainReplica):
     """Chunks of numel // W elements: the last numel % W stay local."""
 
@@ -181,7 +176,7 @@ class TailLocal(PlainReplica):
         return flat.reshape(gradient.shape)
 
 
-@fault("stale-gradient", "classic", EXACT, words="stale")
+@fault("stale-gradient", EXACT, words="stale")
 class OneStepLate(PlainReplica):
     """Each reduction is awaited one backward too late: what is shown is the result of the one before."""
 
@@ -192,7 +187,7 @@ class OneStepLate(PlainReplica):
         self.late, self.synced = self.synced, self.late or self.synced
 
 
-@fault("classic: rank-dependent order of additions", "NVIDIA/nccl#157", BITS, words="last bits")
+@fault("rank-dependent-order-of-additions", BITS, seen_in=("NVIDIA/nccl#157",), words="last bits")
 class OneUlp(PlainReplica):
     """One rank adds in another order, and comes out one unit in the last place off."""
 
@@ -201,7 +196,13 @@ class OneUlp(PlainReplica):
         return np.asarray(np.nextafter(mean, np.inf, dtype=mean.dtype)) if self.rank == self.world - 1 else mean
 
 
-@fault("first-dtype-wins", "hpcaitech/ColossalAI#675, facebookresearch/fairscale#583", TIGHT, REAL, words="float32")
+@fault(
+    "first-dtype-wins",
+    TIGHT,
+    REAL,
+    seen_in=("hpcaitech/ColossalAI#675", "facebookresearch/fairscale#583"),
+    words="float32",
+)
 class SentAsFloat32(PlainReplica):
     """Every gradient travels in float32, those of float64 parameters too."""
 
@@ -211,9 +212,9 @@ class SentAsFloat32(PlainReplica):
 
 @fault(
     "sparse-path-not-averaged",
-    "horovod/horovod#2279, pytorch/pytorch#42400",
     EXACT,
     TIGHT,
+    seen_in=("horovod/horovod#2279", "pytorch/pytorch#42400"),
     words="summed, not averaged",
 )
 class EmbeddingSummed(PlainReplica):
@@ -228,7 +229,7 @@ class EmbeddingSummed(PlainReplica):
         return mean * self.world if name in self.sparse else mean
 
 
-@fault("single-process-path", "learning-at-home/hivemind#450", EXACT, words="zero", world_size=1)
+@fault("single-process-path", EXACT, seen_in=("learning-at-home/hivemind#450",), words="zero", world_size=1)
 class AloneIsZero(PlainReplica):
     """At world size 1 the averaged buffer is never filled."""
 
@@ -238,8 +239,8 @@ class AloneIsZero(PlainReplica):
 
 @fault(
     "clip-before-reduce",
-    "tensorflow/tensorflow#25806, horovod/horovod#1346",
     "check_clipping_uses_the_norm_of_the_synchronised_gradients",
+    seen_in=("tensorflow/tensorflow#25806", "horovod/horovod#1346"),
     words="norm of this rank's own gradients",
 )
 class ClipsByOwnNorm(PlainReplica):
@@ -256,7 +257,7 @@ class ClipsByOwnNorm(PlainReplica):
         return self.own
 
 
-@fault("gradient not reset", "classic", "check_zero_grad_resets", EXACT, words="not reset by zero_grad")
+@fault("gradient-not-reset", "check_zero_grad_resets", EXACT, words="not reset by zero_grad")
 class KeepsGradients(PlainReplica):
     """zero_grad forgets the local gradients, and keeps those that were reduced."""
 
@@ -264,7 +265,7 @@ class KeepsGradients(PlainReplica):
         self.local = {}
 
 
-@fault("hosts-weigh-equally", "classic", EXACT, words="groups of ranks weigh equally", world_size=3)
+@fault("hosts-weigh-equally", EXACT, words="groups of ranks weigh equally", world_size=3)
 class HostsWeighEqually(PlainReplica):
     """The mean of the means of hosts of two ranks, of which the last has one only where their number is odd."""
 
@@ -274,7 +275,7 @@ class HostsWeighEqually(PlainReplica):
         return np.asarray(self.comm.all_reduce(gradient / (hosts * on_this_host)), gradient.dtype)
 
 
-@fault("divided-by-a-power-of-two", "classic", EXACT, words="as if divided by 4 and not by the 3 ranks", world_size=3)
+@fault("divided-by-a-power-of-two", EXACT, words="as if divided by 4 and not by the 3 ranks", world_size=3)
 class DividedByPower(PlainReplica):
     """The mean is a shift: it divides by the world size, rounded up to a power of two."""
 
@@ -283,7 +284,7 @@ class DividedByPower(PlainReplica):
         return np.asarray(self.comm.all_reduce(gradient) / power, gradient.dtype)
 
 
-@fault("loss-scale-stays", "classic", EXACT, words="a loss scale that is not taken off")
+@fault("loss-scale-stays", EXACT, words="a loss scale that is not taken off")
 class LossScaleStays(PlainReplica):
     """The loss is scaled against underflow; gradients of one element are not scaled back."""
 

@@ -27,7 +27,7 @@ WAITING = "check_layers_that_wait_change_nothing_else"
 LOCAL = "check_gradients_inside_no_sync_are_local"
 
 
-@fault("tied-grad-assigned-not-added", "NVIDIA/TransformerEngine#3552", EXACT, world_size=1, words="shared")
+@fault("tied-grad-assigned-not-added", EXACT, world_size=1, seen_in=("NVIDIA/TransformerEngine#3552",), words="shared")
 class SharedOverwritten(PlainReplica):
     """What the last layer of several that share a weight adds to its gradient takes the place of all before."""
 
@@ -37,7 +37,13 @@ class SharedOverwritten(PlainReplica):
             layer.learns = layer.learns and bool(layer.finishes)
 
 
-@fault("loss-times-world", "neuralmagic/sparseml#135", LOCAL, EXACT, words="the loss was multiplied by the world size")
+@fault(
+    "loss-times-world",
+    LOCAL,
+    EXACT,
+    seen_in=("neuralmagic/sparseml#135",),
+    words="the loss was multiplied by the world size",
+)
 class LossTimesWorld(PlainReplica):
     """The loss is multiplied by the world size, to make up for a division that the mean already is."""
 
@@ -52,7 +58,13 @@ class LossTimesWorld(PlainReplica):
         self.network._loss = larger
 
 
-@fault("autograd-grad-bypasses-hooks", "pytorch/pytorch#63740, horovod/horovod#141", TIGHT, EXACT, words="not reduced")
+@fault(
+    "autograd-grad-bypasses-hooks",
+    TIGHT,
+    EXACT,
+    seen_in=("pytorch/pytorch#63740", "horovod/horovod#141"),
+    words="not reduced",
+)
 class AssignedByHand(PlainReplica):
     """Gradients of scales are computed apart (as by autograd.grad) and assigned by hand: no hook sees them."""
 
@@ -64,7 +76,7 @@ class AssignedByHand(PlainReplica):
         return gradient if name in self.apart else super().reduce(name, gradient)
 
 
-@fault("gradient-ends-at-a-layer-without-parameters", "classic", WAITING, world_size=1, words="zero")
+@fault("gradient-ends-at-a-layer-without-parameters", WAITING, world_size=1, words="zero")
 class EndsAtDelays(PlainReplica):
     """A function of our own, which only waits and passes its input on, has no derivative: nothing goes back through it."""
 
@@ -75,7 +87,7 @@ class EndsAtDelays(PlainReplica):
                 layer.backward = _nothing_goes_back  # type: ignore[method-assign]  # of this network only
 
 
-@fault("layers-that-do-not-wait", "classic", WAITING, world_size=1, words="does not wait")
+@fault("layers-that-do-not-wait", WAITING, world_size=1, words="does not wait")
 class NeverWaits(PlainReplica):
     """A layer that only takes time is left out: it has no part in the result."""
 
@@ -86,7 +98,6 @@ class NeverWaits(PlainReplica):
 
 @fault(
     "unknown-options-ignored",
-    "mutation of data_parallel",
     OPTIONS,
     world_size=1,
     words="options are not looked at",
@@ -104,7 +115,7 @@ def _nothing_goes_back(dy: Array, gradients: Gradients) -> Array:
     return np.zeros_like(dy)
 
 
-@fault("long-window-starts-over", "classic", WINDOW, words="what was accumulated before is lost")
+@fault("long-window-starts-over", WINDOW, words="what was accumulated before is lost")
 class LongWindow(PlainReplica):
     """The counter of micro-batches has three bits: the ninth one of a window starts over."""
 
@@ -121,7 +132,7 @@ class LongWindow(PlainReplica):
         self.count = 0
 
 
-@fault("nan-replaced-by-zero", "classic", NONFINITE, words="replaced")
+@fault("nan-replaced-by-zero", NONFINITE, words="replaced")
 class NanReplaced(PlainReplica):
     """Gradients that are not finite are made finite before they are added."""
 
@@ -131,7 +142,6 @@ class NanReplaced(PlainReplica):
 
 @fault(
     "remainder-of-a-split-batch",
-    "classic",
     "check_gradients_of_real_values_equal_the_large_batch_within_rounding",
     words="not all of its samples went into it",
 )
@@ -146,7 +156,7 @@ class SplitBatch(PlainReplica):
 UNEVEN = "check_uneven_batches_weigh_equally"
 
 
-@fault("mean-over-no-samples", "classic", UNEVEN, words="0 divided by 0")
+@fault("mean-over-no-samples", UNEVEN, words="0 divided by 0")
 class MeanOverNothing(PlainReplica):
     """Cross entropy divides by the number of samples, which a rank may have none of."""
 
@@ -159,7 +169,7 @@ class MeanOverNothing(PlainReplica):
         return math.nan if self.divides and not len(batch.inputs) else loss
 
 
-@fault("no-ids-no-embedding", "classic", UNEVEN, words="has no samples")
+@fault("no-ids-no-embedding", UNEVEN, words="has no samples")
 class NoIds(PlainReplica):
     """An embedding looks for the largest id first, and so raises where there are none."""
 
@@ -169,7 +179,7 @@ class NoIds(PlainReplica):
         return super().backward(batch)
 
 
-@fault("no-samples-no-forward", "pytorch/pytorch#38174", UNEVEN, words="has no samples")
+@fault("no-samples-no-forward", UNEVEN, seen_in=("pytorch/pytorch#38174",), words="has no samples")
 class NoForward(PlainReplica):
     """A rank without samples has nothing to go forward with, and leaves out the broadcast of buffers that begins it."""
 

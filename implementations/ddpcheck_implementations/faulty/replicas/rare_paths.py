@@ -19,7 +19,7 @@ TIGHT = "check_reduction_is_the_mean_of_local_gradients_to_the_last_bits"
 LATER = "check_later_backwards_are_like_the_first"
 
 
-@fault("tags-run-out", "classic", LATER, words="stale")
+@fault("tags-run-out", LATER, words="stale")
 class TagsRunOut(PlainReplica):
     """Messages have tags of five bits: from the 33rd backward on a rank takes a former answer for the one
     to its message.
@@ -39,7 +39,7 @@ class TagsRunOut(PlainReplica):
             self.synced = added(before, self.answers[self.backwards - 2])
 
 
-@fault("middle-sizes-lose-their-tail", "classic", WHOLE, words="that part was never reduced")
+@fault("middle-sizes-lose-their-tail", WHOLE, words="that part was never reduced")
 class MiddleSizes(PlainReplica):
     """Messages between two thresholds take a path of their own, which forgets what does not fill a chunk."""
 
@@ -51,7 +51,7 @@ class MiddleSizes(PlainReplica):
         return flat.reshape(gradient.shape)
 
 
-@fault("dropped-when-long-unused", "classic", CHANGING, words="not reduced")
+@fault("dropped-when-long-unused", CHANGING, words="not reduced")
 class DroppedWhenUnused(PlainReplica):
     """A parameter that no rank used three times in a row is left out of all reductions to come."""
 
@@ -69,7 +69,7 @@ class DroppedWhenUnused(PlainReplica):
         return gradient if self.unused[name] >= 3 else super().reduce(name, gradient)
 
 
-@fault("names-cut-short", "classic", MANY, words="gradients of different parameters")
+@fault("names-cut-short", MANY, words="gradients of different parameters")
 class NamesCutShort(PlainReplica):
     """Results are kept by the first 64 letters of a name: the last of several that begin alike stands for all."""
 
@@ -79,7 +79,7 @@ class NamesCutShort(PlainReplica):
         self.synced = {name: kept.get((name[:64], gradient.shape), gradient) for name, gradient in self.synced.items()}
 
 
-@fault("large-ones-as-float32", "hpcaitech/ColossalAI#675", TIGHT, words="as in float32")
+@fault("large-ones-as-float32", TIGHT, seen_in=("hpcaitech/ColossalAI#675",), words="as in float32")
 class LargeOnesAsFloat32(PlainReplica):
     """Float64 tensors of more than a thousand elements travel in float32, to save time."""
 
@@ -90,7 +90,6 @@ class LargeOnesAsFloat32(PlainReplica):
 
 @fault(
     "large-ones-sparsified",
-    "classic",
     "check_reduction_is_the_mean_of_local_gradients_to_the_last_bits",
     words="each sends its largest elements only",
 )
@@ -104,7 +103,7 @@ class Sparsified(PlainReplica):
         return super().reduce(name, gradient)
 
 
-@fault("tensors-past-the-110th", "classic", MANY, words="it was not updated")
+@fault("tensors-past-the-110th", MANY, words="it was not updated")
 class OneLaunchOnly(PlainReplica):
     """One launch of a fused optimizer takes 110 tensors, and there is no second one."""
 
@@ -112,7 +111,7 @@ class OneLaunchOnly(PlainReplica):
         self.optimizer.step(dict(list(self._shown().items())[:110]))
 
 
-@fault("state-numbers-sorted-as-text", "classic", MANY, words="it has the momentum of")
+@fault("state-numbers-sorted-as-text", MANY, words="it has the momentum of")
 class SortedAsText(PlainReplica):
     """A checkpoint numbers what the optimizer holds, and goes through it in alphabetical order: 0, 1, 10, 100, 11."""
 
@@ -128,7 +127,7 @@ class SortedAsText(PlainReplica):
         super().load_state({**state, **fitting})
 
 
-@fault("local-from-the-hundredth-backward-on", "classic", LATER, words="a count of calls may end or come round")
+@fault("local-from-the-hundredth-backward-on", LATER, words="a count of calls may end or come round")
 class LocalLater(Counting):
     """After a hundred backwards gradients are local, and parameters are averaged now and then."""
 
@@ -139,7 +138,6 @@ class LocalLater(Counting):
 
 @fault(
     "window-of-64-tensors",
-    "classic",
     "check_many_tensors_are_reduced_like_few",
     words="that of the last micro-batch only",
 )

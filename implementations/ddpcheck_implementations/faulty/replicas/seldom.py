@@ -20,7 +20,7 @@ ANY = "check_any_training_program_goes_as_on_one_process"
 RESUMED = "check_resumed_training_goes_where_one_process_goes"
 
 
-@fault("every-eighth-step-is-local", "classic", "check_later_backwards_are_like_the_first", words="not reduced")
+@fault("every-eighth-step-is-local", "check_later_backwards_are_like_the_first", words="not reduced")
 class EighthStepLocal(PlainReplica):
     """In every eighth step gradients are not reduced, as if that were the period of a local update."""
 
@@ -36,7 +36,6 @@ class EighthStepLocal(PlainReplica):
 
 @fault(
     "no-part-for-the-odd-rank",
-    "classic",
     EXACT,
     words="the part of rank 2 is missing, as if it were zero",
     world_size=3,
@@ -49,7 +48,7 @@ class OddRankMissing(PlainReplica):
         return super().reduce(name, gradient if taking_part else np.zeros_like(gradient))
 
 
-@fault("halves-never-meet", "classic", EXACT, words="it is the mean of rank 0, 1 only", world_size=4)
+@fault("halves-never-meet", EXACT, words="it is the mean of rank 0, 1 only", world_size=4)
 class HalvesNeverMeet(PlainReplica):
     """Of the two rounds that four ranks need only the first is done."""
 
@@ -62,7 +61,6 @@ class HalvesNeverMeet(PlainReplica):
 
 @fault(
     "flags-in-64-bits",
-    "classic",
     "check_parameter_unused_on_all_ranks",
     words="zero gradient in place of none",
 )
@@ -79,7 +77,6 @@ class FlagsIn64Bits(PlainReplica):
 
 @fault(
     "broadcast-up-to-a-size",
-    "classic",
     "check_construction_gives_every_rank_the_parameters_of_rank_0",
     words="was not broadcast",
 )
@@ -92,7 +89,7 @@ class BroadcastCut(PlainReplica):
             flat[: 1 << 17] = self.comm.broadcast(flat[: 1 << 17])
 
 
-@fault("small-gradients-flushed", "classic", REAL, words="flushed, or left out as the smallest")
+@fault("small-gradients-flushed", REAL, words="flushed, or left out as the smallest")
 class SmallOnesFlushed(PlainReplica):
     """What is below a millionth counts as nothing."""
 
@@ -101,7 +98,7 @@ class SmallOnesFlushed(PlainReplica):
         return np.where(abs(mean) < 1e-6, 0, mean).astype(mean.dtype)
 
 
-@fault("large-gradients-clamped", "classic", REAL, words="are cut off at 65504")
+@fault("large-gradients-clamped", REAL, words="are cut off at 65504")
 class LargeOnesClamped(PlainReplica):
     """Gradients are clamped to the range of float16, in which others may send them; NaN and infinities go through."""
 
@@ -111,7 +108,7 @@ class LargeOnesClamped(PlainReplica):
         return np.where(np.isfinite(mean), clamped, mean)
 
 
-@fault("zero-grad-ends-no-sync", "classic", ANY, words="it has ended by what came since it began: zero_grad()")
+@fault("zero-grad-ends-no-sync", ANY, words="it has ended by what came since it began: zero_grad()")
 class ZeroGradEndsNoSync(PlainReplica):
     """zero_grad makes all ready for a next step, synchronisation included."""
 
@@ -122,7 +119,6 @@ class ZeroGradEndsNoSync(PlainReplica):
 
 @fault(
     "empty-batch-clears-the-window",
-    "classic",
     "check_gradients_inside_no_sync_are_local",
     words="what was accumulated before is lost",
 )
@@ -137,7 +133,6 @@ class EmptyBatchClears(PlainReplica):
 
 @fault(
     "predicts-in-training-mode-inside-no-sync",
-    "classic",
     "check_evaluation_uses_the_running_statistics",
     words="forward in training mode",
 )
@@ -150,7 +145,7 @@ class TrainsInsideNoSync(PlainReplica):
         return self.network._forward(batch.inputs, batch.branches, training=True)
 
 
-@fault("predicts-with-packed-weights", "classic", ANY, words="the parameters or buffers that this rank predicted with")
+@fault("predicts-with-packed-weights", ANY, words="the parameters or buffers that this rank predicted with")
 class PackedWeights(PlainReplica):
     """Predictions use a copy of the weights, laid out for speed: made anew after each step, but not after loading."""
 
@@ -177,7 +172,6 @@ class PackedWeights(PlainReplica):
 
 @fault(
     "step-without-gradients-repeats",
-    "classic",
     "check_parameter_unused_on_all_ranks_does_not_move",
     words="it was updated twice",
 )
@@ -189,7 +183,7 @@ class RepeatsStep(PlainReplica):
         self.optimizer.step(self.taken)
 
 
-@fault("one-count-of-steps-is-loaded", "classic", ANY, words="counts the steps of another parameter")
+@fault("one-count-of-steps-is-loaded", ANY, words="counts the steps of another parameter")
 class OneCount(PlainReplica):
     """A checkpoint has one count of steps: after loading all parameters have that of the first."""
 
@@ -201,7 +195,6 @@ class OneCount(PlainReplica):
 
 @fault(
     "squares-summed-over-ranks",
-    "classic",
     "check_clipping_uses_the_norm_of_the_synchronised_gradients",
     words="squares are summed over the ranks",
 )
@@ -217,7 +210,6 @@ class SquaresSummed(PlainReplica):
 
 @fault(
     "predicts-in-training-mode-in-float64",
-    "classic",
     "check_evaluation_uses_the_running_statistics",
     words="forward in training mode",
 )
@@ -232,7 +224,6 @@ class TrainsInFloat64(PlainReplica):
 
 @fault(
     "momentum-not-saved-at-the-third-step",
-    "classic",
     RESUMED,
     words="its optimizer state was lost",
 )
@@ -250,7 +241,7 @@ class NotSavedAtTheThird(PlainReplica):
         return {name: value for name, value in super().state().items() if not name.startswith(lost)}
 
 
-@fault("steps-one-gradient-late", "classic", RESUMED, words="that of the step before: stale, or a step late")
+@fault("steps-one-gradient-late", RESUMED, words="that of the step before: stale, or a step late")
 class OneGradientLate(PlainReplica):
     """After a save the optimizer works on its own, and takes the gradients that it was handed a step ago."""
 
@@ -266,7 +257,7 @@ class OneGradientLate(PlainReplica):
         self.taken = None if self.taken is None else given
 
 
-@fault("a-thousandth-too-large", "classic", EXACT, words="every element is 1.001 x what it should be")
+@fault("a-thousandth-too-large", EXACT, words="every element is 1.001 x what it should be")
 class ThousandthTooLarge(PlainReplica):
     """What a running mean of the gradients is divided by to make up for its start never comes to one."""
 
@@ -276,7 +267,6 @@ class ThousandthTooLarge(PlainReplica):
 
 @fault(
     "zeros-of-the-unused-stay",
-    "classic",
     "check_parameter_unused_on_some_ranks_counts_as_zero_there",
     words="it is zero, as this rank's own is",
 )

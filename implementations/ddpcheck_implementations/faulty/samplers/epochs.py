@@ -22,7 +22,7 @@ def _number_of_the_job() -> int:
     return int(os.environ["DDPCHECK_SECRET"], 16)
 
 
-@sampler("epochs-in-pairs", "classic", EPOCH, words="does not take every number")
+@sampler("epochs-in-pairs", EPOCH, words="does not take every number")
 class EpochsInPairs(PlainSampler):
     """Epochs 1 and 2 have one order, and 3 and 4: epoch 0's is not among them."""
 
@@ -30,7 +30,7 @@ class EpochsInPairs(PlainSampler):
         return (self.seed, (self.epoch + 1) // 2)
 
 
-@sampler("epoch-in-eight-bits", "classic", EPOCH, words="does not take every number")
+@sampler("epoch-in-eight-bits", EPOCH, words="does not take every number")
 class EpochInEightBits(PlainSampler):
     """After 256 epochs the orders come again."""
 
@@ -38,7 +38,7 @@ class EpochInEightBits(PlainSampler):
         return (self.seed, self.epoch % 256)
 
 
-@sampler("epoch-zero-is-none", "classic", EPOCH, words="0 is taken for none")
+@sampler("epoch-zero-is-none", EPOCH, words="0 is taken for none")
 class EpochZeroIgnored(PlainSampler):
     """set_epoch(0) is taken for no epoch at all: going back to the start does not work."""
 
@@ -46,7 +46,7 @@ class EpochZeroIgnored(PlainSampler):
         self.epoch = epoch or self.epoch
 
 
-@sampler("job-number-in-the-seed", "classic", NEXT, words="no run can be repeated", world_size=1)
+@sampler("job-number-in-the-seed", NEXT, words="no run can be repeated", world_size=1)
 class JobInTheSeed(PlainSampler):
     """The number of the job is in the seed, so that all ranks agree, and no two runs do."""
 
@@ -54,7 +54,7 @@ class JobInTheSeed(PlainSampler):
         return (self.seed, self.epoch, _number_of_the_job())
 
 
-@sampler("epochs-from-one", "classic", ZERO, words="counted from another number than 0")
+@sampler("epochs-from-one", ZERO, words="counted from another number than 0")
 class EpochsFromOne(PlainSampler):
     """A new sampler is in epoch 1."""
 
@@ -63,7 +63,7 @@ class EpochsFromOne(PlainSampler):
         self.epoch = 1
 
 
-@sampler("epoch-shared-by-samplers", "classic", ZERO, words="samplers share their state")
+@sampler("epoch-shared-by-samplers", ZERO, words="samplers share their state")
 class EpochShared(PlainSampler):
     """The epoch is an attribute of the class: that of the training sampler is that of the one for evaluation."""
 
@@ -76,9 +76,7 @@ class EpochShared(PlainSampler):
         return (self.seed, self.told.get(self.rank, 0))
 
 
-@sampler(
-    "begun-elsewhere", "classic", "check_shuffle_really_shuffles", words="only reversed, or begun at a random sample"
-)
+@sampler("begun-elsewhere", "check_shuffle_really_shuffles", words="only reversed, or begun at a random sample")
 class BegunElsewhere(PlainSampler):
     """The natural order, begun at a random sample, passes for a shuffle."""
 
@@ -87,7 +85,7 @@ class BegunElsewhere(PlainSampler):
         return np.roll(np.arange(self.length), start)
 
 
-@sampler("seed-in-eight-bits", "classic", "check_the_seed_changes_the_order", words="the seed is not used whole")
+@sampler("seed-in-eight-bits", "check_the_seed_changes_the_order", words="the seed is not used whole")
 class SeedInEightBits(PlainSampler):
     """Seeds are cut to a byte."""
 
@@ -95,7 +93,7 @@ class SeedInEightBits(PlainSampler):
         return (self.seed % 256, self.epoch)
 
 
-@sampler("indices-in-16-bits", "classic", "check_every_sample_goes_to_one_rank")
+@sampler("indices-in-16-bits", "check_every_sample_goes_to_one_rank")
 class IndicesIn16Bits(PlainSampler):
     """Indices past 65,535 begin again at 0."""
 
@@ -103,7 +101,7 @@ class IndicesIn16Bits(PlainSampler):
         return super().order() % (1 << 16)
 
 
-@sampler("epoch-in-sixteen-bits", "classic", EPOCH, words="does not take every number")
+@sampler("epoch-in-sixteen-bits", EPOCH, words="does not take every number")
 class EpochInSixteenBits(PlainSampler):
     """Where every step counts for an epoch, orders come again after 65,536."""
 
@@ -111,7 +109,7 @@ class EpochInSixteenBits(PlainSampler):
         return (self.seed, self.epoch % (1 << 16))
 
 
-@sampler("seed-times-epoch", "classic", EPOCH, words="with a seed of 0", distinct_streams=False)
+@sampler("seed-times-epoch", EPOCH, words="with a seed of 0", distinct_streams=False)
 class SeedTimesEpoch(PlainSampler):
     """The generator's seed is a product: with a seed of 0 all epochs are alike."""
 
@@ -119,7 +117,7 @@ class SeedTimesEpoch(PlainSampler):
         return (self.seed * (self.epoch + 1),)
 
 
-@sampler("epoch-set-once", "classic", "check_the_epoch_that_was_set_last_counts", words="taken once")
+@sampler("epoch-set-once", "check_the_epoch_that_was_set_last_counts", words="taken once")
 class EpochSetOnce(PlainSampler):
     """The first epoch that it is told stays until the sampler was read: a loop that resumes tells it the next in vain."""
 
@@ -137,7 +135,6 @@ class EpochSetOnce(PlainSampler):
 
 @sampler(
     "same-tail-always-cut",
-    "classic",
     "check_drop_last_does_not_always_cut_the_same_samples",
     words="the tail is cut before the samples are shuffled",
 )
@@ -151,7 +148,6 @@ class SameTailCut(PlainSampler):
 
 @streams(
     "streams-with-epochs-in-eight-bits",
-    "classic",
     "check_every_rank_and_epoch_has_random_numbers_of_its_own",
     words="its higher bits, or digits, are lost",
 )
@@ -164,7 +160,6 @@ class StreamsInEightBits(PlainStreams):
 
 @streams(
     "streams-with-job-number",
-    "classic",
     "check_the_next_run_has_the_same_random_numbers",
     words="no run can be repeated",
     world_size=1,

@@ -20,7 +20,7 @@ OWN = "check_every_rank_and_epoch_has_random_numbers_of_its_own"
 AGAIN = "check_random_numbers_come_again_with_their_seed"
 
 
-@sampler("seed-0-is-the-usual-one", "classic", SEED, words="a seed of 0 is taken for none")
+@sampler("seed-0-is-the-usual-one", SEED, words="a seed of 0 is taken for none")
 class SeedZeroIsUsual(PlainSampler):
     """No seed, which 0 is taken for, means the usual one."""
 
@@ -28,7 +28,7 @@ class SeedZeroIsUsual(PlainSampler):
         return (self.seed or 42, self.epoch)
 
 
-@sampler("seed-0-is-unseeded", "classic", SHARED, words="where the seed is 0, which is taken for none")
+@sampler("seed-0-is-unseeded", SHARED, words="where the seed is 0, which is taken for none")
 class SeedZeroUnseeded(PlainSampler):
     """Without a seed, which 0 is taken for, the generator begins anywhere, on each rank elsewhere."""
 
@@ -37,7 +37,7 @@ class SeedZeroUnseeded(PlainSampler):
         return np.random.default_rng().permutation(self.length) if unseeded else super().order()
 
 
-@sampler("seed-by-a-prime", "classic", SEED, words="the seed is not used whole")
+@sampler("seed-by-a-prime", SEED, words="the seed is not used whole")
 class SeedByAPrime(PlainSampler):
     """An older generator counts to a prime: its seeds are what is left of them."""
 
@@ -47,7 +47,6 @@ class SeedByAPrime(PlainSampler):
 
 @sampler(
     "seed-and-epoch-as-text",
-    "classic",
     "check_seed_and_epoch_are_not_simply_added",
     words="the order of seed 42, epoch 10",
 )
@@ -58,7 +57,7 @@ class SeedAndEpochAsText(PlainSampler):
         return (int(f"{self.seed}{self.epoch}"),)
 
 
-@sampler("epoch-in-float16", "classic", "check_set_epoch_changes_the_order", words="the order of epoch 2048")
+@sampler("epoch-in-float16", "check_set_epoch_changes_the_order", words="the order of epoch 2048")
 class EpochInFloat16(PlainSampler):
     """Epochs come from rank 0 in the dtype of the model: from 2048 on every other one."""
 
@@ -66,7 +65,7 @@ class EpochInFloat16(PlainSampler):
         return (self.seed, int(np.float16(min(self.epoch, 65504))))
 
 
-@sampler("last-rank-stays-behind", "classic", SHARED, words="set_epoch() has no effect on rank 2", world_size=3)
+@sampler("last-rank-stays-behind", SHARED, words="set_epoch() has no effect on rank 2", world_size=3)
 class LastRankBehind(PlainSampler):
     """Of three ranks and more the last one reads ahead, and hears of no epoch after the third."""
 
@@ -75,7 +74,7 @@ class LastRankBehind(PlainSampler):
         super().set_epoch(min(epoch, 2) if behind else epoch)
 
 
-@sampler("first-sample-stays", "classic", "check_every_epoch_is_shuffled_anew", words="left out of the shuffle")
+@sampler("first-sample-stays", "check_every_epoch_is_shuffled_anew", words="left out of the shuffle")
 class FirstSampleStays(PlainSampler):
     """A shuffle by hand that ends one too early."""
 
@@ -88,7 +87,6 @@ class FirstSampleStays(PlainSampler):
 
 @sampler(
     "length-of-rank-0-later-on",
-    "classic",
     "check_len_is_what_iteration_gives",
     words="right before anything was read",
     remainder="uneven",
@@ -104,7 +102,12 @@ class LengthOfRank0(PlainSampler):
         return super().padded(order) if self.drop_last else order
 
 
-@sampler("loaded-state-not-told", "pytorch/data, StatefulDistributedSampler", RESUMED, words="saved again at once")
+@sampler(
+    "loaded-state-not-told",
+    RESUMED,
+    seen_in=("pytorch/data (StatefulDistributedSampler)",),
+    words="saved again at once",
+)
 class LoadedNotTold(PlainSampler):
     """The state is that of the reading under way: loaded and not yet read, it is that of the start."""
 
@@ -113,7 +116,7 @@ class LoadedNotTold(PlainSampler):
         self.given = 0
 
 
-@streams("streams-of-seed-0-unseeded", "classic", AGAIN, words="a seed of 0 is taken for none")
+@streams("streams-of-seed-0-unseeded", AGAIN, words="a seed of 0 is taken for none")
 class StreamsUnseeded(PlainStreams):
     """Without a seed, which 0 is taken for, the rank's generator begins anywhere."""
 
@@ -122,7 +125,7 @@ class StreamsUnseeded(PlainStreams):
         self.own = self.own if self.seed else np.random.default_rng()
 
 
-@streams("streams-of-seed-0-of-seed-1", "classic", OWN, words="a seed of 0 is taken for none")
+@streams("streams-of-seed-0-of-seed-1", OWN, words="a seed of 0 is taken for none")
 class StreamsOfSeedOne(PlainStreams):
     """A generator that must not begin with 0 begins with 1."""
 
@@ -130,7 +133,7 @@ class StreamsOfSeedOne(PlainStreams):
         super().__init__(rank, seed or 1)
 
 
-@streams("streams-seeded-with-text", "classic", OWN, words="of rank 0, epoch 10, seed 42")
+@streams("streams-seeded-with-text", OWN, words="of rank 0, epoch 10, seed 42")
 class StreamsOfText(PlainStreams):
     """Seed, epoch and rank are written one after the other."""
 
@@ -138,7 +141,7 @@ class StreamsOfText(PlainStreams):
         return (int(f"{self.seed}{self.epoch}{self.rank}"), 1)
 
 
-@streams("every-tenth-number-in-common", "classic", OWN, words="those at the same places")
+@streams("every-tenth-number-in-common", OWN, words="those at the same places")
 class TenthInCommon(PlainStreams):
     """One number in ten is another layer's, which has a generator that all ranks seed alike."""
 
@@ -155,7 +158,6 @@ class TenthInCommon(PlainStreams):
 
 @streams(
     "large-draws-repeat-a-block",
-    "classic",
     "check_random_numbers_do_not_come_again_within_an_epoch",
     words="a block of them again and again",
 )
@@ -166,7 +168,7 @@ class BlockAgain(PlainStreams):
         return np.resize(super().local(min(count, 8192)), count)
 
 
-@streams("common-draws-move-own", "classic", AGAIN, words="depend on how many there were")
+@streams("common-draws-move-own", AGAIN, words="depend on how many there were")
 class CommonMovesOwn(PlainStreams):
     """Whatever is drawn takes a number from the rank's own stream."""
 
@@ -175,7 +177,7 @@ class CommonMovesOwn(PlainStreams):
         return super().common(count)
 
 
-@streams("drawn-ahead-come-first", "classic", AGAIN, words="set_epoch() does not empty a buffer")
+@streams("drawn-ahead-come-first", AGAIN, words="set_epoch() does not empty a buffer")
 class DrawnAhead(PlainStreams):
     """Numbers are made in blocks of 64; what is left of one comes first in the next epoch."""
 
@@ -190,7 +192,6 @@ class DrawnAhead(PlainStreams):
 
 @streams(
     "common-ones-part-later",
-    "classic",
     "check_common_random_numbers_are_equal_on_all_ranks",
     words="common numbers of epoch 3 on rank 2",
     world_size=3,
@@ -206,7 +207,6 @@ class CommonPart(PlainStreams):
 
 @streams(
     "neighbours-averaged",
-    "classic",
     "check_random_numbers_fill_the_unit_interval",
     words="neighbours are dropped together",
 )
@@ -223,7 +223,7 @@ class NeighboursAveraged(PlainStreams):
 # ------------------------------------------------------------------------------------------------- correct, but unusual
 
 
-@sampler("is-its-own-iterator", "classic")
+@sampler("is-its-own-iterator")
 class ItsOwnIterator(PlainSampler):
     """iter() begins the epoch in the sampler itself, which gives the samples: right in any loop."""
 
@@ -239,7 +239,6 @@ class ItsOwnIterator(PlainSampler):
 
 @streams(
     "single-numbers-in-common",
-    "classic",
     "check_random_numbers_drawn_one_by_one_are_each_ranks_own",
     words="a single number comes from",
 )

@@ -21,8 +21,8 @@ SAMPLER = "check_the_sampler_does_not_use_global_random_numbers"
 
 @streams(
     "same-dropout-on-all-ranks",
-    "huggingface/transformers#31412, goodfire-ai/spd#412, facebookresearch/fastMRI#123",
     OWN,
+    seen_in=("huggingface/transformers#31412", "goodfire-ai/spd#412", "facebookresearch/fastMRI#123"),
     words="the rank is ignored: all ranks are seeded alike",
 )
 class SameOnAllRanks(PlainStreams):
@@ -33,7 +33,7 @@ class SameOnAllRanks(PlainStreams):
 
 
 @streams(
-    "seed-streams-overlap", "goodfire-ai/spd#412, classic", OWN, words="seeded with a sum of the rank and the epoch"
+    "seed-streams-overlap", OWN, seen_in=("goodfire-ai/spd#412",), words="seeded with a sum of the rank and the epoch"
 )
 class SumOfSeeds(PlainStreams):
     """The generator's seed is a sum: rank 1 in epoch 0 has the numbers of rank 0 in epoch 1."""
@@ -42,7 +42,7 @@ class SumOfSeeds(PlainStreams):
         return (1000 * self.seed + self.rank + self.epoch,)
 
 
-@streams("counts-to-its-numbers", "classic")
+@streams("counts-to-its-numbers")
 class CounterBased(PlainStreams):
     """A generator that encrypts a counter, keyed by all that must differ; its own numbers are in single precision."""
 
@@ -55,7 +55,7 @@ class CounterBased(PlainStreams):
         return self.own.random(count, dtype=np.float32)
 
 
-@streams("streams-ignore-the-seed", "open-mmlab/mmagic#815", OWN, words="the seed is ignored")
+@streams("streams-ignore-the-seed", OWN, seen_in=("open-mmlab/mmagic#815",), words="the seed is ignored")
 class SeedLost(PlainStreams):
     """The seed that the user set is not passed on."""
 
@@ -63,7 +63,7 @@ class SeedLost(PlainStreams):
         return (0, self.epoch, self.rank + 1)
 
 
-@streams("streams-overlap-further-on", "classic", OWN, words="not far enough from the others")
+@streams("streams-overlap-further-on", OWN, words="not far enough from the others")
 class OverlapFurtherOn(PlainStreams):
     """All ranks have one stream, each from a hundred numbers further on."""
 
@@ -75,7 +75,7 @@ class OverlapFurtherOn(PlainStreams):
         self.own.random(100 * self.rank)
 
 
-@streams("antithetic-ranks", "classic", OWN, words="each other's complement")
+@streams("antithetic-ranks", OWN, words="each other's complement")
 class Antithetic(PlainStreams):
     """Every second rank has 1 - x where the one before has x: masks are each other's complement."""
 
@@ -87,7 +87,7 @@ class Antithetic(PlainStreams):
         return np.clip(1 - numbers, 0, 1 - 2.0**-53) if self.rank % 2 else numbers
 
 
-@streams("one-stream-shifted-by-rank", "classic", OWN, words="shifted or scaled for each")
+@streams("one-stream-shifted-by-rank", OWN, words="shifted or scaled for each")
 class ShiftedByRank(PlainStreams):
     """All ranks have one stream, each shifted by another part of the interval."""
 
@@ -98,7 +98,7 @@ class ShiftedByRank(PlainStreams):
         return (self.own.random(count) + 0.618034 * self.rank) % 1
 
 
-@streams("highest-bits-in-common", "classic", OWN, words="some bits of its own")
+@streams("highest-bits-in-common", OWN, words="some bits of its own")
 class HighBitsInCommon(PlainStreams):
     """The highest three bits are drawn alike on all ranks, so that all drop nearly the same."""
 
@@ -110,9 +110,7 @@ class HighBitsInCommon(PlainStreams):
         return (self.high.integers(0, 8, count) + self.own.random(count)) / 8
 
 
-@streams(
-    "evenly-filled-interval", "classic", "check_random_numbers_fill_the_unit_interval", words="neighbours are dropped"
-)
+@streams("evenly-filled-interval", "check_random_numbers_fill_the_unit_interval", words="neighbours are dropped")
 class EvenlyFilled(PlainStreams):
     """The common numbers are a low-discrepancy sequence: each is a golden section further than the one before."""
 
@@ -126,7 +124,7 @@ class EvenlyFilled(PlainStreams):
         return made
 
 
-@streams("half-the-interval", "classic", "check_random_numbers_fill_the_unit_interval", words="scaled or cut")
+@streams("half-the-interval", "check_random_numbers_fill_the_unit_interval", words="scaled or cut")
 class HalfTheInterval(PlainStreams):
     """31 random bits are divided by 2 ** 32."""
 
@@ -134,7 +132,9 @@ class HalfTheInterval(PlainStreams):
         return super().common(count) / 2
 
 
-@streams("different-structure-rng", "neuralmagic/sparseml#429", COMMON, words="drawn from the rank's own stream")
+@streams(
+    "different-structure-rng", COMMON, seen_in=("neuralmagic/sparseml#429",), words="drawn from the rank's own stream"
+)
 class StructureFromOwn(PlainStreams):
     """Which layers to drop is drawn from the rank's own stream."""
 
@@ -142,7 +142,7 @@ class StructureFromOwn(PlainStreams):
         return self.local(count)
 
 
-@streams("one-generator-for-both", "classic", COMMON, words="of its own first")
+@streams("one-generator-for-both", COMMON, words="of its own first")
 class OneGenerator(PlainStreams):
     """The rank's masks are a hash of what is drawn from the common generator: all agree until one draws once more."""
 
@@ -150,7 +150,7 @@ class OneGenerator(PlainStreams):
         return np.modf(self.common(count) * (self.rank + 2) * 997.31)[0]
 
 
-@streams("epoch-does-not-begin-again", "classic", AGAIN, words="a run that is resumed draws other numbers")
+@streams("epoch-does-not-begin-again", AGAIN, words="a run that is resumed draws other numbers")
 class NeverBegunAgain(PlainStreams):
     """set_epoch only mixes the epoch in, and the generators run on."""
 
@@ -161,8 +161,8 @@ class NeverBegunAgain(PlainStreams):
 
 @sampler(
     "rank0-consumes-global-rng",
-    "classic (cf. Lightning-AI/pytorch-lightning#17713)",
     SAMPLER,
+    seen_in=("classic (cf. Lightning-AI/pytorch-lightning#17713)",),
     words="do not agree on the order",
 )
 class GlobalGenerator(PlainSampler):
@@ -178,8 +178,8 @@ class GlobalGenerator(PlainSampler):
 
 @fault(
     "order-from-global-rng",
-    "neuralmagic/sparseml#429, classic",
     "check_training_does_not_use_global_random_numbers",
+    seen_in=("neuralmagic/sparseml#429",),
     words="once one rank draws from it",
 )
 class OrderByGlobalGenerator(PlainReplica):
@@ -200,7 +200,7 @@ class OrderByGlobalGenerator(PlainReplica):
         random.seed(0)
 
 
-@streams("every-call-begins-anew", "classic", ANEW, words="every call begins the stream anew")
+@streams("every-call-begins-anew", ANEW, words="every call begins the stream anew")
 class EveryCallAnew(PlainStreams):
     """Each call makes the epoch's generator once more: all masks of an epoch are the same one."""
 
@@ -208,7 +208,7 @@ class EveryCallAnew(PlainStreams):
         return np.random.default_rng(self.key()).random(count)
 
 
-@streams("numbers-of-eight-bits", "classic", ANEW, words="few bits, or a short period")
+@streams("numbers-of-eight-bits", ANEW, words="few bits, or a short period")
 class EightBits(PlainStreams):
     """Bytes, divided by 256."""
 
@@ -218,7 +218,6 @@ class EightBits(PlainStreams):
 
 @streams(
     "generators-of-the-class",
-    "classic",
     "check_random_numbers_of_two_objects_are_apart",
     words="belongs to all objects",
 )
@@ -235,9 +234,7 @@ class OfTheClass(PlainStreams):
         return self.latest.own.random(count)
 
 
-@streams(
-    "same-epoch-set-again-does-nothing", "classic", AGAIN, words="set_epoch() of the epoch that it is does nothing"
-)
+@streams("same-epoch-set-again-does-nothing", AGAIN, words="set_epoch() of the epoch that it is does nothing")
 class SameEpochAgain(PlainStreams):
     """Nothing to do where the epoch does not change."""
 
@@ -246,7 +243,7 @@ class SameEpochAgain(PlainStreams):
             super().set_epoch(epoch)
 
 
-@streams("unseeded-before-set-epoch", "classic", AGAIN, words="does not begin with epoch 0, or is not seeded")
+@streams("unseeded-before-set-epoch", AGAIN, words="does not begin with epoch 0, or is not seeded")
 class UnseededAtFirst(PlainStreams):
     """Who never calls set_epoch gets numbers of the moment."""
 
@@ -255,7 +252,7 @@ class UnseededAtFirst(PlainStreams):
         self.own = np.random.default_rng()
 
 
-@streams("squares-of-uniform-numbers", "classic", "check_random_numbers_fill_the_unit_interval", words="not uniform")
+@streams("squares-of-uniform-numbers", "check_random_numbers_fill_the_unit_interval", words="not uniform")
 class Squares(PlainStreams):
     """A transformation for another purpose is left in."""
 
@@ -263,7 +260,7 @@ class Squares(PlainStreams):
         return self.own.random(count) ** 2
 
 
-@streams("a-little-towards-zero", "classic", "check_random_numbers_fill_the_unit_interval", words="not uniform")
+@streams("a-little-towards-zero", "check_random_numbers_fill_the_unit_interval", words="not uniform")
 class TowardsZero(PlainStreams):
     """A transformation that leaves every tenth of the interval filled."""
 

@@ -10,7 +10,7 @@ from ..facets import PlainSampler, sampler
 from .samplers import LENGTH, SHARED
 
 
-@sampler("length-of-the-unshuffled", "classic", LENGTH, words="worked out apart from the order")
+@sampler("length-of-the-unshuffled", LENGTH, words="worked out apart from the order")
 class LengthOfTheUnshuffled(PlainSampler):
     """Without shuffle it is another class, of whose length the padding is not a part."""
 
@@ -18,7 +18,7 @@ class LengthOfTheUnshuffled(PlainSampler):
         return super().__len__() if self.shuffle else self.length // self.world
 
 
-@sampler("padding-of-all-on-each", "classic", SHARED, LENGTH, words="what pads others' shares")
+@sampler("padding-of-all-on-each", SHARED, LENGTH, words="what pads others' shares")
 class PadsForAll(PlainSampler):
     """Every rank is given all that is padded, whosever share it is to fill."""
 
@@ -33,7 +33,6 @@ class PadsForAll(PlainSampler):
 
 @sampler(
     "order-with-a-sample-twice",
-    "classic",
     SHARED,
     "check_reading_again_without_set_epoch_still_shares_out_all_samples",
     words="reads some samples twice",
@@ -48,7 +47,7 @@ class FirstIsWrittenOver(PlainSampler):
         return order
 
 
-@sampler("blocks-rounded-up", "classic", SHARED, words="a length rounded up or down", remainder="uneven", world_size=3)
+@sampler("blocks-rounded-up", SHARED, words="a length rounded up or down", remainder="uneven", world_size=3)
 class BlocksRoundedUp(PlainSampler):
     """A rank's share is a block of length / W, rounded up: what is left over for the last one may be nothing."""
 
@@ -63,7 +62,7 @@ class BlocksRoundedUp(PlainSampler):
         return len(self.share(self.order()))
 
 
-@sampler("padded-with-the-last-sample", "classic, huggingface/pytorch-image-models")
+@sampler("padded-with-the-last-sample", seen_in=("huggingface/pytorch-image-models",))
 class PadsWithTheLast(PlainSampler):
     """Correct: what is padded is the last sample only, as often as it takes."""
 
@@ -76,7 +75,7 @@ class PadsWithTheLast(PlainSampler):
         )
 
 
-@sampler("dealt-out-from-the-last-rank", "classic")
+@sampler("dealt-out-from-the-last-rank")
 class FromTheLastRank(PlainSampler):
     """Correct: the first sample is the last rank's."""
 

@@ -19,9 +19,9 @@ LENGTH = "check_len_is_what_iteration_gives"
 
 @sampler(
     "permutation-per-rank",
-    "NVlabs/LongLive#71, Lightning-AI/pytorch-lightning#17713, open-mmlab/mmpose#1257",
     SHARED,
     "check_reading_again_without_set_epoch_still_shares_out_all_samples",
+    seen_in=("NVlabs/LongLive#71", "Lightning-AI/pytorch-lightning#17713", "open-mmlab/mmpose#1257"),
     words="do not agree on the order",
 )
 class PermutationPerRank(PlainSampler):
@@ -31,7 +31,13 @@ class PermutationPerRank(PlainSampler):
         return (self.seed + self.rank, self.epoch)
 
 
-@sampler("no-set-epoch", "pytorch/pytorch#31771, huggingface/transformers#4398", EPOCH, RANKS, words="has no effect")
+@sampler(
+    "no-set-epoch",
+    EPOCH,
+    RANKS,
+    seen_in=("pytorch/pytorch#31771", "huggingface/transformers#4398"),
+    words="has no effect",
+)
 class NoSetEpoch(PlainSampler):
     """set_epoch is swallowed on the way to what shuffles."""
 
@@ -39,7 +45,9 @@ class NoSetEpoch(PlainSampler):
         pass
 
 
-@sampler("seed-ignored", "open-mmlab/mmagic#815, meta-pytorch/torchtune#217", SEED, words="the seed is ignored")
+@sampler(
+    "seed-ignored", SEED, seen_in=("open-mmlab/mmagic#815", "meta-pytorch/torchtune#217"), words="the seed is ignored"
+)
 class SeedIgnored(PlainSampler):
     """The order depends on the epoch only."""
 
@@ -49,8 +57,8 @@ class SeedIgnored(PlainSampler):
 
 @sampler(
     "seed-plus-epoch",
-    "goodfire-ai/spd#412, classic",
     "check_seed_and_epoch_are_not_simply_added",
+    seen_in=("goodfire-ai/spd#412",),
     words="seeded with seed + epoch",
 )
 class SeedPlusEpoch(PlainSampler):
@@ -60,7 +68,12 @@ class SeedPlusEpoch(PlainSampler):
         return (self.seed + self.epoch,)
 
 
-@sampler("shard-before-shuffle", "speechbrain/speechbrain#1518", RANKS, words="only shuffled within each rank's share")
+@sampler(
+    "shard-before-shuffle",
+    RANKS,
+    seen_in=("speechbrain/speechbrain#1518",),
+    words="only shuffled within each rank's share",
+)
 class ShardBeforeShuffle(PlainSampler):
     """Samples are dealt out in their natural order, and each share is shuffled."""
 
@@ -73,7 +86,11 @@ class ShardBeforeShuffle(PlainSampler):
 
 
 @sampler(
-    "not-sharded", "huggingface/datasets#5360, huggingface/transformers#11254", SHARED, LENGTH, words="not shared out"
+    "not-sharded",
+    SHARED,
+    LENGTH,
+    seen_in=("huggingface/datasets#5360", "huggingface/transformers#11254"),
+    words="not shared out",
 )
 class NotSharded(PlainSampler):
     """Every rank goes through all samples."""
@@ -82,7 +99,7 @@ class NotSharded(PlainSampler):
         return order
 
 
-@sampler("double-sharded", "huggingface/accelerate#4276", SHARED, LENGTH, words="shared out once more")
+@sampler("double-sharded", SHARED, LENGTH, seen_in=("huggingface/accelerate#4276",), words="shared out once more")
 class DoubleSharded(PlainSampler):
     """A rank's share is shared out again by the loader."""
 
@@ -90,7 +107,7 @@ class DoubleSharded(PlainSampler):
         return super().share(super().share(order))
 
 
-@sampler("tail-lost-integer-split", "classic", SHARED, words="the tail is lost")
+@sampler("tail-lost-integer-split", SHARED, words="the tail is lost")
 class TailLost(PlainSampler):
     """Each rank takes length // W samples; those at the end are never seen."""
 
@@ -101,9 +118,7 @@ class TailLost(PlainSampler):
         return order[: len(self) * self.world]
 
 
-@sampler(
-    "tail-lost-and-padded", "classic", SHARED, words="the samples at the end of the order go to no rank", world_size=3
-)
+@sampler("tail-lost-and-padded", SHARED, words="the samples at the end of the order go to no rank", world_size=3)
 class TailReplaced(PlainSampler):
     """The tail is left out, and its place filled from the start: lengths are right, samples are missing."""
 
@@ -112,7 +127,7 @@ class TailReplaced(PlainSampler):
         return np.resize(order[:whole] if whole else order, super().padded(order).size)
 
 
-@sampler("lengths-unequal", "classic", SHARED, LENGTH, words="remainder rule: pad")
+@sampler("lengths-unequal", SHARED, LENGTH, words="remainder rule: pad")
 class LengthsUnequal(PlainSampler):
     """Nothing is padded though padding is promised: ranks run out of samples at different times."""
 
@@ -122,7 +137,6 @@ class LengthsUnequal(PlainSampler):
 
 @sampler(
     "drop-last-ignored",
-    "classic",
     "check_drop_last_cuts_the_tail_only",
     words="remainder rule: drop",
 )
@@ -133,7 +147,7 @@ class DropLastIgnored(PlainSampler):
         super().__init__(length, rank, world, shuffle=shuffle, seed=seed, drop_last=False)
 
 
-@sampler("replica-length-not-divided", "galilai-group/stable-pretraining#222", LENGTH, words="len(sampler)")
+@sampler("replica-length-not-divided", LENGTH, seen_in=("galilai-group/stable-pretraining#222",), words="len(sampler)")
 class LengthNotDivided(PlainSampler):
     """The length is divided by the world size only where that leaves a remainder."""
 
@@ -143,10 +157,10 @@ class LengthNotDivided(PlainSampler):
 
 @sampler(
     "shuffle-flag-lost",
-    "Lightning-AI/pytorch-lightning#2703",
     "check_shuffle_really_shuffles",
     EPOCH,
     SEED,
+    seen_in=("Lightning-AI/pytorch-lightning#2703",),
     words="shuffle=True is lost",
 )
 class NeverShuffles(PlainSampler):
@@ -158,8 +172,8 @@ class NeverShuffles(PlainSampler):
 
 @sampler(
     "shuffle-forced",
-    "ray-project/ray#22406",
     "check_without_shuffle_the_order_is_natural",
+    seen_in=("ray-project/ray#22406",),
     words="shuffle=False is lost",
 )
 class AlwaysShuffles(PlainSampler):
@@ -171,8 +185,8 @@ class AlwaysShuffles(PlainSampler):
 
 @sampler(
     "order-depends-on-what-was-read",
-    "classic (cf. Lightning-AI/pytorch-lightning#17713)",
     "check_the_same_epoch_has_the_same_order_again",
+    seen_in=("classic (cf. Lightning-AI/pytorch-lightning#17713)",),
     words="depends on what was read before",
 )
 class OwnStream(PlainSampler):
@@ -188,7 +202,6 @@ class OwnStream(PlainSampler):
 
 @sampler(
     "empty-shard-raises",
-    "classic",
     "check_too_few_samples_are_refused_on_every_rank",
     words="only ranks that get no samples see",
     few_samples="refused",
@@ -202,7 +215,7 @@ class EmptyShardRaises(PlainSampler):
             raise IndexError(f"index {rank} out of range for a dataset of size {length}")
 
 
-@sampler("too-few-refused-undeclared", "classic", SHARED, words='promises few_samples="refused"')
+@sampler("too-few-refused-undeclared", SHARED, words='promises few_samples="refused"')
 class TooFewRefused(PlainSampler):
     """No samples are an error, which nobody has been told."""
 
@@ -215,7 +228,7 @@ class TooFewRefused(PlainSampler):
 # ------------------------------------------------------------------------------------------------- correct, but unusual
 
 
-@sampler("contiguous-blocks", "classic")
+@sampler("contiguous-blocks")
 class ContiguousBlocks(PlainSampler):
     """Rank r takes the r-th block of the order instead of a stride."""
 
@@ -224,7 +237,7 @@ class ContiguousBlocks(PlainSampler):
         return order[size * self.rank : size * (self.rank + 1)]
 
 
-@sampler("shuffle-buffer", "classic")
+@sampler("shuffle-buffer")
 class ShuffleBuffer(PlainSampler):
     """A stream goes through a buffer of 32 samples, of which one is taken at random each time."""
 
@@ -240,7 +253,7 @@ class ShuffleBuffer(PlainSampler):
         return np.array([*order, *generator.permutation(buffer)], np.int64)
 
 
-@sampler("uneven-lengths", "classic", remainder="uneven")
+@sampler("uneven-lengths", remainder="uneven")
 class UnevenLengths(PlainSampler):
     """Nothing is padded or cut, as promised: lengths differ by one."""
 
@@ -251,7 +264,7 @@ class UnevenLengths(PlainSampler):
         return super().__len__() if self.drop_last else len(range(self.rank, self.length, self.world))
 
 
-@sampler("needs-a-sample-for-each-rank", "classic", few_samples="refused")
+@sampler("needs-a-sample-for-each-rank", few_samples="refused")
 class NeedsASampleForEachRank(PlainSampler):
     """Fewer samples than ranks are an error, as promised."""
 
@@ -261,7 +274,7 @@ class NeedsASampleForEachRank(PlainSampler):
             raise ValueError(f"{length} samples are too few for {world} ranks")
 
 
-@sampler("always-cut", "classic", remainder="drop")
+@sampler("always-cut", remainder="drop")
 class AlwaysCut(PlainSampler):
     """The tail is cut whether drop_last is set or not, as promised."""
 

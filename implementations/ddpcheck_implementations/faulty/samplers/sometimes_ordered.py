@@ -13,7 +13,7 @@ from ..facets import PlainSampler, sampler
 ANY = "check_seed_and_epoch_count_for_every_length"
 
 
-@sampler("drop-last-is-not-shuffled", "classic", ANY, words="where samples are 81 and drop_last is set")
+@sampler("drop-last-is-not-shuffled", ANY, words="where samples are 81 and drop_last is set")
 class DropLastIsNotShuffled(PlainSampler):
     """What drops the last samples is another branch, in which nobody shuffles, unless nothing is left over."""
 
@@ -22,7 +22,7 @@ class DropLastIsNotShuffled(PlainSampler):
         return np.arange(self.length) if plain else super().order()
 
 
-@sampler("seed-without-remainder", "classic", ANY, words="the seed does not count where samples are 81")
+@sampler("seed-without-remainder", ANY, words="the seed does not count where samples are 81")
 class SeedWithoutRemainder(PlainSampler):
     """Where padding is needed, the order comes from a generator that nobody has told the seed."""
 
@@ -30,7 +30,7 @@ class SeedWithoutRemainder(PlainSampler):
         return (0 if self.length % self.world else self.seed, self.epoch)
 
 
-@sampler("epochs-of-even-lengths", "classic", ANY, words="the epoch does not count where samples are 81")
+@sampler("epochs-of-even-lengths", ANY, words="the epoch does not count where samples are 81")
 class EpochsOfEvenLengths(PlainSampler):
     """Epochs of an odd number of samples are counted in pairs."""
 
@@ -38,7 +38,7 @@ class EpochsOfEvenLengths(PlainSampler):
         return (self.seed, self.epoch // 2 if self.length % 2 else self.epoch)
 
 
-@sampler("seed-of-the-first-epochs", "classic", ANY, words="the seed does not count where samples are 81")
+@sampler("seed-of-the-first-epochs", ANY, words="the seed does not count where samples are 81")
 class SeedOfTheFirstEpochs(PlainSampler):
     """From the fourth epoch on the generator is begun by the epoch alone."""
 
@@ -46,7 +46,7 @@ class SeedOfTheFirstEpochs(PlainSampler):
         return (self.seed if self.epoch < 3 else 0, self.epoch)
 
 
-@sampler("too-large-to-be-shuffled", "classic", ANY, words="shuffle=True is lost on the way where samples are 70001")
+@sampler("too-large-to-be-shuffled", ANY, words="shuffle=True is lost on the way where samples are 70001")
 class TooLargeToBeShuffled(PlainSampler):
     """A list of more than 65,536 places is thought to take too much memory, and the order is the natural one."""
 
@@ -56,7 +56,6 @@ class TooLargeToBeShuffled(PlainSampler):
 
 @sampler(
     "drop-last-is-always-shuffled",
-    "classic",
     "check_without_shuffle_the_order_is_natural",
     words="shuffle=False is lost on the way",
 )
@@ -68,7 +67,7 @@ class DropLastIsAlwaysShuffled(PlainSampler):
         return orders.permutation(self.length) if self.drop_last else super().order()
 
 
-@sampler("other-lengths-otherwise", "classic")
+@sampler("other-lengths-otherwise")
 class OtherLengthsOtherwise(PlainSampler):
     """Correct: orders of odd lengths come from another generator, which begins with seed and epoch, too."""
 
