@@ -107,7 +107,7 @@ class Unpickles(Star):
         return found
 
 
-@star("listens-on-all-interfaces", STRANGERS, seen_in=("classic (cf. ROCm/aiter#3076)",), words="listens on 0.0.0.0")
+@star("listens-on-all-interfaces", STRANGERS, words="listens on 0.0.0.0")
 class ListensEverywhere(Star):
     """The socket is bound to no address in particular."""
 
@@ -118,7 +118,6 @@ class ListensEverywhere(Star):
 @star(
     "stranger-takes-a-place",
     STRANGERS,
-    seen_in=("classic (cf. ROCm/aiter#3076)",),
     words="whoever connects is taken for a rank",
 )
 class AcceptsAnybody(Star):

@@ -137,7 +137,6 @@ class SyncUnweightedBackward(SynchronisedNorm):
     "syncbn-counts-an-empty-rank",
     STATISTICS,
     GRADIENTS,
-    seen_in=("classic (cf. open-mmlab/mmcv#1205)",),
     words="divided by another number than that of all ranks' samples",
     batch_norm="synchronised",
 )

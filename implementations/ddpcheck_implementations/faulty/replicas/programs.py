@@ -90,7 +90,6 @@ class ZeroGradTwice(PlainReplica):
 @fault(
     "zeros-become-none",
     ANY,
-    seen_in=("classic (cf. pytorch/pytorch#53313)",),
     words="which is to leave zeros, came between",
 )
 class ZerosBecomeNone(PlainReplica):
@@ -111,9 +110,7 @@ class ZerosInTheFirstBucket(PlainReplica):
         self.synced |= {name: kept[name] for name in names[len(names) // 2 :]}
 
 
-@fault(
-    "unfreezing-after-resume", ANY, seen_in=("classic (cf. Lightning-AI/pytorch-lightning#20340)",), words="not reduced"
-)
+@fault("unfreezing-after-resume", ANY, words="not reduced")
 class HooksOfTheCheckpoint(PlainReplica):
     """load_state hooks the parameters that learn at that time: what is unfrozen after it stays local."""
 

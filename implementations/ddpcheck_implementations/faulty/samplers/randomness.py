@@ -162,7 +162,6 @@ class NeverBegunAgain(PlainStreams):
 @sampler(
     "rank0-consumes-global-rng",
     SAMPLER,
-    seen_in=("classic (cf. Lightning-AI/pytorch-lightning#17713)",),
     words="do not agree on the order",
 )
 class GlobalGenerator(PlainSampler):

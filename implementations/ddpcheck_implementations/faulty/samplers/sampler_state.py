@@ -39,9 +39,7 @@ class ForgetsEpoch(PlainSampler):
         super().set_epoch(epoch)
 
 
-@sampler(
-    "prefetched-samples-lost", RESUMED, seen_in=("classic (cf. huggingface/accelerate#2859)",), words="samples are lost"
-)
+@sampler("prefetched-samples-lost", RESUMED, words="samples are lost")
 class PrefetchedLost(PlainSampler):
     """The position is that of a loader that has fetched up to two samples more than training has seen."""
 

@@ -186,7 +186,6 @@ class AlwaysShuffles(PlainSampler):
 @sampler(
     "order-depends-on-what-was-read",
     "check_the_same_epoch_has_the_same_order_again",
-    seen_in=("classic (cf. Lightning-AI/pytorch-lightning#17713)",),
     words="depends on what was read before",
 )
 class OwnStream(PlainSampler):

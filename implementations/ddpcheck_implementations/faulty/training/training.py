@@ -81,7 +81,7 @@ class NotDivided(Trainer):
 @trainer(
     "accum-tail-dropped",
     WINDOWS,
-    seen_in=("deepspeedai/DeepSpeed#7439", "huggingface/accelerate#2831 (reported", "not confirmed)"),
+    seen_in=("deepspeedai/DeepSpeed#7439", "huggingface/accelerate#2831 (reported)"),
     words="is dropped: its samples have no effect",
 )
 class TailDropped(Trainer):
@@ -97,7 +97,7 @@ class TailDropped(Trainer):
 @trainer(
     "accum-tail-leaks",
     WINDOWS,
-    seen_in=("deepspeedai/DeepSpeed#7439", "huggingface/accelerate#2831 (reported", "not confirmed)"),
+    seen_in=("deepspeedai/DeepSpeed#7439", "huggingface/accelerate#2831 (reported)"),
     words="leaks into the first window of the next",
 )
 class TailLeaks(Trainer):
