@@ -10,6 +10,10 @@ import numpy as np
 
 from ddpcheck.values import Array
 
+from ..engine.circumstances import Circumstance
+from ..engine.collective_effects import instead, mean_divided_by
+from ..engine.collectives import Call, all_reduce, asynchronous, broadcast, in_group, op
+from ..engine.fault import Fault, table
 from ..facets import Group, PassThrough, collectives
 from .memory import Later
 
@@ -21,21 +25,23 @@ EXCEPTION = "check_exception_of_a_rank_is_an_error_on_every_other_rank"
 FOR_EVER = 3600.0
 
 
-@collectives(
-    "dtype-mismatch-accepted",
-    ARRAYS,
-    seen_in=("pytorch/pytorch#58224",),
-    words="messages do not say what they belong to",
-    detects_mismatch=True,
-)
-class BytesOnly(PassThrough):
-    """Bytes are sent, and taken for whatever the receiver has: float64 is added to float32."""
+whole_words = Circumstance("a multiple of 4 bytes", lambda call: call.array.nbytes % 4 == 0)
+divided_by_each_rank = mean_divided_by(lambda call: call.size)
 
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        if array.nbytes % 4 or op != "sum":
-            return super().all_reduce(array, op, group=group)
-        rows = self.comm.all_gather(array.ravel().view(np.int32), group=group)
-        return np.asarray(sum(row.view(array.dtype) for row in rows)).astype(array.dtype).reshape(array.shape)
+
+@instead
+def bytes_added_as_own_dtype(call: Call) -> Array:
+    """float64 is added to float32."""
+    array = call.array
+    rows = call.comm.all_gather(array.ravel().view(np.int32), group=call.group)
+    return np.asarray(sum(row.view(array.dtype) for row in rows)).astype(array.dtype).reshape(array.shape)
+
+
+@instead
+def row_of_own_root(call: Call) -> Array:
+    """The group gathers, and no rank hears of the root of another one."""
+    assert call.root is not None
+    return np.array(call.gathered()[call.ranks.index(call.root)])
 
 
 @collectives(
@@ -102,69 +108,6 @@ class TriesAgainAlone(PassThrough):
 
 
 @collectives(
-    "mean-and-sum-look-alike",
-    CALLS,
-    words="messages do not say what they belong to",
-    world_size=3,
-    detects_mismatch=True,
-)
-class MeansAreSums(PassThrough):
-    """A mean is a sum that each rank divides for itself: its messages say sum."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        if op != "mean":
-            return super().all_reduce(array, op, group=group)
-        return np.asarray(super().all_reduce(array, group=group) / array.dtype.type(self.size(group)), array.dtype)
-
-
-@collectives(
-    "means-under-way-are-sums",
-    WAYS,
-    words="messages do not say what they belong to",
-    detects_mismatch=True,
-)
-class MeansUnderWay(PassThrough):
-    """An asynchronous mean is a sum until wait(), which divides."""
-
-    def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Any:
-        if op != "mean":
-            return self.comm.all_reduce_async(array, op, group=group)
-        handle = self.comm.all_reduce_async(array, group=group)
-        return Later(lambda: np.asarray(handle.wait() / array.dtype.type(self.size(group)), array.dtype))
-
-
-@collectives(
-    "means-in-groups-are-sums",
-    WAYS,
-    words="messages do not say what they belong to",
-    detects_mismatch=True,
-)
-class MeansInGroups(PassThrough):
-    """So is one in a group, whose members divide at home."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        if op != "mean" or group is None:
-            return super().all_reduce(array, op, group=group)
-        return np.asarray(super().all_reduce(array, group=group) / array.dtype.type(len(group)), array.dtype)
-
-
-@collectives(
-    "roots-in-groups-look-alike",
-    WAYS,
-    words="messages do not say what they belong to",
-    world_size=4,
-    detects_mismatch=True,
-)
-class RootsInGroups(PassThrough):
-    """In a group a broadcast gathers, and each rank takes the row of its root: nobody is told which one the others took."""
-
-    def broadcast(self, array: Array, root: int = 0, *, group: Group = None) -> Array:
-        if group is None:
-            return super().broadcast(array, root)
-        return np.array(self.comm.all_gather(array, group=group)[list(group).index(root)])
-
-
-@collectives(
     "matched-by-room",
     WAYS,
     words="messages do not say what they belong to",
@@ -182,3 +125,21 @@ class MatchedByRoom(PassThrough):
         buffer[: array.size] = array.ravel()
         handle = self.comm.all_reduce_async(buffer, op, group=group)
         return Later(lambda: np.asarray(handle.wait())[: array.size].reshape(array.shape).copy())
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("dtype-mismatch-accepted", where=all_reduce & op("sum") & whole_words, effect=bytes_added_as_own_dtype,
+          caught_by=ARRAYS, words="messages do not say what they belong to", seen_in=("pytorch/pytorch#58224",),
+          detects_mismatch=True),
+    Fault("mean-and-sum-look-alike", where=all_reduce & op("mean"), effect=divided_by_each_rank,
+          caught_by=CALLS, words="messages do not say what they belong to", world_size=3, detects_mismatch=True),
+    Fault("means-under-way-are-sums", where=asynchronous & op("mean"), effect=divided_by_each_rank,
+          caught_by=WAYS, words="messages do not say what they belong to", detects_mismatch=True),
+    Fault("means-in-groups-are-sums", where=all_reduce & op("mean") & in_group, effect=divided_by_each_rank,
+          caught_by=WAYS, words="messages do not say what they belong to", detects_mismatch=True),
+    Fault("roots-in-groups-look-alike", where=broadcast & in_group, effect=row_of_own_root,
+          caught_by=WAYS, words="messages do not say what they belong to", world_size=4, detects_mismatch=True),
+)
+# fmt: on

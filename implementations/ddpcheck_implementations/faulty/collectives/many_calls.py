@@ -8,6 +8,9 @@ import numpy as np
 
 from ddpcheck.values import Array
 
+from ..engine.collective_effects import own_value
+from ..engine.collectives import all_reduce, every_of_kind
+from ..engine.fault import Fault, table
 from ..facets import Group, PassThrough, collectives
 
 CALLS = "check_thousands_of_calls_are_right_with_one_array"
@@ -45,13 +48,10 @@ class ThousandTags(PassThrough):
         return self.received.setdefault((self.calls, f"{got.shape} {got.dtype}"), got).copy()
 
 
-@collectives("every-thousandth-call-is-not-reduced", CALLS, words="a count of calls, tags or handles")
-class ThousandthForgotten(PassThrough):
-    """The window of calls under way is as long as a thousand, and closed with the last of them."""
-
-    calls = 0
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        self.calls += 1
-        result = super().all_reduce(array, op, group=group)
-        return array.copy() if self.calls % TAGS == 0 else result
+# fmt: off
+table(
+    globals(),
+    Fault("every-thousandth-call-is-not-reduced", where=all_reduce & every_of_kind(TAGS), effect=own_value,
+          caught_by=CALLS, words="a count of calls, tags or handles"),
+)
+# fmt: on

@@ -12,6 +12,9 @@ from ddpcheck.values import Array
 
 from ...data_parallel.trainer import Trainer
 from ..base import PlainReplica, fault
+from ..engine.collective_effects import mean_divided_by
+from ..engine.collectives import all_reduce, in_group, op
+from ..engine.fault import Fault, table
 from ..facets import Group, PassThrough, PlainSampler, collectives, metrics, sampler
 from ..metrics.metrics import right_means
 from ..trainers import trainer
@@ -47,16 +50,6 @@ class BroadcastFromLocalRank(PlainReplica):
                 array[...] = found
 
 
-@collectives("mean-over-the-ranks-of-the-host", HOSTS, words=WORDS, any_layout=True)
-class MeanOfHost(PassThrough):
-    """A mean divides by LOCAL_WORLD_SIZE."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        if op != "mean" or group is not None:
-            return super().all_reduce(array, op, group=group)
-        return np.asarray(super().all_reduce(array) / local_size(), array.dtype)
-
-
 @sampler("share-of-the-local-rank", HOSTS, words=WORDS, any_layout=True)
 class ShareOfLocalRank(PlainSampler):
     """Rank r of each host takes every W-th sample from r on: those of another host are the same."""
@@ -88,3 +81,12 @@ class KnowsItsHost(PassThrough):
     def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
         assert 0 <= local_rank() < local_size()
         return super().all_reduce(array, op, group=group)
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("mean-over-the-ranks-of-the-host", where=all_reduce & op("mean") & ~in_group,
+          effect=mean_divided_by(lambda call: local_size()), caught_by=HOSTS, words=WORDS, any_layout=True),
+)
+# fmt: on

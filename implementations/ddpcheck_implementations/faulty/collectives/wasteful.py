@@ -8,6 +8,10 @@ from ddpcheck.adapter import Batch
 from ddpcheck.values import Array
 
 from ..base import PlainReplica, fault
+from ..engine.circumstances import dtype
+from ..engine.collective_effects import instead, through
+from ..engine.collectives import Call, all_reduce, op
+from ..engine.fault import Fault, table
 from ..facets import Group, PassThrough, collectives
 
 LEAST = "check_large_collectives_send_the_least_bytes"
@@ -69,23 +73,9 @@ class ThroughOneRank(PassThrough):
         return result
 
 
-@collectives("sent-twice-as-wide", LEAST, words="in a dtype twice as wide", sends_once=True, sends_least=True)
-class TwiceAsWide(PassThrough):
-    """float32 travels as float64."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        given = array.astype(np.float64) if array.dtype == np.float32 else array
-        return super().all_reduce(given, op, group=group).astype(array.dtype)
-
-
-@collectives("means-by-gathering", LEAST, words="its whole array to every other one", world_size=3, sends_once=True)
-class MeansByGathering(PassThrough):
-    """For a mean every rank sends its array to every other one."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        if op != "mean":
-            return super().all_reduce(array, op, group=group)
-        return np.asarray(np.mean(self.comm.all_gather(array, group=group), axis=0, dtype=array.dtype))
+@instead
+def mean_of_what_is_gathered(call: Call) -> Array:
+    return np.asarray(np.mean(call.gathered(), axis=0, dtype=call.array.dtype))
 
 
 @fault("no-sync-reduces-all-the-same", SILENT, words="reduced inside no_sync as well")
@@ -129,3 +119,14 @@ class WideGradients(PlainReplica):
 @fault("bucketing-off", TOGETHER, words="every gradient goes alone", bundles_gradients=True)
 class EachAlone(PlainReplica):
     """One all-reduce for each parameter, as ever, where buckets were promised."""
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("sent-twice-as-wide", where=all_reduce & dtype("float32"), effect=through("float64"),
+          caught_by=LEAST, words="in a dtype twice as wide", sends_once=True, sends_least=True),
+    Fault("means-by-gathering", where=all_reduce & op("mean"), effect=mean_of_what_is_gathered,
+          caught_by=LEAST, words="its whole array to every other one", world_size=3, sends_once=True),
+)
+# fmt: on
