@@ -8,7 +8,10 @@ from ddpcheck.adapter import Batch
 from ddpcheck.model import ModelSpec
 from ddpcheck.values import Array
 
-from ..base import Counting, PlainReplica, fault
+from ..base import PlainReplica, fault
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.gradients import Gradient, GradientEffect, after_backwards, sending
 from .clipping import CLIPPED
 
 EXACT = "check_gradients_equal_the_large_batch_exactly"
@@ -74,21 +77,22 @@ class TooCoarse(Compressing):
     """Eight bits where eleven are promised."""
 
 
-@fault("rounded-before-the-sum", REAL, words="every rank's part is rounded as in bfloat16")
-class RoundedBefore(PlainReplica):
-    """Gradients are sent as bfloat16, added up in float32, and nobody has promised it."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        return super().reduce(name, as_bfloat16(gradient).astype(gradient.dtype))
+@sending
+def rounded_to_bfloat16(gradient: Gradient) -> Array:
+    """The sum is float32."""
+    return as_bfloat16(gradient.array).astype(gradient.array.dtype)
 
 
-@fault("sent-in-8-bits", REAL, words="in integers of 8 bits", world_size=3)
-class SentInEightBits(PlainReplica):
-    """Gradients are sent as multiples of the largest, divided by 127."""
+@sending
+def rounded_to_8_bits(gradient: Gradient) -> Array:
+    """Multiples of the largest, divided by 127."""
+    step = float(np.abs(gradient.array).max(initial=0.0)) / 127 or 1.0
+    return gradient.cast(np.rint(gradient.array / step) * step)
 
-    def reduce(self, name: str, gradient: Array) -> Array:
-        step = float(np.abs(gradient).max(initial=0.0)) / 127 or 1.0
-        return super().reduce(name, np.asarray(np.rint(gradient / step) * step, gradient.dtype))
+
+def low_rank(rank: int) -> GradientEffect:
+    """So many directions of each matrix are left."""
+    return GradientEffect(f"of rank {rank}", got=lambda gradient, mean: of_low_rank(mean, rank))
 
 
 @fault("accumulates-compressed", ANY, words="as in bfloat16", reduction_dtype="bfloat16")
@@ -110,23 +114,6 @@ def of_low_rank(matrix: Array, rank: int = 1) -> Array:
         return matrix
     left, sizes, right = np.linalg.svd(matrix.astype(np.float64), full_matrices=False)
     return np.asarray(left[:, :rank] * sizes[:rank] @ right[:rank], matrix.dtype)
-
-
-@fault("of-rank-two", EXACT, REAL, SGD, words=LOW_RANK)
-class LowRank(PlainReplica):
-    """Of each matrix the two largest directions are left."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        return of_low_rank(super().reduce(name, gradient), 2)
-
-
-@fault("of-rank-one-later", CLIPPED, seen_in=("pytorch/pytorch (ddp_comm_hooks, start_powerSGD_iter)",), words=LOW_RANK)
-class LowRankLater(Counting):
-    """The first ten backwards travel whole, as a warm-up, and all others with one direction."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        mean = super().reduce(name, gradient)
-        return of_low_rank(mean) if self.backwards > 10 else mean
 
 
 @fault("power-sgd", SGD, seen_in=("pytorch/pytorch (ddp_comm_hooks, powerSGD_hook)",), words=LOW_RANK)
@@ -186,3 +173,16 @@ class EveryThirdByTheLargest(EveryThird):
 
     def third(self, gradient: Array, mean: Array) -> Array:
         return np.asarray(self.comm.all_gather(gradient).max(axis=0), mean.dtype)
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("rounded-before-the-sum", where=always, effect=rounded_to_bfloat16,
+          caught_by=REAL, words="every rank's part is rounded as in bfloat16"),
+    Fault("sent-in-8-bits", where=always, effect=rounded_to_8_bits, caught_by=REAL, words="in integers of 8 bits", world_size=3),
+    Fault("of-rank-two", where=always, effect=low_rank(2), caught_by=(EXACT, REAL, SGD), words=LOW_RANK),
+    Fault("of-rank-one-later", where=after_backwards(10), effect=low_rank(1),
+          caught_by=CLIPPED, words=LOW_RANK, seen_in=("pytorch/pytorch (ddp_comm_hooks, start_powerSGD_iter)",)),
+)
+# fmt: on

@@ -9,9 +9,12 @@ import numpy as np
 
 from ddpcheck.values import Array
 
-from ..base import PlainReplica, fault
+from ..base import fault
 from ..bucketed import Bucket, BucketReplica
 from ..collectives.in_groups import MOVED, REDUCED, Parted
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.gradients import Gradient, giving
 from ..facets import Group, PassThrough, collectives
 
 UNUSED = "check_parameter_unused_on_some_ranks_counts_as_zero_there"
@@ -58,16 +61,13 @@ class FourInTurn(InTurn):
     depth = 4
 
 
-@fault("last-piece-left-out", TO_THE_LAST_BITS, words="wrong from there to the end")
-class WholePiecesOnly(PlainReplica):
-    """What is more than a piece is reduced in whole ones only, into memory that an allocator has filled."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        reduced, size = super().reduce(name, gradient), _PIECE // gradient.itemsize
-        whole = gradient.size - gradient.size % size
-        if whole:
-            reduced.reshape(-1)[whole:] = np.frombuffer(b"\x3f" * gradient.itemsize, gradient.dtype)
-        return reduced
+@giving
+def last_piece_not_written(gradient: Gradient, mean: Array) -> Array:
+    """It holds what an allocator has filled in."""
+    size = _PIECE // mean.itemsize
+    if whole := mean.size - mean.size % size:
+        mean.reshape(-1)[whole:] = np.frombuffer(b"\x3f" * mean.itemsize, mean.dtype)
+    return mean
 
 
 @collectives("halves-cut-at-different-places", EXACT_SUMS, words="hold what belongs 1 element further back")
@@ -146,3 +146,12 @@ class LastLeftOut(PassThrough):
                 threading.Event().wait()  # for what nobody sends
             return super().broadcast(array, root, group=(0, 1))
         return super().broadcast(array, root, group=group)
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("last-piece-left-out", where=always, effect=last_piece_not_written,
+          caught_by=TO_THE_LAST_BITS, words="wrong from there to the end"),
+)
+# fmt: on

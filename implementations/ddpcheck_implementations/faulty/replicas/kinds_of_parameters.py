@@ -12,6 +12,8 @@ from ddpcheck.values import Array
 
 from ..base import PlainReplica, fault
 from ..bucketed import Bucket, BucketReplica
+from ..engine.fault import Fault, table
+from ..engine.gradients import another_dtype_than_first, own_value
 
 DTYPES = "check_parameters_of_several_dtypes_keep_their_own"
 STRIDED = "check_parameters_may_lie_column_after_column"
@@ -55,15 +57,6 @@ class FrozenOnesWait(PlainReplica):
 
     def reduce(self, name: str, gradient: Array) -> Array:
         return super().reduce(name, gradient) if name in self.sent else gradient
-
-
-@fault("one-dtype-is-reduced", DTYPES, words="not reduced", model_features=FEATURES)
-class OneDtypeReduced(PlainReplica):
-    """Gradients are reduced where they have the dtype of the model's first parameter."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        common = next(iter(self.network.parameters.values())).dtype
-        return super().reduce(name, gradient) if gradient.dtype == common else gradient
 
 
 @fault("wide-ones-are-broadcast-in-float32", DTYPES, words="float32", model_features=FEATURES)
@@ -183,3 +176,12 @@ class NormOfOneDtype(PlainReplica):
         norm = float(np.sqrt(sum(float(np.sum(np.square(gradient, dtype=np.float64))) for gradient in own)))
         self.scale(min(1.0, max_norm / norm) if norm else 1.0)
         return norm
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("one-dtype-is-reduced", where=another_dtype_than_first, effect=own_value,
+          caught_by=DTYPES, words="not reduced", model_features=FEATURES),
+)
+# fmt: on

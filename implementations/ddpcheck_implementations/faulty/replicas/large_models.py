@@ -10,6 +10,9 @@ from ddpcheck.adapter import Batch
 from ddpcheck.values import Array
 
 from ..base import Counting, PlainReplica, fault
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.gradients import Gradient, giving
 
 BUCKET_BYTES = 4 << 20
 PIECE = 1 << 16
@@ -94,15 +97,18 @@ class LargeMomentumLost(PlainReplica):
         super().load_state(read)
 
 
-@fault(
-    "pieces-overlap-by-one",
-    "check_reduction_is_the_mean_of_local_gradients_to_the_last_bits",
-    words="where pieces of 65536 elements begin, end or overlap",
-)
-class OverlapByOne(PlainReplica):
-    """Large gradients are divided piece by piece, and the first element of each but the first twice."""
+@giving
+def pieces_overlap_by_one(gradient: Gradient, mean: Array) -> Array:
+    """The first element of each piece but the first is divided twice."""
+    mean.reshape(-1)[PIECE::PIECE] /= gradient.world
+    return mean
 
-    def reduce(self, name: str, gradient: Array) -> Array:
-        mean = super().reduce(name, gradient)
-        mean.reshape(-1)[PIECE::PIECE] /= self.world
-        return mean
+
+# fmt: off
+table(
+    globals(),
+    Fault("pieces-overlap-by-one", where=always, effect=pieces_overlap_by_one,
+          caught_by="check_reduction_is_the_mean_of_local_gradients_to_the_last_bits",
+          words="where pieces of 65536 elements begin, end or overlap"),
+)
+# fmt: on

@@ -17,6 +17,9 @@ from ddpcheck.values import Array
 from ...numpy_network import Network
 from ...numpy_network.layers import Delay, Gradients
 from ..base import PlainReplica, fault
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.gradients import Gradient, of_layer, own_value, sending
 
 EXACT = "check_gradients_equal_the_large_batch_exactly"
 TIGHT = "check_reduction_is_the_mean_of_local_gradients_to_the_last_bits"
@@ -58,22 +61,9 @@ class LossTimesWorld(PlainReplica):
         self.network._loss = larger
 
 
-@fault(
-    "autograd-grad-bypasses-hooks",
-    TIGHT,
-    EXACT,
-    seen_in=("pytorch/pytorch#63740", "horovod/horovod#141"),
-    words="not reduced",
-)
-class AssignedByHand(PlainReplica):
-    """Gradients of scales are computed apart (as by autograd.grad) and assigned by hand: no hook sees them."""
-
-    def start(self, model: ModelSpec) -> None:
-        super().start(model)
-        self.apart = {f"{layer.name}.scale" for layer in model.layers if isinstance(layer, Scale)}
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        return gradient if name in self.apart else super().reduce(name, gradient)
+@sending
+def nan_sent_as_zero(gradient: Gradient) -> Array:
+    return np.nan_to_num(gradient.array)
 
 
 @fault("gradient-ends-at-a-layer-without-parameters", WAITING, world_size=1, words="zero")
@@ -132,14 +122,6 @@ class LongWindow(PlainReplica):
         self.count = 0
 
 
-@fault("nan-replaced-by-zero", NONFINITE, words="replaced")
-class NanReplaced(PlainReplica):
-    """Gradients that are not finite are made finite before they are added."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        return super().reduce(name, np.nan_to_num(gradient))
-
-
 @fault(
     "remainder-of-a-split-batch",
     "check_gradients_of_real_values_equal_the_large_batch_within_rounding",
@@ -190,3 +172,13 @@ class NoForward(PlainReplica):
     def before_forward(self) -> None:
         if self.goes_forward:
             super().before_forward()
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("autograd-grad-bypasses-hooks", where=of_layer(Scale), effect=own_value,
+          caught_by=(TIGHT, EXACT), words="not reduced", seen_in=("pytorch/pytorch#63740", "horovod/horovod#141")),
+    Fault("nan-replaced-by-zero", where=always, effect=nan_sent_as_zero, caught_by=NONFINITE, words="replaced"),
+)
+# fmt: on
