@@ -10,6 +10,9 @@ import numpy as np
 from ddpcheck.values import Array
 
 from ..base import PlainReplica, fault
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.samplers import StreamsEffect, drawing, drawing_common, key
 from ..facets import PlainSampler, PlainStreams, sampler, streams
 
 OWN = "check_every_rank_and_epoch_has_random_numbers_of_its_own"
@@ -19,27 +22,37 @@ AGAIN = "check_random_numbers_come_again_with_their_seed"
 SAMPLER = "check_the_sampler_does_not_use_global_random_numbers"
 
 
-@streams(
-    "same-dropout-on-all-ranks",
-    OWN,
-    seen_in=("huggingface/transformers#31412", "goodfire-ai/spd#412", "facebookresearch/fastMRI#123"),
-    words="the rank is ignored: all ranks are seeded alike",
-)
-class SameOnAllRanks(PlainStreams):
-    """All ranks seed alike: dropout masks are the same on different data."""
-
-    def key(self) -> Sequence[int]:
-        return (self.seed, self.epoch, 1)
+def power(exponent: float) -> StreamsEffect:
+    """The rank's own numbers to this power: not uniform."""
+    return StreamsEffect(f"to the power {exponent:g}", own=lambda streams, count: streams.own.random(count) ** exponent)
 
 
-@streams(
-    "seed-streams-overlap", OWN, seen_in=("goodfire-ai/spd#412",), words="seeded with a sum of the rank and the epoch"
-)
-class SumOfSeeds(PlainStreams):
-    """The generator's seed is a sum: rank 1 in epoch 0 has the numbers of rank 0 in epoch 1."""
+@drawing_common
+def halved(streams: PlainStreams, count: int) -> Array:
+    """31 random bits are divided by 2 ** 32."""
+    return streams.shared.random(count) / 2
 
-    def key(self) -> Sequence[int]:
-        return (1000 * self.seed + self.rank + self.epoch,)
+
+@drawing_common
+def from_own_stream(streams: PlainStreams, count: int) -> Array:
+    return streams.own.random(count)
+
+
+@drawing
+def hash_of_the_common_ones(streams: PlainStreams, count: int) -> Array:
+    """All ranks agree until one draws once more."""
+    return np.modf(streams.shared.random(count) * (streams.rank + 2) * 997.31)[0]
+
+
+@drawing
+def begun_anew(streams: PlainStreams, count: int) -> Array:
+    """Every call makes the generator of the epoch once more."""
+    return np.random.default_rng(streams.key()).random(count)
+
+
+@drawing
+def bytes_divided_by_256(streams: PlainStreams, count: int) -> Array:
+    return streams.own.integers(0, 256, count) / 256
 
 
 @streams("counts-to-its-numbers")
@@ -53,14 +66,6 @@ class CounterBased(PlainStreams):
 
     def local(self, count: int) -> Array:
         return self.own.random(count, dtype=np.float32)
-
-
-@streams("streams-ignore-the-seed", OWN, seen_in=("open-mmlab/mmagic#815",), words="the seed is ignored")
-class SeedLost(PlainStreams):
-    """The seed that the user set is not passed on."""
-
-    def key(self) -> Sequence[int]:
-        return (0, self.epoch, self.rank + 1)
 
 
 @streams("streams-overlap-further-on", OWN, words="not far enough from the others")
@@ -124,32 +129,6 @@ class EvenlyFilled(PlainStreams):
         return made
 
 
-@streams("half-the-interval", "check_random_numbers_fill_the_unit_interval", words="scaled or cut")
-class HalfTheInterval(PlainStreams):
-    """31 random bits are divided by 2 ** 32."""
-
-    def common(self, count: int) -> Array:
-        return super().common(count) / 2
-
-
-@streams(
-    "different-structure-rng", COMMON, seen_in=("neuralmagic/sparseml#429",), words="drawn from the rank's own stream"
-)
-class StructureFromOwn(PlainStreams):
-    """Which layers to drop is drawn from the rank's own stream."""
-
-    def common(self, count: int) -> Array:
-        return self.local(count)
-
-
-@streams("one-generator-for-both", COMMON, words="of its own first")
-class OneGenerator(PlainStreams):
-    """The rank's masks are a hash of what is drawn from the common generator: all agree until one draws once more."""
-
-    def local(self, count: int) -> Array:
-        return np.modf(self.common(count) * (self.rank + 2) * 997.31)[0]
-
-
 @streams("epoch-does-not-begin-again", AGAIN, words="a run that is resumed draws other numbers")
 class NeverBegunAgain(PlainStreams):
     """set_epoch only mixes the epoch in, and the generators run on."""
@@ -199,22 +178,6 @@ class OrderByGlobalGenerator(PlainReplica):
         random.seed(0)
 
 
-@streams("every-call-begins-anew", ANEW, words="every call begins the stream anew")
-class EveryCallAnew(PlainStreams):
-    """Each call makes the epoch's generator once more: all masks of an epoch are the same one."""
-
-    def local(self, count: int) -> Array:
-        return np.random.default_rng(self.key()).random(count)
-
-
-@streams("numbers-of-eight-bits", ANEW, words="few bits, or a short period")
-class EightBits(PlainStreams):
-    """Bytes, divided by 256."""
-
-    def local(self, count: int) -> Array:
-        return self.own.integers(0, 256, count) / 256
-
-
 @streams(
     "generators-of-the-class",
     "check_random_numbers_of_two_objects_are_apart",
@@ -251,17 +214,27 @@ class UnseededAtFirst(PlainStreams):
         self.own = np.random.default_rng()
 
 
-@streams("squares-of-uniform-numbers", "check_random_numbers_fill_the_unit_interval", words="not uniform")
-class Squares(PlainStreams):
-    """A transformation for another purpose is left in."""
-
-    def local(self, count: int) -> Array:
-        return self.own.random(count) ** 2
-
-
-@streams("a-little-towards-zero", "check_random_numbers_fill_the_unit_interval", words="not uniform")
-class TowardsZero(PlainStreams):
-    """A transformation that leaves every tenth of the interval filled."""
-
-    def local(self, count: int) -> Array:
-        return self.own.random(count) ** 1.2
+# fmt: off
+table(
+    globals(),
+    Fault("same-dropout-on-all-ranks", where=always, effect=key(lambda own: (own.seed, own.epoch, 1)),
+          caught_by=OWN, words="the rank is ignored: all ranks are seeded alike",
+          seen_in=("huggingface/transformers#31412", "goodfire-ai/spd#412", "facebookresearch/fastMRI#123")),
+    Fault("seed-streams-overlap", where=always, effect=key(lambda own: (1000 * own.seed + own.rank + own.epoch,)),
+          caught_by=OWN, words="seeded with a sum of the rank and the epoch", seen_in=("goodfire-ai/spd#412",)),
+    Fault("streams-ignore-the-seed", where=always, effect=key(lambda own: (0, own.epoch, own.rank + 1)),
+          caught_by=OWN, words="the seed is ignored", seen_in=("open-mmlab/mmagic#815",)),
+    Fault("half-the-interval", where=always, effect=halved,
+          caught_by="check_random_numbers_fill_the_unit_interval", words="scaled or cut"),
+    Fault("different-structure-rng", where=always, effect=from_own_stream,
+          caught_by=COMMON, words="drawn from the rank's own stream", seen_in=("neuralmagic/sparseml#429",)),
+    Fault("one-generator-for-both", where=always, effect=hash_of_the_common_ones, caught_by=COMMON, words="of its own first"),
+    Fault("every-call-begins-anew", where=always, effect=begun_anew, caught_by=ANEW, words="every call begins the stream anew"),
+    Fault("numbers-of-eight-bits", where=always, effect=bytes_divided_by_256,
+          caught_by=ANEW, words="few bits, or a short period"),
+    Fault("squares-of-uniform-numbers", where=always, effect=power(2),
+          caught_by="check_random_numbers_fill_the_unit_interval", words="not uniform"),
+    Fault("a-little-towards-zero", where=always, effect=power(1.2),
+          caught_by="check_random_numbers_fill_the_unit_interval", words="not uniform"),
+)
+# fmt: on

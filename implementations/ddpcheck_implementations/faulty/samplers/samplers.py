@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from ddpcheck.values import Array
 
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.samplers import drops_last, natural_order, padding, seeded, sharing, shuffled
 from ..facets import PlainSampler, sampler
 
 SHARED = "check_every_sample_goes_to_one_rank"
@@ -17,18 +18,33 @@ SEED = "check_the_seed_changes_the_order"
 LENGTH = "check_len_is_what_iteration_gives"
 
 
-@sampler(
-    "permutation-per-rank",
-    SHARED,
-    "check_reading_again_without_set_epoch_still_shares_out_all_samples",
-    seen_in=("NVlabs/LongLive#71", "Lightning-AI/pytorch-lightning#17713", "open-mmlab/mmpose#1257"),
-    words="do not agree on the order",
-)
-class PermutationPerRank(PlainSampler):
-    """Each rank shuffles with a seed of its own and takes its stride of that."""
+@sharing
+def all_samples(sampler: PlainSampler, order: Array) -> Array:
+    return order
 
-    def stream(self) -> Sequence[int]:
-        return (self.seed + self.rank, self.epoch)
+
+@sharing
+def shared_out_twice(sampler: PlainSampler, order: Array) -> Array:
+    """Once by the sampler, and once by the loader."""
+    return order[sampler.rank :: sampler.world][sampler.rank :: sampler.world]
+
+
+@padding
+def tail_replaced(sampler: PlainSampler, order: Array) -> Array:
+    """It is left out, and its place filled from the start."""
+    whole = sampler.length // sampler.world * sampler.world
+    return np.resize(order[:whole] if whole else order, PlainSampler.padded(sampler, order).size)
+
+
+@padding
+def not_padded(sampler: PlainSampler, order: Array) -> Array:
+    return order
+
+
+@sharing
+def contiguous_block(sampler: PlainSampler, order: Array) -> Array:
+    size = PlainSampler.__len__(sampler)
+    return order[size * sampler.rank : size * (sampler.rank + 1)]
 
 
 @sampler(
@@ -43,29 +59,6 @@ class NoSetEpoch(PlainSampler):
 
     def set_epoch(self, epoch: int) -> None:
         pass
-
-
-@sampler(
-    "seed-ignored", SEED, seen_in=("open-mmlab/mmagic#815", "meta-pytorch/torchtune#217"), words="the seed is ignored"
-)
-class SeedIgnored(PlainSampler):
-    """The order depends on the epoch only."""
-
-    def stream(self) -> Sequence[int]:
-        return (self.epoch,)
-
-
-@sampler(
-    "seed-plus-epoch",
-    "check_seed_and_epoch_are_not_simply_added",
-    seen_in=("goodfire-ai/spd#412",),
-    words="seeded with seed + epoch",
-)
-class SeedPlusEpoch(PlainSampler):
-    """The generator's seed is seed + epoch: neighbouring seeds share their orders."""
-
-    def stream(self) -> Sequence[int]:
-        return (self.seed + self.epoch,)
 
 
 @sampler(
@@ -85,28 +78,6 @@ class ShardBeforeShuffle(PlainSampler):
         return np.random.default_rng(self.stream()).permutation(mine) if self.shuffle else mine
 
 
-@sampler(
-    "not-sharded",
-    SHARED,
-    LENGTH,
-    seen_in=("huggingface/datasets#5360", "huggingface/transformers#11254"),
-    words="not shared out",
-)
-class NotSharded(PlainSampler):
-    """Every rank goes through all samples."""
-
-    def share(self, order: Array) -> Array:
-        return order
-
-
-@sampler("double-sharded", SHARED, LENGTH, seen_in=("huggingface/accelerate#4276",), words="shared out once more")
-class DoubleSharded(PlainSampler):
-    """A rank's share is shared out again by the loader."""
-
-    def share(self, order: Array) -> Array:
-        return super().share(super().share(order))
-
-
 @sampler("tail-lost-integer-split", SHARED, words="the tail is lost")
 class TailLost(PlainSampler):
     """Each rank takes length // W samples; those at the end are never seen."""
@@ -116,23 +87,6 @@ class TailLost(PlainSampler):
 
     def padded(self, order: Array) -> Array:
         return order[: len(self) * self.world]
-
-
-@sampler("tail-lost-and-padded", SHARED, words="the samples at the end of the order go to no rank", world_size=3)
-class TailReplaced(PlainSampler):
-    """The tail is left out, and its place filled from the start: lengths are right, samples are missing."""
-
-    def padded(self, order: Array) -> Array:
-        whole = self.length // self.world * self.world
-        return np.resize(order[:whole] if whole else order, super().padded(order).size)
-
-
-@sampler("lengths-unequal", SHARED, LENGTH, words="remainder rule: pad")
-class LengthsUnequal(PlainSampler):
-    """Nothing is padded though padding is promised: ranks run out of samples at different times."""
-
-    def padded(self, order: Array) -> Array:
-        return order[: len(self) * self.world] if self.drop_last else order
 
 
 @sampler(
@@ -153,34 +107,6 @@ class LengthNotDivided(PlainSampler):
 
     def __len__(self) -> int:
         return super().__len__() if self.length % self.world else self.length
-
-
-@sampler(
-    "shuffle-flag-lost",
-    "check_shuffle_really_shuffles",
-    EPOCH,
-    SEED,
-    seen_in=("Lightning-AI/pytorch-lightning#2703",),
-    words="shuffle=True is lost",
-)
-class NeverShuffles(PlainSampler):
-    """A sampler put in place of another forgets that it should shuffle."""
-
-    def order(self) -> Array:
-        return np.arange(self.length)
-
-
-@sampler(
-    "shuffle-forced",
-    "check_without_shuffle_the_order_is_natural",
-    seen_in=("ray-project/ray#22406",),
-    words="shuffle=False is lost",
-)
-class AlwaysShuffles(PlainSampler):
-    """Evaluation data are shuffled too."""
-
-    def order(self) -> Array:
-        return np.random.default_rng(self.stream()).permutation(self.length)
 
 
 @sampler(
@@ -225,15 +151,6 @@ class TooFewRefused(PlainSampler):
 
 
 # ------------------------------------------------------------------------------------------------- correct, but unusual
-
-
-@sampler("contiguous-blocks")
-class ContiguousBlocks(PlainSampler):
-    """Rank r takes the r-th block of the order instead of a stride."""
-
-    def share(self, order: Array) -> Array:
-        size = PlainSampler.__len__(self)
-        return order[size * self.rank : size * (self.rank + 1)]
 
 
 @sampler("shuffle-buffer")
@@ -282,3 +199,33 @@ class AlwaysCut(PlainSampler):
 
     def padded(self, order: Array) -> Array:
         return order[: len(self) * self.world]
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("permutation-per-rank", where=always, effect=seeded(lambda own: (own.seed + own.rank, own.epoch)),
+          caught_by=(SHARED, "check_reading_again_without_set_epoch_still_shares_out_all_samples"),
+          words="do not agree on the order",
+          seen_in=("NVlabs/LongLive#71", "Lightning-AI/pytorch-lightning#17713", "open-mmlab/mmpose#1257")),
+    Fault("seed-ignored", where=always, effect=seeded(lambda own: (own.epoch,)), caught_by=SEED, words="the seed is ignored",
+          seen_in=("open-mmlab/mmagic#815", "meta-pytorch/torchtune#217")),
+    Fault("seed-plus-epoch", where=always, effect=seeded(lambda own: (own.seed + own.epoch,)),
+          caught_by="check_seed_and_epoch_are_not_simply_added", words="seeded with seed + epoch",
+          seen_in=("goodfire-ai/spd#412",)),
+    Fault("not-sharded", where=always, effect=all_samples, caught_by=(SHARED, LENGTH), words="not shared out",
+          seen_in=("huggingface/datasets#5360", "huggingface/transformers#11254")),
+    Fault("double-sharded", where=always, effect=shared_out_twice, caught_by=(SHARED, LENGTH), words="shared out once more",
+          seen_in=("huggingface/accelerate#4276",)),
+    Fault("tail-lost-and-padded", where=always, effect=tail_replaced,
+          caught_by=SHARED, words="the samples at the end of the order go to no rank", world_size=3),
+    Fault("lengths-unequal", where=~drops_last, effect=not_padded, caught_by=(SHARED, LENGTH), words="remainder rule: pad"),
+    Fault("shuffle-flag-lost", where=always, effect=natural_order,
+          caught_by=("check_shuffle_really_shuffles", EPOCH, SEED), words="shuffle=True is lost",
+          seen_in=("Lightning-AI/pytorch-lightning#2703",)),
+    Fault("shuffle-forced", where=always, effect=shuffled,
+          caught_by="check_without_shuffle_the_order_is_natural", words="shuffle=False is lost",
+          seen_in=("ray-project/ray#22406",)),
+    Fault("contiguous-blocks", where=always, effect=contiguous_block),  # correct, but unusual
+)
+# fmt: on
