@@ -15,7 +15,7 @@ from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import Check, missing
 from ddpcheck.verdict import Finding
 from ddpcheck_implementations.data_parallel.trainer import Trainer
-from ddpcheck_implementations.faulty import Fault, faults, unusual
+from ddpcheck_implementations.faulty import Registered, faults, unusual
 from ddpcheck_implementations.faulty.trainers import PROMISED, facets
 from ddpcheck_properties import CHECKS
 
@@ -32,12 +32,12 @@ def applicable(world_size: int, promised: Capabilities) -> list[Check]:
     return [check for check in MINE.values() if not missing(check, lambda need: promised.lacks(need, world_size))]
 
 
-def name_of(found: Fault) -> str:
+def name_of(found: Registered) -> str:
     return found.name
 
 
 @pytest.mark.parametrize("fault", chosen(FAULTS), ids=name_of)
-def test_each_fault_is_caught_by_every_check_that_it_names(fault: Fault) -> None:
+def test_each_fault_is_caught_by_every_check_that_it_names(fault: Registered) -> None:
     promised = fault.adapter.capabilities
     for position, name in enumerate(fault.caught_by):
         assert MINE[name] in applicable(fault.world_size, promised)
@@ -50,7 +50,7 @@ def test_each_fault_is_caught_by_every_check_that_it_names(fault: Fault) -> None
 
 @pytest.mark.parametrize("world_size", [1, 2, 3])
 @pytest.mark.parametrize("found", CORRECT, ids=name_of)
-def test_what_is_correct_but_unusual_raises_no_alarm(found: Fault, world_size: int) -> None:
+def test_what_is_correct_but_unusual_raises_no_alarm(found: Registered, world_size: int) -> None:
     promised = found.adapter.capabilities
     for check in some(applicable(world_size, promised), world_size + CORRECT.index(found)):
         check.function(session_of(found.made, world_size, promised))

@@ -23,14 +23,14 @@ GROUP = "ddpcheck.faults"
 
 
 class KnownFault(Protocol):
-    """name: an id. source: threads where it was met. caught_by: every check that must fail; `words` what the first of
-    them must say. world_size: the smallest at which it shows. family: faults that belong together.
+    """name: an id. seen_in: threads or files of real code with this fault, empty if it was invented. caught_by: every check
+    that must fail; the first of them must say `words`. world_size: the smallest at which it shows. family: its group.
     """
 
     @property
     def name(self) -> str: ...
     @property
-    def source(self) -> str: ...
+    def seen_in(self) -> tuple[str, ...]: ...
     @property
     def caught_by(self) -> tuple[str, ...]: ...
     @property
@@ -52,7 +52,7 @@ class Kill:
     """
 
     name: str
-    source: str
+    seen_in: tuple[str, ...]
     family: str
     world_size: int
     first: Verdict | None
@@ -65,10 +65,8 @@ class Kill:
         return self.first is not None and not self.missed
 
     def to_plain(self) -> dict[str, Any]:
-        made: dict[str, Any] = {
-            name: getattr(self, name) for name in ("name", "source", "family", "world_size", "seconds")
-        }
-        lists = {"failed": list(self.failed), "missed": list(self.missed)}
+        made: dict[str, Any] = {name: getattr(self, name) for name in ("name", "family", "world_size", "seconds")}
+        lists = {"seen_in": list(self.seen_in), "failed": list(self.failed), "missed": list(self.missed)}
         return {**made, **lists, "first": None if self.first is None else self.first.to_plain()}
 
 
@@ -102,7 +100,7 @@ def judged(fault: KnownFault, settings: Settings, *, every: bool = False, templa
     failed = tuple(verdict.check for verdict in verdicts if verdict.status in ("failed", "hung"))
     started = first is None or first.check != RANKS_START.name  # else no other check could run
     missed = tuple(name for name in fault.caught_by if started and name not in failed)
-    return Kill(fault.name, fault.source, fault.family, fault.world_size, first, round(seconds, 2), failed, missed)
+    return Kill(fault.name, fault.seen_in, fault.family, fault.world_size, first, round(seconds, 2), failed, missed)
 
 
 def chosen(faults: Iterable[KnownFault], patterns: Iterable[str]) -> tuple[KnownFault, ...]:

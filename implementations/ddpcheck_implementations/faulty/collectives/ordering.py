@@ -14,9 +14,9 @@ EXACT = "check_gradients_equal_the_large_batch_exactly"
 
 @fault(
     "set-order-per-process",
-    "NVIDIA/nvalchemi-toolkit#143, NVIDIA/earth2studio#948",
     MANY,
     EXACT,
+    seen_in=("NVIDIA/nvalchemi-toolkit#143", "NVIDIA/earth2studio#948"),
     words="gradients of different parameters",
 )
 class SetOrder(PlainReplica):
@@ -28,7 +28,7 @@ class SetOrder(PlainReplica):
         return list(set(super().used_somewhere()))
 
 
-@fault("gc-order-collective", "MP-Gadget/pfft-python#5", MANY, words="gradients of different parameters")
+@fault("gc-order-collective", MANY, seen_in=("MP-Gadget/pfft-python#5",), words="gradients of different parameters")
 class ReducedByFinalizers(PlainReplica):
     """A gradient is reduced when its holder is collected: holders die in the order of a set."""
 
@@ -56,7 +56,7 @@ class _Holder:
         self.done[self.name] = self.replica.reduce(self.name, self.replica.mine(self.name))
 
 
-@fault("tensor-names-differ", "horovod/horovod#100, horovod/horovod#67", EXACT, words="hung")
+@fault("tensor-names-differ", EXACT, seen_in=("horovod/horovod#100", "horovod/horovod#67"), words="hung")
 class NamedByRank(PlainReplica):
     """Tensors are paired by name once all ranks have announced it, and each rank's names end with its number."""
 

@@ -19,7 +19,7 @@ def _register(name: str, caught_by: str, words: str, wrap: Callable[[Any], Any],
     wrap.__dict__["between_processes"] = True
     made = torch_adapter(name, wrap, capabilities=PROMISES, **ways)
     return register(
-        name, "classic", (caught_by,), words, 2, wrap, made.connect, made.capabilities, made.launcher, made.requires
+        name, (caught_by,), words, (), 2, wrap, made.connect, made.capabilities, made.launcher, made.requires
     )
 
 

@@ -108,9 +108,9 @@ synchronised = fault("synchronised-batch-norm", "pytorch/pytorch#14267", batch_n
 
 @fault(
     "syncbn-mean-of-means",
-    "PaddlePaddle/Paddle#32464, mapillary/inplace_abn#68",
     STATISTICS,
     GRADIENTS,
+    seen_in=("PaddlePaddle/Paddle#32464", "mapillary/inplace_abn#68"),
     words="without their counts",
     batch_norm="synchronised",
 )
@@ -122,8 +122,8 @@ class SyncMeanOfMeans(SynchronisedNorm):
 
 @fault(
     "syncbn-backward-unweighted",
-    "pytorch/pytorch#36382, pytorch/pytorch#36688",
     GRADIENTS,
+    seen_in=("pytorch/pytorch#36382", "pytorch/pytorch#36688"),
     words="the backward pass of batch norm",
     batch_norm="synchronised",
 )
@@ -135,7 +135,6 @@ class SyncUnweightedBackward(SynchronisedNorm):
 
 @fault(
     "syncbn-counts-an-empty-rank",
-    "classic (cf. open-mmlab/mmcv#1205)",
     STATISTICS,
     GRADIENTS,
     words="divided by another number than that of all ranks' samples",
@@ -149,9 +148,9 @@ class SyncCountsAnEmptyRank(SynchronisedNorm):
 
 @fault(
     "syncbn-empty-rank-stays-away",
-    "pytorch/pytorch#36530, facebookresearch/detectron2#1807",
     STATISTICS,
     GRADIENTS,
+    seen_in=("pytorch/pytorch#36530", "facebookresearch/detectron2#1807"),
     words="has no samples",
     batch_norm="synchronised",
 )
@@ -162,8 +161,7 @@ class SyncEmptyRankStaysAway(SynchronisedNorm):
 
 
 @fault(
-    "batch norm synchronised forward only",
-    "classic",
+    "batch-norm-synchronised-in-forward-only",
     GRADIENTS,
     words="the backward pass of batch norm",
     batch_norm="synchronised",
@@ -176,9 +174,9 @@ class SyncLocalBackward(SynchronisedNorm):
 
 @fault(
     "syncbn-refuses-one-sample",
-    "NVIDIA/apex#262, pytorch/pytorch#36865",
     GRADIENTS,
     STATISTICS,
+    seen_in=("NVIDIA/apex#262", "pytorch/pytorch#36865"),
     words="one sample per rank",
     batch_norm="synchronised",
 )
@@ -188,9 +186,7 @@ class SyncTwoOrMore(SynchronisedNorm):
     norm = TwoOrMore
 
 
-@fault(
-    "batch norm is not synchronised", "classic", STATISTICS, GRADIENTS, words="its own batch", batch_norm="synchronised"
-)
+@fault("batch-norm-not-synchronised", STATISTICS, GRADIENTS, words="its own batch", batch_norm="synchronised")
 class NotSynchronised(PlainReplica):
     """Promises synchronised batch norm, and measures each rank's own batch."""
 
@@ -200,7 +196,7 @@ class WeightForgotten(BatchNorm):
         return np.asarray(super().backward(dy, gradients) / self.weight, dy.dtype)
 
 
-@fault("batch norm's weight is left out of backward", "classic", OWN, words="a batch norm's own")
+@fault("batch-norm-weight-missing-in-backward", OWN, words="a batch norm's own")
 class ForgottenWeight(PlainReplica):
     """What batch norm passes back lacks the factor of its weight: weights that are still 1, as at the start, hide it."""
 
@@ -218,16 +214,14 @@ class OwnCount(AcrossRanks):
         super()._track(mean, np.asarray(unbiased * share, unbiased.dtype))
 
 
-@fault(
-    "variance-unbiased-by-own-count", "classic", STATISTICS, words="own number of samples", batch_norm="synchronised"
-)
+@fault("variance-unbiased-by-own-count", STATISTICS, words="own number of samples", batch_norm="synchronised")
 class SyncUnbiasedByOwn(SynchronisedNorm):
     """The variance of all samples is made unbiased by the number of this rank's."""
 
     norm = OwnCount
 
 
-@fault("norms-do-not-decay", "classic", STEPS, words="its weight decay is missing")
+@fault("norms-do-not-decay", STEPS, words="its weight decay is missing")
 class NormsDoNotDecay(PlainReplica):
     """Scales and shifts of norms are in a group of their own, without the weight decay that was asked for."""
 

@@ -68,8 +68,8 @@ by_live_ranks = fault("join-by-live-ranks", "pytorch/pytorch#42577", join="divid
 
 @fault(
     "join-divides-by-wrong-world",
-    "pytorch/pytorch#42577",
     JOIN,
+    seen_in=("pytorch/pytorch#42577",),
     words="divided by the number of ranks that still have batches",
     join="divide_by_initial_world",
 )
@@ -78,9 +78,9 @@ class WrongWorld(ByLiveRanks):
 
 
 @fault(
-    "join divides by all ranks",
-    "pytorch/pytorch#42577",
+    "join-divides-by-all-ranks",
     JOIN,
+    seen_in=("pytorch/pytorch#42577",),
     words="divided by the world size",
     join="divide_by_live_ranks",
 )
@@ -88,9 +88,7 @@ class AllRanks(Joining):
     """Promises to divide by the number of ranks that still have a batch, and divides by the world size."""
 
 
-@fault(
-    "joined-rank-sends-stale", "classic", JOIN, words="sends its last gradient again", join="divide_by_initial_world"
-)
+@fault("joined-rank-sends-stale", JOIN, words="sends its last gradient again", join="divide_by_initial_world")
 class SendsStale(Joining):
     """A rank that has run out goes along with its last gradient."""
 
@@ -104,7 +102,7 @@ class SendsStale(Joining):
         return self.last
 
 
-@fault("a joined rank stays behind", "classic", JOIN, words="nor their parameters", join="divide_by_initial_world")
+@fault("joined-rank-keeps-old-parameters", JOIN, words="nor their parameters", join="divide_by_initial_world")
 class StaysBehind(Joining):
     """A rank that has run out goes along with the reductions, and takes no step."""
 
@@ -116,8 +114,8 @@ class StaysBehind(Joining):
 
 @fault(
     "joined-rank-leaves-buffers-to-others",
-    "pytorch/pytorch#65436",
     JOIN,
+    seen_in=("pytorch/pytorch#65436",),
     words="do not take part where the others broadcast buffers",
     join="divide_by_initial_world",
 )
@@ -136,9 +134,7 @@ class LeavesBuffers(Joining):
             super().before_forward()
 
 
-@fault(
-    "a joined rank loses its momentum", "classic", JOIN, words="nor their parameters", join="divide_by_initial_world"
-)
+@fault("joined-rank-loses-momentum", JOIN, words="nor their parameters", join="divide_by_initial_world")
 class LosesMomentum(Joining):
     """A rank that has run out goes along with all, and its optimizer begins anew each time."""
 
@@ -149,8 +145,7 @@ class LosesMomentum(Joining):
 
 
 @fault(
-    "the second join sends what is stale",
-    "classic",
+    "second-join-sends-stale-gradients",
     JOIN,
     words="the first join() went well",
     join="divide_by_initial_world",

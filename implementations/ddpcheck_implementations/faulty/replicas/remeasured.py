@@ -61,8 +61,8 @@ remeasuring = fault("remeasuring", "facebookresearch/fvcore#152", remeasures_sta
 
 @fault(
     "precise-bn-unweighted",
-    "facebookresearch/fvcore#152",
     REMEASURED,
+    seen_in=("facebookresearch/fvcore#152",),
     words="without their counts",
     remeasures_statistics=True,
 )
@@ -75,8 +75,7 @@ class Unweighted(Remeasuring):
 
 
 @fault(
-    "re-estimated on each rank alone",
-    "classic",
+    "statistics-re-estimated-per-rank",
     REMEASURED,
     words="its own batch",
     remeasures_statistics=True,
@@ -90,8 +89,8 @@ class Alone(Remeasuring):
 
 @fault(
     "re-estimation-counts",
-    "facebookresearch/fvcore#152",
     REMEASURED,
+    seen_in=("facebookresearch/fvcore#152",),
     words="counts as a batch",
     remeasures_statistics=True,
 )
@@ -106,7 +105,6 @@ class Counts(Remeasuring):
 
 @fault(
     "re-estimation-clears-gradients",
-    "classic",
     REMEASURED,
     words="that takes gradients away",
     remeasures_statistics=True,
@@ -121,7 +119,6 @@ class ClearsGradients(Remeasuring):
 
 @fault(
     "re-estimation-leaves-its-momentum",
-    "classic",
     REMEASURED,
     words="moves statistics otherwise",
     remeasures_statistics=True,

@@ -24,8 +24,8 @@ AGAIN = "check_accumulation_without_no_sync_gives_the_same"
 
 @fault(
     "micro-batches-added-by-place",
-    "deepspeedai/DeepSpeed#545",
     "check_parameter_used_only_inside_no_sync",
+    seen_in=("deepspeedai/DeepSpeed#545",),
     words="is added to it, too",
 )
 class AddedByPlace(PlainReplica):
@@ -47,8 +47,8 @@ class AddedByPlace(PlainReplica):
 
 @fault(
     "reduced-before-its-second-use",
-    "deepspeedai/DeepSpeed#8224",
     "check_gradients_equal_the_large_batch_exactly",
+    seen_in=("deepspeedai/DeepSpeed#8224",),
     words="is this rank's own: the gradient was reduced before that part was added",
 )
 class ReducedAtFirstUse(PlainReplica):
@@ -92,7 +92,9 @@ class ReducedAtFirstUse(PlainReplica):
         return loss
 
 
-@fault("reduced-ones-summed-again", "PaddlePaddle/Paddle#29920", AGAIN, words="once for each rank", world_size=3)
+@fault(
+    "reduced-ones-summed-again", AGAIN, seen_in=("PaddlePaddle/Paddle#29920",), words="once for each rank", world_size=3
+)
 class SummedAgain(PlainReplica):
     """Each rank divides its part by their number; what was reduced before is not divided, and is summed up with it."""
 
@@ -103,7 +105,7 @@ class SummedAgain(PlainReplica):
         self.local = {}
 
 
-@fault("reduced-one-of-the-owner-again", "lodestone-rock/RamTorch#13", AGAIN, words="from one rank only")
+@fault("reduced-one-of-the-owner-again", AGAIN, seen_in=("lodestone-rock/RamTorch#13",), words="from one rank only")
 class OwnersAgain(PlainReplica):
     """The rank that keeps the reduced gradient puts it into the next reduction, from which it comes back as its share."""
 
@@ -128,8 +130,8 @@ class UnbiasedByTimes(AcrossRanks):
 
 @fault(
     "unbiased-by-the-own-number-times-ranks",
-    "pytorch/pytorch#22192",
     STATISTICS,
+    seen_in=("pytorch/pytorch#22192",),
     words="own number of samples times the world size",
     batch_norm="synchronised",
 )
@@ -149,8 +151,8 @@ class SumsItsOwn(AcrossRanks):
 
 @fault(
     "syncbn-sums-its-own-gradients",
-    "sony/nnabla#1120",
     GRADIENTS,
+    seen_in=("sony/nnabla#1120",),
     words="its backward sums them over the ranks",
     batch_norm="synchronised",
 )
@@ -174,8 +176,8 @@ class WithinRanks(AcrossRanks):
 
 @fault(
     "variance-within-ranks-only",
-    "tensorflow/tensorflow#18222",
     STATISTICS,
+    seen_in=("tensorflow/tensorflow#18222",),
     words="what is between their means",
     batch_norm="synchronised",
 )
@@ -185,7 +187,7 @@ class SyncWithinRanks(SynchronisedNorm):
     norm = WithinRanks
 
 
-@fault("norms-squared-twice", "paiml/entrenar#311", CLIPPED, words="squared once more")
+@fault("norms-squared-twice", CLIPPED, seen_in=("paiml/entrenar#311",), words="squared once more")
 class SquaredTwice(PlainReplica):
     """What sums up the squares of one gradient is taken for its norm, and squared again."""
 
@@ -196,7 +198,7 @@ class SquaredTwice(PlainReplica):
         return norm
 
 
-@fault("clipped-with-the-loss-scale", "NVIDIA/apex#1512", CLIPPED, words="still had the loss's scale")
+@fault("clipped-with-the-loss-scale", CLIPPED, seen_in=("NVIDIA/apex#1512",), words="still had the loss's scale")
 class ClippedWithScale(PlainReplica):
     """The limit is compared with the norm of gradients that are still multiplied by the loss's scale; told is the right one."""
 
@@ -232,8 +234,8 @@ class PowersSwapped(Adam):
 
 @fault(
     "powers-of-betas-loaded-in-turn",
-    "tenstorrent/tt-metal#53222",
     "check_large_tensors_step_like_small_ones",
+    seen_in=("tenstorrent/tt-metal#53222",),
     words="have changed places, as when they are loaded",
 )
 class PowersLoadedInTurn(PlainReplica):
@@ -249,8 +251,8 @@ class PowersLoadedInTurn(PlainReplica):
 
 @fault(
     "own-part-of-the-state-loaded",
-    "NVIDIA/Megatron-LM#6920",
     "check_large_tensors_step_like_small_ones",
+    seen_in=("NVIDIA/Megatron-LM#6920",),
     words="not all of the state that was loaded before it",
 )
 class OwnPartLoaded(PlainReplica):

@@ -59,7 +59,7 @@ class WholeBatch(Weighing):
         return float(own * self.world / (self.comm.all_reduce(np.array([own]))[0] or 1.0))
 
 
-own_means = fault("own-weighted-means", "classic", sample_weights="equal_ranks")(Weighing)
+own_means = fault("own-weighted-means", sample_weights="equal_ranks")(Weighing)
 whole_batch = fault("weights-of-the-whole-batch", "huggingface/transformers#34242", sample_weights="by_weight")(
     WholeBatch
 )
@@ -67,8 +67,8 @@ whole_batch = fault("weights-of-the-whole-batch", "huggingface/transformers#3424
 
 @fault(
     "each-rank-normalised-by-its-own-weights",
-    "huggingface/transformers#34242",
     BY_WEIGHT,
+    seen_in=("huggingface/transformers#34242",),
     words="averaged with equal weights",
     sample_weights="by_weight",
 )
@@ -78,7 +78,6 @@ class OwnSum(Weighing):
 
 @fault(
     "sample-weights-ignored",
-    "classic",
     BY_WEIGHT,
     world_size=1,
     words="weights are ignored",
@@ -93,7 +92,6 @@ class Ignored(WholeBatch):
 
 @fault(
     "masked-loss-divided-by-all-samples",
-    "classic",
     EQUAL_RANKS,
     world_size=1,
     words="divided by the number of samples",
@@ -108,7 +106,6 @@ class DividedBySamples(Weighing):
 
 @fault(
     "masked-gradients-divided-by-all-samples",
-    "classic",
     BY_WEIGHT,
     world_size=1,
     words="divided by the number of samples",
@@ -123,7 +120,6 @@ class GradientsDividedBySamples(Weighing):
 
 @fault(
     "rank-without-tokens-is-nan",
-    "classic",
     EQUAL_RANKS,
     world_size=1,
     words="0 divided by 0",
@@ -138,7 +134,6 @@ class DividesByNothing(Weighing):
 
 @fault(
     "rank-without-tokens-left-out",
-    "classic",
     EQUAL_RANKS,
     words="left out of the mean",
     sample_weights="equal_ranks",
@@ -154,7 +149,6 @@ class EmptyRanksLeftOut(Weighing):
 
 @fault(
     "ranks-count-by-weight-unasked",
-    "classic",
     EQUAL_RANKS,
     words="count by their sums of weights",
     sample_weights="equal_ranks",
@@ -165,7 +159,6 @@ class CountsByWeight(WholeBatch):
 
 @fault(
     "sum-of-weights-of-the-first-batch",
-    "classic",
     BY_WEIGHT,
     words="weights of an earlier batch",
     sample_weights="by_weight",
@@ -186,7 +179,6 @@ class FirstSum(WholeBatch):
 
 @fault(
     "weights-count-in-the-last-micro-batch",
-    "classic",
     BY_WEIGHT,
     words="accumulated before the last micro-batch",
     sample_weights="by_weight",
@@ -200,7 +192,6 @@ class LastMicroBatchOnly(WholeBatch):
 
 @fault(
     "masked-micro-batch-of-a-window-is-nan",
-    "classic",
     BY_WEIGHT,
     words="0 divided by 0",
     world_size=1,
@@ -215,7 +206,6 @@ class NaNInWindows(WholeBatch):
 
 @fault(
     "masked-rank-forgets-its-window",
-    "classic",
     EQUAL_RANKS,
     words="has lost what it had accumulated",
     world_size=1,
@@ -232,7 +222,6 @@ class ForgetsItsWindow(Weighing):
 
 @fault(
     "rank-masked-for-a-window-has-no-share",
-    "classic",
     BY_WEIGHT,
     words="0 divided by 0",
     sample_weights="by_weight",
@@ -253,7 +242,7 @@ class NoShareOfAWindow(WholeBatch):
         return math.nan if self.syncing and len(sums) > 1 and not any(sums) else often
 
 
-@fault("weights-normalised-in-place", "classic", EQUAL_RANKS, words="works in place", sample_weights="equal_ranks")
+@fault("weights-normalised-in-place", EQUAL_RANKS, words="works in place", sample_weights="equal_ranks")
 class NormalisedInPlace(Weighing):
     """The batch's weights are divided by their sum where they lie."""
 

@@ -35,8 +35,8 @@ two_forwards = fault("two-forwards", "pytorch/pytorch#22095", two_forwards=True)
 
 @fault(
     "buffer-broadcast-between-forwards",
-    "pytorch/pytorch#22095",
     BOTH,
+    seen_in=("pytorch/pytorch#22095",),
     words="a second forward pass changes in place",
     two_forwards=True,
 )
@@ -58,7 +58,7 @@ class BroadcastsBetween(Both):
         return self.add_up(first, second)
 
 
-@fault("the first forward is forgotten", "classic", BOTH, words="last micro-batch only", two_forwards=True)
+@fault("first-forward-forgotten", BOTH, words="last micro-batch only", two_forwards=True)
 class ForgetsFirst(Both):
     """The wrapper keeps the state of one forward pass: backward goes through the second only."""
 
@@ -71,7 +71,7 @@ class ForgetsFirst(Both):
         return loss
 
 
-@fault("mean-of-two-losses", "classic", BOTH, words="the mean of the two losses", two_forwards=True)
+@fault("mean-of-two-losses", BOTH, words="the mean of the two losses", two_forwards=True)
 class MeanOfBoth(Both):
     """The gradient is that of the mean of the two losses, where the loss that is told is their sum."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from ddpcheck.values import Array
 
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.samplers import key
 from ..facets import PlainStreams, streams
 from .randomness import OWN
 
@@ -16,7 +17,6 @@ SPREAD = "check_random_numbers_fill_the_unit_interval"
 
 @streams(
     "large-seeds-not-in-common",
-    "classic",
     "check_common_random_numbers_are_equal_on_all_ranks",
     words="does not reach the generator",
 )
@@ -31,7 +31,6 @@ class LargeSeedsNotInCommon(PlainStreams):
 
 @streams(
     "short-period-of-seed-0",
-    "classic",
     "check_random_numbers_do_not_come_again_within_an_epoch",
     words="on rank 0 (seed 0)",
 )
@@ -49,15 +48,7 @@ class ShortPeriod(PlainStreams):
         return self.table[np.arange(self.given - count, self.given) % len(self.table)]
 
 
-@streams("streams-of-every-second-seed", "classic", OWN, words="seeded with a sum")
-class EverySecondSeed(PlainStreams):
-    """Each rank needs two generators, and takes two seeds that follow each other: those of rank 1 are rank 0's of seed + 2."""
-
-    def key(self) -> Sequence[int]:
-        return (self.seed + 2 * self.rank, self.epoch, 1)
-
-
-@streams("streams-refilled-otherwise", "classic", SPREAD, words="the numbers are not uniform")
+@streams("streams-refilled-otherwise", SPREAD, words="the numbers are not uniform")
 class RefilledOtherwise(PlainStreams):
     """The first calls of an epoch empty a buffer; what fills it again averages three numbers, and is no longer uniform."""
 
@@ -74,7 +65,6 @@ class RefilledOtherwise(PlainStreams):
 
 @streams(
     "streams-in-one-buffer-later",
-    "classic",
     "check_random_numbers_do_not_come_again_within_an_epoch",
     words="every call fills one buffer",
 )
@@ -92,3 +82,12 @@ class InOneBufferLater(PlainStreams):
             return self.given[-1]
         self.given.append(made)
         return made
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("streams-of-every-second-seed", where=always, effect=key(lambda own: (own.seed + 2 * own.rank, own.epoch, 1)),
+          caught_by=OWN, words="seeded with a sum"),
+)
+# fmt: on

@@ -22,8 +22,8 @@ from .training import LOSS, WINDOWS
 
 @trainer(
     "first-micro-batch-synchronised",
-    "modelscope/FunASR#3472",
     WINDOWS,
+    seen_in=("modelscope/FunASR#3472",),
     words="first micro-batch is synchronised, and not",
 )
 class FirstSynchronised(Trainer):
@@ -39,8 +39,8 @@ class FirstSynchronised(Trainer):
 
 @trainer(
     "schedule-as-long-as-batches",
-    "axolotl-ai-cloud/axolotl#1170",
     SCHEDULE,
+    seen_in=("axolotl-ai-cloud/axolotl#1170",),
     words="length is counted in micro-batches",
     world_size=1,
 )
@@ -54,8 +54,8 @@ class LengthOfBatches(Trainer):
 
 @trainer(
     "micro-batches-counted-over-epochs",
-    "huggingface/transformers#33673",
     WINDOWS,
+    seen_in=("huggingface/transformers#33673",),
     words="counted on from epoch to epoch",
     world_size=1,
 )
@@ -90,7 +90,12 @@ class _Summing(Trainer):
         return float(losses / count) if count else 0.0
 
 
-@trainer("sums-of-losses-as-buffers", "Lightning-AI/pytorch-lightning#3728", LOSS, words="overwritten with rank 0's")
+@trainer(
+    "sums-of-losses-as-buffers",
+    LOSS,
+    seen_in=("Lightning-AI/pytorch-lightning#3728",),
+    words="overwritten with rank 0's",
+)
 class SumsAsBuffers(_Summing):
     """What sums up the losses is a buffer of the module, which each forward pass gives rank 0's value."""
 
@@ -101,7 +106,7 @@ class SumsAsBuffers(_Summing):
         return total
 
 
-@trainer("sums-of-losses-summed-again", "facebookresearch/fairchem#75", LOSS, words="once more")
+@trainer("sums-of-losses-summed-again", LOSS, seen_in=("facebookresearch/fairchem#75",), words="once more")
 class SumsSummedAgain(_Summing):
     """The sums so far are summed over the ranks in every step, and go on from there."""
 
@@ -112,7 +117,12 @@ class SumsSummedAgain(_Summing):
         return total
 
 
-@metrics("metric-mean-of-counts-is-an-integer", "Lightning-AI/pytorch-lightning#21838", WEIGHTED, words="as integers")
+@metrics(
+    "metric-mean-of-counts-is-an-integer",
+    WEIGHTED,
+    seen_in=("Lightning-AI/pytorch-lightning#21838",),
+    words="as integers",
+)
 def integer_counts(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """Sums and counts are averaged over the ranks before they are divided, and counts are integers."""
     size = comm.world_size
@@ -121,7 +131,13 @@ def integer_counts(comm: Any, rank: int, metrics: Mapping[str, float], count: in
     return {name: total / size / counts if counts else float("nan") for name, total in sums.items()}
 
 
-@scores("score-cuts-duplicates-off-the-end", "huggingface/accelerate#575", TWICE, words="are cut off the end", **ONCE)
+@scores(
+    "score-cuts-duplicates-off-the-end",
+    TWICE,
+    seen_in=("huggingface/accelerate#575",),
+    words="are cut off the end",
+    **ONCE,
+)
 def cut_off_the_end(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """As many rows as there are too many are cut off the end of what is gathered, rank after rank."""
     lengths = comm.all_gather(np.array(len(indices))).tolist()
@@ -146,7 +162,7 @@ class Rescheduled(Trainer):
         return rate * left / self.steps if self.task.schedule == "linear" else rate
 
 
-@trainer("schedule-by-micro-batches-seen", "tracel-ai/burn#5695", SCHEDULE, words="also of short windows")
+@trainer("schedule-by-micro-batches-seen", SCHEDULE, seen_in=("tracel-ai/burn#5695",), words="also of short windows")
 class ByMicroBatches(Rescheduled):
     """The scheduler is stepped with every micro-batch: before the update, for all of the window but its last one."""
 
@@ -160,7 +176,7 @@ class ByMicroBatches(Rescheduled):
         return self.seen - 1
 
 
-@trainer("schedule-by-parameters", "pytorch/pytorch#74737", SCHEDULE, words="once for each parameter")
+@trainer("schedule-by-parameters", SCHEDULE, seen_in=("pytorch/pytorch#74737",), words="once for each parameter")
 class ByParameters(Rescheduled):
     """The counter of steps is in the loop over the parameters."""
 
@@ -168,7 +184,12 @@ class ByParameters(Rescheduled):
         return self.progress.step * len(self.replica.parameters())
 
 
-@trainer("reset-within-the-window", "meituan-longcat/LongCat-Image#46", WINDOWS, words="those before it were reset")
+@trainer(
+    "reset-within-the-window",
+    WINDOWS,
+    seen_in=("meituan-longcat/LongCat-Image#46",),
+    words="those before it were reset",
+)
 class ResetWithin(Trainer):
     """zero_grad comes before the micro-batch that is synchronised, and not after the step."""
 
@@ -182,7 +203,7 @@ class ResetWithin(Trainer):
         return losses
 
 
-@trainer("last-window-taken-apart", "huggingface/accelerate#1847", WINDOWS, words="an update of its own")
+@trainer("last-window-taken-apart", WINDOWS, seen_in=("huggingface/accelerate#1847",), words="an update of its own")
 class TakenApart(Trainer):
     """That the loader is at its end makes a step of every micro-batch of its last batch."""
 

@@ -33,9 +33,9 @@ class WithFolder(Trainer):
 
 @trainer(
     "load-on-rank0-only",
-    "horovod/horovod#1774, facebookresearch/ParlAI#1846",
     RESUMED,
     RANK_0,
+    seen_in=("horovod/horovod#1774", "facebookresearch/ParlAI#1846"),
     words="on all ranks but rank 0: what it has loaded does not reach them",
 )
 class LoadOnRank0Only(WithFolder):
@@ -51,8 +51,8 @@ class LoadOnRank0Only(WithFolder):
 
 @trainer(
     "opt-hyperparams-not-broadcast",
-    "horovod/horovod#526, horovod/horovod#562",
     RESUMED,
+    seen_in=("horovod/horovod#526", "horovod/horovod#562"),
     words="the learning rate's schedule begins anew, on all ranks but rank 0",
 )
 class HyperparametersNotBroadcast(Trainer):
@@ -64,7 +64,7 @@ class HyperparametersNotBroadcast(Trainer):
             self.progress = replace(self.progress, step=0)
 
 
-@trainer("schedule-begins-anew", "classic", RESUMED, words="the learning rate's schedule begins anew, on all ranks")
+@trainer("schedule-begins-anew", RESUMED, words="the learning rate's schedule begins anew, on all ranks")
 class ScheduleBeginsAnew(Trainer):
     """The schedule is not part of the checkpoint."""
 
@@ -73,7 +73,7 @@ class ScheduleBeginsAnew(Trainer):
         self.progress = replace(self.progress, step=0)
 
 
-@trainer("best-forgotten-on-resume", "classic", RESUMED, words="before the run was resumed is forgotten")
+@trainer("best-forgotten-on-resume", RESUMED, words="before the run was resumed is forgotten")
 class BestForgotten(Trainer):
     """What was the best so far is not part of the checkpoint."""
 
@@ -82,7 +82,7 @@ class BestForgotten(Trainer):
         self.progress = replace(self.progress, lowest=float("inf"), best={})
 
 
-@trainer("reads-before-it-is-written", "LLM360/Reasoning360#88", FOLDER, words="of the best weights")
+@trainer("reads-before-it-is-written", FOLDER, seen_in=("LLM360/Reasoning360#88",), words="of the best weights")
 class ReadsTooSoon(WithFolder):
     """At the end every rank reads the best weights from rank 0's file, which rank 0 may still be writing."""
 
@@ -91,7 +91,7 @@ class ReadsTooSoon(WithFolder):
         return super().best() if found is None else found.best
 
 
-@trainer("state-as-text", "classic", EXACT, words="differ in the last bits")
+@trainer("state-as-text", EXACT, words="differ in the last bits")
 class StateAsText(Trainer):
     """The state is saved in decimal numbers, with the last digit missing."""
 
@@ -106,8 +106,8 @@ def _as_text(array: Array) -> Array:
 
 @trainer(
     "load-branch-per-rank",
-    "KempnerInstitute/KempnerForge#49, InternLM/xtuner#1852",
     RANK_0,
+    seen_in=("KempnerInstitute/KempnerForge#49", "InternLM/xtuner#1852"),
     words="each rank decides by itself",
 )
 class LoadBranchPerRank(WithFolder):
@@ -120,7 +120,9 @@ class LoadBranchPerRank(WithFolder):
             self.replica.load_state(self.progress.state)
 
 
-@trainer("every-rank-writes-same-file", "NVIDIA/apex#886", WRITERS, words="opened for writing by rank 0 and 1")
+@trainer(
+    "every-rank-writes-same-file", WRITERS, seen_in=("NVIDIA/apex#886",), words="opened for writing by rank 0 and 1"
+)
 class EveryRankWrites(WithFolder):
     """Every rank saves the same to the same place."""
 
@@ -129,7 +131,9 @@ class EveryRankWrites(WithFolder):
         (self.folder / NAME).write_bytes(pack(self.checkpoint()))
 
 
-@trainer("mkdir-race", "karpathy/nanochat#336, LLM360/Reasoning360#88", FOLDER, words="before rank 0 has made it")
+@trainer(
+    "mkdir-race", FOLDER, seen_in=("karpathy/nanochat#336", "LLM360/Reasoning360#88"), words="before rank 0 has made it"
+)
 class FolderMadeByRank0(WithFolder):
     """Rank 0 makes the folder, and every other rank at once writes a file of its own there."""
 
@@ -141,8 +145,8 @@ class FolderMadeByRank0(WithFolder):
 
 @trainer(
     "top-k-by-local-metric",
-    "Lightning-AI/pytorch-lightning#4323",
     BEST,
+    seen_in=("Lightning-AI/pytorch-lightning#4323",),
     words="each rank goes by a loss of its own",
 )
 class BestByLocalLoss(Trainer):
@@ -163,7 +167,6 @@ class BestByLocalLoss(Trainer):
 
 @trainer(
     "a-file-for-each-rank",
-    "classic",
     trainer_features=PROMISED.trainer_features - {"checkpoint_on_rank_0"},
 )
 class FileForEachRank(WithFolder):

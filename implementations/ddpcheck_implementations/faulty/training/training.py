@@ -21,8 +21,8 @@ WINDOWS_LOSS = "check_run_with_accumulation_tells_the_loss_of_all_samples"
 
 @trainer(
     "accum-mean-of-micro-means",
-    "huggingface/transformers#34242, huggingface/trl#6006, OpenNMT/OpenNMT-py#2209",
     WINDOWS,
+    seen_in=("huggingface/transformers#34242", "huggingface/trl#6006", "OpenNMT/OpenNMT-py#2209"),
     words="a mean of means is not the mean over its samples",
     world_size=1,
 )
@@ -35,7 +35,6 @@ class MeanOfMicroMeans(Trainer):
 
 @trainer(
     "accum-penalty-for-every-micro-batch",
-    "classic",
     WINDOWS,
     words="count once for each micro-batch",
     world_size=1,
@@ -59,8 +58,8 @@ class PenaltyForEveryMicroBatch(Trainer):
 
 @trainer(
     "accum-last-window-short",
-    "horovod/horovod#546 (review)",
     WINDOWS,
+    seen_in=("horovod/horovod#546 (review)",),
     words="divided by the micro-batches of a full one",
     world_size=1,
 )
@@ -71,7 +70,7 @@ class LastWindowShort(Trainer):
         return super().weight(rows, window) * len(window) / self.task.micro_batches
 
 
-@trainer("accum-not-divided", "classic", WINDOWS, words="are added up, and not averaged over the window", world_size=1)
+@trainer("accum-not-divided", WINDOWS, words="are added up, and not averaged over the window", world_size=1)
 class NotDivided(Trainer):
     """The gradients of a window's micro-batches are added up."""
 
@@ -81,8 +80,8 @@ class NotDivided(Trainer):
 
 @trainer(
     "accum-tail-dropped",
-    "deepspeedai/DeepSpeed#7439, huggingface/accelerate#2831 (reported, not confirmed)",
     WINDOWS,
+    seen_in=("deepspeedai/DeepSpeed#7439", "huggingface/accelerate#2831 (reported)"),
     words="is dropped: its samples have no effect",
 )
 class TailDropped(Trainer):
@@ -97,8 +96,8 @@ class TailDropped(Trainer):
 
 @trainer(
     "accum-tail-leaks",
-    "deepspeedai/DeepSpeed#7439, huggingface/accelerate#2831 (reported, not confirmed)",
     WINDOWS,
+    seen_in=("deepspeedai/DeepSpeed#7439", "huggingface/accelerate#2831 (reported)"),
     words="leaks into the first window of the next",
 )
 class TailLeaks(Trainer):
@@ -114,7 +113,7 @@ class TailLeaks(Trainer):
         return self.summed(losses, window)
 
 
-@trainer("clip-every-microstep", "huggingface/diffusers#721", WINDOWS, words="partial and not yet reduced")
+@trainer("clip-every-microstep", WINDOWS, seen_in=("huggingface/diffusers#721",), words="partial and not yet reduced")
 class ClipEveryMicrostep(Trainer):
     """Gradients are clipped after each micro-batch, by the norm of what the rank itself has gathered."""
 
@@ -127,8 +126,8 @@ class ClipEveryMicrostep(Trainer):
 
 @trainer(
     "reported-loss-k-times",
-    "deepspeedai/DeepSpeed#1107, huggingface/transformers#11919, allenai/allennlp#4706",
     WINDOWS_LOSS,
+    seen_in=("deepspeedai/DeepSpeed#1107", "huggingface/transformers#11919", "allenai/allennlp#4706"),
     words="added up, and not averaged",
     world_size=1,
 )
@@ -141,8 +140,8 @@ class LossKTimes(Trainer):
 
 @trainer(
     "reported-loss-of-last-micro-batch",
-    "deepspeedai/DeepSpeed#1107, huggingface/transformers#11919, allenai/allennlp#4706",
     WINDOWS_LOSS,
+    seen_in=("deepspeedai/DeepSpeed#1107", "huggingface/transformers#11919", "allenai/allennlp#4706"),
     words="that of its last micro-batch only",
     world_size=1,
 )
@@ -155,9 +154,9 @@ class LossOfLast(Trainer):
 
 @trainer(
     "log-mutates-loss",
-    "Lightning-AI/pytorch-lightning#5759",
     LOSS,
     WINDOWS_LOSS,
+    seen_in=("Lightning-AI/pytorch-lightning#5759",),
     words="perhaps in place by what logs them",
 )
 class LogMutatesLoss(Trainer):
@@ -184,8 +183,8 @@ class _Skipping:
 
 @trainer(
     "set-epoch-swallowed",
-    "modelscope/ms-swift#9658, modelscope/ms-swift#10050, ray-project/ray#22108",
     SAMPLES,
+    seen_in=("modelscope/ms-swift#9658", "modelscope/ms-swift#10050", "ray-project/ray#22108"),
     words="does not reach the sampler (set_epoch)",
 )
 class SetEpochSwallowed(Trainer):
