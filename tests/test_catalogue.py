@@ -45,7 +45,7 @@ def test_a_headline_is_one_short_sentence(kind: Kind) -> None:
     headline = example(kind).headline
     assert len(headline.split()) <= HEADLINE_WORDS, headline
     assert (
-        headline[0].isupper() or headline[0].islower() and "(" in headline.split()[0] or kind.headline.startswith("{")
+        headline[0].isupper() or (headline[0].islower() and "(" in headline.split()[0]) or kind.headline.startswith("{")
     ), headline
     assert headline.count(". ") == 0, headline
     assert ";" not in headline or headline.count(";") == 1, headline

@@ -253,7 +253,13 @@ main()
 @pytest.mark.usefixtures("here")
 def test_stops_at_the_first_failure() -> None:
     result = ddpcheck(
-        "check", "ddpcheck_implementations.faulty.replicas.gradient:GradSumNotMean", "-w", "2,3", "-x", "--profile", "quick"
+        "check",
+        "ddpcheck_implementations.faulty.replicas.gradient:GradSumNotMean",
+        "-w",
+        "2,3",
+        "-x",
+        "--profile",
+        "quick",
     )
     assert result.exit_code == 1
     assert len(re.findall(r"^✗ faulty", result.output, re.MULTILINE)) == 1

@@ -1,6 +1,6 @@
 """Causes as values, and the catalogue that renders them: one module for each family, `cause.py` for what they are made of."""
 
-from . import audit, batch_norm, collectives, gradients, programs, ranks, replicas, traffic, updates, values
+from . import audit, batch_norm, collectives, gradients, programs, ranks, rendezvous, replicas, traffic, updates, values
 from .cause import KINDS, Cause, Certainty, Elements, Kind, Parameter
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "gradients",
     "programs",
     "ranks",
+    "rendezvous",
     "replicas",
     "traffic",
     "updates",
