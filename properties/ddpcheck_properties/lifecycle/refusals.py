@@ -108,8 +108,8 @@ def _raised(job: Job, trace: Trace) -> None:
         others = ", ".join(f"rank {other.rank} {other.outcome}" for other in trace.ranks)
         headline = f"rank {rank.rank} {rank.outcome}, but should have raised: a parameter had no gradient ({others})"
         raise Finding(
-            Diagnosis(headline, "the error is raised on some ranks only, or never"),
-            hung=rank.outcome == "hung",  # type: ignore[arg-type]  # a sentence still
+            Diagnosis(headline, "the error is raised on some ranks only, or never"),  # type: ignore[arg-type]  # a sentence still
+            hung=rank.outcome == "hung",
         )
 
 
