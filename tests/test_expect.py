@@ -98,7 +98,7 @@ def test_an_odd_shape_is_not_blamed_alone_where_its_dtype_is_new() -> None:
             job = Job(1, (AllReduce(TensorSpec((3,))), AllReduce(TensorSpec(shape, dtype))))
             with pytest.raises(Finding) as found:
                 expect.completed(Trace((raised,)))
-            assert f"the array has {words}{also}" in explained(found.value, job, Trace((raised,))).diagnosis.cause
+            assert f"the array has {words}{also}" in explained(found.value, job, Trace((raised,))).diagnosis.text()
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_only_an_error_that_speaks_of_time_is_one_of_a_time_limit(error: str, to
     trace = Trace((raised, RankTrace(1, "hung", (Record(1, "all_reduce", 0.0, None, {}),))))
     with pytest.raises(Finding) as found:
         expect.completed(trace)
-    assert ("gave up waiting" in explained(found.value, job, trace).diagnosis.cause) == told
+    assert ("gave up waiting" in explained(found.value, job, trace).diagnosis.text()) == told
 
 
 def test_a_death_goes_before_what_others_say_of_it() -> None:

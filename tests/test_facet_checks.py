@@ -14,6 +14,7 @@ from chosen_faults import chosen, some
 
 from ddpcheck.checks import Check, missing
 from ddpcheck.job import AllReduce, TensorSpec
+from ddpcheck.kill import tells
 from ddpcheck.numerics import same_bits
 from ddpcheck.session import Session
 from ddpcheck.verdict import Finding
@@ -54,7 +55,7 @@ def test_each_fault_is_caught_by_every_check_that_it_names(fault: Registered) ->
             assert re.search(r"\brank", diagnosis.headline), diagnosis.headline
             assert "\n" not in diagnosis.headline
             if position == 0:
-                assert fault.words in diagnosis.text()
+                assert tells(diagnosis, fault.cause), diagnosis.text()
 
 
 @pytest.mark.parametrize("number", range(len(UNUSUAL)), ids=lambda number: name_of(UNUSUAL[number]))

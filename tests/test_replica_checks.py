@@ -19,6 +19,7 @@ from in_threads import ThreadCollectives, ThreadedSession
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import Check, missing
 from ddpcheck.job import OptimizerSpec
+from ddpcheck.kill import tells
 from ddpcheck.model import Linear, ModelSpec, Scale
 from ddpcheck.oracle import is_exact
 from ddpcheck.values import Array
@@ -66,7 +67,7 @@ def test_each_fault_is_caught_by_every_check_that_it_names(fault: Registered, mo
                 check.function(session)
             assert caught.value.job is not None
             if position == 0:
-                assert fault.words in caught.value.diagnosis.text()
+                assert tells(caught.value.diagnosis, fault.cause), caught.value.diagnosis.text()
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 4])

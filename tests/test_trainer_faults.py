@@ -13,6 +13,7 @@ from in_threads import ThreadedSession
 
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import Check, missing
+from ddpcheck.kill import tells
 from ddpcheck.verdict import Finding
 from ddpcheck_implementations.data_parallel.trainer import Trainer
 from ddpcheck_implementations.faulty import Registered, faults, unusual
@@ -45,7 +46,7 @@ def test_each_fault_is_caught_by_every_check_that_it_names(fault: Registered) ->
             MINE[name].function(session_of(fault.made, fault.world_size, promised))
         assert caught.value.job is not None
         if position == 0:
-            assert fault.words in caught.value.diagnosis.text()
+            assert tells(caught.value.diagnosis, fault.cause), caught.value.diagnosis.text()
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3])
@@ -71,4 +72,4 @@ def test_what_real_ranks_do_to_files_is_seen(name: str) -> None:
     (fault,) = (found for found in FAULTS if found.name == name)
     with sessions.session(fault.adapter, 2, effort=2) as session, pytest.raises(Finding) as caught:
         MINE[fault.caught_by[0]].function(session)
-    assert fault.words in caught.value.diagnosis.text()
+    assert tells(caught.value.diagnosis, fault.cause), caught.value.diagnosis.text()

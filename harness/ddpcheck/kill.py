@@ -13,18 +13,19 @@ from importlib.metadata import entry_points
 from typing import Any, Protocol
 
 from .adapter import Adapter
+from .causes import KINDS
 from .launchers.templates import Templates
 from .planning import RANKS_START, installed_checks, plan
 from .references import reference_of
 from .run import Ranks, Settings
-from .verdict import Verdict
+from .verdict import Diagnosis, Verdict
 
 GROUP = "ddpcheck.faults"
 
 
 class KnownFault(Protocol):
     """name: an id. seen_in: threads or files of real code with this fault, empty if it was invented. caught_by: every check
-    that must fail; the first of them must say `words`. world_size: the smallest at which it shows. family: its group.
+    that must fail; the first of them must tell `cause`. world_size: the smallest at which it shows. family: its group.
     """
 
     @property
@@ -34,7 +35,7 @@ class KnownFault(Protocol):
     @property
     def caught_by(self) -> tuple[str, ...]: ...
     @property
-    def words(self) -> str: ...
+    def cause(self) -> str: ...
     @property
     def adapter(self) -> Adapter: ...
     @property
@@ -68,6 +69,13 @@ class Kill:
         made: dict[str, Any] = {name: getattr(self, name) for name in ("name", "family", "world_size", "seconds")}
         lists = {"seen_in": list(self.seen_in), "failed": list(self.failed), "missed": list(self.missed)}
         return {**made, **lists, "first": None if self.first is None else self.first.to_plain()}
+
+
+def tells(diagnosis: Diagnosis, cause: str) -> bool:
+    """Whether a failure tells this cause: by its id, or in its words where a check still tells a sentence."""
+    if cause in KINDS:
+        return any(each.id == cause for each in diagnosis.causes)
+    return cause in diagnosis.text()
 
 
 def installed_faults(name: str = "faults") -> tuple[KnownFault, ...]:

@@ -440,6 +440,6 @@ STATE_RESTORED_ON_ONE_RANK = Kind(
 STATE_NOT_RESTORED = Kind(
     "state-not-restored",
     "The resumed run differs from the uninterrupted one: {what}.",
-    look="what the checkpoint holds, and what is loaded from it",
+    look="the contents of the checkpoint, and the values that are loaded from it",
     what=str,
 )

@@ -180,7 +180,7 @@ def _keep(found: dict[str, Array]) -> Callable[[str, Array | None], None]:
 def fault(
     name: str,
     *caught_by: str,
-    words: str = "",
+    cause: str = "",
     seen_in: SeenIn = invented,
     world_size: int = 2,
     launcher: Launcher | None = None,
@@ -190,7 +190,7 @@ def fault(
 
     def make(replica: type[PlainReplica]) -> Adapter:
         promised = replace(PROMISED, **promises)
-        return register(name, caught_by, words, seen_in, world_size, replica, _Connect(replica), promised, launcher)
+        return register(name, caught_by, cause, seen_in, world_size, replica, _Connect(replica), promised, launcher)
 
     return make
 

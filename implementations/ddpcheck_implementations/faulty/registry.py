@@ -22,14 +22,15 @@ invented: SeenIn = ()
 class Registered:
     """An adapter that is wrong on purpose, or correct in an unusual way.
 
-    name: its id. caught_by: every check that must fail, none if the adapter is correct; the first of them must say `words`.
+    name: its id. caught_by: every check that must fail, none if the adapter is correct. cause: the id of the cause that the
+    first of them must tell, or words of its sentence where a check still tells one.
     seen_in: issues or files of real code with this fault, none if it was invented. world_size: the smallest at which it shows.
     made: the class, function or row that is at fault; it has the first line of its docstring as description.
     """
 
     name: str
     caught_by: tuple[str, ...]
-    words: str
+    cause: str
     seen_in: SeenIn
     adapter: Adapter
     world_size: int
@@ -51,7 +52,7 @@ REGISTERED: list[Registered] = []
 def register(
     name: str,
     caught_by: tuple[str, ...],
-    words: str,
+    cause: str,
     seen_in: SeenIn,
     world_size: int,
     made: Any,
@@ -64,5 +65,5 @@ def register(
     title = f"{'faulty' if caught_by else 'unusual'} {name}"
     description = (made.__doc__ or name).partition("\n")[0]
     adapter = Adapter(title, connect, promises, launcher or Processes(), requires, description)
-    REGISTERED.append(Registered(name, caught_by, words, seen_in, adapter, world_size, made))
+    REGISTERED.append(Registered(name, caught_by, cause, seen_in, adapter, world_size, made))
     return adapter

@@ -123,13 +123,13 @@ def exactly(link: socket.socket, size: int) -> bytes:
 
 
 def star(
-    name: str, *caught_by: str, words: str = "", seen_in: SeenIn = invented, world_size: int = 2, **promises: Any
+    name: str, *caught_by: str, cause: str = "", seen_in: SeenIn = invented, world_size: int = 2, **promises: Any
 ) -> Callable[[type[Star]], Adapter]:
     """Register a Star."""
 
     def make(made: type[Star]) -> Adapter:
         promised = replace(PROMISED, **promises)
-        return register(name, caught_by, words, seen_in, world_size, made, _Connect(made), promised)
+        return register(name, caught_by, cause, seen_in, world_size, made, _Connect(made), promised)
 
     return make
 

@@ -40,12 +40,12 @@ class _Connect:
 
 
 def trainer(
-    name: str, *caught_by: str, words: str = "", seen_in: SeenIn = invented, world_size: int = 2, **promises: Any
+    name: str, *caught_by: str, cause: str = "", seen_in: SeenIn = invented, world_size: int = 2, **promises: Any
 ) -> Callable[[type[Trainer]], Adapter]:
     """Register a trainer as a fault, or as unusual but correct (no `caught_by`), and make an adapter of it."""
 
     def make(made: type[Trainer]) -> Adapter:
         promised = replace(PROMISED, **promises)
-        return register(name, caught_by, words, seen_in, world_size, made, _Connect(made), promised)
+        return register(name, caught_by, cause, seen_in, world_size, made, _Connect(made), promised)
 
     return make

@@ -16,7 +16,6 @@ from ..facets import Group, PassThrough, collectives
 AT_ONCE = "check_an_asynchronous_all_reduce_returns_at_once"
 READ_ONLY = "check_arguments_may_be_read_only"
 EVERY_SIZE = "check_collectives_of_every_size_are_right"
-WAITS = "the call waits for the other ranks"
 EAGER = 1 << 16
 """Bytes that go without asking whether there is room for them."""
 
@@ -33,7 +32,7 @@ def written_to_the_argument(call: Call, result: Array) -> Array:
     return result
 
 
-@collectives("asynchronous-one-at-a-time", AT_ONCE, words=WAITS)
+@collectives("asynchronous-one-at-a-time", AT_ONCE, cause="asynchronous-call-waits")
 class OneAtATime(PassThrough):
     """There is room for one: a second one begins when the first has ended."""
 
@@ -50,14 +49,16 @@ class OneAtATime(PassThrough):
 table(
     globals(),
     Fault("large-asynchronous-is-waited-for", where=asynchronous & larger_bytes(EAGER), effect=waited_for,
-          caught_by=AT_ONCE, words=WAITS),
-    Fault("asynchronous-in-groups-is-not", where=asynchronous & in_group, effect=waited_for, caught_by=AT_ONCE, words=WAITS),
+          caught_by=AT_ONCE,
+          cause="asynchronous-call-waits"),
+    Fault("asynchronous-in-groups-is-not", where=asynchronous & in_group, effect=waited_for, caught_by=AT_ONCE,
+          cause="asynchronous-call-waits"),
     Fault("buffers-that-can-be-written-to", where=all_gather & read_only,
           effect=raises(ValueError, "buffer source array is read-only"),
-          caught_by=READ_ONLY, words="is taken for one to write to"),
+          caught_by=READ_ONLY, cause="argument-must-be-writable"),
     Fault("in-groups-in-the-callers-own", where=all_reduce & in_group, effect=written_to_the_argument,
-          caught_by=READ_ONLY, words="is taken for one to write to"),
+          caught_by=READ_ONLY, cause="argument-must-be-writable"),
     Fault("last-of-whole-rows-of-48", where=received & whole_rows_of_48, effect=zero_from(lambda result: result.size - 48),
-          caught_by=EVERY_SIZE, words="are zero: never written, or left out"),
+          caught_by=EVERY_SIZE, cause="never-written"),
 )
 # fmt: on

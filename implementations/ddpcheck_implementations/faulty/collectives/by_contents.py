@@ -104,16 +104,16 @@ class OneNumberGoesOnce(PassThrough):
 table(
     globals(),
     Fault("indices-of-two-bytes", where=all_reduce & mostly_zero, effect=sent_as("indices of 16 bits", by_indices_of_16_bits),
-          caught_by=HOLDS, words="made shorter on the way"),
+          caught_by=HOLDS, cause="shortened-by-content"),
     Fault("room-for-few-nonzeros", where=broadcast & mostly_zero & on_root,
           effect=sent_as("room for few nonzeros", first_nonzeros),
-          caught_by=HOLDS, words="zero: never written"),
+          caught_by=HOLDS, cause="never-written"),
     Fault("alike-at-both-ends", where=all_gather & one_number_at_both_ends,
           effect=sent_as("one number throughout", lambda call: np.full_like(call.array, flat(call.array)[0])),
-          caught_by=HOLDS, words="mostly zeros, or one number"),
+          caught_by=HOLDS, cause="never-written"),
     Fault("zero-is-no-contribution", where=all_reduce & op("min", "max"), effect=extreme_of_ranks_that_are_not_zero,
-          caught_by=HOLDS, words="arrays that are mostly zeros"),
+          caught_by=HOLDS, cause="not-reduced"),
     Fault("each-rank-takes-its-own-way", where=all_reduce & op("sum") & mostly_zero, effect=summed_by_gathering,
-          caught_by=HOLDS, words="goes another way than the others"),
+          caught_by=HOLDS, cause="path-by-content"),
 )
 # fmt: on

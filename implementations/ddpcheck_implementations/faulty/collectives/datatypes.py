@@ -24,8 +24,8 @@ def bits_as(other: str) -> CollectiveEffect:
 table(
     globals(),
     Fault("int64-told-as-double", where=all_reduce & op("sum") & dtype("int64"), effect=bits_as("float64"),
-          caught_by=SUM, words="the bits of int64 were reduced as those of float64"),
+          caught_by=SUM, cause="other-datatype"),
     Fault("int64-told-as-two-ints", where=all_reduce & op("sum") & dtype("int64"), effect=bits_as("int32"),
-          caught_by=SUM, words="the bits of int64 were reduced as those of int32"),
+          caught_by=SUM, cause="other-datatype"),
 )
 # fmt: on

@@ -27,7 +27,6 @@ from .collectives import BROADCAST, LARGE
 SUM = "check_all_reduce_sums_exactly"
 ALONE = "check_collectives_leave_their_arguments_alone"
 SCATTERED = "check_reduce_scatter_gives_each_rank_its_block"
-IN_OTHER_PLACES = "in other places"
 PAST_64_KIB = 65536
 """Bytes from which on an array is a large one here."""
 
@@ -83,7 +82,7 @@ def divided_where_it_lies(call: Call) -> Call:
 @collectives(
     "pool-of-four-results",
     ALONE,
-    words="overwritten by a later operation",
+    cause="result-buffer-reused",
 )
 class PoolOfFour(PassThrough):
     """Results come from a pool of four buffers, each used again in the fourth call after."""
@@ -107,24 +106,25 @@ table(
     globals(),
     Fault("large-products-in-the-order-of-memory",
           where=all_reduce & op("prod") & larger_bytes(PAST_64_KIB) & first_dimension_reversed, effect=rows_in_reverse,
-          caught_by=LARGE, words=IN_OTHER_PLACES),
+          caught_by=LARGE, cause="permuted"),
     Fault("large-broadcasts-in-the-order-of-memory", where=broadcast & larger_bytes(PAST_64_KIB), effect=sent_in_memory_order,
-          caught_by=BROADCAST, words=IN_OTHER_PLACES),
+          caught_by=BROADCAST, cause="permuted"),
     Fault("asynchronous-in-the-order-of-memory", where=asynchronous, effect=sent_in_memory_order,
-          caught_by="check_all_reduces_under_way_together_keep_their_results", words=IN_OTHER_PLACES),
+          caught_by="check_all_reduces_under_way_together_keep_their_results", cause="permuted"),
     Fault("repeated-row-reduced-once", where=all_reduce & repeated_row, effect=one_row_reduced,
-          caught_by=SUM, words="that part was never reduced"),
+          caught_by=SUM, cause="part-not-reduced"),
     Fault("row-width-for-row-stride", where=all_reduce & rows_apart, effect=sent_as("rows close together", rows_close_together),
-          caught_by=SUM, words="width is taken for their stride"),
+          caught_by=SUM, cause="unexpected-nonfinite"),
     Fault("last-chunk-of-one-element", where=broadcast & not_on_root & one_past_4096,
           effect=zero_from(lambda result: result.size - 1),
-          caught_by="check_collectives_of_every_size_are_right", words="never written"),
-    Fault("layout-of-one-rank-for-all", where=all_reduce, effect=layout_kept, caught_by=SUM, words="lie differently in memory"),
+          caught_by="check_collectives_of_every_size_are_right", cause="never-written"),
+    Fault("layout-of-one-rank-for-all", where=all_reduce, effect=layout_kept, caught_by=SUM,
+          cause="layouts-differ-between-ranks"),
     Fault("large-means-in-place", where=all_reduce & op("mean") & larger(1000), effect=divided_where_it_lies,
-          caught_by=ALONE, words="works in place on the caller's array"),
+          caught_by=ALONE, cause="works-in-argument"),
     Fault("nothing-past-4-mebibytes", where=all_reduce, effect=local_from(lambda call: (1 << 22) // call.array.itemsize),
-          caught_by=LARGE, words="that part was never reduced"),
+          caught_by=LARGE, cause="part-not-reduced"),
     Fault("reduce-scatter-in-float32", where=reduce_scatter & dtype("float64"), effect=through("float32"),
-          caught_by=SCATTERED, words="sent with fewer bits than float64"),
+          caught_by=SCATTERED, cause="fewer-bits"),
 )
 # fmt: on

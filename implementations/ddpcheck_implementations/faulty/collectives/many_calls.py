@@ -17,7 +17,7 @@ CALLS = "check_thousands_of_calls_are_right_with_one_array"
 TAGS = 1000
 
 
-@collectives("flat-form-kept-by-address", CALLS, words="result of the first call")
+@collectives("flat-form-kept-by-address", CALLS, cause="first-result-again")
 class FlatFormKept(PassThrough):
     """Of an array that is not contiguous a flat copy is registered, by where it lies, and found there the next time."""
 
@@ -33,7 +33,7 @@ class FlatFormKept(PassThrough):
         return super().all_reduce(flat, op, group=group)
 
 
-@collectives("a-thousand-tags", CALLS, words="a count of calls, tags or handles")
+@collectives("a-thousand-tags", CALLS, cause="no-known-result")
 class ThousandTags(PassThrough):
     """What is received is kept by its tag, of which there are a thousand."""
 
@@ -52,6 +52,6 @@ class ThousandTags(PassThrough):
 table(
     globals(),
     Fault("every-thousandth-call-is-not-reduced", where=all_reduce & every_of_kind(TAGS), effect=own_value,
-          caught_by=CALLS, words="a count of calls, tags or handles"),
+          caught_by=CALLS, cause="not-reduced"),
 )
 # fmt: on

@@ -47,7 +47,7 @@ class Pool(PassThrough):
         return kept
 
 
-@collectives("result-buffer-reused-gather", ALONE, words="overwritten by a later operation")
+@collectives("result-buffer-reused-gather", ALONE, cause="result-buffer-reused")
 class ReusedGather(Pool):
     """The next all-gather writes into the result of the one before."""
 
@@ -55,7 +55,7 @@ class ReusedGather(Pool):
         return self.pooled(self.comm.all_gather(array, group=group))
 
 
-@collectives("result-buffer-reused-messages", ALONE, words="overwritten by a later operation")
+@collectives("result-buffer-reused-messages", ALONE, cause="result-buffer-reused")
 class ReusedMessages(Pool):
     """The next message is received into the array of the one before."""
 
@@ -63,7 +63,7 @@ class ReusedMessages(Pool):
         return self.pooled(self.comm.recv(array, source))
 
 
-@collectives("result-buffer-reused-large", ALONE, words="overwritten by a later operation")
+@collectives("result-buffer-reused-large", ALONE, cause="result-buffer-reused")
 class ReusedLarge(Pool):
     """Arrays past 64 KiB come from a pool."""
 
@@ -97,7 +97,7 @@ def block_of_its_world_rank(call: Call) -> Array:
     return blocks[call.rank % len(blocks)].copy()
 
 
-@collectives("send-buffer-reused", LARGE, seen_in=("hpc/libcircle#45",), words="filled again before it was sent")
+@collectives("send-buffer-reused", LARGE, seen_in=("hpc/libcircle#45",), cause="shifted")
 class SendBufferReused(PassThrough):
     """A large array leaves in pieces through one buffer, which holds the next piece before a slow sender comes to it."""
 
@@ -130,21 +130,21 @@ class SendBufferReused(PassThrough):
 # fmt: off
 table(
     globals(),
-    Fault("async-in-place", where=asynchronous, effect=left_in_the_argument, caught_by=ASYNC, words="its argument was changed"),
+    Fault("async-in-place", where=asynchronous, effect=left_in_the_argument, caught_by=ASYNC, cause="works-in-argument"),
     Fault("async-group-mean-by-world", where=asynchronous & op("mean"), effect=divided_by_world_size,
-          caught_by=ASYNC, words="divided by the world size", world_size=3),
+          caught_by=ASYNC, cause="divided-by-world-size", world_size=3),
     Fault("send-keeps-a-reference", where=sent, effect=sent_a_moment_later, caught_by=MESSAGES),
     Fault("large-integers-through-float", where=all_reduce & signed_integers & larger_bytes(1 << 16), effect=through("float64"),
-          caught_by=LARGE, words="as float64"),
+          caught_by=LARGE, cause="integers-as-float"),
     Fault("large-blocks-rotated", where=reduce_scatter & larger_bytes(1 << 16), effect=block_of_the_neighbour,
-          caught_by=SCATTER, words="the block of rank"),
+          caught_by=SCATTER, cause="other-ranks-block"),
     Fault("block-by-world-rank", where=reduce_scatter, effect=block_of_its_world_rank,
-          caught_by="check_groups_at_work_together_do_not_disturb_each_other", words="the block of rank", world_size=3),
+          caught_by="check_groups_at_work_together_do_not_disturb_each_other", cause="other-ranks-block", world_size=3),
     Fault("zeros-left-out-of-products", where=all_reduce & op("prod"),
           effect=sent_as("zeros count as 1", lambda call: np.where(call.array == 0, call.array.dtype.type(1), call.array)),
-          caught_by=PRODUCT, words="a rank that has a zero is left out"),
+          caught_by=PRODUCT, cause="zero-left-out-of-product"),
     Fault("last-full-chunk-not-sent", where=all_reduce & multiple_of_bytes(4096),
           effect=tail_kept_local(lambda call: 4096 // call.array.itemsize),
-          caught_by="check_all_reduce_sums_exactly", words="own local value"),
+          caught_by="check_all_reduce_sums_exactly", cause="not-reduced"),
 )
 # fmt: on

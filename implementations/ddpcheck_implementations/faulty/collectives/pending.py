@@ -50,7 +50,7 @@ class Pending(PassThrough):
         return Later(wait)
 
 
-@collectives("handles-numbered-by-a-byte", CALLS, words="is forgotten")
+@collectives("handles-numbered-by-a-byte", CALLS, cause="handle-forgotten")
 class NumberedByAByte(PassThrough):
     """Results lie under the number of their call, of which a byte is kept: the 257th takes that of the first, and removes it."""
 
@@ -71,7 +71,7 @@ class NumberedByAByte(PassThrough):
         return Later(wait)
 
 
-@collectives("only-the-first-handle-waits", LATE_WAIT, words="own local value")
+@collectives("only-the-first-handle-waits", LATE_WAIT, cause="not-reduced")
 class OnlyTheFirstWaits(Pending):
     """Whoever waits for one that was begun while another was under way gets what is there after a moment."""
 
@@ -90,7 +90,7 @@ class OnlyTheFirstWaits(Pending):
         return Later(wait)
 
 
-@collectives("one-second-is-enough", "check_a_late_rank_changes_no_result", words="gave up waiting for rank 1")
+@collectives("one-second-is-enough", "check_a_late_rank_changes_no_result", cause="gave up waiting for rank 1")
 class OneSecond(PassThrough):
     """Whoever is a second late is given up."""
 
@@ -110,7 +110,7 @@ class OneSecond(PassThrough):
         return results[0] if results else np.asarray(handle.wait())
 
 
-@collectives("wait-ends-after-a-second", LATE_WAIT, words="own local value")
+@collectives("wait-ends-after-a-second", LATE_WAIT, cause="not-reduced")
 class WaitEnds(PassThrough):
     """wait() has a time limit, after which it gives what there is."""
 
@@ -126,7 +126,7 @@ class WaitEnds(PassThrough):
         return Later(wait)
 
 
-@collectives("wait-for-the-dead", DEAD, words="rank 0 was still waiting")
+@collectives("wait-for-the-dead", DEAD, cause="rank 0 was still waiting")
 class WaitsForTheDead(PassThrough):
     """An asynchronous all-reduce is tried again and again when its connection breaks."""
 
@@ -147,12 +147,12 @@ class WaitsForTheDead(PassThrough):
 table(
     globals(),
     Fault("large-broadcast-cut", where=broadcast & not_on_root, effect=zero_from(lambda result: MEGABYTE // result.itemsize),
-          caught_by=LARGE, words="never written", world_size=3),
+          caught_by=LARGE, cause="never-written", world_size=3),
     Fault("large-maximum-not-reduced", where=all_reduce & op("max") & larger(100_000), effect=own_value,
-          caught_by=LARGE, words="own local value", world_size=3),
+          caught_by=LARGE, cause="not-reduced", world_size=3),
     Fault("barrier-passed-while-pending", where=barrier & others_pending, effect=skipped,
-          caught_by=ASYNC, words="the barrier does not block"),
+          caught_by=ASYNC, cause="barrier-does-not-block"),
     Fault("barrier-without-the-dead", where=barrier, effect=errors_ignored,
-          caught_by="check_no_collective_ends_without_a_dead_rank", words="came out of operation 2 (barrier)", world_size=3),
+          caught_by="check_no_collective_ends_without_a_dead_rank", cause="came out of operation 2 (barrier)", world_size=3),
 )
 # fmt: on

@@ -28,7 +28,7 @@ class _Given(np.ndarray[Any, np.dtype[Any]]):
     """An array whose end can be heard of."""
 
 
-@collectives("memory-given-out-while-in-use", IN_PLACE, words="gave its memory out again", in_place=True)
+@collectives("memory-given-out-while-in-use", IN_PLACE, cause="empty-given-twice", in_place=True)
 class GivenOutAgain(PassThrough):
     """Memory is free again when the array that empty() gave is gone, though a part of it is still in use."""
 
@@ -45,7 +45,7 @@ class GivenOutAgain(PassThrough):
         return given
 
 
-@collectives("in-place-at-the-start", IN_PLACE, words="where that one begins", in_place=True)
+@collectives("in-place-at-the-start", IN_PLACE, cause="writes-at-start-of-base", in_place=True)
 class AtTheStart(PassThrough):
     """The result goes where the memory begins that an array is a part of."""
 
@@ -96,7 +96,7 @@ def late_ranks_are_zero(call: Call) -> Array:
     return gathered
 
 
-@collectives("staging-by-bytes", ASYNC, words="whose bits are read as")
+@collectives("staging-by-bytes", ASYNC, cause="results-mixed-up-as-other-dtype")
 class StagedByBytes(PassThrough):
     """Results of as many bytes, under way together, share a buffer, of whatever dtype they are."""
 
@@ -120,18 +120,18 @@ class StagedByBytes(PassThrough):
 table(
     globals(),
     Fault("block-by-the-last-dimension", where=reduce_scatter, effect=block_by_the_last_dimension,
-          caught_by=SCATTER, words="the block is cut in a wrong place"),
+          caught_by=SCATTER, cause="block-cut-wrong"),
     Fault("received-into-a-copy", where=received, effect=written_to_a_reshaped_copy,
-          caught_by=MESSAGES, words="it is what recv() was given"),
+          caught_by=MESSAGES, cause="nothing-received"),
     Fault("messages-as-they-lie-in-memory", where=sent, effect=sent_in_memory_order,
-          caught_by=MESSAGES, words="column by column"),
+          caught_by=MESSAGES, cause="sent-by-columns"),
     Fault("scattered-mean-of-a-power-of-two", where=reduce_scatter & op("mean"), effect=mean_divided_by(power_of_two),
-          caught_by=FINITE, words="divided by 2, not by the 3 ranks", world_size=3),
+          caught_by=FINITE, cause="sum-divided-by-other-number", world_size=3),
     Fault("folded-by-adding", where=all_reduce & op("min", "max") & no_power_of_two, effect=folded_by_adding,
-          caught_by=MINIMUM, words="and 2 were added", world_size=3),
+          caught_by=MINIMUM, cause="added-not-reduced", world_size=3),
     Fault("impatient-in-groups", where=all_gather & in_part, effect=late_ranks_are_zero,
-          caught_by=LATE, words="was 1.2 s late, and not waited for", world_size=4),
+          caught_by=LATE, cause="late-rank-missed", world_size=4),
     Fault("one-number-in-place-is-summed", where=in_place & op("prod") & elements(1), effect=summed,
-          caught_by=IN_PLACE, words="it is the sum", in_place=True),
+          caught_by=IN_PLACE, cause="reduction-ignored", in_place=True),
 )
 # fmt: on

@@ -33,8 +33,8 @@ def by_logarithms_without_signs(call: Call) -> Array:
 table(
     globals(),
     Fault("product-by-logarithms", where=all_reduce & op("prod") & floats, effect=by_logarithms,
-          caught_by=PRODUCT, words="exp of a sum of logarithms"),
+          caught_by=PRODUCT, cause="last-bits-wrong"),
     Fault("product-by-logarithms-of-all", where=all_reduce & op("prod") & floats, effect=by_logarithms_without_signs,
-          caught_by=PRODUCT, words="wherever a rank has a negative number"),
+          caught_by=PRODUCT, cause="product-by-logarithms"),
 )
 # fmt: on

@@ -43,11 +43,11 @@ def read_only(call: Call, result: Array) -> Array:
 table(
     globals(),
     Fault("scalars-for-arrays-without-dimensions", where=all_reduce, effect=numpy_scalar,
-          caught_by=WRITABLE, words="np.array() copies it", writable_results=True),
+          caught_by=WRITABLE, cause="result-read-only", writable_results=True),
     Fault("messages-are-views-of-bytes", where=received, effect=view_of_bytes,
-          caught_by=WRITABLE, words="np.array() copies it", writable_results=True),
+          caught_by=WRITABLE, cause="result-read-only", writable_results=True),
     Fault("gathered-past-64-kib-is-read-only", where=all_gather, effect=read_only_past_64_kib,
-          caught_by=WRITABLE, words="np.array() copies it", writable_results=True),
+          caught_by=WRITABLE, cause="result-read-only", writable_results=True),
     # Correct: the results of JAX are read-only, too.
     Fault("read-only-results", where=all_reduce | broadcast | all_gather | received, effect=read_only),
 )

@@ -18,8 +18,6 @@ from .memory import Later
 ONCE = "check_float16_is_rounded_once"
 RANGE = "check_float16_leaves_its_range_only_at_the_end"
 TINY = "check_tiny_values_do_not_vanish"
-UNDIVIDED = "the sum is rounded to float16 before it is divided"
-ON_THE_WAY = "the sum of some ranks is rounded to float16 on the way"
 NARROW = frozenset({"float16", "float32", "float64"})
 
 
@@ -27,7 +25,7 @@ NARROW = frozenset({"float16", "float32", "float64"})
     "per-hop-rounding",
     ONCE,
     seen_in=("NVIDIA/Megatron-LM#6199", "ROCm/rocm-systems#11661"),
-    words="rounding allows",
+    cause="last-bits-wrong",
     world_size=3,
     collective_dtypes=NARROW,
     rounds_float16_once=True,
@@ -63,7 +61,13 @@ def _rounded(array: Array) -> Array:
         return np.asarray(array, np.float16)
 
 
-@collectives("halved-after-rounding", RANGE, words=UNDIVIDED, collective_dtypes=NARROW, rounds_float16_once=True)
+@collectives(
+    "halved-after-rounding",
+    RANGE,
+    cause="overflows-before-division",
+    collective_dtypes=NARROW,
+    rounds_float16_once=True,
+)
 class HalvedAfterRounding(InFloat32):
     """By a power of two any number divides exactly, so the sum may as well be rounded before: if there is room for it."""
 
@@ -76,7 +80,7 @@ class HalvedAfterRounding(InFloat32):
 @collectives(
     "infinite-once-it-was",
     RANGE,
-    words=ON_THE_WAY,
+    cause="overflows-on-the-way",
     world_size=3,
     collective_dtypes=NARROW,
     rounds_float16_once=True,
@@ -120,11 +124,11 @@ def subnormals_flushed(call: Call, result: Array) -> Array:
 table(
     globals(),
     Fault("fp16-predivide-underflow", where=all_reduce & op("mean"), effect=divided_before_the_sum,
-          caught_by=TINY, words="divides before the sum", seen_in=("horovod/horovod#278", "pytorch/pytorch#78774"),
+          caught_by=TINY, cause="tiny-divided-first", seen_in=("horovod/horovod#278", "pytorch/pytorch#78774"),
           collective_dtypes=NARROW, keeps_tiny_values=True),
     Fault("mean-that-runs", where=all_reduce & op("mean"), effect=mean_of_the_ranks_so_far,
-          caught_by="check_nan_and_infinity_propagate_in_sums", words="where an infinity should stay one", world_size=3),
+          caught_by="check_nan_and_infinity_propagate_in_sums", cause="infinity-becomes-nan", world_size=3),
     Fault("subnormals-flushed", where=all_reduce & floats, effect=subnormals_flushed,
-          caught_by=TINY, words="is taken for zero", keeps_tiny_values=True),
+          caught_by=TINY, cause="subnormals-flushed", keeps_tiny_values=True),
 )
 # fmt: on

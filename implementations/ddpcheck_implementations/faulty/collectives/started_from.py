@@ -42,13 +42,13 @@ def last_short_piece_forgotten(call: Call, result: Array) -> Array:
 table(
     globals(),
     Fault("maximum-starts-from-the-smallest-positive", where=all_reduce & op("max") & floats,
-          effect=at_least_the_smallest_positive, caught_by=MAXIMUM, words="from which the accumulator starts"),
+          effect=at_least_the_smallest_positive, caught_by=MAXIMUM, cause="accumulator-starts-from"),
     Fault("maximum-starts-from-the-lowest-finite", where=all_reduce & op("max") & floats, effect=at_least_the_lowest_finite,
-          caught_by=PROPAGATED, words="minus the largest finite number as well"),
+          caught_by=PROPAGATED, cause="accumulator-starts-from"),
     Fault("in-place-mean-over-the-world", where=in_place & op("mean"), effect=mean_divided_by(lambda call: call.world),
-          caught_by=IN_PLACE, words="divided by the world size, not by the size of the group", world_size=3,
+          caught_by=IN_PLACE, cause="divided-by-world-size", world_size=3,
           seen_in=("huggingface/transformers#39648",), in_place=True),
     Fault("large-blocks-cut", where=reduce_scatter, effect=last_short_piece_forgotten,
-          caught_by=LARGE, words="never written", world_size=3),
+          caught_by=LARGE, cause="never-written", world_size=3),
 )
 # fmt: on

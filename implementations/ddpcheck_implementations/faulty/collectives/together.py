@@ -22,7 +22,7 @@ MANY = 10_000
 """Elements past which there is another way."""
 
 
-@collectives("group-begun-by-a-scatter", TOGETHER, words="never written")
+@collectives("group-begun-by-a-scatter", TOGETHER, cause="never-written")
 class BegunByAScatter(Parted):
     """A group is made by its first call, which is of no effect if that is a reduce-scatter."""
 
@@ -60,7 +60,7 @@ class ReducesInWait(Parted):
         return Later(lambda: self.all_reduce(array, op, group=group))
 
 
-@collectives("result-buffer-of-a-group-reused", MOVED, words="overwritten by a later operation", world_size=3)
+@collectives("result-buffer-of-a-group-reused", MOVED, cause="result-buffer-reused", world_size=3)
 class GroupReused(Pool, Parted):
     """The next gathering in a group writes into the result of the one before."""
 
@@ -69,7 +69,7 @@ class GroupReused(Pool, Parted):
         return self.pooled(result) if self.part(group) else result
 
 
-@collectives("every-256th-call-in-groups", "check_the_257th_call_is_as_the_first", words="not reduced")
+@collectives("every-256th-call-in-groups", "check_the_257th_call_is_as_the_first", cause="not-reduced")
 class CallsInGroups(Parted):
     """Calls in groups are counted in a byte, of which 0 means that there is none."""
 
@@ -85,22 +85,22 @@ class CallsInGroups(Parted):
 table(
     globals(),
     Fault("large-asynchronous-int64-through-float", where=asynchronous & dtype("int64") & larger(MANY), effect=through("float64"),
-          caught_by=UNDER_WAY, words="what is past 53 bits is lost"),
+          caught_by=UNDER_WAY, cause="integers-computed-as-float"),
     Fault("large-asynchronous-reduction-forgotten", where=asynchronous & larger(MANY), effect=summed,
-          caught_by=UNDER_WAY, words="summed, not averaged"),
+          caught_by=UNDER_WAY, cause="summed-not-averaged"),
     Fault("large-asynchronous-not-in-groups", where=asynchronous & in_part & larger(MANY), effect=own_value,
-          caught_by=UNDER_WAY, words="not reduced", world_size=3),
+          caught_by=UNDER_WAY, cause="not-reduced", world_size=3),
     Fault("large-minimum-scattered-as-sum", where=reduce_scatter & op("min") & larger(MANY), effect=summed,
-          caught_by=SCATTER, words="it is the block of the sum"),
+          caught_by=SCATTER, cause="reduction-ignored"),
     Fault("one-int64-through-float", where=all_reduce & dtype("int64") & elements(1), effect=through("float64"),
-          caught_by="check_all_reduce_keeps_the_precision_of_its_dtype", words="what is past 53 bits is lost"),
+          caught_by="check_all_reduce_keeps_the_precision_of_its_dtype", cause="integers-computed-as-float"),
     Fault("one-number-of-a-group-by-world-size", where=all_reduce & op("mean") & in_part & dimensions(0),
-          effect=divided_by_world_size, caught_by=REDUCED, words="divided by the world size", world_size=3),
+          effect=divided_by_world_size, caught_by=REDUCED, cause="divided-by-world-size", world_size=3),
     Fault("last-of-a-whole-mebibyte", where=all_reduce & multiple_of_bytes(1 << 20), effect=tail_kept_local(1),
-          caught_by=LARGE, words="hold this rank's own local value"),
+          caught_by=LARGE, cause="part-not-reduced"),
     Fault("order-of-additions-by-process", where=all_reduce & op("sum") & ~in_group, effect=summed_in_an_order_of_the_process,
-          caught_by="check_ranks_may_come_in_any_order", words="other bits", world_size=3, same_bits_in_every_run=True),
+          caught_by="check_ranks_may_come_in_any_order", cause="order-by-arrival", world_size=3, same_bits_in_every_run=True),
     Fault("scattered-in-groups-as-sums-meanwhile", where=reduce_scatter & others_pending & in_part, effect=summed,
-          caught_by=UNDER_WAY, words="block of the sum", world_size=3),
+          caught_by=UNDER_WAY, cause="reduction-ignored", world_size=3),
 )
 # fmt: on

@@ -24,7 +24,7 @@ TOGETHER = "check_many_small_gradients_go_together"
     "full-tensor-ring",
     LEAST,
     seen_in=("callummcdougall/ARENA_3.0#407",),
-    words="every step of the ring sends the whole array",
+    cause="ring-sends-whole-array",
     sends_once=True,
     sends_least=True,
 )
@@ -52,7 +52,7 @@ class WholeArrayRing(PassThrough):
 @collectives(
     "gather-then-broadcast",
     LEAST,
-    words="everything goes through one rank",
+    cause="everything-through-one-rank",
     world_size=3,
     sends_once=True,
     sends_least=True,
@@ -78,7 +78,7 @@ def mean_of_what_is_gathered(call: Call) -> Array:
     return np.asarray(np.mean(call.gathered(), axis=0, dtype=call.array.dtype))
 
 
-@fault("no-sync-reduces-all-the-same", SILENT, words="reduced inside no_sync as well")
+@fault("no-sync-reduces-all-the-same", SILENT, cause="reduced-inside-no-sync")
 class ReducesInside(PlainReplica):
     """Inside no_sync gradients are reduced as ever, and what comes back is thrown away."""
 
@@ -90,7 +90,7 @@ class ReducesInside(PlainReplica):
         return loss
 
 
-@fault("window-sent-once-per-micro-batch", ONCE, words="a window of no_sync", sends_once=True, sends_least=True)
+@fault("window-sent-once-per-micro-batch", ONCE, cause="more-than-least", sends_once=True, sends_least=True)
 class OncePerMicroBatch(PlainReplica):
     """The micro-batches of a window are kept, and reduced one by one when it ends."""
 
@@ -108,7 +108,7 @@ class OncePerMicroBatch(PlainReplica):
         return super().reduce(name, gradient)
 
 
-@fault("gradients-sent-as-float64", ONCE, words="in a dtype twice as wide", sends_once=True, sends_least=True)
+@fault("gradients-sent-as-float64", ONCE, cause="ring-sends-whole-array", sends_once=True, sends_least=True)
 class WideGradients(PlainReplica):
     """Gradients of float32 travel as float64."""
 
@@ -116,7 +116,7 @@ class WideGradients(PlainReplica):
         return super().reduce(name, gradient.astype(np.float64)).astype(gradient.dtype)
 
 
-@fault("bucketing-off", TOGETHER, words="every gradient goes alone", bundles_gradients=True)
+@fault("bucketing-off", TOGETHER, cause="gradients-sent-alone", bundles_gradients=True)
 class EachAlone(PlainReplica):
     """One all-reduce for each parameter, as ever, where buckets were promised."""
 
@@ -125,8 +125,8 @@ class EachAlone(PlainReplica):
 table(
     globals(),
     Fault("sent-twice-as-wide", where=all_reduce & dtype("float32"), effect=through("float64"),
-          caught_by=LEAST, words="in a dtype twice as wide", sends_once=True, sends_least=True),
+          caught_by=LEAST, cause="ring-sends-whole-array", sends_once=True, sends_least=True),
     Fault("means-by-gathering", where=all_reduce & op("mean"), effect=mean_of_what_is_gathered,
-          caught_by=LEAST, words="its whole array to every other one", world_size=3, sends_once=True),
+          caught_by=LEAST, cause="whole-array-to-all", world_size=3, sends_once=True),
 )
 # fmt: on

@@ -16,10 +16,6 @@ from ..facets import Group, collectives
 from .in_groups import MOVED, REDUCED, UNDER_WAY, Parted
 from .memory import PRODUCT, Later
 
-BY_NEGATION = "it is found by negation"
-NAN_LOST = "a NaN is lost"
-
-
 nan_is_neutral = sent_as(
     "NaN counts as the neutral element",
     lambda call: np.where(np.isnan(call.array), np.inf if call.op == "min" else -np.inf, call.array).astype(
@@ -28,7 +24,7 @@ nan_is_neutral = sent_as(
 )
 
 
-@collectives("call-of-all-ends-that-of-a-group", UNDER_WAY, words="not reduced", world_size=3)
+@collectives("call-of-all-ends-that-of-a-group", UNDER_WAY, cause="not-reduced", world_size=3)
 class EndedByAll(Parted):
     """What all ranks reduce takes the place of what a group has under way."""
 
@@ -52,18 +48,18 @@ class EndedByAll(Parted):
 table(
     globals(),
     Fault("scattered-in-groups-in-the-order-of-memory", where=reduce_scatter & in_part, effect=sent_in_memory_order,
-          caught_by=MOVED, words="as it lies in memory", world_size=3),
+          caught_by=MOVED, cause="sent-by-columns", world_size=3),
     Fault("asynchronous-in-groups-in-the-order-of-memory", where=asynchronous & in_part, effect=sent_in_memory_order,
-          caught_by=UNDER_WAY, words="in other places", world_size=3),
+          caught_by=UNDER_WAY, cause="permuted", world_size=3),
     Fault("asynchronous-minimum-by-negation", where=asynchronous & op("min"), effect=minimum_by_negation,
-          caught_by=UNDER_WAY, words=BY_NEGATION),
+          caught_by=UNDER_WAY, cause="extreme-by-negation"),
     Fault("minimum-of-groups-by-negation", where=all_reduce & op("min") & in_part, effect=minimum_by_negation,
-          caught_by=REDUCED, words=BY_NEGATION, world_size=3),
+          caught_by=REDUCED, cause="extreme-by-negation", world_size=3),
     Fault("asynchronous-float64-of-groups-in-float32", where=asynchronous & in_part & dtype("float64"), effect=through("float32"),
-          caught_by=UNDER_WAY, words="as in float32", world_size=3),
+          caught_by=UNDER_WAY, cause="fewer-bits", world_size=3),
     Fault("nan-lost-in-asynchronous-groups", where=asynchronous & in_part & op("min", "max") & floats, effect=nan_is_neutral,
-          caught_by="check_nan_propagates_in_minimum_and_maximum", words=NAN_LOST, world_size=3),
+          caught_by="check_nan_propagates_in_minimum_and_maximum", cause="nan-lost", world_size=3),
     Fault("nan-left-out-of-products", where=all_reduce & op("prod") & floats, effect=nan_sent_as(1),
-          caught_by=PRODUCT, words=NAN_LOST),
+          caught_by=PRODUCT, cause="nan-lost"),
 )
 # fmt: on

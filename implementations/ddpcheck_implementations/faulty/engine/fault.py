@@ -33,14 +33,14 @@ class Fault:
         where: Circumstance,
         effect: Effect,
         caught_by: tuple[str, ...] | str = (),
-        words: str = "",
+        cause: str = "",
         seen_in: SeenIn = invented,
         world_size: int = 2,
         **promises: Any,
     ) -> None:
         self.name, self.where, self.effect = name, where, effect
         self.caught_by = (caught_by,) if isinstance(caught_by, str) else caught_by
-        self.about: dict[str, Any] = {"words": words, "seen_in": seen_in, "world_size": world_size, **promises}
+        self.about: dict[str, Any] = {"cause": cause, "seen_in": seen_in, "world_size": world_size, **promises}
 
     @property
     def attribute(self) -> str:

@@ -23,7 +23,7 @@ def at_the_end(module: Any) -> Any:
     "callback-asked-for-once",
     BROKE,
     seen_in=("pytorch/pytorch#114194",),
-    words="ended by an exception",
+    cause="broken-backward-left",
     broken_backward="recovers",
 )
 def asks_once(module: Any) -> Any:
@@ -37,7 +37,7 @@ def asks_once(module: Any) -> Any:
     "count-of-gradients-left",
     TRAINS_ON,
     seen_in=("pytorch/pytorch#114194",),
-    words="ended by an exception",
+    cause="broken-backward-left",
     broken_backward="raises",
 )
 def counts_down(module: Any) -> Any:
@@ -47,7 +47,9 @@ def counts_down(module: Any) -> Any:
     return CountsDown(module)
 
 
-@torch_fault("count-of-gradients-left-in-no-sync", BROKE_LOCALLY, words="ended by", broken_backward="raises")
+@torch_fault(
+    "count-of-gradients-left-in-no-sync", BROKE_LOCALLY, cause="broken-backward-left", broken_backward="raises"
+)
 def counts_always(module: Any) -> Any:
     """They are counted inside no_sync, too."""
     from ...torch_broken import CountsAlways
@@ -55,7 +57,7 @@ def counts_always(module: Any) -> Any:
     return CountsAlways(module)
 
 
-@torch_fault("gathered-and-not-sent", BROKE, words="ended by an exception", broken_backward="recovers")
+@torch_fault("gathered-and-not-sent", BROKE, cause="broken-backward-left", broken_backward="recovers")
 def keeps_the_rest(module: Any) -> Any:
     """Gradients that were gathered for a message are sent with the next one."""
     from ...torch_broken import KeepsTheRest

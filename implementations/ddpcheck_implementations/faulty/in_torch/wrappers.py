@@ -18,7 +18,7 @@ EXACT = "check_gradients_equal_the_large_batch_exactly"
 def torch_fault(
     name: str,
     *caught_by: str,
-    words: str = "",
+    cause: str = "",
     seen_in: SeenIn = invented,
     optimizer: Any = None,
     **promises: Any,
@@ -36,7 +36,7 @@ def torch_fault(
             optimizer=optimizer,
         )
         return register(
-            name, caught_by, words, seen_in, 2, wrap, made.connect, made.capabilities, made.launcher, made.requires
+            name, caught_by, cause, seen_in, 2, wrap, made.connect, made.capabilities, made.launcher, made.requires
         )
 
     return make
@@ -50,7 +50,7 @@ def _no_sync(wrapped: Any) -> Any:
     return wrapped.no_sync() if hasattr(wrapped, "no_sync") else nullcontext()
 
 
-@torch_fault("copied-back-late", EXACT, words="not reduced")
+@torch_fault("copied-back-late", EXACT, cause="not-reduced")
 def copied_back_late(module: Any) -> Any:
     """Reduced gradients are put in place at the next forward."""
     from ...torch_mistakes import CopiedBackLate
@@ -61,7 +61,7 @@ def copied_back_late(module: Any) -> Any:
 @torch_fault(
     "hook-reduces-what-arrives",
     "check_accumulated_window_counts_every_micro_batch_once",
-    words="what was accumulated before the last micro-batch is this rank's own",
+    cause="accumulated-not-reduced",
 )
 def hook_reduces_what_arrives(module: Any) -> Any:
     """A tensor hook reduces the gradient that arrives, and not what no_sync has gathered."""
@@ -70,7 +70,7 @@ def hook_reduces_what_arrives(module: Any) -> Any:
     return ReducesWhatArrives(module)
 
 
-@torch_fault("hooks-on-replaced-parameters", EXACT, words="not reduced")
+@torch_fault("hooks-on-replaced-parameters", EXACT, cause="not-reduced")
 def hooks_on_replaced_parameters(module: Any) -> Any:
     """Hooks sit on parameters that were replaced since."""
     from ...torch_mistakes import HooksReplacedOnes
@@ -81,7 +81,7 @@ def hooks_on_replaced_parameters(module: Any) -> Any:
 @torch_fault(
     "checkpointing-moves-statistics",
     "check_running_statistics_of_rank_0_are_those_of_its_own_batches",
-    words="one batch moved it twice",
+    cause="statistics-moved-twice",
 )
 def checkpointing_moves_statistics(module: Any) -> Any:
     """Activation checkpointing runs batch norm's forward twice."""
@@ -94,7 +94,7 @@ def checkpointing_moves_statistics(module: Any) -> Any:
     "flat-buffer-not-cleared",
     "check_parameter_unused_on_some_ranks_counts_as_zero_there",
     seen_in=("NVIDIA/Megatron-LM#6565",),
-    words="which did not use it, sent what the one before left, the mean",
+    cause="unused-rank-sends-old-mean",
     unused_parameters="synchronised",
     unused_gradient="zero",
 )
@@ -105,14 +105,14 @@ def flat_buffer_not_cleared(module: Any) -> Any:
     return BufferNotCleared(module)
 
 
-@torch_fault("forward-of-the-inner-module", EXACT, seen_in=("jingyaogong/minimind#853",), words="not reduced")
+@torch_fault("forward-of-the-inner-module", EXACT, seen_in=("jingyaogong/minimind#853",), cause="not-reduced")
 def forward_of_the_inner_module(module: Any) -> Any:
     """Training calls DistributedDataParallel's module, past its hooks."""
     ddp(module)
     return module
 
 
-@torch_fault("comm-hook-sums", EXACT, words="summed, not averaged")
+@torch_fault("comm-hook-sums", EXACT, cause="summed-not-averaged")
 def comm_hook_sums(module: Any) -> Any:
     """A communication hook that forgets to divide."""
     from ...torch_mistakes import summed
@@ -120,7 +120,7 @@ def comm_hook_sums(module: Any) -> Any:
     return ddp(module, summed)
 
 
-@torch_fault("comm-hook-divides-twice", EXACT, words="divided by the world size once too often")
+@torch_fault("comm-hook-divides-twice", EXACT, cause="divided-too-often")
 def comm_hook_divides_twice(module: Any) -> Any:
     """A communication hook that divides before and after the sum."""
     from ...torch_mistakes import divided_twice
@@ -128,7 +128,7 @@ def comm_hook_divides_twice(module: Any) -> Any:
     return ddp(module, divided_twice)
 
 
-@torch_fault("comm-hook-sees-the-last-bucket", EXACT, words="not reduced")
+@torch_fault("comm-hook-sees-the-last-bucket", EXACT, cause="not-reduced")
 def comm_hook_sees_the_last_bucket(module: Any) -> Any:
     """A communication hook that reduces the last bucket only."""
     from ...torch_mistakes import last_bucket_only
@@ -139,7 +139,7 @@ def comm_hook_sees_the_last_bucket(module: Any) -> Any:
 @torch_fault(
     "comm-hook-float16",
     "check_reduction_is_the_mean_of_local_gradients_to_the_last_bits",
-    words="as in float16",
+    cause="rounded-as",
 )
 def comm_hook_float16(module: Any) -> Any:
     """Gradients are compressed to float16, which no promise says."""
@@ -151,7 +151,7 @@ def comm_hook_float16(module: Any) -> Any:
 @torch_fault(
     "frozen-weights-cached",
     "check_resumed_training_goes_where_one_process_goes",
-    words="the new replica's initial frozen parameters",
+    cause="loss-of-unloaded-values",
 )
 def frozen_weights_cached(module: Any) -> Any:
     """Forward uses copies of what is frozen, which were made before a checkpoint was loaded."""
@@ -168,7 +168,7 @@ def tied_places_averaged(module: Any) -> Any:
     return PlaceByPlace(module)
 
 
-@torch_fault("first-of-tied-layers-is-unused", EXACT, seen_in=("pytorch/pytorch#46755",), words="zero: never written")
+@torch_fault("first-of-tied-layers-is-unused", EXACT, seen_in=("pytorch/pytorch#46755",), cause="never-written")
 def first_of_tied_is_unused(module: Any) -> Any:
     """Tied layers' parameters have two places, of which the first is taken for one that backward does not reach."""
     from ...torch_mistakes import OnePlaceOnly

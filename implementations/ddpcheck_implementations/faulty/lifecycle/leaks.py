@@ -23,7 +23,7 @@ from .leaving import USED
 KEPT = "small objects are kept"
 
 
-@collectives("permissions-of-new-files", USED, words="the permissions of new files changed")
+@collectives("permissions-of-new-files", USED, cause="the permissions of new files changed")
 class Umask(PassThrough):
     """A file is made for others to read, and so are all files from then on."""
 
@@ -32,7 +32,7 @@ class Umask(PassThrough):
         return super().broadcast(array, root, group=group)
 
 
-@collectives("logging-switched-off", USED, words="the level, or handlers, of the root logger changed")
+@collectives("logging-switched-off", USED, cause="the level, or handlers, of the root logger changed")
 class Silenced(PassThrough):
     """Only errors are logged from the first gather on, those of the program too."""
 
@@ -45,7 +45,7 @@ class Silenced(PassThrough):
     "output-of-rank-0-only",
     USED,
     seen_in=("facebookresearch/detr (util/misc.py)",),
-    words="sys.stdout, or sys.stderr changed",
+    cause="sys.stdout, or sys.stderr changed",
 )
 class RankZeroPrints(PassThrough):
     """Only rank 0 may print."""
@@ -57,7 +57,7 @@ class RankZeroPrints(PassThrough):
 
 
 @collectives(
-    "print-of-others-replaced", USED, seen_in=("facebookresearch/detr (util/misc.py)",), words="print() changed"
+    "print-of-others-replaced", USED, seen_in=("facebookresearch/detr (util/misc.py)",), cause="print() changed"
 )
 class PrintReplaced(PassThrough):
     """print() is one that says nothing, on all ranks but the first."""
@@ -67,7 +67,7 @@ class PrintReplaced(PassThrough):
         self.comm.barrier(group=group)
 
 
-@collectives("digits-for-the-log", USED, words="NumPy's way to print arrays changed")
+@collectives("digits-for-the-log", USED, cause="NumPy's way to print arrays changed")
 class DigitsForTheLog(PassThrough):
     """Three digits are enough for a log of what was gathered."""
 
@@ -76,7 +76,7 @@ class DigitsForTheLog(PassThrough):
         return np.asarray(self.comm.all_gather(array, group=group))
 
 
-@collectives("limit-of-descriptors-lowered", USED, words="limits of resources changed")
+@collectives("limit-of-descriptors-lowered", USED, cause="limits of resources changed")
 class LimitLowered(PassThrough):
     """The descriptor that it takes is taken off what the program may have."""
 
@@ -86,7 +86,7 @@ class LimitLowered(PassThrough):
         return super().all_reduce(array, op, group=group)
 
 
-@collectives("alarm-left-set", USED, words="the timer of alarms changed")
+@collectives("alarm-left-set", USED, cause="the timer of alarms changed")
 class AlarmLeftSet(PassThrough):
     """A time limit by SIGALRM, which is not taken back."""
 
@@ -95,7 +95,7 @@ class AlarmLeftSet(PassThrough):
         return super().all_reduce(array, op, group=group)
 
 
-@sampler("orders-kept", "check_samplers_leave_the_process_as_it_was", words=KEPT)
+@sampler("orders-kept", "check_samplers_leave_the_process_as_it_was", cause=KEPT)
 class OrdersKept(PlainSampler):
     """Orders are kept by epoch, in case that it comes again, and by sampler, which does not."""
 
@@ -105,7 +105,7 @@ class OrdersKept(PlainSampler):
         return self.kept.setdefault(len(self.kept), super().order())
 
 
-@streams("generators-kept", "check_random_numbers_leave_the_process_as_it_was", words=KEPT)
+@streams("generators-kept", "check_random_numbers_leave_the_process_as_it_was", cause=KEPT)
 class GeneratorsKept(PlainStreams):
     """Every epoch's generators are kept."""
 
@@ -120,7 +120,7 @@ _calls: list[Any] = []
 _last_calls: deque[Any] = deque(maxlen=1000)
 
 
-@metrics("history-of-metrics", "check_metrics_leave_the_process_as_it_was", words=KEPT)
+@metrics("history-of-metrics", "check_metrics_leave_the_process_as_it_was", cause=KEPT)
 def history(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """All means are kept, which nobody reads."""
     found = right_means(comm, metrics, count)

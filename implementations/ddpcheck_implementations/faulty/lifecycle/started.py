@@ -46,15 +46,15 @@ def _started(
     facet: str,
     name: str,
     *caught_by: str,
-    words: str = "",
+    cause: str = "",
     seen_in: SeenIn = invented,
     **promises: Any,
 ) -> Callable[[Any], Adapter]:
     """Register an implementation whose ranks are started by this method."""
-    return register_facet(facet, name, caught_by, words, seen_in, 2, promises, Multiprocessing(method), (_HELD,))
+    return register_facet(facet, name, caught_by, cause, seen_in, 2, promises, Multiprocessing(method), (_HELD,))
 
 
-@_started("fork", "randomness", "forked-random-state", OWN, seen_in=("pytorch/pytorch#5059",), words="forked")
+@_started("fork", "randomness", "forked-random-state", OWN, seen_in=("pytorch/pytorch#5059",), cause="forked")
 class SaltDrawnAtImport(PlainStreams):
     """What tells the ranks' streams apart was drawn from NumPy's generator at import: forked ranks have the same."""
 
@@ -62,7 +62,7 @@ class SaltDrawnAtImport(PlainStreams):
         return (self.seed, self.epoch, _held().NUMBER)
 
 
-@_started("fork", "sampler", "rank-read-at-import", EACH_ONCE, words="read before it was known")
+@_started("fork", "sampler", "rank-read-at-import", EACH_ONCE, cause="read before it was known")
 class RankReadAtImport(PlainSampler):
     """The rank is that of the environment at import, when there was none: all ranks take themselves for rank 0."""
 
@@ -70,7 +70,7 @@ class RankReadAtImport(PlainSampler):
         return order[_held().RANK :: self.world]
 
 
-@_started("spawn", "sampler", "rank-read-at-import-when-spawned", EACH_ONCE, words="read before it was known")
+@_started("spawn", "sampler", "rank-read-at-import-when-spawned", EACH_ONCE, cause="read before it was known")
 class RankReadAtImportOfEach(PlainSampler):
     """A spawned rank imports the module again, and it too before it is told its rank."""
 
@@ -78,7 +78,7 @@ class RankReadAtImportOfEach(PlainSampler):
         return order[_held().RANK :: self.world]
 
 
-@_started("fork", "collectives", "file-named-at-import", ALL_GATHER, words="result[")
+@_started("fork", "collectives", "file-named-at-import", ALL_GATHER, cause="one-row-for-all")
 class FileNamedAtImport(PassThrough):
     """Arrays are handed over in files, named by the process's number at import: forked ranks write to one."""
 
@@ -130,7 +130,7 @@ class Mailboxes(PassThrough):
     "collectives",
     "mailbox-opened-at-import",
     BARRIER,
-    words="barrier",
+    cause="left-collective-early",
     subgroups=False,
 )
 class MailboxOpenedAtImport(Mailboxes):
@@ -146,7 +146,7 @@ class MailboxOpenedAfterFork(Mailboxes):
         return made
 
 
-@_started("fork", "collectives", "threads-started-at-import", ALL_GATHER, words="thread of its own")
+@_started("fork", "collectives", "threads-started-at-import", ALL_GATHER, cause="all-wait-in-one-operation")
 class ThreadsStartedAtImport(PassThrough):
     """A pool of threads was started at import: a forked rank inherits the pool without its threads, and waits for them."""
 
@@ -154,7 +154,7 @@ class ThreadsStartedAtImport(PassThrough):
         return np.asarray(_held().POOL.submit(self.comm.all_gather, array, group=group).result())
 
 
-@_started("spawn", "collectives", "set-up-in-the-parent", MEAN, words="summed, not averaged")
+@_started("spawn", "collectives", "set-up-in-the-parent", MEAN, cause="summed-not-averaged")
 class SetUpInTheParent(PassThrough):
     """What a mean is was set up under `if __name__ == "__main__"`: spawned ranks have never heard of it, and sum."""
 
@@ -166,7 +166,7 @@ class SetUpInTheParent(PassThrough):
     "set-order-of-spawned-ranks",
     "check_many_tensors_are_reduced_like_few",
     seen_in=("NVIDIA/nvalchemi-toolkit#143",),
-    words="gradients of different parameters",
+    cause="rank-sends-other-parameter",
     launcher=Multiprocessing("spawn"),
 )
 class SetOrderOfSpawned(PlainReplica):
@@ -179,19 +179,19 @@ class SetOrderOfSpawned(PlainReplica):
 
 
 def _does_not_start(
-    method: Method, name: str, module: str, *, words: str
+    method: Method, name: str, module: str, *, cause: str
 ) -> Callable[[Callable[[RankContext], Facets]], Adapter]:
     """Register a connect() that fails where this module was imported before there were ranks."""
 
     def make(connect: Callable[[RankContext], Facets]) -> Adapter:
         promised = replace(PROMISED, facets=frozenset({"collectives"}))
         launcher = Multiprocessing(method)
-        return register(name, (START,), words, (), 2, connect, connect, promised, launcher, (module,))
+        return register(name, (START,), cause, (), 2, connect, connect, promised, launcher, (module,))
 
     return make
 
 
-@_does_not_start("fork", "tells-the-rank-of-its-import", _HELD, words="when a module was imported")
+@_does_not_start("fork", "tells-the-rank-of-its-import", _HELD, cause="when a module was imported")
 def tells_the_rank_of_its_import(context: RankContext) -> Facets:
     """What it says of itself is what the environment said at import: every forked rank is rank 0."""
     from ...numpy_sockets import connect
@@ -199,7 +199,7 @@ def tells_the_rank_of_its_import(context: RankContext) -> Facets:
     return replace(connect(context), rank=_held().RANK)
 
 
-@_does_not_start("spawn", "port-taken-at-import", f"{__package__}.at_import.listening", words="open it in connect()")
+@_does_not_start("spawn", "port-taken-at-import", f"{__package__}.at_import.listening", cause="open it in connect()")
 def port_taken_at_import(context: RankContext) -> Facets:
     """A port is opened at import: the parent has it, and no rank that is spawned can import the module."""
     from ...numpy_sockets import connect

@@ -18,7 +18,7 @@ from .scores import ALL_SAMPLES, of_all_rows
 SHARED_OUT = "check_every_sample_goes_to_one_rank"
 
 
-@sampler("rest-of-epoch-0", RESUMED, seen_in=("huggingface/accelerate#4071",), words="it is the order of epoch 0")
+@sampler("rest-of-epoch-0", RESUMED, seen_in=("huggingface/accelerate#4071",), cause="it is the order of epoch 0")
 class RestOfEpochZero(PlainSampler):
     """What skips samples is a loader of its own, whose count of epochs begins at 0 and is handed on."""
 
@@ -30,7 +30,7 @@ class RestOfEpochZero(PlainSampler):
         return rest
 
 
-@sampler("epoch-read-once-more", RESUMED, seen_in=("huggingface/accelerate#4233",), words="'s order again")
+@sampler("epoch-read-once-more", RESUMED, seen_in=("huggingface/accelerate#4233",), cause="'s order again")
 class ReadOnceMore(PlainSampler):
     """What was resumed is read by another loader, of whose end the one that counts epochs does not hear."""
 
@@ -49,7 +49,7 @@ class ReadOnceMore(PlainSampler):
     "padded-again-when-resumed",
     RESUMED,
     seen_in=("intelligent-machine-learning/dlrover#1553",),
-    words="padded once more",
+    cause="padded once more",
 )
 class PaddedAgain(PlainSampler):
     """What is left of a padded epoch is counted from the data set's own length, and padded to the world size again."""
@@ -68,7 +68,7 @@ class PaddedAgain(PlainSampler):
     "cut-by-each-rank-for-itself",
     SHARED_OUT,
     seen_in=("NVIDIA-NeMo/Megatron-Bridge#5944",),
-    words="the ranks get lengths that differ",
+    cause="the ranks get lengths that differ",
     remainder="drop",
 )
 class CutByEach(PlainSampler):
@@ -82,7 +82,7 @@ class CutByEach(PlainSampler):
 
 
 @sampler(
-    "padded-by-one-round", SHARED_OUT, seen_in=("pytorch/pytorch#45324",), words="several times over", world_size=3
+    "padded-by-one-round", SHARED_OUT, seen_in=("pytorch/pytorch#45324",), cause="several times over", world_size=3
 )
 class PaddedByOneRound(PlainSampler):
     """The order is continued from its start, once: it does not reach where there are fewer samples than half the ranks."""
@@ -92,7 +92,7 @@ class PaddedByOneRound(PlainSampler):
 
 
 @metrics(
-    "metric-state-of-rank-0", WEIGHTED, seen_in=("Lightning-AI/pytorch-lightning#3728",), words="rank 0's own mean"
+    "metric-state-of-rank-0", WEIGHTED, seen_in=("Lightning-AI/pytorch-lightning#3728",), cause="rank 0's own mean"
 )
 def state_of_rank_0(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """Sums are the module's buffers, and those of rank 0 are broadcast over the others' before each forward pass."""
@@ -105,7 +105,7 @@ def state_of_rank_0(comm: Any, rank: int, metrics: Mapping[str, float], count: i
     "equal-metrics-reduced-twice",
     NAMES,
     seen_in=("vllm-project/speculators#759",),
-    words="metrics that are equal on a rank are taken for one",
+    cause="metrics that are equal on a rank are taken for one",
     metrics_by_name=False,
 )
 def reduced_twice(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
@@ -118,7 +118,7 @@ def reduced_twice(comm: Any, rank: int, metrics: Mapping[str, float], count: int
 
 
 @scores(
-    "gathered-and-cut-apart", ALL_SAMPLES, seen_in=("horovod/horovod#2204",), words="cut apart at places", world_size=3
+    "gathered-and-cut-apart", ALL_SAMPLES, seen_in=("horovod/horovod#2204",), cause="cut apart at places", world_size=3
 )
 def cut_apart(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """What all ranks send lies in one row; each one's part is looked for where the length of the one before says."""
@@ -138,7 +138,7 @@ def cut_apart(comm: Any, rank: int, name: str, outputs: Array, targets: Array, i
     "check_random_numbers_drawn_one_by_one_are_each_ranks_own",
     "check_common_random_numbers_are_equal_on_all_ranks",
     seen_in=("bigscience-workshop/Megatron-DeepSpeed#276",),
-    words="rank 0 has drawn 1 more of the common stream",
+    cause="rank 0 has drawn 1 more of the common stream",
 )
 class TakenByRankZero(PlainStreams):
     """Only rank 0 has a loader, whose base seed is drawn from the generator that all ranks share."""

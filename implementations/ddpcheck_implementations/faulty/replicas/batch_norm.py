@@ -103,7 +103,9 @@ class SynchronisedNorm(PlainReplica):
         return Network(model, initial, partial(self.norm, comm=self.comm, world=self.world))
 
 
-synchronised = fault("synchronised-batch-norm", "pytorch/pytorch#14267", batch_norm="synchronised")(SynchronisedNorm)
+synchronised = fault("synchronised-batch-norm", seen_in=("pytorch/pytorch#14267",), batch_norm="synchronised")(
+    SynchronisedNorm
+)
 
 
 @fault(
@@ -111,7 +113,7 @@ synchronised = fault("synchronised-batch-norm", "pytorch/pytorch#14267", batch_n
     STATISTICS,
     GRADIENTS,
     seen_in=("PaddlePaddle/Paddle#32464", "mapillary/inplace_abn#68"),
-    words="without their counts",
+    cause="means-averaged-without-counts",
     batch_norm="synchronised",
 )
 class SyncMeanOfMeans(SynchronisedNorm):
@@ -124,7 +126,7 @@ class SyncMeanOfMeans(SynchronisedNorm):
     "syncbn-backward-unweighted",
     GRADIENTS,
     seen_in=("pytorch/pytorch#36382", "pytorch/pytorch#36688"),
-    words="the backward pass of batch norm",
+    cause="batch-norm-backward-not-over-all",
     batch_norm="synchronised",
 )
 class SyncUnweightedBackward(SynchronisedNorm):
@@ -137,7 +139,7 @@ class SyncUnweightedBackward(SynchronisedNorm):
     "syncbn-counts-an-empty-rank",
     STATISTICS,
     GRADIENTS,
-    words="divided by another number than that of all ranks' samples",
+    cause="statistics-divided-by-other-count",
     batch_norm="synchronised",
 )
 class SyncCountsAnEmptyRank(SynchronisedNorm):
@@ -151,7 +153,7 @@ class SyncCountsAnEmptyRank(SynchronisedNorm):
     STATISTICS,
     GRADIENTS,
     seen_in=("pytorch/pytorch#36530", "facebookresearch/detectron2#1807"),
-    words="has no samples",
+    cause="has no samples",
     batch_norm="synchronised",
 )
 class SyncEmptyRankStaysAway(SynchronisedNorm):
@@ -163,7 +165,7 @@ class SyncEmptyRankStaysAway(SynchronisedNorm):
 @fault(
     "batch-norm-synchronised-in-forward-only",
     GRADIENTS,
-    words="the backward pass of batch norm",
+    cause="batch-norm-backward-not-over-all",
     batch_norm="synchronised",
 )
 class SyncLocalBackward(SynchronisedNorm):
@@ -177,7 +179,7 @@ class SyncLocalBackward(SynchronisedNorm):
     GRADIENTS,
     STATISTICS,
     seen_in=("NVIDIA/apex#262", "pytorch/pytorch#36865"),
-    words="one sample per rank",
+    cause="one sample per rank",
     batch_norm="synchronised",
 )
 class SyncTwoOrMore(SynchronisedNorm):
@@ -186,7 +188,7 @@ class SyncTwoOrMore(SynchronisedNorm):
     norm = TwoOrMore
 
 
-@fault("batch-norm-not-synchronised", STATISTICS, GRADIENTS, words="its own batch", batch_norm="synchronised")
+@fault("batch-norm-not-synchronised", STATISTICS, GRADIENTS, cause="normalised-by-own-batch", batch_norm="synchronised")
 class NotSynchronised(PlainReplica):
     """Promises synchronised batch norm, and measures each rank's own batch."""
 
@@ -196,7 +198,7 @@ class WeightForgotten(BatchNorm):
         return np.asarray(super().backward(dy, gradients) / self.weight, dy.dtype)
 
 
-@fault("batch-norm-weight-missing-in-backward", OWN, words="a batch norm's own")
+@fault("batch-norm-weight-missing-in-backward", OWN, cause="batch-norm-itself")
 class ForgottenWeight(PlainReplica):
     """What batch norm passes back lacks the factor of its weight: weights that are still 1, as at the start, hide it."""
 
@@ -214,14 +216,14 @@ class OwnCount(AcrossRanks):
         super()._track(mean, np.asarray(unbiased * share, unbiased.dtype))
 
 
-@fault("variance-unbiased-by-own-count", STATISTICS, words="own number of samples", batch_norm="synchronised")
+@fault("variance-unbiased-by-own-count", STATISTICS, cause="variance-by-own-samples", batch_norm="synchronised")
 class SyncUnbiasedByOwn(SynchronisedNorm):
     """The variance of all samples is made unbiased by the number of this rank's."""
 
     norm = OwnCount
 
 
-@fault("norms-do-not-decay", STEPS, words="its weight decay is missing")
+@fault("norms-do-not-decay", STEPS, cause="weight-decay-missing")
 class NormsDoNotDecay(PlainReplica):
     """Scales and shifts of norms are in a group of their own, without the weight decay that was asked for."""
 

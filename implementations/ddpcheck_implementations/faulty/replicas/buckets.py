@@ -17,14 +17,13 @@ CHANGING = "check_every_step_may_use_other_parameters_on_every_rank"
 SOME = "check_parameter_unused_on_some_ranks_counts_as_zero_there"
 FILLED = "check_buckets_of_every_size_are_filled_to_the_brim"
 CLIPPED = "check_clipping_uses_the_norm_of_the_synchronised_gradients"
-MIXED = "gradients of different parameters"
 
 
 @fault(
     "bucket-of-exactly-one-tensor",
     "check_every_number_of_elements_is_reduced_whole",
     seen_in=("deepspeedai/DeepSpeed#4321",),
-    words="not reduced",
+    cause="not-reduced",
 )
 class ExactlyOneTensor(BucketReplica):
     """What is smaller than a bucket goes into one, what is larger goes alone; what is as large as a bucket does neither."""
@@ -36,7 +35,7 @@ class ExactlyOneTensor(BucketReplica):
         return super().unpack(bucket, flat) | {name: self.mine(name) for name in lost}
 
 
-@fault("bucket-of-one-number", EXACT, words="not reduced")
+@fault("bucket-of-one-number", EXACT, cause="not-reduced")
 class OneNumber(BucketReplica):
     """Buckets are so large that only a model of one number in all has a bucket of one element: it is taken for a flag."""
 
@@ -51,7 +50,7 @@ class OneNumber(BucketReplica):
     SOME,
     CHANGING,
     seen_in=("deepspeedai/DeepSpeed#291",),
-    words="do not send the same",
+    cause="do not send the same",
 )
 class OnlyWhatIsThere(BucketReplica):
     """The flat buffer holds only the gradients that this rank has: ranks lay out different ones."""
@@ -74,7 +73,7 @@ class OnlyWhatIsThere(BucketReplica):
     CHANGING,
     SOME,
     seen_in=("pytorch/pytorch#8584", "deepspeedai/DeepSpeed#1186"),
-    words=MIXED,
+    cause="rank-sends-other-parameter",
 )
 class OffsetsByArrival(BucketReplica):
     """Gradients stand in their bucket in the order in which they arrived on this rank."""
@@ -92,7 +91,11 @@ class OffsetsByArrival(BucketReplica):
 
 
 @fault(
-    "rebuilt-layout-not-shared", SOME, CHANGING, seen_in=("pytorch/pytorch#35137", "pytorch/pytorch#62751"), words=MIXED
+    "rebuilt-layout-not-shared",
+    SOME,
+    CHANGING,
+    seen_in=("pytorch/pytorch#35137", "pytorch/pytorch#62751"),
+    cause="rank-sends-other-piece",
 )
 class RebuiltAlone(BucketReplica):
     """After the first backward every rank lays out its buckets anew, by its own order of arrival."""
@@ -110,7 +113,7 @@ class RebuiltAlone(BucketReplica):
     CHANGING,
     SOME,
     seen_in=("pytorch/pytorch#72843", "deepspeedai/DeepSpeed#1186"),
-    words=MIXED,
+    cause="rank-sends-other-parameter",
 )
 class LaunchedWhenReady(BucketReplica):
     """A bucket is reduced as soon as it is full, in the order in which that happens on this rank."""
@@ -121,7 +124,7 @@ class LaunchedWhenReady(BucketReplica):
         return in_order_of(self.arrivals(), dict(enumerate(self.layout)))
 
 
-@fault("cap-in-elements-vs-bytes", FILLED, seen_in=("horovod/horovod#1604",), words="not reduced")
+@fault("cap-in-elements-vs-bytes", FILLED, seen_in=("horovod/horovod#1604",), cause="not-reduced")
 class CapInElements(BucketReplica):
     """The buffer has `cap` bytes, but is filled with up to `cap` elements: what lies beyond its end is not reduced."""
 
@@ -140,7 +143,7 @@ class CapInElements(BucketReplica):
     "padding-uninitialised",
     CLIPPED,
     seen_in=("deepspeedai/DeepSpeed#3832", "facebookresearch/fairscale#517"),
-    words="what is no gradient",
+    cause="norm-too-large",
     world_size=3,
 )
 class DirtyPadding(BucketReplica):
@@ -170,7 +173,7 @@ class DirtyPadding(BucketReplica):
     "residual-keyed-by-bucket-index",
     EXACT,
     seen_in=("pytorch/pytorch#51427", "pytorch/pytorch#49418"),
-    words="a residual",
+    cause="state-left-behind",
 )
 class ResidualByIndex(BucketReplica):
     """A first message is coarse, and what it leaves out is sent in a second one: kept by the bucket's number, under
@@ -203,7 +206,7 @@ class ResidualByIndex(BucketReplica):
 @fault(
     "packed-by-name-unpacked-by-number",
     "check_layers_unfrozen_later_are_synchronised",
-    words="packed and unpacked",
+    cause="unpacked-in-other-order",
 )
 class SortedTwice(PlainReplica):
     """All gradients of a dtype travel in one array, by names sorted as text, and come out by the numbers in them."""

@@ -56,7 +56,7 @@ class CompressedToFloat16(Compressing):
         return as_float16(array)
 
 
-@fault("compressed-and-summed", EXACT, words="summed, not averaged", reduction_dtype="bfloat16")
+@fault("compressed-and-summed", EXACT, cause="summed-not-averaged", reduction_dtype="bfloat16")
 class CompressedAndSummed(Compressing):
     """The division is left out."""
 
@@ -64,7 +64,7 @@ class CompressedAndSummed(Compressing):
         return super().reduce(name, gradient * self.world)
 
 
-@fault("float16-for-bfloat16", REAL, words="flushed", reduction_dtype="bfloat16")
+@fault("float16-for-bfloat16", REAL, cause="flushed-to-zero", reduction_dtype="bfloat16")
 class TooNarrow(Compressing):
     """What float16 cannot hold becomes zero, or infinity."""
 
@@ -72,7 +72,7 @@ class TooNarrow(Compressing):
         return as_float16(array)
 
 
-@fault("bfloat16-for-float16", REAL, words="as in bfloat16", reduction_dtype="float16")
+@fault("bfloat16-for-float16", REAL, cause="rounded-as", reduction_dtype="float16")
 class TooCoarse(Compressing):
     """Eight bits where eleven are promised."""
 
@@ -95,7 +95,7 @@ def low_rank(rank: int) -> GradientEffect:
     return GradientEffect(f"of rank {rank}", got=lambda gradient, mean: of_low_rank(mean, rank))
 
 
-@fault("accumulates-compressed", ANY, words="as in bfloat16", reduction_dtype="bfloat16")
+@fault("accumulates-compressed", ANY, cause="fewer-bits", reduction_dtype="bfloat16")
 class AccumulatesCompressed(Compressing):
     """What is gathered inside no_sync is kept with fewer bits, too: small gradients beside large ones get lost."""
 
@@ -103,9 +103,6 @@ class AccumulatesCompressed(Compressing):
         loss = super().backward(batch)
         self.local = {name: np.asarray(self.compressed(array), array.dtype) for name, array in self.local.items()}
         return loss
-
-
-LOW_RANK = "it is a low-rank approximation"
 
 
 def of_low_rank(matrix: Array, rank: int = 1) -> Array:
@@ -116,7 +113,7 @@ def of_low_rank(matrix: Array, rank: int = 1) -> Array:
     return np.asarray(left[:, :rank] * sizes[:rank] @ right[:rank], matrix.dtype)
 
 
-@fault("power-sgd", SGD, seen_in=("pytorch/pytorch (ddp_comm_hooks, powerSGD_hook)",), words=LOW_RANK)
+@fault("power-sgd", SGD, seen_in=("pytorch/pytorch (ddp_comm_hooks, powerSGD_hook)",), cause="low-rank")
 class PowerSgd(PlainReplica):
     """From the third step on one iteration finds a direction, and what it leaves out goes into the next reduction."""
 
@@ -159,7 +156,7 @@ class EveryThird(PlainReplica):
         raise NotImplementedError
 
 
-@fault("every-third-step-in-float16", SGD, words="the gradient of its update was rounded as in float16")
+@fault("every-third-step-in-float16", SGD, cause="update-gradient-float16")
 class EveryThirdInFloat16(EveryThird):
     """Most steps travel whole, to make up for those that are compressed."""
 
@@ -167,7 +164,7 @@ class EveryThirdInFloat16(EveryThird):
         return np.asarray(as_float16(mean), mean.dtype)
 
 
-@fault("every-third-step-by-the-largest", SGD, words="was the largest of all ranks', not their mean")
+@fault("every-third-step-by-the-largest", SGD, cause="updated-by-largest-gradient")
 class EveryThirdByTheLargest(EveryThird):
     """A collective for statistics, which takes the largest, is used by every third step."""
 
@@ -179,10 +176,10 @@ class EveryThirdByTheLargest(EveryThird):
 table(
     globals(),
     Fault("rounded-before-the-sum", where=always, effect=rounded_to_bfloat16,
-          caught_by=REAL, words="every rank's part is rounded as in bfloat16"),
-    Fault("sent-in-8-bits", where=always, effect=rounded_to_8_bits, caught_by=REAL, words="in integers of 8 bits", world_size=3),
-    Fault("of-rank-two", where=always, effect=low_rank(2), caught_by=(EXACT, REAL, SGD), words=LOW_RANK),
+          caught_by=REAL, cause="rounded-as"),
+    Fault("sent-in-8-bits", where=always, effect=rounded_to_8_bits, caught_by=REAL, cause="sent-as-int8", world_size=3),
+    Fault("of-rank-two", where=always, effect=low_rank(2), caught_by=(EXACT, REAL, SGD), cause="low-rank"),
     Fault("of-rank-one-later", where=after_backwards(10), effect=low_rank(1),
-          caught_by=CLIPPED, words=LOW_RANK, seen_in=("pytorch/pytorch (ddp_comm_hooks, start_powerSGD_iter)",)),
+          caught_by=CLIPPED, cause="low-rank", seen_in=("pytorch/pytorch (ddp_comm_hooks, start_powerSGD_iter)",)),
 )
 # fmt: on

@@ -51,14 +51,14 @@ def mean_of_the_means_of_hosts(gradient: Gradient) -> Array:
     "mean-of-means-uneven-batch",
     "check_uneven_batches_are_weighted_by_their_sizes",
     seen_in=("pytorch/pytorch#67253", "huggingface/transformers#34242"),
-    words="should be weighted",
+    cause="equal-weights-not-by-size",
     uneven_batches="weighted",
 )
 class MeanOfMeans(PlainReplica):
     """Promises to weigh ranks by their batch sizes, and gives all the same weight."""
 
 
-@fault("weighted-by-batch-size-unpromised", "check_uneven_batches_weigh_equally", words="weighted by batch sizes")
+@fault("weighted-by-batch-size-unpromised", "check_uneven_batches_weigh_equally", cause="weighted-by-size")
 class WeighsBySize(PlainReplica):
     """Promises equal weights, and weighs the ranks by their batch sizes."""
 
@@ -72,7 +72,7 @@ class WeighsBySize(PlainReplica):
 @fault(
     "uneven-batches-refused-on-one-rank",
     "check_uneven_batches_are_refused_on_every_rank",
-    words="refused on some ranks only, or not at all",
+    cause="refused on some ranks only, or not at all",
     uneven_batches="refused",
 )
 class RefusesOnOneRank(PlainReplica):
@@ -88,7 +88,7 @@ class RefusesOnOneRank(PlainReplica):
 @fault(
     "uneven-refused-where-rank-0-has-more",
     "check_uneven_batches_are_refused_on_every_rank",
-    words="refused on some ranks only, or not at all",
+    cause="refused on some ranks only, or not at all",
     world_size=3,
     uneven_batches="refused",
 )
@@ -105,7 +105,7 @@ class RefusesFewerThanRank0(PlainReplica):
 @fault(
     "uneven-refused-but-for-the-average",
     "check_uneven_batches_are_refused_on_every_rank",
-    words="refused on some ranks only, or not at all",
+    cause="refused on some ranks only, or not at all",
     world_size=4,
     uneven_batches="refused",
 )
@@ -118,7 +118,7 @@ class RefusesOthersThanAverage(PlainReplica):
         super().synchronise(batch_size)
 
 
-@fault("optimizer-step-inside-backward", "check_backward_leaves_parameters_alone", words="backward changed it")
+@fault("optimizer-step-inside-backward", "check_backward_leaves_parameters_alone", cause="backward-moves-parameters")
 class StepsInBackward(PlainReplica):
     """The optimizer's step is fused into backward."""
 
@@ -127,7 +127,7 @@ class StepsInBackward(PlainReplica):
         self.step()
 
 
-@fault("stale-gradient", EXACT, words="stale")
+@fault("stale-gradient", EXACT, cause="stale-gradient")
 class OneStepLate(PlainReplica):
     """Each reduction is awaited one backward too late: what is shown is the result of the one before."""
 
@@ -142,7 +142,7 @@ class OneStepLate(PlainReplica):
     "clip-before-reduce",
     "check_clipping_uses_the_norm_of_the_synchronised_gradients",
     seen_in=("tensorflow/tensorflow#25806", "horovod/horovod#1346"),
-    words="norm of this rank's own gradients",
+    cause="norm-of-own",
 )
 class ClipsByOwnNorm(PlainReplica):
     """Clips by the norm of this rank's own gradients."""
@@ -158,7 +158,7 @@ class ClipsByOwnNorm(PlainReplica):
         return self.own
 
 
-@fault("gradient-not-reset", "check_zero_grad_resets", EXACT, words="not reset by zero_grad")
+@fault("gradient-not-reset", "check_zero_grad_resets", EXACT, cause="gradient-not-reset")
 class KeepsGradients(PlainReplica):
     """zero_grad forgets the local gradients, and keeps those that were reduced."""
 
@@ -172,33 +172,33 @@ table(
     Fault("grad-sum-not-mean", where=always, effect=summed,
           caught_by=(EXACT, REAL, TIGHT, "check_parameters_after_steps_are_exact", "check_sgd_goes_where_one_process_goes",
                      "check_adam_goes_where_one_process_goes"),  # which hides nearly all of it
-          words="summed, not averaged", seen_in=("horovod/horovod#843", "tensorflow/benchmarks#466", "k2-fsa/icefall#226")),
+          cause="summed-not-averaged", seen_in=("horovod/horovod#843", "tensorflow/benchmarks#466", "k2-fsa/icefall#226")),
     Fault("grad-double-average-small-only", where=some_small_sizes, effect=divided_twice,
-          caught_by=(EXACT, TIGHT), words="divided by the world size once too often", seen_in=("intel/torch-xpu-ops#3020",)),
+          caught_by=(EXACT, TIGHT), cause="divided-too-often", seen_in=("intel/torch-xpu-ops#3020",)),
     Fault("avg-divides-by-numel", where=always, effect=divided_by(lambda gradient: gradient.array.size),
-          caught_by=(EXACT, TIGHT), words="number of elements", seen_in=("meta-pytorch/torchcomms#287",)),
+          caught_by=(EXACT, TIGHT), cause="divided-by-elements", seen_in=("meta-pytorch/torchcomms#287",)),
     Fault("inner-module-bypass", where=always, effect=own_value,
           caught_by=(EXACT, TIGHT, BITS, "check_replicas_stay_equal_to_the_last_bit", "check_predictions_are_equal_on_all_ranks"),
-          words="not reduced", seen_in=("jingyaogong/minimind#853", "Lightning-AI/pytorch-lightning#17424")),
+          cause="not-reduced", seen_in=("jingyaogong/minimind#853", "Lightning-AI/pytorch-lightning#17424")),
     Fault("last-partial-bucket-not-flushed", where=several_parameters & odd_number_of_parameters & last_parameter,
-          effect=own_value, caught_by=(EXACT, TIGHT), words="not reduced", seen_in=("deepspeedai/DeepSpeed#4879",)),
+          effect=own_value, caught_by=(EXACT, TIGHT), cause="not-reduced", seen_in=("deepspeedai/DeepSpeed#4879",)),
     Fault("unfused-path-wrong", where=larger(1 << 18), effect=own_value,
-          caught_by=LARGE, words="not reduced", seen_in=("horovod/horovod#358",)),
+          caught_by=LARGE, cause="not-reduced", seen_in=("horovod/horovod#358",)),
     Fault("ring-tail-dropped", where=always, effect=tail_kept_local(lambda gradient: gradient.array.size % gradient.world),
-          caught_by=(EXACT, TIGHT), words="local value", seen_in=("hw-native-sys/pypto#1942",)),
+          caught_by=(EXACT, TIGHT), cause="part-not-reduced", seen_in=("hw-native-sys/pypto#1942",)),
     Fault("rank-dependent-order-of-additions", where=on_last_rank, effect=next_number,
-          caught_by=BITS, words="last bits", seen_in=("NVIDIA/nccl#157",)),
+          caught_by=BITS, cause="last-bits-differ", seen_in=("NVIDIA/nccl#157",)),
     Fault("first-dtype-wins", where=always, effect=through("float32"),
-          caught_by=(TIGHT, REAL), words="float32", seen_in=("hpcaitech/ColossalAI#675", "facebookresearch/fairscale#583")),
+          caught_by=(TIGHT, REAL), cause="fewer-bits", seen_in=("hpcaitech/ColossalAI#675", "facebookresearch/fairscale#583")),
     Fault("sparse-path-not-averaged", where=of_layer(Embedding), effect=summed,
-          caught_by=(EXACT, TIGHT), words="summed, not averaged", seen_in=("horovod/horovod#2279", "pytorch/pytorch#42400")),
+          caught_by=(EXACT, TIGHT), cause="summed-not-averaged", seen_in=("horovod/horovod#2279", "pytorch/pytorch#42400")),
     Fault("single-process-path", where=world_of(1), effect=zeros,
-          caught_by=EXACT, words="zero", world_size=1, seen_in=("learning-at-home/hivemind#450",)),
+          caught_by=EXACT, cause="never-written", world_size=1, seen_in=("learning-at-home/hivemind#450",)),
     Fault("hosts-weigh-equally", where=always, effect=mean_of_the_means_of_hosts,
-          caught_by=EXACT, words="groups of ranks weigh equally", world_size=3),
+          caught_by=EXACT, cause="groups-weigh-equally", world_size=3),
     Fault("divided-by-a-power-of-two", where=always, effect=divided_by(lambda gradient: 1 << (gradient.world - 1).bit_length()),
-          caught_by=EXACT, words="as if divided by 4 and not by the 3 ranks", world_size=3),
+          caught_by=EXACT, cause="wrong-divisor", world_size=3),
     Fault("loss-scale-stays", where=~elements(1), effect=scaled(1024),
-          caught_by=EXACT, words="a loss scale that is not taken off"),
+          caught_by=EXACT, cause="loss-scale-kept"),
 )
 # fmt: on

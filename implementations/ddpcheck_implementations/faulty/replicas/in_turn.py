@@ -49,12 +49,12 @@ class InTurn(BucketReplica):
         self.turn += 1
 
 
-@fault("two-buffers-in-turn-not-cleared", UNUSED, words="of 2 backwards before")
+@fault("two-buffers-in-turn-not-cleared", UNUSED, cause="unused-rank-sends-old")
 class TwoInTurn(InTurn):
     """A double buffer."""
 
 
-@fault("four-buffers-in-turn-not-cleared", UNUSED, words="of 4 backwards before")
+@fault("four-buffers-in-turn-not-cleared", UNUSED, cause="unused-rank-sends-old")
 class FourInTurn(InTurn):
     """As many as a pipeline is deep."""
 
@@ -70,7 +70,7 @@ def last_piece_not_written(gradient: Gradient, mean: Array) -> Array:
     return mean
 
 
-@collectives("halves-cut-at-different-places", EXACT_SUMS, words="hold what belongs 1 element further back")
+@collectives("halves-cut-at-different-places", EXACT_SUMS, cause="shifted")
 class CutElsewhere(PassThrough):
     """The middle of an odd number of elements is rounded down by the lower half of the ranks, and up by the upper."""
 
@@ -84,7 +84,7 @@ class CutElsewhere(PassThrough):
         return np.asarray((mine + others).reshape(array.shape), array.dtype)
 
 
-@collectives("root-as-a-place-in-the-group", MOVED, words="no place in the group", world_size=3)
+@collectives("root-as-a-place-in-the-group", MOVED, cause="root-is-a-rank", world_size=3)
 class RootAsAPlace(PassThrough):
     """The root's number is where it stands among the members; one that is too large is the last."""
 
@@ -93,7 +93,7 @@ class RootAsAPlace(PassThrough):
         return super().broadcast(array, place, group=group)
 
 
-@collectives("block-of-the-number-in-the-world", MOVED, words="that of its place in the group", world_size=3)
+@collectives("block-of-the-number-in-the-world", MOVED, cause="that of its place in the group", world_size=3)
 class BlockOfTheWorld(PassThrough):
     """Each member of a group cuts its block out of the whole reduction where its number in the world is."""
 
@@ -102,7 +102,7 @@ class BlockOfTheWorld(PassThrough):
         return self.all_reduce(array, op, group=group)[rows * self.rank : rows * (self.rank + 1)]
 
 
-@collectives("read-before-it-is-written", EXACT_SUMS, words="it got a part of a message")
+@collectives("read-before-it-is-written", EXACT_SUMS, cause="it got a part of a message")
 class ReadTooEarly(PassThrough):
     """A file of more than a page is seen before all of it is there."""
 
@@ -113,7 +113,7 @@ class ReadTooEarly(PassThrough):
         )
 
 
-@collectives("groups-of-one-size-mixed", REDUCED, words="groups are mixed up", world_size=3)
+@collectives("groups-of-one-size-mixed", REDUCED, cause="part-of-other-group", world_size=3)
 class MixedGroups(Parted):
     """What is under way is known by how many take part: what the first member last put in elsewhere is taken once more."""
 
@@ -134,7 +134,7 @@ class MixedGroups(Parted):
 @collectives(
     "last-of-a-tree-left-out",
     "check_collectives_leave_their_arguments_alone",
-    words="nobody sends the array on to rank 2",
+    cause="broadcast-not-forwarded",
     world_size=3,
 )
 class LastLeftOut(PassThrough):
@@ -152,6 +152,6 @@ class LastLeftOut(PassThrough):
 table(
     globals(),
     Fault("last-piece-left-out", where=always, effect=last_piece_not_written,
-          caught_by=TO_THE_LAST_BITS, words="wrong from there to the end"),
+          caught_by=TO_THE_LAST_BITS, cause="tail-wrong"),
 )
 # fmt: on

@@ -21,7 +21,7 @@ EMPTY = "check_parameters_without_elements_are_in_nobodys_way"
 SPARSE = "check_sparse_gradients_are_the_large_batchs"
 
 
-@fault("buckets-have-one-dtype", DTYPES, words="fewer bits than float64", model_features=FEATURES)
+@fault("buckets-have-one-dtype", DTYPES, cause="fewer-bits", model_features=FEATURES)
 class BucketsHaveOneDtype(BucketReplica):
     """All buckets have the dtype of the model's first parameter; what comes out of them has the right one again."""
 
@@ -39,7 +39,7 @@ class BucketsHaveOneDtype(BucketReplica):
     "bucket-of-frozen-ones-waits",
     DTYPES,
     seen_in=("pytorch/pytorch#14675",),
-    words="not reduced",
+    cause="not-reduced",
     model_features=FEATURES,
 )
 class FrozenOnesWait(PlainReplica):
@@ -59,7 +59,7 @@ class FrozenOnesWait(PlainReplica):
         return super().reduce(name, gradient) if name in self.sent else gradient
 
 
-@fault("wide-ones-are-broadcast-in-float32", DTYPES, words="float32", model_features=FEATURES)
+@fault("wide-ones-are-broadcast-in-float32", DTYPES, cause="fewer-bits", model_features=FEATURES)
 class BroadcastInFloat32(PlainReplica):
     """Parameters of float64 in a model of float32 start as rank 0's, rounded."""
 
@@ -69,7 +69,7 @@ class BroadcastInFloat32(PlainReplica):
             array[...] = array.astype(model.dtype)
 
 
-@fault("wide-ones-are-saved-in-float32", DTYPES, words="float32", model_features=FEATURES)
+@fault("wide-ones-are-saved-in-float32", DTYPES, cause="fewer-bits", model_features=FEATURES)
 class SavedInFloat32(PlainReplica):
     """A checkpoint holds all floats in the dtype of most."""
 
@@ -82,7 +82,7 @@ class SavedInFloat32(PlainReplica):
 @fault(
     "flattened-strided-ones-are-copies",
     STRIDED,
-    words="construction left another value",
+    cause="construction-leaves-other-value",
     model_features=FEATURES,
 )
 class WritesToACopy(PlainReplica):
@@ -96,7 +96,7 @@ class WritesToACopy(PlainReplica):
 @fault(
     "broadcast-in-the-order-of-memory",
     STRIDED,
-    words="a transposed or permuted layout",
+    cause="permuted",
     model_features=FEATURES,
 )
 class BroadcastAsItLies(PlainReplica):
@@ -107,7 +107,7 @@ class BroadcastAsItLies(PlainReplica):
             array[...] = self.comm.broadcast(array.ravel(order="K")).reshape(array.shape)
 
 
-@fault("empty-gradients-are-none", EMPTY, words="got none", model_features=FEATURES)
+@fault("empty-gradients-are-none", EMPTY, cause="use-told-by-value", model_features=FEATURES)
 class EmptyIsNone(PlainReplica):
     """A gradient is there if any of its elements is."""
 
@@ -115,7 +115,7 @@ class EmptyIsNone(PlainReplica):
         return {name: g if g is not None and g.size else None for name, g in super().gradients().items()}
 
 
-@fault("largest-of-nothing", EMPTY, words="zero-size array", model_features=FEATURES)
+@fault("largest-of-nothing", EMPTY, cause="rank-raised", model_features=FEATURES)
 class LargestOfNothing(PlainReplica):
     """Looks for the largest element of each gradient, which one without elements does not have."""
 
@@ -126,7 +126,7 @@ class LargestOfNothing(PlainReplica):
 @fault(
     "rows-of-several-ranks-count-once",
     SPARSE,
-    words="the others' never arrived here",
+    cause="one-ranks-part-only",
     model_features=FEATURES,
 )
 class RowsCountOnce(PlainReplica):
@@ -147,7 +147,7 @@ class RowsCountOnce(PlainReplica):
         return np.asarray(result / self.world, gradient.dtype)
 
 
-@fault("few-rows-of-a-sparse-gradient", SPARSE, words="pieces are lost", model_features=FEATURES)
+@fault("few-rows-of-a-sparse-gradient", SPARSE, cause="parts-of-ranks-missing", model_features=FEATURES)
 class FewRows(PlainReplica):
     """Of a sparse gradient sixteen rows are sent; what comes after them is not."""
 
@@ -163,7 +163,7 @@ class FewRows(PlainReplica):
         return super().reduce(name, gradient)
 
 
-@fault("norm-of-the-models-dtype", DTYPES, words="are left out", model_features=FEATURES)
+@fault("norm-of-the-models-dtype", DTYPES, cause="norm-leaves-out", model_features=FEATURES)
 class NormOfOneDtype(PlainReplica):
     """The norm is taken of the bucket of the model's own dtype, and all buckets are scaled by it."""
 
@@ -182,6 +182,6 @@ class NormOfOneDtype(PlainReplica):
 table(
     globals(),
     Fault("one-dtype-is-reduced", where=another_dtype_than_first, effect=own_value,
-          caught_by=DTYPES, words="not reduced", model_features=FEATURES),
+          caught_by=DTYPES, cause="not-reduced", model_features=FEATURES),
 )
 # fmt: on

@@ -34,7 +34,7 @@ class FirstPiece(PlainReplica):
 @fault(
     "large-ones-shared-from-rank-0",
     "check_large_tensors_step_like_small_ones",
-    words="it was not updated",
+    cause="not-updated",
     checkpoint=False,
 )
 class LargeOnesFromRankZero(PlainReplica):
@@ -51,7 +51,7 @@ class LargeOnesFromRankZero(PlainReplica):
 @fault(
     "way-kept-after-trials-forgets-a-bucket",
     "check_gradients_of_many_megabytes_are_exact_at_every_backward",
-    words="not reduced",
+    cause="not-reduced",
 )
 class KeptWay(Counting):
     """With more than one bucket, ways are tried over the first backwards; the one that is kept reduces the first bucket only."""
@@ -65,7 +65,7 @@ class KeptWay(Counting):
 STEP = "check_large_tensors_step_like_small_ones"
 
 
-@fault("large-ones-keep-the-last-micro-batch", STEP, words="that of the last micro-batch only")
+@fault("large-ones-keep-the-last-micro-batch", STEP, cause="last-micro-batch-only")
 class LargeWindowsLost(PlainReplica):
     """Large gradients are written to a bucket of their own, where every micro-batch overwrites the one before."""
 
@@ -74,7 +74,7 @@ class LargeWindowsLost(PlainReplica):
         return super().backward(batch)
 
 
-@fault("clip-scales-first-piece", STEP, words="was not clipped")
+@fault("clip-scales-first-piece", STEP, cause="not-clipped")
 class ClipsFirstPiece(PlainReplica):
     """Clipping measures all of a large gradient, and scales its first piece."""
 
@@ -85,7 +85,7 @@ class ClipsFirstPiece(PlainReplica):
             gradient.reshape(-1)[PIECE:] = rest[name]
 
 
-@fault("large-momentum-not-loaded", STEP, words="optimizer state was lost")
+@fault("large-momentum-not-loaded", STEP, cause="optimizer-state-lost")
 class LargeMomentumLost(PlainReplica):
     """A checkpoint is read in records of a fixed size: what is larger keeps the zeros that it was made with."""
 
@@ -109,6 +109,6 @@ table(
     globals(),
     Fault("pieces-overlap-by-one", where=always, effect=pieces_overlap_by_one,
           caught_by="check_reduction_is_the_mean_of_local_gradients_to_the_last_bits",
-          words="where pieces of 65536 elements begin, end or overlap"),
+          cause="seams-wrong"),
 )
 # fmt: on

@@ -17,7 +17,7 @@ STATISTICS = "check_evaluation_uses_the_running_statistics"
 SAVED = "check_saving_leaves_training_alone"
 
 
-@fault("evaluation-clears-gradients", EVALUATED, words="predicting came between")
+@fault("evaluation-clears-gradients", EVALUATED, cause="gradients-taken-by")
 class EvaluationClearsGradients(PlainReplica):
     """An evaluation between backward and step begins with zero_grad."""
 
@@ -30,7 +30,7 @@ class EvaluationClearsGradients(PlainReplica):
     "rank0-only-wrapped-forward",
     EVALUATED,
     seen_in=("pytorch/pytorch#54059",),
-    words="the forward of an evaluation communicates",
+    cause="the forward of an evaluation communicates",
 )
 class EvaluatesTogether(PlainReplica):
     """The forward of an evaluation broadcasts: a rank that evaluates alone waits for the others."""
@@ -43,7 +43,7 @@ class EvaluatesTogether(PlainReplica):
 @fault(
     "evaluation-moves-statistics",
     "check_evaluation_uses_the_running_statistics",
-    words="forward in training mode",
+    cause="evaluation-moves-statistics",
 )
 class EvaluationCounts(PlainReplica):
     """An evaluation counts as a batch in the running statistics."""
@@ -56,7 +56,7 @@ class EvaluationCounts(PlainReplica):
         return made
 
 
-@fault("saving-clears-gradients", SAVED, words="saving came between")
+@fault("saving-clears-gradients", SAVED, cause="gradients-taken-by")
 class SavingClearsGradients(PlainReplica):
     """state() frees the gradients, to save memory."""
 
@@ -69,7 +69,7 @@ class SavingClearsGradients(PlainReplica):
 @fault(
     "checkpoint-without-statistics",
     "check_a_checkpoint_holds_running_statistics",
-    words="load_state did not load it",
+    cause="state-not-loaded",
 )
 class ForgetsStatistics(PlainReplica):
     """load_state loads parameters and forgets batch norm's buffers."""
@@ -97,7 +97,7 @@ class GradientsAreViews(PlainReplica):
         return {name: None if shown[name] is None else self.filled[name] for name in shown}
 
 
-@fault("state-is-views", "check_a_saved_state_stays_as_it_is", words="views of the replica's own memory")
+@fault("state-is-views", "check_a_saved_state_stays_as_it_is", cause="state-is-view")
 class StateIsViews(PlainReplica):
     """state() hands out the parameters themselves, which training goes on to change."""
 
@@ -105,7 +105,7 @@ class StateIsViews(PlainReplica):
         return super().state() | self.network.parameters
 
 
-@fault("batch-normalised-in-place", "check_backward_leaves_its_batch_alone", words="works in place")
+@fault("batch-normalised-in-place", "check_backward_leaves_its_batch_alone", cause="call-changes-batch")
 class ChangesBatch(PlainReplica):
     """Backward centres its inputs in place, and puts them back but for rounding."""
 
@@ -126,7 +126,7 @@ class ClipsEverything(PlainReplica):
         return super().clip(max_norm)
 
 
-@fault("state-shares-moments", "check_a_saved_state_stays_as_it_is", words="views of the replica's own memory")
+@fault("state-shares-moments", "check_a_saved_state_stays_as_it_is", cause="state-is-view")
 class StateSharesMoments(PlainReplica):
     """state() copies the momentum of SGD, and hands out Adam's moments themselves."""
 
@@ -139,7 +139,7 @@ class StateSharesMoments(PlainReplica):
 @fault(
     "loaded-moments-are-kept",
     "check_a_replica_keeps_nothing_that_it_was_given",
-    words="works in the caller's arrays",
+    cause="works-in-callers-arrays",
 )
 class KeepsLoadedMoments(PlainReplica):
     """load_state() copies the momentum of SGD, and goes on in the arrays of Adam's moments that it was given."""
@@ -151,7 +151,7 @@ class KeepsLoadedMoments(PlainReplica):
             own.update({name: state[f"optimizer.{part}.{name}"] for name in own})
 
 
-@fault("state-shares-statistics", "check_a_saved_state_stays_as_it_is", words="norm.running_mean")
+@fault("state-shares-statistics", "check_a_saved_state_stays_as_it_is", cause="state-is-view")
 class StateSharesStatistics(PlainReplica):
     """state() copies the parameters, and hands out the buffers themselves."""
 
@@ -162,7 +162,7 @@ class StateSharesStatistics(PlainReplica):
 @fault(
     "large-evaluations-normalise-by-their-batch",
     "check_evaluation_uses_the_running_statistics",
-    words="forward in training mode",
+    cause="evaluation-moves-statistics",
 )
 class NormalisesLargeOnes(PlainReplica):
     """A fused kernel for more than 32 rows has no running statistics."""
@@ -176,7 +176,7 @@ class NormalisesLargeOnes(PlainReplica):
 @fault(
     "loading-takes-entries-out",
     "check_a_replica_keeps_nothing_that_it_was_given",
-    words="entries are taken out",
+    cause="callers-mapping-changed",
 )
 class PopsWhatItLoads(PlainReplica):
     """load_state() pops what the optimizer needs from the mapping that it was given."""
@@ -188,7 +188,7 @@ class PopsWhatItLoads(PlainReplica):
             state.pop(name)
 
 
-@fault("predictions-kept-until-the-next-step", STATISTICS, words="or with old ones")
+@fault("predictions-kept-until-the-next-step", STATISTICS, cause="evaluation-uses-other-values")
 class PredictionsKept(PlainReplica):
     """What was predicted is kept until a step changes the parameters: forward passes change the running statistics before."""
 

@@ -22,7 +22,7 @@ TIGHT = "check_reduction_is_the_mean_of_local_gradients_to_the_last_bits"
 LATER = "check_later_backwards_are_like_the_first"
 
 
-@fault("tags-run-out", LATER, words="stale")
+@fault("tags-run-out", LATER, cause="stale-gradient")
 class TagsRunOut(PlainReplica):
     """Messages have tags of five bits: from the 33rd backward on a rank takes a former answer for the one
     to its message.
@@ -49,7 +49,7 @@ def largest_hundredth(gradient: Gradient) -> Array:
     return np.where(np.abs(array) < smallest, 0, array)
 
 
-@fault("dropped-when-long-unused", CHANGING, words="not reduced")
+@fault("dropped-when-long-unused", CHANGING, cause="not-reduced")
 class DroppedWhenUnused(PlainReplica):
     """A parameter that no rank used three times in a row is left out of all reductions to come."""
 
@@ -67,7 +67,7 @@ class DroppedWhenUnused(PlainReplica):
         return gradient if self.unused[name] >= 3 else super().reduce(name, gradient)
 
 
-@fault("names-cut-short", MANY, words="gradients of different parameters")
+@fault("names-cut-short", MANY, cause="other-parameters-gradient")
 class NamesCutShort(PlainReplica):
     """Results are kept by the first 64 letters of a name: the last of several that begin alike stands for all."""
 
@@ -77,7 +77,7 @@ class NamesCutShort(PlainReplica):
         self.synced = {name: kept.get((name[:64], gradient.shape), gradient) for name, gradient in self.synced.items()}
 
 
-@fault("tensors-past-the-110th", MANY, words="it was not updated")
+@fault("tensors-past-the-110th", MANY, cause="not-updated")
 class OneLaunchOnly(PlainReplica):
     """One launch of a fused optimizer takes 110 tensors, and there is no second one."""
 
@@ -85,7 +85,7 @@ class OneLaunchOnly(PlainReplica):
         self.optimizer.step(dict(list(self._shown().items())[:110]))
 
 
-@fault("state-numbers-sorted-as-text", MANY, words="it has the momentum of")
+@fault("state-numbers-sorted-as-text", MANY, cause="momentum-of-other-parameter")
 class SortedAsText(PlainReplica):
     """A checkpoint numbers what the optimizer holds, and goes through it in alphabetical order: 0, 1, 10, 100, 11."""
 
@@ -104,7 +104,7 @@ class SortedAsText(PlainReplica):
 @fault(
     "window-of-64-tensors",
     "check_many_tensors_are_reduced_like_few",
-    words="that of the last micro-batch only",
+    cause="last-micro-batch-only",
 )
 class WindowOf64(PlainReplica):
     """There is room to accumulate 64 tensors, which is more than most tests have."""
@@ -120,12 +120,12 @@ table(
     globals(),
     Fault("middle-sizes-lose-their-tail", where=larger(1999) & ~larger((1 << 17) - 1),
           effect=tail_kept_local(lambda gradient: gradient.array.size % 16),
-          caught_by=WHOLE, words="that part was never reduced"),
+          caught_by=WHOLE, cause="part-not-reduced"),
     Fault("large-ones-as-float32", where=larger(1000), effect=through("float32"),
-          caught_by=TIGHT, words="as in float32", seen_in=("hpcaitech/ColossalAI#675",)),
+          caught_by=TIGHT, cause="fewer-bits", seen_in=("hpcaitech/ColossalAI#675",)),
     Fault("large-ones-sparsified", where=larger(1000), effect=largest_hundredth,
-          caught_by=TIGHT, words="each sends its largest elements only"),
+          caught_by=TIGHT, cause="parts-of-ranks-missing"),
     Fault("local-from-the-hundredth-backward-on", where=after_backwards(99), effect=own_value,
-          caught_by=LATER, words="a count of calls may end or come round"),
+          caught_by=LATER, cause="not-reduced"),
 )
 # fmt: on

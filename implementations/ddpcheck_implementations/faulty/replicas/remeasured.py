@@ -56,14 +56,14 @@ class Remeasuring(PlainReplica):
         return common, self.comm.all_reduce(squares) / (total - 1)
 
 
-remeasuring = fault("remeasuring", "facebookresearch/fvcore#152", remeasures_statistics=True)(Remeasuring)
+remeasuring = fault("remeasuring", seen_in=("facebookresearch/fvcore#152",), remeasures_statistics=True)(Remeasuring)
 
 
 @fault(
     "precise-bn-unweighted",
     REMEASURED,
     seen_in=("facebookresearch/fvcore#152",),
-    words="without their counts",
+    cause="means-averaged-without-counts",
     remeasures_statistics=True,
 )
 class Unweighted(Remeasuring):
@@ -77,7 +77,7 @@ class Unweighted(Remeasuring):
 @fault(
     "statistics-re-estimated-per-rank",
     REMEASURED,
-    words="its own batch",
+    cause="normalised-by-own-batch",
     remeasures_statistics=True,
 )
 class Alone(Remeasuring):
@@ -91,7 +91,7 @@ class Alone(Remeasuring):
     "re-estimation-counts",
     REMEASURED,
     seen_in=("facebookresearch/fvcore#152",),
-    words="counts as a batch",
+    cause="remeasure-counts-as-batch",
     remeasures_statistics=True,
 )
 class Counts(Remeasuring):
@@ -106,7 +106,7 @@ class Counts(Remeasuring):
 @fault(
     "re-estimation-clears-gradients",
     REMEASURED,
-    words="that takes gradients away",
+    cause="gradients-taken-by",
     remeasures_statistics=True,
 )
 class ClearsGradients(Remeasuring):
@@ -120,7 +120,7 @@ class ClearsGradients(Remeasuring):
 @fault(
     "re-estimation-leaves-its-momentum",
     REMEASURED,
-    words="moves statistics otherwise",
+    cause="remeasure-changes-mode",
     remeasures_statistics=True,
 )
 class LeavesItsMomentum(Remeasuring):

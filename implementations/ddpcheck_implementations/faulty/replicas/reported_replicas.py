@@ -26,7 +26,7 @@ AGAIN = "check_accumulation_without_no_sync_gives_the_same"
     "micro-batches-added-by-place",
     "check_parameter_used_only_inside_no_sync",
     seen_in=("deepspeedai/DeepSpeed#545",),
-    words="is added to it, too",
+    cause="other-parameter-added",
 )
 class AddedByPlace(PlainReplica):
     """Gradients of a micro-batch are a list, which is added to that of the first: with others in use, to other gradients."""
@@ -49,7 +49,7 @@ class AddedByPlace(PlainReplica):
     "reduced-before-its-second-use",
     "check_gradients_equal_the_large_batch_exactly",
     seen_in=("deepspeedai/DeepSpeed#8224",),
-    words="is this rank's own: the gradient was reduced before that part was added",
+    cause="shared-part-not-reduced",
 )
 class ReducedAtFirstUse(PlainReplica):
     """A gradient is reduced with the first part of it that is there; what other uses of a tied weight give is added after."""
@@ -92,9 +92,7 @@ class ReducedAtFirstUse(PlainReplica):
         return loss
 
 
-@fault(
-    "reduced-ones-summed-again", AGAIN, seen_in=("PaddlePaddle/Paddle#29920",), words="once for each rank", world_size=3
-)
+@fault("reduced-ones-summed-again", AGAIN, seen_in=("PaddlePaddle/Paddle#29920",), cause="reduced-again", world_size=3)
 class SummedAgain(PlainReplica):
     """Each rank divides its part by their number; what was reduced before is not divided, and is summed up with it."""
 
@@ -105,7 +103,7 @@ class SummedAgain(PlainReplica):
         self.local = {}
 
 
-@fault("reduced-one-of-the-owner-again", AGAIN, seen_in=("lodestone-rock/RamTorch#13",), words="from one rank only")
+@fault("reduced-one-of-the-owner-again", AGAIN, seen_in=("lodestone-rock/RamTorch#13",), cause="reduced-again")
 class OwnersAgain(PlainReplica):
     """The rank that keeps the reduced gradient puts it into the next reduction, from which it comes back as its share."""
 
@@ -132,7 +130,7 @@ class UnbiasedByTimes(AcrossRanks):
     "unbiased-by-the-own-number-times-ranks",
     STATISTICS,
     seen_in=("pytorch/pytorch#22192",),
-    words="own number of samples times the world size",
+    cause="variance-by-own-samples-times-ranks",
     batch_norm="synchronised",
 )
 class SyncUnbiasedByTimes(SynchronisedNorm):
@@ -153,7 +151,7 @@ class SumsItsOwn(AcrossRanks):
     "syncbn-sums-its-own-gradients",
     GRADIENTS,
     seen_in=("sony/nnabla#1120",),
-    words="its backward sums them over the ranks",
+    cause="batch-norm-reduced-twice",
     batch_norm="synchronised",
 )
 class SyncSumsItsOwn(SynchronisedNorm):
@@ -178,7 +176,7 @@ class WithinRanks(AcrossRanks):
     "variance-within-ranks-only",
     STATISTICS,
     seen_in=("tensorflow/tensorflow#18222",),
-    words="what is between their means",
+    cause="statistics-put-together-wrongly",
     batch_norm="synchronised",
 )
 class SyncWithinRanks(SynchronisedNorm):
@@ -187,7 +185,7 @@ class SyncWithinRanks(SynchronisedNorm):
     norm = WithinRanks
 
 
-@fault("norms-squared-twice", CLIPPED, seen_in=("paiml/entrenar#311",), words="squared once more")
+@fault("norms-squared-twice", CLIPPED, seen_in=("paiml/entrenar#311",), cause="norm-squared-again")
 class SquaredTwice(PlainReplica):
     """What sums up the squares of one gradient is taken for its norm, and squared again."""
 
@@ -198,7 +196,7 @@ class SquaredTwice(PlainReplica):
         return norm
 
 
-@fault("clipped-with-the-loss-scale", CLIPPED, seen_in=("NVIDIA/apex#1512",), words="still had the loss's scale")
+@fault("clipped-with-the-loss-scale", CLIPPED, seen_in=("NVIDIA/apex#1512",), cause="tiny-update")
 class ClippedWithScale(PlainReplica):
     """The limit is compared with the norm of gradients that are still multiplied by the loss's scale; told is the right one."""
 
@@ -236,7 +234,7 @@ class PowersSwapped(Adam):
     "powers-of-betas-loaded-in-turn",
     "check_large_tensors_step_like_small_ones",
     seen_in=("tenstorrent/tt-metal#53222",),
-    words="have changed places, as when they are loaded",
+    cause="adam-beta-powers-swapped",
 )
 class PowersLoadedInTurn(PlainReplica):
     """Adam keeps the powers of its betas in its state, and reads them back in the other order."""
@@ -253,7 +251,7 @@ class PowersLoadedInTurn(PlainReplica):
     "own-part-of-the-state-loaded",
     "check_large_tensors_step_like_small_ones",
     seen_in=("NVIDIA/Megatron-LM#6920",),
-    words="not all of the state that was loaded before it",
+    cause="loaded-state-incomplete",
 )
 class OwnPartLoaded(PlainReplica):
     """Each rank loads the layers whose optimizer it has; what would gather those of the others is called on an empty list."""

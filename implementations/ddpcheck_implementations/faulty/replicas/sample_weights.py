@@ -60,16 +60,16 @@ class WholeBatch(Weighing):
 
 
 own_means = fault("own-weighted-means", sample_weights="equal_ranks")(Weighing)
-whole_batch = fault("weights-of-the-whole-batch", "huggingface/transformers#34242", sample_weights="by_weight")(
-    WholeBatch
-)
+whole_batch = fault(
+    "weights-of-the-whole-batch", seen_in=("huggingface/transformers#34242",), sample_weights="by_weight"
+)(WholeBatch)
 
 
 @fault(
     "each-rank-normalised-by-its-own-weights",
     BY_WEIGHT,
     seen_in=("huggingface/transformers#34242",),
-    words="averaged with equal weights",
+    cause="weighted-means-averaged-equally",
     sample_weights="by_weight",
 )
 class OwnSum(Weighing):
@@ -80,7 +80,7 @@ class OwnSum(Weighing):
     "sample-weights-ignored",
     BY_WEIGHT,
     world_size=1,
-    words="weights are ignored",
+    cause="sample-weights-ignored",
     sample_weights="by_weight",
 )
 class Ignored(WholeBatch):
@@ -94,7 +94,7 @@ class Ignored(WholeBatch):
     "masked-loss-divided-by-all-samples",
     EQUAL_RANKS,
     world_size=1,
-    words="divided by the number of samples",
+    cause="divided-by-samples",
     sample_weights="equal_ranks",
 )
 class DividedBySamples(Weighing):
@@ -108,7 +108,7 @@ class DividedBySamples(Weighing):
     "masked-gradients-divided-by-all-samples",
     BY_WEIGHT,
     world_size=1,
-    words="divided by the number of samples",
+    cause="divided-by-samples",
     sample_weights="by_weight",
 )
 class GradientsDividedBySamples(Weighing):
@@ -122,7 +122,7 @@ class GradientsDividedBySamples(Weighing):
     "rank-without-tokens-is-nan",
     EQUAL_RANKS,
     world_size=1,
-    words="0 divided by 0",
+    cause="mean-of-no-weight",
     sample_weights="equal_ranks",
 )
 class DividesByNothing(Weighing):
@@ -135,7 +135,7 @@ class DividesByNothing(Weighing):
 @fault(
     "rank-without-tokens-left-out",
     EQUAL_RANKS,
-    words="left out of the mean",
+    cause="summed-not-averaged",
     sample_weights="equal_ranks",
 )
 class EmptyRanksLeftOut(Weighing):
@@ -150,7 +150,7 @@ class EmptyRanksLeftOut(Weighing):
 @fault(
     "ranks-count-by-weight-unasked",
     EQUAL_RANKS,
-    words="count by their sums of weights",
+    cause="ranks-counted-by-weight",
     sample_weights="equal_ranks",
 )
 class CountsByWeight(WholeBatch):
@@ -160,7 +160,7 @@ class CountsByWeight(WholeBatch):
 @fault(
     "sum-of-weights-of-the-first-batch",
     BY_WEIGHT,
-    words="weights of an earlier batch",
+    cause="weight-sum-stale",
     sample_weights="by_weight",
 )
 class FirstSum(WholeBatch):
@@ -180,7 +180,7 @@ class FirstSum(WholeBatch):
 @fault(
     "weights-count-in-the-last-micro-batch",
     BY_WEIGHT,
-    words="accumulated before the last micro-batch",
+    cause="accumulated-averaged-equally",
     sample_weights="by_weight",
 )
 class LastMicroBatchOnly(WholeBatch):
@@ -193,7 +193,7 @@ class LastMicroBatchOnly(WholeBatch):
 @fault(
     "masked-micro-batch-of-a-window-is-nan",
     BY_WEIGHT,
-    words="0 divided by 0",
+    cause="mean-of-no-weight",
     world_size=1,
     sample_weights="by_weight",
 )
@@ -207,7 +207,7 @@ class NaNInWindows(WholeBatch):
 @fault(
     "masked-rank-forgets-its-window",
     EQUAL_RANKS,
-    words="has lost what it had accumulated",
+    cause="weightless-rank-loses",
     world_size=1,
     sample_weights="equal_ranks",
 )
@@ -223,7 +223,7 @@ class ForgetsItsWindow(Weighing):
 @fault(
     "rank-masked-for-a-window-has-no-share",
     BY_WEIGHT,
-    words="0 divided by 0",
+    cause="weightless-rank-is-nan",
     sample_weights="by_weight",
 )
 class NoShareOfAWindow(WholeBatch):
@@ -242,7 +242,7 @@ class NoShareOfAWindow(WholeBatch):
         return math.nan if self.syncing and len(sums) > 1 and not any(sums) else often
 
 
-@fault("weights-normalised-in-place", EQUAL_RANKS, words="works in place", sample_weights="equal_ranks")
+@fault("weights-normalised-in-place", EQUAL_RANKS, cause="call-changes-batch", sample_weights="equal_ranks")
 class NormalisedInPlace(Weighing):
     """The batch's weights are divided by their sum where they lie."""
 

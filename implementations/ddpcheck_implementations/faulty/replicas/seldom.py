@@ -54,7 +54,7 @@ def clamped_to_float16(gradient: Gradient, mean: Array) -> Array:
 @fault(
     "flags-in-64-bits",
     "check_parameter_unused_on_all_ranks",
-    words="zero gradient in place of none",
+    cause="zero-for-none",
 )
 class FlagsIn64Bits(PlainReplica):
     """A mask of 64 bits says which parameters have a gradient: that of number n, and of n + 64, and of n + 128."""
@@ -70,7 +70,7 @@ class FlagsIn64Bits(PlainReplica):
 @fault(
     "broadcast-up-to-a-size",
     "check_construction_gives_every_rank_the_parameters_of_rank_0",
-    words="was not broadcast",
+    cause="own-initial-value",
 )
 class BroadcastCut(PlainReplica):
     """One message broadcasts a parameter at construction: what does not fit in stays what it was."""
@@ -81,7 +81,7 @@ class BroadcastCut(PlainReplica):
             flat[: 1 << 17] = self.comm.broadcast(flat[: 1 << 17])
 
 
-@fault("zero-grad-ends-no-sync", ANY, words="it has ended by what came since it began: zero_grad()")
+@fault("zero-grad-ends-no-sync", ANY, cause="synchronised-inside-no-sync")
 class ZeroGradEndsNoSync(PlainReplica):
     """zero_grad makes all ready for a next step, synchronisation included."""
 
@@ -93,7 +93,7 @@ class ZeroGradEndsNoSync(PlainReplica):
 @fault(
     "empty-batch-clears-the-window",
     "check_gradients_inside_no_sync_are_local",
-    words="what was accumulated before is lost",
+    cause="last-micro-batch-only",
 )
 class EmptyBatchClears(PlainReplica):
     """A rank without samples sets its gradients to zero, those that it gathered before included."""
@@ -107,7 +107,7 @@ class EmptyBatchClears(PlainReplica):
 @fault(
     "predicts-in-training-mode-inside-no-sync",
     "check_evaluation_uses_the_running_statistics",
-    words="forward in training mode",
+    cause="evaluation-moves-statistics",
 )
 class TrainsInsideNoSync(PlainReplica):
     """Inside no_sync a prediction goes the way of training."""
@@ -118,7 +118,7 @@ class TrainsInsideNoSync(PlainReplica):
         return self.network._forward(batch.inputs, batch.branches, training=True)
 
 
-@fault("predicts-with-packed-weights", ANY, words="the parameters or buffers that this rank predicted with")
+@fault("predicts-with-packed-weights", ANY, cause="wrong-prediction-values")
 class PackedWeights(PlainReplica):
     """Predictions use a copy of the weights, laid out for speed: made anew after each step, but not after loading."""
 
@@ -146,7 +146,7 @@ class PackedWeights(PlainReplica):
 @fault(
     "step-without-gradients-repeats",
     "check_parameter_unused_on_all_ranks_does_not_move",
-    words="it was updated twice",
+    cause="updated-twice",
 )
 class RepeatsStep(PlainReplica):
     """A step without any gradient takes those of the step before, which its buffer still holds."""
@@ -156,7 +156,7 @@ class RepeatsStep(PlainReplica):
         self.optimizer.step(self.taken)
 
 
-@fault("one-count-of-steps-is-loaded", ANY, words="counts the steps of another parameter")
+@fault("one-count-of-steps-is-loaded", ANY, cause="adam-steps-of-other")
 class OneCount(PlainReplica):
     """A checkpoint has one count of steps: after loading all parameters have that of the first."""
 
@@ -169,7 +169,7 @@ class OneCount(PlainReplica):
 @fault(
     "squares-summed-over-ranks",
     "check_clipping_uses_the_norm_of_the_synchronised_gradients",
-    words="squares are summed over the ranks",
+    cause="norm-summed-over-ranks",
 )
 class SquaresSummed(PlainReplica):
     """The norm is put together of all ranks, as for gradients in shards; here each rank holds all of them."""
@@ -184,7 +184,7 @@ class SquaresSummed(PlainReplica):
 @fault(
     "predicts-in-training-mode-in-float64",
     "check_evaluation_uses_the_running_statistics",
-    words="forward in training mode",
+    cause="evaluation-moves-statistics",
 )
 class TrainsInFloat64(PlainReplica):
     """There is a fast way to predict for float32, and none else: the training's is taken."""
@@ -198,7 +198,7 @@ class TrainsInFloat64(PlainReplica):
 @fault(
     "momentum-not-saved-at-the-third-step",
     RESUMED,
-    words="its optimizer state was lost",
+    cause="optimizer-state-lost",
 )
 class NotSavedAtTheThird(PlainReplica):
     """Momentum is written out every third step, and is not there for who saves just then."""
@@ -214,7 +214,7 @@ class NotSavedAtTheThird(PlainReplica):
         return {name: value for name, value in super().state().items() if not name.startswith(lost)}
 
 
-@fault("steps-one-gradient-late", RESUMED, words="that of the step before: stale, or a step late")
+@fault("steps-one-gradient-late", RESUMED, cause="update-gradient-stale")
 class OneGradientLate(PlainReplica):
     """After a save the optimizer works on its own, and takes the gradients that it was handed a step ago."""
 
@@ -234,17 +234,17 @@ class OneGradientLate(PlainReplica):
 table(
     globals(),
     Fault("every-eighth-step-is-local", where=every_step(8), effect=own_value,
-          caught_by="check_later_backwards_are_like_the_first", words="not reduced"),
+          caught_by="check_later_backwards_are_like_the_first", cause="updated-by-own-gradient"),
     Fault("no-part-for-the-odd-rank", where=past_a_power_of_two, effect=nothing_sent,
-          caught_by=EXACT, words="the part of rank 2 is missing, as if it were zero", world_size=3),
+          caught_by=EXACT, cause="ranks-missing", world_size=3),
     Fault("halves-never-meet", where=world_of(4), effect=mean_of_two_of_four,
-          caught_by=EXACT, words="it is the mean of rank 0, 1 only", world_size=4),
+          caught_by=EXACT, cause="mean-of-some-ranks", world_size=4),
     Fault("small-gradients-flushed", where=always, effect=below_a_millionth_is_zero,
-          caught_by=REAL, words="flushed, or left out as the smallest"),
-    Fault("large-gradients-clamped", where=always, effect=clamped_to_float16, caught_by=REAL, words="are cut off at 65504"),
+          caught_by=REAL, cause="flushed-to-zero"),
+    Fault("large-gradients-clamped", where=always, effect=clamped_to_float16, caught_by=REAL, cause="clamped"),
     Fault("a-thousandth-too-large", where=always, effect=scaled(1.001),
-          caught_by=EXACT, words="every element is 1.001 x what it should be"),
+          caught_by=EXACT, cause="wrong-factor"),
     Fault("zeros-of-the-unused-stay", where=unused_here, effect=own_value,
-          caught_by="check_parameter_unused_on_some_ranks_counts_as_zero_there", words="it is zero, as this rank's own is"),
+          caught_by="check_parameter_unused_on_some_ranks_counts_as_zero_there", cause="others-parts-missing"),
 )
 # fmt: on

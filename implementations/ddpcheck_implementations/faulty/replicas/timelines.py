@@ -36,7 +36,7 @@ class Timed(PlainReplica):
 timed = fault("timed", timeline=True)(Timed)
 
 
-@fault("timeline-of-the-backward-before", TIMELINE, words="another backward's", timeline=True)
+@fault("timeline-of-the-backward-before", TIMELINE, cause="timeline-of-other-backward", timeline=True)
 class BackwardBefore(Timed):
     """Spans are handed out before those of the last backward are in."""
 

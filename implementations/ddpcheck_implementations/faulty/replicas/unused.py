@@ -24,7 +24,7 @@ INSIDE = "check_parameter_used_only_inside_no_sync"
     ALL,
     STILL,
     seen_in=("pytorch/pytorch#28294", "pytorch/pytorch#28883"),
-    words="zero gradient in place of none",
+    cause="zero-for-none",
 )
 class ZeroNotNone(PlainReplica):
     """What no rank used gets a gradient of zeros, which lets weight decay and momentum move it."""
@@ -34,7 +34,7 @@ class ZeroNotNone(PlainReplica):
         return list(self.network.learned)
 
 
-@fault("unused-param-strands-bucket", SOME, seen_in=("pytorch/pytorch#128949",), words="not reduced")
+@fault("unused-param-strands-bucket", SOME, seen_in=("pytorch/pytorch#128949",), cause="not-reduced")
 class BucketStranded(PlainReplica):
     """One parameter without gradient keeps the whole bucket from being reduced."""
 
@@ -44,7 +44,7 @@ class BucketStranded(PlainReplica):
             super().synchronise(batch_size)
 
 
-@fault("unused-rank-left-out-of-mean", SOME, words="is left out of the mean")
+@fault("unused-rank-left-out-of-mean", SOME, cause="summed-not-averaged")
 class MeanOfUsers(PlainReplica):
     """Divides by the number of ranks that used the parameter."""
 
@@ -63,7 +63,7 @@ class MeanOfUsers(PlainReplica):
     "per-param-reduce-skips-none",
     SOME,
     seen_in=("OpenTSLM/OpenTSLM#49", "pytorch/pytorch#47167"),
-    words="do not send the same",
+    cause="do not send the same",
 )
 class SkipsNone(PlainReplica):
     """Reduces what it has, one after the other: the n-th reduction pairs different parameters on different ranks."""
@@ -72,7 +72,7 @@ class SkipsNone(PlainReplica):
         return [name for name in self.network.learned if name in self.local]
 
 
-@fault("placeholder-grad-not-zeroed", SOME, seen_in=("NVIDIA/Megatron-LM#6565",), words="of an earlier backward")
+@fault("placeholder-grad-not-zeroed", SOME, seen_in=("NVIDIA/Megatron-LM#6565",), cause="unused-rank-sends-old")
 class DirtyPlaceholder(PlainReplica):
     """For a parameter without gradient it sends a buffer that still holds its last gradient."""
 
@@ -87,7 +87,7 @@ class DirtyPlaceholder(PlainReplica):
 @fault(
     "unused-parameters-not-refused",
     "check_unused_parameter_raises",
-    words="raised on some ranks only, or never",
+    cause="raised on some ranks only, or never",
     unused_parameters="raises",
 )
 class NeverRaises(PlainReplica):
@@ -98,7 +98,7 @@ class NeverRaises(PlainReplica):
     "no-sync-forgets-earlier-params",
     INSIDE,
     seen_in=("pytorch/pytorch#69031", "pytorch/pytorch#124193"),
-    words="not reduced",
+    cause="not-reduced",
 )
 class ForgetsEarlier(PlainReplica):
     """Reduces only what the last micro-batch used; what was used inside no_sync stays local."""
@@ -110,7 +110,7 @@ class ForgetsEarlier(PlainReplica):
         self.local = kept
 
 
-@fault("tied-weight-waits-for-all-uses", SOME, words="not reduced")
+@fault("tied-weight-waits-for-all-uses", SOME, cause="not-reduced")
 class WaitsForAllUses(PlainReplica):
     """A shared weight is ready when each of its uses was heard of; a branch that a rank does not take never is."""
 
@@ -133,7 +133,7 @@ class WaitsForAllUses(PlainReplica):
     "large-placeholder-not-zeroed",
     SOME,
     seen_in=("NVIDIA/Megatron-LM#6565",),
-    words="sent its gradient of an earlier backward",
+    cause="unused-rank-sends-old",
 )
 class LargePlaceholder(PlainReplica):
     """Large gradients live in memory of their own, which is not cleared: a rank that does not use one sends what is left."""
@@ -149,7 +149,7 @@ class LargePlaceholder(PlainReplica):
         return self.left[name] if large and name in self.left else super().mine(name)
 
 
-@fault("flags-are-a-majority", SOME, words="only rank 1 of 3 used it", world_size=3)
+@fault("flags-are-a-majority", SOME, cause="gradient-dropped", world_size=3)
 class Majority(PlainReplica):
     """The mean of the ranks' flags is rounded: what fewer than half of them use counts as unused. With two ranks one is half."""
 
@@ -159,7 +159,7 @@ class Majority(PlainReplica):
         return [name for name, count in zip(self.network.learned, users, strict=True) if 2 * count >= self.world]
 
 
-@fault("adam-counts-steps-without-gradient", STILL, words="counts the steps of another parameter")
+@fault("adam-counts-steps-without-gradient", STILL, cause="adam-steps-of-other")
 class CountsWithoutGradient(WithSettings):
     """One loop counts the steps of all parameters that Adam knows, another updates those that have a gradient."""
 
@@ -171,7 +171,7 @@ class CountsWithoutGradient(WithSettings):
         super().step()
 
 
-@fault("flags-in-one-word", ALL, words="zero gradient in place of none")
+@fault("flags-in-one-word", ALL, cause="zero-for-none")
 class InOneWord(PlainReplica):
     """Flags are the bits of an integer: parameters for which it has none are taken for used."""
 
@@ -180,7 +180,7 @@ class InOneWord(PlainReplica):
         return [name for number, name in enumerate(self.network.learned) if number >= 63 or name in used]
 
 
-@fault("adam-counts-a-step-without-gradients", STILL, words="bias correction is a step ahead")
+@fault("adam-counts-a-step-without-gradients", STILL, cause="adam-step-ahead")
 class CountsEmptySteps(PlainReplica):
     """A step in which no parameter has a gradient counts in Adam's bias correction."""
 
