@@ -127,7 +127,7 @@ def test_a_row_becomes_an_adapter_of_its_module() -> None:
                 where=calls.op("sum") & at.larger(9),
                 effect=effects.zeros,
                 caught_by="check_all_reduce_sums_exactly",
-                words="zero",
+                cause="never-written",
                 world_size=3,
                 in_place=True,
             ),

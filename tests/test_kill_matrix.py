@@ -10,7 +10,10 @@ from ddpcheck_reports.kill_matrix import markdown, merged
 def kill(
     name: str, family: str, cause: str, *, missed: tuple[str, ...] = (), seen_in: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    first = {"check": "check_a", "diagnosis": {"headline": "got 2", "cause": cause}}
+    first = {
+        "check": "check_a",
+        "diagnosis": {"headline": "got 2", "causes": [{"id": cause, "headline": f"The {cause} part."}]},
+    }
     return {
         "name": name,
         "family": family,
@@ -31,7 +34,7 @@ def test_parts_make_one_page_of_which_the_last_word_counts() -> None:
     first = record(kill("b", "samplers.epochs", "early", missed=("check_b",)), kill("a", "replicas.buckets", "tail"))
     page = markdown(merged([first, record(kill("b", "samplers.epochs", "late"))]))
     assert "**2 of 2** adapters" in page
-    assert "late" in page
+    assert "The late part. (`late`)" in page
     assert "early" not in page
     assert page.index("## replicas.buckets") < page.index("## samplers.epochs")
     assert "in 2 parts" in page

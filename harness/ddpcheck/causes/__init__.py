@@ -1,6 +1,19 @@
 """Causes as values, and the catalogue that renders them: one module for each family, `cause.py` for what they are made of."""
 
-from . import audit, batch_norm, collectives, gradients, programs, ranks, rendezvous, replicas, traffic, updates, values
+from . import (
+    audit,
+    batch_norm,
+    collectives,
+    gradients,
+    programs,
+    randomness,
+    ranks,
+    rendezvous,
+    replicas,
+    traffic,
+    updates,
+    values,
+)
 from .cause import KINDS, Cause, Certainty, Elements, Kind, Parameter
 
 __all__ = [
@@ -15,6 +28,7 @@ __all__ = [
     "collectives",
     "gradients",
     "programs",
+    "randomness",
     "ranks",
     "rendezvous",
     "replicas",

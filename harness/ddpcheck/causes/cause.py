@@ -144,7 +144,8 @@ class Kind:
                 f"cause {id!r}: its texts name {', '.join(sorted(unknown))}, but it declares no such parameter"
             )
         self.id, self.headline, self.because, self.look = id, headline, because, look
-        self.certainty, self.parameters = certainty, parameters
+        self.certainty: Certainty = certainty
+        self.parameters = parameters
         KINDS[id] = self
 
     def __call__(self, **values: Parameter) -> Cause:
@@ -168,10 +169,10 @@ KINDS: dict[str, Kind] = {}
 class _Template(string.Formatter):
     """str.format, which shows tuples with commas."""
 
-    def format_field(self, value: Any, spec: str) -> str:
+    def format_field(self, value: Any, format_spec: str) -> str:
         if isinstance(value, tuple) and not isinstance(value, Elements):
-            return ", ".join(format(each, spec) for each in value)
-        return format(str(value) if isinstance(value, Elements) else value, spec)
+            return ", ".join(format(each, format_spec) for each in value)
+        return format(str(value) if isinstance(value, Elements) else value, format_spec)
 
 
 def _fields(template: str) -> Iterable[str]:

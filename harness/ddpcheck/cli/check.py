@@ -185,13 +185,10 @@ def show_all(out: Console, verdicts: list[Verdict], seconds: float, failures: Pa
     note = oversubscribed(verdict.world_size for verdict in verdicts if verdict.jobs)
     if note:
         out.print(f"\n{note}", style="dim", soft_wrap=True)
-    out.print(f"\n[bold]{summary(verdicts, seconds)}[/]", soft_wrap=True)
     if verdicts and all(verdict.ok for verdict in verdicts):
-        out.print(
-            "implementations were judged, no training script: ddpcheck audit train.py judges one",
-            style="dim",
-            soft_wrap=True,
-        )
+        told = "\nImplementations were judged, and no training script; this judges one: ddpcheck audit train.py"
+        out.print(told, style="dim", soft_wrap=True)
+    out.print(f"\n[bold]{summary(verdicts, seconds)}[/]", soft_wrap=True)
 
 
 def exit_code(out: Console, verdicts: list[Verdict]) -> int:

@@ -27,7 +27,9 @@ def described(loss: torch.Tensor) -> dict[str, Any]:
 
 def _factor(node: Any) -> float | None:
     """The number by which a node multiplies or divides; None if it does something else."""
-    name = node.name() if node is not None else ""
+    if node is None:
+        return None
+    name = node.name()
     if not name.startswith(("MulBackward", "DivBackward")):
         return None
     parents = [each for each, _ in node.next_functions if each is not None]

@@ -15,12 +15,13 @@ SAMPLED = 16384
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:
     """On the CPU, detached, with no subclass; a DTensor gives its local part."""
-    local = tensor.detach()
+    local: Any = tensor.detach()
     if hasattr(local, "to_local"):
         local = local.to_local()
     if local.layout != torch.strided:
         local = local.to_dense()
-    return local.cpu()
+    made: torch.Tensor = local.cpu()
+    return made
 
 
 def digest(tensor: torch.Tensor) -> str:

@@ -158,7 +158,7 @@ class GlobalGenerator(PlainSampler):
     "order-from-global-rng",
     "check_training_does_not_use_global_random_numbers",
     seen_in=("neuralmagic/sparseml#429",),
-    cause="own-value-in-update",
+    cause="global-generator-decides",
 )
 class OrderByGlobalGenerator(PlainReplica):
     """Which gradient goes first is chosen by Python's global generator, seeded alike on all ranks at construction."""
