@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from ddpcheck_implementations.faulty import Fault
+from ddpcheck_implementations.faulty import Registered
 
 T = TypeVar("T")
 EVERY = "DDPCHECK_EVERY_FAULT"
@@ -16,12 +16,12 @@ EVERY = "DDPCHECK_EVERY_FAULT"
 ONE_IN = 4
 
 
-def chosen(registered: Sequence[Fault]) -> list[Fault]:
+def chosen(registered: Sequence[Registered]) -> list[Registered]:
     """For each check the first fault that names it, and some of the others."""
     if os.environ.get(EVERY):
         return list(registered)
     known: set[str] = set()
-    found: list[Fault] = []
+    found: list[Registered] = []
     for number, fault in enumerate(registered):
         if number % ONE_IN == 0 or not known.issuperset(fault.caught_by):
             found.append(fault)

@@ -115,7 +115,7 @@ def test_many_failures_of_one_cause_are_told_once_and_last() -> None:
         r"^✗ forgetful, [23] ranks: check_\w+ \(collectives\): the same cause$", result.output, re.MULTILINE
     )
     end = result.output[result.output.index("what went wrong") :]
-    assert re.search(r"^  it is exactly this rank's own local value: not reduced$", end, re.MULTILINE)
+    assert re.search(r"^  The value is this rank's own: it is not reduced\.$", end, re.MULTILINE)
     assert re.search(r"^      (check_\w+, )+at 2, 3 ranks; operation 0, all_reduce sum of .* got ", end, re.MULTILINE)
     command = re.search(r"begin with: ddpcheck replay (.*\.json)\n", end)
     assert command is not None
@@ -253,7 +253,13 @@ main()
 @pytest.mark.usefixtures("here")
 def test_stops_at_the_first_failure() -> None:
     result = ddpcheck(
-        "check", "ddpcheck_implementations.faulty.replicas.gradient:SumNotMean", "-w", "2,3", "-x", "--profile", "quick"
+        "check",
+        "ddpcheck_implementations.faulty.replicas.gradient:GradSumNotMean",
+        "-w",
+        "2,3",
+        "-x",
+        "--profile",
+        "quick",
     )
     assert result.exit_code == 1
     assert len(re.findall(r"^✗ faulty", result.output, re.MULTILINE)) == 1
@@ -263,11 +269,11 @@ def test_stops_at_the_first_failure() -> None:
 def test_faults_are_caught_and_told(here: Path) -> None:
     result = ddpcheck("faults", "avg-div", "--profile", "quick", "--json", "kills.json", "--markdown", "kills.md")
     assert result.exit_code == 0, result.output
-    assert re.search(r"✓ avg-divides-by-numel \([\w.]+, 2 ranks\): check_\w+ after", result.output)
-    assert "divided by the number of elements" in result.output
+    assert re.search(r"✓ avg-divides-by-numel \([\w.]+, 2 ranks, seen in [^)]+\): check_\w+ after", result.output)
+    assert "The mean divides by the number of elements" in result.output
     assert re.search(r"(\d+) of \1 faults caught", result.output)
     kills = json.loads((here / "kills.json").read_text())["kills"]
-    assert all(kill["first"]["diagnosis"]["cause"] and not kill["missed"] for kill in kills)
+    assert all(kill["first"]["diagnosis"]["causes"] and not kill["missed"] for kill in kills)
     assert "https://github.com/meta-pytorch/torchcomms/issues/287" in (here / "kills.md").read_text()
 
 

@@ -11,7 +11,8 @@ from autograd.test_util import check_grads
 from oracle_jobs import PROMISED, job_model, moments, one_backward
 
 from ddpcheck.capabilities import Capabilities
-from ddpcheck.diagnosis import likely_cause
+from ddpcheck.causes import gradients as gradients_causes
+from ddpcheck.diagnosis import likely_causes
 from ddpcheck.job import Backward, Clip, Job, Observe, Operation, OptimizerSpec, Predict, Resume, Save, Step, ZeroGrad
 from ddpcheck.model import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
 from ddpcheck.oracle import Contributions, Oracle
@@ -80,8 +81,8 @@ def test_relu_passes_no_gradient_at_zero_and_one_that_does_is_told() -> None:
     made_of = Contributions(
         own, own, own, None, 1, np.ones(1), False, False, passed=partial(done.gone_wrong, "fc1.bias", own)
     )
-    cause = likely_cause(np.array([0.5, 1.0], np.float32), own[0], made_of.evidence(own[0], 0))
-    assert cause == "relu has the derivative 0.5 at 0 here, but ModelSpec's has 0"
+    causes = likely_causes(np.array([0.5, 1.0], np.float32), own[0], made_of.evidence(own[0], 0))
+    assert causes == (gradients_causes.RELU_AT_ZERO(slope=0.5),)
 
 
 def test_rows_of_an_embedding_that_are_lost_are_told() -> None:
@@ -94,12 +95,13 @@ def test_rows_of_an_embedding_that_are_lost_are_told() -> None:
     made_of = Contributions(
         own, own, own, None, 1, np.ones(1), False, False, passed=partial(done.gone_wrong, name, own)
     )
-    for rows, words in (
-        ([2, 0, 3], "the last sample counts alone"),
-        ([0, 0, 4], "the row of the first id is left out"),
+    for rows, cause in (
+        ([2, 0, 3], gradients_causes.REPEATED_ID_COUNTS_ONCE()),
+        ([0, 0, 4], gradients_causes.ID_TAKEN_FOR_PADDING(which="first")),
     ):
         got = np.array(rows, np.float32).reshape(3, 1)
-        assert words in likely_cause(got, own[0], made_of.evidence(own[0], 0))
+        (found,) = likely_causes(got, own[0], made_of.evidence(own[0], 0))
+        assert found.id == cause.id
 
 
 def test_what_the_result_does_not_depend_on_has_no_gradient() -> None:

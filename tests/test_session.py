@@ -84,7 +84,7 @@ def test_a_hung_rank_is_named_with_its_stack(session: Session) -> None:
     assert "wait_for_ever" in text
     first, *_ = trace.ranks[1].stack.splitlines()
     assert re.search(r"ddpcheck/execution/collectives.py., line \d+, in all_reduce$", first)  # nothing above it
-    assert "rank 0 went through without the others" in text
+    assert "Rank 0 left a collective early" in text
 
 
 def test_who_is_slow_but_gets_on_is_not_hung(session: Session) -> None:

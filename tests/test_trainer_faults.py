@@ -13,9 +13,10 @@ from in_threads import ThreadedSession
 
 from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import Check, missing
+from ddpcheck.kill import tells
 from ddpcheck.verdict import Finding
 from ddpcheck_implementations.data_parallel.trainer import Trainer
-from ddpcheck_implementations.faulty import Fault, faults, unusual
+from ddpcheck_implementations.faulty import Registered, faults, unusual
 from ddpcheck_implementations.faulty.trainers import PROMISED, facets
 from ddpcheck_properties import CHECKS
 
@@ -32,12 +33,12 @@ def applicable(world_size: int, promised: Capabilities) -> list[Check]:
     return [check for check in MINE.values() if not missing(check, lambda need: promised.lacks(need, world_size))]
 
 
-def name_of(found: Fault) -> str:
+def name_of(found: Registered) -> str:
     return found.name
 
 
 @pytest.mark.parametrize("fault", chosen(FAULTS), ids=name_of)
-def test_each_fault_is_caught_by_every_check_that_it_names(fault: Fault) -> None:
+def test_each_fault_is_caught_by_every_check_that_it_names(fault: Registered) -> None:
     promised = fault.adapter.capabilities
     for position, name in enumerate(fault.caught_by):
         assert MINE[name] in applicable(fault.world_size, promised)
@@ -45,12 +46,12 @@ def test_each_fault_is_caught_by_every_check_that_it_names(fault: Fault) -> None
             MINE[name].function(session_of(fault.made, fault.world_size, promised))
         assert caught.value.job is not None
         if position == 0:
-            assert fault.words in caught.value.diagnosis.text()
+            assert tells(caught.value.diagnosis, fault.cause), caught.value.diagnosis.text()
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3])
 @pytest.mark.parametrize("found", CORRECT, ids=name_of)
-def test_what_is_correct_but_unusual_raises_no_alarm(found: Fault, world_size: int) -> None:
+def test_what_is_correct_but_unusual_raises_no_alarm(found: Registered, world_size: int) -> None:
     promised = found.adapter.capabilities
     for check in some(applicable(world_size, promised), world_size + CORRECT.index(found)):
         check.function(session_of(found.made, world_size, promised))
@@ -71,4 +72,4 @@ def test_what_real_ranks_do_to_files_is_seen(name: str) -> None:
     (fault,) = (found for found in FAULTS if found.name == name)
     with sessions.session(fault.adapter, 2, effort=2) as session, pytest.raises(Finding) as caught:
         MINE[fault.caught_by[0]].function(session)
-    assert fault.words in caught.value.diagnosis.text()
+    assert tells(caught.value.diagnosis, fault.cause), caught.value.diagnosis.text()

@@ -103,7 +103,7 @@ def deaf(collectives: Any, rank: int, world_size: int) -> Facets:
 
 
 @pytest.mark.parametrize(
-    ("wire", "cause", "differing"), [(summing, "summed over the 2 ranks", []), (deaf, "not reduced", [1])]
+    ("wire", "cause", "differing"), [(summing, "summed over the ranks", []), (deaf, "not reduced", [1])]
 )
 def test_the_comparison_finds_wrong_gradients_and_names_the_cause(
     data: DataSet, wire: Wire, cause: str, differing: list[int]

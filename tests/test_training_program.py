@@ -69,7 +69,7 @@ def test_summed_gradients_end_with_status_1_and_the_cause(tmp_path: Path) -> Non
     done = run("train", f"{file}:adapter", "-n", "2", *SMALL)
     assert done.returncode == 1
     assert "DIFFERS from the single-process run" in done.stdout
-    assert "likely cause: gradients are summed over the 2 ranks, not averaged" in done.stdout
+    assert "likely cause: Values are summed over the ranks, not averaged." in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from .diagnosis import Evidence, likely_causes
 from .causes import Cause, ranks, replicas
 from .causes.prose import as_causes
+from .diagnosis import Evidence, likely_causes
 from .numerics import different_bits, same_bits
 from .trace import IMPORTING, RankTrace, Trace
 from .values import Array

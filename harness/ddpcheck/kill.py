@@ -13,28 +13,29 @@ from importlib.metadata import entry_points
 from typing import Any, Protocol
 
 from .adapter import Adapter
+from .causes import KINDS
 from .launchers.templates import Templates
 from .planning import RANKS_START, installed_checks, plan
 from .references import reference_of
 from .run import Ranks, Settings
-from .verdict import Verdict
+from .verdict import Diagnosis, Verdict
 
 GROUP = "ddpcheck.faults"
 
 
 class KnownFault(Protocol):
-    """name: an id. source: threads where it was met. caught_by: every check that must fail; `words` what the first of
-    them must say. world_size: the smallest at which it shows. family: faults that belong together.
+    """name: an id. seen_in: threads or files of real code with this fault, empty if it was invented. caught_by: every check
+    that must fail; the first of them must tell `cause`. world_size: the smallest at which it shows. family: its group.
     """
 
     @property
     def name(self) -> str: ...
     @property
-    def source(self) -> str: ...
+    def seen_in(self) -> tuple[str, ...]: ...
     @property
     def caught_by(self) -> tuple[str, ...]: ...
     @property
-    def words(self) -> str: ...
+    def cause(self) -> str: ...
     @property
     def adapter(self) -> Adapter: ...
     @property
@@ -52,7 +53,7 @@ class Kill:
     """
 
     name: str
-    source: str
+    seen_in: tuple[str, ...]
     family: str
     world_size: int
     first: Verdict | None
@@ -65,11 +66,16 @@ class Kill:
         return self.first is not None and not self.missed
 
     def to_plain(self) -> dict[str, Any]:
-        made: dict[str, Any] = {
-            name: getattr(self, name) for name in ("name", "source", "family", "world_size", "seconds")
-        }
-        lists = {"failed": list(self.failed), "missed": list(self.missed)}
+        made: dict[str, Any] = {name: getattr(self, name) for name in ("name", "family", "world_size", "seconds")}
+        lists = {"seen_in": list(self.seen_in), "failed": list(self.failed), "missed": list(self.missed)}
         return {**made, **lists, "first": None if self.first is None else self.first.to_plain()}
+
+
+def tells(diagnosis: Diagnosis, cause: str) -> bool:
+    """Whether a failure tells this cause: by its id, or in its words where a check still tells a sentence."""
+    if cause in KINDS:
+        return any(each.id == cause for each in diagnosis.causes)
+    return cause in diagnosis.text()
 
 
 def installed_faults(name: str = "faults") -> tuple[KnownFault, ...]:
@@ -102,7 +108,7 @@ def judged(fault: KnownFault, settings: Settings, *, every: bool = False, templa
     failed = tuple(verdict.check for verdict in verdicts if verdict.status in ("failed", "hung"))
     started = first is None or first.check != RANKS_START.name  # else no other check could run
     missed = tuple(name for name in fault.caught_by if started and name not in failed)
-    return Kill(fault.name, fault.source, fault.family, fault.world_size, first, round(seconds, 2), failed, missed)
+    return Kill(fault.name, fault.seen_in, fault.family, fault.world_size, first, round(seconds, 2), failed, missed)
 
 
 def chosen(faults: Iterable[KnownFault], patterns: Iterable[str]) -> tuple[KnownFault, ...]:

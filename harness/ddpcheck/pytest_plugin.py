@@ -8,12 +8,13 @@ its last check; each xdist worker has its own.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from .audit.asserting import Audited
     from .launchers.templates import Templates
     from .run import Ranks
 
@@ -85,6 +86,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _parameters(item: pytest.Item) -> dict[str, Any]:
     call = getattr(item, "callspec", None)
     return {} if call is None else dict(call.params)
+
+
+@pytest.fixture
+def ddp_audit() -> Callable[..., Audited]:
+    """Audits a training script: write `ddp_audit("train.py", "--epochs", "1", ranks=2).holds()` in a test."""
+    from .audit.asserting import audit
+
+    return audit
 
 
 @pytest.fixture(scope="session")

@@ -43,6 +43,8 @@ def resolve(reference: str) -> tuple[Adapter, str]:
     place, separator, attribute = full.rpartition(":")
     if not separator or not attribute.isidentifier():
         raise UnusableAdapter(f"{reference!r} is no known adapter; {_meant(reference)}")
+    if place.endswith(".py") and Path(place).is_file() and is_training_script(Path(place)):
+        raise UnusableAdapter(f"{place} is a training script, no adapter; audit it: ddpcheck audit {place}")
     module = _load_file(Path(place)) if place.endswith(".py") else _load_module(place, full)
     try:
         adapter = getattr(module, attribute)
@@ -56,12 +58,29 @@ def resolve(reference: str) -> tuple[Adapter, str]:
     return adapter, f"{Path(place).resolve()}:{attribute}" if place.endswith(".py") else full
 
 
+_TRAINS = re.compile(r"\.backward\(|optimi[sz]er\.step\(|Trainer\(|\.fit\(")
+_RUNS = re.compile(r"^(if __name__ ==|main\(|train\(|\w+\.fit\()", re.MULTILINE)
+_ADAPTER = re.compile(r"^\w*adapter\w*\s*[:=]|^import ddpcheck|^from ddpcheck", re.MULTILINE)
+
+
+def is_training_script(path: Path) -> bool:
+    """Whether a file trains when it is run, and holds no adapter: by its text, since its import may start the training."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False
+    return bool(_TRAINS.search(text) and _RUNS.search(text)) and not _ADAPTER.search(text)
+
+
 def _meant(reference: str) -> str:
     """What a name may have been meant for that is no place of an adapter."""
     module, _, attribute = reference.rpartition(".")
     own = "name your own as module:attribute or path/to/file.py:attribute"
     if attribute == "py" and Path(reference).is_file():
-        return f"name the adapter in that file, too: {reference}:adapter, or what it is called there"
+        audit = f"ddpcheck audit {reference}"
+        if is_training_script(Path(reference)):
+            return f"it is a training script; audit it: {audit}"
+        return f"name the adapter in that file, too: {reference}:adapter, or what it is called there (scripts: {audit})"
     if ":" not in reference and _importable(reference):
         return f"name the adapter in that module, too: {reference}:adapter, or what it is called there"
     if ":" not in reference and module and _importable(module):

@@ -30,6 +30,8 @@ class Diagnosis:
     headline: one line: what was got, what was expected, on which rank, in which parameter or operation.
     causes: what may be wrong, the likeliest first; empty if the evidence points nowhere.
     advice: what to look at next, whatever the cause is.
+    subject: what is wrong, as values: ("gradients", "fc1.weight"), ("loss", ""); empty if it is no such thing.
+    operation: the position in the Job of the operation that shows it; -1 if it is none.
     details: further lines: the other ranks, a few elements, stacks.
     """
 
@@ -37,6 +39,8 @@ class Diagnosis:
     causes: tuple[Cause, ...] = ()
     advice: str = ""
     details: tuple[str, ...] = ()
+    subject: tuple[str, str] = ("", "")
+    operation: int = -1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "causes", as_causes(self.causes))
@@ -70,13 +74,21 @@ class Finding(AssertionError):
         self.hung = hung
         self.job: Job | None = None
 
-    def blaming(self, *causes: Cause | str | None | tuple[Cause, ...]) -> Finding:
+    def blaming(self, *causes: Cause | str | tuple[Cause, ...] | None) -> Finding:
         """The same finding with these causes in place of its own, the likeliest first."""
         return self._with(causes=tuple(dict.fromkeys(as_causes(causes))))
 
     def noting(self, note: str) -> Finding:
         """The same, with one more line of details."""
         return self._with(details=(*self.diagnosis.details, note))
+
+    def about(self, kind: str, name: str = "") -> Finding:
+        """The same finding, with the kind and the name of what is wrong."""
+        return self._with(subject=(kind, name))
+
+    def at(self, operation: int) -> Finding:
+        """The same finding, with the position of the operation that shows it."""
+        return self._with(operation=operation)
 
     def _with(self, **changes: Any) -> Finding:
         made = Finding(replace(self.diagnosis, **changes), hung=self.hung)

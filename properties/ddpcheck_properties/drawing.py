@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
 from ddpcheck.capabilities import Capabilities
+from ddpcheck.causes import ranks
 from ddpcheck.job import Job, OptimizerSpec
 from ddpcheck.operations import Operation, Predict, Step
 from ddpcheck.trace import Trace
@@ -35,10 +36,6 @@ Shorter = Callable[[Job], Iterable[Job]]
 
 _HEALTH: Any = list(HealthCheck)  # its metaclass hides from type checkers that these are HealthChecks
 
-_RIGHT_AGAIN = (
-    "run again it is right: what ranks share is read before all of it is there, or is written over before all have read it; or "
-    "something is left of earlier calls"
-)
 SHRINKING_SECONDS = 3.0
 """How long a failing Job may be made smaller. A check that fails should say so while the user still looks."""
 
@@ -268,7 +265,7 @@ class _Search:
         """The finding, with a word on whether its Job fails again."""
         if self.lost_a_rank or finding.job is None or self.failure(finding.job) is not None:
             return finding
-        return finding.blaming(finding.diagnosis.causes or _RIGHT_AGAIN).noting(
+        return finding.blaming(finding.diagnosis.causes or ranks.RIGHT_WHEN_REPEATED()).noting(
             "not reproduced when run again: timing or state dependent"
         )
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ddpcheck.causes import ranks
+from ddpcheck.causes import Cause, collectives, ranks
 from ddpcheck.expect import why_stuck
 from ddpcheck.job import (
     AllGather,
@@ -28,7 +28,6 @@ from ddpcheck.trace import RankTrace, Trace
 from ddpcheck.verdict import Finding
 
 _OF_A_TENSOR = (AllReduce, Broadcast, AllGather, ReduceScatter)
-MIXED = "the ranks' arrays lie differently in memory (F on odd ranks): what is sent, or how, follows from the rank's own array"
 _TOGETHER = ("backward", "all_reduce", "broadcast", "all_gather", "reduce_scatter", "barrier", "wait")
 
 _OF_A_ROOT = re.compile(r"(?i)\b(invalid|bad|wrong|unknown|no) root\b|\broot\b.*\b(range|rank|group)\b")
@@ -54,8 +53,8 @@ def explained(finding: Finding, job: Job, trace: Trace) -> Finding:
         return finding.blaming()
     if finding.hung and (in_group := _hung_in_a_group(finding, job, trace)):
         finding = in_group
-    cause = next(_causes(job, trace), "")
-    if not cause:
+    cause = next(_causes(job, trace), None)
+    if cause is None:
         return finding
     return finding.blaming(cause, *finding.diagnosis.causes)
 
@@ -85,7 +84,7 @@ def _made(culprit: RankTrace, job: Job) -> Operation | None:
     return job.operations[operation.operation] if isinstance(operation, Wait) else operation
 
 
-def _causes(job: Job, trace: Trace) -> Iterator[str]:
+def _causes(job: Job, trace: Trace) -> Iterator[Cause | str]:
     culprit = trace.first_failure
     if culprit is None or culprit.last is None or culprit.outcome == "died":
         return
@@ -100,7 +99,7 @@ def _causes(job: Job, trace: Trace) -> Iterator[str]:
     if isinstance(operation, SendRecv) and culprit.outcome == "raised":
         yield from _why_no_message(culprit, job)
     if _is_mixed(operation) and not any(map(_is_mixed, job.operations[: culprit.last.operation])):  # else one went well
-        yield MIXED
+        yield collectives.LAYOUTS_DIFFER()
     if _is_empty(operation) and culprit.outcome == "raised":
         first = _or_its_dtype(culprit, job)
         yield f"the array has no elements{first}: the number of messages, or of rows, is not worked out for that"

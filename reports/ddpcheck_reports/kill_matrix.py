@@ -47,7 +47,9 @@ def _summary(kills: Sequence[Mapping[str, Any]]) -> str:
             f"{slowest['seconds']:.1f} s at the slowest ({slowest['name']})"
         )
     named = sum(bool(kill["first"] and _said(kill["first"])) for kill in kills)
-    return f"{text}. {named} of the first failures name a cause."
+    seen = sum(bool(kill["seen_in"]) for kill in kills)
+    origins = f"{seen} of these faults were seen in real code; {len(kills) - seen} were invented."
+    return f"{text}. {named} of the first failures name a cause. {origins}"
 
 
 def _table(kills: Sequence[Mapping[str, Any]]) -> str:
@@ -63,7 +65,7 @@ def _table(kills: Sequence[Mapping[str, Any]]) -> str:
                 f"`{first['check']}`",
                 f"{kill['seconds']:.1f}",
                 said,
-                _THREAD.sub(r"[\1#\2](https://github.com/\1/issues/\2)", kill["source"]),
+                _THREAD.sub(r"[\1#\2](https://github.com/\1/issues/\2)", ", ".join(kill["seen_in"]) or "invented"),
             ]
         )
     return table(["fault", "ranks", "first caught by", "after s", "likely cause, as a user reads it", "seen in"], rows)

@@ -1,6 +1,38 @@
 """Causes as values, and the catalogue that renders them: one module for each family, `cause.py` for what they are made of."""
 
-from . import ranks, replicas
+from . import (
+    audit,
+    batch_norm,
+    collectives,
+    gradients,
+    programs,
+    randomness,
+    ranks,
+    rendezvous,
+    replicas,
+    traffic,
+    updates,
+    values,
+)
 from .cause import KINDS, Cause, Certainty, Elements, Kind, Parameter
 
-__all__ = ["KINDS", "Cause", "Certainty", "Elements", "Kind", "Parameter", "ranks", "replicas"]
+__all__ = [
+    "KINDS",
+    "Cause",
+    "Certainty",
+    "Elements",
+    "Kind",
+    "Parameter",
+    "audit",
+    "batch_norm",
+    "collectives",
+    "gradients",
+    "programs",
+    "randomness",
+    "ranks",
+    "rendezvous",
+    "replicas",
+    "traffic",
+    "updates",
+    "values",
+]

@@ -31,19 +31,19 @@ compatible with the values, as much else is.
 class Elements(NamedTuple):
     """Which elements of an array are wrong: how many of how many, and the first and last flat index."""
 
-    count: int
+    number: int
     size: int
     first: int
     last: int
 
     def __str__(self) -> str:
-        if self.count == self.size:
+        if self.number == self.size:
             return f"all {self.size} elements"
-        if self.count == self.last - self.first + 1:
+        if self.number == self.last - self.first + 1:
             if self.last == self.size - 1:
-                return f"the last {self.count} of {self.size} elements"
+                return f"the last {self.number} of {self.size} elements"
             return f"elements {self.first} to {self.last} of {self.size}"
-        return f"{self.count} of {self.size} elements (first {self.first}, last {self.last})"
+        return f"{self.number} of {self.size} elements (first {self.first}, last {self.last})"
 
 
 Parameter = int | float | str | bool | tuple[int, ...] | tuple[str, ...] | tuple[float, ...] | Elements
@@ -144,7 +144,8 @@ class Kind:
                 f"cause {id!r}: its texts name {', '.join(sorted(unknown))}, but it declares no such parameter"
             )
         self.id, self.headline, self.because, self.look = id, headline, because, look
-        self.certainty, self.parameters = certainty, parameters
+        self.certainty: Certainty = certainty
+        self.parameters = parameters
         KINDS[id] = self
 
     def __call__(self, **values: Parameter) -> Cause:
@@ -168,10 +169,10 @@ KINDS: dict[str, Kind] = {}
 class _Template(string.Formatter):
     """str.format, which shows tuples with commas."""
 
-    def format_field(self, value: Any, spec: str) -> str:
+    def format_field(self, value: Any, format_spec: str) -> str:
         if isinstance(value, tuple) and not isinstance(value, Elements):
-            return ", ".join(format(each, spec) for each in value)
-        return format(str(value) if isinstance(value, Elements) else value, spec)
+            return ", ".join(format(each, format_spec) for each in value)
+        return format(str(value) if isinstance(value, Elements) else value, format_spec)
 
 
 def _fields(template: str) -> Iterable[str]:

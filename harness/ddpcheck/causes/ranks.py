@@ -25,6 +25,12 @@ UNCAUGHT_COMPILED_ERROR = Kind(
     message=str,
 )
 
+RIGHT_WHEN_REPEATED = Kind(
+    "right-when-repeated",
+    "The same Job is right when it runs again: the failure depends on timing or on earlier calls.",
+    because="Shared memory may be read too early, or be overwritten too early.",
+    certainty="possible",
+)
 WAITS_FOR_A_PROGRAM = Kind(
     "waits-for-a-program",
     "Rank {ranks} waits for a program that it started, such as a compiler.",

@@ -14,6 +14,7 @@ from .. import __version__
 COMMANDS = {
     "tour": "Check and train the reference implementations that are installed here: see what ddpcheck shows.",
     "check": "Check implementations against every law that they promise to keep.",
+    "audit": "Audit a training script: is its run on several ranks the run of one process?",
     "list": "List adapters, causes, checks, capabilities, launchers or profiles, with a sentence each.",
     "faults": "Check adapters that are wrong on purpose: which check catches each, how soon, and what it says.",
     "replay": "Run a failing Job again, and show what every rank saw.",

@@ -185,6 +185,9 @@ def show_all(out: Console, verdicts: list[Verdict], seconds: float, failures: Pa
     note = oversubscribed(verdict.world_size for verdict in verdicts if verdict.jobs)
     if note:
         out.print(f"\n{note}", style="dim", soft_wrap=True)
+    if verdicts and all(verdict.ok for verdict in verdicts):
+        told = "\nImplementations were judged, and no training script; this judges one: ddpcheck audit train.py"
+        out.print(told, style="dim", soft_wrap=True)
     out.print(f"\n[bold]{summary(verdicts, seconds)}[/]", soft_wrap=True)
 
 

@@ -89,7 +89,8 @@ def _bar(out: Console) -> Progress:
 
 
 def _show(out: Console, kill: Kill, well: bool, *, unusual: bool) -> None:
-    title = f"{symbol('passed' if well else 'failed')} [bold]{escape(kill.name)}[/] ({kill.family}, {ranks(kill.world_size)})"
+    about = f"{kill.family}, {ranks(kill.world_size)}" + ("" if unusual else _origin(kill))
+    title = f"{symbol('passed' if well else 'failed')} [bold]{escape(kill.name)}[/] ({about})"
     if kill.first is None:
         out.print(f"{title}: {'no check minds it' if unusual else 'SURVIVES: no check fails'}", soft_wrap=True)
         return
@@ -102,6 +103,10 @@ def _show(out: Console, kill: Kill, well: bool, *, unusual: bool) -> None:
         out.print(f"    should have failed, too: {', '.join(kill.missed)}", style="bold red", soft_wrap=True)
 
 
+def _origin(kill: Kill) -> str:
+    return escape(f", seen in {', '.join(kill.seen_in)}") if kill.seen_in else ", invented"
+
+
 def _summary(kills: Sequence[Kill], seconds: float, *, unusual: bool) -> str:
     if unusual:
         flagged = sum(kill.first is not None for kill in kills)
@@ -112,4 +117,6 @@ def _summary(kills: Sequence[Kill], seconds: float, *, unusual: bool) -> str:
         if caught
         else ""
     )
-    return f"{len(caught)} of {len(kills)} faults caught{times}; {seconds:.0f} s"
+    seen = sum(bool(kill.seen_in) for kill in kills)
+    origins = f" ({seen} seen in real code, {len(kills) - seen} invented)"
+    return f"{len(caught)} of {len(kills)} faults caught{origins}{times}; {seconds:.0f} s"

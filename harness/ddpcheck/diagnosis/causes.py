@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..causes import Cause
+from ..causes import Cause, values
 from ..causes.prose import as_causes
 from ..values import Array
 from .crept import crept
@@ -28,7 +28,7 @@ from .patterns import (
     weighted,
     zeros,
 )
-from .where import elements, region, remainder, seams, shifted, tail
+from .where import elements, remainder, seams, shifted, tail
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,6 @@ class Evidence:
 
     local: what the array would be if nothing had been communicated (this rank's own contribution).
     alternatives: (cause, array): what the array would be if this were the cause.
-    factors: further factors that would tell something: ("the number of accumulation steps", 4).
     before: what it was before it was updated.
     idle: what it would be after an update by a gradient of zero, to which the update adds its gradient, times a number.
     precision: whether a difference of 1e-2 or 1e-3 may come from fewer bits.
@@ -51,7 +50,6 @@ class Evidence:
     world_size: int = 1
     local: Array | None = None
     alternatives: tuple[tuple[Cause | str, Array], ...] = ()
-    factors: tuple[tuple[Cause | str, float], ...] = ()
     before: Array | None = None
     idle: Array | None = None
     precision: bool = True
@@ -61,9 +59,6 @@ class Evidence:
     parts: Array | None = None
     bound: Array | None = None
     moved: bool = False
-
-
-_PERMUTED = "all values are there, but in other places: a transposed or permuted layout, or blocks in a wrong order"
 
 
 Explanation = Cause | str | tuple[Cause | str, ...]
@@ -96,17 +91,16 @@ def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[E
                 yield sentence
     if not np.isfinite(got[wrong]).all() and np.isfinite(expected).all():
         yield from overflown(got, expected)
-        text = "the wrong elements are NaN or infinite: memory that was never written, or is the caller's again, or an overflow"
-        yield (text, *as_causes(evidence.otherwise))
+        yield (values.NONFINITE(), *as_causes(evidence.otherwise))
     if np.isnan(expected[wrong]).all() and not np.isnan(got[wrong]).any():
-        yield f"a NaN is lost in {region(wrong)}: a comparison drops it, depending on which rank has it"
+        yield values.NAN_LOST().among(elements(wrong))
     yield from _likely_factor(got, expected, evidence)
     local = evidence.local
     if local is not None and local.shape == got.shape and not _close(local, expected).all():
         if got.any() and _close(got, local).all():  # zeros are everybody's
-            yield "it is exactly this rank's own local value: not reduced"
+            yield values.NOT_REDUCED()
         if got[wrong].any() and _close(got[wrong], local[wrong]).all():
-            yield f"{region(wrong)} hold this rank's own local value: that part was never reduced"
+            yield values.PART_NOT_REDUCED().among(elements(wrong))
     yield from crept(got, expected, evidence.before)
     for sentence, array in evidence.alternatives * bool(got.any()):
         if array.shape == got.shape and not _close(array, expected).all() and _close(got, array).all():
@@ -127,7 +121,7 @@ def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[E
     if evidence.parts is not None:
         yield from narrowed(got, expected, evidence.parts)
     if got.size > 1 and np.array_equal(np.sort(got, axis=None), np.sort(expected, axis=None), equal_nan=True):
-        yield _PERMUTED
+        yield values.PERMUTED()
     if evidence.parts is not None:
         yield from clamped(got, expected, evidence.parts)
         yield from weighted(got, expected, evidence.parts)
@@ -156,7 +150,7 @@ _APART = 8
 
 def _partly(cause: Cause | str, wrong: Array) -> Cause | str:
     """The cause, for the wrong elements only."""
-    return cause.among(elements(wrong)) if isinstance(cause, Cause) else f"{region(wrong)}: {cause}"
+    return cause.among(elements(wrong)) if isinstance(cause, Cause) else f"{elements(wrong)}: {cause}"
 
 
 def _nearer(got: Array, expected: Array, alternatives: Sequence[tuple[Cause | str, Array]]) -> Iterator[Cause | str]:
@@ -192,15 +186,15 @@ def _elsewhere(got: Array, expected: Array, evidence: Evidence) -> Iterator[Caus
         if _same(got, array):
             yield sentence
     if got.size > 1 and _same(np.sort(got, axis=None), np.sort(expected, axis=None)):
-        yield _PERMUTED
+        yield values.PERMUTED()
     yield from sent_as(got, expected)
 
 
-def _changed_on_the_way(got: Array, expected: Array) -> Iterator[str]:
+def _changed_on_the_way(got: Array, expected: Array) -> Iterator[Cause]:
     differ = ~(np.equal(got, expected) | (np.isnan(got) & np.isnan(expected)))
     if differ.any():
         yield from zeros(got, expected, differ)
-        yield f"{region(differ)} have other bits: they went through arithmetic, or through a dtype with fewer"
+        yield values.BITS_CHANGED().among(elements(differ))
 
 
 def _same(a: Array, b: Array) -> bool:
@@ -220,18 +214,10 @@ def _close(a: Array, b: Array, factor: float = 1.0) -> Array:
 
 def _likely_factor(got: Array, expected: Array, evidence: Evidence) -> Iterator[Explanation]:
     size = evidence.world_size
-    summed = f"exactly {size} x too large at world size {size}: summed, not averaged"
-    divided = f"exactly {size} x too small at world size {size}: divided by the world size once too often"
     known: list[tuple[float, Explanation]] = [
-        (float(size), (summed, *as_causes(evidence.doubt))),
-        (1.0 / size, (divided, *as_causes(evidence.less))),
+        (float(size), (values.SUMMED_NOT_AVERAGED(world_size=size), *as_causes(evidence.doubt))),
+        (1.0 / size, (values.DIVIDED_TOO_OFTEN(world_size=size), *as_causes(evidence.less))),
     ] * (size > 1)
-    for name, value in evidence.factors:
-        if isinstance(name, Cause):
-            known += [(value, name), (1 / value, name)] if value else [(value, name)]
-            continue
-        known.append((value, f"exactly {value:g} x too large: {name}"))
-        known += [(1 / value, f"exactly {value:g} x too small: {name}")] * (value != 0)
     yield from _matching(got, expected, known)
 
 
@@ -239,11 +225,11 @@ def _other_factor(got: Array, expected: Array, evidence: Evidence) -> Iterator[E
     """Rarer factors, and any that all elements share; of one element anything is a factor."""
     size = evidence.world_size
     rarer: list[tuple[float, Explanation]] = [
-        (float(size) ** 2, f"exactly {size}^2 x too large at world size {size}: multiplied by it, and not averaged"),
-        (1.0 / size**2, f"exactly {size}^2 x too small at world size {size}: divided by it twice too often"),
+        (float(size) ** 2, values.MULTIPLIED_NOT_AVERAGED(world_size=size)),
+        (1.0 / size**2, values.DIVIDED_TWICE_TOO_OFTEN(world_size=size)),
     ] * (size > 1)
     if got.size not in (1, size):
-        rarer.append((size / got.size, f"divided by the number of elements, {got.size}, instead of the {size} ranks"))
+        rarer.append((size / got.size, values.DIVIDED_BY_ELEMENTS(size=got.size, world_size=size)))
     yield from _matching(got, expected, rarer)
     nonzero = (expected != 0) & np.isfinite(expected)
     if got.dtype.kind not in "fi" or nonzero.sum() < 2 or not _close(got[~nonzero], expected[~nonzero]).all():
@@ -251,13 +237,19 @@ def _other_factor(got: Array, expected: Array, evidence: Evidence) -> Iterator[E
     ratios = got[nonzero].astype(np.float64) / expected[nonzero]
     ratio = float(ratios.flat[0])
     if ratio == -1 and np.array_equal(got, -expected):
-        yield "the sign is wrong"
+        yield values.WRONG_SIGN()
     elif ratio != 0 and _all_equal(ratios, ratio, got[nonzero], expected[nonzero]):
-        scale = _SCALED if abs(np.log2(abs(ratio))) in _LOSS_SCALES else ""
-        divisor = size / ratio
-        if size > 1 and 1.5 < divisor <= 2 * size and abs(divisor - round(divisor)) < 1e-4:
-            scale = f", as if divided by {round(divisor)} and not by the {size} ranks"
-        yield f"every element is {ratio:.6g} x what it should be: a wrong factor, the same everywhere{scale}"
+        yield _factor(ratio, size)
+
+
+def _factor(ratio: float, size: int) -> Cause:
+    """The cause of one factor for all elements."""
+    divisor = size / ratio
+    if size > 1 and 1.5 < divisor <= 2 * size and abs(divisor - round(divisor)) < 1e-4:
+        return values.WRONG_DIVISOR(divisor=round(divisor), world_size=size, factor=ratio)
+    if abs(np.log2(abs(ratio))) in _LOSS_SCALES:
+        return values.LOSS_SCALE_KEPT(factor=ratio)
+    return values.WRONG_FACTOR(factor=ratio)
 
 
 def _all_equal(ratios: Array, ratio: float, got: Array, expected: Array) -> bool:
@@ -278,7 +270,6 @@ def _all_equal(ratios: Array, ratio: float, got: Array, expected: Array) -> bool
 _NEARLY_ONE = 2.0**-7
 _LOSS_SCALES = range(7, 33)
 """Powers of two that no number of ranks, micro-batches or samples here is."""
-_SCALED = ", as of a loss scale that is not taken off again, or once too often"
 
 
 def _matching(got: Array, expected: Array, factors: list[tuple[float, Explanation]]) -> Iterator[Explanation]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ..causes import Cause, values
 from ..values import Array
 
 _AT_MOST = 1 / 64
@@ -13,8 +14,8 @@ _SEEN = 8
 """Last bits of the largest element that it must have moved by, or rounding alone might have."""
 
 
-def crept(got: Array, expected: Array, before: Array | None) -> Iterator[str]:
-    """Sentences, if all elements went one share of their way, of at most a sixty-fourth, but for their last bits."""
+def crept(got: Array, expected: Array, before: Array | None) -> Iterator[Cause]:
+    """A cause, if all elements went one share of their way, of at most a sixty-fourth, but for their last bits."""
     if before is None or before.shape != got.shape or got.dtype.kind != "f":
         return
     old = before.astype(np.float64)
@@ -28,7 +29,4 @@ def crept(got: Array, expected: Array, before: Array | None) -> Iterator[str]:
         and share * np.abs(way).max() >= _SEEN * bit
         and (abs(went - share * way) <= 2 * bit).all()
     ):
-        yield (
-            f"it went about 1/{1 / share:.0f} of its way: its gradient was scaled down, as where it was clipped while it still "
-            "had the loss's scale, or lost that twice"
-        )
+        yield values.TINY_UPDATE(shrunk=1 / share)

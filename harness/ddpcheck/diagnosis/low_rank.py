@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ..causes import Cause, values
 from ..values import Array
 
 _ROUNDINGS = 8
@@ -14,8 +15,8 @@ _APART = 4
 """How many times what rounding may do the difference must be."""
 
 
-def low_rank(got: Array, expected: Array, base: Array | None, bound: Array | None) -> Iterator[str]:
-    """Sentences, if got - base is expected - base, projected on some of its own columns' or rows' directions.
+def low_rank(got: Array, expected: Array, base: Array | None, bound: Array | None) -> Iterator[Cause]:
+    """A cause, if got - base is expected - base, projected on some of its own columns' or rows' directions.
 
     Fewer dimensions alone tell little: so has a gradient that lacks a sample, or a rank.
     """
@@ -38,7 +39,4 @@ def low_rank(got: Array, expected: Array, base: Array | None, bound: Array | Non
     left, across = columns[:, :rank], rows[:rank]
     projected = left @ (left.T @ right), (right @ across.T) @ across
     if np.abs(seen - right).max() > _APART * allowed and any(np.abs(seen - p).max() <= allowed for p in projected):
-        yield (
-            f"it is a low-rank approximation: a matrix of rank {rank}, where the right one has rank {whole}: the gradient was "
-            "compressed, as by PowerSGD"
-        )
+        yield values.LOW_RANK(rank=rank, expected_rank=whole)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from ..causes import Cause, values
 from ..values import Array
 
 Rounding = Callable[[Array], Array]
@@ -17,7 +18,7 @@ _MATCHING = 0.9
 _LAST_BITS = 16
 
 
-def narrowed(got: Array, expected: Array, parts: Array) -> Iterator[str]:
+def narrowed(got: Array, expected: Array, parts: Array) -> Iterator[Cause]:
     """As which dtype the parts, with the ranks as first axis, were sent, if that alone explains every bit."""
     size = len(parts)
     if got.dtype.char not in "df" or parts.shape[1:] != got.shape or not np.isfinite(got).all():
@@ -27,32 +28,35 @@ def narrowed(got: Array, expected: Array, parts: Array) -> Iterator[str]:
     factor = next((by for by in (1.0 / size, 1.0) if np.abs(total * by - expected).max(initial=0.0) <= near), None)
     if factor is None or not got.any():
         return
-    for text, values in _candidates(parts, factor):
-        allowed = _LAST_BITS * unit * np.maximum(np.abs(parts).max(axis=0) * factor, np.abs(values))
-        if np.abs(values - expected).max() > near and (np.abs(got - values) <= allowed).mean() >= _MATCHING:
-            yield f"{text}: computed or sent with fewer bits than {got.dtype}"
+    for cause, rounded in _candidates(parts, factor, got.dtype.name):
+        allowed = _LAST_BITS * unit * np.maximum(np.abs(parts).max(axis=0) * factor, np.abs(rounded))
+        if np.abs(rounded - expected).max() > near and (np.abs(got - rounded) <= allowed).mean() >= _MATCHING:
+            yield cause
 
 
-def sent_as(got: Array, expected: Array) -> Iterator[str]:
+def sent_as(got: Array, expected: Array) -> Iterator[Cause]:
     """As which dtype something that was only moved has gone, if that gives every bit."""
     for name, made in _WAYS.get(got.dtype.name, ()):
         with np.errstate(all="ignore"):
             there_and_back = made(expected).astype(got.dtype)
         if np.array_equal(got, there_and_back, equal_nan=got.dtype.kind == "f"):
-            yield f"it was sent as {name}: what that has no room for is rounded, zero or infinite"
+            yield values.SENT_AS(dtype=name)
 
 
-def _candidates(parts: Array, factor: float) -> Iterator[tuple[str, Array]]:
+def _candidates(parts: Array, factor: float, given: str) -> Iterator[tuple[Cause, Array]]:
     for name, rounded in _SHORT:
-        before, after = f"every rank's part is rounded as in {name}", f"the result is rounded as in {name}"
+        before, both, after = (
+            values.ROUNDED_AS(rounded=what, dtype=name, given=given)
+            for what in ("Each rank's part is", "Each rank's part and the result are", "The result is")
+        )
         yield before, rounded(parts).sum(axis=0) * factor
         yield before, rounded(parts * factor).sum(axis=0)
-        yield f"{before}, and the result", rounded(rounded(parts * factor).sum(axis=0))
-        yield f"{before}, and the result", rounded(rounded(parts).sum(axis=0) * factor)
+        yield both, rounded(rounded(parts * factor).sum(axis=0))
+        yield both, rounded(rounded(parts).sum(axis=0) * factor)
         yield after, rounded(parts.sum(axis=0) * factor)
     largest = np.abs(parts).max(axis=tuple(range(1, parts.ndim)), keepdims=True, initial=0.0)
-    for what, scale in (("each rank's", largest), ("all ranks'", largest.max(axis=0, keepdims=True))):
-        yield f"it is sent in integers of 8 bits, multiples of {what} largest / 127", _steps(parts, scale) * factor
+    for whose, scale in (("each rank", largest), ("all ranks", largest.max(axis=0, keepdims=True))):
+        yield values.SENT_AS_INT8(scaled_by=whose), _steps(parts, scale) * factor
 
 
 def _steps(parts: Array, largest: Array) -> Array:

@@ -9,15 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from ..numerics import LARGEST, SMALLEST, different_bits, ulp_distance
+from ..causes import Cause, values
+from ..numerics import LARGEST, different_bits, ulp_distance
 from ..values import Array
-from .where import region
+from .where import elements
 
 _ALIKE = 2.0**-7
 """Weights that differ by less come of lost precision."""
 
 
-def weighted(got: Array, expected: Array, parts: Array) -> Iterator[str]:
+def weighted(got: Array, expected: Array, parts: Array) -> Iterator[Cause]:
     """The ranks' parts with other weights, where there are twice as many elements as ranks to tell by."""
     size, matrix = len(parts), parts.reshape(len(parts), -1).T.astype(np.float64)
     if got.dtype.kind != "f" or size < 2 or got.size <= 2 * size or not np.isfinite(matrix).all():
@@ -27,16 +28,15 @@ def weighted(got: Array, expected: Array, parts: Array) -> Iterator[str]:
     found, right = (_weights(matrix, array.reshape(-1).astype(np.float64), got.dtype) for array in (got, expected))
     if found is None or right is None or np.allclose(found, right, rtol=_ALIKE):
         return
-    given, due = (" + ".join(f"{w:.3g} x rank {rank}'s" for rank, w in enumerate(ws)) for ws in (found, right))
-    why = ""
+    kind = values.RANKS_WEIGHTED
     if (np.isclose(found, 1) | np.isclose(found, 1 / size)).all():
-        why = ": it is divided in place while it is being sent"
+        kind = values.DIVIDED_WHILE_SENT
     elif np.isclose(found.sum(), 1):
-        why = ", as if by the sizes of other batches"
-    yield f"it is {given} gradient, but should be {due}{why}"
+        kind = values.WEIGHTED_BY_OTHER_SIZES
+    yield kind(weights=tuple(found.tolist()), expected=tuple(right.tolist()))
 
 
-def thinned(got: Array, expected: Array, parts: Array) -> Iterator[str]:
+def thinned(got: Array, expected: Array, parts: Array) -> Iterator[Cause]:
     """Whether here this and there that rank's part is missing, where there are elements enough to say so."""
     size = len(parts)
     if got.dtype.kind != "f" or not 1 < size <= _SUBSETS:
@@ -49,10 +49,7 @@ def thinned(got: Array, expected: Array, parts: Array) -> Iterator[str]:
     missing = [list(subset) for count in range(1, size + 1) for subset in combinations(range(size), count)]
     fits = [(np.abs(expected - each[subset].sum(axis=0) - seen) <= near)[wrong] for subset in missing]
     if np.logical_or.reduce(fits).all() and not any(fit.all() for fit in fits):
-        yield (
-            f"{region(wrong)} lack the parts of some ranks, here of these and there of those: each sends its largest "
-            "elements only, or pieces are lost"
-        )
+        yield values.PARTS_OF_RANKS_MISSING().among(elements(wrong))
 
 
 _SUBSETS = 4
@@ -72,7 +69,7 @@ _NOT_BY_CHANCE = 20
 """In how many ways zeros have to be able to lie, if that they are the smallest is to tell something."""
 
 
-def zeros(got: Array, expected: Array, wrong: Array) -> Iterator[str]:
+def zeros(got: Array, expected: Array, wrong: Array) -> Iterator[Cause]:
     if got[wrong].any():
         return
     largest = float(np.max(np.abs(expected[wrong].astype(np.float64))))
@@ -80,22 +77,21 @@ def zeros(got: Array, expected: Array, wrong: Array) -> Iterator[str]:
     chosen = comb(len(others) + int(wrong.sum()), len(others)) >= _NOT_BY_CHANCE
     smallest = chosen and largest < float(others.min())
     if got.dtype.kind == "f" and (smallest or largest < _SMALL):
-        half = ", or as in float16, which has no smaller number than 6e-8" if largest < SMALLEST["float16"] else ""
-        yield f"{region(wrong)} are zero, but should be small: flushed, or left out as the smallest{half}"
-    yield f"{region(wrong)} are zero: never written, or left out"
+        yield values.FLUSHED_TO_ZERO().among(elements(wrong))
+    yield values.ZERO().among(elements(wrong))
 
 
-def overflown(got: Array, expected: Array) -> Iterator[str]:
+def overflown(got: Array, expected: Array) -> Iterator[Cause]:
     """Infinite is what float16 has no number for, give or take what cancels out in a mean, and the others fit in it."""
     infinite = np.isinf(got)
     if not infinite.any() or np.isnan(got).any() or got.dtype.char not in "df":
         return
     most, large, others = LARGEST["float16"], np.abs(expected[infinite]), got[~infinite]
     if large.min() > most / 8 and (np.abs(others) <= most).all() and all_fit(others, 11):
-        yield "infinite are the largest elements: an overflow, as in float16, whose largest number is 65504"
+        yield values.OVERFLOW_FLOAT16().among(elements(infinite))
 
 
-def clamped(got: Array, expected: Array, parts: Array) -> Iterator[str]:
+def clamped(got: Array, expected: Array, parts: Array) -> Iterator[Cause]:
     """Every rank's part, cut off at one and the same magnitude before they are averaged. One wrong element tells nothing but
     by a magnitude that somebody would choose.
     """
@@ -120,7 +116,7 @@ def clamped(got: Array, expected: Array, parts: Array) -> Iterator[str]:
         limit = (size * seen[place] - column[above:].sum()) / signs if signs else 0.0
         fits = limit > 0 and bool((np.abs(np.clip(flat, -limit, limit).mean(axis=0) - seen) <= near).all())
         if fits and (int(wrong.sum()) > 1 or _is_chosen(limit)):
-            yield f"every rank's part is cut off at {limit:g} before the mean: clamped, or by a dtype that ends there"
+            yield values.PARTS_CLAMPED(limit=float(limit))
             return
 
 
@@ -129,7 +125,7 @@ def _is_chosen(limit: float) -> bool:
     return bool(np.isclose(limit, LARGEST["float16"])) or bool(np.isclose(limit, 10.0 ** np.rint(np.log10(limit))))
 
 
-def cut_off(got: Array, expected: Array, wrong: Array) -> Iterator[str]:
+def cut_off(got: Array, expected: Array, wrong: Array) -> Iterator[Cause]:
     """Different elements that come out as one and the same, for what is more than it; nothing is more than it then."""
     few = int(wrong.sum()) < 2 or len(np.unique(np.abs(expected[wrong]))) < 2
     if got.dtype.kind != "f" or (few and np.isfinite(expected[wrong]).all()):
@@ -137,10 +133,10 @@ def cut_off(got: Array, expected: Array, wrong: Array) -> Iterator[str]:
     largest = float(np.abs(got[wrong]).max())
     alike = (np.abs(got[wrong]) == largest).all() and (np.abs(got[~wrong]) <= largest).all()
     if alike and (np.abs(expected[wrong]) > largest).all():
-        yield f"{region(wrong)} are cut off at {largest:g}: gradients are clamped, or go through a dtype that ends there"
+        yield values.CLAMPED(limit=largest).among(elements(wrong))
 
 
-def changed_by(got: Array, expected: Array, before: Array | None) -> Iterator[str]:
+def changed_by(got: Array, expected: Array, before: Array | None) -> Iterator[Cause]:
     """Whether all elements went the same share of their way; two say so by chance only if rounding hides the rest."""
     if before is None or before.shape != got.shape or got.dtype.kind != "f":
         return
@@ -153,26 +149,23 @@ def changed_by(got: Array, expected: Array, before: Array | None) -> Iterator[st
     rounding = 64 * float(np.finfo(got.dtype).eps) * np.abs(old[moved]) / np.abs(way[moved])
     middle = float(np.median(share))
     if np.isfinite(share).all() and (np.abs(share - middle) <= rounding).all() and float(rounding.max()) < 0.01:
-        yield f"it went {middle:.4g} x the way that it should: by another learning rate, or clipped by another norm"
+        yield values.SCALED_UPDATE(share=middle)
 
 
-def tiny_differences(got: Array, expected: Array) -> Iterator[str]:
+def tiny_differences(got: Array, expected: Array) -> Iterator[Cause]:
     if got.dtype != expected.dtype or got.dtype.kind != "f":
         return
     differ = different_bits(np.ascontiguousarray(got), np.ascontiguousarray(expected))
     if differ.any():
         worst = int(ulp_distance(got, expected).max())
-        yield (
-            f"{int(differ.sum())} of {got.size} elements differ in the last bits (at most {worst} ulp): an extra rounding, or, "
-            "where sums are not exact, another order of additions"
-        )
+        yield values.LAST_BITS_WRONG(count=int(differ.sum()), size=got.size, ulp=worst)
 
 
-def lost_precision(got: Array, expected: Array, *, small: bool) -> Iterator[str]:
+def lost_precision(got: Array, expected: Array, *, small: bool) -> Iterator[Cause]:
     if got.dtype.kind in "iu":
         for narrow in (size for size in (4, 2, 1) if size < got.dtype.itemsize):
             if np.array_equal(got, expected.astype(f"{got.dtype.kind}{narrow}")):
-                yield f"only the lowest {8 * narrow} bits of each integer are there: sent as {8 * narrow} bits"
+                yield values.INTEGERS_TRUNCATED(bits=8 * narrow)
                 return
         differ = got != expected
         wrong = np.abs(expected[differ].astype(np.float64))  # an integer's lowest value has no absolute one
@@ -182,7 +175,7 @@ def lost_precision(got: Array, expected: Array, *, small: bool) -> Iterator[str]
             lossy = ~_has_bits(expected, bits)
             near = overflow | (error <= wrong * 2.0 ** (2 - bits))
             if (wrong > 2.0**bits - 1).all() and near.all() and 2 * int((differ & lossy).sum()) >= int(lossy.sum()):
-                yield f"only integers of more than {bits} bits are wrong: computed or sent as {name}"
+                yield values.INTEGERS_AS_FLOAT(dtype=name, bits=bits)
                 return
     if got.dtype.kind != "f":
         return
@@ -198,12 +191,13 @@ def lost_precision(got: Array, expected: Array, *, small: bool) -> Iterator[str]
     # what a format holds it does not round, and what it rounds it holds, or a sum of few such numbers
     possible = [each for each in possible if not all_fit(expected[off], each[1]) or all_fit(got[off], each[1] + SUMS)]
     held = [name for name, bits in possible if _fits(got[off], bits)]
-    alike = {8: ", or in integers of 8 bits", 11: ", or TF32, in which some GPUs multiply matrices"}
-    guessed = [f"{name}{alike.get(bits, '')}" for name, bits in possible]
+    guessed = [f"{name}{_AS_COARSE.get(bits, '')}" for name, bits in possible]
     for name in (held[-1:] or guessed)[:1]:
-        yield f"the relative error is {error:.1e}, as in {name}: computed or sent with fewer bits than {got.dtype}"
+        yield values.FEWER_BITS(dtype=name, given=got.dtype.name, error=error)
 
 
+_AS_COARSE = {8: " or int8", 11: " or TF32"}
+"""By bits of the significand, the other formats that leave an error as large."""
 _MANY = 6
 SUMS = 6
 """Bits by which a sum of numbers may be longer than they are."""

@@ -9,6 +9,5 @@ from .contributions import Contributions
 from .exactness import is_exact, loss_scale_for
 from .moments import Entry, Moment
 from .replay import Oracle
-from .updates import NOT_UPDATED
 
-__all__ = ["NOT_UPDATED", "Contributions", "Entry", "Moment", "Oracle", "is_exact", "loss_scale_for"]
+__all__ = ["Contributions", "Entry", "Moment", "Oracle", "is_exact", "loss_scale_for"]

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..causes import Cause
+from ..causes import updates as causes
 from ..numerics import gamma
 from ..values import Array
 from .rounding import Value, by_rank
@@ -51,42 +53,30 @@ class Clip:
     before: Mapping[str, Array]
     max_norm: float
 
-    def gone_wrong(self, name: str) -> Iterator[tuple[str, Array]]:
+    def gone_wrong(self, name: str) -> Iterator[tuple[Cause, Array]]:
         """What the gradient of this name would be if it had been clipped in another way."""
         gradient, limit = self.before[name], self.max_norm
         norms = np.sqrt(sum(_sum(other**2) for other in self.before.values()))
         largest = np.max(
             [abs(other.reshape(len(norms), -1)).max(axis=1, initial=0) for other in self.before.values()], axis=0
         )
-        yield "not clipped", gradient
+        yield causes.NOT_CLIPPED(), gradient
         if not norms.any():
-            yield "divided by a norm of zero", _nan(gradient)
+            yield causes.DIVIDED_BY_ZERO_NORM(), _nan(gradient)
         if np.isinf(limit):
-            yield (
-                "infinity times zero, or divided by infinity: who clips by infinity asks for the norm only",
-                _nan(gradient),
-            )
-            yield "scaled up to infinity, which asks for the norm only", _infinite(gradient)
-        yield (
-            "clipped by its own norm, not by that of all gradients together",
-            _scaled(gradient, _sum(gradient**2) ** 0.5, limit),
-        )
+            yield causes.INFINITE_CLIP_NAN(), _nan(gradient)
+            yield causes.INFINITE_CLIP_SCALES(), _infinite(gradient)
+        yield causes.CLIPPED_BY_OWN_NORM(), _scaled(gradient, _sum(gradient**2) ** 0.5, limit)
         for part in _parts([*self.before], name):
             norm = np.sqrt(sum(_sum(self.before[other] ** 2) for other in part))
-            yield (
-                f"clipped by the norm of {', '.join(part)} only: groups are clipped apart",
-                _scaled(gradient, norm, limit),
-            )
-        yield "cut off element by element, not scaled by the norm", np.clip(gradient, -limit, limit)
-        yield "clipped by the largest element, not by the norm", _scaled(gradient, largest, limit)
+            yield causes.CLIPPED_BY_GROUPS(parameters=tuple(part)), _scaled(gradient, norm, limit)
+        yield causes.CLIPPED_BY_ELEMENT(), np.clip(gradient, -limit, limit)
+        yield causes.CLIPPED_BY_LARGEST(), _scaled(gradient, largest, limit)
         if np.isfinite(limit):
-            yield "scaled up to the limit, though its norm is below", _scaled(gradient, norms, limit, most=np.inf)
-        yield "clipped twice, or by the square of the norm", _scaled(gradient, norms**2, limit**2)
+            yield causes.SCALED_UP_TO_LIMIT(), _scaled(gradient, norms, limit, most=np.inf)
+        yield causes.CLIPPED_TWICE(), _scaled(gradient, norms**2, limit**2)
         for guard in _LARGE_GUARDS:
-            yield (
-                f"divided by its norm + {guard:g}, a guard against a norm of 0 that makes others smaller, too",
-                _scaled(gradient, norms + guard, limit),
-            )
+            yield causes.CLIP_GUARD(guard=guard), _scaled(gradient, norms + guard, limit)
 
 
 def _parts(names: list[str], name: str) -> list[list[str]]:

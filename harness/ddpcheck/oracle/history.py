@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 
+from ..causes import Cause, gradients
 from ..diagnosis import Evidence
 from ..values import Array
 from .clipping import Clip
@@ -76,13 +77,16 @@ class History:
         parts = [done.own[name] for done in self.backwards[: self.forgotten] if name in done.own]
         return np.broadcast_to(parts[-1].mean(axis=0), parts[-1].shape) if parts else None
 
-    def windows_gone_wrong(self, name: str) -> Iterator[tuple[str, Array]]:
+    def windows_gone_wrong(self, name: str) -> Iterator[tuple[Cause, Array]]:
         """What the mean gradient of several micro-batches would be if one of them were lost."""
         parts = [done.own[name] for done in self.since_zero_grad() if name in done.own]
         if len(parts) > 1:
             last = np.broadcast_to(parts[-1].mean(axis=0), parts[-1].shape)
-            yield "that of the last micro-batch only: what was accumulated before is lost", last
-            yield "lacking the last micro-batch", np.broadcast_to(sum(parts[1:-1], parts[0]).mean(axis=0), last.shape)
+            yield gradients.LAST_MICRO_BATCH_ONLY(), last
+            yield (
+                gradients.LAST_MICRO_BATCH_MISSING(),
+                np.broadcast_to(sum(parts[1:-1], parts[0]).mean(axis=0), last.shape),
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +108,7 @@ class Accumulated:
 
     def evidence(self, expected: Array, rank: int) -> Evidence:
         if self.clipped is not None and self.name in self.clipped.before:
-            known = tuple((f"it was {words}", array[rank]) for words, array in self.clipped.gone_wrong(self.name))
+            known = tuple((cause, array[rank]) for cause, array in self.clipped.gone_wrong(self.name))
             return Evidence(len(self.history.counts), alternatives=known)
         return self.contributions().evidence(expected, rank)
 

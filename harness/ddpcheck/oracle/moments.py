@@ -8,14 +8,16 @@ from typing import Literal, Protocol
 
 import numpy as np
 
+from ..causes import Cause
+from ..causes import updates as causes
 from ..diagnosis import Evidence
 from ..job import Operation
 from ..values import Array
 from .rounding import Value
 
 Presence = Literal["there", "none", "either"]
-Alternatives = tuple[tuple[str, Array], ...]
-"""Sentences, and what would have come of it on every rank if each of them were so."""
+Alternatives = tuple[tuple[Cause, Array], ...]
+"""Causes, and what each would have made of it on every rank."""
 
 
 class Origin(Protocol):
@@ -46,9 +48,11 @@ class Entry:
         """What else it might be, for a diagnosis."""
         if self.made_of is None:
             exact = self.value.exact
-            known = [(f"it is that of rank {other}", exact[other]) for other in range(len(exact)) if other != rank]
+            known = [
+                (causes.STATISTICS_OF_RANK(rank=other), exact[other]) for other in range(len(exact)) if other != rank
+            ]
             if exact.dtype.kind == "f":
-                known.append(("it is the mean over all ranks", exact.mean(axis=0)))
+                known.append((causes.STATISTICS_MEAN(), exact.mean(axis=0)))
             return Evidence(len(self.presence), alternatives=tuple(known), precision=False)
         return self.made_of.evidence(self.value.exact[rank], rank)
 

@@ -7,12 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..causes import Cause
+from ..causes import updates as causes
 from ..values import Array
 from .optimizer import Optimizer
 from .rounding import Value
 
 
-def other_adams(name: str, optimizer: Optimizer, before: Array, gradient: Array) -> Iterator[tuple[str, Array]]:
+def other_adams(name: str, optimizer: Optimizer, before: Array, gradient: Array) -> Iterator[tuple[Cause, Array]]:
     """optimizer: its state in front of the update of `before` by `gradient`; arrays have the ranks as first axis."""
     spec, after = optimizer.spec, optimizer.copy()
     after.step(name, Value(before), Value(gradient))
@@ -27,53 +29,45 @@ def other_adams(name: str, optimizer: Optimizer, before: Array, gradient: Array)
         return np.asarray(before - spec.lr * (m / first) / (np.sqrt(squares / second) + eps))
 
     first, second = corrections(step)
-    missing, early = "Adam's bias correction is missing", moved(first, second, spec.eps / np.sqrt(second))
-    hat = "eps is added to the root before its bias is corrected, not after (epsilon hat)"
-    yield (f"{missing}, or {hat}" if np.allclose(moved(1, 1), early) else missing), moved(1, 1)
-    yield f"Adam's {hat}", early
+    yield causes.BIAS_CORRECTION_MISSING(), moved(1, 1)
+    yield causes.EPSILON_HAT(), moved(first, second, spec.eps / np.sqrt(second))
     inside = before - spec.lr * (m / first) / np.sqrt(s / second + spec.eps)
-    yield "Adam's eps is added inside the root, not to it", inside
-    yield "Adam's eps is 1e-8, and not the one that was asked for", moved(first, second, 1e-8)
+    yield causes.EPS_INSIDE_ROOT(), inside
+    yield causes.EPS_FIXED(), moved(first, second, 1e-8)
     if step > 1:
-        yield "Adam's bias correction counts steps from 1 again", moved(*corrections(1))
+        yield causes.STEPS_FROM_1(), moved(*corrections(1))
     for count in sorted({*optimizer.steps.values()} - {step - 1}):
-        yield "Adam's bias correction counts the steps of another parameter", moved(*corrections(count + 1))
+        yield causes.STEPS_OF_OTHER(), moved(*corrections(count + 1))
     if step > 1:
         one, two = spec.betas
-        swapped = "the powers of Adam's two betas, by which its bias is corrected, have changed places, as when they are loaded"
-        yield swapped, moved(1 - two ** (step - 1) * one, 1 - one ** (step - 1) * two)
-    ahead = (
-        ": a step with a gradient of zero came before, or it counts from 2"
-        if step == 1
-        else ": it counts twice, or shares its count with another parameter, and each adds to it"
-    )
-    yield f"Adam's bias correction is a step ahead{ahead}", moved(*corrections(step + 1))
+        yield causes.BETA_POWERS_SWAPPED(), moved(1 - two ** (step - 1) * one, 1 - one ** (step - 1) * two)
+    ahead = causes.STEP_AHEAD_FROM_START if step == 1 else causes.STEP_AHEAD
+    yield ahead(), moved(*corrections(step + 1))
     if step == 1:
         return
     old = {part: optimizer.state[f"{name}.{part}"].exact for part in "ms"}
-    for part, words in (("m", "first"), ("s", "second")):
+    for part, which in (("m", "first"), ("s", "second")):
         lost = optimizer.copy()
         lost.state[f"{name}.{part}"] = Value(np.zeros_like(old[part]))
         began = lost.step(name, Value(before), Value(gradient)).exact
-        yield f"Adam's {words} moment began anew, and the other did not: it is not saved, or not loaded", began
+        yield causes.MOMENT_LOST(moment=which), began
     crossed = optimizer.copy()
     crossed.state |= {f"{name}.m": Value(old["s"]), f"{name}.s": Value(abs(old["m"]))}
-    text = "Adam's two moments have changed places, as when they are loaded"
-    yield text, crossed.step(name, Value(before), Value(gradient)).exact
+    yield causes.MOMENTS_SWAPPED(), crossed.step(name, Value(before), Value(gradient)).exact
     largest = moved(first, second, squares=np.maximum(old["s"], s))
-    yield "it is AMSGrad: divided by the largest second moment so far, not by the last", largest
-    for part, words in (("m", "first"), ("s", "second")):
+    yield causes.AMSGRAD(), largest
+    for part, which in (("m", "first"), ("s", "second")):
         for dtype, bits in (("float16", 11), ("bfloat16", 8)):
             short = optimizer.copy()
             short.state[f"{name}.{part}"] = Value(_rounded(old[part], bits))
             held = short.step(name, Value(before), Value(gradient)).exact
-            yield f"Adam's {words} moment is held, or was saved, in {dtype}", held
+            yield causes.MOMENT_IN(moment=which, dtype=dtype), held
     if step == 2:  # when the first gradient is still known
         given = old["m"] / (1 - spec.betas[0])
-        for betas, words in (((0.9, 0.999), "are 0.9 and 0.999"), (spec.betas[::-1], "have changed places")):
+        for betas, kind in (((0.9, 0.999), causes.BETAS_FIXED), (spec.betas[::-1], causes.BETAS_SWAPPED)):
             used = Optimizer(replace(spec, betas=betas), "float64", steps={name: 1})
             used.state = {f"{name}.m": Value((1 - betas[0]) * given), f"{name}.s": Value((1 - betas[1]) * given**2)}
-            yield f"Adam's betas {words}", used.step(name, Value(before), Value(gradient)).exact
+            yield kind(), used.step(name, Value(before), Value(gradient)).exact
 
 
 def _rounded(array: Array, bits: int) -> Array:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..causes import Cause
+from ..causes import gradients as causes
 from ..diagnosis import Evidence
 from ..job import OptimizerSpec
 from ..values import Array
@@ -27,18 +29,18 @@ class PassedOver:
     earlier: Origin | None
 
     def evidence(self, expected: Array, rank: int) -> Evidence:
-        known = tuple((sentence, array[rank]) for sentence, array in self._alternatives())
+        known: tuple[tuple[Cause | str, Array], ...] = tuple(
+            (cause, array[rank]) for cause, array in self._alternatives()
+        )
         known += self.earlier.evidence(expected, rank).alternatives if self.earlier else ()
-        sure = "the steps since should have passed it over: it is frozen, or no rank used it"
-        return Evidence(len(self.before), alternatives=known, precision=False, otherwise=sure)
+        return Evidence(len(self.before), alternatives=known, precision=False, otherwise=(causes.SHOULD_NOT_MOVE(),))
 
-    def _alternatives(self) -> Iterator[tuple[str, Array]]:
+    def _alternatives(self) -> Iterator[tuple[Cause, Array]]:
         spec = self.optimizer.spec
-        where = "though it has no gradient (frozen, or unused), the step moved it by its"
         if spec.weight_decay:
-            yield f"{where} momentum and weight decay", self._moved(spec)
-            yield f"{where} weight decay", self.before * (1 - spec.lr * spec.weight_decay)
-        yield f"{where} momentum", self._moved(replace(spec, weight_decay=0.0))
+            yield causes.MOVED_WITHOUT_GRADIENT(by="momentum and weight decay"), self._moved(spec)
+            yield causes.MOVED_WITHOUT_GRADIENT(by="weight decay"), self.before * (1 - spec.lr * spec.weight_decay)
+        yield causes.MOVED_WITHOUT_GRADIENT(by="momentum"), self._moved(replace(spec, weight_decay=0.0))
 
     def _moved(self, spec: OptimizerSpec) -> Array:
         used = self.optimizer.copy()

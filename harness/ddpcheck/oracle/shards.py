@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ..causes import Cause
+from ..causes import updates as causes
 from .optimizer import Optimizer
 from .rounding import Value
 
@@ -13,7 +15,7 @@ _SEARCHED = 64
 """Elements of a parameter in which every beginning of a shard is tried; of more, that of equal shards."""
 
 
-def shards_misplaced(name: str, optimizer: Optimizer) -> Iterator[tuple[str, Optimizer]]:
+def shards_misplaced(name: str, optimizer: Optimizer) -> Iterator[tuple[Cause, Optimizer]]:
     """Each rank holds the momentum of its own elements, of this parameter or of all that lie one after another."""
     held = optimizer.state.get(name)
     if optimizer.spec.momentum and held is not None:
@@ -23,12 +25,11 @@ def shards_misplaced(name: str, optimizer: Optimizer) -> Iterator[tuple[str, Opt
             moved = optimizer.copy()
             whole = np.concatenate([flat[:, :cut], flat[:, :-cut]], axis=1)
             moved.state[name] = Value(whole.reshape(held.exact.shape))
-            text = f"its momentum from element {cut} on is that of element 0 on: a rank's shard was loaded from a wrong place"
-            yield text, moved
+            yield causes.SHARD_MISPLACED(element=cut), moved
     yield from _of_rank_zero(optimizer)
 
 
-def _of_rank_zero(optimizer: Optimizer) -> Iterator[tuple[str, Optimizer]]:
+def _of_rank_zero(optimizer: Optimizer) -> Iterator[tuple[Cause, Optimizer]]:
     """Every rank has loaded rank 0's shard of the flat buffer of all parameters, in either order."""
     parts = ("",) if optimizer.spec.name == "sgd" else (".m", ".s")
     ends = {part: [key for key in optimizer.state if key.endswith(part)] for part in parts}
@@ -46,7 +47,4 @@ def _of_rank_zero(optimizer: Optimizer) -> Iterator[tuple[str, Optimizer]]:
                 keys, np.split(wrong, np.cumsum([one.shape[1] for one in flat])[:-1], axis=1), strict=True
             ):
                 moved.state[key] = Value(array.reshape(optimizer.state[key].exact.shape))
-        yield (
-            "its optimizer state is another parameter's, from rank 0's shard of all: every rank has loaded that one",
-            moved,
-        )
+        yield causes.SHARD_OF_RANK_0(), moved

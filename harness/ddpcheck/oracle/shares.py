@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..causes import Cause
+from ..causes import gradients as causes
 from ..model import Activation, Embedding, Linear, ModelSpec
 from ..values import Array
 from .network import Evaluation, Shards, evaluate
@@ -40,12 +42,12 @@ class Pass:
         found = evaluate(replace(self.model, layers=layers), learned, self.fixed, self.shards).gradients
         return {user: found[f"{user}.{part}"] for user in users if f"{user}.{part}" in found}
 
-    def gone_wrong(self, name: str, own: Array) -> Iterator[tuple[str, Array]]:
+    def gone_wrong(self, name: str, own: Array) -> Iterator[tuple[Cause, Array]]:
         """What the ranks' local gradients would be, which are `own`, if a layer computed something else."""
         for slope in (0.5, 1.0):
             array = self._bent(name, slope)
             if array is not None:
-                yield f"relu has the derivative {slope:g} at 0 here, but ModelSpec's has 0", array
+                yield causes.RELU_AT_ZERO(slope=slope), array
         first = self.model.layers[0]
         if isinstance(first, Embedding) and name == f"{first.name}.weight":
             yield from self._rows(name, own)
@@ -57,7 +59,7 @@ class Pass:
         found = evaluate(self.model, self.learned, self.fixed, replace(self.shards, at_zero=at_zero))
         return found.gradients.get(name) if any((entered == 0).any() for entered in found.kinks) else None
 
-    def _rows(self, name: str, own: Array) -> Iterator[tuple[str, Array]]:
+    def _rows(self, name: str, own: Array) -> Iterator[tuple[Cause, Array]]:
         """Of an embedding, whose gradient has a row for each id."""
         ids, weight = self.shards.inputs, self.learned[name]
         ranks, places = np.arange(len(ids))[:, None], np.arange(ids.shape[1])
@@ -68,14 +70,11 @@ class Pass:
         last = np.zeros_like(own)
         for rank, count in enumerate(self.shards.counts):
             last[rank, ids[rank, :count]] = rows[rank, :count]
-        yield (
-            "of an id that a batch has several times the last sample counts alone: gradient[ids] += rows keeps one",
-            last,
-        )
-        for number, where in ((0, "first"), (-1, "last")):
+        yield causes.REPEATED_ID_COUNTS_ONCE(), last
+        for number, which in ((0, "first"), (-1, "last")):
             padding = own.copy()
             padding[:, number] = 0
-            yield f"the row of the {where} id is left out: it is taken for padding, whose row does not learn", padding
+            yield causes.ID_TAKEN_FOR_PADDING(which=which), padding
 
     def weighted(self, weights: Array | None) -> Evaluation:
         """What every rank would have found with these weights of its samples; None: if all counted the same."""

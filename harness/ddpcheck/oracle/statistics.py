@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..causes import updates as causes
 from ..diagnosis import Evidence
 from ..model import BATCH_NORM_MOMENTUM, BatchNorm
 from ..numerics import gamma
@@ -28,10 +29,10 @@ class Tracked:
     inside: bool = False
 
     def evidence(self, expected: Array, rank: int) -> Evidence:
-        still = _STILL_INSIDE if self.inside else _STILL
+        still = (causes.STATISTICS_STILL_IN_NO_SYNC if self.inside else causes.STATISTICS_STILL)()
         if self.after.dtype.kind == "i":
             twice: Array = 2 * self.after - self.before
-            return Evidence(alternatives=((_TWICE, twice[rank]), (still, self.before[rank])))
+            return Evidence(alternatives=((causes.STATISTICS_TWICE(), twice[rank]), (still, self.before[rank])))
         kept = 1 - BATCH_NORM_MOMENTUM
         twice = self.after + kept * (self.after - self.before)
         measured = (self.after - kept * self.before) / BATCH_NORM_MOMENTUM
@@ -43,44 +44,31 @@ class Tracked:
         by_times = self._moved_by((measured.T * (share / times)).T)
         swapped = BATCH_NORM_MOMENTUM * self.before + kept * measured
         known = (
-            (_TWICE, twice),
+            (causes.STATISTICS_TWICE(), twice),
             (still, self.before),
-            ("it is the mean over all ranks", np.broadcast_to(self.after.mean(axis=0), self.after.shape)),
-            ("the variance is the biased one, divided by n in place of n - 1", biased),
-            ("the variance of all samples is made unbiased by the rank's own number of samples", by_own),
-            (
-                "the variance of all samples is made unbiased by the rank's own number of samples times the world size",
-                by_times,
-            ),
-            ("momentum is taken for its opposite: what was measured has the weight of what was there", swapped),
+            (causes.STATISTICS_MEAN(), np.broadcast_to(self.after.mean(axis=0), self.after.shape)),
+            (causes.VARIANCE_BIASED(), biased),
+            (causes.VARIANCE_BY_OWN(), by_own),
+            (causes.VARIANCE_BY_TIMES(), by_times),
+            (causes.MOMENTUM_SWAPPED(), swapped),
         )
         moved = self.after[rank] - kept * self.before[rank]
         others = tuple(
-            (f"it went on from rank {other}'s statistics, not from its own", moved + kept * before)
+            (causes.STATISTICS_FROM_RANK(rank=other), moved + kept * before)
             for other, before in enumerate(self.before)
             if other != rank
         )
-        mean = "it went on from the mean of all ranks' statistics", moved + kept * self.before.mean(axis=0)
+        mean = causes.STATISTICS_FROM_MEAN(), moved + kept * self.before.mean(axis=0)
         alternatives = (
-            *((words, array[rank]) for words, array in known),
+            *((cause, array[rank]) for cause, array in known),
             *others,
             mean,
         )
-        left = PUT_TOGETHER if self.together else ""
+        left = (causes.STATISTICS_PUT_TOGETHER(),) * self.together
         return Evidence(len(expected), alternatives=alternatives, precision=False, otherwise=left)
 
     def _moved_by(self, measured: Array) -> Array:
         return (1 - BATCH_NORM_MOMENTUM) * self.before + BATCH_NORM_MOMENTUM * measured
-
-
-_TWICE = (
-    "one batch moved it twice: the forward pass ran twice in training mode, as when it is computed anew for backward"
-)
-PUT_TOGETHER = (
-    "what the ranks measure is put together wrongly: without their numbers of samples, or what is between their means"
-)
-_STILL = "it was not moved: the forward pass ran in evaluation mode, or on a copy"
-_STILL_INSIDE = "it was not moved inside no_sync(), where each micro-batch is a forward pass in training mode, too"
 
 
 def running_statistics(

@@ -7,13 +7,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..causes import Cause
+from ..causes import gradients as causes
 from ..model import Activity, Head, Layer, Linear, ModelSpec
 from ..values import Array
 from .network import evaluate
 from .rounding import by_rank
 from .shares import Pass
 
-_KINDS = {Linear: "the penalty of weights", Activity: "the activity term", Head: "the auxiliary head's term"}
+_KINDS = {Linear: "weight penalty", Activity: "activity term", Head: "auxiliary-head term"}
 
 
 def terms_of(model: ModelSpec) -> dict[type, str]:
@@ -41,37 +43,31 @@ def without_terms(model: ModelSpec) -> ModelSpec:
     return model
 
 
-def losses_lacking_terms(forward: Pass, losses: Array) -> Iterator[tuple[str, Array]]:
+def losses_lacking_terms(forward: Pass, losses: Array) -> Iterator[tuple[Cause, Array]]:
     """losses: every rank's own, shape (ranks,)."""
     world, counts = len(losses), forward.shards.counts
     for kind, what in terms_of(forward.model).items():
         rest = evaluate(without(forward.model, kind), forward.learned, forward.fixed, forward.shards).losses
         part = losses - rest
-        yield f"{what} is missing in it, whatever gradients have", rest
-        yield f"{what} counts once for every rank in it: it is multiplied by the world size", rest + part * world
-        yield f"{what} is divided by the world size in it", rest + part / world
+        yield causes.TERM_MISSING(term=what, where="loss"), rest
+        yield causes.TERM_PER_RANK(term=what, where="loss"), rest + part * world
+        yield causes.TERM_DIVIDED(term=what, where="loss"), rest + part / world
         for rank in range(world):
             alone = np.where(np.arange(world) == rank, losses, rest)
-            yield f"{what} is missing in it on all ranks but {rank}", alone
-        yield (
-            f"{what} is a sum over samples in it, or counts once for each, where the rest is a mean",
-            rest + part * counts,
-        )
+            yield causes.TERM_ON_ONE_RANK(term=what, rank=rank, where="loss"), alone
+        yield causes.TERM_SUMMED(term=what, where="loss"), rest + part * counts
         scale = forward.model.loss_scale or 1.0
-        yield f"{what} is not multiplied by the loss scale in it", rest + part / scale
-        yield (
-            f"{what} counts twice in it: in two places, say, or for each of the layers that share a weight",
-            rest + part * 2,
-        )
+        yield causes.TERM_NOT_LOSS_SCALED(term=what, where="loss"), rest + part / scale
+        yield causes.TERM_TWICE(term=what, where="loss"), rest + part * 2
         if kind is Linear:
-            yield f"{what} counts in it without samples, too", rest + _everywhere(part)
+            yield causes.TERM_WITHOUT_SAMPLES(term=what, where="loss"), rest + _everywhere(part)
             frozen = {name.rpartition(".")[0] for name in forward.fixed}
             learned = without(forward.model, kind, among=frozen)
             lacking = evaluate(learned, forward.learned, forward.fixed, forward.shards).losses
-            yield f"{what} is in it only where they learn: that of frozen layers is missing", lacking
+            yield causes.TERM_OF_FROZEN_MISSING(term=what), lacking
         if forward.shards.weights is not None:
             plain = _part(forward, kind, weights=None)
-            yield f"the samples' weights are ignored in {what}", rest + plain.losses
+            yield causes.TERM_IGNORES_WEIGHTS(term=what, where="loss"), rest + plain.losses
 
 
 def _everywhere(part: Array) -> Array:
@@ -107,7 +103,7 @@ class Terms:
     inside: bool
     earlier: Sequence[Pass] = ()
 
-    def gone_wrong(self, own: Array, expected: Array, rank: int) -> Iterator[tuple[str, Array]]:
+    def gone_wrong(self, own: Array, expected: Array, rank: int) -> Iterator[tuple[Cause, Array]]:
         """own: each rank's gradient, all terms included; expected: what should be on this rank."""
         for kind, what in terms_of(self.passes[0].model).items():
             each = self._each(kind)
@@ -121,19 +117,19 @@ class Terms:
             summed = np.allclose(expected, combined * len(own), rtol=1e-9, atol=0.0)
             mean: Callable[[Array], Array] = (lambda a: self._mean(a) * len(own)) if summed else self._mean
             rest = expected - mean(part)
-            for sentence, instead in (
+            for cause, instead in (
                 *self._by_ranks(what, part, mean, rank),
                 *self._by_passes(kind, what, each, mean),
             ):
-                yield sentence, rest + instead
+                yield cause, rest + instead
 
-    def doubt(self, own: Array) -> str:
+    def doubt(self, own: Array) -> tuple[Cause, ...]:
         """What a factor of the world size may come from, in a gradient that is a term's alone."""
         for kind, what in terms_of(self.passes[0].model).items():
             each = self._each(kind)
             if np.allclose(self._mean(sum(each[1:], each[0])), self._mean(own), rtol=1e-9):
-                return f"; or {what}, of which alone it is made, counts once for every rank"
-        return ""
+                return (causes.TERM_PER_RANK(term=what, where="gradient"),)
+        return ()
 
     def _each(self, kind: type) -> list[Array]:
         """What terms of a kind add on each rank, pass by pass."""
@@ -145,64 +141,53 @@ class Terms:
     def _mean(self, array: Array) -> Array:
         return np.tensordot(self.weigh, array, 1)
 
-    def _local(self, what: str, each: list[Array], expected: Array, rank: int) -> Iterator[tuple[str, Array]]:
+    def _local(self, what: str, each: list[Array], expected: Array, rank: int) -> Iterator[tuple[Cause, Array]]:
         """Inside no_sync."""
         part, last, world = sum(each[1:], each[0])[rank], each[-1][rank], len(self.weigh)
-        yield f"{what} is left out inside no_sync", expected - part
-        yield f"{what} is left out of the last micro-batch, inside no_sync", expected - last
-        yield f"{what} counts once for every rank: it is multiplied by the world size", expected + (world - 1) * part
-        yield f"{what} is divided by the world size, before anything is reduced", expected - part + part / world
+        yield causes.TERM_MISSING_IN_NO_SYNC(term=what), expected - part
+        yield causes.TERM_MISSING_IN_LAST_MICRO_BATCH(term=what), expected - last
+        yield causes.TERM_PER_RANK(term=what, where="gradient"), expected + (world - 1) * part
+        yield causes.TERM_DIVIDED(term=what, where="gradient"), expected - part + part / world
 
     def _by_ranks(
         self, what: str, part: Array, mean: Callable[[Array], Array], rank: int
-    ) -> Iterator[tuple[str, Array]]:
+    ) -> Iterator[tuple[Cause, Array]]:
         """What a term adds, if ranks count otherwise in it."""
         world, zero = len(part), np.zeros_like(part[0])
-        where = "it is computed apart from what backward goes through, or left out where gradients are gathered"
-        yield f"{what} is missing, though the loss has it: {where}", zero
-        yield (
-            f"{what} counts once for every rank: it is summed over the ranks, where the rest is averaged",
-            mean(part) * world,
-        )
+        yield causes.TERM_MISSING(term=what, where="gradient"), zero
+        yield causes.TERM_PER_RANK(term=what, where="gradient"), mean(part) * world
         alike = all(np.allclose(one, part[0]) for one in part)
         if alike and world > 1:
-            yield f"{what} is divided by the world size once more, or only one of the ranks has it", mean(part) / world
+            yield causes.TERM_DIVIDED(term=what, where="gradient"), mean(part) / world
         for other in range(world * (not alike)):
             alone = np.where(by_rank(np.arange(world) == other, part), part, 0.0)
-            yield f"only rank {other} has {what} in its gradient", mean(alone)
+            yield causes.TERM_ON_ONE_RANK(term=what, rank=other, where="gradient"), mean(alone)
         if not alike:
-            yield f"{what} is this rank's own: it is added after the reduction, so that ranks drift apart", part[rank]
-            yield f"{what} is divided by the world size once more", mean(part) / world
-        yield f"{what} counts twice: in two places, or for each of the layers that share a weight", mean(part) * 2
+            yield causes.TERM_NOT_REDUCED(term=what), part[rank]
+            yield causes.TERM_DIVIDED(term=what, where="gradient"), mean(part) / world
+        yield causes.TERM_TWICE(term=what, where="gradient"), mean(part) * 2
         share = by_rank(self.weigh, part) * world
-        yield f"how much a rank counts, by its samples or their weights, counts twice in {what}", mean(part * share)
-        yield f"ranks count equally in {what}, and not as in the rest of the loss", part.mean(axis=0)
+        yield causes.TERM_WEIGHTED_TWICE(term=what), mean(part * share)
+        yield causes.TERM_WEIGHTED_EQUALLY(term=what), part.mean(axis=0)
 
     def _by_passes(
         self, kind: type, what: str, each: list[Array], mean: Callable[[Array], Array]
-    ) -> Iterator[tuple[str, Array]]:
+    ) -> Iterator[tuple[Cause, Array]]:
         """What a term adds, if micro-batches or samples count otherwise in it."""
         part = sum(each[1:], each[0])
         if len(each) > 1:
-            yield (
-                f"{what} is that of the last micro-batch only: it is left out inside no_sync, or added once for a window",
-                mean(each[-1]),
-            )
-            yield f"{what} is divided by the number of micro-batches", mean(part) / len(each)
+            yield causes.TERM_OF_LAST_MICRO_BATCH(term=what), mean(each[-1])
+            yield causes.TERM_DIVIDED_BY_MICRO_BATCHES(term=what), mean(part) / len(each)
         shape = -1, *(1,) * (part.ndim - 1)
         summed = [one * forward.shards.counts.reshape(shape) for one, forward in zip(each, self.passes, strict=True)]
-        words = f"{what} is a sum over samples, or counts once for each, where the rest of the loss is a mean"
-        yield words, mean(sum(summed[1:], summed[0]))
+        yield causes.TERM_SUMMED(term=what, where="gradient"), mean(sum(summed[1:], summed[0]))
         scale = self.passes[0].model.loss_scale or 1.0
-        yield f"{what} is not multiplied by the loss scale", mean(part) / scale
+        yield causes.TERM_NOT_LOSS_SCALED(term=what, where="gradient"), mean(part) / scale
         for forward in self.earlier:
             old = self._of(forward, kind, forward.shards.weights)
-            yield (
-                f"{what} is that of an earlier backward: of weights before a step, or of its batch",
-                mean(old) * len(each),
-            )
+            yield causes.TERM_STALE(term=what), mean(old) * len(each)
         if kind is Linear:
-            yield f"{what} counts on ranks without samples, or without weight, too", mean(_everywhere(part))
+            yield causes.TERM_WITHOUT_SAMPLES(term=what, where="gradient"), mean(_everywhere(part))
         if any(forward.shards.weights is not None for forward in self.passes):
             plain = [self._of(forward, kind, None) for forward in self.passes]
-            yield f"the samples' weights are ignored in {what}", mean(sum(plain[1:], plain[0]))
+            yield causes.TERM_IGNORES_WEIGHTS(term=what, where="gradient"), mean(sum(plain[1:], plain[0]))

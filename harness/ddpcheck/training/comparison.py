@@ -28,6 +28,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from ..causes import Cause, values
 from ..model import Activation, ModelSpec
 from ..oracle.network import Shards, evaluate, outputs
 from ..oracle.optimizer import Optimizer
@@ -62,7 +63,7 @@ class Comparison:
     accuracy: float
     expected_accuracy: float
     dtype: str
-    cause: str = ""
+    cause: Cause | None = None
 
     @property
     def tolerance(self) -> float:
@@ -93,7 +94,7 @@ class Comparison:
                 f"\nrounding can move parameters nearly as far as training does ({self.moved:.1e}); compare a calmer run: "
                 "a smaller learning rate, fewer epochs, or tanh"
             )
-        return f"{text}\nlikely cause: {self.cause}" if self.cause else text
+        return f"{text}\nlikely cause: {self.cause.headline}" if self.cause else text
 
 
 def compare(
@@ -119,18 +120,20 @@ def compare(
     return dataclasses.replace(found, cause=_likely_cause(run, orders, parameters, found.tolerance))
 
 
-def _likely_cause(run: _Run, orders: Sequence[Order], parameters: Mapping[str, Array], tolerance: float) -> str:
-    """Which of the usual mistakes would have led to these very parameters; empty if none."""
+def _likely_cause(
+    run: _Run, orders: Sequence[Order], parameters: Mapping[str, Array], tolerance: float
+) -> Cause | None:
+    """Which of the usual mistakes would have led to these very parameters; None if none."""
     ranks = len(orders[0])
     if ranks == 1:
-        return ""
+        return None
     mistakes = {
-        f"gradients are summed over the {ranks} ranks, not averaged": run.train(orders, factor=float(ranks)),
-        f"gradients are divided by the {ranks} ranks twice": run.train(orders, factor=1 / ranks),
-        "gradients are not reduced: rank 0 trained on its own samples only": run.train([o[:1] for o in orders]),
+        values.SUMMED_NOT_AVERAGED(world_size=ranks): run.train(orders, factor=float(ranks)),
+        values.DIVIDED_TOO_OFTEN(world_size=ranks): run.train(orders, factor=1 / ranks),
+        values.NOT_REDUCED(): run.train([o[:1] for o in orders]),
     }
-    apart = {text: _apart(parameters, wrong)[0] for text, wrong in mistakes.items()}
-    return next((text for text, distance in apart.items() if distance <= tolerance), "")
+    apart = {cause: _apart(parameters, wrong)[0] for cause, wrong in mistakes.items()}
+    return next((cause for cause, distance in apart.items() if distance <= tolerance), None)
 
 
 @dataclass(frozen=True)

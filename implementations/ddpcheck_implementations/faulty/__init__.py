@@ -1,6 +1,7 @@
-"""Adapters that are wrong on purpose: one for each fault that real data-parallel code has had, each a few lines.
+"""Adapters that are wrong on purpose: each with one fault.
 
-`faults()` lists them, each with the threads that it was seen in and the checks that must catch it; `unusual()` lists
+`faults()` lists them, each with the checks that must catch it, and the threads that it was
+seen in, or none if it was invented; `unusual()` lists
 adapters that are correct, and work otherwise than most, which no check may mind. What a decorator makes is the adapter
 itself: `ddpcheck check ddpcheck_implementations.faulty.replicas.gradient:SumNotMean` runs it.
 """
@@ -13,20 +14,20 @@ import pkgutil
 from ddpcheck.references import missing_modules
 
 from .base import PlainReplica, fault
-from .registry import REGISTERED, Fault
+from .registry import REGISTERED, Registered
 
 
-def faults() -> tuple[Fault, ...]:
+def faults() -> tuple[Registered, ...]:
     """Every fault of every module here, module by module."""
     return tuple(found for found in _registered() if found.caught_by)
 
 
-def unusual() -> tuple[Fault, ...]:
+def unusual() -> tuple[Registered, ...]:
     """Every adapter here that is correct."""
     return tuple(found for found in _registered() if not found.caught_by)
 
 
-def _registered() -> list[Fault]:
+def _registered() -> list[Registered]:
     """Importing a module registers what is in it; what needs a module that is not installed is left out."""
     for family in pkgutil.iter_modules(__path__, f"{__name__}."):
         package = importlib.import_module(family.name)
@@ -38,4 +39,4 @@ def _registered() -> list[Fault]:
     return sorted(here, key=lambda found: found.module)
 
 
-__all__ = ["Fault", "PlainReplica", "fault", "faults", "unusual"]
+__all__ = ["PlainReplica", "Registered", "fault", "faults", "unusual"]

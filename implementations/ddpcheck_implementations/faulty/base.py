@@ -18,7 +18,7 @@ from ddpcheck.model import ModelSpec
 from ddpcheck.values import Array
 
 from ..numpy_network import Network, make_optimizer
-from .registry import register
+from .registry import SeenIn, invented, register
 
 PROMISED = Capabilities(
     unused_parameters="synchronised", clipping=True, checkpoint=True, unfreezing=True, zeroes_gradients=True
@@ -179,9 +179,9 @@ def _keep(found: dict[str, Array]) -> Callable[[str, Array | None], None]:
 
 def fault(
     name: str,
-    source: str,
     *caught_by: str,
-    words: str = "",
+    cause: str = "",
+    seen_in: SeenIn = invented,
     world_size: int = 2,
     launcher: Launcher | None = None,
     **promises: Any,
@@ -190,7 +190,7 @@ def fault(
 
     def make(replica: type[PlainReplica]) -> Adapter:
         promised = replace(PROMISED, **promises)
-        return register(name, source, caught_by, words, world_size, replica, _Connect(replica), promised, launcher)
+        return register(name, caught_by, cause, seen_in, world_size, replica, _Connect(replica), promised, launcher)
 
     return make
 

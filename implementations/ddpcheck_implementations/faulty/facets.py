@@ -18,7 +18,7 @@ from ddpcheck.environment import RankContext
 from ddpcheck.launchers.base import Launcher
 from ddpcheck.values import Array
 
-from .registry import register
+from .registry import SeenIn, invented, register
 
 Group = Sequence[int] | None
 PROMISED = Capabilities(
@@ -174,46 +174,46 @@ class _Connect:
 
 
 def collectives(
-    name: str, source: str, *caught_by: str, words: str = "", world_size: int = 2, **promises: Any
+    name: str, *caught_by: str, cause: str = "", seen_in: SeenIn = invented, world_size: int = 2, **promises: Any
 ) -> Callable[[type[PassThrough]], Adapter]:
     """Register collectives."""
-    return register_facet("collectives", name, source, caught_by, words, world_size, promises)
+    return register_facet("collectives", name, caught_by, cause, seen_in, world_size, promises)
 
 
 def sampler(
-    name: str, source: str, *caught_by: str, words: str = "", world_size: int = 2, **promises: Any
+    name: str, *caught_by: str, cause: str = "", seen_in: SeenIn = invented, world_size: int = 2, **promises: Any
 ) -> Callable[[type[PlainSampler]], Adapter]:
     """Register a sampler."""
-    return register_facet("sampler", name, source, caught_by, words, world_size, promises)
+    return register_facet("sampler", name, caught_by, cause, seen_in, world_size, promises)
 
 
 def streams(
-    name: str, source: str, *caught_by: str, words: str = "", world_size: int = 2, **promises: Any
+    name: str, *caught_by: str, cause: str = "", seen_in: SeenIn = invented, world_size: int = 2, **promises: Any
 ) -> Callable[[type[PlainStreams]], Adapter]:
     """Register random numbers."""
-    return register_facet("randomness", name, source, caught_by, words, world_size, promises)
+    return register_facet("randomness", name, caught_by, cause, seen_in, world_size, promises)
 
 
 def metrics(
-    name: str, source: str, *caught_by: str, words: str = "", world_size: int = 2, **promises: Any
+    name: str, *caught_by: str, cause: str = "", seen_in: SeenIn = invented, world_size: int = 2, **promises: Any
 ) -> Callable[[Aggregate], Adapter]:
     """Register a function that aggregates metrics."""
-    return register_facet("metrics", name, source, caught_by, words, world_size, promises)
+    return register_facet("metrics", name, caught_by, cause, seen_in, world_size, promises)
 
 
 def scores(
-    name: str, source: str, *caught_by: str, words: str = "", world_size: int = 2, **promises: Any
+    name: str, *caught_by: str, cause: str = "", seen_in: SeenIn = invented, world_size: int = 2, **promises: Any
 ) -> Callable[[ComputeScore], Adapter]:
     """Register a function that computes scores."""
-    return register_facet("scores", name, source, caught_by, words, world_size, promises)
+    return register_facet("scores", name, caught_by, cause, seen_in, world_size, promises)
 
 
 def register_facet(
     facet: str,
     name: str,
-    source: str,
     caught_by: tuple[str, ...],
-    words: str,
+    cause: str,
+    seen_in: SeenIn,
     world_size: int,
     promises: Mapping[str, Any],
     launcher: Launcher | None = None,
@@ -224,6 +224,6 @@ def register_facet(
     def make(made: Any) -> Adapter:
         promised = replace(PROMISED, facets=frozenset({facet}), **promises)
         connect = _Connect(facet, made)
-        return register(name, source, caught_by, words, world_size, made, connect, promised, launcher, requires)
+        return register(name, caught_by, cause, seen_in, world_size, made, connect, promised, launcher, requires)
 
     return make

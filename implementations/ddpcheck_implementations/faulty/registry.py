@@ -12,18 +12,26 @@ from ddpcheck.environment import RankContext
 from ddpcheck.launchers.base import Launcher
 from ddpcheck.launchers.processes import Processes
 
+SeenIn = tuple[str, ...]
+"""Threads, such as "pytorch/pytorch#58224", or files of real code."""
+invented: SeenIn = ()
+"""Seen nowhere: somebody thought of it, or a mutation of code came to it."""
+
 
 @dataclass(frozen=True)
-class Fault:
-    """name: its id in the catalogue of faults, or a word of its own. source: threads where it was met, or "classic".
-    caught_by: every check that must fail, none if the adapter is correct; `words` what the first of them must say.
-    world_size: the smallest at which it shows. made: the class or function that is at fault.
+class Registered:
+    """An adapter that is wrong on purpose, or correct in an unusual way.
+
+    name: its id. caught_by: every check that must fail, none if the adapter is correct. cause: the id of the cause that the
+    first of them must tell, or words of its sentence where a check still tells one.
+    seen_in: issues or files of real code with this fault, none if it was invented. world_size: the smallest at which it shows.
+    made: the class, function or row that is at fault; it has the first line of its docstring as description.
     """
 
     name: str
-    source: str
     caught_by: tuple[str, ...]
-    words: str
+    cause: str
+    seen_in: SeenIn
     adapter: Adapter
     world_size: int
     made: Any
@@ -38,14 +46,14 @@ class Fault:
         return self.module.partition(".faulty.")[2]
 
 
-REGISTERED: list[Fault] = []
+REGISTERED: list[Registered] = []
 
 
 def register(
     name: str,
-    source: str,
     caught_by: tuple[str, ...],
-    words: str,
+    cause: str,
+    seen_in: SeenIn,
     world_size: int,
     made: Any,
     connect: Callable[[RankContext], Facets],
@@ -57,5 +65,5 @@ def register(
     title = f"{'faulty' if caught_by else 'unusual'} {name}"
     description = (made.__doc__ or name).partition("\n")[0]
     adapter = Adapter(title, connect, promises, launcher or Processes(), requires, description)
-    REGISTERED.append(Fault(name, source, caught_by, words, adapter, world_size, made))
+    REGISTERED.append(Registered(name, caught_by, cause, seen_in, adapter, world_size, made))
     return adapter

@@ -17,7 +17,7 @@ from ddpcheck.environment import RankContext
 from ddpcheck.values import Array
 
 from ..numpy_sockets.welcome import accept_declared
-from .registry import register
+from .registry import SeenIn, invented, register
 
 LENGTH = struct.Struct("!Q")
 HELLO = struct.Struct("!4sI")  # magic, rank
@@ -123,13 +123,13 @@ def exactly(link: socket.socket, size: int) -> bytes:
 
 
 def star(
-    name: str, source: str, *caught_by: str, words: str = "", world_size: int = 2, **promises: Any
+    name: str, *caught_by: str, cause: str = "", seen_in: SeenIn = invented, world_size: int = 2, **promises: Any
 ) -> Callable[[type[Star]], Adapter]:
     """Register a Star."""
 
     def make(made: type[Star]) -> Adapter:
         promised = replace(PROMISED, **promises)
-        return register(name, source, caught_by, words, world_size, made, _Connect(made), promised)
+        return register(name, caught_by, cause, seen_in, world_size, made, _Connect(made), promised)
 
     return make
 

@@ -13,7 +13,7 @@ from ddpcheck.environment import RankContext
 
 from ..data_parallel import numpy_facets
 from ..data_parallel.trainer import Trainer
-from .registry import register
+from .registry import SeenIn, invented, register
 
 PROMISED = Capabilities(
     facets=frozenset({"trainer"}), unused_parameters="synchronised", clipping=True, trainer_features=TRAINER_FEATURES
@@ -40,12 +40,12 @@ class _Connect:
 
 
 def trainer(
-    name: str, source: str, *caught_by: str, words: str = "", world_size: int = 2, **promises: Any
+    name: str, *caught_by: str, cause: str = "", seen_in: SeenIn = invented, world_size: int = 2, **promises: Any
 ) -> Callable[[type[Trainer]], Adapter]:
     """Register a trainer as a fault, or as unusual but correct (no `caught_by`), and make an adapter of it."""
 
     def make(made: type[Trainer]) -> Adapter:
         promised = replace(PROMISED, **promises)
-        return register(name, source, caught_by, words, world_size, made, _Connect(made), promised)
+        return register(name, caught_by, cause, seen_in, world_size, made, _Connect(made), promised)
 
     return make

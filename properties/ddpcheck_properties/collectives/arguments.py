@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ddpcheck.causes import collectives as causes
 from ddpcheck.checks import law
 from ddpcheck.job import (
     AllGather,
@@ -25,11 +26,6 @@ from .ways import large_rows, usual
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
-
-_TAKEN_FOR_WRITING = (
-    "an argument that nobody may write to, as are arrays of bytes, of files and of JAX, is taken for one to write to, "
-    "where it is only read"
-)
 
 
 @law("collectives", "facet:collectives")
@@ -64,5 +60,5 @@ def _though_read_only(job: Job, trace: Trace) -> None:
         raised = trace.first_failure
         said = "" if raised is None else raised.error.lower()
         if any(word in said for word in ("read-only", "readonly", "read only", "writ")):
-            raise finding.blaming(_TAKEN_FOR_WRITING, *finding.diagnosis.causes) from None
+            raise finding.blaming(causes.ARGUMENT_MUST_BE_WRITABLE(), *finding.diagnosis.causes) from None
         raise

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ddpcheck.causes import collectives as causes
 from ddpcheck.checks import law
 from ddpcheck.job import AllGather, AllReduce, Broadcast, Job, Operation, ReduceScatter, SendRecv, TensorSpec, Wait
 from ddpcheck.trace import Trace
@@ -104,7 +105,6 @@ def _whatever_they_hold(job: Job, trace: Trace) -> None:
         tensors = [getattr(operation, "tensor", None) for operation in job.operations]
         patchy = any(isinstance(each, TensorSpec) and each.values == "patchy" for each in tensors)
         if trace.completed:
-            text = "or arrays that are mostly zeros, or one number, are made shorter on the way, and come back wrong"
-            raise finding.blaming(*finding.diagnosis.causes, text[3:] if not finding.diagnosis.cause else text) from None
-        text = f"{'perhaps ' * (not patchy)}a rank whose array is mostly zeros, or one number, goes another way than the others"
-        raise finding.blaming(text, *finding.diagnosis.causes) from None
+            raise finding.blaming(*finding.diagnosis.causes, causes.SHORTENED_BY_CONTENT()) from None
+        cause = causes.PATH_BY_CONTENT().but("likely" if patchy else "possible")
+        raise finding.blaming(cause, *finding.diagnosis.causes) from None

@@ -7,6 +7,8 @@ from functools import reduce
 
 import numpy as np
 
+from ddpcheck.causes import Cause
+from ddpcheck.causes import collectives as causes
 from ddpcheck.values import Array
 
 _TAKEN_FOR = {
@@ -19,8 +21,8 @@ FOLDS = {"sum": np.add, "mean": np.add, "min": np.minimum, "max": np.maximum, "p
 """What makes one value of two, by reduction; a mean is divided afterwards."""
 
 
-def of_another_datatype(parts: Sequence[Array], reduction: str) -> Iterator[tuple[str, Array]]:
-    """Sentences, and the reduction of these arrays of one dtype as each of the others would have made it."""
+def of_another_datatype(parts: Sequence[Array], reduction: str) -> Iterator[tuple[Cause, Array]]:
+    """Causes, and the reduction of these arrays of one dtype as each of the others would have made it."""
     dtype, shape = parts[0].dtype, parts[0].shape
     by = FOLDS[reduction]
     for other in _TAKEN_FOR.get(dtype.name, ()):
@@ -29,5 +31,7 @@ def of_another_datatype(parts: Sequence[Array], reduction: str) -> Iterator[tupl
         views = [np.ascontiguousarray(part).reshape(-1).view(other) for part in parts]
         with np.errstate(all="ignore"):
             made = reduce(by, views).view(dtype).reshape(shape)
-        text = f"the bits of {dtype} were reduced as those of {other}: the transport was told a datatype that is not its own"
-        yield text, np.asarray(made / len(parts), dtype) if reduction == "mean" else made
+        yield (
+            causes.OTHER_DATATYPE(dtype=dtype.name, reduced_as=other),
+            np.asarray(made / len(parts), dtype) if reduction == "mean" else made,
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ddpcheck.causes import collectives as causes
 from ddpcheck.checks import law
 from ddpcheck.job import AllReduce, Job, Operation, Sleep, Wait
 from ddpcheck.trace import Trace
@@ -90,8 +91,7 @@ def _at_once(job: Job, trace: Trace) -> None:
                     Diagnosis(
                         f"{named(operation, position)}: rank {rank} came back after {waited:.0f} ms, when rank {late.rank}, "
                         f"which was {late.seconds:g} s late, had begun it, too, but should have come back at once",
-                        "the call waits for the other ranks, or for those that are under way, and leaves nothing to wait() for: "
-                        "no computation goes on meanwhile, and ranks that begin in another order wait for each other for ever",
+                        (causes.ASYNCHRONOUS_CALL_WAITS(),),
                     )
                 )
 
@@ -138,12 +138,9 @@ def _saying_so(judge: Judge) -> Judge:
         try:
             judge(job, trace)
         except Finding as finding:
-            if not finding.diagnosis.headline.startswith(f"operation {len(job.operations) - 1}, "):
+            if finding.diagnosis.operation != len(job.operations) - 1:
                 raise
-            others = (len(job.operations) - 2) // 2
-            late = (
-                f"what waits is forgotten: {others} others came and went since, more than a number, ring or cache holds"
-            )
+            late = causes.HANDLE_FORGOTTEN(others=(len(job.operations) - 2) // 2)
             raise finding.blaming(late, *finding.diagnosis.causes) from None
 
     return told

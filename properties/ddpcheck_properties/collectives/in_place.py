@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ddpcheck import expect
+from ddpcheck.causes import collectives as causes
 from ddpcheck.checks import law
 from ddpcheck.job import AllReduce, Job, TensorSpec
 from ddpcheck.trace import Trace
@@ -70,12 +71,12 @@ def _in_their_place(job: Job, trace: Trace) -> None:
             expect.that(
                 not seen.get("beside_changed"),
                 f"{what}: the elements next to the array were changed, but should stay as they were",
-                "the array is a part of a larger one, and the result was written where that one begins",
+                causes.WRITES_AT_START_OF_BASE(),
             )
             expect.that(
                 not getattr(operation, "in_place", False) or not seen.get("overwritten_later"),
                 f"{what}: the array was overwritten by a later operation, but is the caller's as long as it is in use",
-                "empty() gave its memory out again, though a part of the array that it was for is still in use",
+                causes.EMPTY_GIVEN_TWICE(),
             )
     results_hold(job, trace)
 

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from ddpcheck import expect
+from ddpcheck.causes import Cause
+from ddpcheck.causes import collectives as causes
 from ddpcheck.diagnosis import Evidence
 from ddpcheck.job import AllGather, AllReduce, Barrier, Broadcast, Job, SendRecv, Wait
 from ddpcheck.numerics import different_bits, same_bits
@@ -15,7 +17,6 @@ from ddpcheck.trace import Trace
 from ddpcheck.values import Array, poison_like, unreceived
 from ddpcheck.verdict import Diagnosis, Finding
 
-from ..incomplete import MIXED
 from .results import Collective, Want, finished, members_of, named, wants
 from .suspects import of_a_product, suspects
 
@@ -48,7 +49,7 @@ def results_hold(job: Job, trace: Trace) -> None:
                     finding = finding.noting(f"on rank {', '.join(map(str, right))} it is right")
                 if isinstance(collective, AllReduce) and collective.reduction == "prod":
                     finding = of_a_product(finding, got, [collective.tensor.on(each) for each in members])
-                raise finding from None
+                raise finding.at(position) from None
 
 
 def same_bits_everywhere(job: Job, trace: Trace) -> None:
@@ -75,12 +76,12 @@ def arguments_are_left_alone(job: Job, trace: Trace) -> None:
             expect.that(
                 not seen["argument_changed"],
                 f"{what}: its argument was changed, but should stay as it was",
-                "the collective works in place on the caller's array; it needs a copy",
+                causes.WORKS_IN_ARGUMENT(),
             )
             expect.that(
                 not seen["aliases_argument"],
                 f"{what}: the result shares memory with the argument, but should be a new array",
-                "what the caller does to its own array would change the result, and the other way round",
+                causes.RESULT_ALIASES_ARGUMENT(),
             )
             _kept(seen, what)
 
@@ -94,7 +95,7 @@ def can_be_written_to(job: Job, trace: Trace) -> None:
             expect.that(
                 not record.values(position).get("read_only"),
                 f"{named(made, position)} on rank {rank}: got a read-only result, but should get one to write to",
-                "it is a view of bytes, of a file, or of another framework's array, or a scalar of NumPy: np.array() copies it",
+                causes.RESULT_READ_ONLY(),
             )
 
 
@@ -102,7 +103,7 @@ def _kept(seen: Mapping[str, Any], what: str) -> None:
     expect.that(
         not seen.get("overwritten_later"),
         f"{what}: the result was overwritten by a later operation, but should be a new array",
-        "the result is a view of an internal buffer that is used again",
+        causes.RESULT_BUFFER_REUSED(),
     )
 
 
@@ -120,7 +121,7 @@ def _compare(got: Array, want: Want, what: str, rank: int, evidence: Callable[[]
             Diagnosis(
                 f"{what} on rank {rank}: got another sign of zero in {int(lost.sum())} of {lost.size} elements, but bits "
                 "should be kept",
-                "the values went through arithmetic, as in a sum with zeros from all other ranks",
+                (causes.SIGN_OF_ZERO_LOST(),),
             )
         )
 
@@ -141,9 +142,9 @@ def _look(got: Array, want: Want, what: str, rank: int, evidence: Evidence) -> N
 
 
 _OF_LAYOUTS = {
-    "mixed": MIXED,
-    "columns": "rows of a wider array are read as if nothing lay between them: their width is taken for their stride",
-    "repeated": "a stride of zero, which shows one row again and again, is not heeded",
+    "mixed": causes.LAYOUTS_DIFFER,
+    "columns": causes.STRIDE_IGNORED,
+    "repeated": causes.ZERO_STRIDE_IGNORED,
 }
 
 
@@ -154,9 +155,10 @@ def _evidence(job: Job, collective: Collective, rank: int) -> Evidence:
     local = collective.tensor.on(rank) if isinstance(collective, AllReduce) else None
     with np.errstate(all="ignore"):
         others = tuple(
-            (text, np.asarray(array).astype(dtype)) for text, array in suspects(job, collective, rank, members)
+            (cause, np.asarray(array).astype(dtype)) for cause, array in suspects(job, collective, rank, members)
         )
-    otherwise = _OF_LAYOUTS.get(collective.tensor.layout, "")
+    kind = _OF_LAYOUTS.get(collective.tensor.layout)
+    otherwise = (kind(),) if kind else ()
     return Evidence(
         len(members), local, others, otherwise=otherwise, moved=isinstance(collective, Broadcast | AllGather)
     )
@@ -173,34 +175,32 @@ def _blocked(barrier: Barrier, position: int, trace: Trace) -> None:
         left, entered = records[rank].left, records[latest].entered
         if left is not None and left < entered:
             waited = left - records[rank].entered
-            gave_up = f"it gave up after {waited:.1f} s: a time limit of its own; or " * (waited > _LONG)
+            gave_up = (causes.BARRIER_GAVE_UP(seconds=waited),) * (waited > _LONG)
             raise Finding(
                 Diagnosis(
                     f"{named(barrier, position)}: rank {rank} left {1000 * (entered - left):.0f} ms before rank {latest} "
                     f"entered, but should have waited for it",
-                    f"{gave_up}the barrier does not block, or it was paired with another barrier",
+                    (*gave_up, causes.BARRIER_DOES_NOT_BLOCK()),
                 )
             )
 
 
-def _as_laid_out(array: Array, sent: str, received: str) -> Iterator[tuple[str, Array]]:
+def _as_laid_out(array: Array, sent: str, received: str) -> Iterator[tuple[Cause, Array]]:
     """An array whose elements go as they lie in memory, or are put there as they come."""
     if array.ndim:
         if sent == "F":
-            yield "it was sent as it lies in memory, column by column", array.ravel(order="F").reshape(array.shape)
+            yield causes.SENT_BY_COLUMNS(), array.ravel(order="F").reshape(array.shape)
         if received == "F":
             by_columns = array.ravel().reshape(array.shape, order="F")
-            yield "it was written as it came, row by row, where memory lies column by column", by_columns
+            yield causes.RECEIVED_BY_ROWS(), by_columns
         if sent == "reversed" or received == "reversed":
-            yield "it went as it lies in memory, where the rows are in reverse", array[::-1]
+            yield causes.REVERSED_IGNORED(), array[::-1]
 
 
 def _received(job: Job, operation: SendRecv, position: int, trace: Trace) -> None:
     """Every receiver has the sender's array."""
     arrays = [operation.tensor.on(rank) for rank in range(len(trace.ranks))]
-    wrong_senders = tuple(
-        (f"it is the array of rank {rank}: the wrong sender", array) for rank, array in enumerate(arrays)
-    )
+    wrong_senders = tuple((causes.WRONG_SENDER(rank=rank), array) for rank, array in enumerate(arrays))
     for source, dest in operation.pairs:
         got = trace.ranks[dest].values(position)["received"][f"{source}>{dest}"]
         what = f"{named(operation, position)}: what rank {source} sent"
@@ -209,16 +209,16 @@ def _received(job: Job, operation: SendRecv, position: int, trace: Trace) -> Non
         def evidence(source: int = source, dest: int = dest) -> Evidence:
             others = tuple(
                 (
-                    f"it is what rank {source} sent in operation {place}: messages overtake each other",
+                    causes.MESSAGES_OVERTAKE(rank=source, operation=place),
                     each.tensor.on(source),
                 )
                 for place, each in enumerate(job.operations)
                 if isinstance(each, SendRecv) and (source, dest) in each.pairs and place != position
             )
-            text = "the array was read after send() had given it back: its owner had overwritten it"
-            overwritten_since = ((text, poison_like(arrays[source])),) * arrays[source].dtype.name.startswith("float")
+            late = causes.READ_AFTER_RETURN(call="send()")
+            overwritten_since = ((late, poison_like(arrays[source])),) * arrays[source].dtype.name.startswith("float")
             array, layout = arrays[source], operation.tensor.layout_on
-            never = "it is what recv() was given: nothing was written there, or into a copy", unreceived(array)
+            never = causes.NOTHING_RECEIVED(), unreceived(array)
             laid_out = _as_laid_out(array, layout(source), layout(dest))
             known = (*overwritten_since, never, *laid_out, *wrong_senders, *others)
             return Evidence(len(arrays), None, known, moved=True)

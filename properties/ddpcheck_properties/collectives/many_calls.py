@@ -9,6 +9,8 @@ import numpy as np
 
 from ddpcheck import expect
 from ddpcheck.capabilities import Capabilities
+from ddpcheck.causes import Cause, values
+from ddpcheck.causes import collectives as causes
 from ddpcheck.checks import law
 from ddpcheck.job import Calls, Job
 from ddpcheck.trace import Trace
@@ -102,23 +104,23 @@ def _compare(made: Calls, got: Array, want: Array, own: Array, rank: int) -> Non
     if not len(wrong):
         return
     first = int(wrong[0])
-    well = f"; the {first} calls before went well: a count of calls, tags or handles ends, or comes round" * (first > 1)
+    well = (causes.CALL_COUNTER_WRAPS(calls=first),) * (first > 1)
     raise Finding(
         Diagnosis(
             f"call {first} of {made.times}, {made.collective}, one{' strided' * made.strided} array of {made.dtype}[2]: result "
             f"on rank {rank}: got {got[first].tolist()}, but should be {want[first].tolist()}; {len(wrong)} are wrong",
-            _why(got, want, own, wrong) + well,
+            (_why(got, want, own, wrong), *well),
         )
     )
 
 
-def _why(got: Array, want: Array, own: Array, wrong: Array) -> str:
+def _why(got: Array, want: Array, own: Array, wrong: Array) -> Cause:
     if (got[wrong] == want[0]).all() and len(wrong) > 1:
-        return "it is the result of the first call: what the array held then is kept, by its address, and sent again"
+        return causes.FIRST_RESULT_AGAIN()
     lags = [1, *(1 << bits for bits in range(1, 17)), 10, 100, 1000, 10_000, 255, 65_535]
     for lag in lags:
         if wrong[0] >= lag and (got[wrong] == want[wrong - lag]).all():
-            return f"it is the result of the call {lag} before" if lag > 1 else "it is the result of the call before"
+            return causes.EARLIER_RESULT(calls=lag)
     if got.shape[1] == 2 and (got[wrong] == own[wrong, None]).all():
-        return "it is this rank's own value: not communicated"
-    return "it is zero: never written" if not got[wrong].any() else "it is that of no other call"
+        return values.NOT_REDUCED()
+    return causes.OTHER_RESULT() if got[wrong].any() else values.ZERO()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from ddpcheck import expect
+from ddpcheck.causes import collectives as causes
 from ddpcheck.checks import law
 from ddpcheck.diagnosis import Evidence
 from ddpcheck.job import AllReduce, Job, ReduceScatter, TensorSpec
@@ -84,17 +85,9 @@ def _in_range(job: Job, trace: Trace) -> None:
                 got = trace.ranks[rank].values(position)["result"]
                 if got.shape == want.value.shape and (~np.isfinite(got) & np.isfinite(want.value)).any():
                     mean = isinstance(collective, AllReduce | ReduceScatter) and collective.reduction == "mean"
-                    raise finding.blaming(_UNDIVIDED if mean else _ON_THE_WAY) from None
+                    kind = causes.OVERFLOWS_BEFORE_DIVISION if mean else causes.OVERFLOWS_ON_THE_WAY
+                    raise finding.blaming(kind()) from None
         raise
-
-
-_UNDIVIDED = (
-    "the sum is rounded to float16 before it is divided, or that of some ranks is: it leaves the range, of which the largest "
-    "number is 65504, and the mean does not"
-)
-_ON_THE_WAY = (
-    "the sum of some ranks is rounded to float16 on the way: what leaves its range stays out, whatever comes then"
-)
 
 
 def _rounded_once(job: Job, trace: Trace) -> None:
@@ -119,9 +112,9 @@ def _tiny_kept(job: Job, trace: Trace) -> None:
         divisor = len(members) if isinstance(collective, AllReduce) and collective.reduction == "mean" else 1
         value = stack.sum(axis=0) / divisor
         first = np.rint(stack / divisor).sum(axis=0)
-        causes = (("every rank divides before the sum: what is tiny is rounded to zero", first),) * (divisor > 1)
-        zero = ("what is smaller than the smallest normal number is taken for zero", np.zeros_like(value))
-        evidence = Evidence(divisor, alternatives=(*causes, zero))
+        early = ((causes.TINY_DIVIDED_FIRST(), first),) * (divisor > 1)
+        zero = (causes.SUBNORMALS_FLUSHED(), np.zeros_like(value))
+        evidence = Evidence(divisor, alternatives=(*early, zero))
         what = f"{named(collective, position)}: result, in units of the smallest {collective.tensor.dtype},"
         for rank in members:
             got = trace.ranks[rank].values(position)["result"] / smallest

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ddpcheck.causes import collectives as causes
 from ddpcheck.checks import law
 from ddpcheck.job import (
     AllGather,
@@ -29,10 +30,6 @@ from .ways import large_rows, usual
 if TYPE_CHECKING:
     from ddpcheck.session import Session
 
-_KEPT = (
-    "what is kept of a call is found again by its array, or by where that lies, and taken for another call's that was given the "
-    "same array"
-)
 """How to know: with an array for each call the same calls are right."""
 
 
@@ -67,7 +64,7 @@ def check_one_array_may_be_given_to_several_calls(session: Session) -> None:
         job = finding.job
         if job is None or not _right_with_an_array_for_each(session, job):
             raise
-        raise finding.blaming(_KEPT, *finding.diagnosis.causes) from None
+        raise finding.blaming(causes.CACHED_BY_ARRAY(), *finding.diagnosis.causes) from None
 
 
 def _others(session: Session, tensor: TensorSpec, among: Sequence[Reduction]) -> list[Operation]:

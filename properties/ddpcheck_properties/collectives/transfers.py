@@ -6,6 +6,8 @@ from dataclasses import replace
 from itertools import permutations, product
 from typing import TYPE_CHECKING
 
+from ddpcheck.causes import collectives as causes
+from ddpcheck.causes import values
 from ddpcheck.checks import law
 from ddpcheck.job import (
     AllGather,
@@ -255,19 +257,25 @@ def _though_late(job: Job, trace: Trace) -> None:
     try:
         results_hold(job, trace)
     except Finding as finding:
-        late = _late_to(job, finding.diagnosis.headline)
+        late = _late_to(job, finding.diagnosis.operation)
         if late is None or not trace.completed:
             raise
-        sure, waited = finding.diagnosis.cause, f"rank {late.rank} was {late.seconds:g} s late, and not waited for"
-        missing = not sure or any(word in sure for word in ("zero", "missing", "own local value"))
+        sure, waited = finding.diagnosis.causes, causes.LATE_RANK_MISSED(rank=late.rank, seconds=late.seconds)
+        missing = not sure or sure[0].id in _MISSING
         raise finding.blaming(*((waited, sure) if missing else (sure, waited))) from None
 
 
-def _late_to(job: Job, headline: str) -> Sleep | None:
-    """The last Sleep of the few operations before the one that the headline is about."""
-    positions = [at for at in range(len(job.operations)) if headline.startswith(f"operation {at}, ")]
-    before = [job.operations[max(0, at - 3) : at] for at in positions]
-    slept = [each for each in (before[0] if before else ()) if isinstance(each, Sleep)]
+_MISSING = {
+    each.id
+    for each in (values.ZERO, values.FLUSHED_TO_ZERO, values.NOT_REDUCED, values.PART_NOT_REDUCED, causes.RANK_LEFT_OUT)
+}
+"""Causes of which a rank that was not waited for is the likelier one."""
+
+
+def _late_to(job: Job, position: int) -> Sleep | None:
+    """The last Sleep of the few operations before this one."""
+    before = job.operations[max(0, position - 3) : position] if position > 0 else ()
+    slept = [each for each in before if isinstance(each, Sleep)]
     return slept[-1] if slept else None
 
 

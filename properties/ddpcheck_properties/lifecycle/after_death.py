@@ -149,7 +149,7 @@ def _nothing_came_out(job: Job, trace: Trace) -> None:
                 Diagnosis(
                     f"rank {rank.rank} came out of {call}, operation {record.operation}, which rank {dead.rank} never entered as "
                     "it was gone; it should have raised an error, or still be waiting",
-                    _why(call, told is not None),
+                    _why(call, told is not None),  # type: ignore[arg-type]  # a sentence still
                     "what this call does when a connection breaks, or when the one before has failed",
                     (f"operation {told.operation} had raised {told.values['error']}",) if told is not None else (),
                 )
@@ -189,7 +189,7 @@ def _closed(job: Job, trace: Trace) -> None:
                 Diagnosis(
                     f"rank {rank.rank} was still in close() more than {trace.deadline:g} s after its all_reduce had raised, as "
                     f"rank {trace.ranks[-1].rank} was dead; close() should come back",
-                    "close() waits for the dead rank, or for threads that wait for it: a farewell, a last barrier, or a join "
+                    "close() waits for the dead rank, or for threads that wait for it: a farewell, a last barrier, or a join "  # type: ignore[arg-type]  # a sentence still
                     "needs a time limit, or none after a failure",
                     "the stack below" if rank.stack else "",
                     (f"stack of rank {rank.rank}:\n{rank.stack}",) if rank.stack else (),

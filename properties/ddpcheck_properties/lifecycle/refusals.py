@@ -57,7 +57,7 @@ def _refused_or_shared_out(session: Session) -> Judge:
             raise Finding(
                 Diagnosis(
                     f"{judges.named(read)}: rank {ranks} raised, but rank {went_on} should have, too",
-                    "only ranks that get no samples see that there are too few: the others go on, and wait for them",
+                    "only ranks that get no samples see that there are too few: the others go on, and wait for them",  # type: ignore[arg-type]  # a sentence still
                     details=(next(rank.error for rank in trace.ranks if rank.error),),
                 )
             )
@@ -108,7 +108,8 @@ def _raised(job: Job, trace: Trace) -> None:
         others = ", ".join(f"rank {other.rank} {other.outcome}" for other in trace.ranks)
         headline = f"rank {rank.rank} {rank.outcome}, but should have raised: a parameter had no gradient ({others})"
         raise Finding(
-            Diagnosis(headline, "the error is raised on some ranks only, or never"), hung=rank.outcome == "hung"
+            Diagnosis(headline, "the error is raised on some ranks only, or never"),  # type: ignore[arg-type]  # a sentence still
+            hung=rank.outcome == "hung",
         )
 
 

@@ -11,6 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ddpcheck import expect
+from ddpcheck.causes import Cause
+from ddpcheck.causes import rendezvous as causes
 from ddpcheck.checks import law
 from ddpcheck.job import (
     AllGather,
@@ -50,13 +52,12 @@ def check_ranks_may_come_in_any_order(session: Session) -> None:
     """
     world = session.world_size
     order = (world - 1, 0, *range(world - 2, 0, -1))
-    first = f"the ranks came in the order {', '.join(map(str, order))}"
     last = _bits_of_before(session) if world > 2 else None  # a sum of two has one order only
     _forms_a_world(
         session,
         Start(order),
-        f"{first}, and their numbers follow it: a rank is what it declares, not when it comes",
-        f"{first}: a rank that is early, or late, is not waited for",
+        causes.RANK_BY_ARRIVAL(order=order),
+        causes.EARLY_RANK_NOT_AWAITED(order=order),
         last=last,
     )
 
@@ -64,10 +65,7 @@ def check_ranks_may_come_in_any_order(session: Session) -> None:
 @law("rendezvous", "world_size>=2", "world_size<=3")
 def check_messages_may_come_in_pieces(session: Session) -> None:
     """A message is the same whether it arrives at once or byte by byte, its header included, at the start and later."""
-    cause = (
-        "a read that gave less than was asked for, or a send() that took less than it was given, is taken for the whole: both "
-        "must go on until all is done"
-    )
+    cause = causes.SHORT_READ_TAKEN_FOR_ALL()
     probe = _probe(session)
     if probe is None:
         return
@@ -90,16 +88,14 @@ def check_strangers_change_nothing(session: Session) -> None:
     """Ranks listen where MASTER_ADDR is, and a program that calls them without belonging to the world, while it forms or later,
     changes nothing: it is no rank, nobody waits for it, and nothing that it sends is run.
     """
-    cause = "whoever connects is taken for a rank, or waited for: there is no proof of belonging to the world, no time limit"
+    cause = causes.STRANGER_TAKEN_FOR_RANK()
     _forms_a_world(session, Start(strangers=True), cause, cause, _kept_to_themselves)
 
 
 @law("rendezvous", "world_size>=2", "world_size<=2", "restarts_in_place")
 def check_a_world_can_start_where_another_was_killed(session: Session) -> None:
     """A new world can meet at the address of one that was just killed, and sees nothing of it, the last rank coming first."""
-    cause = (
-        "something of the world before is still there, a file, a key or a socket, and is taken for that of the new one"
-    )
+    cause = causes.OLD_WORLD_LEFT()
     order = tuple(reversed(range(session.world_size)))
     _forms_a_world(session, Start(order, in_place=True), cause, cause)
 
@@ -109,10 +105,7 @@ def check_two_worlds_on_one_host_do_not_meet(session: Session) -> None:
     """While the ranks of one world wait for each other, another one starts on the host, at a MASTER_PORT of its own, and both
     are at work at once: neither sees anything of the other.
     """
-    cause = (
-        "something has the same name, or number, for all worlds of a host: a port, a file or a segment that does not "
-        "follow from MASTER_PORT"
-    )
+    cause = causes.NAME_SHARED_BY_WORLDS()
     _forms_a_world(session, Start(neighbour=True), cause, cause)
 
 
@@ -134,7 +127,7 @@ def _bits_of_before(session: Session) -> tuple[Operation, Judge] | None:
                 same_bits(again, result),
                 f"all_reduce sum of real values on rank {rank}, after the ranks were started anew: got other bits in "
                 f"{int((again != result).sum())} of {result.size} elements, but should be those of the run before",
-                "the order of additions follows from that in which the ranks came, or from their processes: no run is repeated",
+                causes.ORDER_BY_ARRIVAL(),
             )
 
     return reduced, judge
@@ -143,8 +136,8 @@ def _bits_of_before(session: Session) -> tuple[Operation, Judge] | None:
 def _forms_a_world(
     session: Session,
     start: Start,
-    wrong: str,
-    failed: str,
+    wrong: Cause,
+    failed: Cause,
     also: Judge | None = None,
     last: tuple[Operation, Judge] | None = None,
 ) -> None:
@@ -202,30 +195,24 @@ def _probe(session: Session) -> tuple[Job, Judge] | None:
     return None
 
 
-def _blame(judge: Judge, wrong: str, failed: str) -> Judge:
-    """The judge with another cause for what it finds; its own becomes a detail."""
+def _blame(judge: Judge, wrong: Cause, failed: Cause) -> Judge:
+    """The judge with another cause for its findings; their own becomes a detail."""
 
     def judged(job: Job, trace: Trace) -> None:
         try:
             judge(job, trace)
         except Finding as finding:
-            found = finding.diagnosis
-            details = (*((f"at first sight: {found.cause}",) if found.cause else ()), *found.details)
-            cause = wrong if trace.completed else failed
-            raise Finding(replace(found, cause=cause, details=details), hung=finding.hung) from None
+            own = finding.diagnosis.cause
+            told = finding.noting(f"at first sight: {own.headline}") if own is not None else finding
+            raise told.blaming(wrong if trace.completed else failed) from None
 
     return judged
 
 
-def _with_this_first(finding: Finding, *causes: str) -> Finding:
-    """What a quiet start has shown to be the cause goes before what the operations say."""
-    said = finding.diagnosis.cause
-    found = next((cause for cause in causes if said.endswith(f"; {cause}")), None)
-    if found is None:
-        return finding
-    told = finding.blaming(found, said.removesuffix(f"; {found}"))
-    told.job = finding.job
-    return told
+def _with_this_first(finding: Finding, *shown: Cause) -> Finding:
+    """The finding with the causes first that a quiet start has shown; those that the operations tell follow."""
+    told = finding.diagnosis.causes
+    return finding.blaming(*(cause for cause in told if cause in shown), *told)
 
 
 def _kept_to_themselves(job: Job, trace: Trace) -> None:
@@ -233,7 +220,7 @@ def _kept_to_themselves(job: Job, trace: Trace) -> None:
         raise Finding(
             Diagnosis(
                 "a rank loaded a pickle that a stranger sent, but nothing that a stranger sends should be run",
-                "what comes in is unpickled before anybody has proved to belong to the world: who can connect, can run anything",
+                (causes.UNPICKLES_STRANGERS(),),
                 "the first bytes that are read from a new connection: a fixed binary header, and a secret of the run",
             )
         )
@@ -242,5 +229,5 @@ def _kept_to_themselves(job: Job, trace: Trace) -> None:
             expect.that(
                 not address.startswith(ANYWHERE),
                 f"rank {rank} listens on {address}, which is every interface of the host, but should on that of MASTER_ADDR",
-                "the socket is bound to no address in particular: everybody who reaches the host can connect",
+                causes.LISTENS_EVERYWHERE(),
             )

@@ -126,7 +126,7 @@ def nothing_or_weighted(job: Job, trace: Trace) -> None:
             raise Finding(
                 Diagnosis(
                     f"metric over no samples on rank {rank}: got {metrics}, but should be an empty mapping or NaN",
-                    "a number out of nothing: a division by max(count, 1), or this rank's own value",
+                    "a number out of nothing: a division by max(count, 1), or this rank's own value",  # type: ignore[arg-type]  # a sentence still
                 )
             )
     made = job.operations[1]

@@ -71,7 +71,7 @@ def _compare(made: Score, before: list[Score], found: list[float]) -> None:
     raise Finding(
         Diagnosis(
             f"{_named(made)}: on rank {wrong[0]} got {found[wrong[0]]}, but should be {want}{note}",
-            "; or ".join((of_all or fitting[0][:1])[:2]),
+            "; or ".join((of_all or fitting[0][:1])[:2]),  # type: ignore[arg-type]  # a sentence still
             "what each rank sends: sums of hits, squares, losses or counts of classes add up, scores do not",
             tuple(f"rank {rank}: {got}" for rank, got in enumerate(found)),
         )

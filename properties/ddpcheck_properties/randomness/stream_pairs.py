@@ -41,7 +41,7 @@ def all_apart(job: Job, trace: Trace) -> None:
             Diagnosis(
                 f"{_named(second)}: got {COUNT} random numbers that follow those of {_named(first)} (their differences, or "
                 f"sums, are alike: {length:.2f}, where independent ones have less than {TURNED}), but should be independent",
-                _gap(np.concatenate([found[first], found[second]]))
+                _gap(np.concatenate([found[first], found[second]]))  # type: ignore[arg-type]  # a sentence still
                 or _in_order(found[first], found[second])
                 or "one stream for all, shifted or scaled for each, or with some bits of its own: masks depend on each other",
             )
@@ -66,7 +66,7 @@ def all_begin_apart(job: Job, trace: Trace) -> None:
             Diagnosis(
                 f"{_named(other)}: got the random numbers of {_named(one)}, as {len(pairs)} of {len(found)} streams got those of "
                 "another one, but should get others",
-                "seed, epoch and rank are made one number of few bits, a short hash, say: of many streams some meet by chance",
+                "seed, epoch and rank are made one number of few bits, a short hash, say: of many streams some meet by chance",  # type: ignore[arg-type]  # a sentence still
             )
         )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddpcheck import expect
+from ddpcheck.causes import randomness as causes
 from ddpcheck.checks import law
 from ddpcheck.job import Disturb, Draw, Job, Operation, OptimizerSpec, Sample, Step
 from ddpcheck.trace import Trace
@@ -114,11 +115,7 @@ def _by_chance(judge: Judge) -> Judge:
         try:
             judge(job, trace)
         except Finding as finding:
-            cause = (
-                "if training is right in all other checks, a choice is made by a generator of the process (random, numpy.random, "
-                "torch): once one rank draws from it for something else, the ranks choose differently"
-            )
-            raise finding.blaming(*finding.diagnosis.causes, cause) from None
+            raise finding.blaming(*finding.diagnosis.causes, causes.GLOBAL_GENERATOR_DECIDES()) from None
 
     return judged
 

@@ -4,7 +4,6 @@ backward.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
@@ -12,6 +11,7 @@ from hypothesis.strategies import DrawFn
 
 from ddpcheck import expect
 from ddpcheck.capabilities import Capabilities
+from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.job import Backward, CloseWindow, Job, OpenWindow, Operation, OptimizerSpec, Step, ZeroGrad
 from ddpcheck.model import Activation, BatchNorm, Layer, Linear, ModelSpec, Scale, mlp
@@ -86,14 +86,14 @@ def check_an_exception_inside_no_sync_ends_it(session: Session) -> None:
     world, promised = session.world_size, session.capabilities
     as_ever = because(
         as_one_process(promised),
-        "an exception left no_sync() before: it stays switched on, or the outer one ended with it",
+        causes.NO_SYNC_LEFT_BY_EXCEPTION(),
     )
 
     def judge(job: Job, trace: Trace) -> None:
         for rank in trace.ranks:
             for seen in rank.records:
                 what = f"operation {seen.operation}: an exception raised inside no_sync() on rank {rank.rank}"
-                cause = "no_sync() swallows exceptions: its exit returns True"
+                cause = causes.EXCEPTIONS_SWALLOWED()
                 expect.that("swallowed" not in seen.values, f"{what} did not come out", cause)
         as_ever(job, trace)
 
@@ -114,17 +114,16 @@ def check_two_forwards_before_one_backward_count_both(session: Session) -> None:
         (Linear("fc1", 3, 4), Scale("buffer", 4, buffer=True), Linear("fc2", 4, 2)),
         (BatchNorm("norm", 3), Linear("fc1", 3, 2)),
     ]
-    as_one = "both batches may have been taken as one, whose mean weighs them by their sizes"
-    mean = "or it is the mean of the two losses' gradients, which are to be added up"
-    as_ever = because(because(as_one_process(promised), as_one, of="loss"), mean, of="gradient")
+    as_one = causes.BATCHES_TAKEN_AS_ONE()
+    mean = causes.LOSSES_AVERAGED()
+    as_ever = because(because(as_one_process(promised), as_one, kind="loss"), mean, kind="gradients")
 
     def judge(job: Job, trace: Trace) -> None:
         if any(rank.outcome == "raised" for rank in trace.ranks):
             try:
                 expect.completed(trace)
             except Finding as finding:
-                cause = "a second forward pass changes in place what backward of the first needs: buffers, most likely"
-                raise Finding(replace(finding.diagnosis, cause=cause)) from None
+                raise finding.blaming(causes.FORWARD_CHANGES_BUFFERS()) from None
         as_ever(job, trace)
 
     for_each(session, fitting(session, [two_forwards(world, *layers) for layers in chains]), judge)

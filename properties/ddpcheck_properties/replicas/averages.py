@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddpcheck.capabilities import Capabilities
+from ddpcheck.causes import Cause
+from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.job import Backward, Job, Observe, Operation, OptimizerSpec, Resume, Save, SetTrainable, Step, ZeroGrad
 from ddpcheck.model import Linear, ModelSpec, Scale, mlp
@@ -89,26 +91,20 @@ def _explained(promised: Capabilities) -> Judge:
         try:
             as_ever(job, trace)
         except Finding as finding:
-            if not trace.completed or not finding.diagnosis.headline.startswith("average"):
+            if not trace.completed or finding.diagnosis.subject[0] != "averaged":
                 raise
-            raise finding.blaming(_cause(trace) or finding.diagnosis.cause) from None
+            raise finding.blaming(_cause(trace) or finding.diagnosis.causes) from None
 
     return judge
 
 
-def _cause(trace: Trace) -> str:
+def _cause(trace: Trace) -> Cause | None:
     for position, ranks in trace.all_values("observe"):
         first, *others = (rank["averaged"] for rank in ranks)
         if any(not np.array_equal(first[name], other[name]) for other in others for name in first):
             if position == 0:
-                return (
-                    "averages differ before the first step: each rank starts from its own initial values, not rank 0's"
-                )
-            return (
-                "averages differ from rank to rank, but not before: what goes in is this rank's own, not synchronised"
-            )
+                return causes.AVERAGES_START_APART()
+            return causes.AVERAGES_OF_OWN()
         if position and all(np.array_equal(ranks[0]["averaged"][name], ranks[0]["parameters"][name]) for name in first):
-            return (
-                "the averages are the parameters: started anew, as if they had not been saved, or never moved by less"
-            )
-    return ""
+            return causes.AVERAGES_ARE_PARAMETERS()
+    return None

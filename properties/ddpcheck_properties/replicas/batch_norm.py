@@ -17,11 +17,12 @@ import numpy as np
 
 from ddpcheck import expect
 from ddpcheck.capabilities import Capabilities
+from ddpcheck.causes import Cause, updates
+from ddpcheck.causes import batch_norm as causes
 from ddpcheck.checks import law
 from ddpcheck.job import Backward, DataSpec, Job, Observe, Operation, Remeasure, ZeroGrad
 from ddpcheck.model import Activation, BatchNorm, Layer, Linear, ModelSpec
 from ddpcheck.oracle import Moment, Oracle
-from ddpcheck.oracle.statistics import PUT_TOGETHER
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array
 from ddpcheck.verdict import Diagnosis, Finding
@@ -90,13 +91,6 @@ def _between_backwards(world_size: int, look: Operation) -> Job:
     return replace(job, data=replace(job.data, samples=9 * world_size))
 
 
-_COUNTS = "remeasure() counts as a batch: it goes forward in training mode, and does not put the counter back"
-_LATER = (
-    "a backward after remeasure() moves statistics otherwise than one before: their momentum, or mode, is left as remeasuring "
-    "needs it"
-)
-
-
 def _remeasured(promised: Capabilities) -> Judge:
     as_ever = as_one_process(promised)
 
@@ -108,15 +102,16 @@ def _remeasured(promised: Capabilities) -> Judge:
             first = next(operation for operation in job.operations if isinstance(operation, Remeasure))
             if not trace.completed:
                 raise
-            position, headline = job.operations.index(first), finding.diagnosis.headline
-            if "num_batches_tracked" in headline:
-                raise finding.blaming(_COUNTS) from None
-            if "after 2 backwards" in headline:
-                raise finding.blaming(_LATER) from None
+            position = job.operations.index(first)
+            if finding.diagnosis.subject[1].endswith("num_batches_tracked"):
+                raise finding.blaming(causes.REMEASURE_COUNTS()) from None
+            done = job.operations[: finding.diagnosis.operation]
+            if sum(isinstance(operation, Backward) for operation in done) == 2:
+                raise finding.blaming(causes.REMEASURE_CHANGES_MODE()) from None
             own = np.stack([inputs[list(rank)].mean(axis=0) for rank in first.samples])
             right = inputs[[sample for rank in first.samples for sample in rank]].mean(axis=0)
             got = [values["norm.running_mean"] for values in trace.values(position + 1, "buffers")]
-            raise finding.blaming(_of_ranks(got, own, right) or finding.diagnosis.cause) from None
+            raise finding.blaming(_of_ranks(got, own, right) or finding.diagnosis.causes) from None
 
     return judge
 
@@ -175,35 +170,29 @@ def _same_statistics(promised: Capabilities) -> Judge:
             except Finding as finding:
                 mean = next(iter(local.arrays["buffers"]))
                 own = local.arrays["buffers"][mean].value.exact
-                if mean not in finding.diagnosis.headline:  # which is right, and tells nothing
+                if mean != finding.diagnosis.subject[1]:  # which is right, and tells nothing
                     raise
                 got = [values[mean] for values in trace.values(moment.position, "buffers")]
                 right = moment.arrays["buffers"][mean].value.exact
-                sure = _TOGETHER if np.allclose(got, right, rtol=1e-5) else _COUNTED
-                told = finding.diagnosis.cause
-                cause = _of_ranks(got, own, right) or (sure if told in ("", PUT_TOGETHER) else told)
-                raise finding.blaming(cause) from None
+                told = finding.diagnosis.causes
+                if not told or updates.STATISTICS_PUT_TOGETHER.explains(told):
+                    agree = np.allclose(got, right, rtol=1e-5)
+                    told = ((causes.VARIANCE_PUT_TOGETHER if agree else causes.DIVIDED_BY_OTHER_COUNT)(),)
+                raise finding.blaming(_of_ranks(got, own, right) or told) from None
 
     return judge
 
 
-_TOGETHER = "the mean is right: the variance of all samples is put together wrongly, as without what is between the ranks' means"
-
-_COUNTED = (
-    "sums are divided by another number than that of all ranks' samples: by this rank's times the world size, say"
-)
-
-
-def _of_ranks(got: list[Array], own: Array, right: Array) -> str:
+def _of_ranks(got: list[Array], own: Array, right: Array) -> Cause | None:
     """What a wrong mean may be. own: (ranks, features), the running mean if each rank measured by itself."""
     if np.allclose(got, right, rtol=1e-5):
-        return ""
+        return None
     for rank, array in enumerate(got):
         if np.allclose(array, own[rank], rtol=1e-5) or np.allclose(array, own[0], rtol=1e-5):
-            return f"rank {rank} has what it (or rank 0) measures on its own batch: not synchronised"
+            return causes.OWN_BATCH(rank=rank)
     if all(np.allclose(array, own.mean(axis=0), rtol=1e-5) for array in got):
-        return "the ranks' means are averaged without their counts: each sample should weigh equally"
-    return ""
+        return causes.MEANS_WITHOUT_COUNTS()
+    return None
 
 
 def _same_gradients(promised: Capabilities) -> Judge:
@@ -227,11 +216,8 @@ def _same_losses(moment: Moment, local: Moment, job: Job, trace: Trace) -> None:
             bound = np.asarray(TOLERANCE * abs(exact).max())
             expect.within(np.float64(loss), exact[rank], bound, f"loss ({when(job, moment.position)})", rank)
         except Finding as finding:
-            cause = (
-                f"rank {rank} normalises by its own batch: not synchronised"
-                if np.isclose(loss, own[rank])
-                else "what the ranks measure is put together wrongly, as without their counts"
-            )
+            alone = bool(np.isclose(loss, own[rank]))
+            cause = causes.OWN_BATCH(rank=rank) if alone else updates.STATISTICS_PUT_TOGETHER()
             raise finding.blaming(cause) from None
 
 
@@ -251,11 +237,5 @@ def _gradients(moment: Moment, job: Job, trace: Trace) -> None:
             except Finding as finding:
                 size = job.world_size
                 summed = name.startswith("norm") and np.allclose(got, size * exact, rtol=1e-6)
-                causes = (
-                    "losses agree, so that what is measured is right",
-                    f"batch norm's own gradients are {size} x too large: its backward sums them over the ranks, and they are "
-                    "reduced like all others once more"
-                    if summed
-                    else "the backward pass of batch norm must sum over all ranks' samples, each with equal weight",
-                )
-                raise Finding(replace(finding.diagnosis, cause="; ".join(causes))) from None
+                twice, other = causes.BATCH_NORM_REDUCED_TWICE(world_size=size), causes.BACKWARD_NOT_OVER_ALL()
+                raise finding.blaming(twice if summed else other) from None

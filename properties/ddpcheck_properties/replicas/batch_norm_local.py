@@ -12,6 +12,7 @@ import numpy as np
 
 from ddpcheck import expect
 from ddpcheck.capabilities import Capabilities
+from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.job import Backward, Job, Observe, ZeroGrad
 from ddpcheck.model import Activation, BatchNorm, Linear, ModelSpec
@@ -79,5 +80,4 @@ def _near(got: Array, exact: Array, largest: float, text: str, rank: int) -> Non
     try:
         expect.within(got, exact, np.full_like(exact, TOLERANCE * largest), text, rank)
     except Finding as finding:
-        cause = "a batch norm's own forward or backward pass, if gradients of networks without one are right"
-        raise finding.blaming(finding.diagnosis.causes or cause) from None
+        raise finding.blaming(finding.diagnosis.causes or causes.BATCH_NORM_ITSELF()) from None

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ddpcheck import expect
+from ddpcheck.causes import Cause
+from ddpcheck.causes import updates as causes
 from ddpcheck.checks import law
 from ddpcheck.diagnosis import Evidence
 from ddpcheck.job import Backward, Job, Observe, Operation, OptimizerSpec, Step, ZeroGrad
 from ddpcheck.model import Activation, BatchNorm, Linear, ModelSpec
-from ddpcheck.oracle import NOT_UPDATED
 from ddpcheck.oracle.optimizer import Optimizer
 from ddpcheck.oracle.rounding import Value
 from ddpcheck.trace import Trace
@@ -86,16 +87,14 @@ def _known(array: Array) -> Value:
     return Value(wide, np.zeros_like(wide))
 
 
-def _gone_wrong(name: str, gradient: Value, parameter: Value, optimizer: Optimizer) -> Iterator[tuple[str, Array]]:
+def _gone_wrong(name: str, gradient: Value, parameter: Value, optimizer: Optimizer) -> Iterator[tuple[Cause, Array]]:
     """Where this step leads by an optimizer that is not the one that was asked for."""
-    yield NOT_UPDATED, parameter.exact
-    others: dict[str, dict[str, Any]] = {
-        "its weight decay is missing: left out for batch norm, for what is no matrix, or in models with batch norm": {
-            "weight_decay": 0.0
-        },
-        "its weight decay counts twice": {"weight_decay": 2 * optimizer.spec.weight_decay},
-        "its momentum is missing": {"momentum": 0.0},
+    yield causes.NOT_UPDATED(), parameter.exact
+    others: dict[Cause, dict[str, Any]] = {
+        causes.DECAY_MISSING(): {"weight_decay": 0.0},
+        causes.DECAY_TIMES(times=2): {"weight_decay": 2 * optimizer.spec.weight_decay},
+        causes.MOMENTUM_MISSING(): {"momentum": 0.0},
     }
-    for words, changed in others.items():
+    for cause, changed in others.items():
         other = Optimizer(replace(optimizer.spec, **changed), optimizer.dtype, {**optimizer.state}, {**optimizer.steps})
-        yield words, other.step(name, parameter, gradient).exact
+        yield cause, other.step(name, parameter, gradient).exact

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from ddpcheck import expect
 from ddpcheck.capabilities import Capabilities
+from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.job import Backward, Job, Operation, Step
 from ddpcheck.model import mlp
@@ -20,11 +20,6 @@ from .comparison import as_one_process
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
-
-_LEFT = (
-    "operation {} was ended by an exception in the middle of its backward, and something of it is left: a count of gradients "
-    "that are still to come, a flag, a callback that was not made, a message under way"
-)
 
 
 @law("accumulation", "facet:replica", "no_sync", "broken_backward")
@@ -63,8 +58,7 @@ def check_nobody_trains_on_after_a_backward_that_broke(session: Session) -> None
             headline = (
                 f"after a backward that broke on every rank the next one should raise on every rank, but {others}"
             )
-            cause = "whether the last backward came to its end is told by what the ranks do not have in common"
-            raise Finding(Diagnosis(headline, cause), hung="hung" in outcomes)
+            raise Finding(Diagnosis(headline, (causes.BROKEN_BACKWARD_TOLD_APART(),)), hung="hung" in outcomes)
 
     for_each(session, [job], judge)
 
@@ -77,15 +71,14 @@ def _as_if_never_begun(promised: Capabilities) -> Judge:
         for rank in trace.ranks:
             for seen in rank.records:
                 what = f"operation {seen.operation}: the exception in the middle of backward on rank {rank.rank}"
-                cause = "it is caught and dropped, or gradients do not come by way of the module's own parameters"
+                cause = causes.EXCEPTION_DROPPED()
                 expect.that("swallowed" not in seen.values, f"{what} did not come out", cause)
         try:
             as_ever(job, trace)
         except Finding as finding:
-            where = re.search(r"operation (\d+)", finding.diagnosis.headline)
-            if where and int(where[1]) <= broke:
+            if 0 <= finding.diagnosis.operation <= broke:
                 raise  # nothing had broken yet
-            raise finding.blaming(_LEFT.format(broke), *finding.diagnosis.causes) from None
+            raise finding.blaming(causes.BROKEN_BACKWARD_LEFT(operation=broke), *finding.diagnosis.causes) from None
 
     return judge
 

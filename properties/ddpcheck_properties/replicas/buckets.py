@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ddpcheck import expect
 from ddpcheck.capabilities import Capabilities
+from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.job import Backward, Clip, Job, Observe, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
 from ddpcheck.model import Activation, Layer, Linear, ModelSpec, Scale
@@ -201,14 +202,11 @@ def _like_the_first(promised: Capabilities) -> Judge:
             try:
                 compare_arrays(shown, first.arrays["gradients"], "gradients", when(job, position))
             except Finding as finding:
-                raise finding.blaming(*finding.diagnosis.causes, _RIGHT_BEFORE * (position > 2)) from None
+                raise finding.blaming(
+                    *finding.diagnosis.causes, causes.RIGHT_THE_FIRST_TIME() if position > 2 else None
+                ) from None
 
     return judge
-
-
-_RIGHT_BEFORE = (
-    "the first backward on this batch went well: a count of calls may end or come round (a warm-up, a period)"
-)
 
 
 PATTERNS = (("ad", "bd"), ("abcde", "abcde"), ("b", "a"), ("e", "ac"), ("", "abcde"), ("cd", "dc"), ("ace", ""))

@@ -12,10 +12,11 @@ import numpy as np
 
 from ddpcheck import expect
 from ddpcheck.capabilities import Capabilities
+from ddpcheck.causes import Cause, programs, updates, values
 from ddpcheck.diagnosis import Evidence
 from ddpcheck.job import Backward, Job, Resume, Step
 from ddpcheck.operations.replica import of_two_replicas
-from ddpcheck.oracle import NOT_UPDATED, Entry, Moment, Oracle, is_exact
+from ddpcheck.oracle import Entry, Moment, Oracle, is_exact
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array
 from ddpcheck.verdict import Diagnosis, Finding
@@ -45,23 +46,26 @@ def as_one_process(
             try:
                 compare(moment, job, trace, bits=capabilities.same_bits_on_all_ranks)
             except Finding as finding:
-                headline, position = finding.diagnosis.headline, moment.position
-                sure = gone(job, position, finding.diagnosis.cause)
-                done = just_done(job, position, headline) * (sure == finding.diagnosis.cause)
-                around = ended(job, position, sure), loudness(job, headline), meant(sure, capabilities.reduction_dtype)
-                raise finding.blaming(done, sure, *around, lateness(job, position)) from None
+                position, (kind, _) = moment.position, finding.diagnosis.subject
+                sure = gone(job, position, finding.diagnosis.causes)
+                done = just_done(job, position, kind) if sure == finding.diagnosis.causes else None
+                around = ended(job, position, sure), loudness(job, kind), meant(sure, capabilities.reduction_dtype)
+                raise finding.blaming(done, sure, *around, lateness(job, position)).at(position) from None
 
     return judge
 
 
-def because(judge: Callable[[Job, Trace], None], cause: str, *, of: str = "") -> Callable[[Job, Trace], None]:
-    """The judge, whose findings on what has `of` in its name also tell what else may be their cause."""
+def because(
+    judge: Callable[[Job, Trace], None], cause: Cause, *, kind: str = "", name: str = ""
+) -> Callable[[Job, Trace], None]:
+    """The judge, whose findings on this kind of thing, or on the one of this name, also tell this cause."""
 
     def explained(job: Job, trace: Trace) -> None:
         try:
             judge(job, trace)
         except Finding as finding:
-            if not trace.completed or of not in finding.diagnosis.headline:
+            wrong, which = finding.diagnosis.subject
+            if not trace.completed or kind not in ("", wrong) or name not in ("", which):
                 raise
             raise finding.blaming(*finding.diagnosis.causes, cause) from None
 
@@ -81,14 +85,17 @@ def compare(moment: Moment, job: Job, trace: Trace, *, bits: bool = True) -> Non
             bound = np.zeros(()) if value.error is None else value.error[rank]
             what = f"{name} of {moment.operation.kind} ({time})"
             known = partial(_known, moment, value.exact, rank, all_got, job)
-            expect.within(np.float64(got), value.exact[rank], bound, what, rank, known)
+            try:
+                expect.within(np.float64(got), value.exact[rank], bound, what, rank, known)
+            except Finding as finding:
+                raise finding.about(name) from None
     for what, entries in moment.arrays.items():
         compare_arrays(trace.values(moment.position, what), entries, what, time, bits=bits)
     for rank in moment.promised:
         outputs = moment.outputs[rank]
         got = trace.values(moment.position, "outputs")[rank]
         error = np.zeros(()) if outputs.error is None else outputs.error
-        what, evidence = f"prediction ({time})", Evidence(otherwise=_BEFORE["predict"])
+        what, evidence = f"prediction ({time})", Evidence(otherwise=programs.WRONG_PREDICTION_VALUES())
         expect.within(got, outputs.exact, error, what, rank, evidence)
 
 
@@ -106,55 +113,40 @@ def _known(moment: Moment, expected: Array, rank: int, all_got: list[float], job
     size, got = len(expected), all_got[rank]
     known = [*moment.known()]
     if size > 1:
-        known.append((f"exactly {size} x too large at world size {size}: summed, not averaged", expected * size))
+        known.append((values.SUMMED_NOT_AVERAGED(world_size=size), expected * size))
     alternatives = tuple(
-        (sentence, np.asarray(got))
-        for sentence, numbers in known
+        (cause, np.asarray(got))
+        for cause, numbers in known
         if all(math.isclose(a, b, rel_tol=1e-5) for a, b in zip(all_got, numbers, strict=True))
         and not math.isclose(expected[rank], numbers[rank], rel_tol=1e-5)
     )
     if isinstance(moment.operation, Backward):
         weights = moment.operation.weights_on(rank)
         if not moment.operation.samples[rank] or (weights is not None and not any(weights)):
-            alternatives += ((_EMPTY if weights is None else _MASKED, np.array(np.nan)),)
-    sure = _BEFORE.get(moment.operation.kind, "")
-    if moment.operation.kind == "backward" and _loaded_before(job, moment.position):
-        sure = f"not all of the state that was loaded before it is there on this rank; {sure}"
-    if isinstance(moment.operation, Backward) and moment.operation.weights:
-        sure = f"its samples' weights are others: an earlier batch's, or in other places, or changed; or {sure}"
-    if moment.operation.kind == "backward" and abs(got - expected[rank]) < _FEW_BITS * abs(expected[rank]):
-        sure = f"it is near: computed with fewer bits (autocast, say); or {sure}"
+            kind = programs.MEAN_OF_NO_SAMPLES if weights is None else programs.MEAN_OF_NO_WEIGHT
+            alternatives += ((kind(), np.array(np.nan)),)
+    sure: tuple[Cause, ...] = ()
+    if isinstance(moment.operation, Backward):
+        near = abs(got - expected[rank]) < _FEW_BITS * abs(expected[rank])
+        sure = (
+            *(programs.NEARLY_RIGHT(),) * bool(near),
+            *(programs.OTHER_SAMPLE_WEIGHTS(),) * bool(moment.operation.weights),
+            *(programs.STATE_INCOMPLETE(),) * _loaded_before(job, moment.position),
+            programs.WRONG_FORWARD_VALUES(),
+        )
     if moment.operation.kind == "clip" and math.isfinite(got):
-        sure = _TOO_LARGE if got > expected[rank] else _TOO_SMALL
+        sure = ((programs.NORM_TOO_LARGE if got > expected[rank] else programs.NORM_TOO_SMALL)(),)
         if expected[rank] < got <= math.sqrt(size) * expected[rank] * (1 + 1e-5):
-            sure += _ADDED_UP
+            sure += (programs.NORMS_OF_SHARDS_ADDED(),)
         factor = got / expected[rank] if expected[rank] else 0.0
         if factor >= 4 and math.isclose(factor, 2 ** round(math.log2(factor)), rel_tol=1e-5):
-            sure = f"exactly {factor:.0f} x too large: of gradients that a loss scale still multiplies"
+            sure = (programs.NORM_OF_SCALED(factor=float(factor)),)
         if size > 1 and math.isclose(math.hypot(*all_got), expected[rank], rel_tol=1e-5):
-            sure = _SHARD
+            sure = (programs.NORM_OF_SHARD(),)
     return Evidence(alternatives=alternatives, precision=False, otherwise=sure)
 
 
 _FEW_BITS = 2.0**-7
-_EMPTY = "a mean over no samples is 0 divided by 0, but this rank's should be 0"
-_MASKED = "a mean over samples whose weights add up to 0 is 0 divided by 0, but this rank's should be 0"
-_SHARD = (
-    "it is the norm of this rank's shard of the gradients: the ranks' squares add up to the whole, but were not added"
-)
-_TOO_LARGE = (
-    "too large: it is also taken of what is no gradient (a bucket's padding), a gradient counts twice, or squares round"
-)
-_ADDED_UP = ", or the norms of the ranks' shards were added up, and not the squares of them"
-_TOO_SMALL = "too small: a part of the gradients is missing from it, or squares are rounded"
-
-
-_BEFORE = {
-    "backward": "a loss comes before any reduction: the parameters or buffers that this rank computed it with are wrong, or not "
-    "all of its samples went into it",
-    "predict": "the parameters or buffers that this rank predicted with are wrong, or it did not evaluate its own batch",
-}
-"""Where the fault lies in any case."""
 
 
 def compare_arrays(
@@ -168,7 +160,7 @@ def compare_arrays(
     wrong: dict[str, list[int]] = {}
     for name, entry in entries.items():
         text = f"{_NOUNS.get(what, what)} {name} ({time})"
-        kept = _UNCHANGED if what == "parameters" and entry.made_of is None else ""
+        kept = (programs.CONSTRUCTION_VALUE(),) * (what == "parameters" and entry.made_of is None)
         for rank in entry.ranks:
             telling = first is None or (zero and bool(np.any(got[rank].get(name))))
             try:
@@ -181,48 +173,44 @@ def compare_arrays(
             expect.same_on_all_ranks([got[rank].get(name) for rank in entry.ranks], text)
     if first is None:
         return
-    causes = [first.diagnosis.cause]
+    causes: list[Cause | None] = [*first.diagnosis.causes]
     if what == "gradients":
-        causes = [nowhere(got, entries) or first.diagnosis.cause]
-        causes.append(clipped(got[min(wrong[named_first])], causes[0]))
-    if what == "parameters" and bits and not first.diagnosis.cause:
+        missing = nowhere(got, entries)
+        causes = [missing] if missing else causes
+        causes.append(clipped(got[min(wrong[named_first])], first.diagnosis.cause))
+    if what == "parameters" and bits and not first.diagnosis.causes:
         causes.append(_apart(got, entries, wrong))
-    right = [rank for rank in entries[named_first].ranks if rank not in wrong[named_first]]
-    if right and first.diagnosis.cause.endswith(NOT_UPDATED):
-        causes.append(f"on rank {', '.join(map(str, right))} it was, {_NOT_SHARED}")
+    right = tuple(rank for rank in entries[named_first].ranks if rank not in wrong[named_first])
+    if right and updates.NOT_UPDATED.explains(first.diagnosis.causes):
+        causes.append(programs.UPDATE_NOT_SHARED(ranks=right))
     named = [f"{name} (rank {', '.join(map(str, ranks))})" for name, ranks in wrong.items()]
     listed = ", ".join(named[:_LISTED] + ["..."] * (len(named) > _LISTED))
     note = f"wrong are {len(wrong)} of {len(entries)} {what}: {listed}"
-    raise first.noting(note).blaming(*causes)
+    raise first.noting(note).about(what, named_first).blaming(*causes)
 
 
-_NOT_SHARED = "and that update is not shared with all ranks, or not waited for"
-
-
-def _apart(got: list[Mapping[str, Any]], entries: Mapping[str, Entry], wrong: Mapping[str, list[int]]) -> str:
+def _apart(got: list[Mapping[str, Any]], entries: Mapping[str, Entry], wrong: Mapping[str, list[int]]) -> Cause | None:
     """What is sure of parameters that are wrong, should be the same on all ranks, and are not."""
     for name in wrong:
         shown = [np.asarray(got[rank].get(name)) for rank in entries[name].ranks]
         if entries[name].alike and not all(np.array_equal(array, shown[0]) for array in shown):
-            return "the ranks have different values: something of a rank's own, as its local gradient, goes into the update"
-    return ""
+            return programs.OWN_VALUE_IN_UPDATE()
+    return None
 
 
-_NO_ZERO = "no rank used it, but zeros are promised for such, or were asked for: a step takes them, and moves it"
-_UNCHANGED = (
-    "construction left another value here (it is to be rank 0's, unless promised otherwise), or something changed it"
-)
-
-
-def _compare_one(got: Any, entry: Entry, text: str, rank: int, otherwise: str = "", *, explained: bool = True) -> None:
-    """otherwise: what is sure if nothing else explains it. explained: with a cause, which of hundreds of arrays takes minutes."""
+def _compare_one(
+    got: Any, entry: Entry, text: str, rank: int, otherwise: tuple[Cause, ...] = (), *, explained: bool = True
+) -> None:
+    """otherwise: causes that are sure if nothing else explains it. explained: with a cause, which for hundreds of arrays takes
+    minutes.
+    """
     presence = entry.presence[rank]
     if got is None or presence == "none":
         if got is None and presence == "there":
             raise Finding(
                 Diagnosis(
                     f"{text} on rank {rank}: got none, but should be an array",
-                    _NO_ZERO if entry.made_of is None else dropped(entry),
+                    (programs.ZEROS_FOR_UNUSED() if entry.made_of is None else dropped(entry),),
                 )
             )
         if got is not None:
@@ -230,7 +218,7 @@ def _compare_one(got: Any, entry: Entry, text: str, rank: int, otherwise: str = 
             raise Finding(
                 Diagnosis(
                     f"{text} on rank {rank}: got {zero}, but should be none: no rank used it since zero_grad, or it is frozen",
-                    "a zero gradient in place of none lets weight decay and momentum move the parameter",
+                    (programs.ZERO_FOR_NONE(),),
                 )
             )
         return

@@ -14,6 +14,8 @@ import numpy as np
 
 from ddpcheck import expect
 from ddpcheck.capabilities import Capabilities
+from ddpcheck.causes import Cause, gradients, values
+from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.diagnosis import Evidence
 from ddpcheck.job import Backward, Job, Observe, Operation, ZeroGrad
@@ -163,10 +165,6 @@ def _looking_after_zero_grad(job: Job) -> Job:
     return replace(job, operations=tuple(operations))
 
 
-_MOVED = "backward changed it: a step is taken inside, or it works on the parameter's memory"
-_LATE = "it is rank 0's now: broadcast by the first forward pass, not by construction"
-
-
 def _unchanged_parameters(job: Job, trace: Trace) -> None:
     expect.completed(trace)
     looks = list(trace.all_values("observe"))
@@ -174,7 +172,11 @@ def _unchanged_parameters(job: Job, trace: Trace) -> None:
         for rank, seen in enumerate(ranks):
             for name, value in seen["parameters"].items():
                 before, of_rank_0 = (looks[0][1][source]["parameters"][name] for source in (rank, 0))
-                known = Evidence(precision=False, otherwise=_MOVED, alternatives=((_LATE, of_rank_0),))
+                known = Evidence(
+                    precision=False,
+                    otherwise=causes.BACKWARD_MOVES_PARAMETERS(),
+                    alternatives=((causes.BROADCAST_IN_FORWARD(), of_rank_0),),
+                )
                 expect.same_array(value, before, f"parameter {name} ({when(job, position)})", rank, known)
 
 
@@ -206,7 +208,9 @@ def reduction_is_tight(promised: Capabilities) -> Judge:
         counts = np.array(list(map(len, next(op for op in job.operations if isinstance(op, Backward)).samples)))
         for name in local[0]["gradients"]:
             there = all(seen["gradients"][name] is not None for seen in local)
-            expect.that(there, f"gradient of {name}: got none inside no_sync on some rank", _NOT_SHOWN)
+            expect.that(
+                there, f"gradient of {name}: got none inside no_sync on some rank", causes.GRADIENT_GATHERED_ELSEWHERE()
+            )
         own = {name: np.stack([seen["gradients"][name] for seen in local]) for name in local[0]["gradients"]}
         wide = {name: parts.astype(np.float64) for name, parts in own.items()}
         for name, parts in wide.items():
@@ -233,39 +237,25 @@ def reduction_is_tight(promised: Capabilities) -> Judge:
 
 def _left(finding: Finding, shown: Mapping[str, Any], sums: Mapping[str, Array]) -> Finding:
     """The same, but for a gradient that is twice too large among others that are not: it is not the reduction that is wrong."""
-    summed = finding.diagnosis.cause.startswith("exactly 2 x too large at world size 2: summed")
+    cause = finding.diagnosis.cause
+    summed = cause is not None and (cause.id, cause.get("world_size")) == (values.SUMMED_NOT_AVERAGED.id, 2)
     right = any(shown[name] is not None and np.allclose(shown[name], sums[name] / 2, rtol=1e-3) for name in sums)
-    return finding.blaming(_NOT_RESET) if summed and right else finding
-
-
-_NOT_RESET = (
-    "what was gathered inside no_sync before zero_grad went in, too, and not into all other gradients: zero_grad leaves it, as "
-    "it does where the optimizer was not given this parameter; or this one is summed, not averaged"
-)
-_NOT_SHOWN = "it was dropped, or is gathered elsewhere (a main gradient, a buffer), where gradients() does not look"
+    return finding.blaming(causes.ONE_PARAMETER_NOT_RESET(), cause) if summed and right else finding
 
 
 def _evidence(made_of: Contributions, job: Job, expected: Array, rank: int) -> Evidence:
-    less = _BY_BACKWARDS * (len(made_of.own) == 2)
+    less = (gradients.DIVIDED_BY_MICRO_BATCHES(count=2),) * (len(made_of.own) == 2)
     return replace(made_of.evidence(expected, rank), less=less, otherwise=_seen_elsewhere(job))
 
 
-_BY_BACKWARDS = ", or by the micro-batches, if the backward before, inside no_sync, is counted as one"
-
-
-def _seen_elsewhere(job: Job) -> str:
+def _seen_elsewhere(job: Job) -> tuple[Cause, ...]:
     """What makes a synchronised backward differ from the local one before, though the reduction may be right."""
     assert job.model is not None
     terms = " or ".join(terms_of(job.model).values())
-    left_out = f"{terms} is left out inside no_sync, or where gradients are reduced" if terms else ""
-    buffers = [tensor.name for tensor in job.model.tensors() if tensor.role == "buffer"]
-    if not buffers:
-        return left_out
+    buffers = tuple(tensor.name for tensor in job.model.tensors() if tensor.role == "buffer")
     return (
-        f"the ranks' buffers ({', '.join(buffers)}) were not the same in the backward before, inside no_sync: construction "
-        "did not give them all rank 0's, or something changed them; or one of the two ran in evaluation mode"
-        + f"; or {left_out}"
-        * bool(terms)
+        *((causes.BUFFERS_APART_IN_NO_SYNC(buffers=buffers),) if buffers else ()),
+        *((causes.TERM_LOST_IN_NO_SYNC(terms=terms),) if terms else ()),
     )
 
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddpcheck.capabilities import Capabilities
+from ddpcheck.causes import Cause
+from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.job import Backward, DataSpec, Job, Join, Operation, OptimizerSpec, Step, ZeroGrad
 from ddpcheck.model import Linear, ModelSpec, Scale, mlp
@@ -79,7 +81,7 @@ def _explained(promised: Capabilities) -> Judge:
         except Finding as finding:
             if not trace.completed:
                 raise _without_buffers(job, finding) from None
-            raise finding.blaming(next(_causes(job, trace, promised), *finding.diagnosis.causes)) from None
+            raise finding.blaming(next(_causes(job, trace, promised), None) or finding.diagnosis.causes) from None
 
     return judge
 
@@ -88,12 +90,10 @@ def _without_buffers(job: Job, finding: Finding) -> Finding:
     """Of a run that did not come to its end, with what is sure as those without buffers, which come first, did."""
     if job.model is None or "buffer" not in job.model.features():
         return finding
-    return finding.blaming(
-        "without buffers it went well: ranks that have run out do not take part where the others broadcast buffers"
-    )
+    return finding.blaming(causes.JOIN_BUFFERS())
 
 
-def _causes(job: Job, trace: Trace, promised: Capabilities) -> Iterator[str]:
+def _causes(job: Job, trace: Trace, promised: Capabilities) -> Iterator[Cause]:
     """What else would have led to the parameters after join()."""
     join, *rest = job.operations
     assert isinstance(join, Join)
@@ -101,22 +101,22 @@ def _causes(job: Job, trace: Trace, promised: Capabilities) -> Iterator[str]:
     again = tuple((*batches, *batches[-1:] * (longest - len(batches))) for batches in join.batches)
     stale = replace(job, operations=(Join(again), *rest))
     by_world, by_live = (replace(promised, join=rule) for rule in ("divide_by_initial_world", "divide_by_live_ranks"))
-    wrong, said = (by_live, "the number of ranks that still have batches, not by the world size")
+    wrong, said = (by_live, "the number of ranks that still have batches")
     if promised.join == "divide_by_live_ranks":
-        wrong, said = (by_world, "the world size, not by the number of ranks that still have batches")
+        wrong, said = (by_world, "the world size")
     got = trace.values(1, "parameters")
     right = _after_join(job, promised)
     if all(_near(rank, right) for rank in got):
-        yield "the first join() went well, and left something behind for what comes after it, a second one perhaps"
-    for other, assumed, sentence in (
-        (job, wrong, f"the sum is divided by {said} as promised"),
-        (stale, by_world, "a rank that has run out sends its last gradient again, in place of zeros"),
+        yield causes.JOIN_LEAVES_STATE()
+    for other, assumed, cause in (
+        (job, wrong, causes.JOIN_WRONG_DIVISOR(divisor=said)),
+        (stale, by_world, causes.JOIN_STALE()),
     ):
         expected = _after_join(other, assumed)
         if _near(got[0], expected) and not _near(right, expected):
-            yield sentence
+            yield cause
     if any(not np.array_equal(got[0][name], rank[name]) for rank in got for name in rank):
-        yield "a rank that has run out does not take the steps of the others, nor their parameters at the end"
+        yield causes.JOIN_STEPS_MISSING()
 
 
 def _after_join(job: Job, promised: Capabilities) -> dict[str, Array]:

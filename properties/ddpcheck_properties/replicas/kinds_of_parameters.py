@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.job import Backward, Clip, Job, Observe, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
 from ddpcheck.model import Activation, Embedding, Layer, Linear, ModelSpec, Scale
@@ -38,9 +39,7 @@ _FROZEN_AMONG = (
     Linear("frozen3", 5, 5, frozen=True),
 )
 """Frozen layers have neighbours of another dtype, or none: a bucket made for them alone is never full."""
-_STRIDES = (
-    "fc1.weight lies column after column: its gradient may be read in the order of memory, and written in that of rows"
-)
+_STRIDES = causes.STRIDES_MIXED(parameter="fc1.weight")
 _STRIDED = Linear("fc1", 2, 4, strided=True), Activation("relu"), Linear("fc2", 4, 3), Linear("fc3", 3, 3, strided=True)
 _EMPTY = Linear("nothing", 2, 0), Linear("from_nothing", 0, 3), Activation("tanh"), Linear("fc", 3, 2)
 _SPARSE = Embedding("embedding", 7, 3, sparse=True), Linear("fc", 3, 2)
@@ -76,7 +75,9 @@ def check_parameters_may_lie_column_after_column(session: Session) -> None:
     large = Linear("fc1", 3, 997, strided=True), Linear("fc2", 997, 41, strided=True)
     jobs = [one_backward(world, *_STRIDED, rounds=3, batch=2), one_backward(world, *large)]
     jobs = [_trained(session, _STRIDED), *jobs, _trained(session, large)]
-    for_each(session, fitting(session, jobs), because(as_one_process(session.capabilities), _STRIDES, of="fc1.weight"))
+    for_each(
+        session, fitting(session, jobs), because(as_one_process(session.capabilities), _STRIDES, name="fc1.weight")
+    )
 
 
 @law("buckets", "facet:replica", "feature:empty")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ddpcheck.causes import Cause
+from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.job import Backward, Job, Operation, ZeroGrad
 from ddpcheck.model import Embedding, Linear, ModelSpec
@@ -22,8 +24,8 @@ MANY = 70_001
 """More ids, or classes, than two bytes tell apart."""
 BATCH = 12
 """Samples of a rank, of which some are below 2^15, some between, and some past 2^16."""
-_IDS = "ids past 2^7, 2^8, 2^15 or 2^16 become others: they are kept in one or two bytes, or in half precision"
-_LABELS = "labels past 2^7, 2^8, 2^15 or 2^16 become others: they are kept in one or two bytes, or in half precision"
+_IDS = causes.IDS_NARROWED(what="Ids", bits=(7, 8, 15, 16))
+_LABELS = causes.IDS_NARROWED(what="Labels", bits=(7, 8, 15, 16))
 
 
 @law("gradients", "facet:replica", "world_size>=2", "world_size<=2")
@@ -39,7 +41,7 @@ def check_ids_and_labels_may_be_larger_than_two_bytes_hold(session: Session) -> 
         for_each(session, fitting(session, [job]), _because_of(cause, judge))
 
 
-def _because_of(cause: str, judge: Judge) -> Judge:
+def _because_of(cause: Cause, judge: Judge) -> Judge:
     """What a loss tells otherwise is less likely; what a gradient tells may be so for small ids and labels, too."""
 
     def explained(job: Job, trace: Trace) -> None:
@@ -48,7 +50,7 @@ def _because_of(cause: str, judge: Judge) -> Judge:
         except Finding as finding:
             if not trace.completed:
                 raise
-            known = "" if finding.diagnosis.headline.startswith("loss") else finding.diagnosis.cause
-            raise finding.blaming(known, "or " * bool(known) + cause) from None
+            known = () if finding.diagnosis.subject[0] == "loss" else finding.diagnosis.causes
+            raise finding.blaming(*known, cause) from None
 
     return explained

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddpcheck import expect
+from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.diagnosis import Evidence
 from ddpcheck.job import Backward, Job, Operation, ZeroGrad
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 COUNT = 258
-_LOST = "micro-batches are lost: a count of them may end or come round, as one of a byte does"
 
 
 @law("accumulation", "facet:replica", "no_sync", "reduction_dtype=model", "world_size>=2", "world_size<=2")
@@ -48,7 +48,13 @@ def _so_many_times_the_first(job: Job, trace: Trace) -> None:
                 continue
             what = f"gradient of {name}, of a window of {COUNT} micro-batches that are one batch:"
             once = np.asarray(gradient)
-            known = tuple((f"{_LOST}; {count} of {COUNT} are there", once * count) for count in range(COUNT))
+            known = tuple(
+                (causes.MICRO_BATCHES_LOST(there=str(count), count=COUNT), once * count) for count in range(COUNT)
+            )
             expect.same_array(
-                window["gradients"][name], once * COUNT, what, rank, Evidence(alternatives=known, otherwise=_LOST)
+                window["gradients"][name],
+                once * COUNT,
+                what,
+                rank,
+                Evidence(alternatives=known, otherwise=causes.MICRO_BATCHES_LOST(there="Not all", count=COUNT)),
             )

@@ -9,6 +9,7 @@ import numpy as np
 
 from ddpcheck import expect
 from ddpcheck.capabilities import Capabilities
+from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.job import Backward, DataSpec, Job, Operation, ZeroGrad
 from ddpcheck.model import Linear, ModelSpec, Scale, mlp
@@ -86,17 +87,11 @@ def _gone(promised: Capabilities) -> Judge:
                             got is None or bool(np.isfinite(got).all()),
                             f"gradient of {name} ({when(job, position)}) on rank {rank}: NaN, but should be finite, as this "
                             "batch is",
-                            _KEPT,
+                            causes.NAN_KEPT_AFTER_ZERO_GRAD(),
                         )
             raise finding from None
 
     return judge
-
-
-_KEPT = (
-    "a NaN of a batch before is left after zero_grad: gradients times 0 are NaN still, and so is what is kept of them, such as "
-    "a residual or a difference"
-)
 
 
 def _spread(job: Job, trace: Trace) -> None:
@@ -107,9 +102,7 @@ def _spread(job: Job, trace: Trace) -> None:
     for name in local[0]["gradients"]:
         for rank, seen in enumerate((*local, *synchronised)):
             text = f"gradient of {name} on rank {rank % job.world_size}: got none, but should be an array"
-            expect.that(
-                seen["gradients"][name] is not None, text, "the gradient was dropped, or never reached this rank"
-            )
+            expect.that(seen["gradients"][name] is not None, text, causes.GRADIENT_GATHERED_ELSEWHERE())
         finite = np.logical_and.reduce([np.isfinite(seen["gradients"][name]) for seen in local])
         for rank, seen in enumerate(synchronised):
             got = seen["gradients"][name]
@@ -119,11 +112,7 @@ def _spread(job: Job, trace: Trace) -> None:
             index = tuple(int(i) for i in np.argwhere(wrong)[0])
             lost = bool(np.isfinite(got[index]))
             own = ", ".join(f"{float(other['gradients'][name][index])!r}" for other in local)
-            cause = (
-                "NaN and infinities are replaced, or stay on their rank: nobody notices a training that diverges there"
-                if lost
-                else "memory that was never written, or an overflow on the way"
-            )
+            cause = (causes.NONFINITE_HIDDEN_FROM_RANKS if lost else causes.NONFINITE_FROM_NOWHERE)()
             what = f"gradient of {name} ({when(job, position)}){list(index) if index else ''} on rank {rank}"
             should = f"{'not ' * lost}be finite: the ranks' own are {own}"
-            raise Finding(Diagnosis(f"{what}: got {float(got[index])!r}, but should {should}", cause))
+            raise Finding(Diagnosis(f"{what}: got {float(got[index])!r}, but should {should}", (cause,)))

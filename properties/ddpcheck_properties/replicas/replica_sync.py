@@ -13,6 +13,7 @@ from hypothesis.strategies import DrawFn
 
 from ddpcheck import expect
 from ddpcheck.capabilities import Capabilities
+from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.diagnosis import Evidence
 from ddpcheck.job import (
@@ -234,12 +235,9 @@ def _from_rank_0(what: Literal["parameters", "buffers"]) -> Judge:
             for rank, seen in enumerate(trace.values(0, what)):
                 mean = np.mean(of_ranks, axis=0)
                 known = (
-                    (f"it is rank {rank}'s own initial value: that of rank 0 was not broadcast", initial[rank][name]),
-                    ("it is the mean of all ranks' initial values, but should be rank 0's", mean),
-                    (
-                        "each rank's part is of its own initial values: split before rank 0's were broadcast",
-                        _split(of_ranks),
-                    ),
+                    (causes.OWN_INITIAL_VALUE(rank=rank), initial[rank][name]),
+                    (causes.INITIAL_VALUES_AVERAGED(), mean),
+                    (causes.SPLIT_BEFORE_BROADCAST(), _split(of_ranks)),
                 )
                 text = f"{what.removesuffix('s')} {name} of a new replica"
                 expect.same_array(

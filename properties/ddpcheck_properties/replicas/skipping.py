@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from ddpcheck.capabilities import Capabilities
+from ddpcheck.causes import Cause
+from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.job import Backward, Clip, Job, Observe, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
 from ddpcheck.model import Activation, Embedding, Linear, ModelSpec, Scale
@@ -50,7 +52,7 @@ def check_a_step_with_nan_is_skipped_on_all_ranks(session: Session) -> None:
     for_each(session, fitting(session, jobs), _skipped(session.capabilities))
     forms = (False, True) if session.capabilities.zeroes_gradients else (False,)
     jobs = [thrown_away(world, to_zeros=to_zeros) for to_zeros in forms]
-    cause = "zero_grad had thrown the NaN away, and the step is still skipped for it, or finds something of it"
+    cause = causes.SKIPPED_THOUGH_CLEARED()
     for_each(session, fitting(session, jobs), because(as_one_process(session.capabilities), cause))
 
 
@@ -156,14 +158,14 @@ def _skipped(promised: Capabilities) -> Judge:
             if not trace.completed:
                 raise
             hidden = job.model is not None and len(job.model.layers) > 2
-            one = _ONE_SIGN * (job.model is not None and len(job.model.tensors()) == 1)
-            noted = replace(finding.diagnosis, cause=_why_not_skipped(trace, hidden=hidden) + one)
-            raise Finding(noted) from None
+            one = job.model is not None and len(job.model.tensors()) == 1
+            told = _why_not_skipped(trace, hidden=hidden)
+            raise finding.blaming(*told, causes.INFINITY_OF_ONE_SIGN() if one else None) from None
 
     return judge
 
 
-def _why_not_skipped(trace: Trace, *, hidden: bool) -> str:
+def _why_not_skipped(trace: Trace, *, hidden: bool) -> tuple[Cause, ...]:
     """hidden: whether it was the step of hidden_overflow(), in_a_branch() or in_the_last_layer()."""
     looks = [ranks for _, ranks in trace.all_values("observe")]
     last = next(number for number in range(2, len(looks)) if "gradients" in looks[number + 1][0])
@@ -171,37 +173,24 @@ def _why_not_skipped(trace: Trace, *, hidden: bool) -> str:
     moved = [
         any(not np.array_equal(old[name], new[name]) for name in old) for old, new in zip(before, after, strict=True)
     ]
-    went = ", ".join(str(rank) for rank, changed in enumerate(moved) if changed)
+    went = tuple(rank for rank, changed in enumerate(moved) if changed)
     pairs = zip(looks[1], looks[last], strict=True)
     if not any(moved) and any(
         not np.array_equal(old[name], new[name])
         for old, new in ((old.get("averaged", {}), new.get("averaged", {})) for old, new in pairs)
         for name in old
     ):
-        return "the skipped step moved the averages of the parameters, which should stay as they were"
+        return (causes.SKIP_MOVES_AVERAGES(),)
     if all(moved):
-        taken = "the step with a NaN or infinity was taken, on every rank"
-        if all(np.isfinite(array).all() for new in after for array in new.values()):
-            taken += f", {_IN_PARTS}"
-        return taken + hidden * f": {_HIDDEN}"
+        finite = all(np.isfinite(array).all() for new in after for array in new.values())
+        taken = (causes.NONFINITE_DECIDED_IN_PARTS if finite else causes.NONFINITE_STEP_TAKEN)()
+        return (taken, *(causes.NONFINITE_HIDDEN(),) * hidden)
     if any(moved):
-        return (
-            f"rank {went} took the step that others skipped: each decides by its own gradient, not the synchronised one"
-        )
+        return (causes.SKIP_DECIDED_PER_RANK(ranks=went),)
     gradients = [rank["gradients"] for rank in later]
     if any(not np.array_equal(gradients[0][name], other[name]) for other in gradients for name in gradients[0]):
-        return "gradients differ after the skipped step: the ranks' loss scales do, as only some saw the overflow"
-    return "the skipped step left something behind: momentum, a count of steps, or a loss scale"
-
-
-_IN_PARTS = (
-    "but no parameter is NaN: it is decided for each parameter, or each rank's shard, by itself, or NaN is replaced"
-)
-_ONE_SIGN = "; all that is not finite is one infinity there: those of both signs are to be looked for, beside NaN"
-_HIDDEN = (
-    "the loss, all gradients but those of one layer, or the last micro-batch may be finite there, and clipping may come "
-    "before: it is decided by one of these"
-)
+        return (causes.LOSS_SCALES_APART(),)
+    return (causes.SKIP_LEAVES_STATE(),)
 
 
 def poisoned(job: Job, samples: int | tuple[int, ...], poison: Poison) -> Job:

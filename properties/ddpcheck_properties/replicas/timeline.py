@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ddpcheck import expect
+from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.job import DataSpec, Job, MeasureSteps
 from ddpcheck.model import mlp
@@ -53,5 +54,5 @@ def _of_the_last_step(job: Job, trace: Trace) -> None:
             expect.that(begins == sorted(begins), f"{what}, which do not begin in this order")
             first, last = values["begin"][-1], values["backward_end"][-1]
             inside = all(first <= begin <= end <= last for _, begin, end in spans)
-            cause = "it is another backward's, or another clock's: spans are in seconds of time.monotonic()"
+            cause = causes.TIMELINE_OF_OTHER()
             expect.that(inside, f"{what}, which are not all within the last step", cause)

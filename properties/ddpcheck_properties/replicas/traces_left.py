@@ -11,6 +11,7 @@ import numpy as np
 
 from ddpcheck import expect
 from ddpcheck.capabilities import Capabilities
+from ddpcheck.causes import programs
 from ddpcheck.checks import law
 from ddpcheck.diagnosis import Evidence
 from ddpcheck.job import (
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
 MOMENTUM = OptimizerSpec(lr=0.05, momentum=0.9, weight_decay=0.1)
 ADAM = OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.01)
 ROWS = (2, 0, 1)
-_EVALUATED = "predict() came before: what it changes, or eval() switches off, may not have come back"
 
 
 @law("replica_sync", "facet:replica", "optimizer:sgd")
@@ -161,10 +161,11 @@ def _though_evaluated(as_ever: Judge) -> Judge:
         try:
             as_ever(job, trace)
         except Finding as finding:
-            headline, sure = finding.diagnosis.headline, finding.diagnosis.cause
-            if not headline.startswith("gradient of") or "predicting" in sure:
+            sure, (kind, _) = finding.diagnosis.causes, finding.diagnosis.subject
+            told = {programs.GRADIENTS_TAKEN_BY.id, programs.CHANGES_GRADIENTS.id}
+            if kind != "gradients" or any(cause.id in told for cause in sure):
                 raise
-            raise finding.blaming(sure, _EVALUATED) from None
+            raise finding.blaming(sure, programs.EVALUATION_CHANGES_GRADIENTS()) from None
 
     return judge
 
@@ -179,17 +180,13 @@ def arguments_stay(promised: Capabilities, job: Job, trace: Trace) -> None:
         expect.that(
             not changed,
             f"{', '.join(changed[:3])} on rank {rank.rank}: changed since, but should stay as it was",
-            _TAKEN if any(what.startswith("the names in") for what in changed) else _WORKS_IN_THEM,
+            (programs.CALLERS_MAPPING_CHANGED if _names(changed) else programs.VIEW_OF_ARGUMENT)(),
         )
 
 
-_WORKS_IN_THEM = (
-    "the replica works in the caller's arrays, where it needs copies: who builds or loads another one from them gives it other "
-    "values"
-)
-_TAKEN = (
-    "entries are taken out of the caller's mapping, or put into it: who builds or loads another one from it lacks them"
-)
+def _names(changed: Sequence[str]) -> bool:
+    """Whether a mapping lost or gained names."""
+    return any(what.startswith("the names in") for what in changed)
 
 
 def _between(job: Job, *inserted: Operation) -> Job:
@@ -208,14 +205,14 @@ def nothing_was_changed(job: Job, trace: Trace) -> None:
             expect.that(
                 not changed,
                 f"state(): {', '.join(changed[:3])} ({place}): later operations changed them, but they should be copies",
-                "they are views of the replica's own memory: a checkpoint that is written later holds another state",
+                programs.STATE_IS_VIEW(),
             )
             written: Sequence[str] = record.values.get("batch_changed", ())
             call = job.operations[record.operation].kind
             expect.that(
                 not written,
                 f"{call} ({place}): the batch's {', '.join(written)} were changed, but should stay as they were",
-                f"{call} works in place on the caller's arrays; it needs a copy",
+                programs.CALL_CHANGES_BATCH(operation=call),
             )
 
 
@@ -232,22 +229,15 @@ def _normalises(job: Job, trace: Trace) -> None:
             for name, buffer in before[rank]["buffers"].items():
                 text = f"buffer {name} after an evaluation ({when(job, position)})"
                 now = after[rank]["buffers"][name]
-                moved = Evidence(
-                    alternatives=(
-                        ("the evaluation moved it: forward in training mode (does eval() reach the module?)", now),
-                    )
-                )
+                moved = Evidence(alternatives=((programs.EVALUATION_MOVES_STATISTICS(), now),))
                 expect.same_array(now, buffer, text, rank, moved)
             rows = _rows(inputs, operation.samples, rank)
             exact, size = _normalised(rows, before[rank]["parameters"], before[rank]["buffers"])
             what = f"prediction by the running statistics ({when(job, position)})"
             bound = gamma(12, outputs.dtype) * size
-            expect.within(outputs, exact, bound, what, rank, Evidence(otherwise=_NOT_THESE))
-
-
-_NOT_THESE = (
-    "it was not computed with the parameters and statistics that the replica shows: with its batch's, or with old ones"
-)
+            expect.within(
+                outputs, exact, bound, what, rank, Evidence(otherwise=programs.EVALUATION_USES_OTHER_VALUES())
+            )
 
 
 def _rows(inputs: Array, samples: PerRank, rank: int) -> Array:

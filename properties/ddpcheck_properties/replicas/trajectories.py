@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from ddpcheck.capabilities import Capabilities
+from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.job import Backward, Clip, Job, Operation, OptimizerSpec, SetTrainable, Step, ZeroGrad
 from ddpcheck.model import Linear, ModelSpec
@@ -97,10 +98,7 @@ def check_layers_unfrozen_later_are_synchronised(session: Session) -> None:
     """
     world, tied = session.world_size, "tied" in session.capabilities.model_features
     jobs = [unfreezing(world, OptimizerSpec(lr=1.0), exact=True), unfreezing(world, MOMENTUM, exact=False, tied=tied)]
-    cause = (
-        "layers were frozen or unfrozen after construction: what is reduced was decided there, or others were switched than "
-        "those named, or one twice"
-    )
+    cause = causes.FREEZING_DECIDED_EARLY()
     for_each(session, fitting(session, jobs), because(as_one_process(session.capabilities), cause))
 
 

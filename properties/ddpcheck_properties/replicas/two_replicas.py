@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import cycle
 from typing import TYPE_CHECKING
 
+from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.job import Job, Operation, Switch
 from ddpcheck.operations.replica import of_two_replicas
@@ -31,10 +32,6 @@ _PROGRAMS: tuple[tuple[Word, ...], ...] = (
 )
 _TURNS = (1,), (4, 3)
 """Every operation of a program is looked at after it, so a turn of two is one operation and the look."""
-
-_SHARED = (
-    "alone each of the two goes right: what belongs to one replica is kept by the class or the module, for all of them"
-)
 
 
 @law("programs", "facet:replica", "several_replicas")
@@ -62,7 +59,7 @@ def _told_apart(session: Session, finding: Finding) -> Finding:
             as_one_process(session.capabilities)(alone, session.run(alone))
     except Finding:
         return finding
-    told = finding.blaming(_SHARED, *finding.diagnosis.causes)
+    told = finding.blaming(causes.REPLICAS_SHARE_STATE(), *finding.diagnosis.causes)
     told.job = job
     return told
 

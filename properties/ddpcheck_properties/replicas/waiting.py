@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ddpcheck import expect
+from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.job import Backward, Job, Operation, Sleep, ZeroGrad
 from ddpcheck.model import Delay, Linear, mlp
@@ -47,7 +48,7 @@ def check_a_late_rank_is_waited_for(session: Session) -> None:
     for number in range(world + 1):
         late = [Sleep(number, LATE)] if number < world else []
         operations += [*late, ZeroGrad(), Backward(shards([1] * world, number * world)), *GRADIENTS]
-    cause = f"a rank came {LATE:g} s late to this backward, or to one before: it was not waited for"
+    cause = causes.LATE_RANK_NOT_AWAITED(seconds=LATE)
     jobs = fitting(session, [training_job(world, model, operations)])
     for_each(session, jobs, because(as_one_process(session.capabilities), cause))
 
@@ -61,5 +62,5 @@ def _waited(job: Job, trace: Trace) -> None:
         expect.that(
             took >= least,
             f"backward through a layer that waits (rank {rank.rank}): took {took:.3f} s, but should take {least:g} s or more",
-            "the layer does not wait, or not both forward and backward",
+            causes.LAYER_DOES_NOT_WAIT(),
         )

@@ -113,7 +113,7 @@ def _check_shares(ranks: list[list[int]], read: Sample, what: str, behind: str) 
             Diagnosis(
                 f"{what}: sample 0 went to no rank, but should be the first; of {length} samples the last {len(absent)} may be "
                 "left out",
-                "the head is cut off, and not the tail"
+                "the head is cut off, and not the tail"  # type: ignore[arg-type]  # a sentence still
                 if all(order == sorted(order) for order in ranks)
                 else "shuffle=False is lost on the way: a random order is cut",
             )
@@ -126,7 +126,7 @@ def _check_shares(ranks: list[list[int]], read: Sample, what: str, behind: str) 
             Diagnosis(
                 f"{what}: sample {absent[-1]} went to no rank{twice}; {len(absent)} of {length} samples are missing, but "
                 f"should be {allowed}",
-                f"indices of {bits} bits: those of {1 << bits} and more do not fit"
+                f"indices of {bits} bits: those of {1 << bits} and more do not fit"  # type: ignore[arg-type]  # a sentence still
                 if bits
                 else SAME_SHARE
                 if world > 1 and all(order == ranks[0] for order in ranks) and (not read.shuffle or len(ranks[0]) > 3)
@@ -183,7 +183,8 @@ def _check_lengths(ranks: list[list[int]], length: int, rule: str, what: str, nu
         should = " or ".join(map(str, sorted(set(wanted))))
         raise Finding(
             Diagnosis(
-                f"{what}: rank {rank} got {len(order)} samples, but should get {should} (remainder rule: {rule})", cause
+                f"{what}: rank {rank} got {len(order)} samples, but should get {should} (remainder rule: {rule})",
+                cause,  # type: ignore[arg-type]  # a sentence still
             )
         )
     if rule == "uneven" and (total := sum(map(len, ranks))) != length:
@@ -191,7 +192,7 @@ def _check_lengths(ranks: list[list[int]], length: int, rule: str, what: str, nu
         raise Finding(
             Diagnosis(
                 f"{what}: all ranks together got {total} samples, but should get {length}",
-                f"it is a length {left_over} go to no rank"
+                f"it is a length {left_over} go to no rank"  # type: ignore[arg-type]  # a sentence still
                 if total == low * world < length
                 else f"it is a length {left_over} are padded, as if all ranks were to get equally many"
                 if length < total == high * world

@@ -228,7 +228,7 @@ def _same_epochs(trace: Trace, rank: int, last: int, first: int, epochs: int) ->
             Diagnosis(
                 f"rank {rank} trained {len(resumed)} of {epochs} epochs after resuming, but should have {where}: "
                 f"{epochs - first} epochs",
-                _why_other_epochs(len(resumed) - (epochs - first), first) if first else "",
+                _why_other_epochs(len(resumed) - (epochs - first), first) if first else "",  # type: ignore[arg-type]  # a sentence still
             )
         )
     for epoch, indices in enumerate(resumed, start=first):

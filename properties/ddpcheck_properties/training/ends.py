@@ -81,7 +81,8 @@ def elsewhere(run: Run) -> str:
     try:
         ends_where_one_process_ends(run)
     except Finding as finding:
-        return "; ".join(filter(None, ("the parameters at the end are wrong, too", finding.diagnosis.cause)))
+        told = (f"; {cause.headline}" for cause in finding.diagnosis.causes)
+        return "".join(("the parameters at the end are wrong, too", *told))
     return ""
 
 
@@ -98,9 +99,9 @@ def _by_its_rates(run: Run) -> str:
     try:
         rates_follow(run)
     except Finding as finding:
-        return (
-            f"the learning rates that it tells are wrong, too: {finding.diagnosis.cause or finding.diagnosis.headline}"
-        )
+        cause = finding.diagnosis.cause
+        told = cause.headline if cause is not None else finding.diagnosis.headline
+        return f"the learning rates that it tells are wrong, too: {told}"
     return ""
 
 

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ddpcheck.causes import Cause
+from ddpcheck.causes import traffic as causes
 from ddpcheck.verdict import Diagnosis, Finding
 
 CHANGE = 1.02
@@ -90,17 +92,17 @@ def sends_no_more(sent: Sequence[int], demand: Demand, note: str) -> None:
     )
 
 
-def _why(sent: Sequence[int], demand: Demand) -> str:
+def _why(sent: Sequence[int], demand: Demand) -> tuple[Cause, ...]:
     most, world, size = max(sent), len(sent), demand.size
     if world > 2 and most > 1.4 * sorted(sent)[-2]:
-        return "everything goes through one rank, which sends the whole result to each of the others"
-    twice = "everything is sent twice, or in a dtype twice as wide"
+        return (causes.EVERYTHING_THROUGH_ONE_RANK(),)
+    twice = causes.SENT_TWICE()
     near = [
-        (2 * (world - 1) * size, "every step of the ring sends the whole array, not its share"),
-        ((world - 1) * size, "every rank sends its whole array to every other one"),
+        (2 * (world - 1) * size, causes.RING_SENDS_WHOLE()),
+        ((world - 1) * size, causes.WHOLE_ARRAY_TO_ALL()),
         (2 * demand.share, twice),
     ]
-    fits = [words for count, words in near if all(abs(each - count) < 0.03 * count for each in sent)]
+    fits = [cause for count, cause in near if all(abs(each - count) < 0.03 * count for each in sent)]
     if not fits and abs(sum(sent) - 2 * demand.least) < 0.06 * demand.least:
         fits = [twice]
-    return "; or ".join(fits) or f"{sum(sent) / demand.least:.3g} x the least"
+    return tuple(fits) or (causes.MORE_THAN_LEAST(times=sum(sent) / demand.least),)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ddpcheck import expect
 from ddpcheck.capabilities import Capabilities
+from ddpcheck.causes import traffic as causes
 from ddpcheck.checks import law
 from ddpcheck.job import (
     AllGather,
@@ -208,10 +209,9 @@ def _silent(job: Job, trace: Trace, each: bool) -> str:
                 Diagnosis(
                     f"rank {rank} sent {inside:,} bytes in {_WINDOW} backwards inside no_sync, but should have sent next to "
                     f"nothing; a synchronised backward sends {synchronised:,}",
-                    "gradients are reduced inside no_sync as well, and what comes back is thrown away"
+                    (causes.REDUCED_INSIDE_NO_SYNC(),)
                     if inside > _WINDOW * synchronised * 0.9
-                    else "something of the size of the gradients is sent inside no_sync: sharded parameters, maybe, which every "
-                    "forward gathers, and an implementation that must do so does not promise no_sync",
+                    else (causes.SENDS_INSIDE_NO_SYNC(),),
                     details=(seen.note,) if seen.note else (),
                 )
             )
@@ -239,9 +239,7 @@ def _told(job: Job, trace: Trace, each: bool) -> str:
                 Diagnosis(
                     f"{named(reduced, position)}: counts() tells {sum(told):,} bytes in all, but no algorithm does with fewer "
                     f"than {demand.least:,.0f} for {demand.size:,} bytes among {len(group)} ranks",
-                    "it does not count this way of sending"
-                    if not any(told)
-                    else "it leaves out a part of what is sent",
+                    ((causes.PARTLY_COUNTED if any(told) else causes.NOT_COUNTED)(),),
                     details=tuple(f"rank {rank} tells {count:,} bytes" for rank, count in enumerate(told)),
                 )
             )
@@ -252,14 +250,14 @@ def _told_as_begun(collectives: list[int], members: Sequence[int], what: str) ->
     for rank in members:
         if not collectives[rank]:
             headline = f"{what}: counts() of rank {rank} tells of no collective begun, but should of this one"
-            raise Finding(Diagnosis(headline, "it does not count this way of calling"))
+            raise Finding(Diagnosis(headline, (causes.CALL_NOT_COUNTED(),)))
 
 
 def _told_in_messages(sent: list[int], messages: list[int], what: str) -> None:
     for rank, (count, number) in enumerate(zip(sent, messages, strict=True)):
         if count and not number:
             headline = f"{what}: counts() of rank {rank} tells {count:,} bytes, but no message that they went in"
-            raise Finding(Diagnosis(headline, "it does not count the messages of this way of sending"))
+            raise Finding(Diagnosis(headline, (causes.MESSAGES_NOT_COUNTED(),)))
 
 
 def _nothing_told(_: Job, trace: Trace) -> None:
@@ -269,7 +267,7 @@ def _nothing_told(_: Job, trace: Trace) -> None:
     expect.that(
         not any(told.values()),
         f"rank 0: counts() tells {told['bytes']:,} bytes and {told['messages']:,} messages, but there is no rank to send to",
-        "it does not begin at zero, or counts what a rank sends to itself",
+        causes.COUNTS_OWN_SENDS(),
     )
 
 
@@ -277,8 +275,8 @@ def _same(seen: list[int], told: list[int], what: str) -> None:
     for rank, (sent, count) in enumerate(zip(seen, told, strict=True)):
         if abs(count - sent) > (CHANGE - 1) * sent + HEADERS * len(seen):
             headline = f"{what}: rank {rank} sent {sent:,} bytes, but counts() tells {count:,}"
-            times = f"what it tells is {count / max(1, sent):.3g} x what goes out"
-            raise Finding(Diagnosis(headline, times if count else "it does not count this way of sending"))
+            cause = causes.COUNTS_SCALED(times=count / max(1, sent)) if count else causes.NOT_COUNTED()
+            raise Finding(Diagnosis(headline, (cause,)))
 
 
 def _together(job: Job, trace: Trace, each: bool) -> str:
@@ -291,7 +289,7 @@ def _together(job: Job, trace: Trace, each: bool) -> str:
             Diagnosis(
                 f"rank {sent.index(least)} sent {least} messages in a backward of {number} small gradients, and no rank fewer: "
                 f"should be fewer than {number // 4}",
-                "every gradient goes alone" if least >= number else "the gradients go in many small groups",
+                ((causes.GRADIENTS_ALONE if least >= number else causes.SMALL_GROUPS)(),),
                 "whether gradients are collected in buckets, and how large these are",
                 (seen.note,) if seen.note else (),
             )

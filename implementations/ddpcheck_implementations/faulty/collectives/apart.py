@@ -10,6 +10,10 @@ import numpy as np
 
 from ddpcheck.values import Array
 
+from ..engine.circumstances import Circumstance
+from ..engine.collective_effects import instead, mean_divided_by
+from ..engine.collectives import Call, all_reduce, asynchronous, broadcast, in_group, op
+from ..engine.fault import Fault, table
 from ..facets import Group, PassThrough, collectives
 from .memory import Later
 
@@ -21,28 +25,30 @@ EXCEPTION = "check_exception_of_a_rank_is_an_error_on_every_other_rank"
 FOR_EVER = 3600.0
 
 
-@collectives(
-    "dtype-mismatch-accepted",
-    "pytorch/pytorch#58224",
-    ARRAYS,
-    words="messages do not say what they belong to",
-    detects_mismatch=True,
-)
-class BytesOnly(PassThrough):
-    """Bytes are sent, and taken for whatever the receiver has: float64 is added to float32."""
+whole_words = Circumstance("a multiple of 4 bytes", lambda call: call.array.nbytes % 4 == 0)
+divided_by_each_rank = mean_divided_by(lambda call: call.size)
 
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        if array.nbytes % 4 or op != "sum":
-            return super().all_reduce(array, op, group=group)
-        rows = self.comm.all_gather(array.ravel().view(np.int32), group=group)
-        return np.asarray(sum(row.view(array.dtype) for row in rows)).astype(array.dtype).reshape(array.shape)
+
+@instead
+def bytes_added_as_own_dtype(call: Call) -> Array:
+    """float64 is added to float32."""
+    array = call.array
+    rows = call.comm.all_gather(array.ravel().view(np.int32), group=call.group)
+    return np.asarray(sum(row.view(array.dtype) for row in rows)).astype(array.dtype).reshape(array.shape)
+
+
+@instead
+def row_of_own_root(call: Call) -> Array:
+    """The group gathers, and no rank hears of the root of another one."""
+    assert call.root is not None
+    return np.array(call.gathered()[call.ranks.index(call.root)])
 
 
 @collectives(
     "collective-kind-mismatch",
-    "pytorch/pytorch#72843, pytorch/pytorch#79901",
     CALLS,
-    words="messages do not say what they belong to",
+    seen_in=("pytorch/pytorch#72843", "pytorch/pytorch#79901"),
+    cause="messages do not say what they belong to",
     detects_mismatch=True,
 )
 class KindsAlike(PassThrough):
@@ -58,7 +64,7 @@ class KindsAlike(PassThrough):
         return np.asarray(self.comm.all_gather(array, group=group)[place])
 
 
-@collectives("messages-without-dtype", "classic", ARRAYS, detects_mismatch=True)
+@collectives("messages-without-dtype", ARRAYS, detects_mismatch=True)
 class MessagesWithoutDtype(PassThrough):
     """A message between two ranks is so many bytes, whatever it was sent as."""
 
@@ -74,9 +80,9 @@ class MessagesWithoutDtype(PassThrough):
 
 @collectives(
     "exception-leaves-others-hanging",
-    "pytorch/pytorch#17113, dmlc/xgboost#11217",
     EXCEPTION,
-    words="something keeps it: a thread that is no daemon",
+    seen_in=("pytorch/pytorch#17113", "dmlc/xgboost#11217"),
+    cause="something keeps it: a thread that is no daemon",
     detects_failed_peer=True,
 )
 class StaysAfterException(PassThrough):
@@ -87,7 +93,9 @@ class StaysAfterException(PassThrough):
         threading.Thread(target=time.sleep, args=(FOR_EVER,), daemon=False).start()
 
 
-@collectives("local-retry-decision", "InternLM/xtuner#1852", LATE, words="the same operations in the same order")
+@collectives(
+    "local-retry-decision", LATE, seen_in=("InternLM/xtuner#1852",), cause="the same operations in the same order"
+)
 class TriesAgainAlone(PassThrough):
     """A rank that has waited for 10 ms takes the all-reduce for lost and begins it again, all by itself."""
 
@@ -100,77 +108,9 @@ class TriesAgainAlone(PassThrough):
 
 
 @collectives(
-    "mean-and-sum-look-alike",
-    "classic",
-    CALLS,
-    words="messages do not say what they belong to",
-    world_size=3,
-    detects_mismatch=True,
-)
-class MeansAreSums(PassThrough):
-    """A mean is a sum that each rank divides for itself: its messages say sum."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        if op != "mean":
-            return super().all_reduce(array, op, group=group)
-        return np.asarray(super().all_reduce(array, group=group) / array.dtype.type(self.size(group)), array.dtype)
-
-
-@collectives(
-    "means-under-way-are-sums",
-    "classic",
-    WAYS,
-    words="messages do not say what they belong to",
-    detects_mismatch=True,
-)
-class MeansUnderWay(PassThrough):
-    """An asynchronous mean is a sum until wait(), which divides."""
-
-    def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Any:
-        if op != "mean":
-            return self.comm.all_reduce_async(array, op, group=group)
-        handle = self.comm.all_reduce_async(array, group=group)
-        return Later(lambda: np.asarray(handle.wait() / array.dtype.type(self.size(group)), array.dtype))
-
-
-@collectives(
-    "means-in-groups-are-sums",
-    "classic",
-    WAYS,
-    words="messages do not say what they belong to",
-    detects_mismatch=True,
-)
-class MeansInGroups(PassThrough):
-    """So is one in a group, whose members divide at home."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        if op != "mean" or group is None:
-            return super().all_reduce(array, op, group=group)
-        return np.asarray(super().all_reduce(array, group=group) / array.dtype.type(len(group)), array.dtype)
-
-
-@collectives(
-    "roots-in-groups-look-alike",
-    "classic",
-    WAYS,
-    words="messages do not say what they belong to",
-    world_size=4,
-    detects_mismatch=True,
-)
-class RootsInGroups(PassThrough):
-    """In a group a broadcast gathers, and each rank takes the row of its root: nobody is told which one the others took."""
-
-    def broadcast(self, array: Array, root: int = 0, *, group: Group = None) -> Array:
-        if group is None:
-            return super().broadcast(array, root)
-        return np.array(self.comm.all_gather(array, group=group)[list(group).index(root)])
-
-
-@collectives(
     "matched-by-room",
-    "classic",
     WAYS,
-    words="messages do not say what they belong to",
+    cause="messages do not say what they belong to",
     world_size=3,
     detects_mismatch=True,
 )
@@ -185,3 +125,21 @@ class MatchedByRoom(PassThrough):
         buffer[: array.size] = array.ravel()
         handle = self.comm.all_reduce_async(buffer, op, group=group)
         return Later(lambda: np.asarray(handle.wait())[: array.size].reshape(array.shape).copy())
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("dtype-mismatch-accepted", where=all_reduce & op("sum") & whole_words, effect=bytes_added_as_own_dtype,
+          caught_by=ARRAYS, cause="messages do not say what they belong to", seen_in=("pytorch/pytorch#58224",),
+          detects_mismatch=True),
+    Fault("mean-and-sum-look-alike", where=all_reduce & op("mean"), effect=divided_by_each_rank,
+          caught_by=CALLS, cause="messages do not say what they belong to", world_size=3, detects_mismatch=True),
+    Fault("means-under-way-are-sums", where=asynchronous & op("mean"), effect=divided_by_each_rank,
+          caught_by=WAYS, cause="messages do not say what they belong to", detects_mismatch=True),
+    Fault("means-in-groups-are-sums", where=all_reduce & op("mean") & in_group, effect=divided_by_each_rank,
+          caught_by=WAYS, cause="messages do not say what they belong to", detects_mismatch=True),
+    Fault("roots-in-groups-look-alike", where=broadcast & in_group, effect=row_of_own_root,
+          caught_by=WAYS, cause="messages do not say what they belong to", world_size=4, detects_mismatch=True),
+)
+# fmt: on

@@ -4,33 +4,35 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ddpcheck.adapter import Handle
 from ddpcheck.values import Array
 
+from ..engine.circumstances import Circumstance, larger_bytes, read_only
+from ..engine.collective_effects import giving, raises, waited_for, zero_from
+from ..engine.collectives import Call, all_gather, all_reduce, asynchronous, in_group, received
+from ..engine.fault import Fault, table
 from ..facets import Group, PassThrough, collectives
 
 AT_ONCE = "check_an_asynchronous_all_reduce_returns_at_once"
 READ_ONLY = "check_arguments_may_be_read_only"
 EVERY_SIZE = "check_collectives_of_every_size_are_right"
-WAITS = "the call waits for the other ranks"
 EAGER = 1 << 16
 """Bytes that go without asking whether there is room for them."""
 
 
-@collectives("large-asynchronous-is-waited-for", "classic", AT_ONCE, words=WAITS)
-class LargeIsWaitedFor(PassThrough):
-    """What is large is sent when the others are ready for it, for which the call waits."""
-
-    def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Any:
-        handle = self.comm.all_reduce_async(array, op, group=group)
-        if array.nbytes > EAGER:
-            handle.wait()
-        return handle
+whole_rows_of_48 = Circumstance("rows of 48", lambda call: call.array.size > 96 and call.array.size % 48 == 0)
 
 
-@collectives("asynchronous-one-at-a-time", "classic", AT_ONCE, words=WAITS)
+@giving
+def written_to_the_argument(call: Call, result: Array) -> Array:
+    """And then put back."""
+    before = call.array.copy()
+    call.array[...] = result
+    call.array[...] = before
+    return result
+
+
+@collectives("asynchronous-one-at-a-time", AT_ONCE, cause="asynchronous-call-waits")
 class OneAtATime(PassThrough):
     """There is room for one: a second one begins when the first has ended."""
 
@@ -43,46 +45,20 @@ class OneAtATime(PassThrough):
         return self.last
 
 
-@collectives("asynchronous-in-groups-is-not", "classic", AT_ONCE, words=WAITS)
-class NotInGroups(PassThrough):
-    """The communicator of a group knows blocking calls only."""
-
-    def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Any:
-        handle = self.comm.all_reduce_async(array, op, group=group)
-        if group is not None:
-            handle.wait()
-        return handle
-
-
-@collectives("buffers-that-can-be-written-to", "classic", READ_ONLY, words="is taken for one to write to")
-class WritableBuffers(PassThrough):
-    """A buffer is asked for as one to write to, whether it is written to or not."""
-
-    def all_gather(self, array: Array, *, group: Group = None) -> Array:
-        if not array.flags.writeable:
-            raise ValueError("buffer source array is read-only")  # what C's interface to buffers says
-        return np.asarray(self.comm.all_gather(array, group=group))
-
-
-@collectives("in-groups-in-the-callers-own", "classic", READ_ONLY, words="is taken for one to write to")
-class InTheCallersOwn(PassThrough):
-    """In a group an array is reduced where it lies, and then put back."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        if group is None:
-            return super().all_reduce(array, op)
-        before = array.copy()
-        array[...] = result = super().all_reduce(array, op, group=group)
-        array[...] = before
-        return result
-
-
-@collectives("last-of-whole-rows-of-48", "classic", EVERY_SIZE, words="are zero: never written, or left out")
-class LastOfWholeRows(PassThrough):
-    """A message goes in rows of 48 elements, and what is left over; of three rows and more the last is taken for that."""
-
-    def recv(self, array: Array, source: int) -> Array:
-        got = np.array(self.comm.recv(array, source))
-        if got.size > 96 and got.size % 48 == 0:
-            got.reshape(-1)[-48:] = 0
-        return got
+# fmt: off
+table(
+    globals(),
+    Fault("large-asynchronous-is-waited-for", where=asynchronous & larger_bytes(EAGER), effect=waited_for,
+          caught_by=AT_ONCE,
+          cause="asynchronous-call-waits"),
+    Fault("asynchronous-in-groups-is-not", where=asynchronous & in_group, effect=waited_for, caught_by=AT_ONCE,
+          cause="asynchronous-call-waits"),
+    Fault("buffers-that-can-be-written-to", where=all_gather & read_only,
+          effect=raises(ValueError, "buffer source array is read-only"),
+          caught_by=READ_ONLY, cause="argument-must-be-writable"),
+    Fault("in-groups-in-the-callers-own", where=all_reduce & in_group, effect=written_to_the_argument,
+          caught_by=READ_ONLY, cause="argument-must-be-writable"),
+    Fault("last-of-whole-rows-of-48", where=received & whole_rows_of_48, effect=zero_from(lambda result: result.size - 48),
+          caught_by=EVERY_SIZE, cause="never-written"),
+)
+# fmt: on

@@ -13,7 +13,6 @@ from ..facets import Group, PassThrough, collectives
 from .memory import Later
 
 GIVEN_AGAIN = "check_one_array_may_be_given_to_several_calls"
-KEPT = "what is kept of a call is found again by its array"
 
 
 class ByArray(PassThrough):
@@ -31,7 +30,7 @@ class ByArray(PassThrough):
         return self.kept[id(array)]
 
 
-@collectives("under-way-by-array", "classic", GIVEN_AGAIN, words=KEPT)
+@collectives("under-way-by-array", GIVEN_AGAIN, cause="cached-by-array")
 class UnderWayByArray(PassThrough):
     """What is under way lies in a table by the array that it reduces: a second call with it takes the place of the first."""
 
@@ -44,7 +43,7 @@ class UnderWayByArray(PassThrough):
         return Later(lambda: np.asarray(self.under_way.pop(id(array)).wait()))
 
 
-@collectives("plan-by-array", "classic", GIVEN_AGAIN, words=KEPT)
+@collectives("plan-by-array", GIVEN_AGAIN, cause="cached-by-array")
 class PlanByArray(ByArray):
     """A call is planned once for each array, as persistent requests are: its reduction is a part of the plan."""
 
@@ -52,7 +51,7 @@ class PlanByArray(ByArray):
         return super().all_reduce(array, self.first(array, op), group=group)
 
 
-@collectives("result-by-array", "classic", GIVEN_AGAIN, words="the result was overwritten by a later operation")
+@collectives("result-by-array", GIVEN_AGAIN, cause="cached-by-array")
 class ResultByArray(ByArray):
     """There is one array of results for each argument, where the next call with it writes, too."""
 

@@ -6,6 +6,10 @@ import numpy as np
 
 from ddpcheck.values import Array
 
+from ..engine.circumstances import Circumstance
+from ..engine.collective_effects import instead, sent_as
+from ..engine.collectives import Call, all_gather, all_reduce, broadcast, on_root, op
+from ..engine.fault import Fault, table
 from ..facets import Group, PassThrough, collectives
 
 HOLDS = "check_what_arrays_hold_changes_no_result"
@@ -23,69 +27,47 @@ def flat(array: Array) -> Array:
     return np.array(array, order="C").reshape(-1)
 
 
-@collectives("indices-of-two-bytes", "classic", HOLDS, words="made shorter on the way")
-class IndicesOfTwoBytes(PassThrough):
-    """What is mostly zeros goes as numbers and their places, for which there are two bytes."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        if sparse(array):
-            values = flat(array)
-            places = np.flatnonzero(values)
-            there = np.zeros_like(values)
-            there[places.astype(np.uint16)] = values[places]
-            array = there.reshape(array.shape)
-        return super().all_reduce(array, op, group=group)
+mostly_zero = Circumstance("mostly zeros on this rank", lambda call: sparse(call.array))
 
 
-@collectives("room-for-few-nonzeros", "classic", HOLDS, words="zero: never written")
-class RoomForFew(PassThrough):
-    """The root's numbers that are not zero go into a message that has room for one of 32; others are left out."""
-
-    def broadcast(self, array: Array, root: int = 0, *, group: Group = None) -> Array:
-        if sparse(array) and self.rank == root:
-            values = flat(array)
-            values[np.flatnonzero(values)[max(1, values.size // 32) :]] = 0
-            array = values.reshape(array.shape)
-        return super().broadcast(array, root, group=group)
+@Circumstance.of
+def one_number_at_both_ends(call: Call) -> bool:
+    values = flat(call.array)
+    return values.size > FEW and values[0] == values[-1] == values[values.size // 2] == values[values.size // 3]
 
 
-@collectives("alike-at-both-ends", "classic", HOLDS, words="mostly zeros, or one number")
-class AlikeAtBothEnds(PassThrough):
-    """An array that begins, ends and has in its middle the same number is taken for one that holds nothing else."""
-
-    def all_gather(self, array: Array, *, group: Group = None) -> Array:
-        values = flat(array)
-        if values.size > FEW and values[0] == values[-1] == values[values.size // 2] == values[values.size // 3]:
-            array = np.full_like(array, values[0])
-        return np.asarray(self.comm.all_gather(array, group=group))
+def by_indices_of_16_bits(call: Call) -> Array:
+    values = flat(call.array)
+    places = np.flatnonzero(values)
+    found = np.zeros_like(values)
+    found[places.astype(np.uint16)] = values[places]
+    return found.reshape(call.array.shape)
 
 
-@collectives("zero-is-no-contribution", "classic", HOLDS, words="arrays that are mostly zeros")
-class ZeroIsNoContribution(PassThrough):
-    """A rank whose array is zeros throughout has nothing to give: the others reduce without it."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        if op not in ("min", "max"):
-            return super().all_reduce(array, op, group=group)
-        rows = [row for row in self.comm.all_gather(array, group=group) if row.any()]
-        extreme = np.minimum if op == "min" else np.maximum
-        return np.asarray(extreme.reduce(rows, axis=0)) if rows else np.zeros_like(array)
+def first_nonzeros(call: Call) -> Array:
+    """As many as there is room for: one of 32 elements."""
+    values = flat(call.array)
+    values[np.flatnonzero(values)[max(1, values.size // 32) :]] = 0
+    return values.reshape(call.array.shape)
 
 
-@collectives("each-rank-takes-its-own-way", "classic", HOLDS, words="goes another way than the others")
-class EachItsOwnWay(PassThrough):
-    """Who has mostly zeros shares out places and numbers; who has not sums up: every rank as it finds its own array."""
+@instead
+def extreme_of_ranks_that_are_not_zero(call: Call) -> Array:
+    rows = [row for row in call.gathered() if row.any()]
+    extreme = np.minimum if call.op == "min" else np.maximum
+    return np.asarray(extreme.reduce(rows, axis=0)) if rows else np.zeros_like(call.array)
 
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        if op != "sum" or not sparse(array):
-            return super().all_reduce(array, op, group=group)
-        return np.asarray(self.comm.all_gather(array, group=group).sum(axis=0, dtype=array.dtype))
+
+@instead
+def summed_by_gathering(call: Call) -> Array:
+    """Another algorithm than that of the other ranks."""
+    return np.asarray(call.gathered().sum(axis=0, dtype=call.array.dtype))
 
 
 # ------------------------------------------------------------------------------------------------- correct, but unusual
 
 
-@collectives("zeros-are-left-out-by-agreement", "classic")
+@collectives("zeros-are-left-out-by-agreement")
 class LeftOutByAgreement(PassThrough):
     """Where all ranks have mostly zeros they gather places and numbers, as many as who has most, and add them up."""
 
@@ -106,7 +88,7 @@ class LeftOutByAgreement(PassThrough):
         return total.reshape(array.shape)
 
 
-@collectives("one-number-goes-once", "classic")
+@collectives("one-number-goes-once")
 class OneNumberGoesOnce(PassThrough):
     """A root whose array holds the same bits throughout says so, and sends them once."""
 
@@ -116,3 +98,22 @@ class OneNumberGoesOnce(PassThrough):
         if not super().broadcast(np.array([alike], np.int32), root, group=group)[0]:
             return super().broadcast(array, root, group=group)
         return np.resize(super().broadcast(values[:1], root, group=group), array.shape)
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("indices-of-two-bytes", where=all_reduce & mostly_zero, effect=sent_as("indices of 16 bits", by_indices_of_16_bits),
+          caught_by=HOLDS, cause="shortened-by-content"),
+    Fault("room-for-few-nonzeros", where=broadcast & mostly_zero & on_root,
+          effect=sent_as("room for few nonzeros", first_nonzeros),
+          caught_by=HOLDS, cause="never-written"),
+    Fault("alike-at-both-ends", where=all_gather & one_number_at_both_ends,
+          effect=sent_as("one number throughout", lambda call: np.full_like(call.array, flat(call.array)[0])),
+          caught_by=HOLDS, cause="never-written"),
+    Fault("zero-is-no-contribution", where=all_reduce & op("min", "max"), effect=extreme_of_ranks_that_are_not_zero,
+          caught_by=HOLDS, cause="not-reduced"),
+    Fault("each-rank-takes-its-own-way", where=all_reduce & op("sum") & mostly_zero, effect=summed_by_gathering,
+          caught_by=HOLDS, cause="path-by-content"),
+)
+# fmt: on

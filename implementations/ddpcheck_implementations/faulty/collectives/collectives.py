@@ -8,7 +8,36 @@ import numpy as np
 
 from ddpcheck.values import Array
 
-from ..facets import Group, PassThrough, collectives
+from ..engine.circumstances import (
+    Circumstance,
+    dtype,
+    elements,
+    fewer_elements_than_ranks,
+    fewer_rows_than_ranks,
+    larger,
+)
+from ..engine.collective_effects import (
+    added_up,
+    block_of_the_neighbour,
+    divided_by_world_size,
+    gathered_in_own_order,
+    giving,
+    instead,
+    local_from,
+    mean_divided_by,
+    nan_sent_as,
+    own_value,
+    raises,
+    sending,
+    sent_in_memory_order,
+    summed,
+    summed_in_own_order,
+    tail_kept_local,
+    through,
+    zero_from,
+)
+from ..engine.collectives import Call, all_gather, all_reduce, broadcast, in_place, op, received, reduce_scatter
+from ..engine.fault import Fault, table
 
 SUM, MEAN = "check_all_reduce_sums_exactly", "check_all_reduce_gives_the_exact_mean"
 MINIMUM, MAXIMUM = "check_all_reduce_gives_the_minimum", "check_all_reduce_gives_the_maximum"
@@ -19,283 +48,120 @@ BITS = "check_all_reduce_gives_all_ranks_the_same_bits"
 AGAIN = "check_all_reduce_is_reproducible"
 LARGE = "check_all_reduce_of_large_tensors"
 NAN = "check_nan_propagates_in_minimum_and_maximum"
+FINITE = "check_nan_and_infinity_propagate_in_sums"
 BROADCAST = "check_broadcast_gives_the_array_of_the_root"
+GATHER = "check_all_gather_stacks_in_rank_order"
+SCATTER = "check_reduce_scatter_gives_each_rank_its_block"
 MESSAGES = "check_messages_reach_their_receiver"
 IN_PLACE = "check_all_reduce_in_place_is_exact"
 IN_PLACE_BITS = "check_all_reduce_in_place_gives_all_ranks_the_same_bits"
 GROUPS = "check_groups_reduce_over_their_members_only"
+TOGETHER = "check_groups_at_work_together_do_not_disturb_each_other"
+
+padded_to_4 = Circumstance("no multiple of 4 elements", lambda call: call.array.size % 4)
 
 
-@collectives("ring-tail-dropped", "hw-native-sys/pypto#1942", SUM, MAXIMUM, LARGE, words="own local value")
-class TailDropped(PassThrough):
-    """Chunks of size // W elements: the last size % W are never reduced."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        flat = array.flatten()
-        whole = flat.size // self.size(group) * self.size(group)
-        flat[:whole] = super().all_reduce(flat[:whole], op, group=group)
-        return flat.reshape(array.shape)
+@instead
+def averaged_one_by_one(call: Call) -> Array:
+    """A server averages each array with the mean of those before."""
+    return reduce(lambda held, came: np.asarray((held + came) / 2, call.array.dtype), call.gathered())
 
 
-@collectives("ring-fewer-elements-than-ranks", "ROCm/rocm-systems#3213", SUM, MEAN, PRODUCT, words="not reduced")
-class FewerThanRanks(PassThrough):
-    """Chunks of no element: what has fewer elements than there are ranks is not reduced."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        return array.copy() if array.size < self.size(group) else super().all_reduce(array, op, group=group)
-
-
-@collectives("ring-splits-first-dim", "tinygrad/tinygrad#3000", SUM, MEAN, words="own local value")
-class SplitsFirstDimension(PassThrough):
-    """Chunks are cut along the first dimension: where it is smaller than W, nothing is reduced."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        few = array.ndim > 1 and len(array) < self.size(group)
-        return array.copy() if few else super().all_reduce(array, op, group=group)
+def compared(rows: Array, op: str | None) -> Array:
+    """Minimum or maximum by < or >: a NaN survives or not, depending on its rank."""
+    result, *others = rows
+    for other in others:
+        result = np.where(other < result if op == "min" else other > result, other, result)
+    return np.asarray(result)
 
 
-@collectives(
-    "op-not-forwarded",
-    "Lightning-AI/pytorch-lightning#9100, horovod/horovod#2116",
-    *(MINIMUM, MAXIMUM, MEAN, PRODUCT, PRECISION),
-    words="the reduction was not passed on",
+@instead
+def extreme_by_comparison(call: Call) -> Array:
+    return compared(call.gathered(), call.op)
+
+
+@instead
+def summed_in_order_of_arrival(call: Call) -> Array:
+    """The order differs from run to run, and is the same on all ranks."""
+    return added_up(np.roll(call.gathered(), call.same_kind, axis=0), call.array.dtype)
+
+
+@giving
+def low_bits_dropped(call: Call, result: Array) -> Array:
+    """A reduced-precision mode keeps 19 of the 24 bits of float32: short numbers stay right."""
+    return (result.view(np.uint32) & np.uint32(0xFFFFFFE0)).view(np.float32)
+
+
+@sending
+def root_is_lowest_rank(call: Call) -> Call:
+    return call.changed(root=call.ranks[0])
+
+
+@instead
+def sum_with_zeros(call: Call) -> Array:
+    """All ranks but the root add zeros: -0.0 arrives as 0.0."""
+    given = call.array if call.rank == call.root else np.zeros_like(call.array)
+    return np.asarray(call.comm.all_reduce(given, group=call.group))
+
+
+@instead
+def added_to_own(call: Call) -> Array:
+    """Each rank adds the arrays of the others to its own, in another order on each."""
+    return added_up(np.roll(call.gathered(), -call.place, axis=0), call.array.dtype)
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("ring-tail-dropped", where=all_reduce, effect=tail_kept_local(lambda call: call.array.size % call.size),
+          caught_by=(SUM, MAXIMUM, LARGE), cause="part-not-reduced", seen_in=("hw-native-sys/pypto#1942",)),
+    Fault("ring-fewer-elements-than-ranks", where=all_reduce & fewer_elements_than_ranks, effect=own_value,
+          caught_by=(SUM, MEAN, PRODUCT), cause="not-reduced", seen_in=("ROCm/rocm-systems#3213",)),
+    Fault("ring-splits-first-dim", where=all_reduce & fewer_rows_than_ranks, effect=own_value,
+          caught_by=(SUM, MEAN), cause="not-reduced", seen_in=("tinygrad/tinygrad#3000",)),
+    Fault("op-not-forwarded", where=all_reduce, effect=summed,
+          caught_by=(MINIMUM, MAXIMUM, MEAN, PRODUCT, PRECISION), cause="reduction-ignored",
+          seen_in=("Lightning-AI/pytorch-lightning#9100", "horovod/horovod#2116")),
+    Fault("doubles-alone-through-float32", where=all_reduce, effect=through("float32"),
+          caught_by=(MEAN, REAL), cause="fewer-bits",
+          collective_dtypes=frozenset({"float64"}), reductions=frozenset({"mean"})),
+    Fault("avg-divides-by-numel", where=all_reduce & op("mean"), effect=mean_divided_by(lambda call: max(1, call.array.size)),
+          caught_by=(PRECISION, MEAN), cause="sum-divided-by-elements", seen_in=("meta-pytorch/torchcomms#287",)),
+    Fault("running-mean", where=all_reduce & op("mean") & ~elements(0), effect=averaged_one_by_one,
+          caught_by=MEAN, cause="running-mean", world_size=3),
+    Fault("divide-by-wrong-group-size", where=all_reduce & op("mean"), effect=divided_by_world_size,
+          caught_by=(GROUPS, TOGETHER), cause="divided-by-world-size", world_size=3,
+          seen_in=("NVIDIA/Megatron-LM#906", "huggingface/transformers#39648")),
+    Fault("max-min-nan-order", where=all_reduce & op("min", "max"), effect=extreme_by_comparison,
+          caught_by=NAN, cause="nan-lost", seen_in=("ml-explore/mlx#4072",)),
+    Fault("nan-replaced", where=all_reduce & op("sum"), effect=nan_sent_as(0), caught_by=FINITE, cause="nan-lost"),
+    Fault("transposed-output-layout", where=all_reduce, effect=sent_in_memory_order,
+          caught_by=(SUM, MAXIMUM), cause="permuted", seen_in=("pytorch/pytorch#130251",)),
+    Fault("empty-tensor", where=all_reduce & elements(0), effect=raises(ZeroDivisionError, "division by zero"),
+          caught_by=(SUM, MINIMUM), cause="the array has no elements", seen_in=("pytorch/pytorch#85234", "pytorch/gloo#179")),
+    Fault("own-order-of-additions", where=all_reduce & op("sum"), effect=summed_in_own_order,
+          caught_by=BITS, cause="last-bits-differ", world_size=3),
+    Fault("order-of-arrival", where=all_reduce & op("sum"), effect=summed_in_order_of_arrival,
+          caught_by=AGAIN, cause="last-bits-wrong", world_size=3, seen_in=("NVIDIA/nccl#157",)),
+    Fault("float64-silently-float32", where=all_reduce & dtype("float64"), effect=through("float32"),
+          caught_by=(PRECISION, REAL), cause="fewer-bits", seen_in=("hpcaitech/ColossalAI#675",)),
+    Fault("wire-downcast", where=all_reduce & dtype("float32"), effect=through("float16", "float32"),
+          caught_by=(PRECISION, REAL), cause="fewer-bits", seen_in=("NVIDIA/TransformerEngine#3555", "jax-ml/jax#27496")),
+    Fault("low-bits-dropped", where=all_reduce & dtype("float32"), effect=low_bits_dropped,
+          caught_by=REAL, cause="last-bits-wrong", seen_in=("NVIDIA/Megatron-LM#6199",)),
+    Fault("int-counter-overflow", where=all_reduce & larger(1 << 18), effect=local_from(lambda call: 1 << 18),
+          caught_by=LARGE, cause="part-not-reduced", seen_in=("openmc-dev/openmc#4037",)),
+    Fault("wrong-root", where=broadcast, effect=root_is_lowest_rank, caught_by=BROADCAST, cause="broadcast-not-received"),
+    Fault("int-buffer-through-float", where=broadcast, effect=through("float64"), caught_by=BROADCAST, cause="sent-as"),
+    Fault("broadcast-by-sum", where=broadcast, effect=sum_with_zeros, caught_by=BROADCAST, cause="sign-of-zero-lost"),
+    Fault("gathered-in-own-order", where=all_gather, effect=gathered_in_own_order,
+          caught_by=GATHER, cause="rows-in-wrong-order"),
+    Fault("wrong-block", where=reduce_scatter, effect=block_of_the_neighbour, caught_by=SCATTER, cause="other-ranks-block"),
+    Fault("partial-recv", where=received, effect=zero_from(lambda result: 65536 // result.itemsize),
+          caught_by=MESSAGES, cause="never-written", seen_in=("yahoo/CaffeOnSpark#98",)),
+    Fault("in-place-of-a-copy", where=in_place & padded_to_4, effect=own_value,
+          caught_by=IN_PLACE, cause="not-reduced", in_place=True),
+    Fault("in-place-rounds-apart", where=in_place & op("sum"), effect=added_to_own,
+          caught_by=IN_PLACE_BITS, in_place=True, world_size=3),
 )
-class OpNotForwarded(PassThrough):
-    """Always the sum."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        return super().all_reduce(array, group=group)
-
-
-@collectives(
-    "doubles-alone-through-float32",
-    "classic",
-    *(MEAN, REAL),
-    words="sent with fewer bits than float64",
-    collective_dtypes=frozenset({"float64"}),
-    reductions=frozenset({"mean"}),
-)
-class DoublesThroughFloat32(PassThrough):
-    """All that it takes is float64, and what it sends is float32."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        return super().all_reduce(array.astype(np.float32), op, group=group).astype(np.float64)
-
-
-@collectives("avg-divides-by-numel", "meta-pytorch/torchcomms#287", PRECISION, MEAN, words="number of elements")
-class DividesByElements(PassThrough):
-    """The mean divides by the number of elements, not of ranks."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        if op != "mean":
-            return super().all_reduce(array, op, group=group)
-        return np.asarray(super().all_reduce(array, group=group) / max(1, array.size)).astype(array.dtype)
-
-
-@collectives("running-mean", "classic", MEAN, words="the last rank counts half", world_size=3)
-class RunningMean(PassThrough):
-    """A server averages what comes with what it has."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        if op != "mean" or not array.size:
-            return super().all_reduce(array, op, group=group)
-        parts = self.comm.all_gather(array, group=group)
-        return reduce(lambda held, came: np.asarray((held + came) / 2, array.dtype), parts)
-
-
-@collectives(
-    "divide-by-wrong-group-size",
-    "NVIDIA/Megatron-LM#906, huggingface/transformers#39648",
-    GROUPS,
-    "check_groups_at_work_together_do_not_disturb_each_other",
-    words="divided by the world size",
-    world_size=3,
-)
-class DividesByWorldSize(PassThrough):
-    """The mean over a group divides by the number of all ranks."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        result = super().all_reduce(array, op, group=group)
-        return (result * (self.size(group) / self.world)).astype(array.dtype) if op == "mean" else result
-
-
-@collectives("max-min-nan-order", "ml-explore/mlx#4072", NAN, words="NaN is lost")
-class NaNLost(PassThrough):
-    """Minimum and maximum by comparison: with a NaN the answer depends on who has it."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        if op not in ("min", "max"):
-            return super().all_reduce(array, op, group=group)
-        result, *others = self.comm.all_gather(array, group=group)
-        for other in others:
-            result = np.where(other < result if op == "min" else other > result, other, result)
-        return np.asarray(result)
-
-
-@collectives("nan-replaced", "classic", "check_nan_and_infinity_propagate_in_sums", words="a NaN is lost")
-class NaNReplaced(PassThrough):
-    """A guard against overflow puts zero in the place of NaN: a diverged run goes on."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        guarded = np.where(np.isnan(array), array.dtype.type(0), array) if op == "sum" else array
-        return super().all_reduce(guarded, op, group=group)
-
-
-@collectives("transposed-output-layout", "pytorch/pytorch#130251", SUM, MAXIMUM, words="in other places")
-class TransposedOutput(PassThrough):
-    """Elements are sent in the order of memory, and written in the order of rows."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        return super().all_reduce(array.ravel(order="K"), op, group=group).reshape(array.shape)
-
-
-@collectives("empty-tensor", "pytorch/pytorch#85234, pytorch/gloo#179", SUM, MINIMUM, words="the array has no elements")
-class EmptyRaises(PassThrough):
-    """The number of messages is worked out with a division by the number of elements."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        assert 65536 // array.size >= 0
-        return super().all_reduce(array, op, group=group)
-
-
-@collectives("own-order-of-additions", "classic", BITS, words="in the last bits", world_size=3)
-class OwnOrder(PassThrough):
-    """Every rank begins the sum with its own value: results differ in the last bit."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        if op != "sum":
-            return super().all_reduce(array, op, group=group)
-        return np.asarray(sum(np.roll(self.comm.all_gather(array, group=group), -self.rank, axis=0))).astype(
-            array.dtype
-        )
-
-
-@collectives("order-of-arrival", "NVIDIA/nccl#157", AGAIN, words="run again", world_size=3)
-class OrderOfArrival(PassThrough):
-    """The order of additions differs from run to run, though not from rank to rank."""
-
-    calls = 0
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        if op != "sum":
-            return super().all_reduce(array, op, group=group)
-        self.calls += 1
-        rows = np.roll(self.comm.all_gather(array, group=group), self.calls, axis=0)
-        return np.asarray(sum(rows)).astype(array.dtype)
-
-
-@collectives("float64-silently-float32", "hpcaitech/ColossalAI#675", PRECISION, REAL, words="as in float32")
-class ThroughFloat32(PassThrough):
-    """The wire carries float32 whatever the dtype."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        narrow = array.astype(np.float32) if array.dtype == np.float64 else array
-        return super().all_reduce(narrow, op, group=group).astype(array.dtype)
-
-
-@collectives("wire-downcast", "NVIDIA/TransformerEngine#3555, jax-ml/jax#27496", PRECISION, REAL, words="as in float16")
-class ThroughFloat16(PassThrough):
-    """float32 is sent as float16."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        narrow = array.astype(np.float16).astype(np.float32) if array.dtype == np.float32 else array
-        return super().all_reduce(narrow, op, group=group)
-
-
-@collectives("low-bits-dropped", "NVIDIA/Megatron-LM#6199", REAL, words="rounding allows")
-class LowBitsDropped(PassThrough):
-    """A reduced-precision mode keeps 19 of float32's 24 bits: short numbers come out right."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        result = super().all_reduce(array, op, group=group)
-        return (
-            (result.view(np.uint32) & np.uint32(0xFFFFFFE0)).view(np.float32) if result.dtype == np.float32 else result
-        )
-
-
-@collectives("int-counter-overflow", "openmc-dev/openmc#4037", LARGE, words="that part was never reduced")
-class CounterOverflows(PassThrough):
-    """The number of elements is kept in 18 bits: what lies behind is not reduced."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        flat = array.flatten()
-        flat[: 1 << 18] = super().all_reduce(flat[: 1 << 18], op, group=group)
-        return flat.reshape(array.shape)
-
-
-@collectives("wrong-root", "classic", BROADCAST, words="the wrong root")
-class WrongRoot(PassThrough):
-    """Everybody takes the array of the lowest rank."""
-
-    def broadcast(self, array: Array, root: int = 0, *, group: Group = None) -> Array:
-        return super().broadcast(array, 0 if group is None else group[0], group=group)
-
-
-@collectives("int-buffer-through-float", "classic", BROADCAST, words="sent as float64")
-class ThroughFloat(PassThrough):
-    """Integers travel as floats: those above 2**53 arrive as others."""
-
-    def broadcast(self, array: Array, root: int = 0, *, group: Group = None) -> Array:
-        with np.errstate(all="ignore"):
-            return super().broadcast(array.astype(np.float64), root, group=group).astype(array.dtype)
-
-
-@collectives("broadcast-by-sum", "classic", BROADCAST, words="another sign of zero")
-class BroadcastBySum(PassThrough):
-    """A sum with zeros from all ranks but the root: -0.0 arrives as 0.0."""
-
-    def broadcast(self, array: Array, root: int = 0, *, group: Group = None) -> Array:
-        given = array if self.rank == root else np.zeros_like(array)
-        return super().all_reduce(given, group=group)
-
-
-@collectives(
-    "gathered-in-own-order", "classic", "check_all_gather_stacks_in_rank_order", words="stand in the order of rank"
-)
-class GatheredInOwnOrder(PassThrough):
-    """Every rank's own array comes first."""
-
-    def all_gather(self, array: Array, *, group: Group = None) -> Array:
-        return np.roll(self.comm.all_gather(array, group=group), -self.rank, axis=0)
-
-
-@collectives("wrong-block", "classic", "check_reduce_scatter_gives_each_rank_its_block", words="the block of rank")
-class WrongBlock(PassThrough):
-    """The ring stops one step early: every rank holds its neighbour's block."""
-
-    def reduce_scatter(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        rolled = np.roll(array, len(array) // self.size(group), axis=0)
-        return np.asarray(self.comm.reduce_scatter(rolled, op, group=group))
-
-
-@collectives("partial-recv", "yahoo/CaffeOnSpark#98", MESSAGES, words="never written")
-class PartialReceive(PassThrough):
-    """What the first read gives is taken for the whole message."""
-
-    def recv(self, array: Array, source: int) -> Array:
-        got = self.comm.recv(array, source).reshape(-1)
-        got[65536 // got.itemsize :] = 0
-        return np.asarray(got.reshape(array.shape))
-
-
-@collectives("in-place-of-a-copy", "classic", IN_PLACE, words="not reduced", in_place=True)
-class InPlaceOfACopy(PassThrough):
-    """What does not divide by the chunk is padded first: it is the padded copy that is reduced."""
-
-    def all_reduce_in_place(self, array: Array, op: str = "sum", *, group: Group = None) -> None:
-        flat = array.reshape(-1)
-        super().all_reduce_in_place(np.resize(flat, -(-flat.size // 4) * 4) if flat.size % 4 else flat, op, group=group)
-
-
-@collectives("in-place-rounds-apart", "classic", IN_PLACE_BITS, in_place=True, world_size=3)
-class InPlaceRoundsApart(PassThrough):
-    """Each rank adds what the others sent to its own values, in place: another order on each."""
-
-    def all_reduce_in_place(self, array: Array, op: str = "sum", *, group: Group = None) -> None:
-        if op != "sum":
-            super().all_reduce_in_place(array, op, group=group)
-            return
-        rows = self.comm.all_gather(array, group=group)
-        own = self.rank if group is None else tuple(group).index(self.rank)
-        for other in range(1, len(rows)):
-            array += rows[(own + other) % len(rows)]
+# fmt: on

@@ -20,18 +20,18 @@ _Connect = Callable[[RankContext], Facets]
 
 
 def _miscounting(
-    name: str, source: str, words: str, *, check: str = TOLD, world_size: int = 2, **promises: Any
+    name: str, *, cause: str, check: str = TOLD, world_size: int = 2, **promises: Any
 ) -> Callable[[_Connect], Adapter]:
     """Register a connect() and make an adapter of it. promises: beside the collectives that are counted."""
 
     def make(connect: _Connect) -> Adapter:
         promised = Capabilities(facets=frozenset({"collectives"}), counts_traffic=True, **promises)
-        return register(name, source, (check,), words, world_size, connect, connect, promised)
+        return register(name, (check,), cause, (), world_size, connect, connect, promised)
 
     return make
 
 
-@_miscounting("elements-counted-as-bytes", "classic", "0.25 x what goes out")
+@_miscounting("elements-counted-as-bytes", cause="counts-scaled")
 def elements_for_bytes(context: RankContext) -> Facets:
     """Elements are counted where bytes should be."""
     from ...numpy_sockets import tcp
@@ -45,9 +45,7 @@ def elements_for_bytes(context: RankContext) -> Facets:
     return replace(reference, counts=counts)
 
 
-@_miscounting(
-    "calls-counted-for-messages", "mutation of numpy_sockets", "does not begin at zero", check=ALONE, world_size=1
-)
+@_miscounting("calls-counted-for-messages", cause="counts-from-nonzero", check=ALONE, world_size=1)
 def calls_counted(context: RankContext) -> Facets:
     """Each collective counts for a message, though a rank is alone."""
     from ...numpy_sockets import tcp
@@ -108,8 +106,7 @@ def _not_counting(reference: Facets, method: str, of: str = "bytes", hides: Call
 
 @_miscounting(
     "reductions-in-place-not-counted",
-    "mutation of numpy_sockets",
-    "it does not count this way of sending",
+    cause="sending-not-counted",
     in_place=True,
 )
 def in_place_uncounted(context: RankContext) -> Facets:
@@ -119,7 +116,7 @@ def in_place_uncounted(context: RankContext) -> Facets:
     return _not_counting(connect(context), "all_reduce_in_place")
 
 
-@_miscounting("broadcasts-not-counted", "classic", "but counts() tells 0")
+@_miscounting("broadcasts-not-counted", cause="sending-not-counted")
 def broadcasts_uncounted(context: RankContext) -> Facets:
     """A broadcast is passed on as it comes, beside the counters."""
     from ...numpy_sockets import tcp
@@ -127,7 +124,7 @@ def broadcasts_uncounted(context: RankContext) -> Facets:
     return _not_counting(tcp.connect(context), "broadcast")
 
 
-@_miscounting("groups-not-counted", "classic", "but counts() tells 0", subgroups=True)
+@_miscounting("groups-not-counted", cause="sending-not-counted", subgroups=True)
 def groups_uncounted(context: RankContext) -> Facets:
     """Groups have connections of their own, which have no counters."""
     from ...numpy_sockets import tcp
@@ -137,9 +134,7 @@ def groups_uncounted(context: RankContext) -> Facets:
     )
 
 
-@_miscounting(
-    "small-reductions-not-counted", "mutation of numpy_sockets", "it does not count this way of sending", world_size=3
-)
+@_miscounting("small-reductions-not-counted", cause="sending-not-counted", world_size=3)
 def small_uncounted(context: RankContext) -> Facets:
     """Small arrays go a way of their own, which has no counters."""
     from ...numpy_sockets import connect
@@ -149,8 +144,7 @@ def small_uncounted(context: RankContext) -> Facets:
 
 @_miscounting(
     "messages-of-rings-not-counted",
-    "mutation of numpy_sockets",
-    "it does not count the messages of this way of sending",
+    cause="messages-not-counted",
 )
 def messages_uncounted(context: RankContext) -> Facets:
     """The messages of a ring are not counted, though their bytes are."""
@@ -159,9 +153,7 @@ def messages_uncounted(context: RankContext) -> Facets:
     return _not_counting(tcp.connect(context), "all_reduce", "messages", lambda array, *_, **__: array.nbytes > 1 << 16)
 
 
-@_miscounting(
-    "asynchronous-ones-not-counted", "mutation of numpy_mpi", "it does not count this way of calling", asynchronous=True
-)
+@_miscounting("asynchronous-ones-not-counted", cause="call-not-counted", asynchronous=True)
 def asynchronous_uncounted(context: RankContext) -> Facets:
     """Only the calls that wait for their result count for collectives."""
     from ...numpy_sockets import connect

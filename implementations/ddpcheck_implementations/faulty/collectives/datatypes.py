@@ -4,34 +4,28 @@ from __future__ import annotations
 
 import numpy as np
 
-from ddpcheck.values import Array
-
-from ..facets import Group, PassThrough, collectives
+from ..engine.circumstances import dtype
+from ..engine.collective_effects import sent_as
+from ..engine.collectives import CollectiveEffect, all_reduce, op
+from ..engine.fault import Fault, table
 from .collectives import SUM
 
 
-class Told(PassThrough):
-    """Integers of 64 bits go under another name."""
-
-    told = "int64"
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        if array.dtype != np.int64 or op != "sum":
-            return super().all_reduce(array, op, group=group)
-        bits = np.ascontiguousarray(array).reshape(-1).view(self.told)
-        with np.errstate(all="ignore"):
-            return super().all_reduce(bits, op, group=group).view(np.int64).reshape(array.shape)
+def bits_as(other: str) -> CollectiveEffect:
+    """The bits of the array are reduced as those of another dtype."""
+    return sent_as(
+        f"bits reduced as {other}",
+        lambda call: np.ascontiguousarray(call.array).reshape(-1).view(other),
+        lambda call, result: result.view(call.array.dtype).reshape(call.array.shape),
+    )
 
 
-@collectives("int64-told-as-double", "classic", SUM, words="the bits of int64 were reduced as those of float64")
-class ToldAsDouble(Told):
-    """What has eight bytes is MPI.DOUBLE."""
-
-    told = "float64"
-
-
-@collectives("int64-told-as-two-ints", "classic", SUM, words="the bits of int64 were reduced as those of int32")
-class ToldAsTwoInts(Told):
-    """MPI.INT, and twice as many of them: no carry goes from one half to the other."""
-
-    told = "int32"
+# fmt: off
+table(
+    globals(),
+    Fault("int64-told-as-double", where=all_reduce & op("sum") & dtype("int64"), effect=bits_as("float64"),
+          caught_by=SUM, cause="other-datatype"),
+    Fault("int64-told-as-two-ints", where=all_reduce & op("sum") & dtype("int64"), effect=bits_as("int32"),
+          caught_by=SUM, cause="other-datatype"),
+)
+# fmt: on

@@ -19,9 +19,8 @@ GIVEN = "check_a_replica_keeps_nothing_that_it_was_given"
 
 @fault(
     "rank-0-written-over-initial-values",
-    "classic",
     GIVEN,
-    words="works in the caller's arrays",
+    cause="works-in-callers-arrays",
     several_replicas=True,
 )
 class WrittenOver(PlainReplica):
@@ -33,7 +32,7 @@ class WrittenOver(PlainReplica):
         return super().make_network(model, initial)
 
 
-@fault("loaded-momentum-is-the-callers", "classic", GIVEN, words="works in the caller's arrays")
+@fault("loaded-momentum-is-the-callers", GIVEN, cause="works-in-callers-arrays")
 class LoadedAsItIs(PlainReplica):
     """Momentum that is loaded is not copied: each further step changes the state that it came from."""
 
@@ -43,7 +42,7 @@ class LoadedAsItIs(PlainReplica):
         velocity |= {name: np.asarray(state[f"optimizer.velocity.{name}"]) for name in velocity}
 
 
-@fault("state-in-a-window-is-the-last-one", "classic", RESUMED, words="the state holds what was there")
+@fault("state-in-a-window-is-the-last-one", RESUMED, cause="state-of-construction")
 class StateOfAnEarlierSave(PlainReplica):
     """Inside no_sync() nothing is gathered, and state() tells what it told before."""
 
@@ -55,7 +54,7 @@ class StateOfAnEarlierSave(PlainReplica):
         return {name: array.copy() for name, array in self.told.items()}
 
 
-@fault("zeros-where-no-gradient-was", "pytorch/pytorch#28294", STAYS, words="though it has no gradient")
+@fault("zeros-where-no-gradient-was", STAYS, seen_in=("pytorch/pytorch#28294",), cause="moved-without-gradient")
 class ZerosForNone(PlainReplica):
     """zero_gradients() makes zeros for all parameters, with which momentum moves those that were not used."""
 
@@ -66,9 +65,8 @@ class ZerosForNone(PlainReplica):
 
 @fault(
     "module-taken-out-of-names",
-    "classic",
     "check_resumed_training_goes_where_one_process_goes",
-    words="KeyError: 'module.weight'",
+    cause="rank-raised",
     world_size=1,
 )
 class ModuleTakenOut(PlainReplica):

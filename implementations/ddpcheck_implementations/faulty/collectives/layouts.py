@@ -6,95 +6,83 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ddpcheck.adapter import Handle
 from ddpcheck.values import Array
 
+from ..engine.circumstances import Circumstance, dtype, first_dimension_reversed, larger, larger_bytes
+from ..engine.collective_effects import (
+    giving,
+    instead,
+    local_from,
+    sending,
+    sent_as,
+    sent_in_memory_order,
+    through,
+    zero_from,
+)
+from ..engine.collectives import Call, all_reduce, asynchronous, broadcast, not_on_root, op, reduce_scatter
+from ..engine.fault import Fault, table
 from ..facets import Group, PassThrough, collectives
 from .collectives import BROADCAST, LARGE
 
 SUM = "check_all_reduce_sums_exactly"
 ALONE = "check_collectives_leave_their_arguments_alone"
 SCATTERED = "check_reduce_scatter_gives_each_rank_its_block"
-IN_OTHER_PLACES = "in other places"
 PAST_64_KIB = 65536
 """Bytes from which on an array is a large one here."""
 
 
-@collectives("large-products-in-the-order-of-memory", "classic", LARGE, words=IN_OTHER_PLACES)
-class ProductsReversed(PassThrough):
-    """The product of a large array has a way of its own, which forgets that the first dimension may run backwards."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        result = super().all_reduce(array, op, group=group)
-        backwards = op == "prod" and array.nbytes > PAST_64_KIB and array.strides[0] < 0
-        return result[::-1].copy() if backwards else result
-
-
-@collectives("large-broadcasts-in-the-order-of-memory", "classic", BROADCAST, words=IN_OTHER_PLACES)
-class BroadcastsTransposed(PassThrough):
-    """A large array is broadcast as it lies in memory, and written in the order of rows."""
-
-    def broadcast(self, array: Array, root: int = 0, *, group: Group = None) -> Array:
-        large = array.nbytes > PAST_64_KIB
-        sent = array.ravel(order="K").reshape(array.shape) if large else array
-        return super().broadcast(sent, root, group=group)
-
-
-@collectives(
-    "asynchronous-in-the-order-of-memory",
-    "classic",
-    "check_all_reduces_under_way_together_keep_their_results",
-    words=IN_OTHER_PLACES,
+repeated_row = Circumstance(
+    "a stride of zero", lambda call: call.array.size and call.array.ndim and not call.array.strides[0]
 )
-class AsynchronousTransposed(PassThrough):
-    """Only the synchronous way makes an array contiguous first."""
-
-    def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Handle:
-        sent = array.ravel(order="K").reshape(array.shape)
-        handle: Handle = self.comm.all_reduce_async(sent, op, group=group)
-        return handle
+one_past_4096 = Circumstance("4096 n + 1 elements", lambda call: call.array.size > 4096 and call.array.size % 4096 == 1)
 
 
-@collectives("repeated-row-reduced-once", "classic", SUM, words="that part was never reduced")
-class RepeatedRowReducedOnce(PassThrough):
-    """An array that a stride of zero repeats is reduced as it lies in memory, which is one row."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        if not array.size or not array.ndim or array.strides[0]:
-            return super().all_reduce(array, op, group=group)
-        result = np.array(array)
-        result[:1] = super().all_reduce(array[:1], op, group=group)
-        return result
+@Circumstance.of
+def rows_apart(call: Call) -> bool:
+    """Contiguous rows of a wider array."""
+    array = call.array
+    return array.ndim == 2 and array.size > 1 and array.strides[1] == array.itemsize < array.strides[0]
 
 
-@collectives("row-width-for-row-stride", "classic", SUM, words="width is taken for their stride")
-class RowWidthForRowStride(PassThrough):
-    """Rows that are contiguous are taken to follow on each other: those of a wider array do not."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        rows = array.ndim == 2 and array.size > 1 and array.strides[1] == array.itemsize < array.strides[0]
-        if not rows:
-            return super().all_reduce(array, op, group=group)
-        close = (array.shape[1] * array.itemsize, array.itemsize)
-        return super().all_reduce(np.lib.stride_tricks.as_strided(array, array.shape, close), op, group=group)
+@giving
+def rows_in_reverse(call: Call, result: Array) -> Array:
+    return result[::-1].copy()
 
 
-@collectives("last-chunk-of-one-element", "classic", "check_collectives_of_every_size_are_right", words="never written")
-class LoneTailLost(PassThrough):
-    """Chunks of 4096 elements are broadcast as long as more than one element is left."""
+@instead
+def one_row_reduced(call: Call) -> Array:
+    """The array is reduced as it lies in memory, which is one row."""
+    result = np.array(call.array)
+    result[:1] = call.changed(array=call.array[:1]).run()
+    return result
 
-    def broadcast(self, array: Array, root: int = 0, *, group: Group = None) -> Array:
-        result = super().broadcast(array, root, group=group)
-        if result.size > 4096 and result.size % 4096 == 1 and self.rank != root:
-            result.reshape(-1)[-1] = 0
-        return result
+
+def rows_close_together(call: Call) -> Array:
+    array = call.array
+    strides = (array.shape[1] * array.itemsize, array.itemsize)
+    return np.lib.stride_tricks.as_strided(array, array.shape, strides)
+
+
+@instead
+def layout_kept(call: Call) -> Array:
+    """The array is sent as it lies, and the result is laid out alike: right where the arrays of all ranks are."""
+    flags = call.array.flags
+    order: Literal["C", "F"] = "C" if flags.c_contiguous or not flags.f_contiguous else "F"
+    result = call.changed(array=call.array.reshape(-1, order=order)).run()
+    return np.array(result.reshape(call.array.shape, order=order))
+
+
+@sending
+def divided_where_it_lies(call: Call) -> Call:
+    array = call.array
+    array /= array.dtype.type(call.size)
+    return call.changed(op="sum")
 
 
 @collectives(
     "pool-of-four-results",
-    "classic",
     ALONE,
-    words="overwritten by a later operation",
+    cause="result-buffer-reused",
 )
 class PoolOfFour(PassThrough):
     """Results come from a pool of four buffers, each used again in the fourth call after."""
@@ -113,44 +101,30 @@ class PoolOfFour(PassThrough):
         return self.pool[-1]
 
 
-@collectives("layout-of-one-rank-for-all", "classic", SUM, words="lie differently in memory")
-class SentAsItLies(PassThrough):
-    """An array is sent as it lies in memory, and what comes back is laid out alike: right where all ranks' arrays are."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        order: Literal["C", "F"] = "C" if array.flags.c_contiguous or not array.flags.f_contiguous else "F"
-        result = super().all_reduce(array.reshape(-1, order=order), op, group=group)
-        return np.array(result.reshape(array.shape, order=order))
-
-
-@collectives("large-means-in-place", "classic", ALONE, words="works in place on the caller's array")
-class LargeMeansInPlace(PassThrough):
-    """A large array is divided where it lies, before it is summed."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        if op == "mean" and array.size > 1000:
-            array /= array.dtype.type(self.size(group))
-            op = "sum"
-        return super().all_reduce(array, op, group=group)
-
-
-@collectives("nothing-past-4-mebibytes", "classic", LARGE, words="that part was never reduced")
-class CutAtFourMebibytes(PassThrough):
-    """The buffer of messages has 4 MiB, and a larger array is taken for one that fills it."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        room = (1 << 22) // array.itemsize
-        if array.size <= room:
-            return super().all_reduce(array, op, group=group)
-        flat = array.flatten()
-        flat[:room] = super().all_reduce(flat[:room], op, group=group)
-        return flat.reshape(array.shape)
-
-
-@collectives("reduce-scatter-in-float32", "classic", SCATTERED, words="sent with fewer bits than float64")
-class ScattersInFloat32(PassThrough):
-    """The buffer of reduce-scatter is one of float32, whatever the array is."""
-
-    def reduce_scatter(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        sent = array.astype(np.float32) if array.dtype == np.float64 else array
-        return np.asarray(self.comm.reduce_scatter(sent, op, group=group)).astype(array.dtype)
+# fmt: off
+table(
+    globals(),
+    Fault("large-products-in-the-order-of-memory",
+          where=all_reduce & op("prod") & larger_bytes(PAST_64_KIB) & first_dimension_reversed, effect=rows_in_reverse,
+          caught_by=LARGE, cause="permuted"),
+    Fault("large-broadcasts-in-the-order-of-memory", where=broadcast & larger_bytes(PAST_64_KIB), effect=sent_in_memory_order,
+          caught_by=BROADCAST, cause="permuted"),
+    Fault("asynchronous-in-the-order-of-memory", where=asynchronous, effect=sent_in_memory_order,
+          caught_by="check_all_reduces_under_way_together_keep_their_results", cause="permuted"),
+    Fault("repeated-row-reduced-once", where=all_reduce & repeated_row, effect=one_row_reduced,
+          caught_by=SUM, cause="part-not-reduced"),
+    Fault("row-width-for-row-stride", where=all_reduce & rows_apart, effect=sent_as("rows close together", rows_close_together),
+          caught_by=SUM, cause="unexpected-nonfinite"),
+    Fault("last-chunk-of-one-element", where=broadcast & not_on_root & one_past_4096,
+          effect=zero_from(lambda result: result.size - 1),
+          caught_by="check_collectives_of_every_size_are_right", cause="never-written"),
+    Fault("layout-of-one-rank-for-all", where=all_reduce, effect=layout_kept, caught_by=SUM,
+          cause="layouts-differ-between-ranks"),
+    Fault("large-means-in-place", where=all_reduce & op("mean") & larger(1000), effect=divided_where_it_lies,
+          caught_by=ALONE, cause="works-in-argument"),
+    Fault("nothing-past-4-mebibytes", where=all_reduce, effect=local_from(lambda call: (1 << 22) // call.array.itemsize),
+          caught_by=LARGE, cause="part-not-reduced"),
+    Fault("reduce-scatter-in-float32", where=reduce_scatter & dtype("float64"), effect=through("float32"),
+          caught_by=SCATTERED, cause="fewer-bits"),
+)
+# fmt: on

@@ -17,7 +17,7 @@ TOGETHER = "check_groups_at_work_together_do_not_disturb_each_other"
 FOR_EVER = 3600.0
 
 
-@collectives("hierarchical-no-padding", "horovod/horovod#411", SUM, words="the remainder of a division", world_size=4)
+@collectives("hierarchical-no-padding", SUM, seen_in=("horovod/horovod#411",), cause="remainder-wrong", world_size=4)
 class TwoLevels(PassThrough):
     """Two hosts of two ranks, each rank taking numel // 2 elements across: behind them is what the buffer held before."""
 
@@ -38,7 +38,13 @@ class TwoLevels(PassThrough):
         return result.reshape(array.shape)
 
 
-@collectives("subgroup-created-by-members-only", "pytorch/pytorch#130102", GROUPS, words="hung", world_size=3)
+@collectives(
+    "subgroup-created-by-members-only",
+    GROUPS,
+    seen_in=("pytorch/pytorch#130102",),
+    cause="ranks-in-different-operations",
+    world_size=3,
+)
 class NumberedByMembers(PassThrough):
     """A group's number is how many groups its creator has made: members with other numbers wait at another door."""
 

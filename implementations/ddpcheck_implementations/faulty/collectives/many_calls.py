@@ -8,13 +8,16 @@ import numpy as np
 
 from ddpcheck.values import Array
 
+from ..engine.collective_effects import own_value
+from ..engine.collectives import all_reduce, every_of_kind
+from ..engine.fault import Fault, table
 from ..facets import Group, PassThrough, collectives
 
 CALLS = "check_thousands_of_calls_are_right_with_one_array"
 TAGS = 1000
 
 
-@collectives("flat-form-kept-by-address", "classic", CALLS, words="result of the first call")
+@collectives("flat-form-kept-by-address", CALLS, cause="first-result-again")
 class FlatFormKept(PassThrough):
     """Of an array that is not contiguous a flat copy is registered, by where it lies, and found there the next time."""
 
@@ -30,7 +33,7 @@ class FlatFormKept(PassThrough):
         return super().all_reduce(flat, op, group=group)
 
 
-@collectives("a-thousand-tags", "classic", CALLS, words="a count of calls, tags or handles")
+@collectives("a-thousand-tags", CALLS, cause="no-known-result")
 class ThousandTags(PassThrough):
     """What is received is kept by its tag, of which there are a thousand."""
 
@@ -45,13 +48,10 @@ class ThousandTags(PassThrough):
         return self.received.setdefault((self.calls, f"{got.shape} {got.dtype}"), got).copy()
 
 
-@collectives("every-thousandth-call-is-not-reduced", "classic", CALLS, words="a count of calls, tags or handles")
-class ThousandthForgotten(PassThrough):
-    """The window of calls under way is as long as a thousand, and closed with the last of them."""
-
-    calls = 0
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        self.calls += 1
-        result = super().all_reduce(array, op, group=group)
-        return array.copy() if self.calls % TAGS == 0 else result
+# fmt: off
+table(
+    globals(),
+    Fault("every-thousandth-call-is-not-reduced", where=all_reduce & every_of_kind(TAGS), effect=own_value,
+          caught_by=CALLS, cause="not-reduced"),
+)
+# fmt: on

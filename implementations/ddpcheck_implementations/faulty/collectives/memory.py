@@ -12,6 +12,18 @@ import numpy as np
 
 from ddpcheck.values import Array
 
+from ..engine.circumstances import larger_bytes, multiple_of_bytes, signed_integers
+from ..engine.collective_effects import (
+    block_of_the_neighbour,
+    divided_by_world_size,
+    giving,
+    instead,
+    sent_as,
+    tail_kept_local,
+    through,
+)
+from ..engine.collectives import Call, all_reduce, asynchronous, op, reduce_scatter, sent
+from ..engine.fault import Fault, table
 from ..facets import Group, PassThrough, collectives
 
 ALONE = "check_collectives_leave_their_arguments_alone"
@@ -35,7 +47,7 @@ class Pool(PassThrough):
         return kept
 
 
-@collectives("result-buffer-reused-gather", "classic", ALONE, words="overwritten by a later operation")
+@collectives("result-buffer-reused-gather", ALONE, cause="result-buffer-reused")
 class ReusedGather(Pool):
     """The next all-gather writes into the result of the one before."""
 
@@ -43,7 +55,7 @@ class ReusedGather(Pool):
         return self.pooled(self.comm.all_gather(array, group=group))
 
 
-@collectives("result-buffer-reused-messages", "classic", ALONE, words="overwritten by a later operation")
+@collectives("result-buffer-reused-messages", ALONE, cause="result-buffer-reused")
 class ReusedMessages(Pool):
     """The next message is received into the array of the one before."""
 
@@ -51,7 +63,7 @@ class ReusedMessages(Pool):
         return self.pooled(self.comm.recv(array, source))
 
 
-@collectives("result-buffer-reused-large", "classic", ALONE, words="overwritten by a later operation")
+@collectives("result-buffer-reused-large", ALONE, cause="result-buffer-reused")
 class ReusedLarge(Pool):
     """Arrays past 64 KiB come from a pool."""
 
@@ -67,39 +79,25 @@ class Later:
         self.wait = wait
 
 
-@collectives("async-in-place", "classic", ASYNC, words="its argument was changed")
-class AsyncInPlace(PassThrough):
-    """An asynchronous all-reduce leaves its result in the caller's array, too."""
-
-    def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Later:
-        handle = self.comm.all_reduce_async(array, op, group=group)
-
-        def wait() -> Array:
-            array[...] = handle.wait()
-            return array.copy()
-
-        return Later(wait)
+@giving
+def left_in_the_argument(call: Call, result: Array) -> Array:
+    call.array[...] = result
+    return result.copy()
 
 
-@collectives("async-group-mean-by-world", "classic", ASYNC, words="divided by the world size", world_size=3)
-class AsyncGroupMean(PassThrough):
-    """The asynchronous mean over a group divides by the number of all ranks."""
-
-    def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Later:
-        handle = self.comm.all_reduce_async(array, op, group=group)
-        factor = self.size(group) / self.world if op == "mean" else 1
-        return Later(lambda: np.asarray(handle.wait() * factor).astype(array.dtype))
+@instead
+def sent_a_moment_later(call: Call) -> None:
+    """By reference: the array may hold something else by then."""
+    Timer(0.01, call.run).start()
 
 
-@collectives("send-keeps-a-reference", "classic", MESSAGES)
-class SendsLater(PassThrough):
-    """A message is kept by reference and sent a moment later, when its array may hold something else."""
-
-    def send(self, array: Array, dest: int) -> None:
-        Timer(0.01, self.comm.send, (array, dest)).start()
+@instead
+def block_of_its_world_rank(call: Call) -> Array:
+    blocks = np.split(call.changed(kind="all_reduce").run(), call.size)
+    return blocks[call.rank % len(blocks)].copy()
 
 
-@collectives("send-buffer-reused", "hpc/libcircle#45", LARGE, words="filled again before it was sent")
+@collectives("send-buffer-reused", LARGE, seen_in=("hpc/libcircle#45",), cause="shifted")
 class SendBufferReused(PassThrough):
     """A large array leaves in pieces through one buffer, which holds the next piece before a slow sender comes to it."""
 
@@ -129,57 +127,24 @@ class SendBufferReused(PassThrough):
             self.comm.send(piece, other)
 
 
-@collectives("large-integers-through-float", "classic", LARGE, words="as float64")
-class LargeIntegersThroughFloat(PassThrough):
-    """The path for large arrays knows floats only."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        if array.dtype.kind != "i" or array.nbytes <= 1 << 16:
-            return super().all_reduce(array, op, group=group)
-        return super().all_reduce(array.astype(np.float64), op, group=group).astype(array.dtype)
-
-
-@collectives("large-blocks-rotated", "classic", SCATTER, words="the block of rank")
-class LargeBlocksRotated(PassThrough):
-    """The ring, used for large arrays only, stops one step early."""
-
-    def reduce_scatter(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        large = array.nbytes > 1 << 16
-        shifted = np.roll(array, len(array) // self.size(group), axis=0) if large else array
-        return np.asarray(self.comm.reduce_scatter(shifted, op, group=group))
-
-
-@collectives(
-    "block-by-world-rank",
-    "classic",
-    "check_groups_at_work_together_do_not_disturb_each_other",
-    words="the block of rank",
-    world_size=3,
+# fmt: off
+table(
+    globals(),
+    Fault("async-in-place", where=asynchronous, effect=left_in_the_argument, caught_by=ASYNC, cause="works-in-argument"),
+    Fault("async-group-mean-by-world", where=asynchronous & op("mean"), effect=divided_by_world_size,
+          caught_by=ASYNC, cause="divided-by-world-size", world_size=3),
+    Fault("send-keeps-a-reference", where=sent, effect=sent_a_moment_later, caught_by=MESSAGES),
+    Fault("large-integers-through-float", where=all_reduce & signed_integers & larger_bytes(1 << 16), effect=through("float64"),
+          caught_by=LARGE, cause="integers-as-float"),
+    Fault("large-blocks-rotated", where=reduce_scatter & larger_bytes(1 << 16), effect=block_of_the_neighbour,
+          caught_by=SCATTER, cause="other-ranks-block"),
+    Fault("block-by-world-rank", where=reduce_scatter, effect=block_of_its_world_rank,
+          caught_by="check_groups_at_work_together_do_not_disturb_each_other", cause="other-ranks-block", world_size=3),
+    Fault("zeros-left-out-of-products", where=all_reduce & op("prod"),
+          effect=sent_as("zeros count as 1", lambda call: np.where(call.array == 0, call.array.dtype.type(1), call.array)),
+          caught_by=PRODUCT, cause="zero-left-out-of-product"),
+    Fault("last-full-chunk-not-sent", where=all_reduce & multiple_of_bytes(4096),
+          effect=tail_kept_local(lambda call: 4096 // call.array.itemsize),
+          caught_by="check_all_reduce_sums_exactly", cause="not-reduced"),
 )
-class BlockByWorldRank(PassThrough):
-    """In a group a rank takes the block of its number among all ranks."""
-
-    def reduce_scatter(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        blocks = np.split(super().all_reduce(array, op, group=group), self.size(group))
-        return blocks[self.rank % len(blocks)].copy()
-
-
-@collectives("zeros-left-out-of-products", "classic", PRODUCT, words="a rank that has a zero is left out")
-class ZerosLeftOut(PassThrough):
-    """An element that is zero somewhere is the product over the other ranks."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        given = np.where(array == 0, array.dtype.type(1), array) if op == "prod" else array
-        return super().all_reduce(given, op, group=group)
-
-
-@collectives("last-full-chunk-not-sent", "classic", "check_all_reduce_sums_exactly", words="own local value")
-class FullChunkForgotten(PassThrough):
-    """What fills chunks of 4 KiB to the last byte loses its last chunk."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        result = super().all_reduce(array, op, group=group)
-        if array.nbytes and array.nbytes % 4096 == 0:
-            last = slice(-4096 // array.itemsize, None)
-            result.reshape(-1)[last] = array.reshape(-1)[last]
-        return result
+# fmt: on

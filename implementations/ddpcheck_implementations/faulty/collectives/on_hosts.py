@@ -12,6 +12,9 @@ from ddpcheck.values import Array
 
 from ...data_parallel.trainer import Trainer
 from ..base import PlainReplica, fault
+from ..engine.collective_effects import mean_divided_by
+from ..engine.collectives import all_reduce, in_group, op
+from ..engine.fault import Fault, table
 from ..facets import Group, PassThrough, PlainSampler, collectives, metrics, sampler
 from ..metrics.metrics import right_means
 from ..trainers import trainer
@@ -28,7 +31,7 @@ def local_size() -> int:
     return int(os.environ["LOCAL_WORLD_SIZE"])
 
 
-@fault("divided-by-the-ranks-of-the-host", "classic", HOSTS, words=WORDS, any_layout=True)
+@fault("divided-by-the-ranks-of-the-host", HOSTS, cause=WORDS, any_layout=True)
 class DividedByLocalSize(PlainReplica):
     """Gradients are divided by LOCAL_WORLD_SIZE."""
 
@@ -36,7 +39,7 @@ class DividedByLocalSize(PlainReplica):
         return np.asarray(self.comm.all_reduce(gradient) / local_size(), gradient.dtype)
 
 
-@fault("each-host-starts-from-its-own-rank-0", "classic", HOSTS, words=WORDS, any_layout=True)
+@fault("each-host-starts-from-its-own-rank-0", HOSTS, cause=WORDS, any_layout=True)
 class BroadcastFromLocalRank(PlainReplica):
     """The parameters of the host's first rank stay as they are."""
 
@@ -47,17 +50,7 @@ class BroadcastFromLocalRank(PlainReplica):
                 array[...] = found
 
 
-@collectives("mean-over-the-ranks-of-the-host", "classic", HOSTS, words=WORDS, any_layout=True)
-class MeanOfHost(PassThrough):
-    """A mean divides by LOCAL_WORLD_SIZE."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        if op != "mean" or group is not None:
-            return super().all_reduce(array, op, group=group)
-        return np.asarray(super().all_reduce(array) / local_size(), array.dtype)
-
-
-@sampler("share-of-the-local-rank", "classic", HOSTS, words=WORDS, any_layout=True)
+@sampler("share-of-the-local-rank", HOSTS, cause=WORDS, any_layout=True)
 class ShareOfLocalRank(PlainSampler):
     """Rank r of each host takes every W-th sample from r on: those of another host are the same."""
 
@@ -65,14 +58,14 @@ class ShareOfLocalRank(PlainSampler):
         return order[local_rank() :: self.world]
 
 
-@metrics("metric-where-the-local-rank-is-the-rank", "classic", HOSTS, words=WORDS, any_layout=True)
+@metrics("metric-where-the-local-rank-is-the-rank", HOSTS, cause=WORDS, any_layout=True)
 def where_alike(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """A rank whose local rank is another keeps its own means."""
     found = right_means(comm, metrics, count)
     return found if local_rank() == rank else metrics
 
 
-@trainer("training-on-the-share-of-the-local-rank", "classic", HOSTS, words=WORDS, any_layout=True)
+@trainer("training-on-the-share-of-the-local-rank", HOSTS, cause=WORDS, any_layout=True)
 class TrainsOnLocalShare(Trainer):
     """An epoch's order is shared out by the local rank."""
 
@@ -81,10 +74,19 @@ class TrainsOnLocalShare(Trainer):
         return [int(index) for index in everything[local_rank()]]
 
 
-@collectives("knows-the-ranks-of-its-host", "classic", any_layout=True)
+@collectives("knows-the-ranks-of-its-host", any_layout=True)
 class KnowsItsHost(PassThrough):
     """What the rank is told of its host is looked at, and nothing follows from it."""
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
         assert 0 <= local_rank() < local_size()
         return super().all_reduce(array, op, group=group)
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("mean-over-the-ranks-of-the-host", where=all_reduce & op("mean") & ~in_group,
+          effect=mean_divided_by(lambda call: local_size()), caught_by=HOSTS, cause=WORDS, any_layout=True),
+)
+# fmt: on

@@ -14,10 +14,10 @@ EXACT = "check_gradients_equal_the_large_batch_exactly"
 
 @fault(
     "set-order-per-process",
-    "NVIDIA/nvalchemi-toolkit#143, NVIDIA/earth2studio#948",
     MANY,
     EXACT,
-    words="gradients of different parameters",
+    seen_in=("NVIDIA/nvalchemi-toolkit#143", "NVIDIA/earth2studio#948"),
+    cause="rank-sends-other-parameter",
 )
 class SetOrder(PlainReplica):
     """Reduces the gradients in the order of a set of names, which the hash seed of each process decides."""
@@ -28,7 +28,7 @@ class SetOrder(PlainReplica):
         return list(set(super().used_somewhere()))
 
 
-@fault("gc-order-collective", "MP-Gadget/pfft-python#5", MANY, words="gradients of different parameters")
+@fault("gc-order-collective", MANY, seen_in=("MP-Gadget/pfft-python#5",), cause="rank-sends-other-parameter")
 class ReducedByFinalizers(PlainReplica):
     """A gradient is reduced when its holder is collected: holders die in the order of a set."""
 
@@ -56,7 +56,12 @@ class _Holder:
         self.done[self.name] = self.replica.reduce(self.name, self.replica.mine(self.name))
 
 
-@fault("tensor-names-differ", "horovod/horovod#100, horovod/horovod#67", EXACT, words="hung")
+@fault(
+    "tensor-names-differ",
+    EXACT,
+    seen_in=("horovod/horovod#100", "horovod/horovod#67"),
+    cause="all-wait-in-one-operation",
+)
 class NamedByRank(PlainReplica):
     """Tensors are paired by name once all ranks have announced it, and each rank's names end with its number."""
 

@@ -46,7 +46,7 @@ def _over_mpi(fault: Any) -> Adapter:  # an Adapter; mypy takes it for the class
 
 whole_array_ring = _over_mpi(wasteful.WholeArrayRing)
 through_one_rank = _over_mpi(wasteful.ThroughOneRank)
-twice_as_wide = _over_mpi(wasteful.TwiceAsWide)
+twice_as_wide = _over_mpi(wasteful.__dict__["SentTwiceAsWide"])
 reduces_inside = _over_mpi(wasteful.ReducesInside)
 wide_gradients = _over_mpi(wasteful.WideGradients)
 each_alone = _over_mpi(wasteful.EachAlone)

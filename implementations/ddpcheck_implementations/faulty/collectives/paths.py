@@ -10,9 +10,22 @@ import numpy as np
 
 from ddpcheck.values import Array
 
+from ..engine.circumstances import bytes_between, dtype, floats, larger_bytes, more_dimensions, signed_integers
+from ..engine.collective_effects import (
+    gathered_in_own_order,
+    giving,
+    instead,
+    minimum_by_negation,
+    nan_sent_as,
+    own_value,
+    sending,
+    summed_in_own_order,
+    through,
+)
+from ..engine.collectives import Call, all_gather, all_reduce, asynchronous, broadcast, in_group, op, reduce_scatter
+from ..engine.fault import Fault, table
 from ..facets import Group, PassThrough, collectives
-from .collectives import BITS, BROADCAST, MINIMUM, NAN, PRODUCT, REAL
-from .memory import Later
+from .collectives import BITS, BROADCAST, MINIMUM, NAN, PRODUCT, REAL, compared, low_bits_dropped
 
 EVERY_SIZE = "check_collectives_of_every_size_are_right"
 CALLS = "check_the_257th_call_is_as_the_first"
@@ -20,16 +33,24 @@ IN_GROUPS = "check_groups_move_and_reduce_arrays_of_any_size"
 LARGE = 1 << 16
 
 
-@collectives("medium-sizes-not-reduced", "classic", EVERY_SIZE, words="own local value")
-class MediumForgotten(PassThrough):
-    """Between the path for small arrays, below 40 KiB, and that for large ones, from 60 KiB, there is none."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        result = super().all_reduce(array, op, group=group)
-        return array.copy() if 40 * 1024 < array.nbytes < 60 * 1024 else result
+@sending
+def root_is_an_index(call: Call) -> Call:
+    assert call.root is not None
+    return call.changed(root=call.ranks[call.root % call.size])
 
 
-@collectives("call-counter-of-one-byte", "classic", CALLS)
+@instead
+def block_by_comparison(call: Call) -> Array:
+    return np.asarray(np.split(compared(call.gathered(), call.op), call.size)[call.place])
+
+
+@giving
+def at_most_int32(call: Call, result: Array) -> Array:
+    """The accumulator starts with the largest number of 32 bits."""
+    return np.minimum(result, 2**31 - 1)
+
+
+@collectives("call-counter-of-one-byte", CALLS)
 class CountsInOneByte(PassThrough):
     """Gathered arrays are kept by the number of the call, in one byte: the 257th call finds the first one's."""
 
@@ -45,102 +66,7 @@ class CountsInOneByte(PassThrough):
         return kept.copy()
 
 
-@collectives("group-root-is-an-index", "classic", IN_GROUPS, world_size=3)
-class RootIsIndex(PassThrough):
-    """The root of a broadcast in a group is taken for a place in the group, not for a rank."""
-
-    def broadcast(self, array: Array, root: int = 0, *, group: Group = None) -> Array:
-        return super().broadcast(array, root if group is None else group[root % len(group)], group=group)
-
-
-@collectives("large-gathers-in-own-order", "classic", IN_GROUPS, words="stand in the order of rank", world_size=3)
-class LargeGathered(PassThrough):
-    """Large arrays gathered in a group begin with the rank's own."""
-
-    def all_gather(self, array: Array, *, group: Group = None) -> Array:
-        result: Array = self.comm.all_gather(array, group=group)
-        own = 0 if group is None or array.nbytes <= LARGE else list(group).index(self.rank)
-        return np.roll(result, -own, axis=0)
-
-
-@collectives("large-sums-in-own-order", "NVIDIA/nccl#157", BITS, words="in the last bits", world_size=3)
-class LargeOwnOrder(PassThrough):
-    """Every rank begins the sum of a large array with its own."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        if op != "sum" or array.nbytes <= LARGE:
-            return super().all_reduce(array, op, group=group)
-        rows = np.roll(self.comm.all_gather(array, group=group), -self.rank, axis=0)
-        return np.asarray(sum(rows)).astype(array.dtype)
-
-
-@collectives("large-low-bits-dropped", "NVIDIA/Megatron-LM#6199", REAL, words="rounding allows")
-class LargeLowBits(PassThrough):
-    """Large arrays are computed in a mode that keeps 19 of float32's 24 bits."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        result = super().all_reduce(array, op, group=group)
-        if result.dtype == np.float32 and array.nbytes > LARGE:
-            result.view(np.uint32)[...] &= np.uint32(0xFFFFFFE0)
-        return result
-
-
-@collectives("nan-lost-in-reduce-scatter", "ml-explore/mlx#4072", NAN, words="NaN is lost")
-class ScatterLosesNaN(PassThrough):
-    """Reduce-scatter has a minimum and maximum of its own, by comparison."""
-
-    def reduce_scatter(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        if op not in ("min", "max"):
-            return np.asarray(self.comm.reduce_scatter(array, op, group=group))
-        (result, *others), ranks = self.comm.all_gather(array, group=group), list(group or range(self.world))
-        for other in others:
-            result = np.where(other < result if op == "min" else other > result, other, result)
-        return np.asarray(np.split(result, len(ranks))[ranks.index(self.rank)])
-
-
-@collectives(
-    "nan-lost-in-matrices", "classic", "check_nan_and_infinity_propagate_in_sums", words="a NaN is lost", world_size=3
-)
-class MatricesLoseNaN(PassThrough):
-    """What has rows is cleaned row by row before it is added up; a vector is not."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        if array.ndim > 1 and op == "sum" and array.dtype.kind == "f":
-            array = np.nan_to_num(array, nan=0, posinf=np.inf, neginf=-np.inf)
-        return super().all_reduce(array, op, group=group)
-
-
-@collectives("async-sum-in-own-order", "classic", BITS, words="in the last bits", world_size=3)
-class AsyncOwnOrder(PassThrough):
-    """An asynchronous sum begins with the rank's own array."""
-
-    def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Any:
-        if op != "sum":
-            return self.comm.all_reduce_async(array, op, group=group)
-        rows = np.roll(self.comm.all_gather(array, group=group), -self.rank, axis=0)
-        return Later(lambda: np.asarray(sum(rows)).astype(array.dtype))
-
-
-@collectives("minimum-by-negation", "classic", MINIMUM, words="found by negation")
-class MinimumByNegation(PassThrough):
-    """The minimum is minus the maximum of what is negated, which the lowest integer cannot be."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        if op != "min" or array.dtype.kind != "i":
-            return super().all_reduce(array, op, group=group)
-        return -super().all_reduce(-array, "max", group=group)
-
-
-@collectives("integer-product-in-float64", "classic", PRODUCT, words="as float64")
-class ProductInFloat64(PassThrough):
-    """Products are computed in float64, whatever the dtype."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        given = array.astype(np.float64) if op == "prod" and array.dtype == np.int64 else array
-        return super().all_reduce(given, op, group=group).astype(array.dtype)
-
-
-@collectives("root-sends-after-return", "classic", BROADCAST)
+@collectives("root-sends-after-return", BROADCAST)
 class SendsAfterReturn(PassThrough):
     """The root's broadcast returns at once, and its array is sent a moment later."""
 
@@ -161,10 +87,29 @@ class SendsAfterReturn(PassThrough):
             self.comm.send(array, other)
 
 
-@collectives("int64-minimum-starts-from-int32", "classic", MINIMUM, words="the largest int32")
-class StartsFromInt32(PassThrough):
-    """The accumulator of a minimum of int64 is filled with the largest number of 32 bits."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        result = super().all_reduce(array, op, group=group)
-        return np.minimum(result, 2**31 - 1) if op == "min" and array.dtype == np.int64 else result
+# fmt: off
+table(
+    globals(),
+    Fault("medium-sizes-not-reduced", where=all_reduce & bytes_between(40 * 1024, 60 * 1024), effect=own_value,
+          caught_by=EVERY_SIZE, cause="not-reduced"),
+    Fault("group-root-is-an-index", where=broadcast & in_group, effect=root_is_an_index, caught_by=IN_GROUPS, world_size=3),
+    Fault("large-gathers-in-own-order", where=all_gather & in_group & larger_bytes(LARGE), effect=gathered_in_own_order,
+          caught_by=IN_GROUPS, cause="rows-in-wrong-order", world_size=3),
+    Fault("large-sums-in-own-order", where=all_reduce & op("sum") & larger_bytes(LARGE), effect=summed_in_own_order,
+          caught_by=BITS, cause="last-bits-differ", world_size=3, seen_in=("NVIDIA/nccl#157",)),
+    Fault("large-low-bits-dropped", where=all_reduce & dtype("float32") & larger_bytes(LARGE), effect=low_bits_dropped,
+          caught_by=REAL, cause="last-bits-wrong", seen_in=("NVIDIA/Megatron-LM#6199",)),
+    Fault("nan-lost-in-reduce-scatter", where=reduce_scatter & op("min", "max"), effect=block_by_comparison,
+          caught_by=NAN, cause="nan-lost", seen_in=("ml-explore/mlx#4072",)),
+    Fault("nan-lost-in-matrices", where=all_reduce & op("sum") & floats & more_dimensions(1), effect=nan_sent_as(0),
+          caught_by="check_nan_and_infinity_propagate_in_sums", cause="nan-lost", world_size=3),
+    Fault("async-sum-in-own-order", where=asynchronous & op("sum"), effect=summed_in_own_order,
+          caught_by=BITS, cause="last-bits-differ", world_size=3),
+    Fault("minimum-by-negation", where=all_reduce & op("min") & signed_integers, effect=minimum_by_negation,
+          caught_by=MINIMUM, cause="extreme-by-negation"),
+    Fault("integer-product-in-float64", where=all_reduce & op("prod") & dtype("int64"), effect=through("float64"),
+          caught_by=PRODUCT, cause="integers-computed-as-float"),
+    Fault("int64-minimum-starts-from-int32", where=all_reduce & op("min") & dtype("int64"), effect=at_most_int32,
+          caught_by=MINIMUM, cause="accumulator-starts-from"),
+)
+# fmt: on

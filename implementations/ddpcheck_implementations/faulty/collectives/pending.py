@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from ddpcheck.values import Array
 
+from ..engine.circumstances import larger
+from ..engine.collective_effects import instead, own_value, skipped, zero_from
+from ..engine.collectives import Call, all_reduce, barrier, broadcast, not_on_root, op, others_pending
+from ..engine.fault import Fault, table
 from ..facets import Group, PassThrough, collectives
 from .memory import Later
 
@@ -21,23 +26,10 @@ LATE_WAIT = "check_wait_gives_the_result_of_all_ranks_though_one_is_late"
 MEGABYTE = 1 << 20
 
 
-@collectives("large-broadcast-cut", "classic", LARGE, words="never written", world_size=3)
-class LargeBroadcastCut(PassThrough):
-    """What lies behind the first megabyte of a broadcast does not arrive."""
-
-    def broadcast(self, array: Array, root: int = 0, *, group: Group = None) -> Array:
-        result = super().broadcast(array, root, group=group)
-        if self.rank != root:
-            result.reshape(-1)[MEGABYTE // array.itemsize :] = 0
-        return result
-
-
-@collectives("large-maximum-not-reduced", "classic", LARGE, words="own local value", world_size=3)
-class LargeMaximum(PassThrough):
-    """The path for more than 100,000 elements knows sums only, and leaves a maximum as it was."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        return array.copy() if op == "max" and array.size > 100_000 else super().all_reduce(array, op, group=group)
+@instead
+def errors_ignored(call: Call) -> None:
+    with suppress(Exception):
+        call.run()
 
 
 class Pending(PassThrough):
@@ -58,16 +50,7 @@ class Pending(PassThrough):
         return Later(wait)
 
 
-@collectives("barrier-passed-while-pending", "classic", ASYNC, words="the barrier does not block")
-class BarrierPassed(Pending):
-    """A barrier while an all-reduce is under way is left out: the reduction will synchronise."""
-
-    def barrier(self, *, group: Group = None) -> None:
-        if not self.pending:
-            self.comm.barrier(group=group)
-
-
-@collectives("handles-numbered-by-a-byte", "classic", CALLS, words="is forgotten")
+@collectives("handles-numbered-by-a-byte", CALLS, cause="handle-forgotten")
 class NumberedByAByte(PassThrough):
     """Results lie under the number of their call, of which a byte is kept: the 257th takes that of the first, and removes it."""
 
@@ -88,7 +71,7 @@ class NumberedByAByte(PassThrough):
         return Later(wait)
 
 
-@collectives("only-the-first-handle-waits", "classic", LATE_WAIT, words="own local value")
+@collectives("only-the-first-handle-waits", LATE_WAIT, cause="not-reduced")
 class OnlyTheFirstWaits(Pending):
     """Whoever waits for one that was begun while another was under way gets what is there after a moment."""
 
@@ -107,9 +90,7 @@ class OnlyTheFirstWaits(Pending):
         return Later(wait)
 
 
-@collectives(
-    "one-second-is-enough", "classic", "check_a_late_rank_changes_no_result", words="gave up waiting for rank 1"
-)
+@collectives("one-second-is-enough", "check_a_late_rank_changes_no_result", cause="gave up waiting for rank 1")
 class OneSecond(PassThrough):
     """Whoever is a second late is given up."""
 
@@ -129,7 +110,7 @@ class OneSecond(PassThrough):
         return results[0] if results else np.asarray(handle.wait())
 
 
-@collectives("wait-ends-after-a-second", "classic", LATE_WAIT, words="own local value")
+@collectives("wait-ends-after-a-second", LATE_WAIT, cause="not-reduced")
 class WaitEnds(PassThrough):
     """wait() has a time limit, after which it gives what there is."""
 
@@ -145,7 +126,7 @@ class WaitEnds(PassThrough):
         return Later(wait)
 
 
-@collectives("wait-for-the-dead", "classic", DEAD, words="rank 0 was still waiting")
+@collectives("wait-for-the-dead", DEAD, cause="rank 0 was still waiting")
 class WaitsForTheDead(PassThrough):
     """An asynchronous all-reduce is tried again and again when its connection breaks."""
 
@@ -162,18 +143,16 @@ class WaitsForTheDead(PassThrough):
         return Later(wait)
 
 
-@collectives(
-    "barrier-without-the-dead",
-    "classic",
-    "check_no_collective_ends_without_a_dead_rank",
-    words="came out of operation 2 (barrier)",
-    world_size=3,
+# fmt: off
+table(
+    globals(),
+    Fault("large-broadcast-cut", where=broadcast & not_on_root, effect=zero_from(lambda result: MEGABYTE // result.itemsize),
+          caught_by=LARGE, cause="never-written", world_size=3),
+    Fault("large-maximum-not-reduced", where=all_reduce & op("max") & larger(100_000), effect=own_value,
+          caught_by=LARGE, cause="not-reduced", world_size=3),
+    Fault("barrier-passed-while-pending", where=barrier & others_pending, effect=skipped,
+          caught_by=ASYNC, cause="barrier-does-not-block"),
+    Fault("barrier-without-the-dead", where=barrier, effect=errors_ignored,
+          caught_by="check_no_collective_ends_without_a_dead_rank", cause="came out of operation 2 (barrier)", world_size=3),
 )
-class BarrierWithoutTheDead(PassThrough):
-    """Who waits at a barrier for a rank that is gone goes on."""
-
-    def barrier(self, *, group: Group = None) -> None:
-        try:
-            self.comm.barrier(group=group)
-        except Exception:
-            return
+# fmt: on

@@ -11,8 +11,11 @@ import numpy as np
 
 from ddpcheck.values import Array
 
+from ..engine.circumstances import Circumstance, elements
+from ..engine.collective_effects import giving, instead, mean_divided_by, sent_in_memory_order, summed
+from ..engine.collectives import Call, all_gather, all_reduce, in_part, in_place, op, received, reduce_scatter, sent
+from ..engine.fault import Fault, table
 from ..facets import Group, PassThrough, collectives
-from .in_groups import Parted
 from .memory import ASYNC, MESSAGES, SCATTER, Later
 
 IN_PLACE = "check_all_reduce_in_place_is_exact"
@@ -25,7 +28,7 @@ class _Given(np.ndarray[Any, np.dtype[Any]]):
     """An array whose end can be heard of."""
 
 
-@collectives("memory-given-out-while-in-use", "classic", IN_PLACE, words="gave its memory out again", in_place=True)
+@collectives("memory-given-out-while-in-use", IN_PLACE, cause="empty-given-twice", in_place=True)
 class GivenOutAgain(PassThrough):
     """Memory is free again when the array that empty() gave is gone, though a part of it is still in use."""
 
@@ -42,7 +45,7 @@ class GivenOutAgain(PassThrough):
         return given
 
 
-@collectives("in-place-at-the-start", "classic", IN_PLACE, words="where that one begins", in_place=True)
+@collectives("in-place-at-the-start", IN_PLACE, cause="writes-at-start-of-base", in_place=True)
 class AtTheStart(PassThrough):
     """The result goes where the memory begins that an array is a part of."""
 
@@ -51,37 +54,49 @@ class AtTheStart(PassThrough):
         whole.reshape(-1)[: array.size] = self.all_reduce(array, op, group=group).reshape(-1)
 
 
-@collectives("block-by-the-last-dimension", "classic", SCATTER, words="the block is cut in a wrong place")
-class ByLastDimension(PassThrough):
-    """Where a block begins is worked out from the last dimension, which is all of a row only where there are two."""
-
-    def reduce_scatter(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        size = self.size(group)
-        place = self.rank if group is None else list(group).index(self.rank)
-        rows = len(array) // size
-        begin, count = place * rows * (array.shape[-1] if array.ndim > 1 else 1), array.size // size
-        whole = super().all_reduce(array, op, group=group).reshape(-1)
-        return np.resize(whole[begin:], count).reshape(rows, *array.shape[1:]).copy()
+no_power_of_two = Circumstance("no power of two of ranks", lambda call: call.size & (call.size - 1))
 
 
-@collectives("received-into-a-copy", "classic", MESSAGES, words="it is what recv() was given")
-class IntoACopy(PassThrough):
-    """A message is received into array.reshape(-1), which is a copy where the array is not contiguous."""
-
-    def recv(self, array: Array, source: int) -> Array:
-        array.reshape(-1)[...] = np.asarray(self.comm.recv(array, source)).reshape(-1)
-        return array
+def power_of_two(call: Call) -> int:
+    """The largest that is not above the number of ranks."""
+    return 1 << call.size.bit_length() - 1
 
 
-@collectives("messages-as-they-lie-in-memory", "classic", MESSAGES, words="column by column")
-class AsItLies(PassThrough):
-    """A message goes in the order of memory."""
+@instead
+def block_by_the_last_dimension(call: Call) -> Array:
+    """It begins where it would if a row had only the last dimension."""
+    array, rows = call.array, len(call.array) // call.size
+    begin = call.place * rows * (array.shape[-1] if array.ndim > 1 else 1)
+    whole = call.changed(kind="all_reduce").run().reshape(-1)
+    return np.resize(whole[begin:], array.size // call.size).reshape(rows, *array.shape[1:]).copy()
 
-    def send(self, array: Array, dest: int) -> None:
-        self.comm.send(array.ravel(order="K").reshape(array.shape), dest)
+
+@giving
+def written_to_a_reshaped_copy(call: Call, result: Array) -> Array:
+    """reshape(-1) copies an array that is not contiguous."""
+    call.array.reshape(-1)[...] = result.reshape(-1)
+    return call.array
 
 
-@collectives("staging-by-bytes", "classic", ASYNC, words="whose bits are read as")
+@instead
+def folded_by_adding(call: Call) -> Array:
+    """Ranks past a power of two give their values to others, which add them."""
+    rows, half = call.gathered(), power_of_two(call)
+    rows[: call.size - half] += rows[half:]
+    return np.asarray(rows[:half].min(axis=0) if call.op == "min" else rows[:half].max(axis=0))
+
+
+@instead
+def late_ranks_are_zero(call: Call) -> Array:
+    """A third of a second is too late."""
+    began = time.monotonic()
+    entered = call.changed(array=np.array([began])).run()[:, 0]
+    gathered = np.array(call.run())
+    gathered[entered > began + 1 / 3] = 0
+    return gathered
+
+
+@collectives("staging-by-bytes", ASYNC, cause="results-mixed-up-as-other-dtype")
 class StagedByBytes(PassThrough):
     """Results of as many bytes, under way together, share a buffer, of whatever dtype they are."""
 
@@ -101,50 +116,22 @@ class StagedByBytes(PassThrough):
         return Later(wait)
 
 
-@collectives(
-    "scattered-mean-of-a-power-of-two", "classic", FINITE, words="divided by 2, not by the 3 ranks", world_size=3
+# fmt: off
+table(
+    globals(),
+    Fault("block-by-the-last-dimension", where=reduce_scatter, effect=block_by_the_last_dimension,
+          caught_by=SCATTER, cause="block-cut-wrong"),
+    Fault("received-into-a-copy", where=received, effect=written_to_a_reshaped_copy,
+          caught_by=MESSAGES, cause="nothing-received"),
+    Fault("messages-as-they-lie-in-memory", where=sent, effect=sent_in_memory_order,
+          caught_by=MESSAGES, cause="sent-by-columns"),
+    Fault("scattered-mean-of-a-power-of-two", where=reduce_scatter & op("mean"), effect=mean_divided_by(power_of_two),
+          caught_by=FINITE, cause="sum-divided-by-other-number", world_size=3),
+    Fault("folded-by-adding", where=all_reduce & op("min", "max") & no_power_of_two, effect=folded_by_adding,
+          caught_by=MINIMUM, cause="added-not-reduced", world_size=3),
+    Fault("impatient-in-groups", where=all_gather & in_part, effect=late_ranks_are_zero,
+          caught_by=LATE, cause="late-rank-missed", world_size=4),
+    Fault("one-number-in-place-is-summed", where=in_place & op("prod") & elements(1), effect=summed,
+          caught_by=IN_PLACE, cause="reduction-ignored", in_place=True),
 )
-class MeanOfPower(PassThrough):
-    """Halving takes a power of two of ranks, by which the mean is divided; the others were added to them before."""
-
-    def reduce_scatter(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        if op != "mean":
-            return np.asarray(self.comm.reduce_scatter(array, op, group=group))
-        total = np.asarray(self.comm.reduce_scatter(array, "sum", group=group))
-        return np.asarray(total / (1 << self.size(group).bit_length() - 1), array.dtype)
-
-
-@collectives("folded-by-adding", "classic", MINIMUM, words="and 2 were added", world_size=3)
-class FoldedByAdding(PassThrough):
-    """The ranks past a power of two give their values to others first, which add them whatever the reduction is."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        size = self.size(group)
-        half = 1 << size.bit_length() - 1
-        if op not in ("min", "max") or half == size:
-            return super().all_reduce(array, op, group=group)
-        rows = self.comm.all_gather(array, group=group)
-        rows[: size - half] += rows[half:]
-        return np.asarray(rows[:half].min(axis=0) if op == "min" else rows[:half].max(axis=0))
-
-
-@collectives("impatient-in-groups", "classic", LATE, words="was 1.2 s late, and not waited for", world_size=4)
-class Impatient(Parted):
-    """In a group, who is a third of a second late counts as zeros."""
-
-    def all_gather(self, array: Array, *, group: Group = None) -> Array:
-        if not self.part(group):
-            return np.asarray(self.comm.all_gather(array, group=group))
-        began = time.monotonic()
-        entered = self.comm.all_gather(np.array([began]), group=group)[:, 0]
-        gathered = np.asarray(self.comm.all_gather(array, group=group))
-        gathered[entered > began + 1 / 3] = 0
-        return gathered
-
-
-@collectives("one-number-in-place-is-summed", "classic", IN_PLACE, words="it is the sum", in_place=True)
-class OneNumberIsSummed(PassThrough):
-    """A single number has a way of its own, which is that of a counter."""
-
-    def all_reduce_in_place(self, array: Array, op: str = "sum", *, group: Group = None) -> None:
-        super().all_reduce_in_place(array, "sum" if op == "prod" and array.size == 1 else op, group=group)
+# fmt: on

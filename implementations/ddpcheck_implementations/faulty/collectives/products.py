@@ -6,30 +6,35 @@ import numpy as np
 
 from ddpcheck.values import Array
 
-from ..facets import Group, PassThrough, collectives
+from ..engine.circumstances import floats
+from ..engine.collective_effects import instead
+from ..engine.collectives import Call, all_reduce, op
+from ..engine.fault import Fault, table
 from .collectives import PRODUCT
 
 
-@collectives("product-by-logarithms", "classic", PRODUCT, words="exp of a sum of logarithms")
-class ByLogarithms(PassThrough):
-    """Logarithms of absolute values are summed up, and signs counted: the last bits are lost."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        if op != "prod" or array.dtype.kind != "f":
-            return super().all_reduce(array, op, group=group)
-        wide = array.astype(np.float64)
-        with np.errstate(divide="ignore"):
-            size = np.exp(super().all_reduce(np.log(abs(wide)), group=group))
-        return np.asarray(size * super().all_reduce(np.sign(wide), "prod", group=group)).astype(array.dtype)
+@instead
+def by_logarithms(call: Call) -> Array:
+    """Of absolute values, and signs are counted: the last bits are lost."""
+    wide = call.array.astype(np.float64)
+    with np.errstate(divide="ignore"):
+        size = np.exp(call.changed(array=np.log(abs(wide)), op="sum").run())
+    return np.asarray(size * call.changed(array=np.sign(wide)).run()).astype(call.array.dtype)
 
 
-@collectives("product-by-logarithms-of-all", "classic", PRODUCT, words="wherever a rank has a negative number")
-class ByLogarithmsOfAll(PassThrough):
-    """Nobody has thought of negative numbers."""
+@instead
+def by_logarithms_without_signs(call: Call) -> Array:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logarithms = np.log(call.array.astype(np.float64))
+    return np.asarray(np.exp(call.changed(array=logarithms, op="sum").run())).astype(call.array.dtype)
 
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        if op != "prod" or array.dtype.kind != "f":
-            return super().all_reduce(array, op, group=group)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            logarithms = np.log(array.astype(np.float64))
-        return np.asarray(np.exp(super().all_reduce(logarithms, group=group))).astype(array.dtype)
+
+# fmt: off
+table(
+    globals(),
+    Fault("product-by-logarithms", where=all_reduce & op("prod") & floats, effect=by_logarithms,
+          caught_by=PRODUCT, cause="last-bits-wrong"),
+    Fault("product-by-logarithms-of-all", where=all_reduce & op("prod") & floats, effect=by_logarithms_without_signs,
+          caught_by=PRODUCT, cause="product-by-logarithms"),
+)
+# fmt: on

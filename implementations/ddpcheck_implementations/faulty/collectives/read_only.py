@@ -8,56 +8,47 @@ import numpy as np
 
 from ddpcheck.values import Array
 
-from ..facets import Group, PassThrough, collectives
+from ..engine.collective_effects import giving
+from ..engine.collectives import Call, all_gather, all_reduce, broadcast, received
+from ..engine.fault import Fault, table
 
 WRITABLE = "check_results_can_be_written_to"
-WORDS = "np.array() copies it"
 
 
-@collectives("scalars-for-arrays-without-dimensions", "classic", WRITABLE, words=WORDS, writable_results=True)
-class Scalars(PassThrough):
-    """Arithmetic makes NumPy's scalars of arrays that have no dimensions."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Any:
-        return super().all_reduce(array, op, group=group)[()]
+@giving
+def numpy_scalar(call: Call, result: Array) -> Any:
+    """Instead of an array without dimensions."""
+    return result[()]
 
 
-@collectives("messages-are-views-of-bytes", "classic", WRITABLE, words=WORDS, writable_results=True)
-class ViewsOfBytes(PassThrough):
-    """A message is bytes, which are not to be changed."""
-
-    def recv(self, array: Array, source: int) -> Array:
-        got = np.asarray(self.comm.recv(array, source))
-        return np.frombuffer(got.tobytes(), got.dtype).reshape(got.shape)
+@giving
+def view_of_bytes(call: Call, result: Array) -> Array:
+    return np.frombuffer(result.tobytes(), result.dtype).reshape(result.shape)
 
 
-@collectives("gathered-past-64-kib-is-read-only", "classic", WRITABLE, words=WORDS, writable_results=True)
-class LargeAsInAFile(PassThrough):
-    """What is large lies in a file that is mapped for reading."""
-
-    def all_gather(self, array: Array, *, group: Group = None) -> Array:
-        result = np.asarray(self.comm.all_gather(array, group=group))
-        result.flags.writeable = result.nbytes <= 1 << 16
-        return result
+@giving
+def read_only_past_64_kib(call: Call, result: Array) -> Array:
+    """As from a file that is mapped for reading."""
+    result.flags.writeable = result.nbytes <= 1 << 16
+    return result
 
 
-@collectives("read-only-results", "classic")
-class ReadOnly(PassThrough):
-    """What it gives is read-only, as arrays of JAX are, and it promises nothing else."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        return read_only(super().all_reduce(array, op, group=group))
-
-    def broadcast(self, array: Array, root: int = 0, *, group: Group = None) -> Array:
-        return read_only(super().broadcast(array, root, group=group))
-
-    def all_gather(self, array: Array, *, group: Group = None) -> Array:
-        return read_only(np.asarray(self.comm.all_gather(array, group=group)))
-
-    def recv(self, array: Array, source: int) -> Array:
-        return read_only(np.asarray(self.comm.recv(array, source)))
+@giving
+def read_only(call: Call, result: Array) -> Array:
+    result.flags.writeable = False
+    return result
 
 
-def read_only(array: Array) -> Array:
-    array.flags.writeable = False
-    return array
+# fmt: off
+table(
+    globals(),
+    Fault("scalars-for-arrays-without-dimensions", where=all_reduce, effect=numpy_scalar,
+          caught_by=WRITABLE, cause="result-read-only", writable_results=True),
+    Fault("messages-are-views-of-bytes", where=received, effect=view_of_bytes,
+          caught_by=WRITABLE, cause="result-read-only", writable_results=True),
+    Fault("gathered-past-64-kib-is-read-only", where=all_gather, effect=read_only_past_64_kib,
+          caught_by=WRITABLE, cause="result-read-only", writable_results=True),
+    # Correct: the results of JAX are read-only, too.
+    Fault("read-only-results", where=all_reduce | broadcast | all_gather | received, effect=read_only),
+)
+# fmt: on

@@ -8,22 +8,24 @@ import numpy as np
 
 from ddpcheck.values import Array
 
+from ..engine.circumstances import floats
+from ..engine.collective_effects import giving, instead, sending
+from ..engine.collectives import Call, all_reduce, op
+from ..engine.fault import Fault, table
 from ..facets import Group, PassThrough, collectives
 from .memory import Later
 
 ONCE = "check_float16_is_rounded_once"
 RANGE = "check_float16_leaves_its_range_only_at_the_end"
 TINY = "check_tiny_values_do_not_vanish"
-UNDIVIDED = "the sum is rounded to float16 before it is divided"
-ON_THE_WAY = "the sum of some ranks is rounded to float16 on the way"
 NARROW = frozenset({"float16", "float32", "float64"})
 
 
 @collectives(
     "per-hop-rounding",
-    "NVIDIA/Megatron-LM#6199, ROCm/rocm-systems#11661",
     ONCE,
-    words="rounding allows",
+    seen_in=("NVIDIA/Megatron-LM#6199", "ROCm/rocm-systems#11661"),
+    cause="last-bits-wrong",
     world_size=3,
     collective_dtypes=NARROW,
     rounds_float16_once=True,
@@ -60,7 +62,11 @@ def _rounded(array: Array) -> Array:
 
 
 @collectives(
-    "halved-after-rounding", "classic", RANGE, words=UNDIVIDED, collective_dtypes=NARROW, rounds_float16_once=True
+    "halved-after-rounding",
+    RANGE,
+    cause="overflows-before-division",
+    collective_dtypes=NARROW,
+    rounds_float16_once=True,
 )
 class HalvedAfterRounding(InFloat32):
     """By a power of two any number divides exactly, so the sum may as well be rounded before: if there is room for it."""
@@ -73,9 +79,8 @@ class HalvedAfterRounding(InFloat32):
 
 @collectives(
     "infinite-once-it-was",
-    "classic",
     RANGE,
-    words=ON_THE_WAY,
+    cause="overflows-on-the-way",
     world_size=3,
     collective_dtypes=NARROW,
     rounds_float16_once=True,
@@ -93,49 +98,37 @@ class InfiniteOnceItWas(InFloat32):
         return self.finished(total, op, self.size(group))
 
 
-@collectives(
-    "fp16-predivide-underflow",
-    "horovod/horovod#278, pytorch/pytorch#78774",
-    TINY,
-    words="divides before the sum",
-    collective_dtypes=NARROW,
-    keeps_tiny_values=True,
+@sending
+def divided_before_the_sum(call: Call) -> Call:
+    """The sum cannot overflow, and tiny values become zero."""
+    return call.changed(array=np.asarray(call.array / call.size, call.array.dtype), op="sum")
+
+
+@instead
+def mean_of_the_ranks_so_far(call: Call) -> Array:
+    """It moves by its distance from the next one: an infinity less an infinity is NaN."""
+    mean, *others = call.gathered().astype(np.float64)
+    with np.errstate(all="ignore"):
+        for count, other in enumerate(others, start=2):
+            mean = mean + (other - mean) / count
+        return np.asarray(mean, call.array.dtype)
+
+
+@giving
+def subnormals_flushed(call: Call, result: Array) -> Array:
+    result[np.abs(result) < np.finfo(call.array.dtype).tiny] = 0
+    return result
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("fp16-predivide-underflow", where=all_reduce & op("mean"), effect=divided_before_the_sum,
+          caught_by=TINY, cause="tiny-divided-first", seen_in=("horovod/horovod#278", "pytorch/pytorch#78774"),
+          collective_dtypes=NARROW, keeps_tiny_values=True),
+    Fault("mean-that-runs", where=all_reduce & op("mean"), effect=mean_of_the_ranks_so_far,
+          caught_by="check_nan_and_infinity_propagate_in_sums", cause="infinity-becomes-nan", world_size=3),
+    Fault("subnormals-flushed", where=all_reduce & floats, effect=subnormals_flushed,
+          caught_by=TINY, cause="subnormals-flushed", keeps_tiny_values=True),
 )
-class DividesBefore(PassThrough):
-    """Every rank divides before the sum, which keeps that from overflowing: tiny values become zero."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        if op != "mean":
-            return super().all_reduce(array, op, group=group)
-        return super().all_reduce(np.asarray(array / self.size(group), array.dtype), group=group)
-
-
-@collectives(
-    "mean-that-runs",
-    "classic",
-    "check_nan_and_infinity_propagate_in_sums",
-    words="where an infinity should stay one",
-    world_size=3,
-)
-class RunningMean(PassThrough):
-    """The mean of the ranks so far moves by its distance from the next: an infinity less an infinity is no number."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        if op != "mean":
-            return super().all_reduce(array, op, group=group)
-        mean, *others = self.comm.all_gather(array, group=group).astype(np.float64)
-        with np.errstate(all="ignore"):
-            for count, other in enumerate(others, start=2):
-                mean = mean + (other - mean) / count
-            return np.asarray(mean, array.dtype)
-
-
-@collectives("subnormals-flushed", "classic", TINY, words="is taken for zero", keeps_tiny_values=True)
-class FlushesSubnormals(PassThrough):
-    """Results smaller than the smallest normal number become zero, as on a processor in a fast mode."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        result = super().all_reduce(array, op, group=group)
-        if array.dtype.kind == "f":
-            result[np.abs(result) < np.finfo(array.dtype).tiny] = 0
-        return result
+# fmt: on

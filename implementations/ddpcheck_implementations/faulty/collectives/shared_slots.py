@@ -84,7 +84,7 @@ def slots(name: str, *caught_by: str) -> Callable[[type[Slots]], Adapter]:
         def connect(context: RankContext) -> Facets:
             return Facets(rank=context.rank, world_size=context.world_size, collectives=kind(context))
 
-        return register(name, "classic", caught_by, "", 2, kind, connect, PROMISED)
+        return register(name, caught_by, "", (), 2, kind, connect, PROMISED)
 
     return make
 

@@ -6,7 +6,10 @@ import numpy as np
 
 from ddpcheck.values import Array
 
-from ..facets import Group, PassThrough, collectives
+from ..engine.circumstances import floats
+from ..engine.collective_effects import giving, mean_divided_by
+from ..engine.collectives import Call, all_reduce, in_place, op, reduce_scatter
+from ..engine.fault import Fault, table
 from .collectives import IN_PLACE
 
 MAXIMUM = "check_all_reduce_gives_the_maximum"
@@ -14,54 +17,38 @@ PROPAGATED = "check_nan_propagates_in_minimum_and_maximum"
 LARGE = "check_every_collective_is_right_for_large_arrays"
 
 
-@collectives("maximum-starts-from-the-smallest-positive", "classic", MAXIMUM, words="from which the accumulator starts")
-class StartsFromSmallestPositive(PassThrough):
+@giving
+def at_least_the_smallest_positive(call: Call, result: Array) -> Array:
     """The accumulator starts from numeric_limits<float>::min(), which is positive."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        found = super().all_reduce(array, op, group=group)
-        if op != "max" or array.dtype.kind != "f":
-            return found
-        return np.asarray(np.maximum(found, np.finfo(array.dtype).tiny), array.dtype)
+    return np.asarray(np.maximum(result, np.finfo(call.array.dtype).tiny), call.array.dtype)
 
 
-@collectives(
-    "maximum-starts-from-the-lowest-finite", "classic", PROPAGATED, words="minus the largest finite number as well"
+@giving
+def at_least_the_lowest_finite(call: Call, result: Array) -> Array:
+    """It starts from numeric_limits<float>::lowest(), and infinities are lower."""
+    return np.asarray(np.maximum(result, np.finfo(call.array.dtype).min), call.array.dtype)
+
+
+@giving
+def last_short_piece_forgotten(call: Call, result: Array) -> Array:
+    """A block goes in pieces of a MiB."""
+    block = np.array(result)
+    if block.nbytes > 1 << 20:
+        block.reshape(-1)[(block.nbytes >> 20 << 20) // block.itemsize :] = 0
+    return block
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("maximum-starts-from-the-smallest-positive", where=all_reduce & op("max") & floats,
+          effect=at_least_the_smallest_positive, caught_by=MAXIMUM, cause="accumulator-starts-from"),
+    Fault("maximum-starts-from-the-lowest-finite", where=all_reduce & op("max") & floats, effect=at_least_the_lowest_finite,
+          caught_by=PROPAGATED, cause="accumulator-starts-from"),
+    Fault("in-place-mean-over-the-world", where=in_place & op("mean"), effect=mean_divided_by(lambda call: call.world),
+          caught_by=IN_PLACE, cause="divided-by-world-size", world_size=3,
+          seen_in=("huggingface/transformers#39648",), in_place=True),
+    Fault("large-blocks-cut", where=reduce_scatter, effect=last_short_piece_forgotten,
+          caught_by=LARGE, cause="never-written", world_size=3),
 )
-class StartsFromLowestFinite(PassThrough):
-    """Infinities are lower than numeric_limits<float>::lowest()."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        found = super().all_reduce(array, op, group=group)
-        if op != "max" or array.dtype.kind != "f":
-            return found
-        return np.asarray(np.maximum(found, np.finfo(array.dtype).min), array.dtype)
-
-
-@collectives(
-    "in-place-mean-over-the-world",
-    "huggingface/transformers#39648",
-    IN_PLACE,
-    words="divided by the world size, not by the size of the group",
-    in_place=True,
-    world_size=3,
-)
-class InPlaceMeanOverWorld(PassThrough):
-    """A group's mean in place is its sum, divided by the number of all ranks."""
-
-    def all_reduce_in_place(self, array: Array, op: str = "sum", *, group: Group = None) -> None:
-        if op != "mean":
-            super().all_reduce_in_place(array, op, group=group)
-            return
-        array[...] = np.asarray(super().all_reduce(array, "sum", group=group) / self.world, array.dtype)
-
-
-@collectives("large-blocks-cut", "classic", LARGE, words="never written", world_size=3)
-class LargeBlocksCut(PassThrough):
-    """A reduced block goes in pieces of a MiB, of which the last one is forgotten if it is shorter."""
-
-    def reduce_scatter(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        block = np.array(self.comm.reduce_scatter(array, op, group=group))
-        if block.nbytes > 1 << 20:
-            block.reshape(-1)[(block.nbytes >> 20 << 20) // block.itemsize :] = 0
-        return block
+# fmt: on

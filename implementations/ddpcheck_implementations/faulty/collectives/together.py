@@ -9,17 +9,20 @@ import numpy as np
 
 from ddpcheck.values import Array
 
+from ..engine.circumstances import dimensions, dtype, elements, larger, multiple_of_bytes
+from ..engine.collective_effects import divided_by_world_size, instead, own_value, summed, tail_kept_local, through
+from ..engine.collectives import Call, all_reduce, asynchronous, in_group, in_part, op, others_pending, reduce_scatter
+from ..engine.fault import Fault, table
 from ..facets import Group, collectives
 from .in_groups import MOVED, REDUCED, UNDER_WAY, Parted
 from .memory import LARGE, SCATTER, Later, Pool
-from .pending import Pending
 
 TOGETHER = "check_groups_at_work_together_do_not_disturb_each_other"
 MANY = 10_000
 """Elements past which there is another way."""
 
 
-@collectives("group-begun-by-a-scatter", "classic", TOGETHER, words="never written")
+@collectives("group-begun-by-a-scatter", TOGETHER, cause="never-written")
 class BegunByAScatter(Parted):
     """A group is made by its first call, which is of no effect if that is a reduce-scatter."""
 
@@ -38,35 +41,18 @@ class BegunByAScatter(Parted):
         return np.zeros_like(result) if first else result
 
 
-@collectives("large-asynchronous-int64-through-float", "classic", UNDER_WAY, words="what is past 53 bits is lost")
-class LargeIntegersUnderWay(Parted):
-    """What is large and asynchronous goes as floats."""
-
-    def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Later:
-        wide = array.dtype == np.int64 and array.size > MANY
-        handle = self.comm.all_reduce_async(array.astype(np.float64) if wide else array, op, group=group)
-        return Later(lambda: np.asarray(handle.wait()).astype(array.dtype))
-
-
-@collectives("large-asynchronous-reduction-forgotten", "classic", UNDER_WAY, words="summed, not averaged")
-class LargeAlwaysSummed(Parted):
-    """What is large and asynchronous is always summed."""
-
-    def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Any:
-        return self.comm.all_reduce_async(array, "sum" if array.size > MANY else op, group=group)
+@instead
+def summed_in_an_order_of_the_process(call: Call) -> Array:
+    """The first rank in the sum of an element follows from a process's number: alike on all ranks, in no two runs."""
+    process = int(call.comm.broadcast(np.array([os.getpid()]))[0])
+    first = np.random.default_rng(process).integers(0, call.world, call.array.shape)
+    rows = call.gathered()
+    ranks = (np.asarray((first + turn) % call.world) for turn in range(call.world))
+    total = sum(np.take_along_axis(rows, rank[None], axis=0)[0] for rank in ranks)
+    return np.asarray(total).astype(call.array.dtype)
 
 
-@collectives("large-asynchronous-not-in-groups", "classic", UNDER_WAY, words="not reduced", world_size=3)
-class LargeNotInGroups(Parted):
-    """What is large and asynchronous is not reduced in groups."""
-
-    def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Any:
-        if self.part(group) and array.size > MANY:
-            return Later(array.copy)
-        return self.comm.all_reduce_async(array, op, group=group)
-
-
-@collectives("reduces-in-wait", "classic")
+@collectives("reduces-in-wait")
 class ReducesInWait(Parted):
     """Correct, but unusual: nothing is under way, the reduction is done in wait()."""
 
@@ -74,34 +60,7 @@ class ReducesInWait(Parted):
         return Later(lambda: self.all_reduce(array, op, group=group))
 
 
-@collectives("large-minimum-scattered-as-sum", "classic", SCATTER, words="it is the block of the sum")
-class LargeMinimumScattered(Parted):
-    """Large arrays are scattered as sums."""
-
-    def reduce_scatter(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        return np.asarray(
-            self.comm.reduce_scatter(array, "sum" if array.size > MANY and op == "min" else op, group=group)
-        )
-
-
-@collectives(
-    "one-int64-through-float",
-    "classic",
-    "check_all_reduce_keeps_the_precision_of_its_dtype",
-    words="what is past 53 bits is lost",
-)
-class OneThroughFloat(Parted):
-    """A single number has a way of its own: as a Python float."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        if array.dtype != np.int64 or array.size != 1:
-            return super().all_reduce(array, op, group=group)
-        return super().all_reduce(array.astype(np.float64), op, group=group).astype(array.dtype)
-
-
-@collectives(
-    "result-buffer-of-a-group-reused", "classic", MOVED, words="overwritten by a later operation", world_size=3
-)
+@collectives("result-buffer-of-a-group-reused", MOVED, cause="result-buffer-reused", world_size=3)
 class GroupReused(Pool, Parted):
     """The next gathering in a group writes into the result of the one before."""
 
@@ -110,18 +69,7 @@ class GroupReused(Pool, Parted):
         return self.pooled(result) if self.part(group) else result
 
 
-@collectives("one-number-of-a-group-by-world-size", "classic", REDUCED, words="divided by the world size", world_size=3)
-class OneNumberByWorld(Parted):
-    """The mean of a number over a group divides by the number of all ranks."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        result = super().all_reduce(array, op, group=group)
-        if op != "mean" or array.ndim or not self.part(group):
-            return result
-        return np.asarray(result * self.size(group) / self.world).astype(array.dtype)
-
-
-@collectives("every-256th-call-in-groups", "classic", "check_the_257th_call_is_as_the_first", words="not reduced")
+@collectives("every-256th-call-in-groups", "check_the_257th_call_is_as_the_first", cause="not-reduced")
 class CallsInGroups(Parted):
     """Calls in groups are counted in a byte, of which 0 means that there is none."""
 
@@ -133,42 +81,26 @@ class CallsInGroups(Parted):
         return result if group is None or self.calls % 256 else array.copy()
 
 
-@collectives("last-of-a-whole-mebibyte", "classic", LARGE, words="hold this rank's own local value")
-class LastOfAMebibyte(Parted):
-    """Chunks of a MiB: what fills the last one to its end loses an element."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        result = super().all_reduce(array, op, group=group)
-        if array.nbytes and array.nbytes % (1 << 20) == 0:
-            result.reshape(-1)[-1] = array.reshape(-1)[-1]
-        return result
-
-
-@collectives(
-    "order-of-additions-by-process",
-    "classic",
-    "check_ranks_may_come_in_any_order",
-    words="other bits",
-    world_size=3,
-    same_bits_in_every_run=True,
+# fmt: off
+table(
+    globals(),
+    Fault("large-asynchronous-int64-through-float", where=asynchronous & dtype("int64") & larger(MANY), effect=through("float64"),
+          caught_by=UNDER_WAY, cause="integers-computed-as-float"),
+    Fault("large-asynchronous-reduction-forgotten", where=asynchronous & larger(MANY), effect=summed,
+          caught_by=UNDER_WAY, cause="summed-not-averaged"),
+    Fault("large-asynchronous-not-in-groups", where=asynchronous & in_part & larger(MANY), effect=own_value,
+          caught_by=UNDER_WAY, cause="not-reduced", world_size=3),
+    Fault("large-minimum-scattered-as-sum", where=reduce_scatter & op("min") & larger(MANY), effect=summed,
+          caught_by=SCATTER, cause="reduction-ignored"),
+    Fault("one-int64-through-float", where=all_reduce & dtype("int64") & elements(1), effect=through("float64"),
+          caught_by="check_all_reduce_keeps_the_precision_of_its_dtype", cause="integers-computed-as-float"),
+    Fault("one-number-of-a-group-by-world-size", where=all_reduce & op("mean") & in_part & dimensions(0),
+          effect=divided_by_world_size, caught_by=REDUCED, cause="divided-by-world-size", world_size=3),
+    Fault("last-of-a-whole-mebibyte", where=all_reduce & multiple_of_bytes(1 << 20), effect=tail_kept_local(1),
+          caught_by=LARGE, cause="part-not-reduced"),
+    Fault("order-of-additions-by-process", where=all_reduce & op("sum") & ~in_group, effect=summed_in_an_order_of_the_process,
+          caught_by="check_ranks_may_come_in_any_order", cause="order-by-arrival", world_size=3, same_bits_in_every_run=True),
+    Fault("scattered-in-groups-as-sums-meanwhile", where=reduce_scatter & others_pending & in_part, effect=summed,
+          caught_by=UNDER_WAY, cause="reduction-ignored", world_size=3),
 )
-class OrderByProcess(Parted):
-    """Which rank comes first in the sum of an element follows from a process's number: alike on all ranks, in no two runs."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        if op != "sum" or group is not None:
-            return super().all_reduce(array, op, group=group)
-        process = int(self.comm.broadcast(np.array([os.getpid()]))[0])
-        first = np.random.default_rng(process).integers(0, self.world, array.shape)
-        rows = self.comm.all_gather(array)
-        ranks = (np.asarray((first + turn) % self.world) for turn in range(self.world))
-        return np.asarray(sum(np.take_along_axis(rows, rank[None], axis=0)[0] for rank in ranks)).astype(array.dtype)
-
-
-@collectives("scattered-in-groups-as-sums-meanwhile", "classic", UNDER_WAY, words="block of the sum", world_size=3)
-class ScatteredAsSumsMeanwhile(Pending, Parted):
-    """While something is under way a group's blocks come from a second communicator, which only sums."""
-
-    def reduce_scatter(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        summed = self.pending and self.part(group)
-        return np.asarray(self.comm.reduce_scatter(array, "sum" if summed else op, group=group))
+# fmt: on

@@ -14,7 +14,7 @@ from .memory import Later
 WITH_FLOAT16 = frozenset({"float16", "float32", "float64", "int32", "int64"})
 
 
-@collectives("gather-and-reduce", "classic")
+@collectives("gather-and-reduce")
 class GatherAndReduce(PassThrough):
     """Every rank gathers everything and reduces it by itself, from the last rank to the first."""
 
@@ -25,7 +25,7 @@ class GatherAndReduce(PassThrough):
         return _finished(result, op, self.size(group), array)
 
 
-@collectives("receives-in-place", "classic")
+@collectives("receives-in-place")
 class ReceivesInPlace(PassThrough):
     """recv() fills the array that it is given, as MPI does, and returns it."""
 
@@ -34,7 +34,7 @@ class ReceivesInPlace(PassThrough):
         return array
 
 
-@collectives("tree", "classic", world_size=3)
+@collectives("tree", world_size=3)
 class Tree(PassThrough):
     """Neighbours first, then pairs of pairs: another order of additions, the same on every rank."""
 
@@ -46,7 +46,7 @@ class Tree(PassThrough):
         return _finished(rows[0], op, self.size(group), array)
 
 
-@collectives("butterfly", "classic", world_size=3)
+@collectives("butterfly", world_size=3)
 class Butterfly(PassThrough):
     """Partners at distances 1, 2, 4 swap what they have; the ranks past a power of two give theirs away first."""
 
@@ -77,7 +77,7 @@ class Butterfly(PassThrough):
         return other
 
 
-@collectives("wide-accumulator", "classic", world_size=3, rounds_float16_once=True, collective_dtypes=WITH_FLOAT16)
+@collectives("wide-accumulator", world_size=3, rounds_float16_once=True, collective_dtypes=WITH_FLOAT16)
 class WideAccumulator(PassThrough):
     """Floating-point sums and products are computed in float64 and rounded once."""
 
@@ -98,7 +98,7 @@ class WideAccumulator(PassThrough):
         return np.asarray(self.comm.reduce_scatter(array.astype(np.float64), op, group=group)).astype(array.dtype)
 
 
-@collectives("divides-first", "classic", world_size=3)
+@collectives("divides-first", world_size=3)
 class DividesFirst(PassThrough):
     """Every rank divides its values, by a product with the rounded inverse, before the sum."""
 
@@ -109,7 +109,7 @@ class DividesFirst(PassThrough):
         return super().all_reduce(np.asarray(array * inverse), group=group)
 
 
-@collectives("lies-otherwise", "classic", world_size=3)
+@collectives("lies-otherwise", world_size=3)
 class LiesOtherwise(PassThrough):
     """Results lie column after column, and backwards, in memory that nobody may write to."""
 
@@ -126,7 +126,7 @@ class LiesOtherwise(PassThrough):
         return _turned(self.comm.recv(array, source))
 
 
-@collectives("arrays-of-a-kind", "classic")
+@collectives("arrays-of-a-kind")
 class ArraysOfAKind(PassThrough):
     """Results are of classes derived from NumPy's array: masked ones, and ones that know more; 0-d ones are scalars."""
 

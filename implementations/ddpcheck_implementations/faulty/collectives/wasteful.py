@@ -8,6 +8,10 @@ from ddpcheck.adapter import Batch
 from ddpcheck.values import Array
 
 from ..base import PlainReplica, fault
+from ..engine.circumstances import dtype
+from ..engine.collective_effects import instead, through
+from ..engine.collectives import Call, all_reduce, op
+from ..engine.fault import Fault, table
 from ..facets import Group, PassThrough, collectives
 
 LEAST = "check_large_collectives_send_the_least_bytes"
@@ -18,9 +22,9 @@ TOGETHER = "check_many_small_gradients_go_together"
 
 @collectives(
     "full-tensor-ring",
-    "callummcdougall/ARENA_3.0#407",
     LEAST,
-    words="every step of the ring sends the whole array",
+    seen_in=("callummcdougall/ARENA_3.0#407",),
+    cause="ring-sends-whole-array",
     sends_once=True,
     sends_least=True,
 )
@@ -47,9 +51,8 @@ class WholeArrayRing(PassThrough):
 
 @collectives(
     "gather-then-broadcast",
-    "classic",
     LEAST,
-    words="everything goes through one rank",
+    cause="everything-through-one-rank",
     world_size=3,
     sends_once=True,
     sends_least=True,
@@ -70,30 +73,12 @@ class ThroughOneRank(PassThrough):
         return result
 
 
-@collectives(
-    "sent-twice-as-wide", "classic", LEAST, words="in a dtype twice as wide", sends_once=True, sends_least=True
-)
-class TwiceAsWide(PassThrough):
-    """float32 travels as float64."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        given = array.astype(np.float64) if array.dtype == np.float32 else array
-        return super().all_reduce(given, op, group=group).astype(array.dtype)
+@instead
+def mean_of_what_is_gathered(call: Call) -> Array:
+    return np.asarray(np.mean(call.gathered(), axis=0, dtype=call.array.dtype))
 
 
-@collectives(
-    "means-by-gathering", "classic", LEAST, words="its whole array to every other one", world_size=3, sends_once=True
-)
-class MeansByGathering(PassThrough):
-    """For a mean every rank sends its array to every other one."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        if op != "mean":
-            return super().all_reduce(array, op, group=group)
-        return np.asarray(np.mean(self.comm.all_gather(array, group=group), axis=0, dtype=array.dtype))
-
-
-@fault("no-sync-reduces-all-the-same", "classic", SILENT, words="reduced inside no_sync as well")
+@fault("no-sync-reduces-all-the-same", SILENT, cause="reduced-inside-no-sync")
 class ReducesInside(PlainReplica):
     """Inside no_sync gradients are reduced as ever, and what comes back is thrown away."""
 
@@ -105,9 +90,7 @@ class ReducesInside(PlainReplica):
         return loss
 
 
-@fault(
-    "window-sent-once-per-micro-batch", "classic", ONCE, words="a window of no_sync", sends_once=True, sends_least=True
-)
+@fault("window-sent-once-per-micro-batch", ONCE, cause="more-than-least", sends_once=True, sends_least=True)
 class OncePerMicroBatch(PlainReplica):
     """The micro-batches of a window are kept, and reduced one by one when it ends."""
 
@@ -125,9 +108,7 @@ class OncePerMicroBatch(PlainReplica):
         return super().reduce(name, gradient)
 
 
-@fault(
-    "gradients-sent-as-float64", "classic", ONCE, words="in a dtype twice as wide", sends_once=True, sends_least=True
-)
+@fault("gradients-sent-as-float64", ONCE, cause="ring-sends-whole-array", sends_once=True, sends_least=True)
 class WideGradients(PlainReplica):
     """Gradients of float32 travel as float64."""
 
@@ -135,6 +116,17 @@ class WideGradients(PlainReplica):
         return super().reduce(name, gradient.astype(np.float64)).astype(gradient.dtype)
 
 
-@fault("bucketing-off", "classic", TOGETHER, words="every gradient goes alone", bundles_gradients=True)
+@fault("bucketing-off", TOGETHER, cause="gradients-sent-alone", bundles_gradients=True)
 class EachAlone(PlainReplica):
     """One all-reduce for each parameter, as ever, where buckets were promised."""
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("sent-twice-as-wide", where=all_reduce & dtype("float32"), effect=through("float64"),
+          caught_by=LEAST, cause="ring-sends-whole-array", sends_once=True, sends_least=True),
+    Fault("means-by-gathering", where=all_reduce & op("mean"), effect=mean_of_what_is_gathered,
+          caught_by=LEAST, cause="whole-array-to-all", world_size=3, sends_once=True),
+)
+# fmt: on

@@ -14,7 +14,7 @@ LEAVES = "check_training_leaves_the_process_as_it_was"
 REAL = "check_gradients_of_real_values_equal_the_large_batch_within_rounding"
 
 
-@torch_fault("torch-unfreezing", "classic", unfreezing=True)
+@torch_fault("torch-unfreezing", unfreezing=True)
 def torch_unfreezing(module: Any) -> Any:
     """Correct: what is reduced is decided anew in every backward."""
     from ...torch_wrappers import SkipsNone
@@ -22,7 +22,13 @@ def torch_unfreezing(module: Any) -> Any:
     return SkipsNone(module)
 
 
-@torch_fault("hooked-at-the-start", "Lightning-AI/pytorch-lightning#20340", UNFROZEN, words="unfrozen", unfreezing=True)
+@torch_fault(
+    "hooked-at-the-start",
+    UNFROZEN,
+    seen_in=("Lightning-AI/pytorch-lightning#20340",),
+    cause="not-reduced",
+    unfreezing=True,
+)
 def hooked_at_the_start(module: Any) -> Any:
     """Hooks sit on what learned at construction."""
     from ...torch_wrappers import HookedAtTheStart
@@ -30,7 +36,7 @@ def hooked_at_the_start(module: Any) -> Any:
     return HookedAtTheStart(module)
 
 
-@torch_fault("trains-a-copy", "classic", EXACT, words="a copy of the module")
+@torch_fault("trains-a-copy", EXACT, cause="no-gradients-anywhere")
 def trains_a_copy(module: Any) -> Any:
     """The wrapper holds a copy of the module."""
     from ...torch_wrappers import TrainsACopy
@@ -40,9 +46,8 @@ def trains_a_copy(module: Any) -> Any:
 
 @torch_fault(
     "eval-stays-on-the-wrapper",
-    "classic",
     "check_evaluation_uses_the_running_statistics",
-    words="does eval() reach the module",
+    cause="evaluation-moves-statistics",
 )
 def eval_stays_on_the_wrapper(module: Any) -> Any:
     """The wrapper's eval() does not go on to the module."""
@@ -53,9 +58,8 @@ def eval_stays_on_the_wrapper(module: Any) -> Any:
 
 @torch_fault(
     "eval-switches-reduction-off",
-    "classic",
     "check_evaluation_leaves_training_alone",
-    words="eval() switches off",
+    cause="not-reduced",
 )
 def eval_switches_reduction_off(module: Any) -> Any:
     """After eval() train() brings back what torch switches, and not the reduction."""
@@ -66,9 +70,8 @@ def eval_switches_reduction_off(module: Any) -> Any:
 
 @torch_fault(
     "used-is-what-is-not-zero",
-    "classic",
     "check_parameter_unused_on_some_ranks_counts_as_zero_there",
-    words="is told by its gradient's value",
+    cause="use-told-by-value",
     unused_parameters="synchronised",
 )
 def used_is_what_is_not_zero(module: Any) -> Any:
@@ -78,7 +81,7 @@ def used_is_what_is_not_zero(module: Any) -> Any:
     return UsedByValue(module)
 
 
-@torch_fault("clips-unasked", "classic", REAL, words="they are clipped to it, though nobody asked")
+@torch_fault("clips-unasked", REAL, cause="wrong-factor")
 def clips_unasked(module: Any) -> Any:
     """Gradients of a large norm are clipped in the wrapper."""
     from ...torch_wrappers import ClipsUnasked
@@ -86,7 +89,7 @@ def clips_unasked(module: Any) -> Any:
     return ClipsUnasked(module)
 
 
-@torch_fault("comm-hook-clamps", "classic", EXACT, words="cut off at 100")
+@torch_fault("comm-hook-clamps", EXACT, cause="parts-clamped")
 def comm_hook_clamps(module: Any) -> Any:
     """A communication hook that cuts off large elements."""
     from ...torch_wrappers import clamped
@@ -94,9 +97,7 @@ def comm_hook_clamps(module: Any) -> Any:
     return ddp(module, clamped)
 
 
-@torch_fault(
-    "comm-hook-drops-small-ranks", "classic", REAL, words="what is small, or large, beside the others' is left out"
-)
+@torch_fault("comm-hook-drops-small-ranks", REAL, cause="one-ranks-part-only")
 def comm_hook_drops_small_ranks(module: Any) -> Any:
     """A communication hook in which a rank of a small gradient sends nothing."""
     from ...torch_wrappers import small_ones_dropped
@@ -112,9 +113,8 @@ def _zeroes_its_shard(wrapped: Any, settings: OptimizerSpec) -> Any:
 
 @torch_fault(
     "zero-grad-of-its-own-shard",
-    "classic",
     EXACT,
-    words="zero_grad leaves it there",
+    cause="some-ranks-not-reset",
     optimizer=_zeroes_its_shard,
     optimizers=frozenset({"sgd"}),
 )
@@ -131,9 +131,8 @@ def _skips_its_shard(wrapped: Any, settings: OptimizerSpec) -> Any:
 
 @torch_fault(
     "nan-seen-by-its-owner",
-    "classic",
     "check_a_step_with_nan_is_skipped_on_all_ranks",
-    words="each rank's shard, by itself",
+    cause="nonfinite-decided-in-parts",
     optimizer=_skips_its_shard,
     optimizers=frozenset({"sgd"}),
     skips_nonfinite=True,
@@ -143,7 +142,7 @@ def nan_seen_by_its_owner(module: Any) -> Any:
     return ddp(module)
 
 
-@torch_fault("keeps-outputs", "classic", LEAVES, words="memory grows with every call")
+@torch_fault("keeps-outputs", LEAVES, cause="memory grows with every call")
 def keeps_outputs(module: Any) -> Any:
     """Outputs are kept, and with them their graphs."""
     from ...torch_wrappers import KeepsOutputs
@@ -151,7 +150,7 @@ def keeps_outputs(module: Any) -> Any:
     return KeepsOutputs(module)
 
 
-@torch_fault("hooks-in-each-forward", "classic", LEAVES, words="memory grows with every call")
+@torch_fault("hooks-in-each-forward", LEAVES, cause="memory grows with every call")
 def hooks_in_each_forward(module: Any) -> Any:
     """Hooks are registered in every forward pass."""
     from ...torch_wrappers import HooksEachForward
@@ -159,7 +158,7 @@ def hooks_in_each_forward(module: Any) -> Any:
     return HooksEachForward(module)
 
 
-@torch_fault("seeds-in-each-forward", "classic", LEAVES, words="the generator of the process is seeded or drawn from")
+@torch_fault("seeds-in-each-forward", LEAVES, cause="the generator of the process is seeded or drawn from")
 def seeds_in_each_forward(module: Any) -> Any:
     """The process is seeded in every forward pass."""
     from ...torch_wrappers import SeedsEachForward
@@ -167,7 +166,7 @@ def seeds_in_each_forward(module: Any) -> Any:
     return SeedsEachForward(module)
 
 
-@torch_fault("sets-the-default-dtype", "classic", LEAVES, words="a setting of the whole process")
+@torch_fault("sets-the-default-dtype", LEAVES, cause="a setting of the whole process")
 def sets_default_dtype(module: Any) -> Any:
     """Inputs of float64 make that the default dtype of the process."""
     from ...torch_wrappers import SetsDefaultDtype
@@ -177,9 +176,9 @@ def sets_default_dtype(module: Any) -> Any:
 
 @torch_fault(
     "gradient-in-memory-order",
-    "pytorch/pytorch#47163",
     "check_parameters_may_lie_column_after_column",
-    words="read in the order of memory",
+    seen_in=("pytorch/pytorch#47163",),
+    cause="strides-mixed",
     model_features=MODEL_FEATURES | {"strided"},
 )
 def in_memory_order(module: Any) -> Any:

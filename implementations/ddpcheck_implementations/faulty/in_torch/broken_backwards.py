@@ -11,7 +11,7 @@ BROKE_LOCALLY = "check_a_backward_that_broke_inside_no_sync_leaves_nothing"
 TRAINS_ON = "check_nobody_trains_on_after_a_backward_that_broke"
 
 
-@torch_fault("reduces-at-the-end-of-backward", "classic", broken_backward="recovers")
+@torch_fault("reduces-at-the-end-of-backward", broken_backward="recovers")
 def at_the_end(module: Any) -> Any:
     """Correct: a callback at the end of backward, asked for anew after each forward."""
     from ...torch_broken import AtTheEnd
@@ -21,9 +21,9 @@ def at_the_end(module: Any) -> Any:
 
 @torch_fault(
     "callback-asked-for-once",
-    "pytorch/pytorch#114194",
     BROKE,
-    words="ended by an exception",
+    seen_in=("pytorch/pytorch#114194",),
+    cause="broken-backward-left",
     broken_backward="recovers",
 )
 def asks_once(module: Any) -> Any:
@@ -35,9 +35,9 @@ def asks_once(module: Any) -> Any:
 
 @torch_fault(
     "count-of-gradients-left",
-    "pytorch/pytorch#114194",
     TRAINS_ON,
-    words="ended by an exception",
+    seen_in=("pytorch/pytorch#114194",),
+    cause="broken-backward-left",
     broken_backward="raises",
 )
 def counts_down(module: Any) -> Any:
@@ -47,7 +47,9 @@ def counts_down(module: Any) -> Any:
     return CountsDown(module)
 
 
-@torch_fault("count-of-gradients-left-in-no-sync", "classic", BROKE_LOCALLY, words="ended by", broken_backward="raises")
+@torch_fault(
+    "count-of-gradients-left-in-no-sync", BROKE_LOCALLY, cause="broken-backward-left", broken_backward="raises"
+)
 def counts_always(module: Any) -> Any:
     """They are counted inside no_sync, too."""
     from ...torch_broken import CountsAlways
@@ -55,7 +57,7 @@ def counts_always(module: Any) -> Any:
     return CountsAlways(module)
 
 
-@torch_fault("gathered-and-not-sent", "classic", BROKE, words="ended by an exception", broken_backward="recovers")
+@torch_fault("gathered-and-not-sent", BROKE, cause="broken-backward-left", broken_backward="recovers")
 def keeps_the_rest(module: Any) -> Any:
     """Gradients that were gathered for a message are sent with the next one."""
     from ...torch_broken import KeepsTheRest

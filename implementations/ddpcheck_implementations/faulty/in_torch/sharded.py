@@ -15,11 +15,11 @@ PROMISES = replace(
 )
 
 
-def _register(name: str, caught_by: str, words: str, wrap: Callable[[Any], Any], **ways: Any) -> Any:
+def _register(name: str, caught_by: str, cause: str, wrap: Callable[[Any], Any], **ways: Any) -> Any:
     wrap.__dict__["between_processes"] = True
     made = torch_adapter(name, wrap, capabilities=PROMISES, **ways)
     return register(
-        name, "classic", (caught_by,), words, 2, wrap, made.connect, made.capabilities, made.launcher, made.requires
+        name, (caught_by,), cause, (), 2, wrap, made.connect, made.capabilities, made.launcher, made.requires
     )
 
 
@@ -63,13 +63,13 @@ def _clip_own_part(wrapped: Any, max_norm: float) -> Any:
 NOT_BROADCAST = _register(
     "split-before-broadcast",
     "check_construction_gives_every_rank_the_parameters_of_rank_0",
-    "split before rank 0's were broadcast",
+    "split-before-broadcast",
     _not_broadcast,
 )
 NORM_OF_THE_SHARD = _register(
     "clipped-by-the-norm-of-the-shard",
     "check_clipping_uses_the_norm_of_the_synchronised_gradients",
-    "the norm of this rank's shard",
+    "norm-of-shard",
     _by_the_norm_of_the_shard,
     clip=_clip_own_part,
 )

@@ -10,13 +10,18 @@ from typing import Any
 from ddpcheck.adapter import Adapter
 from ddpcheck.torch_adapter import TORCH_PROMISES, torch_adapter
 
-from ..registry import register
+from ..registry import SeenIn, invented, register
 
 EXACT = "check_gradients_equal_the_large_batch_exactly"
 
 
 def torch_fault(
-    name: str, source: str, *caught_by: str, words: str = "", optimizer: Any = None, **promises: Any
+    name: str,
+    *caught_by: str,
+    cause: str = "",
+    seen_in: SeenIn = invented,
+    optimizer: Any = None,
+    **promises: Any,
 ) -> Callable[[Callable[[Any], Any]], Adapter]:
     """Register what wraps a module. optimizer: one of its own; promises: Capabilities other than torch_adapter's."""
 
@@ -31,7 +36,7 @@ def torch_fault(
             optimizer=optimizer,
         )
         return register(
-            name, source, caught_by, words, 2, wrap, made.connect, made.capabilities, made.launcher, made.requires
+            name, caught_by, cause, seen_in, 2, wrap, made.connect, made.capabilities, made.launcher, made.requires
         )
 
     return make
@@ -45,7 +50,7 @@ def _no_sync(wrapped: Any) -> Any:
     return wrapped.no_sync() if hasattr(wrapped, "no_sync") else nullcontext()
 
 
-@torch_fault("copied-back-late", "classic", EXACT, words="not reduced")
+@torch_fault("copied-back-late", EXACT, cause="not-reduced")
 def copied_back_late(module: Any) -> Any:
     """Reduced gradients are put in place at the next forward."""
     from ...torch_mistakes import CopiedBackLate
@@ -55,9 +60,8 @@ def copied_back_late(module: Any) -> Any:
 
 @torch_fault(
     "hook-reduces-what-arrives",
-    "classic",
     "check_accumulated_window_counts_every_micro_batch_once",
-    words="what was accumulated before the last micro-batch is this rank's own",
+    cause="accumulated-not-reduced",
 )
 def hook_reduces_what_arrives(module: Any) -> Any:
     """A tensor hook reduces the gradient that arrives, and not what no_sync has gathered."""
@@ -66,7 +70,7 @@ def hook_reduces_what_arrives(module: Any) -> Any:
     return ReducesWhatArrives(module)
 
 
-@torch_fault("hooks-on-replaced-parameters", "classic", EXACT, words="not reduced")
+@torch_fault("hooks-on-replaced-parameters", EXACT, cause="not-reduced")
 def hooks_on_replaced_parameters(module: Any) -> Any:
     """Hooks sit on parameters that were replaced since."""
     from ...torch_mistakes import HooksReplacedOnes
@@ -76,9 +80,8 @@ def hooks_on_replaced_parameters(module: Any) -> Any:
 
 @torch_fault(
     "checkpointing-moves-statistics",
-    "classic",
     "check_running_statistics_of_rank_0_are_those_of_its_own_batches",
-    words="one batch moved it twice",
+    cause="statistics-moved-twice",
 )
 def checkpointing_moves_statistics(module: Any) -> Any:
     """Activation checkpointing runs batch norm's forward twice."""
@@ -89,9 +92,9 @@ def checkpointing_moves_statistics(module: Any) -> Any:
 
 @torch_fault(
     "flat-buffer-not-cleared",
-    "NVIDIA/Megatron-LM#6565",
     "check_parameter_unused_on_some_ranks_counts_as_zero_there",
-    words="which did not use it, sent what the one before left, the mean",
+    seen_in=("NVIDIA/Megatron-LM#6565",),
+    cause="unused-rank-sends-old-mean",
     unused_parameters="synchronised",
     unused_gradient="zero",
 )
@@ -102,14 +105,14 @@ def flat_buffer_not_cleared(module: Any) -> Any:
     return BufferNotCleared(module)
 
 
-@torch_fault("forward-of-the-inner-module", "jingyaogong/minimind#853", EXACT, words="not reduced")
+@torch_fault("forward-of-the-inner-module", EXACT, seen_in=("jingyaogong/minimind#853",), cause="not-reduced")
 def forward_of_the_inner_module(module: Any) -> Any:
     """Training calls DistributedDataParallel's module, past its hooks."""
     ddp(module)
     return module
 
 
-@torch_fault("comm-hook-sums", "classic", EXACT, words="summed, not averaged")
+@torch_fault("comm-hook-sums", EXACT, cause="summed-not-averaged")
 def comm_hook_sums(module: Any) -> Any:
     """A communication hook that forgets to divide."""
     from ...torch_mistakes import summed
@@ -117,7 +120,7 @@ def comm_hook_sums(module: Any) -> Any:
     return ddp(module, summed)
 
 
-@torch_fault("comm-hook-divides-twice", "classic", EXACT, words="divided by the world size once too often")
+@torch_fault("comm-hook-divides-twice", EXACT, cause="divided-too-often")
 def comm_hook_divides_twice(module: Any) -> Any:
     """A communication hook that divides before and after the sum."""
     from ...torch_mistakes import divided_twice
@@ -125,7 +128,7 @@ def comm_hook_divides_twice(module: Any) -> Any:
     return ddp(module, divided_twice)
 
 
-@torch_fault("comm-hook-sees-the-last-bucket", "classic", EXACT, words="not reduced")
+@torch_fault("comm-hook-sees-the-last-bucket", EXACT, cause="not-reduced")
 def comm_hook_sees_the_last_bucket(module: Any) -> Any:
     """A communication hook that reduces the last bucket only."""
     from ...torch_mistakes import last_bucket_only
@@ -135,9 +138,8 @@ def comm_hook_sees_the_last_bucket(module: Any) -> Any:
 
 @torch_fault(
     "comm-hook-float16",
-    "classic",
     "check_reduction_is_the_mean_of_local_gradients_to_the_last_bits",
-    words="as in float16",
+    cause="rounded-as",
 )
 def comm_hook_float16(module: Any) -> Any:
     """Gradients are compressed to float16, which no promise says."""
@@ -148,9 +150,8 @@ def comm_hook_float16(module: Any) -> Any:
 
 @torch_fault(
     "frozen-weights-cached",
-    "classic",
     "check_resumed_training_goes_where_one_process_goes",
-    words="the new replica's initial frozen parameters",
+    cause="loss-of-unloaded-values",
 )
 def frozen_weights_cached(module: Any) -> Any:
     """Forward uses copies of what is frozen, which were made before a checkpoint was loaded."""
@@ -159,7 +160,7 @@ def frozen_weights_cached(module: Any) -> Any:
     return FrozenCached(module)
 
 
-@torch_fault("tied-places-averaged-one-by-one", "classic")
+@torch_fault("tied-places-averaged-one-by-one")
 def tied_places_averaged(module: Any) -> Any:
     """Correct: tied layers' parameters are met twice, and averaged twice."""
     from ...torch_mistakes import PlaceByPlace
@@ -167,7 +168,7 @@ def tied_places_averaged(module: Any) -> Any:
     return PlaceByPlace(module)
 
 
-@torch_fault("first-of-tied-layers-is-unused", "pytorch/pytorch#46755", EXACT, words="zero: never written")
+@torch_fault("first-of-tied-layers-is-unused", EXACT, seen_in=("pytorch/pytorch#46755",), cause="never-written")
 def first_of_tied_is_unused(module: Any) -> Any:
     """Tied layers' parameters have two places, of which the first is taken for one that backward does not reach."""
     from ...torch_mistakes import OnePlaceOnly

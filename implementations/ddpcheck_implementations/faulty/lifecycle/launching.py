@@ -13,7 +13,7 @@ from ddpcheck.environment import RankContext
 from ddpcheck.launchers.base import Launched
 from ddpcheck.launchers.processes import Processes
 
-from ..registry import register
+from ..registry import SeenIn, invented, register
 
 REPORTED = "check_the_first_rank_that_fails_is_the_one_reported"
 
@@ -45,17 +45,17 @@ def _connect(context: RankContext) -> Any:
     return replace(adapter.connect(context), make_replica=None)
 
 
-def launcher(name: str, source: str, words: str) -> Callable[[type[WatchedWrongly]], Adapter]:
+def launcher(name: str, *, cause: str, seen_in: SeenIn = invented) -> Callable[[type[WatchedWrongly]], Adapter]:
     """Register a way to watch processes as a fault."""
 
     def make(watch: type[WatchedWrongly]) -> Adapter:
         promised = Capabilities(facets=frozenset({"collectives"}))
-        return register(name, source, (REPORTED,), words, 2, watch, _connect, promised, _Launcher(watch=watch))
+        return register(name, (REPORTED,), cause, seen_in, 2, watch, _connect, promised, _Launcher(watch=watch))
 
     return make
 
 
-@launcher("launcher-waits-in-order", "pytorch/pytorch#41067", "waited for in order")
+@launcher("launcher-waits-in-order", seen_in=("pytorch/pytorch#41067",), cause="waited for in order")
 class WaitsInOrder(WatchedWrongly):
     """Rank 0 is joined first: that rank 1 has failed is not seen before rank 0 ends."""
 
@@ -63,7 +63,7 @@ class WaitsInOrder(WatchedWrongly):
         return next((int(code) for child in self.launched.children if (code := child.wait())), 0)
 
 
-@launcher("killed-rank-taken-for-well", "classic", "a signal's number")
+@launcher("killed-rank-taken-for-well", cause="a signal's number")
 class PositiveStatuses(WatchedWrongly):
     """A failure is a status above zero, which that of a rank killed by a signal is not."""
 
@@ -72,7 +72,9 @@ class PositiveStatuses(WatchedWrongly):
         return max(status, 0)
 
 
-@launcher("killer-hides-root-cause", "Lightning-AI/pytorch-lightning#9388", "takes their end for the failure")
+@launcher(
+    "killer-hides-root-cause", seen_in=("Lightning-AI/pytorch-lightning#9388",), cause="takes their end for the failure"
+)
 class KillsAtOnce(WatchedWrongly):
     """At the first failure all others are killed, and the last that ended is reported."""
 

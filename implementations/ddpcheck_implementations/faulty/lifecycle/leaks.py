@@ -23,7 +23,7 @@ from .leaving import USED
 KEPT = "small objects are kept"
 
 
-@collectives("permissions-of-new-files", "classic", USED, words="the permissions of new files changed")
+@collectives("permissions-of-new-files", USED, cause="the permissions of new files changed")
 class Umask(PassThrough):
     """A file is made for others to read, and so are all files from then on."""
 
@@ -32,7 +32,7 @@ class Umask(PassThrough):
         return super().broadcast(array, root, group=group)
 
 
-@collectives("logging-switched-off", "classic", USED, words="the level, or handlers, of the root logger changed")
+@collectives("logging-switched-off", USED, cause="the level, or handlers, of the root logger changed")
 class Silenced(PassThrough):
     """Only errors are logged from the first gather on, those of the program too."""
 
@@ -42,7 +42,10 @@ class Silenced(PassThrough):
 
 
 @collectives(
-    "output-of-rank-0-only", "facebookresearch/detr (util/misc.py)", USED, words="sys.stdout, or sys.stderr changed"
+    "output-of-rank-0-only",
+    USED,
+    seen_in=("facebookresearch/detr (util/misc.py)",),
+    cause="sys.stdout, or sys.stderr changed",
 )
 class RankZeroPrints(PassThrough):
     """Only rank 0 may print."""
@@ -53,7 +56,9 @@ class RankZeroPrints(PassThrough):
         return super().all_reduce(array, op, group=group)
 
 
-@collectives("print-of-others-replaced", "facebookresearch/detr (util/misc.py)", USED, words="print() changed")
+@collectives(
+    "print-of-others-replaced", USED, seen_in=("facebookresearch/detr (util/misc.py)",), cause="print() changed"
+)
 class PrintReplaced(PassThrough):
     """print() is one that says nothing, on all ranks but the first."""
 
@@ -62,7 +67,7 @@ class PrintReplaced(PassThrough):
         self.comm.barrier(group=group)
 
 
-@collectives("digits-for-the-log", "classic", USED, words="NumPy's way to print arrays changed")
+@collectives("digits-for-the-log", USED, cause="NumPy's way to print arrays changed")
 class DigitsForTheLog(PassThrough):
     """Three digits are enough for a log of what was gathered."""
 
@@ -71,7 +76,7 @@ class DigitsForTheLog(PassThrough):
         return np.asarray(self.comm.all_gather(array, group=group))
 
 
-@collectives("limit-of-descriptors-lowered", "classic", USED, words="limits of resources changed")
+@collectives("limit-of-descriptors-lowered", USED, cause="limits of resources changed")
 class LimitLowered(PassThrough):
     """The descriptor that it takes is taken off what the program may have."""
 
@@ -81,7 +86,7 @@ class LimitLowered(PassThrough):
         return super().all_reduce(array, op, group=group)
 
 
-@collectives("alarm-left-set", "classic", USED, words="the timer of alarms changed")
+@collectives("alarm-left-set", USED, cause="the timer of alarms changed")
 class AlarmLeftSet(PassThrough):
     """A time limit by SIGALRM, which is not taken back."""
 
@@ -90,7 +95,7 @@ class AlarmLeftSet(PassThrough):
         return super().all_reduce(array, op, group=group)
 
 
-@sampler("orders-kept", "classic", "check_samplers_leave_the_process_as_it_was", words=KEPT)
+@sampler("orders-kept", "check_samplers_leave_the_process_as_it_was", cause=KEPT)
 class OrdersKept(PlainSampler):
     """Orders are kept by epoch, in case that it comes again, and by sampler, which does not."""
 
@@ -100,7 +105,7 @@ class OrdersKept(PlainSampler):
         return self.kept.setdefault(len(self.kept), super().order())
 
 
-@streams("generators-kept", "classic", "check_random_numbers_leave_the_process_as_it_was", words=KEPT)
+@streams("generators-kept", "check_random_numbers_leave_the_process_as_it_was", cause=KEPT)
 class GeneratorsKept(PlainStreams):
     """Every epoch's generators are kept."""
 
@@ -115,7 +120,7 @@ _calls: list[Any] = []
 _last_calls: deque[Any] = deque(maxlen=1000)
 
 
-@metrics("history-of-metrics", "classic", "check_metrics_leave_the_process_as_it_was", words=KEPT)
+@metrics("history-of-metrics", "check_metrics_leave_the_process_as_it_was", cause=KEPT)
 def history(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """All means are kept, which nobody reads."""
     found = right_means(comm, metrics, count)
@@ -123,7 +128,7 @@ def history(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> M
     return found
 
 
-@metrics("last thousand metrics", "correct: a record of the last calls that is full some day")
+@metrics("last-thousand-metrics")
 def last_thousand(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """The last thousand means are kept."""
     found = right_means(comm, metrics, count)

@@ -27,7 +27,7 @@ CLOSED = "check_closing_comes_to_an_end"
 GAVE_BACK = "check_closing_gives_back_what_was_taken"
 
 
-@collectives("errors-of-numpy-switched-off", "classic", USED, words="NumPy's way with floating-point errors changed")
+@collectives("errors-of-numpy-switched-off", USED, cause="NumPy's way with floating-point errors changed")
 class ErrorsOff(PassThrough):
     """Overflows in a sum are nobody's business: np.seterr, for good."""
 
@@ -36,7 +36,7 @@ class ErrorsOff(PassThrough):
         return super().all_reduce(array, op, group=group)
 
 
-@collectives("warnings-switched-off", "classic", USED, words="the filters of warnings changed")
+@collectives("warnings-switched-off", USED, cause="the filters of warnings changed")
 class WarningsOff(PassThrough):
     """Warnings are ignored from the first mean on."""
 
@@ -46,7 +46,7 @@ class WarningsOff(PassThrough):
         return super().all_reduce(array, op, group=group)
 
 
-@collectives("interrupts-ignored", "classic", USED, words="the handler of SIGINT changed")
+@collectives("interrupts-ignored", USED, cause="the handler of SIGINT changed")
 class InterruptsIgnored(PassThrough):
     """Ctrl-C is ignored in a barrier, and after it."""
 
@@ -55,7 +55,7 @@ class InterruptsIgnored(PassThrough):
         self.comm.barrier(group=group)
 
 
-@collectives("environment-changed", "classic", USED, words="the environment variable OMP_NUM_THREADS changed")
+@collectives("environment-changed", USED, cause="the environment variable OMP_NUM_THREADS changed")
 class EnvironmentChanged(PassThrough):
     """Threads of other libraries are cut for the time of a gather, and stay cut."""
 
@@ -64,7 +64,7 @@ class EnvironmentChanged(PassThrough):
         return np.asarray(self.comm.all_gather(array, group=group))
 
 
-@collectives("timeout-of-all-sockets", "classic", USED, words="the default timeout of sockets changed")
+@collectives("timeout-of-all-sockets", USED, cause="the default timeout of sockets changed")
 class TimeoutOfAllSockets(PassThrough):
     """A time limit for its own connections is set for every socket of the process."""
 
@@ -73,9 +73,7 @@ class TimeoutOfAllSockets(PassThrough):
         return super().broadcast(array, root, group=group)
 
 
-@collectives(
-    "buffers-made-call-by-call", "ProcessGroupGloo in torch 2.13, whose first calls in a group allocate in steps"
-)
+@collectives("buffers-made-call-by-call", seen_in=("pytorch/pytorch (ProcessGroupGloo in torch 2.13)",))
 class BuffersMadeCallByCall(PassThrough):
     """Correct: each of the first calls makes one buffer more, of a number that then stays."""
 
@@ -88,7 +86,7 @@ class BuffersMadeCallByCall(PassThrough):
         return np.asarray(self.comm.all_gather(array, group=group))
 
 
-@collectives("tags-from-the-global-generator", "classic", USED, words="numpy.random changed")
+@collectives("tags-from-the-global-generator", USED, cause="numpy.random changed")
 class TagsByChance(PassThrough):
     """Every call draws a tag from NumPy's global generator."""
 
@@ -97,7 +95,7 @@ class TagsByChance(PassThrough):
         return super().all_reduce(array, op, group=group)
 
 
-@collectives("thread-for-each-call", "classic", USED, words="more threads")
+@collectives("thread-for-each-call", USED, cause="more threads")
 class ThreadForEachCall(PassThrough):
     """The thread of an asynchronous call waits for more, and never ends."""
 
@@ -106,7 +104,7 @@ class ThreadForEachCall(PassThrough):
         return self.comm.all_reduce_async(array, op, group=group)
 
 
-@collectives("descriptor-for-each-group", "classic", USED, words="more descriptors")
+@collectives("descriptor-for-each-group", USED, cause="more descriptors")
 class DescriptorForEachGroup(PassThrough):
     """Every call in a group opens what nobody closes."""
 
@@ -116,7 +114,7 @@ class DescriptorForEachGroup(PassThrough):
         return super().all_reduce(array, op, group=group)
 
 
-@collectives("buffer-for-each-broadcast-in-a-group", "classic", USED, words="memory grows with every call")
+@collectives("buffer-for-each-broadcast-in-a-group", USED, cause="memory grows with every call")
 class BufferForEachBroadcast(PassThrough):
     """What a group needs for a broadcast is made anew with every call, and kept for as long as the program runs."""
 
@@ -130,7 +128,7 @@ class BufferForEachBroadcast(PassThrough):
         return super().broadcast(array, root, group=group)
 
 
-@collectives("results-kept", "classic", USED, words="memory grows with every call")
+@collectives("results-kept", USED, cause="memory grows with every call")
 class ResultsKept(PassThrough):
     """A log of all that was ever gathered."""
 
@@ -143,7 +141,7 @@ class ResultsKept(PassThrough):
         return self.log[-1].copy()
 
 
-@collectives("thread-after-close", "classic", CLOSED, words="a thread that is no daemon")
+@collectives("thread-after-close", CLOSED, cause="a thread that is no daemon")
 class ThreadAfterClose(PassThrough):
     """A heartbeat that is no daemon begins with the first call, and nothing ends it."""
 
@@ -156,7 +154,7 @@ class ThreadAfterClose(PassThrough):
         return super().all_reduce(array, op, group=group)
 
 
-@collectives("pipe-after-close", "classic", GAVE_BACK, words="2 more sockets and pipes after close()", gives_back=True)
+@collectives("pipe-after-close", GAVE_BACK, cause="2 more sockets and pipes after close()", gives_back=True)
 class PipeAfterClose(PassThrough):
     """What wakes the thread of asynchronous calls is a pipe, which is not closed."""
 
@@ -165,7 +163,7 @@ class PipeAfterClose(PassThrough):
         self.pipe = os.pipe()
 
 
-@collectives("message-lost-by-close", "classic", CLOSED, words="what was sent is lost")
+@collectives("message-lost-by-close", CLOSED, cause="what was sent is lost")
 class LostByClose(PassThrough):
     """Messages are sent by a thread, for which close() does not wait."""
 
@@ -183,9 +181,8 @@ class LostByClose(PassThrough):
 
 @collectives(
     "connections-of-groups-after-close",
-    "classic",
     GAVE_BACK,
-    words="2 more sockets and pipes after close()",
+    cause="2 more sockets and pipes after close()",
     gives_back=True,
 )
 class GroupsAfterClose(PassThrough):
@@ -201,9 +198,7 @@ class GroupsAfterClose(PassThrough):
         return super().all_reduce(array, op, group=group)
 
 
-@sampler(
-    "seeds-the-global-generator", "classic", "check_samplers_leave_the_process_as_it_was", words="numpy.random changed"
-)
+@sampler("seeds-the-global-generator", "check_samplers_leave_the_process_as_it_was", cause="numpy.random changed")
 class SeedsTheGlobalGenerator(PlainSampler):
     """NumPy's global generator is seeded with seed and epoch: every rank's dropout begins anew there, and alike."""
 
@@ -216,9 +211,8 @@ class SeedsTheGlobalGenerator(PlainSampler):
 
 @streams(
     "streams-of-the-global-generator",
-    "classic",
     "check_random_numbers_leave_the_process_as_it_was",
-    words="random changed",
+    cause="random changed",
 )
 class StreamsOfTheProcess(PlainStreams):
     """What a rank draws first of an epoch seeds Python's generator."""
@@ -228,9 +222,7 @@ class StreamsOfTheProcess(PlainStreams):
         super().set_epoch(epoch)
 
 
-@metrics(
-    "folder-changed-for-a-log", "classic", "check_metrics_leave_the_process_as_it_was", words="the working directory"
-)
+@metrics("folder-changed-for-a-log", "check_metrics_leave_the_process_as_it_was", cause="the working directory")
 def in_the_folder_of_logs(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """Global means are logged, for which the process goes to the folder of logs, and stays."""
     os.chdir("/")
@@ -238,7 +230,7 @@ def in_the_folder_of_logs(comm: Any, rank: int, metrics: Mapping[str, float], co
     return {name: float(total / sums[-1]) for name, total in zip(metrics, sums, strict=False)} if sums[-1] else {}
 
 
-@star("close-waits-for-ever", "classic", CLOSED, words="close() waits for something that does not come")
+@star("close-waits-for-ever", CLOSED, cause="close-waits")
 class CloseWaits(Star):
     """Before it closes every rank waits for a farewell, which nobody sends first."""
 

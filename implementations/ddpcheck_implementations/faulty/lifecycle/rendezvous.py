@@ -25,10 +25,9 @@ STRANGERS = "check_strangers_change_nothing"
 AGAIN = "check_a_world_can_start_where_another_was_killed"
 BESIDE = "check_two_worlds_on_one_host_do_not_meet"
 LATE = "check_a_late_rank_changes_no_result"
-SAME_FOR_ALL = "the same name, or number, for all worlds of a host"
 
 
-@star("rank-by-accept-order", "classic", ORDER, words="their numbers follow it", world_size=3)
+@star("rank-by-accept-order", ORDER, cause="rank-by-arrival", world_size=3)
 class RankByAcceptOrder(Star):
     """Rank 0 counts the others as they come, and does not listen to what they say."""
 
@@ -37,7 +36,7 @@ class RankByAcceptOrder(Star):
         return dict(enumerate(found.values(), start=1))
 
 
-@star("rank0-must-be-first", "classic", ORDER, words="is not waited for")
+@star("rank0-must-be-first", ORDER, cause="early-or-late-rank-not-awaited")
 class NoSecondTry(Star):
     """A rank that comes before rank 0 is there gives up at once."""
 
@@ -45,7 +44,7 @@ class NoSecondTry(Star):
         return socket.create_connection(self.place)
 
 
-@star("time-limit-of-dialling-stays", "classic", LATE, words="gave up waiting for rank 0", world_size=3)
+@star("time-limit-of-dialling-stays", LATE, cause="gave up waiting for rank 0", world_size=3)
 class DialsWithinASecond(Star):
     """What is connected within a second has a second for each message from then on, too."""
 
@@ -55,7 +54,7 @@ class DialsWithinASecond(Star):
         return link
 
 
-@star("send-taken-for-sendall", "classic", PIECES, words="took less than it was given")
+@star("send-taken-for-sendall", PIECES, cause="short-read-taken-for-all")
 class SendsOnce(Star):
     """send() says how much it took, and nobody listens."""
 
@@ -63,7 +62,7 @@ class SendsOnce(Star):
         link.send(LENGTH.pack(len(text)) + text)
 
 
-@star("partial-header", "Abhigyan-Shekhar/Waggle-mcp#285", PIECES, words="taken for the whole")
+@star("partial-header", PIECES, seen_in=("Abhigyan-Shekhar/Waggle-mcp#285",), cause="short-read-taken-for-all")
 class PartialHeader(Star):
     """The payload is read in a loop, the length before it is not."""
 
@@ -71,7 +70,13 @@ class PartialHeader(Star):
         return link.recv(8)
 
 
-@star("partial-hello", "yahoo/CaffeOnSpark#98", PIECES, words="taken for the whole", closed_to_strangers=False)
+@star(
+    "partial-hello",
+    PIECES,
+    seen_in=("yahoo/CaffeOnSpark#98",),
+    cause="short-read-taken-for-all",
+    closed_to_strangers=False,
+)
 class PartialHello(Star):
     """What the first read gives is taken for the whole of what a rank says of itself."""
 
@@ -82,9 +87,9 @@ class PartialHello(Star):
 
 @star(
     "unpickles-peer-data",
-    "learning-at-home/hivemind#155, ROCm/aiter#3076",
     STRANGERS,
-    words="unpickled before anybody has proved",
+    seen_in=("learning-at-home/hivemind#155", "ROCm/aiter#3076"),
+    cause="unpickles-strangers",
 )
 class Unpickles(Star):
     """What a newcomer says of itself is a pickle. Silent ones are left after a moment, and nonsense is ignored."""
@@ -105,7 +110,7 @@ class Unpickles(Star):
         return found
 
 
-@star("listens-on-all-interfaces", "classic (cf. ROCm/aiter#3076)", STRANGERS, words="listens on 0.0.0.0")
+@star("listens-on-all-interfaces", STRANGERS, cause="listens-everywhere")
 class ListensEverywhere(Star):
     """The socket is bound to no address in particular."""
 
@@ -114,7 +119,9 @@ class ListensEverywhere(Star):
 
 
 @star(
-    "stranger-takes-a-place", "classic (cf. ROCm/aiter#3076)", STRANGERS, words="whoever connects is taken for a rank"
+    "stranger-takes-a-place",
+    STRANGERS,
+    cause="stranger-taken-for-rank",
 )
 class AcceptsAnybody(Star):
     """The first W - 1 connections are the ranks."""
@@ -124,7 +131,7 @@ class AcceptsAnybody(Star):
         return {HELLO.unpack(exactly(link, HELLO.size))[1]: link for link in links}
 
 
-@star("stranger-takes-a-place-later", "classic", STRANGERS, words="whoever connects is taken for a rank")
+@star("stranger-takes-a-place-later", STRANGERS, cause="stranger-taken-for-rank")
 class ComesBack(Star):
     """The door stays open for a rank that comes back: whoever comes later is the last one."""
 
@@ -162,7 +169,7 @@ class ToldByAFile(Star):
             self.file.unlink(missing_ok=True)
 
 
-@star("stale-store-file", "deepspeedai/DeepSpeed#7941", AGAIN, words="something of the world before")
+@star("stale-store-file", AGAIN, seen_in=("deepspeedai/DeepSpeed#7941",), cause="old-world-left")
 class StaleFile(ToldByAFile):
     """The file is called after MASTER_PORT."""
 
@@ -171,7 +178,7 @@ class StaleFile(ToldByAFile):
         super().__init__(context)
 
 
-@star("one-file-for-all-worlds", "classic", BESIDE, words=SAME_FOR_ALL, shares_host=True, restarts_in_place=False)
+@star("one-file-for-all-worlds", BESIDE, cause="name-shared-by-worlds", shares_host=True, restarts_in_place=False)
 class OneFile(ToldByAFile):
     """The file is called after the folder that the ranks run in."""
 
@@ -180,7 +187,7 @@ class OneFile(ToldByAFile):
         super().__init__(context)
 
 
-@star("port-from-the-folder", "classic", BESIDE, words=SAME_FOR_ALL, shares_host=True)
+@star("port-from-the-folder", BESIDE, cause="name-shared-by-worlds", shares_host=True)
 class PortFromTheFolder(Star):
     """Ranks meet at a port that follows from where they run, so that nobody need set MASTER_PORT."""
 
@@ -196,12 +203,12 @@ def _of_this_folder() -> int:
 # ------------------------------------------------------------------------------------------------- correct, but unusual
 
 
-@star("star-of-sockets", "classic", world_size=3)
+@star("star-of-sockets", world_size=3)
 class PlainStar(Star):
     """Rank 0 in the middle."""
 
 
-@star("accepts-in-any-order-once-declared", "classic", closed_to_strangers=False, restarts_in_place=False)
+@star("accepts-in-any-order-once-declared", closed_to_strangers=False, restarts_in_place=False)
 class TrustsEverybody(Star):
     """On a network of its own nobody is a stranger, and none is promised to be kept out: blocking reads, one by one."""
 

@@ -23,7 +23,7 @@ from ddpcheck.values import Array
 
 from ..base import PlainReplica, fault
 from ..facets import PROMISED, Group, PassThrough, PlainSampler, PlainStreams, register_facet
-from ..registry import register
+from ..registry import SeenIn, invented, register
 
 ALL_GATHER = "check_all_gather_stacks_in_rank_order"
 BARRIER = "check_barrier_waits_for_every_rank"
@@ -42,13 +42,19 @@ def _held() -> ModuleType:
 
 
 def _started(
-    method: Method, facet: str, name: str, source: str, *caught_by: str, words: str = "", **promises: Any
+    method: Method,
+    facet: str,
+    name: str,
+    *caught_by: str,
+    cause: str = "",
+    seen_in: SeenIn = invented,
+    **promises: Any,
 ) -> Callable[[Any], Adapter]:
     """Register an implementation whose ranks are started by this method."""
-    return register_facet(facet, name, source, caught_by, words, 2, promises, Multiprocessing(method), (_HELD,))
+    return register_facet(facet, name, caught_by, cause, seen_in, 2, promises, Multiprocessing(method), (_HELD,))
 
 
-@_started("fork", "randomness", "forked-random-state", "pytorch/pytorch#5059", OWN, words="forked")
+@_started("fork", "randomness", "forked-random-state", OWN, seen_in=("pytorch/pytorch#5059",), cause="forked")
 class SaltDrawnAtImport(PlainStreams):
     """What tells the ranks' streams apart was drawn from NumPy's generator at import: forked ranks have the same."""
 
@@ -56,7 +62,7 @@ class SaltDrawnAtImport(PlainStreams):
         return (self.seed, self.epoch, _held().NUMBER)
 
 
-@_started("fork", "sampler", "rank-read-at-import", "classic", EACH_ONCE, words="read before it was known")
+@_started("fork", "sampler", "rank-read-at-import", EACH_ONCE, cause="read before it was known")
 class RankReadAtImport(PlainSampler):
     """The rank is that of the environment at import, when there was none: all ranks take themselves for rank 0."""
 
@@ -64,9 +70,7 @@ class RankReadAtImport(PlainSampler):
         return order[_held().RANK :: self.world]
 
 
-@_started(
-    "spawn", "sampler", "rank-read-at-import-when-spawned", "classic", EACH_ONCE, words="read before it was known"
-)
+@_started("spawn", "sampler", "rank-read-at-import-when-spawned", EACH_ONCE, cause="read before it was known")
 class RankReadAtImportOfEach(PlainSampler):
     """A spawned rank imports the module again, and it too before it is told its rank."""
 
@@ -74,7 +78,7 @@ class RankReadAtImportOfEach(PlainSampler):
         return order[_held().RANK :: self.world]
 
 
-@_started("fork", "collectives", "file-named-at-import", "classic", ALL_GATHER, words="result[")
+@_started("fork", "collectives", "file-named-at-import", ALL_GATHER, cause="one-row-for-all")
 class FileNamedAtImport(PassThrough):
     """Arrays are handed over in files, named by the process's number at import: forked ranks write to one."""
 
@@ -125,16 +129,15 @@ class Mailboxes(PassThrough):
     "fork",
     "collectives",
     "mailbox-opened-at-import",
-    "classic",
     BARRIER,
-    words="barrier",
+    cause="left-collective-early",
     subgroups=False,
 )
 class MailboxOpenedAtImport(Mailboxes):
     """The mailbox was opened at import: forked ranks have one, and each takes what is for the others."""
 
 
-@_started("fork", "collectives", "mailbox-opened-after-fork", "classic", subgroups=False)
+@_started("fork", "collectives", "mailbox-opened-after-fork", subgroups=False)
 class MailboxOpenedAfterFork(Mailboxes):
     """The mailbox of a process that has inherited another's is its own."""
 
@@ -143,7 +146,7 @@ class MailboxOpenedAfterFork(Mailboxes):
         return made
 
 
-@_started("fork", "collectives", "threads-started-at-import", "classic", ALL_GATHER, words="thread of its own")
+@_started("fork", "collectives", "threads-started-at-import", ALL_GATHER, cause="all-wait-in-one-operation")
 class ThreadsStartedAtImport(PassThrough):
     """A pool of threads was started at import: a forked rank inherits the pool without its threads, and waits for them."""
 
@@ -151,7 +154,7 @@ class ThreadsStartedAtImport(PassThrough):
         return np.asarray(_held().POOL.submit(self.comm.all_gather, array, group=group).result())
 
 
-@_started("spawn", "collectives", "set-up-in-the-parent", "classic", MEAN, words="summed, not averaged")
+@_started("spawn", "collectives", "set-up-in-the-parent", MEAN, cause="summed-not-averaged")
 class SetUpInTheParent(PassThrough):
     """What a mean is was set up under `if __name__ == "__main__"`: spawned ranks have never heard of it, and sum."""
 
@@ -161,9 +164,9 @@ class SetUpInTheParent(PassThrough):
 
 @fault(
     "set-order-of-spawned-ranks",
-    "NVIDIA/nvalchemi-toolkit#143, classic",
     "check_many_tensors_are_reduced_like_few",
-    words="gradients of different parameters",
+    seen_in=("NVIDIA/nvalchemi-toolkit#143",),
+    cause="rank-sends-other-parameter",
     launcher=Multiprocessing("spawn"),
 )
 class SetOrderOfSpawned(PlainReplica):
@@ -176,19 +179,19 @@ class SetOrderOfSpawned(PlainReplica):
 
 
 def _does_not_start(
-    method: Method, name: str, source: str, words: str, module: str
+    method: Method, name: str, module: str, *, cause: str
 ) -> Callable[[Callable[[RankContext], Facets]], Adapter]:
     """Register a connect() that fails where this module was imported before there were ranks."""
 
     def make(connect: Callable[[RankContext], Facets]) -> Adapter:
         promised = replace(PROMISED, facets=frozenset({"collectives"}))
         launcher = Multiprocessing(method)
-        return register(name, source, (START,), words, 2, connect, connect, promised, launcher, (module,))
+        return register(name, (START,), cause, (), 2, connect, connect, promised, launcher, (module,))
 
     return make
 
 
-@_does_not_start("fork", "tells-the-rank-of-its-import", "classic", "when a module was imported", _HELD)
+@_does_not_start("fork", "tells-the-rank-of-its-import", _HELD, cause="when a module was imported")
 def tells_the_rank_of_its_import(context: RankContext) -> Facets:
     """What it says of itself is what the environment said at import: every forked rank is rank 0."""
     from ...numpy_sockets import connect
@@ -196,9 +199,7 @@ def tells_the_rank_of_its_import(context: RankContext) -> Facets:
     return replace(connect(context), rank=_held().RANK)
 
 
-@_does_not_start(
-    "spawn", "port-taken-at-import", "classic", "open it in connect()", f"{__package__}.at_import.listening"
-)
+@_does_not_start("spawn", "port-taken-at-import", f"{__package__}.at_import.listening", cause="open it in connect()")
 def port_taken_at_import(context: RankContext) -> Facets:
     """A port is opened at import: the parent has it, and no rank that is spawned can import the module."""
     from ...numpy_sockets import connect
@@ -207,7 +208,7 @@ def port_taken_at_import(context: RankContext) -> Facets:
     return replace(connect(context), close=listening.SERVER.close)
 
 
-@_started("spawn", "randomness", "cannot-be-pickled", "classic")
+@_started("spawn", "randomness", "cannot-be-pickled")
 class CannotBePickled(PlainStreams):
     """Defined where no pickle finds it; ranks import their adapter, and are sent none."""
 

@@ -21,7 +21,7 @@ DEATH = "check_death_of_a_rank_is_an_error_on_every_other_rank"
 FOR_EVER = 3600.0
 
 
-@collectives("barrier-does-not-block", "classic", BARRIER, words="does not block")
+@collectives("barrier-does-not-block", BARRIER, cause="barrier-does-not-block")
 class NoBarrier(PassThrough):
     """A barrier that says that it was there."""
 
@@ -29,7 +29,7 @@ class NoBarrier(PassThrough):
         pass
 
 
-@collectives("barrier-by-sleeping", "classic", BARRIER, words="does not block")
+@collectives("barrier-by-sleeping", BARRIER, cause="barrier-does-not-block")
 class SleepingBarrier(PassThrough):
     """A tenth of a second should do for the others."""
 
@@ -37,7 +37,7 @@ class SleepingBarrier(PassThrough):
         time.sleep(0.1)
 
 
-@collectives("every-128th-barrier-does-not-block", "classic", BARRIER, words="does not block")
+@collectives("every-128th-barrier-does-not-block", BARRIER, cause="barrier-does-not-block")
 class Every128thOpen(PassThrough):
     """Tickets have seven bits, and the last of them is taken for one that was drawn before."""
 
@@ -51,9 +51,9 @@ class Every128thOpen(PassThrough):
 
 @collectives(
     "subgroup-barrier-does-not-block",
-    "pytorch/pytorch#130102",
     "check_barrier_of_a_group_waits_for_its_members",
-    words="does not block",
+    seen_in=("pytorch/pytorch#130102",),
+    cause="barrier-does-not-block",
     world_size=3,
 )
 class NoGroupBarrier(PassThrough):
@@ -64,7 +64,9 @@ class NoGroupBarrier(PassThrough):
             self.comm.barrier()
 
 
-@collectives("barrier-off-by-one", "pytorch/pytorch#138322", BARRIER, words="barrier", world_size=3)
+@collectives(
+    "barrier-off-by-one", BARRIER, seen_in=("pytorch/pytorch#138322",), cause="left-collective-early", world_size=3
+)
 class BarrierOffByOne(PassThrough):
     """Rank 1 calls the barrier once more than the others: it is paired with their next."""
 
@@ -92,9 +94,9 @@ class _Early:
 
 @collectives(
     "async-result-read-early",
-    "OpenNMT/OpenNMT-py#2295, pytorch/pytorch#37790",
     "check_wait_gives_the_result_of_all_ranks_though_one_is_late",
-    words="not reduced",
+    seen_in=("OpenNMT/OpenNMT-py#2295", "pytorch/pytorch#37790"),
+    cause="not-reduced",
 )
 class ReadEarly(PassThrough):
     """wait() does not wait: what is there is taken for the result."""
@@ -113,9 +115,9 @@ class _Last:
 
 @collectives(
     "interleaved-collectives",
-    "horovod/horovod#560, classic",
     "check_all_reduces_under_way_together_keep_their_results",
-    words="results are mixed up",
+    seen_in=("horovod/horovod#560",),
+    cause="results-mixed-up",
 )
 class Interleaved(PassThrough):
     """Results carry no tag: whoever waits first gets the first one."""
@@ -129,7 +131,7 @@ class Interleaved(PassThrough):
         return _Last(self.waiting)
 
 
-@collectives("left-over-of-the-larger-one", "classic", ROW, words="operation 4, all_reduce")
+@collectives("left-over-of-the-larger-one", ROW, cause="results-share-memory")
 class LeftOver(PassThrough):
     """A buffer that is kept for the next call is not filled anew where a smaller tensor follows a larger one."""
 
@@ -144,7 +146,7 @@ class LeftOver(PassThrough):
         return result
 
 
-@collectives("argument-changed", "Lightning-AI/pytorch-lightning#5759", ARGUMENTS, words="its argument was changed")
+@collectives("argument-changed", ARGUMENTS, seen_in=("Lightning-AI/pytorch-lightning#5759",), cause="works-in-argument")
 class ArgumentChanged(PassThrough):
     """The reduction is done in place, on the caller's array."""
 
@@ -153,7 +155,13 @@ class ArgumentChanged(PassThrough):
         return array.copy()
 
 
-@collectives("argument-returned", "learning-at-home/hivemind#450", ARGUMENTS, words="shares memory", world_size=1)
+@collectives(
+    "argument-returned",
+    ARGUMENTS,
+    seen_in=("learning-at-home/hivemind#450",),
+    cause="result-aliases-argument",
+    world_size=1,
+)
 class ArgumentReturned(PassThrough):
     """With one rank there is nothing to do: the argument is the result."""
 
@@ -161,7 +169,7 @@ class ArgumentReturned(PassThrough):
         return array if self.size(group) == 1 else super().all_reduce(array, op, group=group)
 
 
-@collectives("result-buffer-reused", "classic", ARGUMENTS, words="overwritten by a later operation")
+@collectives("result-buffer-reused", ARGUMENTS, cause="result-buffer-reused")
 class ResultReused(PassThrough):
     """Results are views of one buffer, which the next call fills anew."""
 
@@ -175,7 +183,7 @@ class ResultReused(PassThrough):
         return view
 
 
-@collectives("hangs", "classic", SUM, words="rank 0 hung")
+@collectives("hangs", SUM, cause="left-collective-early")
 class Hangs(PassThrough):
     """Rank 0 never comes back from the reduction of a scalar."""
 
@@ -186,7 +194,7 @@ class Hangs(PassThrough):
         return result
 
 
-@collectives("raises-on-one-rank", "pytorch/pytorch#17113", SUM, words="rank 1 raised an error in")
+@collectives("raises-on-one-rank", SUM, seen_in=("pytorch/pytorch#17113",), cause="rank-raised")
 class RaisesOnOneRank(PassThrough):
     """The last rank cannot reduce integers."""
 
@@ -196,7 +204,9 @@ class RaisesOnOneRank(PassThrough):
         return super().all_reduce(array, op, group=group)
 
 
-@collectives("dead-peer-not-detected", "pytorch/gloo#520, NVIDIA/TensorRT-LLM#17578", DEATH, words="still waiting")
+@collectives(
+    "dead-peer-not-detected", DEATH, seen_in=("pytorch/gloo#520", "NVIDIA/TensorRT-LLM#17578"), cause="still waiting"
+)
 class WaitsForTheDead(PassThrough):
     """A broken connection is tried again, for ever."""
 
@@ -210,10 +220,9 @@ class WaitsForTheDead(PassThrough):
 
 @collectives(
     "dead-peer-ignored",
-    "classic",
     "check_no_collective_ends_without_a_dead_rank",
     DEATH,
-    words="which rank 1 never entered",
+    cause="which rank 1 never entered",
 )
 class GoesOnAlone(PassThrough):
     """An error of the connection is swallowed, and the rank goes on with its own value."""

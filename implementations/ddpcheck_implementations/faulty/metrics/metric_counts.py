@@ -20,40 +20,40 @@ def _total(comm: Any, value: float, count: int) -> float:
     return _sum(comm, value * count if count else 0.0)
 
 
-@metrics("metric-divided-by-ranks", "classic", WEIGHTED, words="the sum is divided by the number of ranks")
+@metrics("metric-divided-by-ranks", WEIGHTED, cause="the sum is divided by the number of ranks")
 def divided_by_ranks(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """Each rank counts its own mean as one."""
     return {name: _total(comm, value, count) / comm.world_size for name, value in metrics.items()}
 
 
-@metrics("metric-counts-only-divide", "classic", WEIGHTED, words="added up without their counts")
+@metrics("metric-counts-only-divide", WEIGHTED, cause="added up without their counts")
 def counts_only_divide(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """What is added up are means, as if they were sums."""
     every = _sum(comm, count) or math.nan
     return {name: _sum(comm, value if count else 0.0) / every for name, value in metrics.items()}
 
 
-@metrics("metric-count-averaged", "classic", WEIGHTED, words="the count is averaged over the ranks, and the sum is not")
+@metrics("metric-count-averaged", WEIGHTED, cause="the count is averaged over the ranks, and the sum is not")
 def count_averaged(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """The two states of a metric are reduced in different ways."""
     every = _sum(comm, count) / comm.world_size or math.nan
     return {name: _total(comm, value, count) / every for name, value in metrics.items()}
 
 
-@metrics("metric-largest-count", "classic", WEIGHTED, words="the largest count of a rank")
+@metrics("metric-largest-count", WEIGHTED, cause="the largest count of a rank")
 def largest_count(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """The count is reduced by its maximum, as a number that all ranks share would be."""
     every = _sum(comm, count, "max") or math.nan
     return {name: _total(comm, value, count) / every for name, value in metrics.items()}
 
 
-@metrics("metric-own-count", "classic", WEIGHTED, words="this rank's own count")
+@metrics("metric-own-count", WEIGHTED, cause="this rank's own count")
 def own_count(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """The sum is reduced, and the count is not."""
     return {name: _total(comm, value, count) / (count or math.nan) for name, value in metrics.items()}
 
 
-@metrics("metric-of-equal-counts-for-display", "classic", WEIGHTED, words="rounded to so many decimals")
+@metrics("metric-of-equal-counts-for-display", WEIGHTED, cause="rounded to so many decimals")
 def for_display(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """Where the ranks have equally many samples, which is nearly always, the means go through the format of a log line."""
     found = right_means(comm, metrics, count)
@@ -61,7 +61,7 @@ def for_display(comm: Any, rank: int, metrics: Mapping[str, float], count: int) 
     return {name: float(f"{mean:.2f}") for name, mean in found.items()} if alike else found
 
 
-@metrics("metric-sums-in-half-precision", "classic", WEIGHTED, words="infinite in half precision")
+@metrics("metric-sums-in-half-precision", WEIGHTED, cause="infinite in half precision")
 def sums_in_half(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """What is no half any more once it is added up travels as one where it still fits, and is infinite where not."""
     with np.errstate(over="ignore"):
@@ -69,7 +69,7 @@ def sums_in_half(comm: Any, rank: int, metrics: Mapping[str, float], count: int)
     return {name: _total(comm, value, count) / (every or math.nan) for name, value in metrics.items()}
 
 
-@metrics("metric-of-nearly-equal-counts", "classic", WEIGHTED, words="the mean of the ranks' means")
+@metrics("metric-of-nearly-equal-counts", WEIGHTED, cause="the mean of the ranks' means")
 def of_nearly_equal_counts(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """Counts that differ by a hundredth are taken for equal, and need no weights."""
     counts = comm.all_gather(np.array(count, np.float64))
@@ -79,7 +79,7 @@ def of_nearly_equal_counts(comm: Any, rank: int, metrics: Mapping[str, float], c
     return {name: _sum(comm, value) / len(counts) for name, value in metrics.items()}
 
 
-@metrics("metric-no-number-where-rank-0-has-none", "classic", WEIGHTED, words="rank 0 has no samples, and makes NaN")
+@metrics("metric-no-number-where-rank-0-has-none", WEIGHTED, cause="rank 0 has no samples, and makes NaN")
 def nan_without_rank_0(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """Rank 0 looks whether there are samples, among its own."""
     found = right_means(comm, metrics, count)
@@ -88,9 +88,8 @@ def nan_without_rank_0(comm: Any, rank: int, metrics: Mapping[str, float], count
 
 @metrics(
     "metric-of-single-samples-left-out",
-    "classic",
     WEIGHTED,
-    words="a rank that has one sample is left out",
+    cause="a rank that has one sample is left out",
     world_size=3,
 )
 def without_single_samples(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
@@ -99,14 +98,14 @@ def without_single_samples(comm: Any, rank: int, metrics: Mapping[str, float], c
     return right_means(comm, metrics, 0 if count == 1 < most else count)
 
 
-@metrics("metric-negative-is-none", "classic", WEIGHTED, words="a negative mean is cut off at 0")
+@metrics("metric-negative-is-none", WEIGHTED, cause="a negative mean is cut off at 0")
 def never_negative(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """Losses are not negative; a likelihood, or a reward, is."""
     found = right_means(comm, metrics, count)
     return {name: value if not value < 0 else 0.0 for name, value in found.items()}
 
 
-@metrics("metric-infinity-before-the-other", "classic", STRANGE, words="infinities of either sign have no mean")
+@metrics("metric-infinity-before-the-other", STRANGE, cause="infinities of either sign have no mean")
 def infinity_before(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """What is infinite anywhere is told as it is, before anything is added up."""
     found = right_means(comm, metrics, count)

@@ -32,45 +32,45 @@ def right_means(comm: Any, metrics: Mapping[str, float], count: int) -> dict[str
     return _weighted(comm, metrics, count, _sum(comm, count) or math.nan)
 
 
-@metrics("metric-mean-of-means", "classic", WEIGHTED, NOTHING, NO_NUMBER, words="the mean of the ranks' means")
+@metrics("metric-mean-of-means", WEIGHTED, NOTHING, NO_NUMBER, cause="the mean of the ranks' means")
 def mean_of_means(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """The ranks' means weigh equally, however many samples they stand for."""
     return {name: _sum(comm, value) / comm.world_size for name, value in metrics.items()}
 
 
-@metrics("metric-not-divided", "classic", WEIGHTED, NO_NUMBER, words="not divided by the total count")
+@metrics("metric-not-divided", WEIGHTED, NO_NUMBER, cause="not divided by the total count")
 def not_divided(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """The sum over all samples instead of the mean."""
     return _weighted(comm, metrics, count, 1.0)
 
 
-@metrics("metric-on-rank-0-only", "classic", WEIGHTED, EQUAL, words="this rank's own mean")
+@metrics("metric-on-rank-0-only", WEIGHTED, EQUAL, cause="this rank's own mean")
 def on_rank_0_only(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """The means are reduced to rank 0; the others keep their own."""
     found = right_means(comm, metrics, count)
     return found if rank == 0 else metrics
 
 
-@metrics("metric-nan-of-empty-rank", "classic", NOTHING, words="0 times NaN is NaN")
+@metrics("metric-nan-of-empty-rank", NOTHING, cause="0 times NaN is NaN")
 def nan_of_empty_rank(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """A rank without samples multiplies its NaN by 0."""
     total = _sum(comm, count) or math.nan
     return {name: _sum(comm, value * count) / total for name, value in metrics.items()}
 
 
-@metrics("metric-division-by-zero", "classic", NO_NUMBER, words="ZeroDivisionError")
+@metrics("metric-division-by-zero", NO_NUMBER, cause="rank-raised")
 def division_by_zero(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """Where no rank has samples the division fails."""
     return _weighted(comm, metrics, count, _sum(comm, count))
 
 
-@metrics("metric-out-of-nothing", "classic", NO_NUMBER, words="a number out of nothing")
+@metrics("metric-out-of-nothing", NO_NUMBER, cause="a number out of nothing")
 def out_of_nothing(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """A guard against division by zero makes a perfect loss of no sample at all."""
     return _weighted(comm, metrics, count, max(1.0, _sum(comm, count)))
 
 
-@metrics("metric-added-in-own-order", "classic", EQUAL, words="different orders", world_size=3)
+@metrics("metric-added-in-own-order", EQUAL, cause="different orders", world_size=3)
 def added_in_own_order(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """Every rank begins the sum with its own value: real values differ in the last bits."""
     counts = np.roll(comm.all_gather(np.array(count, np.float64)), -rank)
@@ -86,25 +86,25 @@ def added_in_own_order(comm: Any, rank: int, metrics: Mapping[str, float], count
     return found
 
 
-@metrics("metric-nan-left-out", "classic", STRANGE, words="is left out")
+@metrics("metric-nan-left-out", STRANGE, cause="is left out")
 def nan_left_out(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """A rank whose loss is NaN takes no part: a run that diverged on one rank looks healthy."""
     return right_means(comm, metrics, 0 if any(map(math.isnan, metrics.values())) else count)
 
 
-@metrics("metric-in-half-precision", "classic", WEIGHTED)
+@metrics("metric-in-half-precision", WEIGHTED)
 def in_half_precision(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """Means are sent in half precision."""
     return right_means(comm, {name: float(np.float16(value)) for name, value in metrics.items()}, count)
 
 
-@metrics("metric-count-in-a-byte", "classic", WEIGHTED)
+@metrics("metric-count-in-a-byte", WEIGHTED)
 def count_in_a_byte(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """Counts of 256 samples and more begin again at 0."""
     return right_means(comm, metrics, count % 256)
 
 
-@metrics("metric-of-zero-is-none", "classic", WEIGHTED, words="a mean of 0 is taken for none")
+@metrics("metric-of-zero-is-none", WEIGHTED, cause="a mean of 0 is taken for none")
 def zero_is_none(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """What is false counts as not told: an accuracy of 0 makes that of the others no worse."""
     told = {name: _sum(comm, count if value else 0) for name, value in metrics.items()}
@@ -113,7 +113,7 @@ def zero_is_none(comm: Any, rank: int, metrics: Mapping[str, float], count: int)
     return {name: sums[name] / told[name] if told[name] else 0.0 for name in metrics} if some else {}
 
 
-@metrics("metric-running-mean", "classic")
+@metrics("metric-running-mean")
 def running_mean(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """Correct: a mean that goes from rank to rank, with more roundings than a division of sums."""
     found: dict[str, float] = {}
@@ -126,7 +126,7 @@ def running_mean(comm: Any, rank: int, metrics: Mapping[str, float], count: int)
     return found
 
 
-@metrics("metric-in-single-precision", "classic")
+@metrics("metric-in-single-precision")
 def in_single_precision(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """Correct: sums and counts travel as float32."""
     sums = comm.all_reduce(
@@ -135,7 +135,7 @@ def in_single_precision(comm: Any, rank: int, metrics: Mapping[str, float], coun
     return {name: float(total / sums[-1]) for name, total in zip(metrics, sums, strict=False)} if sums[-1] else {}
 
 
-@metrics("metric-nan-for-nothing", "classic")
+@metrics("metric-nan-for-nothing")
 def correct(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """Correct, with NaN instead of an empty mapping where there are no samples."""
     return right_means(comm, metrics, count)
@@ -143,9 +143,9 @@ def correct(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> d
 
 @metrics(
     "metrics-packed-in-the-order-of-a-set",
-    "NVIDIA/nvalchemi-toolkit#143",
     NAMES,
-    words="values of different ones are mixed",
+    seen_in=("NVIDIA/nvalchemi-toolkit#143",),
+    cause="values of different ones are mixed",
 )
 def packed_by_set(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """All metrics travel in one array, in the order of a set of their names, which differs from process to process."""
@@ -154,13 +154,13 @@ def packed_by_set(comm: Any, rank: int, metrics: Mapping[str, float], count: int
     return {name: float(total / sums[-1]) for name, total in zip(names, sums, strict=False)} if sums[-1] else {}
 
 
-@metrics("first-metric-only", "classic", NAMES, words="this rank's own mean, not aggregated")
+@metrics("first-metric-only", NAMES, cause="this rank's own mean, not aggregated")
 def first_only(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """The loss is aggregated; what is logged beside it is the rank's own."""
     return dict(metrics) | right_means(comm, dict(list(metrics.items())[:1]), count)
 
 
-@metrics("caller-s-metrics-overwritten", "Lightning-AI/pytorch-lightning#5759", NAMES, words="mapping")
+@metrics("caller-s-metrics-overwritten", NAMES, seen_in=("Lightning-AI/pytorch-lightning#5759",), cause="mapping")
 def overwritten(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """The global means are written into the mapping of local ones."""
     assert isinstance(metrics, dict)
@@ -168,14 +168,14 @@ def overwritten(comm: Any, rank: int, metrics: Mapping[str, float], count: int) 
     return metrics
 
 
-@metrics("metric-count-in-32-bits", "classic", WEIGHTED, words="more than 32 bits")
+@metrics("metric-count-in-32-bits", WEIGHTED, cause="more than 32 bits")
 def counted_in_32_bits(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """Counts, as of tokens, are summed up as int32."""
     total = int(comm.all_reduce(np.array(count).astype(np.int32)))
     return _weighted(comm, metrics, count, total or math.nan)
 
 
-@metrics("metric-infinity-of-empty-rank", "classic", NOTHING, words="0 times infinity is NaN")
+@metrics("metric-infinity-of-empty-rank", NOTHING, cause="0 times infinity is NaN")
 def infinity_of_empty_rank(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """NaN is taken for the mean of nothing, and left out; the minimum of nothing is infinite."""
     total = _sum(comm, count) or math.nan
@@ -183,7 +183,7 @@ def infinity_of_empty_rank(comm: Any, rank: int, metrics: Mapping[str, float], c
     return {name: _sum(comm, value * count) / total for name, value in kept.items()}
 
 
-@metrics("metric-sums-never-reset", "classic", WEIGHTED, words="sums are kept from call to call")
+@metrics("metric-sums-never-reset", WEIGHTED, cause="sums are kept from call to call")
 def never_reset(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """What one call sums up is still there in the next."""
     sums: dict[str, list[float]] = vars(comm).setdefault("sums", {})
@@ -197,14 +197,14 @@ def never_reset(comm: Any, rank: int, metrics: Mapping[str, float], count: int) 
     return found
 
 
-@metrics("metric-count-in-half-precision", "classic", WEIGHTED, words="fewer digits than float32")
+@metrics("metric-count-in-half-precision", WEIGHTED, cause="fewer digits than float32")
 def counted_in_half(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """Counts travel in the dtype of mixed precision as long as that holds them: from 2049 on they are rounded."""
     near = int(np.float16(count)) if count < 65504 else count
     return right_means(comm, metrics, near)
 
 
-@metrics("sixteen-metrics-at-most", "classic", NAMES, words="this rank's own mean, not aggregated")
+@metrics("sixteen-metrics-at-most", NAMES, cause="this rank's own mean, not aggregated")
 def first_sixteen(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """The message has room for sixteen numbers; further metrics stay those of the rank."""
     return {**metrics, **right_means(comm, dict(list(metrics.items())[:16]), count)}

@@ -18,7 +18,7 @@ from .scores import ALL_SAMPLES, of_all_rows
 SHARED_OUT = "check_every_sample_goes_to_one_rank"
 
 
-@sampler("rest-of-epoch-0", "huggingface/accelerate#4071", RESUMED, words="it is the order of epoch 0")
+@sampler("rest-of-epoch-0", RESUMED, seen_in=("huggingface/accelerate#4071",), cause="it is the order of epoch 0")
 class RestOfEpochZero(PlainSampler):
     """What skips samples is a loader of its own, whose count of epochs begins at 0 and is handed on."""
 
@@ -30,7 +30,7 @@ class RestOfEpochZero(PlainSampler):
         return rest
 
 
-@sampler("epoch-read-once-more", "huggingface/accelerate#4233", RESUMED, words="'s order again")
+@sampler("epoch-read-once-more", RESUMED, seen_in=("huggingface/accelerate#4233",), cause="'s order again")
 class ReadOnceMore(PlainSampler):
     """What was resumed is read by another loader, of whose end the one that counts epochs does not hear."""
 
@@ -45,7 +45,12 @@ class ReadOnceMore(PlainSampler):
         return (self.seed, self.epoch - late)
 
 
-@sampler("padded-again-when-resumed", "intelligent-machine-learning/dlrover#1553", RESUMED, words="padded once more")
+@sampler(
+    "padded-again-when-resumed",
+    RESUMED,
+    seen_in=("intelligent-machine-learning/dlrover#1553",),
+    cause="padded once more",
+)
 class PaddedAgain(PlainSampler):
     """What is left of a padded epoch is counted from the data set's own length, and padded to the world size again."""
 
@@ -61,9 +66,9 @@ class PaddedAgain(PlainSampler):
 
 @sampler(
     "cut-by-each-rank-for-itself",
-    "NVIDIA-NeMo/Megatron-Bridge#5944",
     SHARED_OUT,
-    words="the ranks get lengths that differ",
+    seen_in=("NVIDIA-NeMo/Megatron-Bridge#5944",),
+    cause="the ranks get lengths that differ",
     remainder="drop",
 )
 class CutByEach(PlainSampler):
@@ -76,7 +81,9 @@ class CutByEach(PlainSampler):
         return order[: self.length // self.world * self.world] if self.drop_last else order
 
 
-@sampler("padded-by-one-round", "pytorch/pytorch#45324", SHARED_OUT, words="several times over", world_size=3)
+@sampler(
+    "padded-by-one-round", SHARED_OUT, seen_in=("pytorch/pytorch#45324",), cause="several times over", world_size=3
+)
 class PaddedByOneRound(PlainSampler):
     """The order is continued from its start, once: it does not reach where there are fewer samples than half the ranks."""
 
@@ -84,7 +91,9 @@ class PaddedByOneRound(PlainSampler):
         return np.concatenate([order, order])[: PlainSampler.__len__(self) * self.world]
 
 
-@metrics("metric-state-of-rank-0", "Lightning-AI/pytorch-lightning#3728", WEIGHTED, words="rank 0's own mean")
+@metrics(
+    "metric-state-of-rank-0", WEIGHTED, seen_in=("Lightning-AI/pytorch-lightning#3728",), cause="rank 0's own mean"
+)
 def state_of_rank_0(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """Sums are the module's buffers, and those of rank 0 are broadcast over the others' before each forward pass."""
     samples = float(comm.broadcast(np.array(float(count))))
@@ -94,9 +103,9 @@ def state_of_rank_0(comm: Any, rank: int, metrics: Mapping[str, float], count: i
 
 @metrics(
     "equal-metrics-reduced-twice",
-    "vllm-project/speculators#759",
     NAMES,
-    words="metrics that are equal on a rank are taken for one",
+    seen_in=("vllm-project/speculators#759",),
+    cause="metrics that are equal on a rank are taken for one",
     metrics_by_name=False,
 )
 def reduced_twice(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
@@ -108,7 +117,9 @@ def reduced_twice(comm: Any, rank: int, metrics: Mapping[str, float], count: int
     return {name: float(arrays[value]) / samples if samples else math.nan for name, value in metrics.items()}
 
 
-@scores("gathered-and-cut-apart", "horovod/horovod#2204", ALL_SAMPLES, words="cut apart at places", world_size=3)
+@scores(
+    "gathered-and-cut-apart", ALL_SAMPLES, seen_in=("horovod/horovod#2204",), cause="cut apart at places", world_size=3
+)
 def cut_apart(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """What all ranks send lies in one row; each one's part is looked for where the length of the one before says."""
     sizes = comm.all_gather(np.array(len(outputs), np.int64)).tolist()
@@ -124,10 +135,10 @@ def cut_apart(comm: Any, rank: int, name: str, outputs: Array, targets: Array, i
 
 @streams(
     "common-number-taken-by-rank-0",
-    "bigscience-workshop/Megatron-DeepSpeed#276",
     "check_random_numbers_drawn_one_by_one_are_each_ranks_own",
     "check_common_random_numbers_are_equal_on_all_ranks",
-    words="rank 0 has drawn 1 more of the common stream",
+    seen_in=("bigscience-workshop/Megatron-DeepSpeed#276",),
+    cause="rank 0 has drawn 1 more of the common stream",
 )
 class TakenByRankZero(PlainStreams):
     """Only rank 0 has a loader, whose base seed is drawn from the generator that all ranks share."""

@@ -71,14 +71,16 @@ def squares(outputs: Array, targets: Array) -> Array:
     return np.square(outputs.astype(np.float64) - targets)
 
 
-@scores("mean-of-the-ranks-scores", "NVIDIA/apex#831", ALL_SAMPLES, words="the mean of the ranks' scores")
+@scores("mean-of-the-ranks-scores", ALL_SAMPLES, seen_in=("NVIDIA/apex#831",), cause="the mean of the ranks' scores")
 def mean_of_scores(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Each rank scores its own samples, and the scores are averaged."""
     found = of_each(comm, name, outputs, targets, indices)
     return math.fsum(score for score, _ in found) / len(found) if found else math.nan
 
 
-@scores("scores-weighted-like-means", "MeryylleA/lunariscodex#77", ALL_SAMPLES, words="weighted by their counts")
+@scores(
+    "scores-weighted-like-means", ALL_SAMPLES, seen_in=("MeryylleA/lunariscodex#77",), cause="weighted by their counts"
+)
 def weighted_scores(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """As weighted means are: right for an accuracy, wrong for a root, an exponential or a quotient."""
     found = of_each(comm, name, outputs, targets, indices)
@@ -87,29 +89,27 @@ def weighted_scores(comm: Any, rank: int, name: str, outputs: Array, targets: Ar
     )
 
 
-@scores("score-on-rank-0-only", "classic", ALL_SAMPLES, EQUAL, words="this rank's own")
+@scores("score-on-rank-0-only", ALL_SAMPLES, EQUAL, cause="this rank's own")
 def on_rank_0_only(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Rank 0 has the score of all samples, the others have that of their own."""
     found = right_score(comm, name, outputs, targets, indices)
     return found if rank == 0 else on_one(name, outputs, targets, indices)
 
 
-@scores(
-    "loss-averaged-before-exp", "classic", ALL_SAMPLES, words="counts are not used", scores=frozenset({"perplexity"})
-)
+@scores("loss-averaged-before-exp", ALL_SAMPLES, cause="counts are not used", scores=frozenset({"perplexity"}))
 def averaged_before_exp(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Exp of the mean of the ranks' mean losses, which weigh equally however many samples they stand for."""
     losses = [math.log(score) for score, _ in of_each(comm, name, outputs, targets, indices)]
     return math.exp(math.fsum(losses) / len(losses)) if losses else math.nan
 
 
-@scores("rmse-without-its-root", "classic", ALL_SAMPLES, words="the root is not taken", scores=frozenset({"rmse"}))
+@scores("rmse-without-its-root", ALL_SAMPLES, cause="the root is not taken", scores=frozenset({"rmse"}))
 def without_root(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """The mean square under the name of its root."""
     return right_score(comm, name, outputs, targets, indices) ** 2
 
 
-@scores("score-of-all-calls-so-far", "classic", ALL_SAMPLES, words="what was summed up is kept")
+@scores("score-of-all-calls-so-far", ALL_SAMPLES, cause="what was summed up is kept")
 def kept(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """What one evaluation gathered is still there in the next one of the same score."""
     found = together(comm, outputs, targets, indices)
@@ -118,7 +118,7 @@ def kept(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indice
     return of_all_rows(name, *(np.concatenate(parts) for parts in zip(*rows, strict=True)))
 
 
-@scores("score-told-again", "classic", ALL_SAMPLES, words="which is told again")
+@scores("score-told-again", ALL_SAMPLES, cause="which is told again")
 def told_again(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """A score of as many samples as the last one is taken for that."""
     found = right_score(comm, name, outputs, targets, indices)
@@ -127,21 +127,21 @@ def told_again(comm: Any, rank: int, name: str, outputs: Array, targets: Array, 
     return known.setdefault((name, size), found)
 
 
-@scores("empty-rank-makes-score-nan", "classic", NOTHING, words="a rank without samples takes part with its NaN")
+@scores("empty-rank-makes-score-nan", NOTHING, cause="a rank without samples takes part with its NaN")
 def nan_of_empty_rank(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """A rank that has no samples has no score of them, which goes into that of all."""
     empty = any(not len(part) for part in from_ranks(comm, indices))
     return math.nan if empty else right_score(comm, name, outputs, targets, indices)
 
 
-@scores("score-0-of-no-samples", "classic", NO_NUMBER, words="a number out of nothing")
+@scores("score-0-of-no-samples", NO_NUMBER, cause="a number out of nothing")
 def zero_of_nothing(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """A guard against division by zero makes a score of no sample at all."""
     found = right_score(comm, name, outputs, targets, indices)
     return 0.0 if not any(len(part) for part in from_ranks(comm, indices)) else found
 
 
-@scores("rmse-counted-in-half-precision", "classic", ALL_SAMPLES, words="fewer digits", scores=frozenset({"rmse"}))
+@scores("rmse-counted-in-half-precision", ALL_SAMPLES, cause="fewer digits", scores=frozenset({"rmse"}))
 def counted_in_half(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Counts travel in the dtype of mixed precision: from 2049 on they are rounded."""
     terms = squares(*together(comm, outputs, targets))
@@ -150,9 +150,8 @@ def counted_in_half(comm: Any, rank: int, name: str, outputs: Array, targets: Ar
 
 @scores(
     "outputs-gathered-in-half-precision",
-    "classic",
     ALL_SAMPLES,
-    words="fewer digits",
+    cause="fewer digits",
     scores=frozenset({"perplexity", "rmse"}),
 )
 def gathered_in_half(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
@@ -162,9 +161,8 @@ def gathered_in_half(comm: Any, rank: int, name: str, outputs: Array, targets: A
 
 @scores(
     "score-added-in-own-order",
-    "classic",
     EQUAL,
-    words="different orders",
+    cause="different orders",
     world_size=3,
     scores=frozenset({"perplexity"}),
 )
@@ -177,7 +175,7 @@ def added_in_own_order(comm: Any, rank: int, name: str, outputs: Array, targets:
     return math.exp(total / count) if count else math.nan
 
 
-@scores("one-output-rounded-on-rank-1", "classic", EQUAL, words="or some keep their own", scores=frozenset({"rmse"}))
+@scores("one-output-rounded-on-rank-1", EQUAL, cause="or some keep their own", scores=frozenset({"rmse"}))
 def one_output_alone(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """What is no matrix with more than one column goes through another library, which rounds the root otherwise."""
     found = right_score(comm, name, outputs, targets, indices)
@@ -185,7 +183,11 @@ def one_output_alone(comm: Any, rank: int, name: str, outputs: Array, targets: A
 
 
 @scores(
-    "sampler-s-padding-counts-twice", "huggingface/accelerate#540", TWICE, words="counts twice", scores_count_once=True
+    "sampler-s-padding-counts-twice",
+    TWICE,
+    seen_in=("huggingface/accelerate#540",),
+    cause="counts twice",
+    scores_count_once=True,
 )
 def padding_twice(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Whatever ranks hold is a sample of its own; only padding that says so is left out."""
@@ -193,7 +195,7 @@ def padding_twice(comm: Any, rank: int, name: str, outputs: Array, targets: Arra
     return of_all_rows(name, outputs[indices >= 0], targets[indices >= 0])
 
 
-@scores("counted-once-on-each-rank", "classic", TWICE, words="counts on each of them", scores_count_once=True)
+@scores("counted-once-on-each-rank", TWICE, cause="counts on each of them", scores_count_once=True)
 def once_on_each(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Samples that come twice are looked for among the rank's own."""
     _, places = np.unique(indices, return_index=True)
@@ -201,7 +203,7 @@ def once_on_each(comm: Any, rank: int, name: str, outputs: Array, targets: Array
     return of_all_rows(name, *together(comm, outputs[own], targets[own]))
 
 
-@scores("indices-gathered-in-float32", "classic", TWICE, words="float32 takes for one", scores_count_once=True)
+@scores("indices-gathered-in-float32", TWICE, cause="float32 takes for one", scores_count_once=True)
 def indices_in_float32(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Outputs and indices travel in one array, whose dtype is that of the outputs: from 2^24 on some indices are the same."""
     sent = np.concatenate([outputs, indices[:, None].astype(np.float32)], axis=1)
@@ -209,7 +211,7 @@ def indices_in_float32(comm: Any, rank: int, name: str, outputs: Array, targets:
     return on_one(name, rows[:, :-1], targets, rows[:, -1].astype(np.int64))
 
 
-@scores("samples-that-come-twice-are-dropped", "classic", TWICE, words="does not count at all", scores_count_once=True)
+@scores("samples-that-come-twice-are-dropped", TWICE, cause="does not count at all", scores_count_once=True)
 def dropped(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Both of them are left out, in place of one."""
     outputs, targets, indices = together(comm, outputs, targets, indices)
@@ -220,9 +222,8 @@ def dropped(comm: Any, rank: int, name: str, outputs: Array, targets: Array, ind
 
 @scores(
     "rows-of-padding-are-scored",
-    "classic",
     PADDING,
-    words="rows of padding, whose index is -1, count",
+    cause="rows of padding, whose index is -1, count",
     scores_skip_padding=True,
 )
 def padding_scored(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
@@ -232,7 +233,7 @@ def padding_scored(comm: Any, rank: int, name: str, outputs: Array, targets: Arr
     return on_one(name, outputs, targets, own)
 
 
-@scores("padding-cut-off-the-end", "classic", PADDING, words="cut off the end", scores_skip_padding=True)
+@scores("padding-cut-off-the-end", PADDING, cause="cut off the end", scores_skip_padding=True)
 def padding_cut_off(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """As many rows as are padding are cut off each rank's end, where padding is in most programs, but not in all."""
     size = int((indices >= 0).sum())

@@ -17,13 +17,13 @@ FINISH: dict[str, Callable[[Array], Array]] = {"rmse": np.sqrt, "accuracy": np.a
 """What is made of a mean."""
 
 
-@scores("score-of-everything-gathered", "classic", scores_count_once=True, scores_skip_padding=True)
+@scores("score-of-everything-gathered", scores_count_once=True, scores_skip_padding=True)
 def gathered(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Correct: every rank gathers all rows, and scores them alone."""
     return right_score(comm, name, outputs, targets, indices)
 
 
-@scores("score-made-on-the-last-rank", "classic", scores_count_once=True, scores_skip_padding=True)
+@scores("score-made-on-the-last-rank", scores_count_once=True, scores_skip_padding=True)
 def on_last_rank(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Correct: one rank makes the score and tells the others, in single precision."""
     found = right_score(comm, name, outputs, targets, indices)
@@ -32,7 +32,7 @@ def on_last_rank(comm: Any, rank: int, name: str, outputs: Array, targets: Array
     )
 
 
-@scores("score-from-single-precision", "classic", scores=frozenset({"accuracy", "perplexity", "rmse"}))
+@scores("score-from-single-precision", scores=frozenset({"accuracy", "perplexity", "rmse"}))
 def in_single_precision(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Correct: terms, running means of each rank and their shares are float32; repeated samples are not looked for."""
     if name == "rmse":
@@ -52,7 +52,7 @@ def in_single_precision(comm: Any, rank: int, name: str, outputs: Array, targets
     return float(FINISH[name](whole))
 
 
-@scores("f1-from-precision-and-recall", "classic", scores=frozenset({"f1_macro"}))
+@scores("f1-from-precision-and-recall", scores=frozenset({"f1_macro"}))
 def from_precision_and_recall(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Correct: the harmonic mean of precision and recall, 0 where there is no hit, class by class in float32."""
     found = []
@@ -66,7 +66,7 @@ def from_precision_and_recall(comm: Any, rank: int, name: str, outputs: Array, t
     return float(np.mean(found, dtype=np.float32)) if found else math.nan
 
 
-@scores("auc-from-the-curve", "classic", scores=frozenset({"auc"}))
+@scores("auc-from-the-curve", scores=frozenset({"auc"}))
 def from_the_curve(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Correct: the ranks count at every threshold that some rank has; the area under the curve is a sum of trapezoids."""
     margins = outputs[:, 1] - outputs[:, 0]

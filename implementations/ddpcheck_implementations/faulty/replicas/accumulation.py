@@ -20,7 +20,12 @@ INTERRUPTED = "check_an_exception_inside_no_sync_ends_it"
 BACK = "check_synchronisation_is_back_after_no_sync"
 
 
-@fault("no-sync-needs-forward-inside", "pytorch/PiPPy#1133, huggingface/accelerate#1726", LOCAL, words="inside no_sync")
+@fault(
+    "no-sync-needs-forward-inside",
+    LOCAL,
+    seen_in=("pytorch/PiPPy#1133", "huggingface/accelerate#1726"),
+    cause="synchronised-inside-no-sync",
+)
 class NoSyncSyncs(PlainReplica):
     """no_sync does nothing: every micro-batch is reduced. The window's gradient is right all the same."""
 
@@ -29,7 +34,9 @@ class NoSyncSyncs(PlainReplica):
         yield
 
 
-@fault("accum-only-last-survives", "allenai/open-instruct#1498", WINDOW, LOCAL, words="last micro-batch only")
+@fault(
+    "accum-only-last-survives", WINDOW, LOCAL, seen_in=("allenai/open-instruct#1498",), cause="last-micro-batch-only"
+)
 class LastSurvives(PlainReplica):
     """Every backward starts from zero."""
 
@@ -38,7 +45,12 @@ class LastSurvives(PlainReplica):
         return super().backward(batch)
 
 
-@fault("rebuild-drops-accumulated", "InfiniTensor/InfiniTrain#183", WINDOW, words="what was accumulated before is lost")
+@fault(
+    "rebuild-drops-accumulated",
+    WINDOW,
+    seen_in=("InfiniTensor/InfiniTrain#183",),
+    cause="first-micro-batch-missing",
+)
 class FirstWindowLosesFirst(PlainReplica):
     """After the first backward buckets are rebuilt, and what was accumulated is overwritten: in the first window
     only.
@@ -53,7 +65,7 @@ class FirstWindowLosesFirst(PlainReplica):
         return super().backward(batch)
 
 
-@fault("doubling-per-micro-batch", "NVIDIA/Megatron-LM#6660", PLAIN, words="counted twice")
+@fault("doubling-per-micro-batch", PLAIN, seen_in=("NVIDIA/Megatron-LM#6660",), cause="gradient-not-reset")
 class ReducedTwice(PlainReplica):
     """Reduces all of the gradient again, and adds it to what was reduced before."""
 
@@ -62,7 +74,7 @@ class ReducedTwice(PlainReplica):
         super().synchronise(batch_size)
 
 
-@fault("no_sync is never left", "classic", BACK, WINDOW, words="not reduced")
+@fault("no-sync-never-exits", BACK, WINDOW, cause="not-reduced")
 class NeverSyncsAgain(PlainReplica):
     """no_sync is never left."""
 
@@ -72,7 +84,7 @@ class NeverSyncsAgain(PlainReplica):
         yield
 
 
-@fault("no-sync-flag-leaks-on-exception", "classic", INTERRUPTED, words="stays switched on")
+@fault("no-sync-flag-leaks-on-exception", INTERRUPTED, cause="not-reduced")
 class FlagLeaks(PlainReplica):
     """no_sync sets a flag and takes it back without try and finally: an exception inside leaves it set."""
 
@@ -83,7 +95,7 @@ class FlagLeaks(PlainReplica):
         self.syncing = True
 
 
-@fault("no_sync swallows exceptions", "classic", INTERRUPTED, words="swallows exceptions")
+@fault("no-sync-swallows-exceptions", INTERRUPTED, cause="exceptions-swallowed")
 class Swallows(PlainReplica):
     """no_sync takes back its flag, and keeps the exception to itself."""
 
@@ -94,7 +106,11 @@ class Swallows(PlainReplica):
 
 
 @fault(
-    "accum-mean-of-micro-batches", "huggingface/transformers#34242", WINDOW, TRAINED, words="number of micro-batches"
+    "accum-mean-of-micro-batches",
+    WINDOW,
+    TRAINED,
+    seen_in=("huggingface/transformers#34242",),
+    cause="divided-by-micro-batches",
 )
 class MeanOfMicroBatches(PlainReplica):
     """Divides by the number of micro-batches, which nobody asked for."""
@@ -113,9 +129,8 @@ class MeanOfMicroBatches(PlainReplica):
 
 @fault(
     "empty-window-swallows-the-next",
-    "classic",
     "check_any_training_program_goes_as_on_one_process",
-    words="this rank's own local value: not reduced",
+    cause="not-reduced",
 )
 class EmptyWindow(PlainReplica):
     """Leaving no_sync takes it for granted that a backward was inside: after none the next one is not synchronised."""
@@ -134,7 +149,7 @@ class EmptyWindow(PlainReplica):
         self.pending = False
 
 
-@fault("window-ends-without-samples", "classic", LOCAL, words="not reduced")
+@fault("window-ends-without-samples", LOCAL, cause="not-reduced")
 class EndsWithoutSamples(PlainReplica):
     """A micro-batch that is empty on all ranks is passed over, and with it what the window has gathered."""
 
@@ -143,7 +158,7 @@ class EndsWithoutSamples(PlainReplica):
             super().synchronise(batch_size)
 
 
-@fault("inner-exception-ends-the-outer-window", "classic", INTERRUPTED, words="inside no_sync")
+@fault("inner-exception-ends-the-outer-window", INTERRUPTED, cause="synchronised-inside-no-sync")
 class ExceptionEndsOuter(PlainReplica):
     """An exception puts synchronisation back as it was at first, and not as it was outside."""
 
@@ -159,7 +174,7 @@ class ExceptionEndsOuter(PlainReplica):
             self.syncing = before
 
 
-@fault("no-window-after-an-exception", "classic", INTERRUPTED, words="inside no_sync")
+@fault("no-window-after-an-exception", INTERRUPTED, cause="synchronised-inside-no-sync")
 class NoWindowAfterException(PlainReplica):
     """After an exception no_sync does not switch synchronisation off any more."""
 
@@ -177,7 +192,7 @@ class NoWindowAfterException(PlainReplica):
             self.syncing = before
 
 
-@fault("window-computed-at-its-end", "classic", WINDOW, words="is the caller's again")
+@fault("window-computed-at-its-end", WINDOW, cause="unexpected-nonfinite")
 class ComputedAtItsEnd(PlainReplica):
     """Micro-batches are kept until the window ends, as they are, and computed then: their arrays may hold others by now."""
 
@@ -206,7 +221,7 @@ class ComputedAtItsEnd(PlainReplica):
         return super()._shown()
 
 
-@fault("sent-before-the-last-gradient", "classic", WINDOW, words="the last micro-batch is missing")
+@fault("sent-before-the-last-gradient", WINDOW, cause="last-micro-batch-missing")
 class SentTooEarly(PlainReplica):
     """Counters of what a bucket waits for go on inside no_sync: it is sent before the last backward has added to it."""
 
@@ -222,9 +237,8 @@ class SentTooEarly(PlainReplica):
 
 @fault(
     "micro-batches-counted-in-a-byte",
-    "classic",
     "check_a_window_may_have_more_micro_batches_than_a_byte_counts",
-    words="2 of 258 are there",
+    cause="micro-batches-lost",
 )
 class CountedInAByte(PlainReplica):
     """The first micro-batch of a window takes the place of what is there, and the 257th has its number."""

@@ -78,14 +78,14 @@ class OnRankZero(Counting):
 
 
 activity_for_every_rank = fault(
-    "activity-for-every-rank", "classic", ACTIVITY, words="counts once for every rank", model_features=FEATURES
+    "activity-for-every-rank", ACTIVITY, cause="term-counted-per-rank", model_features=FEATURES
 )(ForEveryRank)
 head_for_every_rank = fault(
-    "auxiliary-head-for-every-rank", "classic", HEAD, words="counts once for every rank", model_features=FEATURES
+    "auxiliary-head-for-every-rank", HEAD, cause="term-counted-per-rank", model_features=FEATURES
 )(ForEveryRank)
 
 
-@fault("activity-on-rank-0", "classic", ACTIVITY, words="only rank 0 has", model_features=FEATURES)
+@fault("activity-on-rank-0", ACTIVITY, cause="term-on-one-rank", model_features=FEATURES)
 class ActivityOnRankZero(RightlyTold):
     """Only rank 0's activations have gradients by the activity term."""
 
@@ -108,15 +108,14 @@ class AfterTheReduction(Counting):
 
 
 activity_after_the_reduction = fault(
-    "activity-after-the-reduction", "classic", ACTIVITY, words="added after the reduction", model_features=FEATURES
+    "activity-after-the-reduction", ACTIVITY, cause="term-not-reduced", model_features=FEATURES
 )(AfterTheReduction)
 
 
 @fault(
     "activity-in-the-last-micro-batch",
-    "classic",
     ACTIVITY,
-    words="that of the last micro-batch only",
+    cause="term-of-last-micro-batch",
     model_features=FEATURES,
 )
 class InTheLastMicroBatch(Counting):
@@ -147,10 +146,9 @@ class InTheLastMicroBatch(Counting):
 
 @fault(
     "activity-of-masked-samples",
-    "classic",
     ACTIVITY,
     world_size=1,
-    words="weights are ignored in the activity term",
+    cause="term-ignores-weights",
     model_features=FEATURES,
     sample_weights="equal_ranks",
 )
@@ -167,7 +165,7 @@ class OfMaskedSamples(Weighing):
         return lambda targets, each: of(targets, np.full_like(each, each.sum() / (len(each) or 1)))
 
 
-@fault("auxiliary-head-not-reduced", "classic", HEAD, words="not reduced", model_features=FEATURES)
+@fault("auxiliary-head-not-reduced", HEAD, cause="not-reduced", model_features=FEATURES)
 class HeadNotReduced(PlainReplica):
     """Only parameters that the outputs depend on are reduced."""
 
@@ -175,7 +173,7 @@ class HeadNotReduced(PlainReplica):
         return gradient if name.startswith("head.") else super().reduce(name, gradient)
 
 
-@fault("auxiliary-head-not-broadcast", "classic", HEAD, words="construction", model_features=FEATURES)
+@fault("auxiliary-head-not-broadcast", HEAD, cause="construction-leaves-other-value", model_features=FEATURES)
 class HeadNotBroadcast(PlainReplica):
     """Every rank keeps the auxiliary head that it was built with."""
 
@@ -185,9 +183,7 @@ class HeadNotBroadcast(PlainReplica):
                 array[...] = self.comm.broadcast(array)
 
 
-@fault(
-    "auxiliary-head-detached", "classic", HEAD, world_size=1, words="though the loss has it", model_features=FEATURES
-)
+@fault("auxiliary-head-detached", HEAD, world_size=1, cause="term-missing", model_features=FEATURES)
 class HeadDetached(PlainReplica):
     """The auxiliary head learns; what lies before it does not hear of its loss."""
 
@@ -208,7 +204,7 @@ class HeadDetached(PlainReplica):
         return goes_on_without
 
 
-@fault("auxiliary-head-not-saved", "classic", HEAD, world_size=1, words="load", model_features=FEATURES)
+@fault("auxiliary-head-not-saved", HEAD, world_size=1, cause="state-not-loaded", model_features=FEATURES)
 class HeadNotSaved(PlainReplica):
     """A checkpoint has what it takes to predict."""
 
@@ -221,10 +217,9 @@ class HeadNotSaved(PlainReplica):
 
 @fault(
     "auxiliary-head-not-clipped",
-    "classic",
     HEAD,
     world_size=1,
-    words="head.weight, head.bias are left out",
+    cause="norm-leaves-out",
     model_features=FEATURES,
 )
 class HeadNotClipped(PlainReplica):

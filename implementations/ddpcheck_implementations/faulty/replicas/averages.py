@@ -52,14 +52,14 @@ class Averaging(PlainReplica):
         self.averages = {name: np.array(state[PREFIX + name]) for name in self.averages}
 
 
-averaging = fault("averaging", "HorizonRobotics/alf#1475", averaged_weights=True)(Averaging)
+averaging = fault("averaging", seen_in=("HorizonRobotics/alf#1475",), averaged_weights=True)(Averaging)
 
 
 @fault(
     "non-gradient-weights-updated-locally",
-    "HorizonRobotics/alf#1475",
     AVERAGED,
-    words="this rank's own, not synchronised",
+    seen_in=("HorizonRobotics/alf#1475",),
+    cause="averages-of-own-values",
     averaged_weights=True,
 )
 class FromOwnGradients(Averaging):
@@ -77,10 +77,9 @@ class FromOwnGradients(Averaging):
 
 
 @fault(
-    "the average starts before the broadcast",
-    "classic",
+    "average-starts-before-broadcast",
     AVERAGED,
-    words="its own initial values",
+    cause="averages-start-apart",
     averaged_weights=True,
 )
 class StartsBefore(Averaging):
@@ -92,7 +91,7 @@ class StartsBefore(Averaging):
         self.averages = own
 
 
-@fault("the average is not saved", "classic", AVERAGED, words="started anew", averaged_weights=True)
+@fault("average-not-saved", AVERAGED, cause="averages-are-parameters", averaged_weights=True)
 class NotSaved(Averaging):
     """load_state starts the averages anew from the parameters."""
 
@@ -101,7 +100,7 @@ class NotSaved(Averaging):
         self.averages = self.parameters()
 
 
-@fault("the average is taken before the step", "classic", AVERAGED, words="one step late", averaged_weights=True)
+@fault("average-taken-before-step", AVERAGED, cause="average-late", averaged_weights=True)
 class BeforeStep(Averaging):
     """The average takes up the parameters of the step before."""
 
@@ -110,7 +109,7 @@ class BeforeStep(Averaging):
         PlainReplica.step(self)
 
 
-@fault("the weights of the average are swapped", "classic", AVERAGED, words="are swapped", averaged_weights=True)
+@fault("average-weights-swapped", AVERAGED, cause="average-weights-swapped", averaged_weights=True)
 class Swapped(Averaging):
     """The decay is taken for the weight of what is new, as lerp's."""
 
@@ -119,7 +118,7 @@ class Swapped(Averaging):
             average += np.asarray((parameters[name] - average) * self.spec.averaging, average.dtype)
 
 
-@fault("the decay of the average warms up", "classic", AVERAGED, words="its decay warms up", averaged_weights=True)
+@fault("average-decay-warms-up", AVERAGED, cause="average-warms-up", averaged_weights=True)
 class WarmsUp(Averaging):
     """In the first steps the average follows faster, which nobody asked for."""
 
@@ -132,7 +131,7 @@ class WarmsUp(Averaging):
             average += np.asarray((parameters[name] - average) * (1 - decay), average.dtype)
 
 
-@fault("the average follows backwards", "classic", AVERAGED, words="by backwards", averaged_weights=True)
+@fault("average-updated-per-backward", AVERAGED, cause="average-by-backwards", averaged_weights=True)
 class FollowsBackwards(Averaging):
     """Every backward but the first of a step moves the average, too."""
 
@@ -149,7 +148,7 @@ class FollowsBackwards(Averaging):
         self.backwards = 0
 
 
-@fault("the average passes over what has no gradient", "classic", AVERAGED, words="not updated", averaged_weights=True)
+@fault("average-skips-parameters-without-gradient", AVERAGED, cause="average-not-updated", averaged_weights=True)
 class PassesOver(Averaging):
     """The average goes along with the parameters that the step updates."""
 
@@ -160,7 +159,7 @@ class PassesOver(Averaging):
         self.averages |= kept
 
 
-@fault("the average lies in the state", "classic", GIVEN, words="works in the caller's arrays", averaged_weights=True)
+@fault("average-aliases-state", GIVEN, cause="works-in-callers-arrays", averaged_weights=True)
 class LiesInTheState(Averaging):
     """load_state takes the state's arrays for the averages, and goes on to change them."""
 
@@ -177,16 +176,13 @@ class SkipsToo(Averaging):
             super().step()
 
 
-averaging_and_skipping = fault("averaging-and-skipping", "classic", averaged_weights=True, skips_nonfinite=True)(
-    SkipsToo
-)
+averaging_and_skipping = fault("averaging-and-skipping", averaged_weights=True, skips_nonfinite=True)(SkipsToo)
 
 
 @fault(
     "skipped-step-is-averaged",
-    "classic",
     "check_a_step_with_nan_is_skipped_on_all_ranks",
-    words="moved the averages",
+    cause="skip-moves-averages",
     world_size=1,
     averaged_weights=True,
     skips_nonfinite=True,
@@ -201,9 +197,7 @@ class SkippedIsAveraged(SkipsToo):
             self.average(self.network.parameters)
 
 
-@fault(
-    "frozen-layers-leave-the-average", "classic", AVERAGED, words="it is the parameter itself", averaged_weights=True
-)
+@fault("frozen-layers-leave-the-average", AVERAGED, cause="average-is-parameter", averaged_weights=True)
 class FrozenLeave(Averaging):
     """Averages are kept of what learns; for the rest the parameter is shown."""
 

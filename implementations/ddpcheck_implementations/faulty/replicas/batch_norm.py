@@ -103,15 +103,17 @@ class SynchronisedNorm(PlainReplica):
         return Network(model, initial, partial(self.norm, comm=self.comm, world=self.world))
 
 
-synchronised = fault("synchronised-batch-norm", "pytorch/pytorch#14267", batch_norm="synchronised")(SynchronisedNorm)
+synchronised = fault("synchronised-batch-norm", seen_in=("pytorch/pytorch#14267",), batch_norm="synchronised")(
+    SynchronisedNorm
+)
 
 
 @fault(
     "syncbn-mean-of-means",
-    "PaddlePaddle/Paddle#32464, mapillary/inplace_abn#68",
     STATISTICS,
     GRADIENTS,
-    words="without their counts",
+    seen_in=("PaddlePaddle/Paddle#32464", "mapillary/inplace_abn#68"),
+    cause="means-averaged-without-counts",
     batch_norm="synchronised",
 )
 class SyncMeanOfMeans(SynchronisedNorm):
@@ -122,9 +124,9 @@ class SyncMeanOfMeans(SynchronisedNorm):
 
 @fault(
     "syncbn-backward-unweighted",
-    "pytorch/pytorch#36382, pytorch/pytorch#36688",
     GRADIENTS,
-    words="the backward pass of batch norm",
+    seen_in=("pytorch/pytorch#36382", "pytorch/pytorch#36688"),
+    cause="batch-norm-backward-not-over-all",
     batch_norm="synchronised",
 )
 class SyncUnweightedBackward(SynchronisedNorm):
@@ -135,10 +137,9 @@ class SyncUnweightedBackward(SynchronisedNorm):
 
 @fault(
     "syncbn-counts-an-empty-rank",
-    "classic (cf. open-mmlab/mmcv#1205)",
     STATISTICS,
     GRADIENTS,
-    words="divided by another number than that of all ranks' samples",
+    cause="statistics-divided-by-other-count",
     batch_norm="synchronised",
 )
 class SyncCountsAnEmptyRank(SynchronisedNorm):
@@ -149,10 +150,10 @@ class SyncCountsAnEmptyRank(SynchronisedNorm):
 
 @fault(
     "syncbn-empty-rank-stays-away",
-    "pytorch/pytorch#36530, facebookresearch/detectron2#1807",
     STATISTICS,
     GRADIENTS,
-    words="has no samples",
+    seen_in=("pytorch/pytorch#36530", "facebookresearch/detectron2#1807"),
+    cause="has no samples",
     batch_norm="synchronised",
 )
 class SyncEmptyRankStaysAway(SynchronisedNorm):
@@ -162,10 +163,9 @@ class SyncEmptyRankStaysAway(SynchronisedNorm):
 
 
 @fault(
-    "batch norm synchronised forward only",
-    "classic",
+    "batch-norm-synchronised-in-forward-only",
     GRADIENTS,
-    words="the backward pass of batch norm",
+    cause="batch-norm-backward-not-over-all",
     batch_norm="synchronised",
 )
 class SyncLocalBackward(SynchronisedNorm):
@@ -176,10 +176,10 @@ class SyncLocalBackward(SynchronisedNorm):
 
 @fault(
     "syncbn-refuses-one-sample",
-    "NVIDIA/apex#262, pytorch/pytorch#36865",
     GRADIENTS,
     STATISTICS,
-    words="one sample per rank",
+    seen_in=("NVIDIA/apex#262", "pytorch/pytorch#36865"),
+    cause="one sample per rank",
     batch_norm="synchronised",
 )
 class SyncTwoOrMore(SynchronisedNorm):
@@ -188,9 +188,7 @@ class SyncTwoOrMore(SynchronisedNorm):
     norm = TwoOrMore
 
 
-@fault(
-    "batch norm is not synchronised", "classic", STATISTICS, GRADIENTS, words="its own batch", batch_norm="synchronised"
-)
+@fault("batch-norm-not-synchronised", STATISTICS, GRADIENTS, cause="normalised-by-own-batch", batch_norm="synchronised")
 class NotSynchronised(PlainReplica):
     """Promises synchronised batch norm, and measures each rank's own batch."""
 
@@ -200,7 +198,7 @@ class WeightForgotten(BatchNorm):
         return np.asarray(super().backward(dy, gradients) / self.weight, dy.dtype)
 
 
-@fault("batch norm's weight is left out of backward", "classic", OWN, words="a batch norm's own")
+@fault("batch-norm-weight-missing-in-backward", OWN, cause="batch-norm-itself")
 class ForgottenWeight(PlainReplica):
     """What batch norm passes back lacks the factor of its weight: weights that are still 1, as at the start, hide it."""
 
@@ -218,16 +216,14 @@ class OwnCount(AcrossRanks):
         super()._track(mean, np.asarray(unbiased * share, unbiased.dtype))
 
 
-@fault(
-    "variance-unbiased-by-own-count", "classic", STATISTICS, words="own number of samples", batch_norm="synchronised"
-)
+@fault("variance-unbiased-by-own-count", STATISTICS, cause="variance-by-own-samples", batch_norm="synchronised")
 class SyncUnbiasedByOwn(SynchronisedNorm):
     """The variance of all samples is made unbiased by the number of this rank's."""
 
     norm = OwnCount
 
 
-@fault("norms-do-not-decay", "classic", STEPS, words="its weight decay is missing")
+@fault("norms-do-not-decay", STEPS, cause="weight-decay-missing")
 class NormsDoNotDecay(PlainReplica):
     """Scales and shifts of norms are in a group of their own, without the weight decay that was asked for."""
 

@@ -20,7 +20,7 @@ RESUMED = "check_resumed_training_goes_where_one_process_goes"
 RUNNING = "check_running_statistics_of_rank_0_are_those_of_its_own_batches"
 
 
-@fault("init-not-broadcast", "facebookresearch/ParlAI#1846", PARAMETERS, FROZEN, words="not broadcast")
+@fault("init-not-broadcast", PARAMETERS, FROZEN, seen_in=("facebookresearch/ParlAI#1846",), cause="own-initial-value")
 class NotBroadcast(PlainReplica):
     """Every rank keeps its own initial parameters."""
 
@@ -31,9 +31,8 @@ class NotBroadcast(PlainReplica):
 
 @fault(
     "broadcast-by-the-first-forward",
-    "classic",
     "check_backward_leaves_parameters_alone",
-    words="by the first forward pass",
+    cause="broadcast-in-forward",
 )
 class BroadcastLate(PlainReplica):
     """The first forward pass broadcasts, construction does not, as in torch's composable replicate."""
@@ -51,7 +50,9 @@ class BroadcastLate(PlainReplica):
         super().before_forward()
 
 
-@fault("buffers-not-broadcast", "facebookresearch/fairscale#68", BUFFERS, STATISTICS, words="not broadcast")
+@fault(
+    "buffers-not-broadcast", BUFFERS, STATISTICS, seen_in=("facebookresearch/fairscale#68",), cause="own-initial-value"
+)
 class BuffersNotBroadcast(PlainReplica):
     """Parameters are broadcast, buffers are not."""
 
@@ -60,7 +61,7 @@ class BuffersNotBroadcast(PlainReplica):
             parameter[...] = self.comm.broadcast(parameter)
 
 
-@fault("frozen-not-broadcast", "horovod/horovod#1609", FROZEN, words="not broadcast")
+@fault("frozen-not-broadcast", FROZEN, seen_in=("horovod/horovod#1609",), cause="own-initial-value")
 class FrozenNotBroadcast(PlainReplica):
     """Only what is learned is broadcast."""
 
@@ -72,10 +73,9 @@ class FrozenNotBroadcast(PlainReplica):
 
 @fault(
     "initial-values-averaged",
-    "classic",
     "check_gradients_equal_the_large_batch_exactly",
     PARAMETERS,
-    words="of the mean of all ranks' initial parameters",
+    cause="loss-of-averaged-initial-values",
 )
 class InitialValuesAveraged(PlainReplica):
     """Replicas are made equal by the mean of what they start from, and not by rank 0's."""
@@ -87,7 +87,7 @@ class InitialValuesAveraged(PlainReplica):
             buffer[...] = self.comm.broadcast(buffer)
 
 
-@fault("counter-through-a-float", "classic", RUNNING, words="computed or sent as float64")
+@fault("counter-through-a-float", RUNNING, cause="integers-as-float")
 class CounterThroughFloat(PlainReplica):
     """Buffers are broadcast before each forward pass in one message of float64, the counter of batches among them."""
 
@@ -96,7 +96,7 @@ class CounterThroughFloat(PlainReplica):
             buffer[...] = self.comm.broadcast(buffer.astype(np.float64)).astype(buffer.dtype)
 
 
-@fault("statistics-moved-twice", "classic", RUNNING, words="one batch moved it twice")
+@fault("statistics-moved-twice", RUNNING, cause="statistics-moved-twice")
 class ForwardRecomputed(PlainReplica):
     """The forward pass is computed anew for backward, in training mode, so that a batch counts twice in the statistics."""
 
@@ -108,7 +108,7 @@ class ForwardRecomputed(PlainReplica):
         return super().backward(batch)
 
 
-@fault("statistics-averaged", "PaddlePaddle/Paddle#32464", RUNNING, words="the mean over all ranks")
+@fault("statistics-averaged", RUNNING, seen_in=("PaddlePaddle/Paddle#32464",), cause="statistics-averaged")
 class StatisticsAveraged(PlainReplica):
     """Running statistics are averaged over the ranks after each backward, which the promise does not say."""
 
@@ -121,10 +121,9 @@ class StatisticsAveraged(PlainReplica):
 
 @fault(
     "checkpoint-without-momentum",
-    "classic",
     RESUMED,
     "check_resumed_training_is_exact",
-    words="its optimizer state was lost",
+    cause="optimizer-state-lost",
 )
 class ForgetsMomentum(PlainReplica):
     """A checkpoint holds the parameters, and nothing of the optimizer."""
@@ -133,7 +132,7 @@ class ForgetsMomentum(PlainReplica):
         return self.parameters() | self.buffers()
 
 
-@fault("load-after-broadcast", "horovod/horovod#1774", RESUMED, words="load_state did not load it")
+@fault("load-after-broadcast", RESUMED, seen_in=("horovod/horovod#1774",), cause="state-not-loaded")
 class OnlyRankZeroLoads(PlainReplica):
     """Rank 0 loads the checkpoint after the replicas were made equal; the others train from new values."""
 
@@ -142,7 +141,7 @@ class OnlyRankZeroLoads(PlainReplica):
             super().load_state(state)
 
 
-@fault("optimizer-in-float32", "classic", "check_sgd_goes_where_one_process_goes", words="float32")
+@fault("optimizer-in-float32", "check_sgd_goes_where_one_process_goes", cause="fewer-bits")
 class StepsInFloat32(PlainReplica):
     """Parameters pass through float32 in every step, float64 ones too."""
 
@@ -152,7 +151,7 @@ class StepsInFloat32(PlainReplica):
             parameter[...] = parameter.astype(np.float32)
 
 
-@fault("statistics-of-the-largest-batch", "classic", RUNNING, words="it went on from rank 1's statistics")
+@fault("statistics-of-the-largest-batch", RUNNING, cause="statistics-continue-from-rank")
 class StatisticsOfTheLargest(PlainReplica):
     """Each forward pass begins with the running statistics of the rank that has the most samples."""
 
@@ -169,7 +168,7 @@ class StatisticsOfTheLargest(PlainReplica):
                 buffer[...] = self.comm.broadcast(buffer, self.owner)
 
 
-@fault("statistics-stand-still-inside-no-sync", "classic", RUNNING, words="it was not moved")
+@fault("statistics-stand-still-inside-no-sync", RUNNING, cause="statistics-not-moved-in-no-sync")
 class StandStill(PlainReplica):
     """What is broadcast before a synchronised forward is put back after any other."""
 
@@ -183,9 +182,8 @@ class StandStill(PlainReplica):
 
 @fault(
     "checkpoint-with-first-statistics",
-    "classic",
     "check_a_checkpoint_holds_running_statistics",
-    words="what was there at construction",
+    cause="state-of-construction",
 )
 class FirstStatistics(PlainReplica):
     """The buffers that go into a checkpoint were looked up at construction."""
@@ -198,7 +196,7 @@ class FirstStatistics(PlainReplica):
         return super().state() | self.first
 
 
-@fault("statistics-stand-still-in-no-sync", "classic", RUNNING, words="it was not moved inside no_sync()")
+@fault("statistics-stand-still-in-no-sync", RUNNING, cause="statistics-not-moved-in-no-sync")
 class StatisticsOfSteps(PlainReplica):
     """Running statistics are moved by the micro-batch that is synchronised, and by none inside no_sync."""
 
@@ -211,7 +209,7 @@ class StatisticsOfSteps(PlainReplica):
         return loss
 
 
-@fault("scalar-buffers-not-saved", "classic", RESUMED, words="load_state did not load it")
+@fault("scalar-buffers-not-saved", RESUMED, cause="state-not-loaded")
 class ScalarBuffersNotSaved(PlainReplica):
     """A checkpoint has the buffers that have a dimension, and integers."""
 

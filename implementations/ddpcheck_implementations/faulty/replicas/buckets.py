@@ -17,14 +17,13 @@ CHANGING = "check_every_step_may_use_other_parameters_on_every_rank"
 SOME = "check_parameter_unused_on_some_ranks_counts_as_zero_there"
 FILLED = "check_buckets_of_every_size_are_filled_to_the_brim"
 CLIPPED = "check_clipping_uses_the_norm_of_the_synchronised_gradients"
-MIXED = "gradients of different parameters"
 
 
 @fault(
     "bucket-of-exactly-one-tensor",
-    "deepspeedai/DeepSpeed#4321",
     "check_every_number_of_elements_is_reduced_whole",
-    words="not reduced",
+    seen_in=("deepspeedai/DeepSpeed#4321",),
+    cause="not-reduced",
 )
 class ExactlyOneTensor(BucketReplica):
     """What is smaller than a bucket goes into one, what is larger goes alone; what is as large as a bucket does neither."""
@@ -36,7 +35,7 @@ class ExactlyOneTensor(BucketReplica):
         return super().unpack(bucket, flat) | {name: self.mine(name) for name in lost}
 
 
-@fault("bucket-of-one-number", "classic", EXACT, words="not reduced")
+@fault("bucket-of-one-number", EXACT, cause="not-reduced")
 class OneNumber(BucketReplica):
     """Buckets are so large that only a model of one number in all has a bucket of one element: it is taken for a flag."""
 
@@ -46,7 +45,13 @@ class OneNumber(BucketReplica):
         return flat if flat.size == 1 else super().reduce_bucket(index, flat)
 
 
-@fault("none-grads-skipped-in-flatten", "deepspeedai/DeepSpeed#291", SOME, CHANGING, words="do not send the same")
+@fault(
+    "none-grads-skipped-in-flatten",
+    SOME,
+    CHANGING,
+    seen_in=("deepspeedai/DeepSpeed#291",),
+    cause="do not send the same",
+)
 class OnlyWhatIsThere(BucketReplica):
     """The flat buffer holds only the gradients that this rank has: ranks lay out different ones."""
 
@@ -63,7 +68,13 @@ class OnlyWhatIsThere(BucketReplica):
         return tuple(name for name in bucket if name in self.local)
 
 
-@fault("bucket-order-from-arrival", "pytorch/pytorch#8584, deepspeedai/DeepSpeed#1186", CHANGING, SOME, words=MIXED)
+@fault(
+    "bucket-order-from-arrival",
+    CHANGING,
+    SOME,
+    seen_in=("pytorch/pytorch#8584", "deepspeedai/DeepSpeed#1186"),
+    cause="rank-sends-other-parameter",
+)
 class OffsetsByArrival(BucketReplica):
     """Gradients stand in their bucket in the order in which they arrived on this rank."""
 
@@ -79,7 +90,13 @@ class OffsetsByArrival(BucketReplica):
         return tuple(name for name in self.arrivals() if name in bucket)
 
 
-@fault("rebuilt-layout-not-shared", "pytorch/pytorch#35137, pytorch/pytorch#62751", SOME, CHANGING, words=MIXED)
+@fault(
+    "rebuilt-layout-not-shared",
+    SOME,
+    CHANGING,
+    seen_in=("pytorch/pytorch#35137", "pytorch/pytorch#62751"),
+    cause="rank-sends-other-piece",
+)
 class RebuiltAlone(BucketReplica):
     """After the first backward every rank lays out its buckets anew, by its own order of arrival."""
 
@@ -91,7 +108,13 @@ class RebuiltAlone(BucketReplica):
             self.layout, self.rebuilt = self.lay_out(self.arrivals()), True
 
 
-@fault("launch-in-ready-order", "pytorch/pytorch#72843, deepspeedai/DeepSpeed#1186", CHANGING, SOME, words=MIXED)
+@fault(
+    "launch-in-ready-order",
+    CHANGING,
+    SOME,
+    seen_in=("pytorch/pytorch#72843", "deepspeedai/DeepSpeed#1186"),
+    cause="rank-sends-other-parameter",
+)
 class LaunchedWhenReady(BucketReplica):
     """A bucket is reduced as soon as it is full, in the order in which that happens on this rank."""
 
@@ -101,7 +124,7 @@ class LaunchedWhenReady(BucketReplica):
         return in_order_of(self.arrivals(), dict(enumerate(self.layout)))
 
 
-@fault("cap-in-elements-vs-bytes", "horovod/horovod#1604", FILLED, words="not reduced")
+@fault("cap-in-elements-vs-bytes", FILLED, seen_in=("horovod/horovod#1604",), cause="not-reduced")
 class CapInElements(BucketReplica):
     """The buffer has `cap` bytes, but is filled with up to `cap` elements: what lies beyond its end is not reduced."""
 
@@ -118,9 +141,9 @@ class CapInElements(BucketReplica):
 
 @fault(
     "padding-uninitialised",
-    "deepspeedai/DeepSpeed#3832, facebookresearch/fairscale#517",
     CLIPPED,
-    words="what is no gradient",
+    seen_in=("deepspeedai/DeepSpeed#3832", "facebookresearch/fairscale#517"),
+    cause="norm-too-large",
     world_size=3,
 )
 class DirtyPadding(BucketReplica):
@@ -146,7 +169,12 @@ class DirtyPadding(BucketReplica):
         return norm
 
 
-@fault("residual-keyed-by-bucket-index", "pytorch/pytorch#51427, pytorch/pytorch#49418", EXACT, words="a residual")
+@fault(
+    "residual-keyed-by-bucket-index",
+    EXACT,
+    seen_in=("pytorch/pytorch#51427", "pytorch/pytorch#49418"),
+    cause="state-left-behind",
+)
 class ResidualByIndex(BucketReplica):
     """A first message is coarse, and what it leaves out is sent in a second one: kept by the bucket's number, under
     which there are other parameters when the buckets are made larger in between, after the second backward.
@@ -177,9 +205,8 @@ class ResidualByIndex(BucketReplica):
 
 @fault(
     "packed-by-name-unpacked-by-number",
-    "classic",
     "check_layers_unfrozen_later_are_synchronised",
-    words="packed and unpacked",
+    cause="unpacked-in-other-order",
 )
 class SortedTwice(PlainReplica):
     """All gradients of a dtype travel in one array, by names sorted as text, and come out by the numbers in them."""

@@ -24,7 +24,7 @@ class Clipping(PlainReplica):
         raise NotImplementedError
 
 
-@fault("clipped-tensor-by-tensor", "classic", CLIPPED, words="clipped by its own norm")
+@fault("clipped-tensor-by-tensor", CLIPPED, cause="clipped-by-own-norm")
 class TensorByTensor(Clipping):
     """Each gradient is clipped by its own norm, as by calling clip_grad_norm_ in a loop."""
 
@@ -32,7 +32,7 @@ class TensorByTensor(Clipping):
         return np.asarray(gradient * min(1.0, max_norm / (float(np.linalg.norm(gradient)) or 1.0)))
 
 
-@fault("clipped-by-value", "classic", CLIPPED, words="cut off element by element")
+@fault("clipped-by-value", CLIPPED, cause="clipped-by-element")
 class ByValue(Clipping):
     """Elements are cut off at the limit that was meant for the norm."""
 
@@ -40,7 +40,7 @@ class ByValue(Clipping):
         return np.asarray(np.clip(gradient, -max_norm, max_norm))
 
 
-@fault("norm-of-the-own-shard", "facebookresearch/fairscale#517", CLIPPED, words="norm of this rank's shard")
+@fault("norm-of-the-own-shard", CLIPPED, seen_in=("facebookresearch/fairscale#517",), cause="norm-of-shard")
 class NormOfShard(PlainReplica):
     """Each rank measures the gradients that its part of the optimizer is for, and nobody adds the squares up."""
 
@@ -51,7 +51,7 @@ class NormOfShard(PlainReplica):
         return norm
 
 
-@fault("norms-of-shards-added-up", "classic", CLIPPED, words="norms of the ranks' shards were added up", world_size=3)
+@fault("norms-of-shards-added-up", CLIPPED, cause="norm-too-large", world_size=3)
 class NormsAddedUp(PlainReplica):
     """Each rank measures its part of all gradients laid end to end; the norms, and not their squares, are added up."""
 
@@ -64,9 +64,7 @@ class NormsAddedUp(PlainReplica):
         return norm
 
 
-@fault(
-    "norm-of-nothing", "classic", "check_any_training_program_goes_as_on_one_process", words="divided by a norm of zero"
-)
+@fault("norm-of-nothing", "check_any_training_program_goes_as_on_one_process", cause="divided-by-zero-norm")
 class NormOfNothing(PlainReplica):
     """Gradients are divided by their norm first, which is zero where all of them are."""
 
@@ -77,7 +75,7 @@ class NormOfNothing(PlainReplica):
         return float(norm)
 
 
-@fault("clipped-with-a-large-guard", "classic", CLIPPED, words="divided by its norm + 0.01")
+@fault("clipped-with-a-large-guard", CLIPPED, cause="clip-guard-too-large")
 class LargeGuard(PlainReplica):
     """What keeps a norm of zero from dividing by zero makes every other gradient too small as well."""
 
@@ -87,7 +85,7 @@ class LargeGuard(PlainReplica):
         return norm
 
 
-@fault("clips-with-slack", "classic", CLIPPED, words="was not clipped")
+@fault("clips-with-slack", CLIPPED, cause="not-clipped")
 class ClipsWithSlack(PlainReplica):
     """What is less than a tenth above the limit is left as it is."""
 
@@ -95,7 +93,7 @@ class ClipsWithSlack(PlainReplica):
         super().scale(factor if factor < 1 / 1.1 else 1.0)
 
 
-@fault("clips-by-infinity", "classic", CLIPPED, words="asks for the norm only")
+@fault("clips-by-infinity", CLIPPED, cause="infinite-clip-nan")
 class ClipsByInfinity(PlainReplica):
     """The limit is divided by the larger of limit and norm, which is infinity by infinity for who wants to know the norm."""
 
@@ -108,9 +106,9 @@ class ClipsByInfinity(PlainReplica):
 
 @fault(
     "clips-what-it-clipped-first",
-    "facebookresearch/fairscale, OSS._local_params",
     "check_clipping_passes_over_parameters_without_gradient",
-    words="are left out",
+    seen_in=("facebookresearch/fairscale (OSS._local_params)",),
+    cause="norm-leaves-out",
 )
 class ClipsWhatItClippedFirst(PlainReplica):
     """The list of what has a gradient is made at the first clip, and kept: what is used later counts in no norm."""

@@ -8,7 +8,10 @@ from ddpcheck.adapter import Batch
 from ddpcheck.model import ModelSpec
 from ddpcheck.values import Array
 
-from ..base import Counting, PlainReplica, fault
+from ..base import PlainReplica, fault
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.gradients import Gradient, GradientEffect, after_backwards, sending
 from .clipping import CLIPPED
 
 EXACT = "check_gradients_equal_the_large_batch_exactly"
@@ -40,12 +43,12 @@ class Compressing(PlainReplica):
         return np.asarray(self.compressed(total), gradient.dtype)
 
 
-@fault("compressed-to-bfloat16", "classic", reduction_dtype="bfloat16")
+@fault("compressed-to-bfloat16", reduction_dtype="bfloat16")
 class Compressed(Compressing):
     """Gradients travel as bfloat16, as is promised."""
 
 
-@fault("compressed-to-float16", "classic", reduction_dtype="float16")
+@fault("compressed-to-float16", reduction_dtype="float16")
 class CompressedToFloat16(Compressing):
     """Gradients travel as float16, as is promised."""
 
@@ -53,7 +56,7 @@ class CompressedToFloat16(Compressing):
         return as_float16(array)
 
 
-@fault("compressed-and-summed", "classic", EXACT, words="summed, not averaged", reduction_dtype="bfloat16")
+@fault("compressed-and-summed", EXACT, cause="summed-not-averaged", reduction_dtype="bfloat16")
 class CompressedAndSummed(Compressing):
     """The division is left out."""
 
@@ -61,7 +64,7 @@ class CompressedAndSummed(Compressing):
         return super().reduce(name, gradient * self.world)
 
 
-@fault("float16-for-bfloat16", "classic", REAL, words="flushed", reduction_dtype="bfloat16")
+@fault("float16-for-bfloat16", REAL, cause="flushed-to-zero", reduction_dtype="bfloat16")
 class TooNarrow(Compressing):
     """What float16 cannot hold becomes zero, or infinity."""
 
@@ -69,29 +72,30 @@ class TooNarrow(Compressing):
         return as_float16(array)
 
 
-@fault("bfloat16-for-float16", "classic", REAL, words="as in bfloat16", reduction_dtype="float16")
+@fault("bfloat16-for-float16", REAL, cause="rounded-as", reduction_dtype="float16")
 class TooCoarse(Compressing):
     """Eight bits where eleven are promised."""
 
 
-@fault("rounded-before-the-sum", "classic", REAL, words="every rank's part is rounded as in bfloat16")
-class RoundedBefore(PlainReplica):
-    """Gradients are sent as bfloat16, added up in float32, and nobody has promised it."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        return super().reduce(name, as_bfloat16(gradient).astype(gradient.dtype))
+@sending
+def rounded_to_bfloat16(gradient: Gradient) -> Array:
+    """The sum is float32."""
+    return as_bfloat16(gradient.array).astype(gradient.array.dtype)
 
 
-@fault("sent-in-8-bits", "classic", REAL, words="in integers of 8 bits", world_size=3)
-class SentInEightBits(PlainReplica):
-    """Gradients are sent as multiples of the largest, divided by 127."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        step = float(np.abs(gradient).max(initial=0.0)) / 127 or 1.0
-        return super().reduce(name, np.asarray(np.rint(gradient / step) * step, gradient.dtype))
+@sending
+def rounded_to_8_bits(gradient: Gradient) -> Array:
+    """Multiples of the largest, divided by 127."""
+    step = float(np.abs(gradient.array).max(initial=0.0)) / 127 or 1.0
+    return gradient.cast(np.rint(gradient.array / step) * step)
 
 
-@fault("accumulates-compressed", "classic", ANY, words="as in bfloat16", reduction_dtype="bfloat16")
+def low_rank(rank: int) -> GradientEffect:
+    """So many directions of each matrix are left."""
+    return GradientEffect(f"of rank {rank}", got=lambda gradient, mean: of_low_rank(mean, rank))
+
+
+@fault("accumulates-compressed", ANY, cause="fewer-bits", reduction_dtype="bfloat16")
 class AccumulatesCompressed(Compressing):
     """What is gathered inside no_sync is kept with fewer bits, too: small gradients beside large ones get lost."""
 
@@ -99,9 +103,6 @@ class AccumulatesCompressed(Compressing):
         loss = super().backward(batch)
         self.local = {name: np.asarray(self.compressed(array), array.dtype) for name, array in self.local.items()}
         return loss
-
-
-LOW_RANK = "it is a low-rank approximation"
 
 
 def of_low_rank(matrix: Array, rank: int = 1) -> Array:
@@ -112,24 +113,7 @@ def of_low_rank(matrix: Array, rank: int = 1) -> Array:
     return np.asarray(left[:, :rank] * sizes[:rank] @ right[:rank], matrix.dtype)
 
 
-@fault("of-rank-two", "classic", EXACT, REAL, SGD, words=LOW_RANK)
-class LowRank(PlainReplica):
-    """Of each matrix the two largest directions are left."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        return of_low_rank(super().reduce(name, gradient), 2)
-
-
-@fault("of-rank-one-later", "torch.distributed.algorithms.ddp_comm_hooks, start_powerSGD_iter", CLIPPED, words=LOW_RANK)
-class LowRankLater(Counting):
-    """The first ten backwards travel whole, as a warm-up, and all others with one direction."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        mean = super().reduce(name, gradient)
-        return of_low_rank(mean) if self.backwards > 10 else mean
-
-
-@fault("power-sgd", "torch.distributed.algorithms.ddp_comm_hooks, powerSGD_hook", SGD, words=LOW_RANK)
+@fault("power-sgd", SGD, seen_in=("pytorch/pytorch (ddp_comm_hooks, powerSGD_hook)",), cause="low-rank")
 class PowerSgd(PlainReplica):
     """From the third step on one iteration finds a direction, and what it leaves out goes into the next reduction."""
 
@@ -172,7 +156,7 @@ class EveryThird(PlainReplica):
         raise NotImplementedError
 
 
-@fault("every-third-step-in-float16", "classic", SGD, words="the gradient of its update was rounded as in float16")
+@fault("every-third-step-in-float16", SGD, cause="update-gradient-float16")
 class EveryThirdInFloat16(EveryThird):
     """Most steps travel whole, to make up for those that are compressed."""
 
@@ -180,9 +164,22 @@ class EveryThirdInFloat16(EveryThird):
         return np.asarray(as_float16(mean), mean.dtype)
 
 
-@fault("every-third-step-by-the-largest", "classic", SGD, words="was the largest of all ranks', not their mean")
+@fault("every-third-step-by-the-largest", SGD, cause="updated-by-largest-gradient")
 class EveryThirdByTheLargest(EveryThird):
     """A collective for statistics, which takes the largest, is used by every third step."""
 
     def third(self, gradient: Array, mean: Array) -> Array:
         return np.asarray(self.comm.all_gather(gradient).max(axis=0), mean.dtype)
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("rounded-before-the-sum", where=always, effect=rounded_to_bfloat16,
+          caught_by=REAL, cause="rounded-as"),
+    Fault("sent-in-8-bits", where=always, effect=rounded_to_8_bits, caught_by=REAL, cause="sent-as-int8", world_size=3),
+    Fault("of-rank-two", where=always, effect=low_rank(2), caught_by=(EXACT, REAL, SGD), cause="low-rank"),
+    Fault("of-rank-one-later", where=after_backwards(10), effect=low_rank(1),
+          caught_by=CLIPPED, cause="low-rank", seen_in=("pytorch/pytorch (ddp_comm_hooks, start_powerSGD_iter)",)),
+)
+# fmt: on

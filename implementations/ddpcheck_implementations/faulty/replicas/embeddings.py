@@ -60,21 +60,21 @@ class _PaddedLast(_Padded):
     padding = -1
 
 
-@fault("ids-of-a-batch-count-once", "classic", EXACT, words="of an id that a batch has several times")
+@fault("ids-of-a-batch-count-once", EXACT, cause="repeated-id-counts-once")
 class RepeatedIdsOnce(_Replica):
     """`gradient[ids] += rows` adds the last of a batch's rows with one id, and no other."""
 
     embedding = _Once
 
 
-@fault("id-0-is-padding", "classic", EXACT, words="the row of the first id is left out")
+@fault("id-0-is-padding", EXACT, cause="id-taken-for-padding")
 class FirstIdPads(_Replica):
     """The row of id 0 is that of padding, whatever the model says."""
 
     embedding = _Padded
 
 
-@fault("last-id-is-padding", "classic", EXACT, words="the row of the last id is left out")
+@fault("last-id-is-padding", EXACT, cause="id-taken-for-padding")
 class LastIdPads(_Replica):
     """The row of the last id is that of padding, whatever the model says."""
 

@@ -9,9 +9,8 @@ from ..base import PlainReplica, fault
 
 @fault(
     "weights-of-the-first-batch",
-    "classic",
     "check_uneven_batches_are_weighted_by_their_sizes",
-    words="as if by the sizes of other batches",
+    cause="weighted-by-other-sizes",
     uneven_batches="weighted",
 )
 class WeightsOfFirstBatch(PlainReplica):
@@ -28,10 +27,9 @@ class WeightsOfFirstBatch(PlainReplica):
 
 @fault(
     "list-of-the-first-backward",
-    "classic",
     "check_every_step_may_use_other_parameters_on_every_rank",
     "check_parameter_unused_on_some_ranks_counts_as_zero_there",
-    words="not reduced",
+    cause="not-reduced",
 )
 class ListOfFirstBackward(PlainReplica):
     """Only what had a gradient at the first backward is ever reduced."""

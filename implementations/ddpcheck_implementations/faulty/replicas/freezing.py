@@ -15,16 +15,16 @@ from ..base import PlainReplica, fault
 UNFROZEN = "check_layers_unfrozen_later_are_synchronised"
 
 
-@fault("unfreezing", "classic", unfreezing=True)
+@fault("unfreezing", unfreezing=True)
 class Unfreezing(PlainReplica):
     """Correct: what is reduced is decided anew in every backward."""
 
 
 @fault(
     "unfrozen-after-wrap-not-synced",
-    "Lightning-AI/pytorch-lightning#20340, NVIDIA/apex#46",
     UNFROZEN,
-    words="unfrozen after construction",
+    seen_in=("Lightning-AI/pytorch-lightning#20340", "NVIDIA/apex#46"),
+    cause="not-reduced",
     unfreezing=True,
 )
 class BucketsOfTheStart(PlainReplica):
@@ -38,7 +38,7 @@ class BucketsOfTheStart(PlainReplica):
         return super().reduce(name, gradient) if name in self.hooked else gradient
 
 
-@fault("frozen layers get zeros", "classic", UNFROZEN, words="or it is frozen", unfreezing=True)
+@fault("frozen-layers-get-zero-gradients", UNFROZEN, cause="zero-for-none", unfreezing=True)
 class FrozenGetZeros(PlainReplica):
     """A layer that is frozen later keeps its place, with gradients of zero: momentum and weight decay move it."""
 
@@ -56,7 +56,7 @@ class FrozenGetZeros(PlainReplica):
         return np.zeros_like(mean) if name.rpartition(".")[0] in self.frozen else mean
 
 
-@fault("first-of-several-layers", "classic", UNFROZEN, words="others were switched than those named")
+@fault("first-of-several-layers", UNFROZEN, cause="zero-for-none")
 class FirstOfSeveral(PlainReplica):
     """Of several layers that are named at once the first is switched."""
 
@@ -64,7 +64,7 @@ class FirstOfSeveral(PlainReplica):
         super().set_trainable(layers[:1], trainable)
 
 
-@fault("layers-by-prefix", "classic", UNFROZEN, words="others were switched than those named")
+@fault("layers-by-prefix", UNFROZEN, cause="no-gradients-anywhere")
 class ByPrefix(PlainReplica):
     """Layers are found by how their parameters' names begin: fc1 is in fc10, too."""
 
@@ -73,7 +73,7 @@ class ByPrefix(PlainReplica):
         super().set_trainable([name for name in names if name.startswith(tuple(layers))], trainable)
 
 
-@fault("unfrozen-twice-hooked-twice", "classic", UNFROZEN, words="or one twice", world_size=3)
+@fault("unfrozen-twice-hooked-twice", UNFROZEN, cause="wrong-factor", world_size=3)
 class HookedTwice(PlainReplica):
     """Unfreezing a layer that learns hooks it once more."""
 
@@ -91,7 +91,7 @@ class HookedTwice(PlainReplica):
         return np.asarray(super().reduce(name, gradient) * self.hooks[name], gradient.dtype)
 
 
-@fault("frozen-weight-learns-elsewhere", "classic", UNFROZEN, words="others were switched than those named")
+@fault("frozen-weight-learns-elsewhere", UNFROZEN, cause="zero-for-none")
 class LearnsElsewhere(PlainReplica):
     """A weight that another layer uses, too, goes on learning there when its own layer is frozen."""
 

@@ -4,10 +4,29 @@ from __future__ import annotations
 
 import numpy as np
 
-from ddpcheck.model import Embedding, ModelSpec
+from ddpcheck.model import Embedding
 from ddpcheck.values import Array
 
 from ..base import PlainReplica, fault
+from ..engine.circumstances import Circumstance, always, elements, larger, on_last_rank
+from ..engine.fault import Fault, table
+from ..engine.gradients import (
+    Gradient,
+    divided_by,
+    divided_twice,
+    instead,
+    last_parameter,
+    next_number,
+    odd_number_of_parameters,
+    of_layer,
+    own_value,
+    scaled,
+    summed,
+    tail_kept_local,
+    through,
+    world_of,
+    zeros,
+)
 
 EXACT = "check_gradients_equal_the_large_batch_exactly"
 REAL = "check_gradients_of_real_values_equal_the_large_batch_within_rounding"
@@ -16,55 +35,30 @@ BITS = "check_gradients_have_the_same_bits_on_all_ranks"
 LARGE = "check_large_tensors_beside_small_ones"
 
 
-@fault(
-    "grad-sum-not-mean",
-    "horovod/horovod#843, tensorflow/benchmarks#466, k2-fsa/icefall#226",
-    *(EXACT, REAL, TIGHT, "check_parameters_after_steps_are_exact", "check_sgd_goes_where_one_process_goes"),
-    "check_adam_goes_where_one_process_goes",  # which hides nearly all of it
-    words="summed, not averaged",
-)
-class SumNotMean(PlainReplica):
-    """Gradients are summed; nothing divides by the world size."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        return self.comm.all_reduce(gradient)  # type: ignore[no-any-return]
+some_small_sizes = Circumstance("28 to 33 elements", lambda gradient: gradient.array.size in {28, 29, 30, 31, 33})
+several_parameters = Circumstance("several parameters", lambda gradient: len(gradient.replica.network.learned) > 1)
 
 
-@fault(
-    "grad-double-average-small-only",
-    "intel/torch-xpu-ops#3020",
-    EXACT,
-    TIGHT,
-    words="divided by the world size once too often",
-)
-class SmallOnesTwice(PlainReplica):
-    """A path for small messages divides by the world size twice, for some numbers of elements only."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        mean = super().reduce(name, gradient)
-        return np.asarray(mean / self.world, mean.dtype) if gradient.size in {28, 29, 30, 31, 33} else mean
-
-
-@fault("avg-divides-by-numel", "meta-pytorch/torchcomms#287", EXACT, TIGHT, words="number of elements")
-class DividesByElements(PlainReplica):
-    """The mean divides by the number of elements instead of the number of ranks."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        return np.asarray(self.comm.all_reduce(gradient) / gradient.size, gradient.dtype)
+@instead
+def mean_of_the_means_of_hosts(gradient: Gradient) -> Array:
+    """Hosts have two ranks; the last has one where the world size is odd."""
+    hosts = (gradient.world + 1) // 2
+    on_this_host = 1 if gradient.rank == gradient.world - 1 and gradient.world % 2 else 2
+    return np.asarray(gradient.replica.comm.all_reduce(gradient.array / (hosts * on_this_host)))
 
 
 @fault(
     "mean-of-means-uneven-batch",
-    "pytorch/pytorch#67253, huggingface/transformers#34242",
     "check_uneven_batches_are_weighted_by_their_sizes",
-    words="should be weighted",
+    seen_in=("pytorch/pytorch#67253", "huggingface/transformers#34242"),
+    cause="equal-weights-not-by-size",
     uneven_batches="weighted",
 )
 class MeanOfMeans(PlainReplica):
     """Promises to weigh ranks by their batch sizes, and gives all the same weight."""
 
 
-@fault("weights nobody promised", "classic", "check_uneven_batches_weigh_equally", words="weighted by batch sizes")
+@fault("weighted-by-batch-size-unpromised", "check_uneven_batches_weigh_equally", cause="weighted-by-size")
 class WeighsBySize(PlainReplica):
     """Promises equal weights, and weighs the ranks by their batch sizes."""
 
@@ -76,10 +70,9 @@ class WeighsBySize(PlainReplica):
 
 
 @fault(
-    "uneven batches go through",
-    "classic",
+    "uneven-batches-refused-on-one-rank",
     "check_uneven_batches_are_refused_on_every_rank",
-    words="refused on some ranks only, or not at all",
+    cause="refused on some ranks only, or not at all",
     uneven_batches="refused",
 )
 class RefusesOnOneRank(PlainReplica):
@@ -94,9 +87,8 @@ class RefusesOnOneRank(PlainReplica):
 
 @fault(
     "uneven-refused-where-rank-0-has-more",
-    "classic",
     "check_uneven_batches_are_refused_on_every_rank",
-    words="refused on some ranks only, or not at all",
+    cause="refused on some ranks only, or not at all",
     world_size=3,
     uneven_batches="refused",
 )
@@ -112,9 +104,8 @@ class RefusesFewerThanRank0(PlainReplica):
 
 @fault(
     "uneven-refused-but-for-the-average",
-    "classic",
     "check_uneven_batches_are_refused_on_every_rank",
-    words="refused on some ranks only, or not at all",
+    cause="refused on some ranks only, or not at all",
     world_size=4,
     uneven_batches="refused",
 )
@@ -127,9 +118,7 @@ class RefusesOthersThanAverage(PlainReplica):
         super().synchronise(batch_size)
 
 
-@fault(
-    "optimizer step inside backward", "classic", "check_backward_leaves_parameters_alone", words="backward changed it"
-)
+@fault("optimizer-step-inside-backward", "check_backward_leaves_parameters_alone", cause="backward-moves-parameters")
 class StepsInBackward(PlainReplica):
     """The optimizer's step is fused into backward."""
 
@@ -138,50 +127,7 @@ class StepsInBackward(PlainReplica):
         self.step()
 
 
-@fault(
-    "inner-module-bypass",
-    "jingyaogong/minimind#853, Lightning-AI/pytorch-lightning#17424",
-    *(EXACT, TIGHT, BITS, "check_replicas_stay_equal_to_the_last_bit", "check_predictions_are_equal_on_all_ranks"),
-    words="not reduced",
-)
-class NotReduced(PlainReplica):
-    """The forward pass goes past the wrapper: every rank keeps its own gradients."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        return gradient
-
-
-@fault("last-partial-bucket-not-flushed", "deepspeedai/DeepSpeed#4879", EXACT, TIGHT, words="not reduced")
-class LastBucketForgotten(PlainReplica):
-    """Buckets of two tensors; the last one, if it is not full, is never reduced."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        learned = self.network.learned
-        left_over = len(learned) > 1 and len(learned) % 2 and name == learned[-1]
-        return gradient if left_over else super().reduce(name, gradient)
-
-
-@fault("unfused-path-wrong", "horovod/horovod#358", LARGE, words="not reduced")
-class LargeOnesForgotten(PlainReplica):
-    """A tensor larger than a bucket takes a path of its own, which reduces nothing."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        return gradient if gradient.size > 1 << 18 else super().reduce(name, gradient)
-
-
-@fault("ring-tail-dropped", "hw-native-sys/pypto#1942", EXACT, TIGHT, words="local value")
-class TailLocal(PlainReplica):
-    """Chunks of numel // W elements: the last numel % W stay local."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        flat = super().reduce(name, gradient).reshape(-1).copy()
-        tail = gradient.size % self.world
-        if tail:
-            flat[-tail:] = gradient.reshape(-1)[-tail:]
-        return flat.reshape(gradient.shape)
-
-
-@fault("stale-gradient", "classic", EXACT, words="stale")
+@fault("stale-gradient", EXACT, cause="stale-gradient")
 class OneStepLate(PlainReplica):
     """Each reduction is awaited one backward too late: what is shown is the result of the one before."""
 
@@ -192,55 +138,11 @@ class OneStepLate(PlainReplica):
         self.late, self.synced = self.synced, self.late or self.synced
 
 
-@fault("classic: rank-dependent order of additions", "NVIDIA/nccl#157", BITS, words="last bits")
-class OneUlp(PlainReplica):
-    """One rank adds in another order, and comes out one unit in the last place off."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        mean = super().reduce(name, gradient)
-        return np.asarray(np.nextafter(mean, np.inf, dtype=mean.dtype)) if self.rank == self.world - 1 else mean
-
-
-@fault("first-dtype-wins", "hpcaitech/ColossalAI#675, facebookresearch/fairscale#583", TIGHT, REAL, words="float32")
-class SentAsFloat32(PlainReplica):
-    """Every gradient travels in float32, those of float64 parameters too."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        return super().reduce(name, gradient.astype(np.float32)).astype(gradient.dtype)
-
-
-@fault(
-    "sparse-path-not-averaged",
-    "horovod/horovod#2279, pytorch/pytorch#42400",
-    EXACT,
-    TIGHT,
-    words="summed, not averaged",
-)
-class EmbeddingSummed(PlainReplica):
-    """The path for embedding gradients gathers and adds, but does not divide."""
-
-    def start(self, model: ModelSpec) -> None:
-        super().start(model)
-        self.sparse = {f"{layer.name}.weight" for layer in model.layers if isinstance(layer, Embedding)}
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        mean = super().reduce(name, gradient)
-        return mean * self.world if name in self.sparse else mean
-
-
-@fault("single-process-path", "learning-at-home/hivemind#450", EXACT, words="zero", world_size=1)
-class AloneIsZero(PlainReplica):
-    """At world size 1 the averaged buffer is never filled."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        return np.zeros_like(gradient) if self.world == 1 else super().reduce(name, gradient)
-
-
 @fault(
     "clip-before-reduce",
-    "tensorflow/tensorflow#25806, horovod/horovod#1346",
     "check_clipping_uses_the_norm_of_the_synchronised_gradients",
-    words="norm of this rank's own gradients",
+    seen_in=("tensorflow/tensorflow#25806", "horovod/horovod#1346"),
+    cause="norm-of-own",
 )
 class ClipsByOwnNorm(PlainReplica):
     """Clips by the norm of this rank's own gradients."""
@@ -256,7 +158,7 @@ class ClipsByOwnNorm(PlainReplica):
         return self.own
 
 
-@fault("gradient not reset", "classic", "check_zero_grad_resets", EXACT, words="not reset by zero_grad")
+@fault("gradient-not-reset", "check_zero_grad_resets", EXACT, cause="gradient-not-reset")
 class KeepsGradients(PlainReplica):
     """zero_grad forgets the local gradients, and keeps those that were reduced."""
 
@@ -264,29 +166,39 @@ class KeepsGradients(PlainReplica):
         self.local = {}
 
 
-@fault("hosts-weigh-equally", "classic", EXACT, words="groups of ranks weigh equally", world_size=3)
-class HostsWeighEqually(PlainReplica):
-    """The mean of the means of hosts of two ranks, of which the last has one only where their number is odd."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        hosts = (self.world + 1) // 2
-        on_this_host = 1 if self.rank == self.world - 1 and self.world % 2 else 2
-        return np.asarray(self.comm.all_reduce(gradient / (hosts * on_this_host)), gradient.dtype)
-
-
-@fault("divided-by-a-power-of-two", "classic", EXACT, words="as if divided by 4 and not by the 3 ranks", world_size=3)
-class DividedByPower(PlainReplica):
-    """The mean is a shift: it divides by the world size, rounded up to a power of two."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        power = 1 << (self.world - 1).bit_length()
-        return np.asarray(self.comm.all_reduce(gradient) / power, gradient.dtype)
-
-
-@fault("loss-scale-stays", "classic", EXACT, words="a loss scale that is not taken off")
-class LossScaleStays(PlainReplica):
-    """The loss is scaled against underflow; gradients of one element are not scaled back."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        mean = super().reduce(name, gradient)
-        return mean if gradient.size == 1 else np.asarray(mean * 1024, gradient.dtype)
+# fmt: off
+table(
+    globals(),
+    Fault("grad-sum-not-mean", where=always, effect=summed,
+          caught_by=(EXACT, REAL, TIGHT, "check_parameters_after_steps_are_exact", "check_sgd_goes_where_one_process_goes",
+                     "check_adam_goes_where_one_process_goes"),  # which hides nearly all of it
+          cause="summed-not-averaged", seen_in=("horovod/horovod#843", "tensorflow/benchmarks#466", "k2-fsa/icefall#226")),
+    Fault("grad-double-average-small-only", where=some_small_sizes, effect=divided_twice,
+          caught_by=(EXACT, TIGHT), cause="divided-too-often", seen_in=("intel/torch-xpu-ops#3020",)),
+    Fault("avg-divides-by-numel", where=always, effect=divided_by(lambda gradient: gradient.array.size),
+          caught_by=(EXACT, TIGHT), cause="divided-by-elements", seen_in=("meta-pytorch/torchcomms#287",)),
+    Fault("inner-module-bypass", where=always, effect=own_value,
+          caught_by=(EXACT, TIGHT, BITS, "check_replicas_stay_equal_to_the_last_bit", "check_predictions_are_equal_on_all_ranks"),
+          cause="not-reduced", seen_in=("jingyaogong/minimind#853", "Lightning-AI/pytorch-lightning#17424")),
+    Fault("last-partial-bucket-not-flushed", where=several_parameters & odd_number_of_parameters & last_parameter,
+          effect=own_value, caught_by=(EXACT, TIGHT), cause="not-reduced", seen_in=("deepspeedai/DeepSpeed#4879",)),
+    Fault("unfused-path-wrong", where=larger(1 << 18), effect=own_value,
+          caught_by=LARGE, cause="not-reduced", seen_in=("horovod/horovod#358",)),
+    Fault("ring-tail-dropped", where=always, effect=tail_kept_local(lambda gradient: gradient.array.size % gradient.world),
+          caught_by=(EXACT, TIGHT), cause="part-not-reduced", seen_in=("hw-native-sys/pypto#1942",)),
+    Fault("rank-dependent-order-of-additions", where=on_last_rank, effect=next_number,
+          caught_by=BITS, cause="last-bits-differ", seen_in=("NVIDIA/nccl#157",)),
+    Fault("first-dtype-wins", where=always, effect=through("float32"),
+          caught_by=(TIGHT, REAL), cause="fewer-bits", seen_in=("hpcaitech/ColossalAI#675", "facebookresearch/fairscale#583")),
+    Fault("sparse-path-not-averaged", where=of_layer(Embedding), effect=summed,
+          caught_by=(EXACT, TIGHT), cause="summed-not-averaged", seen_in=("horovod/horovod#2279", "pytorch/pytorch#42400")),
+    Fault("single-process-path", where=world_of(1), effect=zeros,
+          caught_by=EXACT, cause="never-written", world_size=1, seen_in=("learning-at-home/hivemind#450",)),
+    Fault("hosts-weigh-equally", where=always, effect=mean_of_the_means_of_hosts,
+          caught_by=EXACT, cause="groups-weigh-equally", world_size=3),
+    Fault("divided-by-a-power-of-two", where=always, effect=divided_by(lambda gradient: 1 << (gradient.world - 1).bit_length()),
+          caught_by=EXACT, cause="wrong-divisor", world_size=3),
+    Fault("loss-scale-stays", where=~elements(1), effect=scaled(1024),
+          caught_by=EXACT, cause="loss-scale-kept"),
+)
+# fmt: on

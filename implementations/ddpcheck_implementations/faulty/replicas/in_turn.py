@@ -9,9 +9,12 @@ import numpy as np
 
 from ddpcheck.values import Array
 
-from ..base import PlainReplica, fault
+from ..base import fault
 from ..bucketed import Bucket, BucketReplica
 from ..collectives.in_groups import MOVED, REDUCED, Parted
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.gradients import Gradient, giving
 from ..facets import Group, PassThrough, collectives
 
 UNUSED = "check_parameter_unused_on_some_ranks_counts_as_zero_there"
@@ -46,31 +49,28 @@ class InTurn(BucketReplica):
         self.turn += 1
 
 
-@fault("two-buffers-in-turn-not-cleared", "classic", UNUSED, words="of 2 backwards before")
+@fault("two-buffers-in-turn-not-cleared", UNUSED, cause="unused-rank-sends-old")
 class TwoInTurn(InTurn):
     """A double buffer."""
 
 
-@fault("four-buffers-in-turn-not-cleared", "classic", UNUSED, words="of 4 backwards before")
+@fault("four-buffers-in-turn-not-cleared", UNUSED, cause="unused-rank-sends-old")
 class FourInTurn(InTurn):
     """As many as a pipeline is deep."""
 
     depth = 4
 
 
-@fault("last-piece-left-out", "classic", TO_THE_LAST_BITS, words="wrong from there to the end")
-class WholePiecesOnly(PlainReplica):
-    """What is more than a piece is reduced in whole ones only, into memory that an allocator has filled."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        reduced, size = super().reduce(name, gradient), _PIECE // gradient.itemsize
-        whole = gradient.size - gradient.size % size
-        if whole:
-            reduced.reshape(-1)[whole:] = np.frombuffer(b"\x3f" * gradient.itemsize, gradient.dtype)
-        return reduced
+@giving
+def last_piece_not_written(gradient: Gradient, mean: Array) -> Array:
+    """It holds what an allocator has filled in."""
+    size = _PIECE // mean.itemsize
+    if whole := mean.size - mean.size % size:
+        mean.reshape(-1)[whole:] = np.frombuffer(b"\x3f" * mean.itemsize, mean.dtype)
+    return mean
 
 
-@collectives("halves-cut-at-different-places", "classic", EXACT_SUMS, words="hold what belongs 1 element further back")
+@collectives("halves-cut-at-different-places", EXACT_SUMS, cause="shifted")
 class CutElsewhere(PassThrough):
     """The middle of an odd number of elements is rounded down by the lower half of the ranks, and up by the upper."""
 
@@ -84,7 +84,7 @@ class CutElsewhere(PassThrough):
         return np.asarray((mine + others).reshape(array.shape), array.dtype)
 
 
-@collectives("root-as-a-place-in-the-group", "classic", MOVED, words="no place in the group", world_size=3)
+@collectives("root-as-a-place-in-the-group", MOVED, cause="root-is-a-rank", world_size=3)
 class RootAsAPlace(PassThrough):
     """The root's number is where it stands among the members; one that is too large is the last."""
 
@@ -93,7 +93,7 @@ class RootAsAPlace(PassThrough):
         return super().broadcast(array, place, group=group)
 
 
-@collectives("block-of-the-number-in-the-world", "classic", MOVED, words="that of its place in the group", world_size=3)
+@collectives("block-of-the-number-in-the-world", MOVED, cause="that of its place in the group", world_size=3)
 class BlockOfTheWorld(PassThrough):
     """Each member of a group cuts its block out of the whole reduction where its number in the world is."""
 
@@ -102,7 +102,7 @@ class BlockOfTheWorld(PassThrough):
         return self.all_reduce(array, op, group=group)[rows * self.rank : rows * (self.rank + 1)]
 
 
-@collectives("read-before-it-is-written", "classic", EXACT_SUMS, words="it got a part of a message")
+@collectives("read-before-it-is-written", EXACT_SUMS, cause="it got a part of a message")
 class ReadTooEarly(PassThrough):
     """A file of more than a page is seen before all of it is there."""
 
@@ -113,7 +113,7 @@ class ReadTooEarly(PassThrough):
         )
 
 
-@collectives("groups-of-one-size-mixed", "classic", REDUCED, words="groups are mixed up", world_size=3)
+@collectives("groups-of-one-size-mixed", REDUCED, cause="part-of-other-group", world_size=3)
 class MixedGroups(Parted):
     """What is under way is known by how many take part: what the first member last put in elsewhere is taken once more."""
 
@@ -133,9 +133,8 @@ class MixedGroups(Parted):
 
 @collectives(
     "last-of-a-tree-left-out",
-    "classic",
     "check_collectives_leave_their_arguments_alone",
-    words="nobody sends the array on to rank 2",
+    cause="broadcast-not-forwarded",
     world_size=3,
 )
 class LastLeftOut(PassThrough):
@@ -147,3 +146,12 @@ class LastLeftOut(PassThrough):
                 threading.Event().wait()  # for what nobody sends
             return super().broadcast(array, root, group=(0, 1))
         return super().broadcast(array, root, group=group)
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("last-piece-left-out", where=always, effect=last_piece_not_written,
+          caught_by=TO_THE_LAST_BITS, cause="tail-wrong"),
+)
+# fmt: on

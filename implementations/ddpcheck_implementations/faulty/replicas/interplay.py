@@ -20,7 +20,7 @@ from .two_forwards import BOTH
 CLIPPING = "check_clipping_uses_the_norm_of_the_synchronised_gradients"
 
 
-@fault("second-step-skipped", "classic", ANY, words="the step passed it over")
+@fault("second-step-skipped", ANY, cause="not-updated")
 class SkipsSecondStep(PlainReplica):
     """A step takes gradients that are new since the step before, and else does nothing."""
 
@@ -40,7 +40,7 @@ class SkipsSecondStep(PlainReplica):
         self.fresh = False
 
 
-@fault("zeros-end-with-the-next-backward", "classic", ANY, words="zeros are promised for such, or were asked for")
+@fault("zeros-end-with-the-next-backward", ANY, cause="zeros-for-unused")
 class ForgetsZeros(PlainReplica):
     """Gradients that zero_gradients made zero are none after a backward that does not use them."""
 
@@ -60,7 +60,7 @@ class ForgetsZeros(PlainReplica):
         super().synchronise(batch_size)
 
 
-@fault("saving-takes-clipping-back", "classic", ANY, words="saving changes it; it was not clipped")
+@fault("saving-takes-clipping-back", ANY, cause="changes-gradients")
 class SavingTakesClippingBack(PlainReplica):
     """state() lays gradients out anew from the buffer that they were reduced in, where they are not clipped."""
 
@@ -83,7 +83,7 @@ class SavingTakesClippingBack(PlainReplica):
         return super().state()
 
 
-@fault("step-takes-what-was-clipped", "classic", ANY, words="lacking the last micro-batch")
+@fault("step-takes-what-was-clipped", ANY, cause="last-micro-batch-missing")
 class StepTakesClipped(PlainReplica):
     """Clipping makes copies for the step, which leaves out what is gathered after it."""
 
@@ -103,7 +103,7 @@ class StepTakesClipped(PlainReplica):
         self.clipped = None
 
 
-@fault("views-of-another-layout", "classic", ANY, words="gradient of branch_a.weight")
+@fault("views-of-another-layout", ANY, cause="other-parameters-gradient")
 class ViewsOfAnotherLayout(PlainReplica):
     """Gradients are views of one buffer, laid out by what is used: one that comes to it is written over what lies there."""
 
@@ -125,9 +125,8 @@ class ViewsOfAnotherLayout(PlainReplica):
 
 @fault(
     "both-forwards-as-one-batch",
-    "classic",
     BOTH,
-    words="may have been taken as one",
+    cause="wrong-forward-values",
     two_forwards=True,
     model_features=PROMISED.model_features - {"batch_norm"},
 )
@@ -144,7 +143,7 @@ class BothAsOneBatch(PlainReplica):
         return 2 * loss
 
 
-@fault("momentum-of-an-earlier-replica", "classic", ANY, words="optimizer state of an earlier one")
+@fault("momentum-of-an-earlier-replica", ANY, cause="first-update-has-state")
 class MomentumOfTheClass(PlainReplica):
     """Momentum is kept by the class, where the next replica of equal shapes finds it."""
 
@@ -159,7 +158,7 @@ class MomentumOfTheClass(PlainReplica):
         self.kept[self.rank, shapes] = velocity
 
 
-@fault("groups-clipped-apart", "classic", CLIPPING, words="groups are clipped apart")
+@fault("groups-clipped-apart", CLIPPING, cause="clipped-by-groups")
 class GroupsClippedApart(PlainReplica):
     """The first and the second half of the parameters are clipped by norms of their own; that of both is returned."""
 
@@ -176,9 +175,8 @@ class GroupsClippedApart(PlainReplica):
 
 @fault(
     "loss-in-float32",
-    "classic",
     "check_gradients_of_real_values_equal_the_large_batch_within_rounding",
-    words="as in float32",
+    cause="fewer-bits",
 )
 class LossInFloat32(PlainReplica):
     """The loss that is told goes through float32."""
@@ -187,7 +185,7 @@ class LossInFloat32(PlainReplica):
         return float(np.float32(super().backward(batch)))
 
 
-@fault("skipped-step-is-saved", "classic", SKIPPED, words="left something behind", skips_nonfinite=True)
+@fault("skipped-step-is-saved", SKIPPED, cause="skip-leaves-state", skips_nonfinite=True)
 class SkippedStepIsSaved(LossScaling):
     """A state holds whether the last step was skipped, and what is resumed from it skips its first."""
 

@@ -52,7 +52,7 @@ class Joining(PlainReplica):
         return super().backward(batch)
 
 
-joined = fault("join", "pytorch/pytorch#38174", join="divide_by_initial_world")(Joining)
+joined = fault("join", seen_in=("pytorch/pytorch#38174",), join="divide_by_initial_world")(Joining)
 
 
 class ByLiveRanks(Joining):
@@ -63,14 +63,16 @@ class ByLiveRanks(Joining):
         return np.asarray(self.comm.all_reduce(gradient) / ranks, gradient.dtype)
 
 
-by_live_ranks = fault("join-by-live-ranks", "pytorch/pytorch#42577", join="divide_by_live_ranks")(ByLiveRanks)
+by_live_ranks = fault("join-by-live-ranks", seen_in=("pytorch/pytorch#42577",), join="divide_by_live_ranks")(
+    ByLiveRanks
+)
 
 
 @fault(
     "join-divides-by-wrong-world",
-    "pytorch/pytorch#42577",
     JOIN,
-    words="divided by the number of ranks that still have batches",
+    seen_in=("pytorch/pytorch#42577",),
+    cause="join-wrong-divisor",
     join="divide_by_initial_world",
 )
 class WrongWorld(ByLiveRanks):
@@ -78,19 +80,17 @@ class WrongWorld(ByLiveRanks):
 
 
 @fault(
-    "join divides by all ranks",
-    "pytorch/pytorch#42577",
+    "join-divides-by-all-ranks",
     JOIN,
-    words="divided by the world size",
+    seen_in=("pytorch/pytorch#42577",),
+    cause="join-wrong-divisor",
     join="divide_by_live_ranks",
 )
 class AllRanks(Joining):
     """Promises to divide by the number of ranks that still have a batch, and divides by the world size."""
 
 
-@fault(
-    "joined-rank-sends-stale", "classic", JOIN, words="sends its last gradient again", join="divide_by_initial_world"
-)
+@fault("joined-rank-sends-stale", JOIN, cause="join-stale-gradient", join="divide_by_initial_world")
 class SendsStale(Joining):
     """A rank that has run out goes along with its last gradient."""
 
@@ -104,7 +104,7 @@ class SendsStale(Joining):
         return self.last
 
 
-@fault("a joined rank stays behind", "classic", JOIN, words="nor their parameters", join="divide_by_initial_world")
+@fault("joined-rank-keeps-old-parameters", JOIN, cause="join-steps-missing", join="divide_by_initial_world")
 class StaysBehind(Joining):
     """A rank that has run out goes along with the reductions, and takes no step."""
 
@@ -116,9 +116,9 @@ class StaysBehind(Joining):
 
 @fault(
     "joined-rank-leaves-buffers-to-others",
-    "pytorch/pytorch#65436",
     JOIN,
-    words="do not take part where the others broadcast buffers",
+    seen_in=("pytorch/pytorch#65436",),
+    cause="join-without-buffers",
     join="divide_by_initial_world",
 )
 class LeavesBuffers(Joining):
@@ -136,9 +136,7 @@ class LeavesBuffers(Joining):
             super().before_forward()
 
 
-@fault(
-    "a joined rank loses its momentum", "classic", JOIN, words="nor their parameters", join="divide_by_initial_world"
-)
+@fault("joined-rank-loses-momentum", JOIN, cause="join-steps-missing", join="divide_by_initial_world")
 class LosesMomentum(Joining):
     """A rank that has run out goes along with all, and its optimizer begins anew each time."""
 
@@ -149,10 +147,9 @@ class LosesMomentum(Joining):
 
 
 @fault(
-    "the second join sends what is stale",
-    "classic",
+    "second-join-sends-stale-gradients",
     JOIN,
-    words="the first join() went well",
+    cause="join-leaves-state",
     join="divide_by_initial_world",
 )
 class StaleInTheSecond(Joining):

@@ -12,6 +12,8 @@ from ddpcheck.values import Array
 
 from ..base import PlainReplica, fault
 from ..bucketed import Bucket, BucketReplica
+from ..engine.fault import Fault, table
+from ..engine.gradients import another_dtype_than_first, own_value
 
 DTYPES = "check_parameters_of_several_dtypes_keep_their_own"
 STRIDED = "check_parameters_may_lie_column_after_column"
@@ -19,7 +21,7 @@ EMPTY = "check_parameters_without_elements_are_in_nobodys_way"
 SPARSE = "check_sparse_gradients_are_the_large_batchs"
 
 
-@fault("buckets-have-one-dtype", "classic", DTYPES, words="fewer bits than float64", model_features=FEATURES)
+@fault("buckets-have-one-dtype", DTYPES, cause="fewer-bits", model_features=FEATURES)
 class BucketsHaveOneDtype(BucketReplica):
     """All buckets have the dtype of the model's first parameter; what comes out of them has the right one again."""
 
@@ -33,7 +35,13 @@ class BucketsHaveOneDtype(BucketReplica):
         return {name: part.astype(self.network.parameters[name].dtype) for name, part in found.items()}
 
 
-@fault("bucket-of-frozen-ones-waits", "pytorch/pytorch#14675", DTYPES, words="not reduced", model_features=FEATURES)
+@fault(
+    "bucket-of-frozen-ones-waits",
+    DTYPES,
+    seen_in=("pytorch/pytorch#14675",),
+    cause="not-reduced",
+    model_features=FEATURES,
+)
 class FrozenOnesWait(PlainReplica):
     """A bucket holds neighbours of one dtype, frozen ones too. One of frozen ones alone is never ready, nor is any after it."""
 
@@ -51,16 +59,7 @@ class FrozenOnesWait(PlainReplica):
         return super().reduce(name, gradient) if name in self.sent else gradient
 
 
-@fault("one-dtype-is-reduced", "classic", DTYPES, words="not reduced", model_features=FEATURES)
-class OneDtypeReduced(PlainReplica):
-    """Gradients are reduced where they have the dtype of the model's first parameter."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        common = next(iter(self.network.parameters.values())).dtype
-        return super().reduce(name, gradient) if gradient.dtype == common else gradient
-
-
-@fault("wide-ones-are-broadcast-in-float32", "classic", DTYPES, words="float32", model_features=FEATURES)
+@fault("wide-ones-are-broadcast-in-float32", DTYPES, cause="fewer-bits", model_features=FEATURES)
 class BroadcastInFloat32(PlainReplica):
     """Parameters of float64 in a model of float32 start as rank 0's, rounded."""
 
@@ -70,7 +69,7 @@ class BroadcastInFloat32(PlainReplica):
             array[...] = array.astype(model.dtype)
 
 
-@fault("wide-ones-are-saved-in-float32", "classic", DTYPES, words="float32", model_features=FEATURES)
+@fault("wide-ones-are-saved-in-float32", DTYPES, cause="fewer-bits", model_features=FEATURES)
 class SavedInFloat32(PlainReplica):
     """A checkpoint holds all floats in the dtype of most."""
 
@@ -82,9 +81,8 @@ class SavedInFloat32(PlainReplica):
 
 @fault(
     "flattened-strided-ones-are-copies",
-    "classic",
     STRIDED,
-    words="construction left another value",
+    cause="construction-leaves-other-value",
     model_features=FEATURES,
 )
 class WritesToACopy(PlainReplica):
@@ -97,9 +95,8 @@ class WritesToACopy(PlainReplica):
 
 @fault(
     "broadcast-in-the-order-of-memory",
-    "classic",
     STRIDED,
-    words="a transposed or permuted layout",
+    cause="permuted",
     model_features=FEATURES,
 )
 class BroadcastAsItLies(PlainReplica):
@@ -110,7 +107,7 @@ class BroadcastAsItLies(PlainReplica):
             array[...] = self.comm.broadcast(array.ravel(order="K")).reshape(array.shape)
 
 
-@fault("empty-gradients-are-none", "classic", EMPTY, words="got none", model_features=FEATURES)
+@fault("empty-gradients-are-none", EMPTY, cause="use-told-by-value", model_features=FEATURES)
 class EmptyIsNone(PlainReplica):
     """A gradient is there if any of its elements is."""
 
@@ -118,7 +115,7 @@ class EmptyIsNone(PlainReplica):
         return {name: g if g is not None and g.size else None for name, g in super().gradients().items()}
 
 
-@fault("largest-of-nothing", "classic", EMPTY, words="zero-size array", model_features=FEATURES)
+@fault("largest-of-nothing", EMPTY, cause="rank-raised", model_features=FEATURES)
 class LargestOfNothing(PlainReplica):
     """Looks for the largest element of each gradient, which one without elements does not have."""
 
@@ -128,9 +125,8 @@ class LargestOfNothing(PlainReplica):
 
 @fault(
     "rows-of-several-ranks-count-once",
-    "classic",
     SPARSE,
-    words="the others' never arrived here",
+    cause="one-ranks-part-only",
     model_features=FEATURES,
 )
 class RowsCountOnce(PlainReplica):
@@ -151,7 +147,7 @@ class RowsCountOnce(PlainReplica):
         return np.asarray(result / self.world, gradient.dtype)
 
 
-@fault("few-rows-of-a-sparse-gradient", "classic", SPARSE, words="pieces are lost", model_features=FEATURES)
+@fault("few-rows-of-a-sparse-gradient", SPARSE, cause="parts-of-ranks-missing", model_features=FEATURES)
 class FewRows(PlainReplica):
     """Of a sparse gradient sixteen rows are sent; what comes after them is not."""
 
@@ -167,7 +163,7 @@ class FewRows(PlainReplica):
         return super().reduce(name, gradient)
 
 
-@fault("norm-of-the-models-dtype", "classic", DTYPES, words="are left out", model_features=FEATURES)
+@fault("norm-of-the-models-dtype", DTYPES, cause="norm-leaves-out", model_features=FEATURES)
 class NormOfOneDtype(PlainReplica):
     """The norm is taken of the bucket of the model's own dtype, and all buckets are scaled by it."""
 
@@ -180,3 +176,12 @@ class NormOfOneDtype(PlainReplica):
         norm = float(np.sqrt(sum(float(np.sum(np.square(gradient, dtype=np.float64))) for gradient in own)))
         self.scale(min(1.0, max_norm / norm) if norm else 1.0)
         return norm
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("one-dtype-is-reduced", where=another_dtype_than_first, effect=own_value,
+          caught_by=DTYPES, cause="not-reduced", model_features=FEATURES),
+)
+# fmt: on

@@ -13,7 +13,7 @@ from ..base import PlainReplica, fault
 BYTES = "check_ids_and_labels_may_be_larger_than_two_bytes_hold"
 
 
-@fault("ids-in-two-bytes", "classic", BYTES, words="ids past 2^7")
+@fault("ids-in-two-bytes", BYTES, cause="ids-narrowed")
 class IdsInTwoBytes(PlainReplica):
     """Batches of ids travel to the accelerator as int16; a negative one counts from the end."""
 
@@ -23,7 +23,7 @@ class IdsInTwoBytes(PlainReplica):
         return super().backward(batch)
 
 
-@fault("labels-in-a-signed-byte", "classic", BYTES, words="labels past 2^7")
+@fault("labels-in-a-signed-byte", BYTES, cause="ids-narrowed")
 class LabelsInAByte(PlainReplica):
     """Labels are kept as int8, which is enough for ten classes."""
 
@@ -33,7 +33,7 @@ class LabelsInAByte(PlainReplica):
         return super().backward(batch)
 
 
-@fault("large-ids-in-half-precision", "classic", BYTES, words="half precision")
+@fault("large-ids-in-half-precision", BYTES, cause="ids-narrowed")
 class IdsInHalfPrecision(PlainReplica):
     """Ids go through autocast along with the other inputs: past 2048 some are their neighbours."""
 

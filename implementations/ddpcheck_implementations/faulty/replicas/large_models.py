@@ -10,13 +10,16 @@ from ddpcheck.adapter import Batch
 from ddpcheck.values import Array
 
 from ..base import Counting, PlainReplica, fault
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.gradients import Gradient, giving
 
 BUCKET_BYTES = 4 << 20
 PIECE = 1 << 16
 TRIALS = 6
 
 
-@fault("optimizer-steps-first-piece", "classic", "check_large_tensors_step_like_small_ones")
+@fault("optimizer-steps-first-piece", "check_large_tensors_step_like_small_ones")
 class FirstPiece(PlainReplica):
     """The optimizer works on large tensors piece by piece, and its loop ends after the first piece."""
 
@@ -30,9 +33,8 @@ class FirstPiece(PlainReplica):
 
 @fault(
     "large-ones-shared-from-rank-0",
-    "classic",
     "check_large_tensors_step_like_small_ones",
-    words="it was not updated",
+    cause="not-updated",
     checkpoint=False,
 )
 class LargeOnesFromRankZero(PlainReplica):
@@ -48,9 +50,8 @@ class LargeOnesFromRankZero(PlainReplica):
 
 @fault(
     "way-kept-after-trials-forgets-a-bucket",
-    "classic",
     "check_gradients_of_many_megabytes_are_exact_at_every_backward",
-    words="not reduced",
+    cause="not-reduced",
 )
 class KeptWay(Counting):
     """With more than one bucket, ways are tried over the first backwards; the one that is kept reduces the first bucket only."""
@@ -64,7 +65,7 @@ class KeptWay(Counting):
 STEP = "check_large_tensors_step_like_small_ones"
 
 
-@fault("large-ones-keep-the-last-micro-batch", "classic", STEP, words="that of the last micro-batch only")
+@fault("large-ones-keep-the-last-micro-batch", STEP, cause="last-micro-batch-only")
 class LargeWindowsLost(PlainReplica):
     """Large gradients are written to a bucket of their own, where every micro-batch overwrites the one before."""
 
@@ -73,7 +74,7 @@ class LargeWindowsLost(PlainReplica):
         return super().backward(batch)
 
 
-@fault("clip-scales-first-piece", "classic", STEP, words="was not clipped")
+@fault("clip-scales-first-piece", STEP, cause="not-clipped")
 class ClipsFirstPiece(PlainReplica):
     """Clipping measures all of a large gradient, and scales its first piece."""
 
@@ -84,7 +85,7 @@ class ClipsFirstPiece(PlainReplica):
             gradient.reshape(-1)[PIECE:] = rest[name]
 
 
-@fault("large-momentum-not-loaded", "classic", STEP, words="optimizer state was lost")
+@fault("large-momentum-not-loaded", STEP, cause="optimizer-state-lost")
 class LargeMomentumLost(PlainReplica):
     """A checkpoint is read in records of a fixed size: what is larger keeps the zeros that it was made with."""
 
@@ -96,16 +97,18 @@ class LargeMomentumLost(PlainReplica):
         super().load_state(read)
 
 
-@fault(
-    "pieces-overlap-by-one",
-    "classic",
-    "check_reduction_is_the_mean_of_local_gradients_to_the_last_bits",
-    words="where pieces of 65536 elements begin, end or overlap",
-)
-class OverlapByOne(PlainReplica):
-    """Large gradients are divided piece by piece, and the first element of each but the first twice."""
+@giving
+def pieces_overlap_by_one(gradient: Gradient, mean: Array) -> Array:
+    """The first element of each piece but the first is divided twice."""
+    mean.reshape(-1)[PIECE::PIECE] /= gradient.world
+    return mean
 
-    def reduce(self, name: str, gradient: Array) -> Array:
-        mean = super().reduce(name, gradient)
-        mean.reshape(-1)[PIECE::PIECE] /= self.world
-        return mean
+
+# fmt: off
+table(
+    globals(),
+    Fault("pieces-overlap-by-one", where=always, effect=pieces_overlap_by_one,
+          caught_by="check_reduction_is_the_mean_of_local_gradients_to_the_last_bits",
+          cause="seams-wrong"),
+)
+# fmt: on

@@ -17,6 +17,9 @@ from ddpcheck.values import Array
 from ...numpy_network import Network
 from ...numpy_network.layers import Delay, Gradients
 from ..base import PlainReplica, fault
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.gradients import Gradient, of_layer, own_value, sending
 
 EXACT = "check_gradients_equal_the_large_batch_exactly"
 TIGHT = "check_reduction_is_the_mean_of_local_gradients_to_the_last_bits"
@@ -27,7 +30,13 @@ WAITING = "check_layers_that_wait_change_nothing_else"
 LOCAL = "check_gradients_inside_no_sync_are_local"
 
 
-@fault("tied-grad-assigned-not-added", "NVIDIA/TransformerEngine#3552", EXACT, world_size=1, words="shared")
+@fault(
+    "tied-grad-assigned-not-added",
+    EXACT,
+    world_size=1,
+    seen_in=("NVIDIA/TransformerEngine#3552",),
+    cause="shared-part-replaces",
+)
 class SharedOverwritten(PlainReplica):
     """What the last layer of several that share a weight adds to its gradient takes the place of all before."""
 
@@ -37,7 +46,13 @@ class SharedOverwritten(PlainReplica):
             layer.learns = layer.learns and bool(layer.finishes)
 
 
-@fault("loss-times-world", "neuralmagic/sparseml#135", LOCAL, EXACT, words="the loss was multiplied by the world size")
+@fault(
+    "loss-times-world",
+    LOCAL,
+    EXACT,
+    seen_in=("neuralmagic/sparseml#135",),
+    cause="loss-multiplied-by-world-size",
+)
 class LossTimesWorld(PlainReplica):
     """The loss is multiplied by the world size, to make up for a division that the mean already is."""
 
@@ -52,19 +67,12 @@ class LossTimesWorld(PlainReplica):
         self.network._loss = larger
 
 
-@fault("autograd-grad-bypasses-hooks", "pytorch/pytorch#63740, horovod/horovod#141", TIGHT, EXACT, words="not reduced")
-class AssignedByHand(PlainReplica):
-    """Gradients of scales are computed apart (as by autograd.grad) and assigned by hand: no hook sees them."""
-
-    def start(self, model: ModelSpec) -> None:
-        super().start(model)
-        self.apart = {f"{layer.name}.scale" for layer in model.layers if isinstance(layer, Scale)}
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        return gradient if name in self.apart else super().reduce(name, gradient)
+@sending
+def nan_sent_as_zero(gradient: Gradient) -> Array:
+    return np.nan_to_num(gradient.array)
 
 
-@fault("gradient-ends-at-a-layer-without-parameters", "classic", WAITING, world_size=1, words="zero")
+@fault("gradient-ends-at-a-layer-without-parameters", WAITING, world_size=1, cause="never-written")
 class EndsAtDelays(PlainReplica):
     """A function of our own, which only waits and passes its input on, has no derivative: nothing goes back through it."""
 
@@ -75,7 +83,7 @@ class EndsAtDelays(PlainReplica):
                 layer.backward = _nothing_goes_back  # type: ignore[method-assign]  # of this network only
 
 
-@fault("layers-that-do-not-wait", "classic", WAITING, world_size=1, words="does not wait")
+@fault("layers-that-do-not-wait", WAITING, world_size=1, cause="layer-does-not-wait")
 class NeverWaits(PlainReplica):
     """A layer that only takes time is left out: it has no part in the result."""
 
@@ -86,10 +94,9 @@ class NeverWaits(PlainReplica):
 
 @fault(
     "unknown-options-ignored",
-    "mutation of data_parallel",
     OPTIONS,
     world_size=1,
-    words="options are not looked at",
+    cause="options are not looked at",
     refuses_options=True,
 )
 class OptionsIgnored(PlainReplica):
@@ -104,7 +111,7 @@ def _nothing_goes_back(dy: Array, gradients: Gradients) -> Array:
     return np.zeros_like(dy)
 
 
-@fault("long-window-starts-over", "classic", WINDOW, words="what was accumulated before is lost")
+@fault("long-window-starts-over", WINDOW, cause="last-micro-batch-only")
 class LongWindow(PlainReplica):
     """The counter of micro-batches has three bits: the ninth one of a window starts over."""
 
@@ -121,19 +128,10 @@ class LongWindow(PlainReplica):
         self.count = 0
 
 
-@fault("nan-replaced-by-zero", "classic", NONFINITE, words="replaced")
-class NanReplaced(PlainReplica):
-    """Gradients that are not finite are made finite before they are added."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        return super().reduce(name, np.nan_to_num(gradient))
-
-
 @fault(
     "remainder-of-a-split-batch",
-    "classic",
     "check_gradients_of_real_values_equal_the_large_batch_within_rounding",
-    words="not all of its samples went into it",
+    cause="wrong-forward-values",
 )
 class SplitBatch(PlainReplica):
     """A large batch is computed in pieces of 32 samples, and what is left over is dropped."""
@@ -146,7 +144,7 @@ class SplitBatch(PlainReplica):
 UNEVEN = "check_uneven_batches_weigh_equally"
 
 
-@fault("mean-over-no-samples", "classic", UNEVEN, words="0 divided by 0")
+@fault("mean-over-no-samples", UNEVEN, cause="mean-of-no-samples")
 class MeanOverNothing(PlainReplica):
     """Cross entropy divides by the number of samples, which a rank may have none of."""
 
@@ -159,7 +157,7 @@ class MeanOverNothing(PlainReplica):
         return math.nan if self.divides and not len(batch.inputs) else loss
 
 
-@fault("no-ids-no-embedding", "classic", UNEVEN, words="has no samples")
+@fault("no-ids-no-embedding", UNEVEN, cause="has no samples")
 class NoIds(PlainReplica):
     """An embedding looks for the largest id first, and so raises where there are none."""
 
@@ -169,7 +167,7 @@ class NoIds(PlainReplica):
         return super().backward(batch)
 
 
-@fault("no-samples-no-forward", "pytorch/pytorch#38174", UNEVEN, words="has no samples")
+@fault("no-samples-no-forward", UNEVEN, seen_in=("pytorch/pytorch#38174",), cause="has no samples")
 class NoForward(PlainReplica):
     """A rank without samples has nothing to go forward with, and leaves out the broadcast of buffers that begins it."""
 
@@ -180,3 +178,13 @@ class NoForward(PlainReplica):
     def before_forward(self) -> None:
         if self.goes_forward:
             super().before_forward()
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("autograd-grad-bypasses-hooks", where=of_layer(Scale), effect=own_value,
+          caught_by=(TIGHT, EXACT), cause="not-reduced", seen_in=("pytorch/pytorch#63740", "horovod/horovod#141")),
+    Fault("nan-replaced-by-zero", where=always, effect=nan_sent_as_zero, caught_by=NONFINITE, cause="nonfinite-replaced"),
+)
+# fmt: on

@@ -17,7 +17,7 @@ STATISTICS = "check_evaluation_uses_the_running_statistics"
 SAVED = "check_saving_leaves_training_alone"
 
 
-@fault("evaluation-clears-gradients", "classic", EVALUATED, words="predicting came between")
+@fault("evaluation-clears-gradients", EVALUATED, cause="gradients-taken-by")
 class EvaluationClearsGradients(PlainReplica):
     """An evaluation between backward and step begins with zero_grad."""
 
@@ -27,7 +27,10 @@ class EvaluationClearsGradients(PlainReplica):
 
 
 @fault(
-    "rank0-only-wrapped-forward", "pytorch/pytorch#54059", EVALUATED, words="the forward of an evaluation communicates"
+    "rank0-only-wrapped-forward",
+    EVALUATED,
+    seen_in=("pytorch/pytorch#54059",),
+    cause="the forward of an evaluation communicates",
 )
 class EvaluatesTogether(PlainReplica):
     """The forward of an evaluation broadcasts: a rank that evaluates alone waits for the others."""
@@ -39,9 +42,8 @@ class EvaluatesTogether(PlainReplica):
 
 @fault(
     "evaluation-moves-statistics",
-    "classic",
     "check_evaluation_uses_the_running_statistics",
-    words="forward in training mode",
+    cause="evaluation-moves-statistics",
 )
 class EvaluationCounts(PlainReplica):
     """An evaluation counts as a batch in the running statistics."""
@@ -54,7 +56,7 @@ class EvaluationCounts(PlainReplica):
         return made
 
 
-@fault("saving-clears-gradients", "classic", SAVED, words="saving came between")
+@fault("saving-clears-gradients", SAVED, cause="gradients-taken-by")
 class SavingClearsGradients(PlainReplica):
     """state() frees the gradients, to save memory."""
 
@@ -66,9 +68,8 @@ class SavingClearsGradients(PlainReplica):
 
 @fault(
     "checkpoint-without-statistics",
-    "classic",
     "check_a_checkpoint_holds_running_statistics",
-    words="load_state did not load it",
+    cause="state-not-loaded",
 )
 class ForgetsStatistics(PlainReplica):
     """load_state loads parameters and forgets batch norm's buffers."""
@@ -80,7 +81,7 @@ class ForgetsStatistics(PlainReplica):
             self.network.buffers[name][...] = buffer
 
 
-@fault("gradients-are-views", "pytorch/pytorch#47163")
+@fault("gradients-are-views", seen_in=("pytorch/pytorch#47163",))
 class GradientsAreViews(PlainReplica):
     """Correct: gradients() hands out the buffers that the next backward fills again, and they are read at once."""
 
@@ -96,7 +97,7 @@ class GradientsAreViews(PlainReplica):
         return {name: None if shown[name] is None else self.filled[name] for name in shown}
 
 
-@fault("state-is-views", "classic", "check_a_saved_state_stays_as_it_is", words="views of the replica's own memory")
+@fault("state-is-views", "check_a_saved_state_stays_as_it_is", cause="state-is-view")
 class StateIsViews(PlainReplica):
     """state() hands out the parameters themselves, which training goes on to change."""
 
@@ -104,7 +105,7 @@ class StateIsViews(PlainReplica):
         return super().state() | self.network.parameters
 
 
-@fault("batch-normalised-in-place", "classic", "check_backward_leaves_its_batch_alone", words="works in place")
+@fault("batch-normalised-in-place", "check_backward_leaves_its_batch_alone", cause="call-changes-batch")
 class ChangesBatch(PlainReplica):
     """Backward centres its inputs in place, and puts them back but for rounding."""
 
@@ -115,7 +116,7 @@ class ChangesBatch(PlainReplica):
         return loss
 
 
-@fault("clipping-needs-every-gradient", "classic", "check_clipping_passes_over_parameters_without_gradient")
+@fault("clipping-needs-every-gradient", "check_clipping_passes_over_parameters_without_gradient")
 class ClipsEverything(PlainReplica):
     """clip() takes every parameter to have a gradient."""
 
@@ -125,9 +126,7 @@ class ClipsEverything(PlainReplica):
         return super().clip(max_norm)
 
 
-@fault(
-    "state-shares-moments", "classic", "check_a_saved_state_stays_as_it_is", words="views of the replica's own memory"
-)
+@fault("state-shares-moments", "check_a_saved_state_stays_as_it_is", cause="state-is-view")
 class StateSharesMoments(PlainReplica):
     """state() copies the momentum of SGD, and hands out Adam's moments themselves."""
 
@@ -139,9 +138,8 @@ class StateSharesMoments(PlainReplica):
 
 @fault(
     "loaded-moments-are-kept",
-    "classic",
     "check_a_replica_keeps_nothing_that_it_was_given",
-    words="works in the caller's arrays",
+    cause="works-in-callers-arrays",
 )
 class KeepsLoadedMoments(PlainReplica):
     """load_state() copies the momentum of SGD, and goes on in the arrays of Adam's moments that it was given."""
@@ -153,7 +151,7 @@ class KeepsLoadedMoments(PlainReplica):
             own.update({name: state[f"optimizer.{part}.{name}"] for name in own})
 
 
-@fault("state-shares-statistics", "classic", "check_a_saved_state_stays_as_it_is", words="norm.running_mean")
+@fault("state-shares-statistics", "check_a_saved_state_stays_as_it_is", cause="state-is-view")
 class StateSharesStatistics(PlainReplica):
     """state() copies the parameters, and hands out the buffers themselves."""
 
@@ -163,9 +161,8 @@ class StateSharesStatistics(PlainReplica):
 
 @fault(
     "large-evaluations-normalise-by-their-batch",
-    "classic",
     "check_evaluation_uses_the_running_statistics",
-    words="forward in training mode",
+    cause="evaluation-moves-statistics",
 )
 class NormalisesLargeOnes(PlainReplica):
     """A fused kernel for more than 32 rows has no running statistics."""
@@ -178,9 +175,8 @@ class NormalisesLargeOnes(PlainReplica):
 
 @fault(
     "loading-takes-entries-out",
-    "classic",
     "check_a_replica_keeps_nothing_that_it_was_given",
-    words="entries are taken out",
+    cause="callers-mapping-changed",
 )
 class PopsWhatItLoads(PlainReplica):
     """load_state() pops what the optimizer needs from the mapping that it was given."""
@@ -192,7 +188,7 @@ class PopsWhatItLoads(PlainReplica):
             state.pop(name)
 
 
-@fault("predictions-kept-until-the-next-step", "classic", STATISTICS, words="or with old ones")
+@fault("predictions-kept-until-the-next-step", STATISTICS, cause="evaluation-uses-other-values")
 class PredictionsKept(PlainReplica):
     """What was predicted is kept until a step changes the parameters: forward passes change the running statistics before."""
 

@@ -12,7 +12,7 @@ from ..base import PlainReplica, fault
 GONE = "check_a_nan_that_zero_grad_throws_away_is_gone"
 
 
-@fault("gradients-times-zero", "classic", GONE, words="a NaN of a batch before is left after zero_grad")
+@fault("gradients-times-zero", GONE, cause="nan-kept-after-zero-grad")
 class TimesZero(PlainReplica):
     """Gradients are set to zero by a product."""
 
@@ -20,7 +20,7 @@ class TimesZero(PlainReplica):
         self.scale(0.0)
 
 
-@fault("residual-keeps-nan", "classic", GONE, words="a NaN of a batch before is left after zero_grad")
+@fault("residual-keeps-nan", GONE, cause="nan-kept-after-zero-grad")
 class ResidualKeepsNan(PlainReplica):
     """What rounding took from a gradient is added to the next one, as error feedback does: nothing, but for a NaN."""
 
@@ -35,7 +35,7 @@ class ResidualKeepsNan(PlainReplica):
         return super().reduce(name, sent)
 
 
-@fault("difference-to-the-last", "classic", GONE, words="a NaN of a batch before is left after zero_grad")
+@fault("difference-to-the-last", GONE, cause="nan-kept-after-zero-grad")
 class DifferenceToTheLast(PlainReplica):
     """Only what has changed since the last reduction is sent, and added to what came of it, which need not be zero again."""
 

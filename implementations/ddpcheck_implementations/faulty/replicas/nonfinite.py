@@ -13,7 +13,7 @@ SKIPPED = "check_a_step_with_nan_is_skipped_on_all_ranks"
 HIDDEN = "check_nonfinite_gradients_reach_every_rank"
 
 
-@fault("NaN becomes zero in the reduction", "classic", HIDDEN, words="are replaced")
+@fault("nan-zeroed-in-reduction", HIDDEN, cause="nonfinite-replaced")
 class NanToZero(PlainReplica):
     """The reduced gradient goes through nan_to_num."""
 
@@ -21,7 +21,7 @@ class NanToZero(PlainReplica):
         return np.nan_to_num(super().reduce(name, gradient), posinf=0.0, neginf=0.0)
 
 
-@fault("a rank with an overflow sends zeros", "classic", HIDDEN, words="are replaced")
+@fault("overflowed-rank-sends-zeros", HIDDEN, cause="nonfinite-replaced")
 class SendsZeros(PlainReplica):
     """NaN and infinities of a rank's own gradient count as zero."""
 
@@ -29,7 +29,7 @@ class SendsZeros(PlainReplica):
         return super().reduce(name, np.where(np.isfinite(gradient), gradient, gradient.dtype.type(0)))
 
 
-@fault("a rank with an overflow is left out", "classic", HIDDEN, words="are replaced")
+@fault("overflowed-rank-left-out", HIDDEN, cause="nonfinite-replaced")
 class LeftOut(PlainReplica):
     """The mean is that of the ranks whose gradient is finite."""
 
@@ -62,14 +62,14 @@ class LossScaling(PlainReplica):
         self.loss_scale /= 2
 
 
-loss_scaling = fault("loss-scaling", "classic", skips_nonfinite=True)(LossScaling)
+loss_scaling = fault("loss-scaling", skips_nonfinite=True)(LossScaling)
 
 
 @fault(
     "loss-scale-per-rank",
-    "pytorch/pytorch#136009, NVIDIA-NeMo/Megatron-Bridge#5591",
     SKIPPED,
-    words="loss scales do",
+    seen_in=("pytorch/pytorch#136009", "NVIDIA-NeMo/Megatron-Bridge#5591"),
+    cause="loss-scales-apart",
     skips_nonfinite=True,
 )
 class ScalePerRank(LossScaling):
@@ -84,7 +84,7 @@ class ScalePerRank(LossScaling):
         pass
 
 
-@fault("one rank skips the step", "classic", SKIPPED, words="others skipped", skips_nonfinite=True)
+@fault("step-skipped-on-one-rank", SKIPPED, cause="skip-decided-per-rank", skips_nonfinite=True)
 class SkipsAlone(LossScaling):
     """Each rank decides by its own gradient whether to skip the step."""
 
@@ -98,7 +98,7 @@ class SkipsAlone(LossScaling):
         return not self.overflow
 
 
-@fault("a skipped step moves by its momentum", "classic", SKIPPED, words="was taken", skips_nonfinite=True)
+@fault("skipped-step-applies-momentum", SKIPPED, cause="nonfinite-decided-in-parts", skips_nonfinite=True)
 class StepsWithZeros(LossScaling):
     """The step is taken all the same, with gradients of zero."""
 
@@ -106,7 +106,7 @@ class StepsWithZeros(LossScaling):
         self.optimizer.step({name: np.zeros_like(gradient) for name, gradient in self.synced.items()})
 
 
-@fault("a skipped step counts", "classic", SKIPPED, words="left something behind", skips_nonfinite=True)
+@fault("skipped-step-counted", SKIPPED, cause="skip-leaves-state", skips_nonfinite=True)
 class CountsSkipped(LossScaling):
     """A skipped step leaves parameters alone, but not the optimizer's momentum and count of steps."""
 
@@ -117,7 +117,7 @@ class CountsSkipped(LossScaling):
             self.network.parameters[name][...] = value
 
 
-@fault("the loss decides what is skipped", "classic", SKIPPED, words="one of these", skips_nonfinite=True)
+@fault("step-skipped-by-loss", SKIPPED, cause="nonfinite-step-taken", skips_nonfinite=True)
 class DecidedByLoss(LossScaling):
     """Steps are skipped where some rank's loss is not finite, whatever the gradients are."""
 
@@ -130,7 +130,7 @@ class DecidedByLoss(LossScaling):
         return bool(np.isfinite(self.losses).all())
 
 
-@fault("NaN in the last micro-batch only", "classic", SKIPPED, words="one of these", skips_nonfinite=True)
+@fault("nan-checked-in-last-micro-batch-only", SKIPPED, cause="nonfinite-step-taken", skips_nonfinite=True)
 class LastMicroBatchOnly(LossScaling):
     """Each backward says anew whether its gradients are finite, and the step heeds the last."""
 
@@ -144,7 +144,7 @@ class LastMicroBatchOnly(LossScaling):
         return self.fits
 
 
-@fault("nobody looks for NaN after clipping", "classic", SKIPPED, words="one of these", skips_nonfinite=True)
+@fault("nan-not-checked-after-clipping", SKIPPED, cause="nonfinite-step-taken", skips_nonfinite=True)
 class UncheckedAfterClip(LossScaling):
     """Clipping unscales the gradients, and the step takes them for looked at."""
 
@@ -162,7 +162,7 @@ class UncheckedAfterClip(LossScaling):
         return self.clipped or super().finite()
 
 
-@fault("NaN of what came last only", "classic", SKIPPED, words="one of these", skips_nonfinite=True)
+@fault("nan-checked-in-last-gradients-only", SKIPPED, cause="nonfinite-step-taken", skips_nonfinite=True)
 class CameLastOnly(LossScaling):
     """Those gradients are looked at that the last backward brought; others have been there before."""
 
@@ -174,7 +174,7 @@ class CameLastOnly(LossScaling):
         return all(np.isfinite(self.synced[name]).all() for name in self.brought)
 
 
-@fault("NaN of the first parameter only", "classic", SKIPPED, words="one of these", skips_nonfinite=True)
+@fault("nan-checked-in-first-parameter-only", SKIPPED, cause="nonfinite-step-taken", skips_nonfinite=True)
 class FirstParameterOnly(LossScaling):
     """The first gradient is looked at, which everything that goes wrong should reach."""
 
@@ -182,7 +182,7 @@ class FirstParameterOnly(LossScaling):
         return bool(np.isfinite(self.synced[self.network.learned[0]]).all())
 
 
-@fault("two skipped steps are enough", "classic", SKIPPED, words="was taken", skips_nonfinite=True)
+@fault("third-nonfinite-step-taken", SKIPPED, cause="nonfinite-step-taken", skips_nonfinite=True)
 class SkipsOnce(LossScaling):
     """After a step that was skipped the next one is taken whatever it holds."""
 
@@ -193,9 +193,7 @@ class SkipsOnce(LossScaling):
         return not self.skipped
 
 
-@fault(
-    "overflow-outlives-zero-grad", "classic", SKIPPED, words="zero_grad had thrown the NaN away", skips_nonfinite=True
-)
+@fault("overflow-outlives-zero-grad", SKIPPED, cause="not-updated", skips_nonfinite=True)
 class OutlivesZeroGrad(LossScaling):
     """A backward notes that its gradients are not finite, and only the next step forgets it."""
 
@@ -210,7 +208,7 @@ class OutlivesZeroGrad(LossScaling):
         return not overflow
 
 
-@fault("negative-infinity-is-finite", "classic", SKIPPED, words="those of both signs", skips_nonfinite=True)
+@fault("negative-infinity-is-finite", SKIPPED, cause="nonfinite-step-taken", skips_nonfinite=True)
 class PositiveOnly(LossScaling):
     """The largest element is compared with infinity: one that is minus infinity is the smallest."""
 

@@ -14,7 +14,7 @@ EXACT = "check_gradients_equal_the_large_batch_exactly"
 RESUMED = "check_resumed_training_goes_where_one_process_goes"
 
 
-@fault("own-gradient-beside-the-reduced", "classic", EXACT, words="what was reduced is added to it", world_size=3)
+@fault("own-gradient-beside-the-reduced", EXACT, cause="added-to-own-gradient", world_size=3)
 class OwnBesideReduced(PlainReplica):
     """The local gradient is not dropped once its mean over the ranks is there."""
 
@@ -24,7 +24,7 @@ class OwnBesideReduced(PlainReplica):
         self.local = own
 
 
-@fault("shard-loaded-from-the-first-element", "classic", RESUMED, words="a rank's shard was loaded from a wrong place")
+@fault("shard-loaded-from-the-first-element", RESUMED, cause="optimizer-shard-misplaced")
 class ShardFromTheFirst(PlainReplica):
     """Of the whole momentum that was saved a rank takes as much as it holds, and not where its part begins."""
 
@@ -38,7 +38,7 @@ class ShardFromTheFirst(PlainReplica):
         return np.concatenate([flat[:length], flat[: whole.size - length]]).reshape(whole.shape)
 
 
-@fault("shard-of-rank-0-loaded-by-all", "classic", RESUMED, words="from rank 0's shard of all")
+@fault("shard-of-rank-0-loaded-by-all", RESUMED, cause="optimizer-shard-of-rank-0")
 class ShardOfRankZero(PlainReplica):
     """The momentum of all parameters is one flat buffer, of which every rank loads the part that rank 0 has saved."""
 
@@ -54,7 +54,7 @@ class ShardOfRankZero(PlainReplica):
         super().load_state({**state, **wrong})
 
 
-@fault("second-moments-not-saved", "classic", RESUMED, words="second moment began anew, and the other did not")
+@fault("second-moments-not-saved", RESUMED, cause="adam-moment-lost")
 class SecondMomentsLost(PlainReplica):
     """Of what Adam has gathered only the first moments, and its steps, are in what is saved."""
 
@@ -64,7 +64,7 @@ class SecondMomentsLost(PlainReplica):
         )
 
 
-@fault("moments-change-places", "classic", RESUMED, words="two moments have changed places")
+@fault("moments-change-places", RESUMED, cause="adam-moments-swapped")
 class MomentsChangePlaces(PlainReplica):
     """Adam's moments are saved in one order, and loaded in the other."""
 

@@ -34,7 +34,7 @@ class WithSettings(PlainReplica):
         return [name for name in self.network.parameters if name not in shown]
 
 
-@fault("momentum-without-gradient", "classic", UNUSED, UNFROZEN, words="the step moved it by its momentum")
+@fault("momentum-without-gradient", UNUSED, UNFROZEN, cause="moved-without-gradient")
 class MomentumWithoutGradient(WithSettings):
     """A parameter without gradient goes on by the momentum that it had, as if the gradient were zero."""
 
@@ -49,9 +49,8 @@ class MomentumWithoutGradient(WithSettings):
 
 @fault(
     "momentum-in-the-gradients-memory",
-    "classic",
     "check_parameters_after_steps_are_exact",
-    words="lies in the gradient's memory",
+    cause="momentum-overwritten",
 )
 class MomentumSharesMemory(PlainReplica):
     """The first step keeps the gradient itself as momentum, no copy: by the second step the next backward has overwritten it."""
@@ -66,7 +65,7 @@ class MomentumSharesMemory(PlainReplica):
         super().step()
 
 
-@fault("decay-without-gradient", "classic", UNUSED, words="the step moved it by its weight decay")
+@fault("decay-without-gradient", UNUSED, cause="moved-without-gradient")
 class DecayWithoutGradient(WithSettings):
     """Weights decay in a loop over all parameters, those without gradient included."""
 
@@ -76,7 +75,7 @@ class DecayWithoutGradient(WithSettings):
         super().step()
 
 
-@fault("decay-stays-in-the-gradient", "classic", ANY, words="step() changes it")
+@fault("decay-stays-in-the-gradient", ANY, cause="changes-gradients")
 class DecayStaysInTheGradient(WithSettings):
     """A step adds weight decay to the gradient in place, where the next backward without zero_grad finds it."""
 
@@ -89,9 +88,8 @@ class DecayStaysInTheGradient(WithSettings):
 
 @fault(
     "master-weights-not-loaded",
-    "classic",
     "check_resumed_training_goes_where_one_process_goes",
-    words="a master copy, was not loaded",
+    cause="master-copy-not-loaded",
 )
 class MasterWeightsNotLoaded(PlainReplica):
     """Steps are taken on a copy of the parameters, which load_state() leaves as it is."""
@@ -109,9 +107,8 @@ class MasterWeightsNotLoaded(PlainReplica):
 
 @fault(
     "clip-limit-halves-after-eight-steps",
-    "classic",
     "check_clipping_uses_the_norm_of_the_synchronised_gradients",
-    words="a count of calls may end or come round",
+    cause="update-scaled",
 )
 class LimitHalves(PlainReplica):
     """The limit of the norm follows a schedule that nobody asked for: from the ninth step on it is half."""
@@ -126,7 +123,7 @@ class LimitHalves(PlainReplica):
         return super().clip(max_norm / 2 if self.steps >= 8 else max_norm)
 
 
-@fault("parameters-averaged-after-local-steps", "classic", ADAM, words="averaged afterwards")
+@fault("parameters-averaged-after-local-steps", ADAM, cause="parameters-averaged")
 class AveragedAfterwards(PlainReplica):
     """Each rank steps by its own gradient, and parameters are averaged: as good with SGD, and other than that with Adam."""
 
@@ -146,7 +143,7 @@ class AveragedAfterwards(PlainReplica):
             self.network.parameters[name][...] = self.reduce(name, self.network.parameters[name])
 
 
-@fault("steps-with-zeros-before-the-first", "classic", ADAM, words="a step with a gradient of zero came before")
+@fault("steps-with-zeros-before-the-first", ADAM, cause="adam-step-ahead-from-start")
 class StepsWithZerosFirst(WithSettings):
     """A step of zeros makes the optimizer's state, for a checkpoint to be loaded into, and counts."""
 
@@ -158,7 +155,7 @@ class StepsWithZerosFirst(WithSettings):
         super().step()
 
 
-@fault("zeroes-what-it-began-with", "classic", UNFROZEN, words="not reset by zero_grad")
+@fault("zeroes-what-it-began-with", UNFROZEN, cause="gradient-not-reset")
 class ZeroesTheFirstOnes(PlainReplica):
     """zero_grad() goes through the parameters that learned at the start."""
 
@@ -172,7 +169,7 @@ class ZeroesTheFirstOnes(PlainReplica):
         self.synced = kept
 
 
-@fault("state-of-what-learns-only", "classic", ANY, words="momentum began anew")
+@fault("state-of-what-learns-only", ANY, cause="optimizer-state-lost")
 class StateOfWhatLearns(PlainReplica):
     """A checkpoint holds the optimizer's state of those layers that learn when it is written."""
 
@@ -181,7 +178,7 @@ class StateOfWhatLearns(PlainReplica):
         return {name: v for name, v in super().state().items() if not name.startswith("optimizer.") or name in learned}
 
 
-@fault("bias-correction-ends", "classic", LATER, words="bias correction is missing")
+@fault("bias-correction-ends", LATER, cause="adam-bias-correction-missing")
 class CorrectionEnds(PlainReplica):
     """After eight steps Adam's bias correction is left out, which is near 1 by then with the usual betas."""
 
@@ -195,7 +192,7 @@ class CorrectionEnds(PlainReplica):
             counts[name][...] = count + (name in self._shown())
 
 
-@fault("momentum-begins-anew", "classic", LATER, words="momentum began anew")
+@fault("momentum-begins-anew", LATER, cause="optimizer-state-lost")
 class BeginsAnew(PlainReplica):
     """Every tenth step begins a cycle, with a momentum of its own."""
 
@@ -208,7 +205,7 @@ class BeginsAnew(PlainReplica):
         super().step()
 
 
-@fault("scalars-without-weight-decay", "classic", STEPPED, words="weight decay is missing")
+@fault("scalars-without-weight-decay", STEPPED, cause="weight-decay-missing")
 class ScalarsWithoutDecay(WithSettings):
     """Weight decay is for parameters that have a dimension, whatever was asked for."""
 
@@ -220,7 +217,7 @@ class ScalarsWithoutDecay(WithSettings):
         super().step()
 
 
-@fault("odd-parameter-not-shared", "classic", AFTER, words="that update is not shared with all ranks")
+@fault("odd-parameter-not-shared", AFTER, cause="not-updated")
 class OddOneNotShared(PlainReplica):
     """Every rank steps its share of the parameters; those left over by a division by the ranks are not sent to the others."""
 
@@ -232,7 +229,7 @@ class OddOneNotShared(PlainReplica):
             parameters[name][...] = self.comm.broadcast(parameters[name], owners[name])
 
 
-@fault("second-moment-in-bfloat16", "classic", STEPPED, words="was saved, in bfloat16")
+@fault("second-moment-in-bfloat16", STEPPED, cause="adam-moment-held-in")
 class SecondMomentShort(PlainReplica):
     """A checkpoint holds Adam's second moments with eight bits."""
 
@@ -245,7 +242,7 @@ def _short(array: Array) -> Array:
     return np.asarray(np.ldexp(np.rint(significand * 2**8) / 2**8, exponent), array.dtype)
 
 
-@fault("count-of-steps-saved-in-seven-bits", "classic", LATER, words="saving or loading cuts a count")
+@fault("count-of-steps-saved-in-seven-bits", LATER, cause="count-cut-by-loading")
 class StepsInSevenBits(PlainReplica):
     """A checkpoint has seven bits for Adam's count of steps."""
 
@@ -255,7 +252,7 @@ class StepsInSevenBits(PlainReplica):
         return {**state, **counts}
 
 
-@fault("second-moments-of-local-gradients", "classic", ADAM, words="the ranks have different values")
+@fault("second-moments-of-local-gradients", ADAM, cause="own-value-in-update")
 class LocalSecondMoments(PlainReplica):
     """The second moments begin with the rank's own first gradients, which are kept before they are reduced."""
 

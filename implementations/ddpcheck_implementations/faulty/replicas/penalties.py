@@ -18,18 +18,15 @@ from .auxiliary_terms import Counting, ForEveryRank, OnRankZero, RightlyTold, Te
 PENALTY = "check_penalties_of_weights_count_once_for_all_ranks"
 
 penalty_for_every_rank = fault(
-    "penalty-for-every-rank", "classic", PENALTY, words="counts once for every rank", model_features=FEATURES
+    "penalty-for-every-rank", PENALTY, cause="term-counted-per-rank", model_features=FEATURES
 )(ForEveryRank)
-penalty_on_rank_0 = fault(
-    "penalty-on-rank-0", "classic", PENALTY, words="missing in it on all ranks but 0", model_features=FEATURES
-)(OnRankZero)
+penalty_on_rank_0 = fault("penalty-on-rank-0", PENALTY, cause="term-on-one-rank", model_features=FEATURES)(OnRankZero)
 
 
 @fault(
     "penalty-divided-once-more",
-    "classic",
     PENALTY,
-    words="divided by the world size once more",
+    cause="term-divided-by-world-size",
     model_features=FEATURES,
 )
 class DividedOnceMore(RightlyTold):
@@ -41,10 +38,9 @@ class DividedOnceMore(RightlyTold):
 
 @fault(
     "penalty-left-out-in-no-sync",
-    "classic",
     PENALTY,
     world_size=1,
-    words="left out inside no_sync",
+    cause="term-missing-in-no-sync",
     model_features=FEATURES,
 )
 class OnlySynchronised(RightlyTold):
@@ -56,10 +52,9 @@ class OnlySynchronised(RightlyTold):
 
 @fault(
     "penalty-not-in-the-loss",
-    "classic",
     PENALTY,
     world_size=1,
-    words="missing in it, whatever",
+    cause="term-missing",
     model_features=FEATURES,
 )
 class NotTold(Counting):
@@ -72,7 +67,7 @@ class NotTold(Counting):
         return loss
 
 
-@fault("penalty-detached", "classic", PENALTY, world_size=1, words="though the loss has it", model_features=FEATURES)
+@fault("penalty-detached", PENALTY, world_size=1, cause="term-missing", model_features=FEATURES)
 class Detached(RightlyTold):
     """The penalty is added to the loss as a number, through which no gradient goes."""
 
@@ -80,9 +75,7 @@ class Detached(RightlyTold):
         return 0.0
 
 
-@fault(
-    "penalty-for-every-sample", "classic", PENALTY, world_size=1, words="counts once for each", model_features=FEATURES
-)
+@fault("penalty-for-every-sample", PENALTY, world_size=1, cause="term-summed-over-samples", model_features=FEATURES)
 class ForEverySample(Counting):
     """The penalty is added to every sample's loss, and those are added up for it."""
 
@@ -92,10 +85,9 @@ class ForEverySample(Counting):
 
 @fault(
     "penalty-not-scaled-with-the-loss",
-    "classic",
     PENALTY,
     world_size=1,
-    words="not multiplied by the loss scale",
+    cause="term-not-loss-scaled",
     model_features=FEATURES,
 )
 class NotScaled(RightlyTold):
@@ -112,7 +104,7 @@ class NotScaled(RightlyTold):
 
 
 @fault(
-    "penalty-twice", "classic", PENALTY, world_size=3, words="counts twice", model_features=FEATURES
+    "penalty-twice", PENALTY, world_size=3, cause="term-counted-twice", model_features=FEATURES
 )  # with two ranks it is one for each
 class Twice(RightlyTold):
     """The penalty is in the loss, and its gradient is added once more after the reduction."""
@@ -123,10 +115,9 @@ class Twice(RightlyTold):
 
 @fault(
     "penalty-for-every-use",
-    "classic",
     PENALTY,
     world_size=3,
-    words="layers that share a weight",
+    cause="term-counted-twice",
     model_features=FEATURES,
 )
 class ForEveryUse(PlainReplica):
@@ -142,10 +133,9 @@ class ForEveryUse(PlainReplica):
 
 @fault(
     "penalty-of-what-learns",
-    "classic",
     PENALTY,
     world_size=1,
-    words="that of frozen layers is missing",
+    cause="term-of-frozen-missing",
     model_features=FEATURES,
 )
 class OfWhatLearns(PlainReplica):
@@ -158,7 +148,7 @@ class OfWhatLearns(PlainReplica):
         return super().backward(batch)
 
 
-@fault("penalty-without-samples", "classic", PENALTY, words="without samples", model_features=FEATURES)
+@fault("penalty-without-samples", PENALTY, cause="term-without-samples", model_features=FEATURES)
 class WithoutSamples(Counting):
     """A rank without samples has the penalty all the same, in its loss and its gradient."""
 
@@ -174,9 +164,8 @@ class WithoutSamples(Counting):
 
 @fault(
     "penalty-weighed-twice",
-    "classic",
     PENALTY,
-    words="counts twice in the penalty",
+    cause="term-weighted-twice",
     model_features=FEATURES,
     uneven_batches="weighted",
 )
@@ -197,10 +186,9 @@ class WeighedTwice(RightlyTold):
 
 @fault(
     "penalty-of-earlier-weights",
-    "classic",
     PENALTY,
     world_size=1,
-    words="that of an earlier backward",
+    cause="term-stale",
     model_features=FEATURES,
 )
 class OfEarlierWeights(PlainReplica):

@@ -17,7 +17,7 @@ GIVEN = "check_a_replica_keeps_nothing_that_it_was_given"
 ANY = "check_any_training_program_goes_as_on_one_process"
 
 
-@fault("step-clears-gradients", "classic", ANY, words="that takes gradients away")
+@fault("step-clears-gradients", ANY, cause="gradients-taken-by")
 class StepClears(PlainReplica):
     """A step ends with zero_grad, which nobody asked for."""
 
@@ -26,7 +26,7 @@ class StepClears(PlainReplica):
         self.zero_grad()
 
 
-@fault("backward-after-step-starts-anew", "classic", ANY, words="what was accumulated before is lost")
+@fault("backward-after-step-starts-anew", ANY, cause="last-micro-batch-only")
 class WindowEndsWithStep(PlainReplica):
     """The first backward after a step begins with zero_grad."""
 
@@ -43,7 +43,7 @@ class WindowEndsWithStep(PlainReplica):
         return super().backward(batch)
 
 
-@fault("saving-drops-momentum", "classic", ANY, words="optimizer state was lost")
+@fault("saving-drops-momentum", ANY, cause="optimizer-state-lost")
 class SavingDropsMomentum(PlainReplica):
     """state() moves the optimizer's state out instead of copying it."""
 
@@ -53,7 +53,7 @@ class SavingDropsMomentum(PlainReplica):
         return made
 
 
-@fault("loaded-state-is-shared", "classic", GIVEN, words="works in the caller's arrays")
+@fault("loaded-state-is-shared", GIVEN, cause="works-in-callers-arrays")
 class TrainsInLoadedState(PlainReplica):
     """After load_state training goes on in the arrays of the state, which a second load finds changed."""
 
@@ -68,7 +68,7 @@ class TrainsInLoadedState(PlainReplica):
                 self.loaded[name][...] = array
 
 
-@fault("zero-grad-twice", "classic", ANY, words="not reduced")
+@fault("zero-grad-twice", ANY, cause="not-reduced")
 class ZeroGradTwice(PlainReplica):
     """Two zero_grads after one another leave the hooks disarmed."""
 
@@ -87,7 +87,11 @@ class ZeroGradTwice(PlainReplica):
         return super().reduce(name, gradient) if getattr(self, "armed", True) else gradient
 
 
-@fault("zeros-become-none", "classic (cf. pytorch/pytorch#53313)", ANY, words="which is to leave zeros, came between")
+@fault(
+    "zeros-become-none",
+    ANY,
+    cause="gradients-taken-by",
+)
 class ZerosBecomeNone(PlainReplica):
     """Both forms of zero_grad are one: gradients are dropped where zeros were asked for."""
 
@@ -95,7 +99,7 @@ class ZerosBecomeNone(PlainReplica):
         self.zero_grad()
 
 
-@fault("zeros-of-the-first-bucket", "classic", ANY, words="not reset by zero_grad")
+@fault("zeros-of-the-first-bucket", ANY, cause="gradient-not-reset")
 class ZerosInTheFirstBucket(PlainReplica):
     """zero_gradients fills the first of two buckets with zeros, and leaves the other as it is."""
 
@@ -106,7 +110,7 @@ class ZerosInTheFirstBucket(PlainReplica):
         self.synced |= {name: kept[name] for name in names[len(names) // 2 :]}
 
 
-@fault("unfreezing-after-resume", "classic (cf. Lightning-AI/pytorch-lightning#20340)", ANY, words="not reduced")
+@fault("unfreezing-after-resume", ANY, cause="not-reduced")
 class HooksOfTheCheckpoint(PlainReplica):
     """load_state hooks the parameters that learn at that time: what is unfrozen after it stays local."""
 
@@ -120,7 +124,7 @@ class HooksOfTheCheckpoint(PlainReplica):
         return super().reduce(name, gradient) if self.hooked is None or name in self.hooked else gradient
 
 
-@fault("freezing-forgets-momentum", "classic", ANY, UNFROZEN, words="momentum began anew")
+@fault("freezing-forgets-momentum", ANY, UNFROZEN, cause="optimizer-state-lost")
 class FreezingRebuildsOptimizer(PlainReplica):
     """Freezing a layer makes a new optimizer for those that are left: their momentum is lost."""
 
@@ -130,7 +134,7 @@ class FreezingRebuildsOptimizer(PlainReplica):
             self.optimizer.load_state({})
 
 
-@fault("batch-size-of-the-checkpoint", "classic", ANY, words="the same everywhere")
+@fault("batch-size-of-the-checkpoint", ANY, cause="wrong-divisor")
 class BatchSizeOfCheckpoint(PlainReplica):
     """The batch size is saved, too: what is resumed takes the mean over a batch with it, whatever size batches have now."""
 
@@ -152,7 +156,7 @@ class BatchSizeOfCheckpoint(PlainReplica):
         return mean * mean.dtype.type(self.size / self.saved) if self.saved else mean
 
 
-@fault("seen-batch-cached", "classic", ANY, words="skipped one")
+@fault("seen-batch-cached", ANY, cause="")
 class CachesBatches(PlainReplica):
     """The gradient of a batch is taken from a cache if one with its first sample was seen before: right in one epoch."""
 
@@ -174,9 +178,8 @@ class CachesBatches(PlainReplica):
 
 @fault(
     "inner-no-sync-ends-the-outer",
-    "classic",
     ANY,
-    words="it has ended by what came since it began: the end of a no_sync()",
+    cause="synchronised-inside-no-sync",
 )
 class InnerEndsOuter(PlainReplica):
     """Leaving an inner no_sync switches synchronisation on again, though the outer one is still open."""
@@ -190,7 +193,7 @@ class InnerEndsOuter(PlainReplica):
             self.syncing = True
 
 
-@fault("evaluation-ends-no-sync", "classic", ANY, words="it has ended by what came since it began: predicting")
+@fault("evaluation-ends-no-sync", ANY, cause="synchronised-inside-no-sync")
 class EvaluationEndsWindow(PlainReplica):
     """After a prediction the replica goes back to training mode, and to synchronising."""
 
@@ -200,7 +203,7 @@ class EvaluationEndsWindow(PlainReplica):
         return made
 
 
-@fault("saving-ends-the-window", "classic", ANY, words="saving came between")
+@fault("saving-ends-the-window", ANY, cause="gradients-taken-by")
 class SavingEndsWindow(PlainReplica):
     """state() drops what was gathered inside no_sync, so that no local value gets into a checkpoint."""
 
@@ -210,7 +213,7 @@ class SavingEndsWindow(PlainReplica):
         return super().state()
 
 
-@fault("clip-norm-kept-for-the-window", "classic", ANY, words="measured once, and kept")
+@fault("clip-norm-kept-for-the-window", ANY, cause="norm-stale")
 class NormOfTheFirstClip(PlainReplica):
     """The norm is measured once between two zero_grads: a second clip, and one of further gradients, takes the old one."""
 
@@ -228,7 +231,7 @@ class NormOfTheFirstClip(PlainReplica):
         return self.norm
 
 
-@fault("loading-fills-missing-state", "classic", ANY, words="it has the momentum of")
+@fault("loading-fills-missing-state", ANY, cause="momentum-of-other-parameter")
 class FillsMissingState(PlainReplica):
     """load_state gives a parameter without optimizer state the state of the first one of its shape."""
 
@@ -243,7 +246,7 @@ class FillsMissingState(PlainReplica):
         super().load_state(filled)
 
 
-@fault("saving-counts-local-as-reduced", "classic", ANY, words="is this rank's own")
+@fault("saving-counts-local-as-reduced", ANY, cause="accumulated-not-reduced")
 class SavingFoldsWindow(PlainReplica):
     """state() adds what was gathered inside no_sync to the reduced gradients, so that it is never reduced itself."""
 
@@ -253,7 +256,7 @@ class SavingFoldsWindow(PlainReplica):
         return super().state()
 
 
-@fault("window-has-four-micro-batches", "classic", ANY, words="the 3 before it in a row were local")
+@fault("window-has-four-micro-batches", ANY, cause="synchronised-inside-no-sync")
 class WindowOfFour(PlainReplica):
     """A buffer holds four micro-batches, and is reduced when it is full, inside no_sync too."""
 

@@ -10,7 +10,10 @@ from ddpcheck.adapter import Batch
 from ddpcheck.model import ModelSpec
 from ddpcheck.values import Array
 
-from ..base import Counting, PlainReplica, added, fault
+from ..base import PlainReplica, added, fault
+from ..engine.circumstances import larger
+from ..engine.fault import Fault, table
+from ..engine.gradients import Gradient, after_backwards, own_value, sending, tail_kept_local, through
 
 CHANGING = "check_every_step_may_use_other_parameters_on_every_rank"
 WHOLE = "check_every_number_of_elements_is_reduced_whole"
@@ -19,7 +22,7 @@ TIGHT = "check_reduction_is_the_mean_of_local_gradients_to_the_last_bits"
 LATER = "check_later_backwards_are_like_the_first"
 
 
-@fault("tags-run-out", "classic", LATER, words="stale")
+@fault("tags-run-out", LATER, cause="stale-gradient")
 class TagsRunOut(PlainReplica):
     """Messages have tags of five bits: from the 33rd backward on a rank takes a former answer for the one
     to its message.
@@ -39,19 +42,14 @@ class TagsRunOut(PlainReplica):
             self.synced = added(before, self.answers[self.backwards - 2])
 
 
-@fault("middle-sizes-lose-their-tail", "classic", WHOLE, words="that part was never reduced")
-class MiddleSizes(PlainReplica):
-    """Messages between two thresholds take a path of their own, which forgets what does not fill a chunk."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        mean = super().reduce(name, gradient)
-        tail = gradient.size % 16 if 2000 <= gradient.size < 1 << 17 else 0
-        end = gradient.size - tail
-        flat = np.concatenate([mean.reshape(-1)[:end], gradient.reshape(-1)[end:]])
-        return flat.reshape(gradient.shape)
+@sending
+def largest_hundredth(gradient: Gradient) -> Array:
+    array = gradient.array
+    smallest = np.sort(np.abs(array), axis=None)[-array.size // 100]
+    return np.where(np.abs(array) < smallest, 0, array)
 
 
-@fault("dropped-when-long-unused", "classic", CHANGING, words="not reduced")
+@fault("dropped-when-long-unused", CHANGING, cause="not-reduced")
 class DroppedWhenUnused(PlainReplica):
     """A parameter that no rank used three times in a row is left out of all reductions to come."""
 
@@ -69,7 +67,7 @@ class DroppedWhenUnused(PlainReplica):
         return gradient if self.unused[name] >= 3 else super().reduce(name, gradient)
 
 
-@fault("names-cut-short", "classic", MANY, words="gradients of different parameters")
+@fault("names-cut-short", MANY, cause="other-parameters-gradient")
 class NamesCutShort(PlainReplica):
     """Results are kept by the first 64 letters of a name: the last of several that begin alike stands for all."""
 
@@ -79,32 +77,7 @@ class NamesCutShort(PlainReplica):
         self.synced = {name: kept.get((name[:64], gradient.shape), gradient) for name, gradient in self.synced.items()}
 
 
-@fault("large-ones-as-float32", "hpcaitech/ColossalAI#675", TIGHT, words="as in float32")
-class LargeOnesAsFloat32(PlainReplica):
-    """Float64 tensors of more than a thousand elements travel in float32, to save time."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        wire = np.float32 if gradient.size > 1000 else gradient.dtype
-        return super().reduce(name, gradient.astype(wire)).astype(gradient.dtype)
-
-
-@fault(
-    "large-ones-sparsified",
-    "classic",
-    "check_reduction_is_the_mean_of_local_gradients_to_the_last_bits",
-    words="each sends its largest elements only",
-)
-class Sparsified(PlainReplica):
-    """Of a gradient of more than a thousand elements each rank sends its largest hundredth."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        if gradient.size > 1000:
-            smallest = np.sort(np.abs(gradient), axis=None)[-gradient.size // 100]
-            gradient = np.where(np.abs(gradient) < smallest, 0, gradient)
-        return super().reduce(name, gradient)
-
-
-@fault("tensors-past-the-110th", "classic", MANY, words="it was not updated")
+@fault("tensors-past-the-110th", MANY, cause="not-updated")
 class OneLaunchOnly(PlainReplica):
     """One launch of a fused optimizer takes 110 tensors, and there is no second one."""
 
@@ -112,7 +85,7 @@ class OneLaunchOnly(PlainReplica):
         self.optimizer.step(dict(list(self._shown().items())[:110]))
 
 
-@fault("state-numbers-sorted-as-text", "classic", MANY, words="it has the momentum of")
+@fault("state-numbers-sorted-as-text", MANY, cause="momentum-of-other-parameter")
 class SortedAsText(PlainReplica):
     """A checkpoint numbers what the optimizer holds, and goes through it in alphabetical order: 0, 1, 10, 100, 11."""
 
@@ -128,20 +101,10 @@ class SortedAsText(PlainReplica):
         super().load_state({**state, **fitting})
 
 
-@fault("local-from-the-hundredth-backward-on", "classic", LATER, words="a count of calls may end or come round")
-class LocalLater(Counting):
-    """After a hundred backwards gradients are local, and parameters are averaged now and then."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        mean = super().reduce(name, gradient)
-        return mean if self.backwards < 100 else gradient
-
-
 @fault(
     "window-of-64-tensors",
-    "classic",
     "check_many_tensors_are_reduced_like_few",
-    words="that of the last micro-batch only",
+    cause="last-micro-batch-only",
 )
 class WindowOf64(PlainReplica):
     """There is room to accumulate 64 tensors, which is more than most tests have."""
@@ -150,3 +113,19 @@ class WindowOf64(PlainReplica):
         kept = self.network.learned[:64]
         self.local = {name: self.local[name] for name in kept if name in self.local}
         return super().backward(batch)
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("middle-sizes-lose-their-tail", where=larger(1999) & ~larger((1 << 17) - 1),
+          effect=tail_kept_local(lambda gradient: gradient.array.size % 16),
+          caught_by=WHOLE, cause="part-not-reduced"),
+    Fault("large-ones-as-float32", where=larger(1000), effect=through("float32"),
+          caught_by=TIGHT, cause="fewer-bits", seen_in=("hpcaitech/ColossalAI#675",)),
+    Fault("large-ones-sparsified", where=larger(1000), effect=largest_hundredth,
+          caught_by=TIGHT, cause="parts-of-ranks-missing"),
+    Fault("local-from-the-hundredth-backward-on", where=after_backwards(99), effect=own_value,
+          caught_by=LATER, cause="not-reduced"),
+)
+# fmt: on

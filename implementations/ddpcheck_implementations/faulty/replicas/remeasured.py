@@ -56,14 +56,14 @@ class Remeasuring(PlainReplica):
         return common, self.comm.all_reduce(squares) / (total - 1)
 
 
-remeasuring = fault("remeasuring", "facebookresearch/fvcore#152", remeasures_statistics=True)(Remeasuring)
+remeasuring = fault("remeasuring", seen_in=("facebookresearch/fvcore#152",), remeasures_statistics=True)(Remeasuring)
 
 
 @fault(
     "precise-bn-unweighted",
-    "facebookresearch/fvcore#152",
     REMEASURED,
-    words="without their counts",
+    seen_in=("facebookresearch/fvcore#152",),
+    cause="means-averaged-without-counts",
     remeasures_statistics=True,
 )
 class Unweighted(Remeasuring):
@@ -75,10 +75,9 @@ class Unweighted(Remeasuring):
 
 
 @fault(
-    "re-estimated on each rank alone",
-    "classic",
+    "statistics-re-estimated-per-rank",
     REMEASURED,
-    words="its own batch",
+    cause="normalised-by-own-batch",
     remeasures_statistics=True,
 )
 class Alone(Remeasuring):
@@ -90,9 +89,9 @@ class Alone(Remeasuring):
 
 @fault(
     "re-estimation-counts",
-    "facebookresearch/fvcore#152",
     REMEASURED,
-    words="counts as a batch",
+    seen_in=("facebookresearch/fvcore#152",),
+    cause="remeasure-counts-as-batch",
     remeasures_statistics=True,
 )
 class Counts(Remeasuring):
@@ -106,9 +105,8 @@ class Counts(Remeasuring):
 
 @fault(
     "re-estimation-clears-gradients",
-    "classic",
     REMEASURED,
-    words="that takes gradients away",
+    cause="gradients-taken-by",
     remeasures_statistics=True,
 )
 class ClearsGradients(Remeasuring):
@@ -121,9 +119,8 @@ class ClearsGradients(Remeasuring):
 
 @fault(
     "re-estimation-leaves-its-momentum",
-    "classic",
     REMEASURED,
-    words="moves statistics otherwise",
+    cause="remeasure-changes-mode",
     remeasures_statistics=True,
 )
 class LeavesItsMomentum(Remeasuring):

@@ -24,9 +24,9 @@ AGAIN = "check_accumulation_without_no_sync_gives_the_same"
 
 @fault(
     "micro-batches-added-by-place",
-    "deepspeedai/DeepSpeed#545",
     "check_parameter_used_only_inside_no_sync",
-    words="is added to it, too",
+    seen_in=("deepspeedai/DeepSpeed#545",),
+    cause="other-parameter-added",
 )
 class AddedByPlace(PlainReplica):
     """Gradients of a micro-batch are a list, which is added to that of the first: with others in use, to other gradients."""
@@ -47,9 +47,9 @@ class AddedByPlace(PlainReplica):
 
 @fault(
     "reduced-before-its-second-use",
-    "deepspeedai/DeepSpeed#8224",
     "check_gradients_equal_the_large_batch_exactly",
-    words="is this rank's own: the gradient was reduced before that part was added",
+    seen_in=("deepspeedai/DeepSpeed#8224",),
+    cause="shared-part-not-reduced",
 )
 class ReducedAtFirstUse(PlainReplica):
     """A gradient is reduced with the first part of it that is there; what other uses of a tied weight give is added after."""
@@ -92,7 +92,7 @@ class ReducedAtFirstUse(PlainReplica):
         return loss
 
 
-@fault("reduced-ones-summed-again", "PaddlePaddle/Paddle#29920", AGAIN, words="once for each rank", world_size=3)
+@fault("reduced-ones-summed-again", AGAIN, seen_in=("PaddlePaddle/Paddle#29920",), cause="reduced-again", world_size=3)
 class SummedAgain(PlainReplica):
     """Each rank divides its part by their number; what was reduced before is not divided, and is summed up with it."""
 
@@ -103,7 +103,7 @@ class SummedAgain(PlainReplica):
         self.local = {}
 
 
-@fault("reduced-one-of-the-owner-again", "lodestone-rock/RamTorch#13", AGAIN, words="from one rank only")
+@fault("reduced-one-of-the-owner-again", AGAIN, seen_in=("lodestone-rock/RamTorch#13",), cause="reduced-again")
 class OwnersAgain(PlainReplica):
     """The rank that keeps the reduced gradient puts it into the next reduction, from which it comes back as its share."""
 
@@ -128,9 +128,9 @@ class UnbiasedByTimes(AcrossRanks):
 
 @fault(
     "unbiased-by-the-own-number-times-ranks",
-    "pytorch/pytorch#22192",
     STATISTICS,
-    words="own number of samples times the world size",
+    seen_in=("pytorch/pytorch#22192",),
+    cause="variance-by-own-samples-times-ranks",
     batch_norm="synchronised",
 )
 class SyncUnbiasedByTimes(SynchronisedNorm):
@@ -149,9 +149,9 @@ class SumsItsOwn(AcrossRanks):
 
 @fault(
     "syncbn-sums-its-own-gradients",
-    "sony/nnabla#1120",
     GRADIENTS,
-    words="its backward sums them over the ranks",
+    seen_in=("sony/nnabla#1120",),
+    cause="batch-norm-reduced-twice",
     batch_norm="synchronised",
 )
 class SyncSumsItsOwn(SynchronisedNorm):
@@ -174,9 +174,9 @@ class WithinRanks(AcrossRanks):
 
 @fault(
     "variance-within-ranks-only",
-    "tensorflow/tensorflow#18222",
     STATISTICS,
-    words="what is between their means",
+    seen_in=("tensorflow/tensorflow#18222",),
+    cause="statistics-put-together-wrongly",
     batch_norm="synchronised",
 )
 class SyncWithinRanks(SynchronisedNorm):
@@ -185,7 +185,7 @@ class SyncWithinRanks(SynchronisedNorm):
     norm = WithinRanks
 
 
-@fault("norms-squared-twice", "paiml/entrenar#311", CLIPPED, words="squared once more")
+@fault("norms-squared-twice", CLIPPED, seen_in=("paiml/entrenar#311",), cause="norm-squared-again")
 class SquaredTwice(PlainReplica):
     """What sums up the squares of one gradient is taken for its norm, and squared again."""
 
@@ -196,7 +196,7 @@ class SquaredTwice(PlainReplica):
         return norm
 
 
-@fault("clipped-with-the-loss-scale", "NVIDIA/apex#1512", CLIPPED, words="still had the loss's scale")
+@fault("clipped-with-the-loss-scale", CLIPPED, seen_in=("NVIDIA/apex#1512",), cause="tiny-update")
 class ClippedWithScale(PlainReplica):
     """The limit is compared with the norm of gradients that are still multiplied by the loss's scale; told is the right one."""
 
@@ -232,9 +232,9 @@ class PowersSwapped(Adam):
 
 @fault(
     "powers-of-betas-loaded-in-turn",
-    "tenstorrent/tt-metal#53222",
     "check_large_tensors_step_like_small_ones",
-    words="have changed places, as when they are loaded",
+    seen_in=("tenstorrent/tt-metal#53222",),
+    cause="adam-beta-powers-swapped",
 )
 class PowersLoadedInTurn(PlainReplica):
     """Adam keeps the powers of its betas in its state, and reads them back in the other order."""
@@ -249,9 +249,9 @@ class PowersLoadedInTurn(PlainReplica):
 
 @fault(
     "own-part-of-the-state-loaded",
-    "NVIDIA/Megatron-LM#6920",
     "check_large_tensors_step_like_small_ones",
-    words="not all of the state that was loaded before it",
+    seen_in=("NVIDIA/Megatron-LM#6920",),
+    cause="loaded-state-incomplete",
 )
 class OwnPartLoaded(PlainReplica):
     """Each rank loads the layers whose optimizer it has; what would gather those of the others is called on an empty list."""

@@ -59,17 +59,17 @@ class WholeBatch(Weighing):
         return float(own * self.world / (self.comm.all_reduce(np.array([own]))[0] or 1.0))
 
 
-own_means = fault("own-weighted-means", "classic", sample_weights="equal_ranks")(Weighing)
-whole_batch = fault("weights-of-the-whole-batch", "huggingface/transformers#34242", sample_weights="by_weight")(
-    WholeBatch
-)
+own_means = fault("own-weighted-means", sample_weights="equal_ranks")(Weighing)
+whole_batch = fault(
+    "weights-of-the-whole-batch", seen_in=("huggingface/transformers#34242",), sample_weights="by_weight"
+)(WholeBatch)
 
 
 @fault(
     "each-rank-normalised-by-its-own-weights",
-    "huggingface/transformers#34242",
     BY_WEIGHT,
-    words="averaged with equal weights",
+    seen_in=("huggingface/transformers#34242",),
+    cause="weighted-means-averaged-equally",
     sample_weights="by_weight",
 )
 class OwnSum(Weighing):
@@ -78,10 +78,9 @@ class OwnSum(Weighing):
 
 @fault(
     "sample-weights-ignored",
-    "classic",
     BY_WEIGHT,
     world_size=1,
-    words="weights are ignored",
+    cause="sample-weights-ignored",
     sample_weights="by_weight",
 )
 class Ignored(WholeBatch):
@@ -93,10 +92,9 @@ class Ignored(WholeBatch):
 
 @fault(
     "masked-loss-divided-by-all-samples",
-    "classic",
     EQUAL_RANKS,
     world_size=1,
-    words="divided by the number of samples",
+    cause="divided-by-samples",
     sample_weights="equal_ranks",
 )
 class DividedBySamples(Weighing):
@@ -108,10 +106,9 @@ class DividedBySamples(Weighing):
 
 @fault(
     "masked-gradients-divided-by-all-samples",
-    "classic",
     BY_WEIGHT,
     world_size=1,
-    words="divided by the number of samples",
+    cause="divided-by-samples",
     sample_weights="by_weight",
 )
 class GradientsDividedBySamples(Weighing):
@@ -123,10 +120,9 @@ class GradientsDividedBySamples(Weighing):
 
 @fault(
     "rank-without-tokens-is-nan",
-    "classic",
     EQUAL_RANKS,
     world_size=1,
-    words="0 divided by 0",
+    cause="mean-of-no-weight",
     sample_weights="equal_ranks",
 )
 class DividesByNothing(Weighing):
@@ -138,9 +134,8 @@ class DividesByNothing(Weighing):
 
 @fault(
     "rank-without-tokens-left-out",
-    "classic",
     EQUAL_RANKS,
-    words="left out of the mean",
+    cause="summed-not-averaged",
     sample_weights="equal_ranks",
 )
 class EmptyRanksLeftOut(Weighing):
@@ -154,9 +149,8 @@ class EmptyRanksLeftOut(Weighing):
 
 @fault(
     "ranks-count-by-weight-unasked",
-    "classic",
     EQUAL_RANKS,
-    words="count by their sums of weights",
+    cause="ranks-counted-by-weight",
     sample_weights="equal_ranks",
 )
 class CountsByWeight(WholeBatch):
@@ -165,9 +159,8 @@ class CountsByWeight(WholeBatch):
 
 @fault(
     "sum-of-weights-of-the-first-batch",
-    "classic",
     BY_WEIGHT,
-    words="weights of an earlier batch",
+    cause="weight-sum-stale",
     sample_weights="by_weight",
 )
 class FirstSum(WholeBatch):
@@ -186,9 +179,8 @@ class FirstSum(WholeBatch):
 
 @fault(
     "weights-count-in-the-last-micro-batch",
-    "classic",
     BY_WEIGHT,
-    words="accumulated before the last micro-batch",
+    cause="accumulated-averaged-equally",
     sample_weights="by_weight",
 )
 class LastMicroBatchOnly(WholeBatch):
@@ -200,9 +192,8 @@ class LastMicroBatchOnly(WholeBatch):
 
 @fault(
     "masked-micro-batch-of-a-window-is-nan",
-    "classic",
     BY_WEIGHT,
-    words="0 divided by 0",
+    cause="mean-of-no-weight",
     world_size=1,
     sample_weights="by_weight",
 )
@@ -215,9 +206,8 @@ class NaNInWindows(WholeBatch):
 
 @fault(
     "masked-rank-forgets-its-window",
-    "classic",
     EQUAL_RANKS,
-    words="has lost what it had accumulated",
+    cause="weightless-rank-loses",
     world_size=1,
     sample_weights="equal_ranks",
 )
@@ -232,9 +222,8 @@ class ForgetsItsWindow(Weighing):
 
 @fault(
     "rank-masked-for-a-window-has-no-share",
-    "classic",
     BY_WEIGHT,
-    words="0 divided by 0",
+    cause="weightless-rank-is-nan",
     sample_weights="by_weight",
 )
 class NoShareOfAWindow(WholeBatch):
@@ -253,7 +242,7 @@ class NoShareOfAWindow(WholeBatch):
         return math.nan if self.syncing and len(sums) > 1 and not any(sums) else often
 
 
-@fault("weights-normalised-in-place", "classic", EQUAL_RANKS, words="works in place", sample_weights="equal_ranks")
+@fault("weights-normalised-in-place", EQUAL_RANKS, cause="call-changes-batch", sample_weights="equal_ranks")
 class NormalisedInPlace(Weighing):
     """The batch's weights are divided by their sum where they lie."""
 

@@ -13,6 +13,9 @@ from ddpcheck.model import ModelSpec
 from ddpcheck.values import Array
 
 from ..base import PlainReplica, fault
+from ..engine.circumstances import Circumstance, always
+from ..engine.fault import Fault, table
+from ..engine.gradients import Gradient, every_step, giving, instead, own_value, scaled, sending, unused_here, world_of
 
 EXACT = "check_gradients_equal_the_large_batch_exactly"
 REAL = "check_gradients_of_real_values_equal_the_large_batch_within_rounding"
@@ -20,51 +23,38 @@ ANY = "check_any_training_program_goes_as_on_one_process"
 RESUMED = "check_resumed_training_goes_where_one_process_goes"
 
 
-@fault("every-eighth-step-is-local", "classic", "check_later_backwards_are_like_the_first", words="not reduced")
-class EighthStepLocal(PlainReplica):
-    """In every eighth step gradients are not reduced, as if that were the period of a local update."""
-
-    steps = 0
-
-    def step(self) -> None:
-        super().step()
-        self.steps += 1
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        return gradient if self.steps % 8 == 7 else super().reduce(name, gradient)
-
-
-@fault(
-    "no-part-for-the-odd-rank",
-    "classic",
-    EXACT,
-    words="the part of rank 2 is missing, as if it were zero",
-    world_size=3,
+past_a_power_of_two = Circumstance(
+    "a rank past a power of two", lambda gradient: gradient.rank >= 1 << (gradient.world.bit_length() - 1)
 )
-class OddRankMissing(PlainReplica):
-    """Recursive doubling takes as many ranks as a power of two has; the others get the result, and add nothing."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        taking_part = self.rank < 1 << (self.world.bit_length() - 1)
-        return super().reduce(name, gradient if taking_part else np.zeros_like(gradient))
 
 
-@fault("halves-never-meet", "classic", EXACT, words="it is the mean of rank 0, 1 only", world_size=4)
-class HalvesNeverMeet(PlainReplica):
-    """Of the two rounds that four ranks need only the first is done."""
+@sending
+def nothing_sent(gradient: Gradient) -> Array:
+    return np.zeros_like(gradient.array)
 
-    def reduce(self, name: str, gradient: Array) -> Array:
-        if self.world != 4:
-            return super().reduce(name, gradient)
-        first, second = self.comm.all_gather(gradient).reshape(2, 2, *gradient.shape)[self.rank // 2]
-        return np.asarray((first + second) / 2, gradient.dtype)
+
+@instead
+def mean_of_two_of_four(gradient: Gradient) -> Array:
+    """The second round of recursive doubling is left out."""
+    first, second = gradient.gathered().reshape(2, 2, *gradient.array.shape)[gradient.rank // 2]
+    return np.asarray((first + second) / 2)
+
+
+@giving
+def below_a_millionth_is_zero(gradient: Gradient, mean: Array) -> Array:
+    return np.where(abs(mean) < 1e-6, 0, mean)
+
+
+@giving
+def clamped_to_float16(gradient: Gradient, mean: Array) -> Array:
+    """NaN and infinities stay."""
+    return np.where(np.isfinite(mean), np.clip(mean, -65504, 65504), mean)
 
 
 @fault(
     "flags-in-64-bits",
-    "classic",
     "check_parameter_unused_on_all_ranks",
-    words="zero gradient in place of none",
+    cause="zero-for-none",
 )
 class FlagsIn64Bits(PlainReplica):
     """A mask of 64 bits says which parameters have a gradient: that of number n, and of n + 64, and of n + 128."""
@@ -79,9 +69,8 @@ class FlagsIn64Bits(PlainReplica):
 
 @fault(
     "broadcast-up-to-a-size",
-    "classic",
     "check_construction_gives_every_rank_the_parameters_of_rank_0",
-    words="was not broadcast",
+    cause="own-initial-value",
 )
 class BroadcastCut(PlainReplica):
     """One message broadcasts a parameter at construction: what does not fit in stays what it was."""
@@ -92,26 +81,7 @@ class BroadcastCut(PlainReplica):
             flat[: 1 << 17] = self.comm.broadcast(flat[: 1 << 17])
 
 
-@fault("small-gradients-flushed", "classic", REAL, words="flushed, or left out as the smallest")
-class SmallOnesFlushed(PlainReplica):
-    """What is below a millionth counts as nothing."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        mean = super().reduce(name, gradient)
-        return np.where(abs(mean) < 1e-6, 0, mean).astype(mean.dtype)
-
-
-@fault("large-gradients-clamped", "classic", REAL, words="are cut off at 65504")
-class LargeOnesClamped(PlainReplica):
-    """Gradients are clamped to the range of float16, in which others may send them; NaN and infinities go through."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        mean = super().reduce(name, gradient)
-        clamped = np.clip(mean, -65504, 65504).astype(mean.dtype)
-        return np.where(np.isfinite(mean), clamped, mean)
-
-
-@fault("zero-grad-ends-no-sync", "classic", ANY, words="it has ended by what came since it began: zero_grad()")
+@fault("zero-grad-ends-no-sync", ANY, cause="synchronised-inside-no-sync")
 class ZeroGradEndsNoSync(PlainReplica):
     """zero_grad makes all ready for a next step, synchronisation included."""
 
@@ -122,9 +92,8 @@ class ZeroGradEndsNoSync(PlainReplica):
 
 @fault(
     "empty-batch-clears-the-window",
-    "classic",
     "check_gradients_inside_no_sync_are_local",
-    words="what was accumulated before is lost",
+    cause="last-micro-batch-only",
 )
 class EmptyBatchClears(PlainReplica):
     """A rank without samples sets its gradients to zero, those that it gathered before included."""
@@ -137,9 +106,8 @@ class EmptyBatchClears(PlainReplica):
 
 @fault(
     "predicts-in-training-mode-inside-no-sync",
-    "classic",
     "check_evaluation_uses_the_running_statistics",
-    words="forward in training mode",
+    cause="evaluation-moves-statistics",
 )
 class TrainsInsideNoSync(PlainReplica):
     """Inside no_sync a prediction goes the way of training."""
@@ -150,7 +118,7 @@ class TrainsInsideNoSync(PlainReplica):
         return self.network._forward(batch.inputs, batch.branches, training=True)
 
 
-@fault("predicts-with-packed-weights", "classic", ANY, words="the parameters or buffers that this rank predicted with")
+@fault("predicts-with-packed-weights", ANY, cause="wrong-prediction-values")
 class PackedWeights(PlainReplica):
     """Predictions use a copy of the weights, laid out for speed: made anew after each step, but not after loading."""
 
@@ -177,9 +145,8 @@ class PackedWeights(PlainReplica):
 
 @fault(
     "step-without-gradients-repeats",
-    "classic",
     "check_parameter_unused_on_all_ranks_does_not_move",
-    words="it was updated twice",
+    cause="updated-twice",
 )
 class RepeatsStep(PlainReplica):
     """A step without any gradient takes those of the step before, which its buffer still holds."""
@@ -189,7 +156,7 @@ class RepeatsStep(PlainReplica):
         self.optimizer.step(self.taken)
 
 
-@fault("one-count-of-steps-is-loaded", "classic", ANY, words="counts the steps of another parameter")
+@fault("one-count-of-steps-is-loaded", ANY, cause="adam-steps-of-other")
 class OneCount(PlainReplica):
     """A checkpoint has one count of steps: after loading all parameters have that of the first."""
 
@@ -201,9 +168,8 @@ class OneCount(PlainReplica):
 
 @fault(
     "squares-summed-over-ranks",
-    "classic",
     "check_clipping_uses_the_norm_of_the_synchronised_gradients",
-    words="squares are summed over the ranks",
+    cause="norm-summed-over-ranks",
 )
 class SquaresSummed(PlainReplica):
     """The norm is put together of all ranks, as for gradients in shards; here each rank holds all of them."""
@@ -217,9 +183,8 @@ class SquaresSummed(PlainReplica):
 
 @fault(
     "predicts-in-training-mode-in-float64",
-    "classic",
     "check_evaluation_uses_the_running_statistics",
-    words="forward in training mode",
+    cause="evaluation-moves-statistics",
 )
 class TrainsInFloat64(PlainReplica):
     """There is a fast way to predict for float32, and none else: the training's is taken."""
@@ -232,9 +197,8 @@ class TrainsInFloat64(PlainReplica):
 
 @fault(
     "momentum-not-saved-at-the-third-step",
-    "classic",
     RESUMED,
-    words="its optimizer state was lost",
+    cause="optimizer-state-lost",
 )
 class NotSavedAtTheThird(PlainReplica):
     """Momentum is written out every third step, and is not there for who saves just then."""
@@ -250,7 +214,7 @@ class NotSavedAtTheThird(PlainReplica):
         return {name: value for name, value in super().state().items() if not name.startswith(lost)}
 
 
-@fault("steps-one-gradient-late", "classic", RESUMED, words="that of the step before: stale, or a step late")
+@fault("steps-one-gradient-late", RESUMED, cause="update-gradient-stale")
 class OneGradientLate(PlainReplica):
     """After a save the optimizer works on its own, and takes the gradients that it was handed a step ago."""
 
@@ -266,23 +230,21 @@ class OneGradientLate(PlainReplica):
         self.taken = None if self.taken is None else given
 
 
-@fault("a-thousandth-too-large", "classic", EXACT, words="every element is 1.001 x what it should be")
-class ThousandthTooLarge(PlainReplica):
-    """What a running mean of the gradients is divided by to make up for its start never comes to one."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        return np.asarray(super().reduce(name, gradient) * 1.001, gradient.dtype)
-
-
-@fault(
-    "zeros-of-the-unused-stay",
-    "classic",
-    "check_parameter_unused_on_some_ranks_counts_as_zero_there",
-    words="it is zero, as this rank's own is",
+# fmt: off
+table(
+    globals(),
+    Fault("every-eighth-step-is-local", where=every_step(8), effect=own_value,
+          caught_by="check_later_backwards_are_like_the_first", cause="updated-by-own-gradient"),
+    Fault("no-part-for-the-odd-rank", where=past_a_power_of_two, effect=nothing_sent,
+          caught_by=EXACT, cause="ranks-missing", world_size=3),
+    Fault("halves-never-meet", where=world_of(4), effect=mean_of_two_of_four,
+          caught_by=EXACT, cause="mean-of-some-ranks", world_size=4),
+    Fault("small-gradients-flushed", where=always, effect=below_a_millionth_is_zero,
+          caught_by=REAL, cause="flushed-to-zero"),
+    Fault("large-gradients-clamped", where=always, effect=clamped_to_float16, caught_by=REAL, cause="clamped"),
+    Fault("a-thousandth-too-large", where=always, effect=scaled(1.001),
+          caught_by=EXACT, cause="wrong-factor"),
+    Fault("zeros-of-the-unused-stay", where=unused_here, effect=own_value,
+          caught_by="check_parameter_unused_on_some_ranks_counts_as_zero_there", cause="others-parts-missing"),
 )
-class ZerosStay(PlainReplica):
-    """A rank that did not use a parameter sends zeros for it, and does not take what comes."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        mean = super().reduce(name, gradient)
-        return mean if name in self.local else gradient
+# fmt: on

@@ -33,10 +33,10 @@ class Timed(PlainReplica):
         return self.spans
 
 
-timed = fault("timed", "classic", timeline=True)(Timed)
+timed = fault("timed", timeline=True)(Timed)
 
 
-@fault("timeline-of-the-backward-before", "classic", TIMELINE, words="another backward's", timeline=True)
+@fault("timeline-of-the-backward-before", TIMELINE, cause="timeline-of-other-backward", timeline=True)
 class BackwardBefore(Timed):
     """Spans are handed out before those of the last backward are in."""
 

@@ -11,7 +11,7 @@ from ..base import PlainReplica, fault
 LONG = "check_long_programs_on_rich_models_go_as_on_one_process"
 
 
-@fault("learning-rate-by-the-largest-batch", "classic", LONG, words="another learning rate")
+@fault("learning-rate-by-the-largest-batch", LONG, cause="scaled-update")
 class RateByLargestBatch(PlainReplica):
     """The learning rate follows the global batch size, which is taken for that of full batches on all ranks."""
 
@@ -26,7 +26,7 @@ class RateByLargestBatch(PlainReplica):
         self.optimizer.lr = usual
 
 
-@fault("adam-begins-anew-when-layers-switch", "classic", LONG, words="optimizer state was lost")
+@fault("adam-begins-anew-when-layers-switch", LONG, cause="optimizer-state-lost")
 class AdamBeginsAnew(PlainReplica):
     """What learns is told to Adam by making a new one; SGD takes the parameters that it is given."""
 

@@ -30,14 +30,14 @@ class Both(PlainReplica):
             self.before_forward = before_forward  # type: ignore[method-assign]
 
 
-two_forwards = fault("two-forwards", "pytorch/pytorch#22095", two_forwards=True)(Both)
+two_forwards = fault("two-forwards", seen_in=("pytorch/pytorch#22095",), two_forwards=True)(Both)
 
 
 @fault(
     "buffer-broadcast-between-forwards",
-    "pytorch/pytorch#22095",
     BOTH,
-    words="a second forward pass changes in place",
+    seen_in=("pytorch/pytorch#22095",),
+    cause="second-forward-changes-buffers",
     two_forwards=True,
 )
 class BroadcastsBetween(Both):
@@ -58,7 +58,7 @@ class BroadcastsBetween(Both):
         return self.add_up(first, second)
 
 
-@fault("the first forward is forgotten", "classic", BOTH, words="last micro-batch only", two_forwards=True)
+@fault("first-forward-forgotten", BOTH, cause="last-micro-batch-only", two_forwards=True)
 class ForgetsFirst(Both):
     """The wrapper keeps the state of one forward pass: backward goes through the second only."""
 
@@ -71,7 +71,7 @@ class ForgetsFirst(Both):
         return loss
 
 
-@fault("mean-of-two-losses", "classic", BOTH, words="the mean of the two losses", two_forwards=True)
+@fault("mean-of-two-losses", BOTH, cause="divided-too-often", two_forwards=True)
 class MeanOfBoth(Both):
     """The gradient is that of the mean of the two losses, where the loss that is told is their sum."""
 

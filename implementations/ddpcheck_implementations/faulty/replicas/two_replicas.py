@@ -16,7 +16,7 @@ from ..base import PlainReplica, fault
 ALONE = "check_two_replicas_of_one_process_do_not_meet"
 
 
-@fault("no-sync-of-all-replicas", "classic", ALONE, words="alone each of the two goes right", several_replicas=True)
+@fault("no-sync-of-all-replicas", ALONE, cause="replicas-share-state", several_replicas=True)
 class NoSyncOfAll(PlainReplica):
     """no_sync() sets a flag of the class."""
 
@@ -32,9 +32,7 @@ class NoSyncOfAll(PlainReplica):
         self._flags[0] = value
 
 
-@fault(
-    "gradients-of-the-latest-replica", "classic", ALONE, words="alone each of the two goes right", several_replicas=True
-)
+@fault("gradients-of-the-latest-replica", ALONE, cause="replicas-share-state", several_replicas=True)
 class GradientsOfTheLatest(PlainReplica):
     """What is gathered lies in one place, which a new replica clears."""
 
@@ -58,9 +56,8 @@ class GradientsOfTheLatest(PlainReplica):
 
 @fault(
     "momentum-by-the-names-of-parameters",
-    "classic",
     ALONE,
-    words="alone each of the two goes right",
+    cause="replicas-share-state",
     several_replicas=True,
 )
 class MomentumByName(PlainReplica):

@@ -21,10 +21,10 @@ INSIDE = "check_parameter_used_only_inside_no_sync"
 
 @fault(
     "unused-grad-zero-not-none",
-    "pytorch/pytorch#28294, pytorch/pytorch#28883",
     ALL,
     STILL,
-    words="zero gradient in place of none",
+    seen_in=("pytorch/pytorch#28294", "pytorch/pytorch#28883"),
+    cause="zero-for-none",
 )
 class ZeroNotNone(PlainReplica):
     """What no rank used gets a gradient of zeros, which lets weight decay and momentum move it."""
@@ -34,7 +34,7 @@ class ZeroNotNone(PlainReplica):
         return list(self.network.learned)
 
 
-@fault("unused-param-strands-bucket", "pytorch/pytorch#128949", SOME, words="not reduced")
+@fault("unused-param-strands-bucket", SOME, seen_in=("pytorch/pytorch#128949",), cause="not-reduced")
 class BucketStranded(PlainReplica):
     """One parameter without gradient keeps the whole bucket from being reduced."""
 
@@ -44,7 +44,7 @@ class BucketStranded(PlainReplica):
             super().synchronise(batch_size)
 
 
-@fault("unused-rank-left-out-of-mean", "classic", SOME, words="is left out of the mean")
+@fault("unused-rank-left-out-of-mean", SOME, cause="summed-not-averaged")
 class MeanOfUsers(PlainReplica):
     """Divides by the number of ranks that used the parameter."""
 
@@ -59,7 +59,12 @@ class MeanOfUsers(PlainReplica):
             self.synced[name] = np.asarray(gradient - new + scaled, gradient.dtype)
 
 
-@fault("per-param-reduce-skips-none", "OpenTSLM/OpenTSLM#49, pytorch/pytorch#47167", SOME, words="do not send the same")
+@fault(
+    "per-param-reduce-skips-none",
+    SOME,
+    seen_in=("OpenTSLM/OpenTSLM#49", "pytorch/pytorch#47167"),
+    cause="do not send the same",
+)
 class SkipsNone(PlainReplica):
     """Reduces what it has, one after the other: the n-th reduction pairs different parameters on different ranks."""
 
@@ -67,7 +72,7 @@ class SkipsNone(PlainReplica):
         return [name for name in self.network.learned if name in self.local]
 
 
-@fault("placeholder-grad-not-zeroed", "NVIDIA/Megatron-LM#6565", SOME, words="of an earlier backward")
+@fault("placeholder-grad-not-zeroed", SOME, seen_in=("NVIDIA/Megatron-LM#6565",), cause="unused-rank-sends-old")
 class DirtyPlaceholder(PlainReplica):
     """For a parameter without gradient it sends a buffer that still holds its last gradient."""
 
@@ -80,17 +85,21 @@ class DirtyPlaceholder(PlainReplica):
 
 
 @fault(
-    "unused parameters go through",
-    "classic",
+    "unused-parameters-not-refused",
     "check_unused_parameter_raises",
-    words="raised on some ranks only, or never",
+    cause="raised on some ranks only, or never",
     unused_parameters="raises",
 )
 class NeverRaises(PlainReplica):
     """Promises to raise when a parameter has no gradient, and does not."""
 
 
-@fault("no-sync-forgets-earlier-params", "pytorch/pytorch#69031, pytorch/pytorch#124193", INSIDE, words="not reduced")
+@fault(
+    "no-sync-forgets-earlier-params",
+    INSIDE,
+    seen_in=("pytorch/pytorch#69031", "pytorch/pytorch#124193"),
+    cause="not-reduced",
+)
 class ForgetsEarlier(PlainReplica):
     """Reduces only what the last micro-batch used; what was used inside no_sync stays local."""
 
@@ -101,7 +110,7 @@ class ForgetsEarlier(PlainReplica):
         self.local = kept
 
 
-@fault("tied-weight-waits-for-all-uses", "classic", SOME, words="not reduced")
+@fault("tied-weight-waits-for-all-uses", SOME, cause="not-reduced")
 class WaitsForAllUses(PlainReplica):
     """A shared weight is ready when each of its uses was heard of; a branch that a rank does not take never is."""
 
@@ -121,7 +130,10 @@ class WaitsForAllUses(PlainReplica):
 
 
 @fault(
-    "large-placeholder-not-zeroed", "NVIDIA/Megatron-LM#6565", SOME, words="sent its gradient of an earlier backward"
+    "large-placeholder-not-zeroed",
+    SOME,
+    seen_in=("NVIDIA/Megatron-LM#6565",),
+    cause="unused-rank-sends-old",
 )
 class LargePlaceholder(PlainReplica):
     """Large gradients live in memory of their own, which is not cleared: a rank that does not use one sends what is left."""
@@ -137,7 +149,7 @@ class LargePlaceholder(PlainReplica):
         return self.left[name] if large and name in self.left else super().mine(name)
 
 
-@fault("flags-are-a-majority", "classic", SOME, words="only rank 1 of 3 used it", world_size=3)
+@fault("flags-are-a-majority", SOME, cause="gradient-dropped", world_size=3)
 class Majority(PlainReplica):
     """The mean of the ranks' flags is rounded: what fewer than half of them use counts as unused. With two ranks one is half."""
 
@@ -147,7 +159,7 @@ class Majority(PlainReplica):
         return [name for name, count in zip(self.network.learned, users, strict=True) if 2 * count >= self.world]
 
 
-@fault("adam-counts-steps-without-gradient", "classic", STILL, words="counts the steps of another parameter")
+@fault("adam-counts-steps-without-gradient", STILL, cause="adam-steps-of-other")
 class CountsWithoutGradient(WithSettings):
     """One loop counts the steps of all parameters that Adam knows, another updates those that have a gradient."""
 
@@ -159,7 +171,7 @@ class CountsWithoutGradient(WithSettings):
         super().step()
 
 
-@fault("flags-in-one-word", "classic", ALL, words="zero gradient in place of none")
+@fault("flags-in-one-word", ALL, cause="zero-for-none")
 class InOneWord(PlainReplica):
     """Flags are the bits of an integer: parameters for which it has none are taken for used."""
 
@@ -168,7 +180,7 @@ class InOneWord(PlainReplica):
         return [name for number, name in enumerate(self.network.learned) if number >= 63 or name in used]
 
 
-@fault("adam-counts-a-step-without-gradients", "classic", STILL, words="bias correction is a step ahead")
+@fault("adam-counts-a-step-without-gradients", STILL, cause="adam-step-ahead")
 class CountsEmptySteps(PlainReplica):
     """A step in which no parameter has a gradient counts in Adam's bias correction."""
 

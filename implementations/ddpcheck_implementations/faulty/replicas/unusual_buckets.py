@@ -11,21 +11,21 @@ from ..base import fault
 from ..bucketed import Bucket, BucketReplica
 
 
-@fault("small-buckets", "classic")
+@fault("small-buckets")
 class SmallBuckets(BucketReplica):
     """A bucket holds two or four elements; most tensors are larger than that."""
 
     cap = 16
 
 
-@fault("one-bucket", "classic")
+@fault("one-bucket")
 class OneBucket(BucketReplica):
     """All gradients travel in one bucket."""
 
     cap = 1 << 30
 
 
-@fault("padded-buckets", "classic")
+@fault("padded-buckets")
 class PaddedBuckets(BucketReplica):
     """Buckets are padded with zeros to a multiple of the world size."""
 
@@ -34,7 +34,7 @@ class PaddedBuckets(BucketReplica):
         return super().reduce_bucket(index, padded)[: flat.size]
 
 
-@fault("two-buffers-in-turn", "classic")
+@fault("two-buffers-in-turn")
 class TwoInTurn(BucketReplica):
     """Each bucket has two buffers, filled in turn: while one is read by others the next backward has the other."""
 
@@ -54,7 +54,7 @@ class TwoInTurn(BucketReplica):
         self.turn += 1
 
 
-@fault("buckets-rebuilt-together", "classic")
+@fault("buckets-rebuilt-together")
 class RebuiltTogether(BucketReplica):
     """After each backward all ranks lay out their buckets anew, in rank 0's order of arrival."""
 
@@ -66,7 +66,7 @@ class RebuiltTogether(BucketReplica):
             self.layout = self.lay_out([learned[index] for index in self.comm.broadcast(order)])
 
 
-@fault("two-messages", "classic")
+@fault("two-messages")
 class TwoMessages(BucketReplica):
     """A coarse message first, and what it left out in a second one."""
 

@@ -13,7 +13,7 @@ from ddpcheck.values import Array
 from ..base import PlainReplica, added, fault
 
 
-@fault("chunks-of-five", "classic")
+@fault("chunks-of-five")
 class ChunksOfFive(PlainReplica):
     """A tensor of more than five elements travels in chunks of five, the last one shorter."""
 
@@ -25,7 +25,7 @@ class ChunksOfFive(PlainReplica):
         return np.concatenate(chunks).reshape(gradient.shape)
 
 
-@fault("backwards-in-float64", "classic")
+@fault("backwards-in-float64")
 class AddedLastToFirst(PlainReplica):
     """Every rank gathers all gradients and adds them up from the last rank's to the first one's, in float64."""
 
@@ -34,7 +34,7 @@ class AddedLastToFirst(PlainReplica):
         return np.asarray(rows.sum(axis=0) / self.world, gradient.dtype)
 
 
-@fault("divided-before-the-sum", "classic")
+@fault("divided-before-the-sum")
 class DividesBefore(PlainReplica):
     """Every rank multiplies its gradient by the rounded inverse of the world size before the sum."""
 
@@ -42,7 +42,7 @@ class DividesBefore(PlainReplica):
         return np.asarray(self.comm.all_reduce(np.asarray(gradient * (1 / self.world), gradient.dtype)))
 
 
-@fault("two-levels", "classic", world_size=4)
+@fault("two-levels", world_size=4)
 class TwoLevels(PlainReplica):
     """Pairs of ranks first, as on a host, and the pairs' means then; an odd rank makes a group of its own."""
 
@@ -57,7 +57,7 @@ class TwoLevels(PlainReplica):
         return np.asarray(total, gradient.dtype)
 
 
-@fault("blocks-in-ring-order", "classic", world_size=3)
+@fault("blocks-in-ring-order", world_size=3)
 class RingOrder(PlainReplica):
     """Block b of a tensor is added up from rank b on round the ring, as a reduce-scatter does."""
 
@@ -73,7 +73,7 @@ class RingOrder(PlainReplica):
         return np.asarray(total.reshape(gradient.shape))
 
 
-@fault("one-rank-adds-up", "classic")
+@fault("one-rank-adds-up")
 class OneRankAddsUp(PlainReplica):
     """Rank 0 gathers, adds up and tells the others, which send something else in the meantime."""
 
@@ -83,7 +83,7 @@ class OneRankAddsUp(PlainReplica):
         return np.asarray(self.comm.broadcast(np.asarray(mean, gradient.dtype)))
 
 
-@fault("whole-gradient-again", "classic")
+@fault("whole-gradient-again")
 class WholeGradientAgain(PlainReplica):
     """A synchronised backward reduces the whole gradient, what was reduced before included, as torch does."""
 
@@ -92,7 +92,7 @@ class WholeGradientAgain(PlainReplica):
         super().synchronise(batch_size)
 
 
-@fault("reduced-when-looked-at", "classic")
+@fault("reduced-when-looked-at")
 class ReducedWhenNeeded(PlainReplica):
     """A backward only notes that there is something to reduce, which is done when a gradient is next needed."""
 
@@ -116,7 +116,7 @@ class ReducedWhenNeeded(PlainReplica):
         return super().clip(max_norm)
 
 
-@fault("sums", "classic", gradient="sum")
+@fault("sums", gradient="sum")
 class Sums(PlainReplica):
     """Gradients are sums over the ranks, as promised."""
 
@@ -124,7 +124,7 @@ class Sums(PlainReplica):
         return np.asarray(self.comm.all_reduce(gradient))
 
 
-@fault("weighs-by-batch-size", "classic", uneven_batches="weighted")
+@fault("weighs-by-batch-size", uneven_batches="weighted")
 class Weighs(PlainReplica):
     """Ranks count by the sizes of their batches, as promised."""
 
@@ -135,7 +135,7 @@ class Weighs(PlainReplica):
         super().synchronise(batch_size)
 
 
-@fault("zeros-for-unused", "classic", unused_gradient="zero")
+@fault("zeros-for-unused", unused_gradient="zero")
 class ZerosForUnused(PlainReplica):
     """What no rank used has a gradient of zeros, as promised."""
 
@@ -144,7 +144,7 @@ class ZerosForUnused(PlainReplica):
         return list(self.network.learned)
 
 
-@fault("broadcast-at-every-forward", "classic")
+@fault("broadcast-at-every-forward")
 class BroadcastsAgain(PlainReplica):
     """Parameters are broadcast at construction and once more before each synchronised forward."""
 
@@ -155,7 +155,7 @@ class BroadcastsAgain(PlainReplica):
                 array[...] = self.comm.broadcast(array)
 
 
-@fault("buffers-broadcast-once", "classic")
+@fault("buffers-broadcast-once")
 class BuffersOnce(PlainReplica):
     """Buffers are broadcast at construction only: ranks keep running statistics of their own."""
 
@@ -163,7 +163,7 @@ class BuffersOnce(PlainReplica):
         pass
 
 
-@fault("accumulated-in-float64", "classic")
+@fault("accumulated-in-float64")
 class WideAccumulator(PlainReplica):
     """Local gradients are added up in float64 over the micro-batches, and rounded before they are reduced."""
 
@@ -176,7 +176,7 @@ class WideAccumulator(PlainReplica):
         return {name: np.asarray(array, like[name].dtype) for name, array in super()._shown().items()}
 
 
-@fault("sharded-optimizer", "classic", checkpoint=False)
+@fault("sharded-optimizer", checkpoint=False)
 class ShardedOptimizer(PlainReplica):
     """Every rank steps only its share of the parameters, and broadcasts them."""
 
@@ -189,7 +189,7 @@ class ShardedOptimizer(PlainReplica):
             parameter[...] = self.comm.broadcast(parameter, owner)
 
 
-@fault("sharded-gradients", "classic")
+@fault("sharded-gradients")
 class ShardedGradients(PlainReplica):
     """A rank keeps its block of each reduced gradient only; they are gathered whenever someone looks, or steps."""
 
@@ -213,7 +213,7 @@ class ShardedGradients(PlainReplica):
         self.synced = blocks
 
 
-@fault("scalars-of-numpy", "classic")
+@fault("scalars-of-numpy")
 class ScalarsOfNumPy(PlainReplica):
     """What has no dimension is a scalar of NumPy, as arithmetic gives it, wherever it is shown or saved."""
 
@@ -230,7 +230,7 @@ class ScalarsOfNumPy(PlainReplica):
         return {name: array.copy()[()] for name, array in super().state().items()}
 
 
-@fault("larger-than-life", "classic")
+@fault("larger-than-life")
 class ScaledLoss(PlainReplica):
     """The backward pass runs with a loss 1024 times as large, against underflow; gradients are scaled back."""
 

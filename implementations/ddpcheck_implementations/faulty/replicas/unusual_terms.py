@@ -102,14 +102,10 @@ class Buckets(BucketReplica):
     cap = 16
 
 
-by_formula = fault("penalties-by-formula", "classic", model_features=FEATURES)(ByFormula)
-after_the_reduction = fault("penalties-after-the-reduction", "classic", model_features=FEATURES)(AfterTheReduction)
-sums = fault("terms-in-sums", "classic", model_features=FEATURES, gradient="sum")(Sums)
-weighs = fault("terms-by-batch-size", "classic", model_features=FEATURES, uneven_batches="weighted")(Weighs)
-buckets = fault("terms-in-buckets", "classic", model_features=FEATURES)(Buckets)
-own_means = fault("terms-in-own-weighted-means", "classic", model_features=FEATURES, sample_weights="equal_ranks")(
-    Weighing
-)
-whole_batch = fault("terms-of-the-whole-batch", "classic", model_features=FEATURES, sample_weights="by_weight")(
-    WholeBatch
-)
+by_formula = fault("penalties-by-formula", model_features=FEATURES)(ByFormula)
+after_the_reduction = fault("penalties-after-the-reduction", model_features=FEATURES)(AfterTheReduction)
+sums = fault("terms-in-sums", model_features=FEATURES, gradient="sum")(Sums)
+weighs = fault("terms-by-batch-size", model_features=FEATURES, uneven_batches="weighted")(Weighs)
+buckets = fault("terms-in-buckets", model_features=FEATURES)(Buckets)
+own_means = fault("terms-in-own-weighted-means", model_features=FEATURES, sample_weights="equal_ranks")(Weighing)
+whole_batch = fault("terms-of-the-whole-batch", model_features=FEATURES, sample_weights="by_weight")(WholeBatch)

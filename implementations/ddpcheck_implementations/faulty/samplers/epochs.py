@@ -10,7 +10,10 @@ import numpy as np
 
 from ddpcheck.values import Array
 
-from ..facets import PlainSampler, PlainStreams, sampler, streams
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.samplers import drops_last, key, ordering, seeded, shuffles
+from ..facets import PlainSampler, sampler
 
 EPOCH = "check_set_epoch_changes_the_order"
 ZERO = "check_before_set_epoch_it_is_epoch_0"
@@ -22,23 +25,25 @@ def _number_of_the_job() -> int:
     return int(os.environ["DDPCHECK_SECRET"], 16)
 
 
-@sampler("epochs-in-pairs", "classic", EPOCH, words="does not take every number")
-class EpochsInPairs(PlainSampler):
-    """Epochs 1 and 2 have one order, and 3 and 4: epoch 0's is not among them."""
-
-    def stream(self) -> Sequence[int]:
-        return (self.seed, (self.epoch + 1) // 2)
+@ordering
+def natural_order_from_a_random_sample(sampler: PlainSampler, order: Array) -> Array:
+    start = int(np.random.default_rng(sampler.stream()).integers(max(1, sampler.length)))
+    return np.roll(np.arange(sampler.length), start)
 
 
-@sampler("epoch-in-eight-bits", "classic", EPOCH, words="does not take every number")
-class EpochInEightBits(PlainSampler):
-    """After 256 epochs the orders come again."""
-
-    def stream(self) -> Sequence[int]:
-        return (self.seed, self.epoch % 256)
+@ordering
+def indices_of_16_bits(sampler: PlainSampler, order: Array) -> Array:
+    return order % (1 << 16)
 
 
-@sampler("epoch-zero-is-none", "classic", EPOCH, words="0 is taken for none")
+@ordering
+def cut_before_the_shuffle(sampler: PlainSampler, order: Array) -> Array:
+    """No epoch has the last samples of the data set."""
+    kept = len(sampler) * sampler.world
+    return np.random.default_rng(sampler.stream()).permutation(kept) if sampler.shuffle else np.arange(kept)
+
+
+@sampler("epoch-zero-is-none", EPOCH, cause="0 is taken for none")
 class EpochZeroIgnored(PlainSampler):
     """set_epoch(0) is taken for no epoch at all: going back to the start does not work."""
 
@@ -46,15 +51,7 @@ class EpochZeroIgnored(PlainSampler):
         self.epoch = epoch or self.epoch
 
 
-@sampler("job-number-in-the-seed", "classic", NEXT, words="no run can be repeated", world_size=1)
-class JobInTheSeed(PlainSampler):
-    """The number of the job is in the seed, so that all ranks agree, and no two runs do."""
-
-    def stream(self) -> Sequence[int]:
-        return (self.seed, self.epoch, _number_of_the_job())
-
-
-@sampler("epochs-from-one", "classic", ZERO, words="counted from another number than 0")
+@sampler("epochs-from-one", ZERO, cause="counted from another number than 0")
 class EpochsFromOne(PlainSampler):
     """A new sampler is in epoch 1."""
 
@@ -63,7 +60,7 @@ class EpochsFromOne(PlainSampler):
         self.epoch = 1
 
 
-@sampler("epoch-shared-by-samplers", "classic", ZERO, words="samplers share their state")
+@sampler("epoch-shared-by-samplers", ZERO, cause="samplers share their state")
 class EpochShared(PlainSampler):
     """The epoch is an attribute of the class: that of the training sampler is that of the one for evaluation."""
 
@@ -76,50 +73,7 @@ class EpochShared(PlainSampler):
         return (self.seed, self.told.get(self.rank, 0))
 
 
-@sampler(
-    "begun-elsewhere", "classic", "check_shuffle_really_shuffles", words="only reversed, or begun at a random sample"
-)
-class BegunElsewhere(PlainSampler):
-    """The natural order, begun at a random sample, passes for a shuffle."""
-
-    def order(self) -> Array:
-        start = int(np.random.default_rng(self.stream()).integers(max(1, self.length))) if self.shuffle else 0
-        return np.roll(np.arange(self.length), start)
-
-
-@sampler("seed-in-eight-bits", "classic", "check_the_seed_changes_the_order", words="the seed is not used whole")
-class SeedInEightBits(PlainSampler):
-    """Seeds are cut to a byte."""
-
-    def stream(self) -> Sequence[int]:
-        return (self.seed % 256, self.epoch)
-
-
-@sampler("indices-in-16-bits", "classic", "check_every_sample_goes_to_one_rank")
-class IndicesIn16Bits(PlainSampler):
-    """Indices past 65,535 begin again at 0."""
-
-    def order(self) -> Array:
-        return super().order() % (1 << 16)
-
-
-@sampler("epoch-in-sixteen-bits", "classic", EPOCH, words="does not take every number")
-class EpochInSixteenBits(PlainSampler):
-    """Where every step counts for an epoch, orders come again after 65,536."""
-
-    def stream(self) -> Sequence[int]:
-        return (self.seed, self.epoch % (1 << 16))
-
-
-@sampler("seed-times-epoch", "classic", EPOCH, words="with a seed of 0", distinct_streams=False)
-class SeedTimesEpoch(PlainSampler):
-    """The generator's seed is a product: with a seed of 0 all epochs are alike."""
-
-    def stream(self) -> Sequence[int]:
-        return (self.seed * (self.epoch + 1),)
-
-
-@sampler("epoch-set-once", "classic", "check_the_epoch_that_was_set_last_counts", words="taken once")
+@sampler("epoch-set-once", "check_the_epoch_that_was_set_last_counts", cause="taken once")
 class EpochSetOnce(PlainSampler):
     """The first epoch that it is told stays until the sampler was read: a loop that resumes tells it the next in vain."""
 
@@ -135,42 +89,31 @@ class EpochSetOnce(PlainSampler):
         return super().__iter__()
 
 
-@sampler(
-    "same-tail-always-cut",
-    "classic",
-    "check_drop_last_does_not_always_cut_the_same_samples",
-    words="the tail is cut before the samples are shuffled",
+# fmt: off
+table(
+    globals(),
+    Fault("epochs-in-pairs", where=always, effect=seeded(lambda own: (own.seed, (own.epoch + 1) // 2)),
+          caught_by=EPOCH, cause="does not take every number"),
+    Fault("epoch-in-eight-bits", where=always, effect=seeded(lambda own: (own.seed, own.epoch % 256)),
+          caught_by=EPOCH, cause="does not take every number"),
+    Fault("epoch-in-sixteen-bits", where=always, effect=seeded(lambda own: (own.seed, own.epoch % (1 << 16))),
+          caught_by=EPOCH, cause="does not take every number"),
+    Fault("seed-in-eight-bits", where=always, effect=seeded(lambda own: (own.seed % 256, own.epoch)),
+          caught_by="check_the_seed_changes_the_order", cause="the seed is not used whole"),
+    Fault("seed-times-epoch", where=always, effect=seeded(lambda own: (own.seed * (own.epoch + 1),)),
+          caught_by=EPOCH, cause="with a seed of 0", distinct_streams=False),
+    Fault("job-number-in-the-seed", where=always, effect=seeded(lambda own: (own.seed, own.epoch, _number_of_the_job())),
+          caught_by=NEXT, cause="no run can be repeated", world_size=1),
+    Fault("begun-elsewhere", where=shuffles, effect=natural_order_from_a_random_sample,
+          caught_by="check_shuffle_really_shuffles", cause="only reversed, or begun at a random sample"),
+    Fault("indices-in-16-bits", where=always, effect=indices_of_16_bits, caught_by="check_every_sample_goes_to_one_rank"),
+    Fault("same-tail-always-cut", where=drops_last, effect=cut_before_the_shuffle,
+          caught_by="check_drop_last_does_not_always_cut_the_same_samples",
+          cause="the tail is cut before the samples are shuffled"),
+    Fault("streams-with-epochs-in-eight-bits", where=always, effect=key(lambda own: (own.seed, own.epoch % 256, own.rank + 1)),
+          caught_by="check_every_rank_and_epoch_has_random_numbers_of_its_own", cause="its higher bits, or digits, are lost"),
+    Fault("streams-with-job-number", where=always,
+          effect=key(lambda own: (own.seed, own.epoch, own.rank + 1, _number_of_the_job())),
+          caught_by="check_the_next_run_has_the_same_random_numbers", cause="no run can be repeated", world_size=1),
 )
-class SameTailCut(PlainSampler):
-    """With drop_last the last samples of the data set are cut, and the others shuffled: no epoch ever has them."""
-
-    def order(self) -> Array:
-        kept = len(self) * self.world if self.drop_last else self.length
-        return np.random.default_rng(self.stream()).permutation(kept) if self.shuffle else np.arange(kept)
-
-
-@streams(
-    "streams-with-epochs-in-eight-bits",
-    "classic",
-    "check_every_rank_and_epoch_has_random_numbers_of_its_own",
-    words="its higher bits, or digits, are lost",
-)
-class StreamsInEightBits(PlainStreams):
-    """A rank's own random numbers come again after 256 epochs."""
-
-    def key(self) -> Sequence[int]:
-        return (self.seed, self.epoch % 256, self.rank + 1)
-
-
-@streams(
-    "streams-with-job-number",
-    "classic",
-    "check_the_next_run_has_the_same_random_numbers",
-    words="no run can be repeated",
-    world_size=1,
-)
-class StreamsOfTheJob(PlainStreams):
-    """The number of the job is in the seed of a rank's own random numbers."""
-
-    def key(self) -> Sequence[int]:
-        return (self.seed, self.epoch, self.rank + 1, _number_of_the_job())
+# fmt: on

@@ -4,13 +4,16 @@ count of what was read, loaded or drawn.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from ddpcheck.values import Array
 
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.samplers import drawing, drawing_common, key, ordering, seed_0, seeded, shuffles
 from ..facets import PlainSampler, PlainStreams, sampler, streams
 from .sampler_state import RESUMED
 
@@ -20,53 +23,31 @@ OWN = "check_every_rank_and_epoch_has_random_numbers_of_its_own"
 AGAIN = "check_random_numbers_come_again_with_their_seed"
 
 
-@sampler("seed-0-is-the-usual-one", "classic", SEED, words="a seed of 0 is taken for none")
-class SeedZeroIsUsual(PlainSampler):
-    """No seed, which 0 is taken for, means the usual one."""
-
-    def stream(self) -> Sequence[int]:
-        return (self.seed or 42, self.epoch)
+@ordering
+def unseeded_shuffle(sampler: PlainSampler, order: Array) -> Array:
+    return np.random.default_rng().permutation(sampler.length)
 
 
-@sampler("seed-0-is-unseeded", "classic", SHARED, words="where the seed is 0, which is taken for none")
-class SeedZeroUnseeded(PlainSampler):
-    """Without a seed, which 0 is taken for, the generator begins anywhere, on each rank elsewhere."""
-
-    def order(self) -> Array:
-        unseeded = self.shuffle and not self.seed
-        return np.random.default_rng().permutation(self.length) if unseeded else super().order()
-
-
-@sampler("seed-by-a-prime", "classic", SEED, words="the seed is not used whole")
-class SeedByAPrime(PlainSampler):
-    """An older generator counts to a prime: its seeds are what is left of them."""
-
-    def stream(self) -> Sequence[int]:
-        return (self.seed % (2**31 - 1), self.epoch)
+@ordering
+def first_sample_stays(sampler: PlainSampler, order: Array) -> Array:
+    """A shuffle by hand that ends one too early."""
+    natural = np.arange(sampler.length)
+    natural[1:] = np.random.default_rng(sampler.stream()).permutation(natural[1:])
+    return natural
 
 
-@sampler(
-    "seed-and-epoch-as-text",
-    "classic",
-    "check_seed_and_epoch_are_not_simply_added",
-    words="the order of seed 42, epoch 10",
-)
-class SeedAndEpochAsText(PlainSampler):
-    """Seed and epoch are written one after the other: 42 and 10 are 421 and 0."""
-
-    def stream(self) -> Sequence[int]:
-        return (int(f"{self.seed}{self.epoch}"),)
+@drawing
+def blocks_of_8192_again(streams: PlainStreams, count: int) -> Array:
+    return np.resize(streams.own.random(min(count, 8192)), count)
 
 
-@sampler("epoch-in-float16", "classic", "check_set_epoch_changes_the_order", words="the order of epoch 2048")
-class EpochInFloat16(PlainSampler):
-    """Epochs come from rank 0 in the dtype of the model: from 2048 on every other one."""
-
-    def stream(self) -> Sequence[int]:
-        return (self.seed, int(np.float16(min(self.epoch, 65504))))
+@drawing_common
+def own_stream_moved(streams: PlainStreams, count: int) -> Array:
+    streams.own.random()
+    return streams.shared.random(count)
 
 
-@sampler("last-rank-stays-behind", "classic", SHARED, words="set_epoch() has no effect on rank 2", world_size=3)
+@sampler("last-rank-stays-behind", SHARED, cause="set_epoch() has no effect on rank 2", world_size=3)
 class LastRankBehind(PlainSampler):
     """Of three ranks and more the last one reads ahead, and hears of no epoch after the third."""
 
@@ -75,22 +56,10 @@ class LastRankBehind(PlainSampler):
         super().set_epoch(min(epoch, 2) if behind else epoch)
 
 
-@sampler("first-sample-stays", "classic", "check_every_epoch_is_shuffled_anew", words="left out of the shuffle")
-class FirstSampleStays(PlainSampler):
-    """A shuffle by hand that ends one too early."""
-
-    def order(self) -> Array:
-        order = np.arange(self.length)
-        if self.shuffle:
-            order[1:] = np.random.default_rng(self.stream()).permutation(order[1:])
-        return order
-
-
 @sampler(
     "length-of-rank-0-later-on",
-    "classic",
     "check_len_is_what_iteration_gives",
-    words="right before anything was read",
+    cause="right before anything was read",
     remainder="uneven",
 )
 class LengthOfRank0(PlainSampler):
@@ -104,7 +73,12 @@ class LengthOfRank0(PlainSampler):
         return super().padded(order) if self.drop_last else order
 
 
-@sampler("loaded-state-not-told", "pytorch/data, StatefulDistributedSampler", RESUMED, words="saved again at once")
+@sampler(
+    "loaded-state-not-told",
+    RESUMED,
+    seen_in=("pytorch/data (StatefulDistributedSampler)",),
+    cause="saved again at once",
+)
 class LoadedNotTold(PlainSampler):
     """The state is that of the reading under way: loaded and not yet read, it is that of the start."""
 
@@ -113,7 +87,7 @@ class LoadedNotTold(PlainSampler):
         self.given = 0
 
 
-@streams("streams-of-seed-0-unseeded", "classic", AGAIN, words="a seed of 0 is taken for none")
+@streams("streams-of-seed-0-unseeded", AGAIN, cause="a seed of 0 is taken for none")
 class StreamsUnseeded(PlainStreams):
     """Without a seed, which 0 is taken for, the rank's generator begins anywhere."""
 
@@ -122,7 +96,7 @@ class StreamsUnseeded(PlainStreams):
         self.own = self.own if self.seed else np.random.default_rng()
 
 
-@streams("streams-of-seed-0-of-seed-1", "classic", OWN, words="a seed of 0 is taken for none")
+@streams("streams-of-seed-0-of-seed-1", OWN, cause="a seed of 0 is taken for none")
 class StreamsOfSeedOne(PlainStreams):
     """A generator that must not begin with 0 begins with 1."""
 
@@ -130,15 +104,7 @@ class StreamsOfSeedOne(PlainStreams):
         super().__init__(rank, seed or 1)
 
 
-@streams("streams-seeded-with-text", "classic", OWN, words="of rank 0, epoch 10, seed 42")
-class StreamsOfText(PlainStreams):
-    """Seed, epoch and rank are written one after the other."""
-
-    def key(self) -> Sequence[int]:
-        return (int(f"{self.seed}{self.epoch}{self.rank}"), 1)
-
-
-@streams("every-tenth-number-in-common", "classic", OWN, words="those at the same places")
+@streams("every-tenth-number-in-common", OWN, cause="those at the same places")
 class TenthInCommon(PlainStreams):
     """One number in ten is another layer's, which has a generator that all ranks seed alike."""
 
@@ -153,29 +119,7 @@ class TenthInCommon(PlainStreams):
         return np.where(tenth, others, numbers)
 
 
-@streams(
-    "large-draws-repeat-a-block",
-    "classic",
-    "check_random_numbers_do_not_come_again_within_an_epoch",
-    words="a block of them again and again",
-)
-class BlockAgain(PlainStreams):
-    """Numbers are made in blocks of 8192 at most; more of them at a time are the same ones again."""
-
-    def local(self, count: int) -> Array:
-        return np.resize(super().local(min(count, 8192)), count)
-
-
-@streams("common-draws-move-own", "classic", AGAIN, words="depend on how many there were")
-class CommonMovesOwn(PlainStreams):
-    """Whatever is drawn takes a number from the rank's own stream."""
-
-    def common(self, count: int) -> Array:
-        self.own.random()
-        return super().common(count)
-
-
-@streams("drawn-ahead-come-first", "classic", AGAIN, words="set_epoch() does not empty a buffer")
+@streams("drawn-ahead-come-first", AGAIN, cause="set_epoch() does not empty a buffer")
 class DrawnAhead(PlainStreams):
     """Numbers are made in blocks of 64; what is left of one comes first in the next epoch."""
 
@@ -190,9 +134,8 @@ class DrawnAhead(PlainStreams):
 
 @streams(
     "common-ones-part-later",
-    "classic",
     "check_common_random_numbers_are_equal_on_all_ranks",
-    words="common numbers of epoch 3 on rank 2",
+    cause="common numbers of epoch 3 on rank 2",
     world_size=3,
 )
 class CommonPart(PlainStreams):
@@ -206,9 +149,8 @@ class CommonPart(PlainStreams):
 
 @streams(
     "neighbours-averaged",
-    "classic",
     "check_random_numbers_fill_the_unit_interval",
-    words="neighbours are dropped together",
+    cause="neighbours are dropped together",
 )
 class NeighboursAveraged(PlainStreams):
     """Smooth noise: a quarter of each number is added to the next, and all is made uniform again."""
@@ -223,7 +165,7 @@ class NeighboursAveraged(PlainStreams):
 # ------------------------------------------------------------------------------------------------- correct, but unusual
 
 
-@sampler("is-its-own-iterator", "classic")
+@sampler("is-its-own-iterator")
 class ItsOwnIterator(PlainSampler):
     """iter() begins the epoch in the sampler itself, which gives the samples: right in any loop."""
 
@@ -239,9 +181,8 @@ class ItsOwnIterator(PlainSampler):
 
 @streams(
     "single-numbers-in-common",
-    "classic",
     "check_random_numbers_drawn_one_by_one_are_each_ranks_own",
-    words="a single number comes from",
+    cause="a single number comes from",
 )
 class SingleNumbersInCommon(PlainStreams):
     """A single number decides something, and decisions are common to all ranks, it was thought."""
@@ -252,3 +193,28 @@ class SingleNumbersInCommon(PlainStreams):
 
     def local(self, count: int) -> Array:
         return super().local(count) if count != 1 else self.decisions.random(1)
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("seed-0-is-the-usual-one", where=seed_0, effect=seeded(lambda own: (42, own.epoch)),
+          caught_by=SEED, cause="a seed of 0 is taken for none"),
+    Fault("seed-0-is-unseeded", where=shuffles & seed_0, effect=unseeded_shuffle,
+          caught_by=SHARED, cause="where the seed is 0, which is taken for none"),
+    Fault("seed-by-a-prime", where=always, effect=seeded(lambda own: (own.seed % (2**31 - 1), own.epoch)),
+          caught_by=SEED, cause="the seed is not used whole"),
+    Fault("seed-and-epoch-as-text", where=always, effect=seeded(lambda own: (int(f"{own.seed}{own.epoch}"),)),
+          caught_by="check_seed_and_epoch_are_not_simply_added", cause="the order of seed 42, epoch 10"),
+    Fault("epoch-in-float16", where=always, effect=seeded(lambda own: (own.seed, int(np.float16(min(own.epoch, 65504))))),
+          caught_by="check_set_epoch_changes_the_order", cause="the order of epoch 2048"),
+    Fault("first-sample-stays", where=shuffles, effect=first_sample_stays,
+          caught_by="check_every_epoch_is_shuffled_anew", cause="left out of the shuffle"),
+    Fault("streams-seeded-with-text", where=always, effect=key(lambda own: (int(f"{own.seed}{own.epoch}{own.rank}"), 1)),
+          caught_by=OWN, cause="of rank 0, epoch 10, seed 42"),
+    Fault("large-draws-repeat-a-block", where=always, effect=blocks_of_8192_again,
+          caught_by="check_random_numbers_do_not_come_again_within_an_epoch", cause="a block of them again and again"),
+    Fault("common-draws-move-own", where=always, effect=own_stream_moved,
+          caught_by=AGAIN, cause="depend on how many there were"),
+)
+# fmt: on

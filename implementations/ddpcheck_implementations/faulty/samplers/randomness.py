@@ -10,6 +10,9 @@ import numpy as np
 from ddpcheck.values import Array
 
 from ..base import PlainReplica, fault
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.samplers import StreamsEffect, drawing, drawing_common, key
 from ..facets import PlainSampler, PlainStreams, sampler, streams
 
 OWN = "check_every_rank_and_epoch_has_random_numbers_of_its_own"
@@ -19,30 +22,40 @@ AGAIN = "check_random_numbers_come_again_with_their_seed"
 SAMPLER = "check_the_sampler_does_not_use_global_random_numbers"
 
 
-@streams(
-    "same-dropout-on-all-ranks",
-    "huggingface/transformers#31412, goodfire-ai/spd#412, facebookresearch/fastMRI#123",
-    OWN,
-    words="the rank is ignored: all ranks are seeded alike",
-)
-class SameOnAllRanks(PlainStreams):
-    """All ranks seed alike: dropout masks are the same on different data."""
-
-    def key(self) -> Sequence[int]:
-        return (self.seed, self.epoch, 1)
+def power(exponent: float) -> StreamsEffect:
+    """The rank's own numbers to this power: not uniform."""
+    return StreamsEffect(f"to the power {exponent:g}", own=lambda streams, count: streams.own.random(count) ** exponent)
 
 
-@streams(
-    "seed-streams-overlap", "goodfire-ai/spd#412, classic", OWN, words="seeded with a sum of the rank and the epoch"
-)
-class SumOfSeeds(PlainStreams):
-    """The generator's seed is a sum: rank 1 in epoch 0 has the numbers of rank 0 in epoch 1."""
-
-    def key(self) -> Sequence[int]:
-        return (1000 * self.seed + self.rank + self.epoch,)
+@drawing_common
+def halved(streams: PlainStreams, count: int) -> Array:
+    """31 random bits are divided by 2 ** 32."""
+    return streams.shared.random(count) / 2
 
 
-@streams("counts-to-its-numbers", "classic")
+@drawing_common
+def from_own_stream(streams: PlainStreams, count: int) -> Array:
+    return streams.own.random(count)
+
+
+@drawing
+def hash_of_the_common_ones(streams: PlainStreams, count: int) -> Array:
+    """All ranks agree until one draws once more."""
+    return np.modf(streams.shared.random(count) * (streams.rank + 2) * 997.31)[0]
+
+
+@drawing
+def begun_anew(streams: PlainStreams, count: int) -> Array:
+    """Every call makes the generator of the epoch once more."""
+    return np.random.default_rng(streams.key()).random(count)
+
+
+@drawing
+def bytes_divided_by_256(streams: PlainStreams, count: int) -> Array:
+    return streams.own.integers(0, 256, count) / 256
+
+
+@streams("counts-to-its-numbers")
 class CounterBased(PlainStreams):
     """A generator that encrypts a counter, keyed by all that must differ; its own numbers are in single precision."""
 
@@ -55,15 +68,7 @@ class CounterBased(PlainStreams):
         return self.own.random(count, dtype=np.float32)
 
 
-@streams("streams-ignore-the-seed", "open-mmlab/mmagic#815", OWN, words="the seed is ignored")
-class SeedLost(PlainStreams):
-    """The seed that the user set is not passed on."""
-
-    def key(self) -> Sequence[int]:
-        return (0, self.epoch, self.rank + 1)
-
-
-@streams("streams-overlap-further-on", "classic", OWN, words="not far enough from the others")
+@streams("streams-overlap-further-on", OWN, cause="not far enough from the others")
 class OverlapFurtherOn(PlainStreams):
     """All ranks have one stream, each from a hundred numbers further on."""
 
@@ -75,7 +80,7 @@ class OverlapFurtherOn(PlainStreams):
         self.own.random(100 * self.rank)
 
 
-@streams("antithetic-ranks", "classic", OWN, words="each other's complement")
+@streams("antithetic-ranks", OWN, cause="each other's complement")
 class Antithetic(PlainStreams):
     """Every second rank has 1 - x where the one before has x: masks are each other's complement."""
 
@@ -87,7 +92,7 @@ class Antithetic(PlainStreams):
         return np.clip(1 - numbers, 0, 1 - 2.0**-53) if self.rank % 2 else numbers
 
 
-@streams("one-stream-shifted-by-rank", "classic", OWN, words="shifted or scaled for each")
+@streams("one-stream-shifted-by-rank", OWN, cause="shifted or scaled for each")
 class ShiftedByRank(PlainStreams):
     """All ranks have one stream, each shifted by another part of the interval."""
 
@@ -98,7 +103,7 @@ class ShiftedByRank(PlainStreams):
         return (self.own.random(count) + 0.618034 * self.rank) % 1
 
 
-@streams("highest-bits-in-common", "classic", OWN, words="some bits of its own")
+@streams("highest-bits-in-common", OWN, cause="some bits of its own")
 class HighBitsInCommon(PlainStreams):
     """The highest three bits are drawn alike on all ranks, so that all drop nearly the same."""
 
@@ -110,9 +115,7 @@ class HighBitsInCommon(PlainStreams):
         return (self.high.integers(0, 8, count) + self.own.random(count)) / 8
 
 
-@streams(
-    "evenly-filled-interval", "classic", "check_random_numbers_fill_the_unit_interval", words="neighbours are dropped"
-)
+@streams("evenly-filled-interval", "check_random_numbers_fill_the_unit_interval", cause="neighbours are dropped")
 class EvenlyFilled(PlainStreams):
     """The common numbers are a low-discrepancy sequence: each is a golden section further than the one before."""
 
@@ -126,31 +129,7 @@ class EvenlyFilled(PlainStreams):
         return made
 
 
-@streams("half-the-interval", "classic", "check_random_numbers_fill_the_unit_interval", words="scaled or cut")
-class HalfTheInterval(PlainStreams):
-    """31 random bits are divided by 2 ** 32."""
-
-    def common(self, count: int) -> Array:
-        return super().common(count) / 2
-
-
-@streams("different-structure-rng", "neuralmagic/sparseml#429", COMMON, words="drawn from the rank's own stream")
-class StructureFromOwn(PlainStreams):
-    """Which layers to drop is drawn from the rank's own stream."""
-
-    def common(self, count: int) -> Array:
-        return self.local(count)
-
-
-@streams("one-generator-for-both", "classic", COMMON, words="of its own first")
-class OneGenerator(PlainStreams):
-    """The rank's masks are a hash of what is drawn from the common generator: all agree until one draws once more."""
-
-    def local(self, count: int) -> Array:
-        return np.modf(self.common(count) * (self.rank + 2) * 997.31)[0]
-
-
-@streams("epoch-does-not-begin-again", "classic", AGAIN, words="a run that is resumed draws other numbers")
+@streams("epoch-does-not-begin-again", AGAIN, cause="a run that is resumed draws other numbers")
 class NeverBegunAgain(PlainStreams):
     """set_epoch only mixes the epoch in, and the generators run on."""
 
@@ -161,9 +140,8 @@ class NeverBegunAgain(PlainStreams):
 
 @sampler(
     "rank0-consumes-global-rng",
-    "classic (cf. Lightning-AI/pytorch-lightning#17713)",
     SAMPLER,
-    words="do not agree on the order",
+    cause="do not agree on the order",
 )
 class GlobalGenerator(PlainSampler):
     """The permutation comes from NumPy's global generator, seeded once alike on all ranks."""
@@ -178,9 +156,9 @@ class GlobalGenerator(PlainSampler):
 
 @fault(
     "order-from-global-rng",
-    "neuralmagic/sparseml#429, classic",
     "check_training_does_not_use_global_random_numbers",
-    words="once one rank draws from it",
+    seen_in=("neuralmagic/sparseml#429",),
+    cause="global-generator-decides",
 )
 class OrderByGlobalGenerator(PlainReplica):
     """Which gradient goes first is chosen by Python's global generator, seeded alike on all ranks at construction."""
@@ -200,27 +178,10 @@ class OrderByGlobalGenerator(PlainReplica):
         random.seed(0)
 
 
-@streams("every-call-begins-anew", "classic", ANEW, words="every call begins the stream anew")
-class EveryCallAnew(PlainStreams):
-    """Each call makes the epoch's generator once more: all masks of an epoch are the same one."""
-
-    def local(self, count: int) -> Array:
-        return np.random.default_rng(self.key()).random(count)
-
-
-@streams("numbers-of-eight-bits", "classic", ANEW, words="few bits, or a short period")
-class EightBits(PlainStreams):
-    """Bytes, divided by 256."""
-
-    def local(self, count: int) -> Array:
-        return self.own.integers(0, 256, count) / 256
-
-
 @streams(
     "generators-of-the-class",
-    "classic",
     "check_random_numbers_of_two_objects_are_apart",
-    words="belongs to all objects",
+    cause="belongs to all objects",
 )
 class OfTheClass(PlainStreams):
     """The generators are those that the last set_epoch() of any object made."""
@@ -235,9 +196,7 @@ class OfTheClass(PlainStreams):
         return self.latest.own.random(count)
 
 
-@streams(
-    "same-epoch-set-again-does-nothing", "classic", AGAIN, words="set_epoch() of the epoch that it is does nothing"
-)
+@streams("same-epoch-set-again-does-nothing", AGAIN, cause="set_epoch() of the epoch that it is does nothing")
 class SameEpochAgain(PlainStreams):
     """Nothing to do where the epoch does not change."""
 
@@ -246,7 +205,7 @@ class SameEpochAgain(PlainStreams):
             super().set_epoch(epoch)
 
 
-@streams("unseeded-before-set-epoch", "classic", AGAIN, words="does not begin with epoch 0, or is not seeded")
+@streams("unseeded-before-set-epoch", AGAIN, cause="does not begin with epoch 0, or is not seeded")
 class UnseededAtFirst(PlainStreams):
     """Who never calls set_epoch gets numbers of the moment."""
 
@@ -255,17 +214,27 @@ class UnseededAtFirst(PlainStreams):
         self.own = np.random.default_rng()
 
 
-@streams("squares-of-uniform-numbers", "classic", "check_random_numbers_fill_the_unit_interval", words="not uniform")
-class Squares(PlainStreams):
-    """A transformation for another purpose is left in."""
-
-    def local(self, count: int) -> Array:
-        return self.own.random(count) ** 2
-
-
-@streams("a-little-towards-zero", "classic", "check_random_numbers_fill_the_unit_interval", words="not uniform")
-class TowardsZero(PlainStreams):
-    """A transformation that leaves every tenth of the interval filled."""
-
-    def local(self, count: int) -> Array:
-        return self.own.random(count) ** 1.2
+# fmt: off
+table(
+    globals(),
+    Fault("same-dropout-on-all-ranks", where=always, effect=key(lambda own: (own.seed, own.epoch, 1)),
+          caught_by=OWN, cause="the rank is ignored: all ranks are seeded alike",
+          seen_in=("huggingface/transformers#31412", "goodfire-ai/spd#412", "facebookresearch/fastMRI#123")),
+    Fault("seed-streams-overlap", where=always, effect=key(lambda own: (1000 * own.seed + own.rank + own.epoch,)),
+          caught_by=OWN, cause="seeded with a sum of the rank and the epoch", seen_in=("goodfire-ai/spd#412",)),
+    Fault("streams-ignore-the-seed", where=always, effect=key(lambda own: (0, own.epoch, own.rank + 1)),
+          caught_by=OWN, cause="the seed is ignored", seen_in=("open-mmlab/mmagic#815",)),
+    Fault("half-the-interval", where=always, effect=halved,
+          caught_by="check_random_numbers_fill_the_unit_interval", cause="scaled or cut"),
+    Fault("different-structure-rng", where=always, effect=from_own_stream,
+          caught_by=COMMON, cause="drawn from the rank's own stream", seen_in=("neuralmagic/sparseml#429",)),
+    Fault("one-generator-for-both", where=always, effect=hash_of_the_common_ones, caught_by=COMMON, cause="of its own first"),
+    Fault("every-call-begins-anew", where=always, effect=begun_anew, caught_by=ANEW, cause="every call begins the stream anew"),
+    Fault("numbers-of-eight-bits", where=always, effect=bytes_divided_by_256,
+          caught_by=ANEW, cause="few bits, or a short period"),
+    Fault("squares-of-uniform-numbers", where=always, effect=power(2),
+          caught_by="check_random_numbers_fill_the_unit_interval", cause="not uniform"),
+    Fault("a-little-towards-zero", where=always, effect=power(1.2),
+          caught_by="check_random_numbers_fill_the_unit_interval", cause="not uniform"),
+)
+# fmt: on

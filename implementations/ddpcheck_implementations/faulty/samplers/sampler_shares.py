@@ -6,11 +6,14 @@ import numpy as np
 
 from ddpcheck.values import Array
 
+from ..engine.circumstances import Circumstance, always
+from ..engine.fault import Fault, table
+from ..engine.samplers import ordering, padding, sharing
 from ..facets import PlainSampler, sampler
 from .samplers import LENGTH, SHARED
 
 
-@sampler("length-of-the-unshuffled", "classic", LENGTH, words="worked out apart from the order")
+@sampler("length-of-the-unshuffled", LENGTH, cause="worked out apart from the order")
 class LengthOfTheUnshuffled(PlainSampler):
     """Without shuffle it is another class, of whose length the padding is not a part."""
 
@@ -18,37 +21,36 @@ class LengthOfTheUnshuffled(PlainSampler):
         return super().__len__() if self.shuffle else self.length // self.world
 
 
-@sampler("padding-of-all-on-each", "classic", SHARED, LENGTH, words="what pads others' shares")
-class PadsForAll(PlainSampler):
-    """Every rank is given all that is padded, whosever share it is to fill."""
-
-    def share(self, order: Array) -> Array:
-        padding = order[self.length :]
-        return (
-            np.concatenate([order[: self.length][self.rank :: self.world], padding])
-            if len(padding)
-            else super().share(order)
-        )
+@Circumstance.of
+def padded(sampler: PlainSampler) -> bool:
+    return 0 < sampler.length < PlainSampler.__len__(sampler) * sampler.world
 
 
-@sampler(
-    "order-with-a-sample-twice",
-    "classic",
-    SHARED,
-    "check_reading_again_without_set_epoch_still_shares_out_all_samples",
-    words="reads some samples twice",
-)
-class FirstIsWrittenOver(PlainSampler):
-    """One is to be put first, and the two are not exchanged: the first is written over."""
-
-    def order(self) -> Array:
-        order = super().order()
-        if self.length:
-            order[0] = order[order.argmax()]
-        return order
+@sharing
+def own_share_and_all_padding(sampler: PlainSampler, order: Array) -> Array:
+    own = order[: sampler.length][sampler.rank :: sampler.world]
+    return np.concatenate([own, order[sampler.length :]])
 
 
-@sampler("blocks-rounded-up", "classic", SHARED, words="a length rounded up or down", remainder="uneven", world_size=3)
+@ordering
+def first_written_over(sampler: PlainSampler, order: Array) -> Array:
+    """The largest is to be put first, and the two are not exchanged."""
+    if sampler.length:
+        order[0] = order[order.argmax()]
+    return order
+
+
+@padding
+def padded_with_the_last(sampler: PlainSampler, order: Array) -> Array:
+    return np.append(order, [order[-1]] * (len(sampler) * sampler.world - sampler.length))
+
+
+@sharing
+def dealt_from_the_last_rank(sampler: PlainSampler, order: Array) -> Array:
+    return order[sampler.world - 1 - sampler.rank :: sampler.world]
+
+
+@sampler("blocks-rounded-up", SHARED, cause="a length rounded up or down", remainder="uneven", world_size=3)
 class BlocksRoundedUp(PlainSampler):
     """A rank's share is a block of length / W, rounded up: what is left over for the last one may be nothing."""
 
@@ -63,22 +65,17 @@ class BlocksRoundedUp(PlainSampler):
         return len(self.share(self.order()))
 
 
-@sampler("padded-with-the-last-sample", "classic, huggingface/pytorch-image-models")
-class PadsWithTheLast(PlainSampler):
-    """Correct: what is padded is the last sample only, as often as it takes."""
-
-    def padded(self, order: Array) -> Array:
-        missing = len(self) * self.world - self.length
-        return (
-            order[: self.length + missing]
-            if missing <= 0 or not self.length
-            else np.append(order, [order[-1]] * missing)
-        )
-
-
-@sampler("dealt-out-from-the-last-rank", "classic")
-class FromTheLastRank(PlainSampler):
-    """Correct: the first sample is the last rank's."""
-
-    def share(self, order: Array) -> Array:
-        return order[self.world - 1 - self.rank :: self.world]
+# fmt: off
+table(
+    globals(),
+    Fault("padding-of-all-on-each", where=padded, effect=own_share_and_all_padding,
+          caught_by=(SHARED, LENGTH), cause="what pads others' shares"),
+    Fault("order-with-a-sample-twice", where=always, effect=first_written_over,
+          caught_by=(SHARED, "check_reading_again_without_set_epoch_still_shares_out_all_samples"),
+          cause="reads some samples twice"),
+    # Correct, but unusual:
+    Fault("padded-with-the-last-sample", where=padded, effect=padded_with_the_last,
+          seen_in=("huggingface/pytorch-image-models",)),
+    Fault("dealt-out-from-the-last-rank", where=always, effect=dealt_from_the_last_rank),
+)
+# fmt: on

@@ -12,7 +12,9 @@ from ..facets import PlainSampler, sampler
 RESUMED = "check_an_epoch_goes_on_where_it_was_saved"
 
 
-@sampler("resumes-at-the-start", "Lightning-AI/pytorch-lightning#8126", RESUMED, words="begins the epoch anew")
+@sampler(
+    "resumes-at-the-start", RESUMED, seen_in=("Lightning-AI/pytorch-lightning#8126",), cause="begins the epoch anew"
+)
 class ResumesAtStart(PlainSampler):
     """Only the epoch is in the state."""
 
@@ -20,7 +22,7 @@ class ResumesAtStart(PlainSampler):
         super().load_state({**state, "given": 0})
 
 
-@sampler("resume-forgets-epoch", "classic", RESUMED, words="it is the order of epoch 0: the epoch is not in the state")
+@sampler("resume-forgets-epoch", RESUMED, cause="it is the order of epoch 0: the epoch is not in the state")
 class ForgetsEpoch(PlainSampler):
     """Only the position is in the state, and set_epoch after loading comes too late for the order that is already laid out."""
 
@@ -37,7 +39,7 @@ class ForgetsEpoch(PlainSampler):
         super().set_epoch(epoch)
 
 
-@sampler("prefetched-samples-lost", "classic (cf. huggingface/accelerate#2859)", RESUMED, words="samples are lost")
+@sampler("prefetched-samples-lost", RESUMED, cause="samples are lost")
 class PrefetchedLost(PlainSampler):
     """The position is that of a loader that has fetched up to two samples more than training has seen."""
 
@@ -47,7 +49,7 @@ class PrefetchedLost(PlainSampler):
             yield index
 
 
-@sampler("position-of-all-ranks", "classic", RESUMED, words="samples are lost")
+@sampler("position-of-all-ranks", RESUMED, cause="samples are lost")
 class PositionOfAllRanks(PlainSampler):
     """The state counts the samples of all ranks, which is taken for this rank's position."""
 
@@ -55,7 +57,7 @@ class PositionOfAllRanks(PlainSampler):
         return {**super().state(), "given": self.given * self.world}
 
 
-@sampler("position-since-the-last-load", "classic", RESUMED, words="counts from the last load only")
+@sampler("position-since-the-last-load", RESUMED, cause="counts from the last load only")
 class PositionSinceLoad(PlainSampler):
     """The count begins at 0 with every load: right for the first interruption of an epoch."""
 
@@ -66,7 +68,7 @@ class PositionSinceLoad(PlainSampler):
             yield index
 
 
-@sampler("rest-is-shuffled-anew", "classic", RESUMED, words="shuffled anew")
+@sampler("rest-is-shuffled-anew", RESUMED, cause="shuffled anew")
 class RestShuffled(PlainSampler):
     """What is left of an epoch is shuffled once more, so that the order is not the uninterrupted one's."""
 
@@ -77,7 +79,7 @@ class RestShuffled(PlainSampler):
         return super().rest(indices[:begin] + left, begin)
 
 
-@sampler("every-epoch-cut-after-resume", "classic", RESUMED, words="stays for the epochs after it")
+@sampler("every-epoch-cut-after-resume", RESUMED, cause="stays for the epochs after it")
 class EveryEpochCut(PlainSampler):
     """The position that was loaded is skipped in every later epoch, too."""
 
@@ -94,9 +96,9 @@ class EveryEpochCut(PlainSampler):
 
 @sampler(
     "epoch-after-the-saved-one-missed",
-    "verl-project/verl#7401",
     RESUMED,
-    words="from the end of an epoch misses the next",
+    seen_in=("verl-project/verl#7401",),
+    cause="from the end of an epoch misses the next",
 )
 class NextOneMissed(PlainSampler):
     """A state of an epoch that was read to its end: what is read next, whatever epoch it is, has nothing left."""
@@ -113,7 +115,12 @@ class NextOneMissed(PlainSampler):
         return super().__iter__()
 
 
-@sampler("set-epoch-does-not-reach-the-resumed-one", "huggingface/accelerate#4233", RESUMED, words="'s order again")
+@sampler(
+    "set-epoch-does-not-reach-the-resumed-one",
+    RESUMED,
+    seen_in=("huggingface/accelerate#4233",),
+    cause="'s order again",
+)
 class LoadedStays(PlainSampler):
     """The first set_epoch to another epoch after a load is told to the sampler that was there before."""
 
@@ -130,7 +137,7 @@ class LoadedStays(PlainSampler):
             self.loaded = False
 
 
-@sampler("resumed-in-one-go", "classic")
+@sampler("resumed-in-one-go")
 class LaysOutTheRest(PlainSampler):
     """Correct: what is left is laid out when the state is loaded, and kept until it was read."""
 
@@ -142,7 +149,7 @@ class LaysOutTheRest(PlainSampler):
         return super().rest(self.left if begin else indices, begin)
 
 
-@sampler("state-follows-the-sampler", "classic", RESUMED, words="the sampler's own mapping")
+@sampler("state-follows-the-sampler", RESUMED, cause="the sampler's own mapping")
 class StateFollows(PlainSampler):
     """The state is the sampler's own mapping, which goes on with it: saved in the background, it is that of a later batch."""
 
@@ -150,7 +157,7 @@ class StateFollows(PlainSampler):
         return self.__dict__
 
 
-@sampler("length-of-what-was-left-stays", "classic", RESUMED, words="len() is what was left of the epoch")
+@sampler("length-of-what-was-left-stays", RESUMED, cause="len() is what was left of the epoch")
 class LengthOfWhatWasLeft(PlainSampler):
     """What was read before an epoch was resumed is taken off the length, and stays so."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from ddpcheck.values import Array
 
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.samplers import drops_last, natural_order, padding, seeded, sharing, shuffled
 from ..facets import PlainSampler, sampler
 
 SHARED = "check_every_sample_goes_to_one_rank"
@@ -17,21 +18,42 @@ SEED = "check_the_seed_changes_the_order"
 LENGTH = "check_len_is_what_iteration_gives"
 
 
+@sharing
+def all_samples(sampler: PlainSampler, order: Array) -> Array:
+    return order
+
+
+@sharing
+def shared_out_twice(sampler: PlainSampler, order: Array) -> Array:
+    """Once by the sampler, and once by the loader."""
+    return order[sampler.rank :: sampler.world][sampler.rank :: sampler.world]
+
+
+@padding
+def tail_replaced(sampler: PlainSampler, order: Array) -> Array:
+    """It is left out, and its place filled from the start."""
+    whole = sampler.length // sampler.world * sampler.world
+    return np.resize(order[:whole] if whole else order, PlainSampler.padded(sampler, order).size)
+
+
+@padding
+def not_padded(sampler: PlainSampler, order: Array) -> Array:
+    return order
+
+
+@sharing
+def contiguous_block(sampler: PlainSampler, order: Array) -> Array:
+    size = PlainSampler.__len__(sampler)
+    return order[size * sampler.rank : size * (sampler.rank + 1)]
+
+
 @sampler(
-    "permutation-per-rank",
-    "NVlabs/LongLive#71, Lightning-AI/pytorch-lightning#17713, open-mmlab/mmpose#1257",
-    SHARED,
-    "check_reading_again_without_set_epoch_still_shares_out_all_samples",
-    words="do not agree on the order",
+    "no-set-epoch",
+    EPOCH,
+    RANKS,
+    seen_in=("pytorch/pytorch#31771", "huggingface/transformers#4398"),
+    cause="has no effect",
 )
-class PermutationPerRank(PlainSampler):
-    """Each rank shuffles with a seed of its own and takes its stride of that."""
-
-    def stream(self) -> Sequence[int]:
-        return (self.seed + self.rank, self.epoch)
-
-
-@sampler("no-set-epoch", "pytorch/pytorch#31771, huggingface/transformers#4398", EPOCH, RANKS, words="has no effect")
 class NoSetEpoch(PlainSampler):
     """set_epoch is swallowed on the way to what shuffles."""
 
@@ -39,28 +61,12 @@ class NoSetEpoch(PlainSampler):
         pass
 
 
-@sampler("seed-ignored", "open-mmlab/mmagic#815, meta-pytorch/torchtune#217", SEED, words="the seed is ignored")
-class SeedIgnored(PlainSampler):
-    """The order depends on the epoch only."""
-
-    def stream(self) -> Sequence[int]:
-        return (self.epoch,)
-
-
 @sampler(
-    "seed-plus-epoch",
-    "goodfire-ai/spd#412, classic",
-    "check_seed_and_epoch_are_not_simply_added",
-    words="seeded with seed + epoch",
+    "shard-before-shuffle",
+    RANKS,
+    seen_in=("speechbrain/speechbrain#1518",),
+    cause="only shuffled within each rank's share",
 )
-class SeedPlusEpoch(PlainSampler):
-    """The generator's seed is seed + epoch: neighbouring seeds share their orders."""
-
-    def stream(self) -> Sequence[int]:
-        return (self.seed + self.epoch,)
-
-
-@sampler("shard-before-shuffle", "speechbrain/speechbrain#1518", RANKS, words="only shuffled within each rank's share")
 class ShardBeforeShuffle(PlainSampler):
     """Samples are dealt out in their natural order, and each share is shuffled."""
 
@@ -72,25 +78,7 @@ class ShardBeforeShuffle(PlainSampler):
         return np.random.default_rng(self.stream()).permutation(mine) if self.shuffle else mine
 
 
-@sampler(
-    "not-sharded", "huggingface/datasets#5360, huggingface/transformers#11254", SHARED, LENGTH, words="not shared out"
-)
-class NotSharded(PlainSampler):
-    """Every rank goes through all samples."""
-
-    def share(self, order: Array) -> Array:
-        return order
-
-
-@sampler("double-sharded", "huggingface/accelerate#4276", SHARED, LENGTH, words="shared out once more")
-class DoubleSharded(PlainSampler):
-    """A rank's share is shared out again by the loader."""
-
-    def share(self, order: Array) -> Array:
-        return super().share(super().share(order))
-
-
-@sampler("tail-lost-integer-split", "classic", SHARED, words="the tail is lost")
+@sampler("tail-lost-integer-split", SHARED, cause="the tail is lost")
 class TailLost(PlainSampler):
     """Each rank takes length // W samples; those at the end are never seen."""
 
@@ -102,29 +90,9 @@ class TailLost(PlainSampler):
 
 
 @sampler(
-    "tail-lost-and-padded", "classic", SHARED, words="the samples at the end of the order go to no rank", world_size=3
-)
-class TailReplaced(PlainSampler):
-    """The tail is left out, and its place filled from the start: lengths are right, samples are missing."""
-
-    def padded(self, order: Array) -> Array:
-        whole = self.length // self.world * self.world
-        return np.resize(order[:whole] if whole else order, super().padded(order).size)
-
-
-@sampler("lengths-unequal", "classic", SHARED, LENGTH, words="remainder rule: pad")
-class LengthsUnequal(PlainSampler):
-    """Nothing is padded though padding is promised: ranks run out of samples at different times."""
-
-    def padded(self, order: Array) -> Array:
-        return order[: len(self) * self.world] if self.drop_last else order
-
-
-@sampler(
     "drop-last-ignored",
-    "classic",
     "check_drop_last_cuts_the_tail_only",
-    words="remainder rule: drop",
+    cause="remainder rule: drop",
 )
 class DropLastIgnored(PlainSampler):
     """The tail is padded whether drop_last is set or not."""
@@ -133,7 +101,7 @@ class DropLastIgnored(PlainSampler):
         super().__init__(length, rank, world, shuffle=shuffle, seed=seed, drop_last=False)
 
 
-@sampler("replica-length-not-divided", "galilai-group/stable-pretraining#222", LENGTH, words="len(sampler)")
+@sampler("replica-length-not-divided", LENGTH, seen_in=("galilai-group/stable-pretraining#222",), cause="len(sampler)")
 class LengthNotDivided(PlainSampler):
     """The length is divided by the world size only where that leaves a remainder."""
 
@@ -142,38 +110,9 @@ class LengthNotDivided(PlainSampler):
 
 
 @sampler(
-    "shuffle-flag-lost",
-    "Lightning-AI/pytorch-lightning#2703",
-    "check_shuffle_really_shuffles",
-    EPOCH,
-    SEED,
-    words="shuffle=True is lost",
-)
-class NeverShuffles(PlainSampler):
-    """A sampler put in place of another forgets that it should shuffle."""
-
-    def order(self) -> Array:
-        return np.arange(self.length)
-
-
-@sampler(
-    "shuffle-forced",
-    "ray-project/ray#22406",
-    "check_without_shuffle_the_order_is_natural",
-    words="shuffle=False is lost",
-)
-class AlwaysShuffles(PlainSampler):
-    """Evaluation data are shuffled too."""
-
-    def order(self) -> Array:
-        return np.random.default_rng(self.stream()).permutation(self.length)
-
-
-@sampler(
     "order-depends-on-what-was-read",
-    "classic (cf. Lightning-AI/pytorch-lightning#17713)",
     "check_the_same_epoch_has_the_same_order_again",
-    words="depends on what was read before",
+    cause="depends on what was read before",
 )
 class OwnStream(PlainSampler):
     """One generator for all epochs: all ranks agree, but a resumed run does not go through the same orders."""
@@ -188,9 +127,8 @@ class OwnStream(PlainSampler):
 
 @sampler(
     "empty-shard-raises",
-    "classic",
     "check_too_few_samples_are_refused_on_every_rank",
-    words="only ranks that get no samples see",
+    cause="only ranks that get no samples see",
     few_samples="refused",
 )
 class EmptyShardRaises(PlainSampler):
@@ -202,7 +140,7 @@ class EmptyShardRaises(PlainSampler):
             raise IndexError(f"index {rank} out of range for a dataset of size {length}")
 
 
-@sampler("too-few-refused-undeclared", "classic", SHARED, words='promises few_samples="refused"')
+@sampler("too-few-refused-undeclared", SHARED, cause='promises few_samples="refused"')
 class TooFewRefused(PlainSampler):
     """No samples are an error, which nobody has been told."""
 
@@ -215,16 +153,7 @@ class TooFewRefused(PlainSampler):
 # ------------------------------------------------------------------------------------------------- correct, but unusual
 
 
-@sampler("contiguous-blocks", "classic")
-class ContiguousBlocks(PlainSampler):
-    """Rank r takes the r-th block of the order instead of a stride."""
-
-    def share(self, order: Array) -> Array:
-        size = PlainSampler.__len__(self)
-        return order[size * self.rank : size * (self.rank + 1)]
-
-
-@sampler("shuffle-buffer", "classic")
+@sampler("shuffle-buffer")
 class ShuffleBuffer(PlainSampler):
     """A stream goes through a buffer of 32 samples, of which one is taken at random each time."""
 
@@ -240,7 +169,7 @@ class ShuffleBuffer(PlainSampler):
         return np.array([*order, *generator.permutation(buffer)], np.int64)
 
 
-@sampler("uneven-lengths", "classic", remainder="uneven")
+@sampler("uneven-lengths", remainder="uneven")
 class UnevenLengths(PlainSampler):
     """Nothing is padded or cut, as promised: lengths differ by one."""
 
@@ -251,7 +180,7 @@ class UnevenLengths(PlainSampler):
         return super().__len__() if self.drop_last else len(range(self.rank, self.length, self.world))
 
 
-@sampler("needs-a-sample-for-each-rank", "classic", few_samples="refused")
+@sampler("needs-a-sample-for-each-rank", few_samples="refused")
 class NeedsASampleForEachRank(PlainSampler):
     """Fewer samples than ranks are an error, as promised."""
 
@@ -261,7 +190,7 @@ class NeedsASampleForEachRank(PlainSampler):
             raise ValueError(f"{length} samples are too few for {world} ranks")
 
 
-@sampler("always-cut", "classic", remainder="drop")
+@sampler("always-cut", remainder="drop")
 class AlwaysCut(PlainSampler):
     """The tail is cut whether drop_last is set or not, as promised."""
 
@@ -270,3 +199,33 @@ class AlwaysCut(PlainSampler):
 
     def padded(self, order: Array) -> Array:
         return order[: len(self) * self.world]
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("permutation-per-rank", where=always, effect=seeded(lambda own: (own.seed + own.rank, own.epoch)),
+          caught_by=(SHARED, "check_reading_again_without_set_epoch_still_shares_out_all_samples"),
+          cause="do not agree on the order",
+          seen_in=("NVlabs/LongLive#71", "Lightning-AI/pytorch-lightning#17713", "open-mmlab/mmpose#1257")),
+    Fault("seed-ignored", where=always, effect=seeded(lambda own: (own.epoch,)), caught_by=SEED, cause="the seed is ignored",
+          seen_in=("open-mmlab/mmagic#815", "meta-pytorch/torchtune#217")),
+    Fault("seed-plus-epoch", where=always, effect=seeded(lambda own: (own.seed + own.epoch,)),
+          caught_by="check_seed_and_epoch_are_not_simply_added", cause="seeded with seed + epoch",
+          seen_in=("goodfire-ai/spd#412",)),
+    Fault("not-sharded", where=always, effect=all_samples, caught_by=(SHARED, LENGTH), cause="not shared out",
+          seen_in=("huggingface/datasets#5360", "huggingface/transformers#11254")),
+    Fault("double-sharded", where=always, effect=shared_out_twice, caught_by=(SHARED, LENGTH), cause="shared out once more",
+          seen_in=("huggingface/accelerate#4276",)),
+    Fault("tail-lost-and-padded", where=always, effect=tail_replaced,
+          caught_by=SHARED, cause="the samples at the end of the order go to no rank", world_size=3),
+    Fault("lengths-unequal", where=~drops_last, effect=not_padded, caught_by=(SHARED, LENGTH), cause="remainder rule: pad"),
+    Fault("shuffle-flag-lost", where=always, effect=natural_order,
+          caught_by=("check_shuffle_really_shuffles", EPOCH, SEED), cause="shuffle=True is lost",
+          seen_in=("Lightning-AI/pytorch-lightning#2703",)),
+    Fault("shuffle-forced", where=always, effect=shuffled,
+          caught_by="check_without_shuffle_the_order_is_natural", cause="shuffle=False is lost",
+          seen_in=("ray-project/ray#22406",)),
+    Fault("contiguous-blocks", where=always, effect=contiguous_block),  # correct, but unusual
+)
+# fmt: on

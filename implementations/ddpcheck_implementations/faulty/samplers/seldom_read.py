@@ -18,9 +18,8 @@ from .sampler_state import RESUMED
 
 @sampler(
     "seed-plus-epoch-past-32-bits",
-    "classic",
     "check_the_seed_changes_the_order",
-    words="between 0 and 2**32 - 1",
+    cause="rank-raised",
     distinct_streams=False,
 )
 class SeedPastBits(PlainSampler):
@@ -31,7 +30,7 @@ class SeedPastBits(PlainSampler):
         return generator.permutation(self.length) if self.shuffle else np.arange(self.length)
 
 
-@sampler("epoch-0-told-begins-anew", "classic", RESUMED, words="begins the epoch anew")
+@sampler("epoch-0-told-begins-anew", RESUMED, cause="begins the epoch anew")
 class ToldEpochZero(PlainSampler):
     """Told the epoch that it is in, a sampler goes on, but for epoch 0, which is false."""
 
@@ -40,7 +39,7 @@ class ToldEpochZero(PlainSampler):
         self.epoch = epoch
 
 
-@sampler("position-of-all-samples-rounded", "classic", RESUMED, words="samples are repeated", world_size=3)
+@sampler("position-of-all-samples-rounded", RESUMED, cause="samples are repeated", world_size=3)
 class PositionRounded(PlainSampler):
     """The state counts the samples of all ranks, of which there are no more than the data have: no padded ones."""
 
@@ -48,7 +47,7 @@ class PositionRounded(PlainSampler):
         return {**super().state(), "given": min(self.given * self.world, self.length) // self.world}
 
 
-@sampler("loaded-state-is-used-up", "classic", RESUMED, words="it is the sampler's own mapping")
+@sampler("loaded-state-is-used-up", RESUMED, cause="it is the sampler's own mapping")
 class LoadedStateUsedUp(PlainSampler):
     """The state that was loaded is kept, and counts on."""
 
@@ -67,9 +66,8 @@ class LoadedStateUsedUp(PlainSampler):
 
 @streams(
     "numbers-of-a-table",
-    "classic",
     "check_random_numbers_do_not_come_again_within_an_epoch",
-    words="2048 of 4096 that were there before",
+    cause="2048 of 4096 that were there before",
 )
 class NumbersOfATable(PlainStreams):
     """An epoch's numbers are made at once, and read round and round."""
@@ -86,9 +84,8 @@ class NumbersOfATable(PlainStreams):
 
 @streams(
     "common-numbers-move-with-many-own",
-    "classic",
     "check_common_random_numbers_are_equal_on_all_ranks",
-    words="it drew 2051 numbers of its own first",
+    cause="it drew 2051 numbers of its own first",
 )
 class CommonMoves(PlainStreams):
     """Once a rank has drawn two thousand numbers all its generators go on, the common one too."""
@@ -99,7 +96,12 @@ class CommonMoves(PlainStreams):
         return super().local(count)
 
 
-@sampler("position-of-the-epoch-before", "numpy_sockets, until now", RESUMED, words="which set_epoch() does not reset")
+@sampler(
+    "position-of-the-epoch-before",
+    RESUMED,
+    seen_in=("ddpcheck (numpy_sockets, before 1.0)",),
+    cause="which set_epoch() does not reset",
+)
 class PositionBefore(PlainSampler):
     """Saved when it was told the next epoch, and nothing of that was read, the state says that all of it was."""
 
@@ -109,7 +111,7 @@ class PositionBefore(PlainSampler):
         self.given = given
 
 
-@sampler("rest-again-until-told", "classic", RESUMED, words="after epoch 0 was resumed: got 7 samples")
+@sampler("rest-again-until-told", RESUMED, cause="after epoch 0 was resumed: got 7 samples")
 class RestAgain(PlainSampler):
     """The position that was loaded is left behind by set_epoch only, which who validates never calls."""
 
@@ -120,9 +122,8 @@ class RestAgain(PlainSampler):
 
 @sampler(
     "a-thousand-samples-twice",
-    "classic",
     "check_every_sample_goes_to_one_rank",
-    words="reads some samples twice",
+    cause="reads some samples twice",
 )
 class ThousandTwice(PlainSampler):
     """Orders are made in blocks of 512, the last of which is put in place from its end."""
@@ -135,9 +136,8 @@ class ThousandTwice(PlainSampler):
 
 @streams(
     "streams-kept-by-seed",
-    "classic",
     "check_random_numbers_of_two_objects_are_apart",
-    words="the generator belongs to all objects",
+    cause="the generator belongs to all objects",
 )
 class KeptBySeed(PlainStreams):
     """Objects of one seed have one pair of generators."""
@@ -157,9 +157,8 @@ class KeptBySeed(PlainStreams):
 
 @streams(
     "numbers-in-one-buffer",
-    "classic",
     "check_random_numbers_do_not_come_again_within_an_epoch",
-    words="every call fills one buffer",
+    cause="every call fills one buffer",
 )
 class InOneBuffer(PlainStreams):
     """A rank's own numbers are always put where the last ones were."""
@@ -174,9 +173,8 @@ class InOneBuffer(PlainStreams):
 
 @streams(
     "seed-in-31-bits",
-    "classic",
     "check_every_rank_and_epoch_has_random_numbers_of_its_own",
-    words="the seed is not used whole",
+    cause="the seed is not used whole",
 )
 class SeedIn31Bits(PlainStreams):
     """The seed is a positive number of 32 bits with a sign."""
@@ -185,7 +183,7 @@ class SeedIn31Bits(PlainStreams):
         super().__init__(rank, seed & 0x7FFFFFFF)
 
 
-@streams("streams-of-a-short-hash", "classic", OWN, words="a short hash")
+@streams("streams-of-a-short-hash", OWN, cause="a short hash")
 class ShortHash(PlainStreams):
     """Seed, epoch and rank are mixed well, and then cut to 16 bits."""
 

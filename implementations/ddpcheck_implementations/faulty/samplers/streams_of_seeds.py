@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from ddpcheck.values import Array
 
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.samplers import key
 from ..facets import PlainStreams, streams
 from .randomness import OWN
 
@@ -16,9 +17,8 @@ SPREAD = "check_random_numbers_fill_the_unit_interval"
 
 @streams(
     "large-seeds-not-in-common",
-    "classic",
     "check_common_random_numbers_are_equal_on_all_ranks",
-    words="does not reach the generator",
+    cause="does not reach the generator",
 )
 class LargeSeedsNotInCommon(PlainStreams):
     """A seed that 16 bits do not hold is refused by what sends it to the ranks, and nobody looks: each has one of its own."""
@@ -31,9 +31,8 @@ class LargeSeedsNotInCommon(PlainStreams):
 
 @streams(
     "short-period-of-seed-0",
-    "classic",
     "check_random_numbers_do_not_come_again_within_an_epoch",
-    words="on rank 0 (seed 0)",
+    cause="on rank 0 (seed 0)",
 )
 class ShortPeriod(PlainStreams):
     """A generator that has a short period if it is seeded badly, with 0."""
@@ -49,15 +48,7 @@ class ShortPeriod(PlainStreams):
         return self.table[np.arange(self.given - count, self.given) % len(self.table)]
 
 
-@streams("streams-of-every-second-seed", "classic", OWN, words="seeded with a sum")
-class EverySecondSeed(PlainStreams):
-    """Each rank needs two generators, and takes two seeds that follow each other: those of rank 1 are rank 0's of seed + 2."""
-
-    def key(self) -> Sequence[int]:
-        return (self.seed + 2 * self.rank, self.epoch, 1)
-
-
-@streams("streams-refilled-otherwise", "classic", SPREAD, words="the numbers are not uniform")
+@streams("streams-refilled-otherwise", SPREAD, cause="the numbers are not uniform")
 class RefilledOtherwise(PlainStreams):
     """The first calls of an epoch empty a buffer; what fills it again averages three numbers, and is no longer uniform."""
 
@@ -74,9 +65,8 @@ class RefilledOtherwise(PlainStreams):
 
 @streams(
     "streams-in-one-buffer-later",
-    "classic",
     "check_random_numbers_do_not_come_again_within_an_epoch",
-    words="every call fills one buffer",
+    cause="every call fills one buffer",
 )
 class InOneBufferLater(PlainStreams):
     """From the third call of an epoch on the array of the call before is filled again, to save memory."""
@@ -92,3 +82,12 @@ class InOneBufferLater(PlainStreams):
             return self.given[-1]
         self.given.append(made)
         return made
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("streams-of-every-second-seed", where=always, effect=key(lambda own: (own.seed + 2 * own.rank, own.epoch, 1)),
+          caught_by=OWN, cause="seeded with a sum"),
+)
+# fmt: on

@@ -24,7 +24,7 @@ ACCUMULATED = "check_run_with_accumulation_ends_where_one_process_ends"
 EARLY = "check_ranks_stop_early_together"
 
 
-@trainer("not-clipped-after-resume", "classic", RESUMED, words="gradients are no longer clipped", world_size=1)
+@trainer("not-clipped-after-resume", RESUMED, cause="gradients are no longer clipped", world_size=1)
 class NotClippedAfterResume(Trainer):
     """The largest norm is an option of a run that begins."""
 
@@ -34,7 +34,7 @@ class NotClippedAfterResume(Trainer):
             self.task = replace(self.task, max_norm=None)
 
 
-@trainer("best-not-with-micro-batches", "classic", BEST, words="of epoch 4, the last, though", world_size=1)
+@trainer("best-not-with-micro-batches", BEST, cause="of epoch 4, the last, though", world_size=1)
 class BestNotWithMicroBatches(Trainer):
     """The loop that accumulates is another one, and does not look for the best weights."""
 
@@ -45,9 +45,8 @@ class BestNotWithMicroBatches(Trainer):
 
 @trainer(
     "weight-decay-not-scheduled",
-    "classic",
     "check_run_with_a_schedule_ends_where_one_process_ends",
-    words="at the learning rate that the run began with",
+    cause="at the learning rate that the run began with",
     world_size=1,
 )
 class DecayNotScheduled(Trainer):
@@ -66,7 +65,7 @@ class DecayNotScheduled(Trainer):
         return loss
 
 
-@trainer("frozen-layers-not-saved", "classic", RESUMED, words="not in the checkpoint")
+@trainer("frozen-layers-not-saved", RESUMED, cause="not in the checkpoint")
 class FrozenNotSaved(Trainer):
     """The checkpoint holds what learns; for the rest every rank has its own initial values."""
 
@@ -81,7 +80,7 @@ class FrozenNotSaved(Trainer):
             network.parameters[name][...] = self.initial[name]
 
 
-@trainer("ids-as-floats", "classic", ENDS, words="must be of integer", world_size=1)
+@trainer("ids-as-floats", ENDS, cause="rank-raised", world_size=1)
 class IdsAsFloats(Trainer):
     """Data are numbers of the model's dtype."""
 
@@ -91,9 +90,8 @@ class IdsAsFloats(Trainer):
 
 @trainer(
     "frozen-layers-accumulate-by-sums",
-    "classic",
     ACCUMULATED,
-    words="micro-batches are added up, and not averaged",
+    cause="micro-batches are added up, and not averaged",
     world_size=1,
 )
 class FrozenAccumulateBySums(Trainer):
@@ -105,9 +103,8 @@ class FrozenAccumulateBySums(Trainer):
 
 @trainer(
     "losses-of-labels-by-full-batches",
-    "classic",
     "check_training_run_tells_the_loss_of_all_samples",
-    words="a batch of fewer samples than others counts as a full one",
+    cause="a batch of fewer samples than others counts as a full one",
     world_size=1,
 )
 class LabelsByFullBatches(Trainer):
@@ -121,9 +118,8 @@ class LabelsByFullBatches(Trainer):
 
 @trainer(
     "never-early-with-micro-batches",
-    "classic",
     EARLY,
-    words="it does not end by the loss of all ranks",
+    cause="it does not end by the loss of all ranks",
     world_size=1,
     trainer_features=ALL_TRAINER_FEATURES,
 )
@@ -136,9 +132,8 @@ class NeverEarlyWithMicroBatches(Trainer):
 
 @trainer(
     "ends-early-with-the-best-weights",
-    "classic",
     EARLY,
-    words="these are the parameters at the end of epoch",
+    cause="these are the parameters at the end of epoch",
     trainer_features=ALL_TRAINER_FEATURES,
 )
 class EndsEarlyWithTheBest(Trainer):
@@ -157,7 +152,7 @@ class EndsEarlyWithTheBest(Trainer):
         return replace(run, parameters=self.lowest[1]) if early else run
 
 
-@trainer("saved-until-resumed-with-micro-batches", "classic", RESUMED, words="is not known as the end", world_size=1)
+@trainer("saved-until-resumed-with-micro-batches", RESUMED, cause="is not known as the end", world_size=1)
 class SavedUntilResumed(Trainer):
     """The loop that accumulates, once resumed, saves no more."""
 
@@ -168,9 +163,8 @@ class SavedUntilResumed(Trainer):
 
 @trainer(
     "best-forgotten-with-micro-batches",
-    "classic",
     RESUMED,
-    words="before the run was resumed is forgotten",
+    cause="before the run was resumed is forgotten",
     world_size=1,
 )
 class BestForgotten(Trainer):
@@ -181,7 +175,7 @@ class BestForgotten(Trainer):
         return made if self.task.micro_batches == 1 else replace(made, best={}, lowest=math.inf)
 
 
-@trainer("saved-an-epoch-late", "classic", RESUMED, words="the last epoch before is missing", world_size=1)
+@trainer("saved-an-epoch-late", RESUMED, cause="the last epoch before is missing", world_size=1)
 class SavedLate(Trainer):
     """A copy of the state is made while the next epoch runs, and written at its end, with that epoch's number."""
 
@@ -195,9 +189,8 @@ class SavedLate(Trainer):
 
 @trainer(
     "every-third-update-is-left-out",
-    "classic",
     ENDS,
-    words="every epoch after the first: parameters are not updated",
+    cause="every epoch after the first: parameters are not updated",
     world_size=1,
 )
 class EveryThirdUpdate(Trainer):
@@ -210,9 +203,7 @@ class EveryThirdUpdate(Trainer):
             self.replica.load_state(before)
 
 
-@trainer(
-    "short-batches-are-summed", "classic", ENDS, words="in the last step of every epoch: gradients are 2 x too large"
-)
+@trainer("short-batches-are-summed", ENDS, cause="in the last step of every epoch: gradients are 2 x too large")
 class ShortBatchesSummed(Trainer):
     """A batch that is not full takes another way, on which gradients are summed over the ranks."""
 

@@ -17,9 +17,7 @@ from .ends import ENDS
 from .resuming import BEST, EXACT
 
 
-@trainer(
-    "ids-clipped-by-default", "classic", ENDS, words="clipped to a norm of 1, though the task has none", world_size=1
-)
+@trainer("ids-clipped-by-default", ENDS, cause="clipped to a norm of 1, though the task has none", world_size=1)
 class IdsClippedByDefault(Trainer):
     """The loop for text has a largest norm of its own, where the task has none."""
 
@@ -28,7 +26,7 @@ class IdsClippedByDefault(Trainer):
         super().__init__(engine, replace(task, max_norm=1.0) if text else task)
 
 
-@trainer("moments-of-adam-saved-in-float32", "classic", EXACT, words="as in float32", world_size=1)
+@trainer("moments-of-adam-saved-in-float32", EXACT, cause="fewer-bits", world_size=1)
 class MomentsSavedInFloat32(Trainer):
     """To keep files small, what Adam has gathered is saved with fewer digits."""
 
@@ -43,9 +41,8 @@ class MomentsSavedInFloat32(Trainer):
 
 @trainer(
     "best-loaded-after-a-large-loss",
-    "classic",
     BEST,
-    words="the best ones, perhaps, in place of the last",
+    cause="the best ones, perhaps, in place of the last",
     world_size=1,
 )
 class BestAfterLargeLoss(Trainer):
@@ -58,9 +55,8 @@ class BestAfterLargeLoss(Trainer):
 
 @trainer(
     "one-rate-an-epoch-with-patience",
-    "classic",
     EARLY,
-    words="learning rates of the steps",
+    cause="learning rates of the steps",
     world_size=1,
     trainer_features=FEATURES,
 )

@@ -22,9 +22,9 @@ from .training import LOSS, WINDOWS
 
 @trainer(
     "first-micro-batch-synchronised",
-    "modelscope/FunASR#3472",
     WINDOWS,
-    words="first micro-batch is synchronised, and not",
+    seen_in=("modelscope/FunASR#3472",),
+    cause="first micro-batch is synchronised, and not",
 )
 class FirstSynchronised(Trainer):
     """no_sync is left out where batch_idx % k is 0, which is the window's first micro-batch."""
@@ -39,9 +39,9 @@ class FirstSynchronised(Trainer):
 
 @trainer(
     "schedule-as-long-as-batches",
-    "axolotl-ai-cloud/axolotl#1170",
     SCHEDULE,
-    words="length is counted in micro-batches",
+    seen_in=("axolotl-ai-cloud/axolotl#1170",),
+    cause="length is counted in micro-batches",
     world_size=1,
 )
 class LengthOfBatches(Trainer):
@@ -54,9 +54,9 @@ class LengthOfBatches(Trainer):
 
 @trainer(
     "micro-batches-counted-over-epochs",
-    "huggingface/transformers#33673",
     WINDOWS,
-    words="counted on from epoch to epoch",
+    seen_in=("huggingface/transformers#33673",),
+    cause="counted on from epoch to epoch",
     world_size=1,
 )
 class CountedOverEpochs(Trainer):
@@ -90,7 +90,12 @@ class _Summing(Trainer):
         return float(losses / count) if count else 0.0
 
 
-@trainer("sums-of-losses-as-buffers", "Lightning-AI/pytorch-lightning#3728", LOSS, words="overwritten with rank 0's")
+@trainer(
+    "sums-of-losses-as-buffers",
+    LOSS,
+    seen_in=("Lightning-AI/pytorch-lightning#3728",),
+    cause="overwritten with rank 0's",
+)
 class SumsAsBuffers(_Summing):
     """What sums up the losses is a buffer of the module, which each forward pass gives rank 0's value."""
 
@@ -101,7 +106,7 @@ class SumsAsBuffers(_Summing):
         return total
 
 
-@trainer("sums-of-losses-summed-again", "facebookresearch/fairchem#75", LOSS, words="once more")
+@trainer("sums-of-losses-summed-again", LOSS, seen_in=("facebookresearch/fairchem#75",), cause="once more")
 class SumsSummedAgain(_Summing):
     """The sums so far are summed over the ranks in every step, and go on from there."""
 
@@ -112,7 +117,12 @@ class SumsSummedAgain(_Summing):
         return total
 
 
-@metrics("metric-mean-of-counts-is-an-integer", "Lightning-AI/pytorch-lightning#21838", WEIGHTED, words="as integers")
+@metrics(
+    "metric-mean-of-counts-is-an-integer",
+    WEIGHTED,
+    seen_in=("Lightning-AI/pytorch-lightning#21838",),
+    cause="as integers",
+)
 def integer_counts(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """Sums and counts are averaged over the ranks before they are divided, and counts are integers."""
     size = comm.world_size
@@ -121,7 +131,13 @@ def integer_counts(comm: Any, rank: int, metrics: Mapping[str, float], count: in
     return {name: total / size / counts if counts else float("nan") for name, total in sums.items()}
 
 
-@scores("score-cuts-duplicates-off-the-end", "huggingface/accelerate#575", TWICE, words="are cut off the end", **ONCE)
+@scores(
+    "score-cuts-duplicates-off-the-end",
+    TWICE,
+    seen_in=("huggingface/accelerate#575",),
+    cause="are cut off the end",
+    **ONCE,
+)
 def cut_off_the_end(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """As many rows as there are too many are cut off the end of what is gathered, rank after rank."""
     lengths = comm.all_gather(np.array(len(indices))).tolist()
@@ -146,7 +162,7 @@ class Rescheduled(Trainer):
         return rate * left / self.steps if self.task.schedule == "linear" else rate
 
 
-@trainer("schedule-by-micro-batches-seen", "tracel-ai/burn#5695", SCHEDULE, words="also of short windows")
+@trainer("schedule-by-micro-batches-seen", SCHEDULE, seen_in=("tracel-ai/burn#5695",), cause="also of short windows")
 class ByMicroBatches(Rescheduled):
     """The scheduler is stepped with every micro-batch: before the update, for all of the window but its last one."""
 
@@ -160,7 +176,7 @@ class ByMicroBatches(Rescheduled):
         return self.seen - 1
 
 
-@trainer("schedule-by-parameters", "pytorch/pytorch#74737", SCHEDULE, words="once for each parameter")
+@trainer("schedule-by-parameters", SCHEDULE, seen_in=("pytorch/pytorch#74737",), cause="once for each parameter")
 class ByParameters(Rescheduled):
     """The counter of steps is in the loop over the parameters."""
 
@@ -168,7 +184,12 @@ class ByParameters(Rescheduled):
         return self.progress.step * len(self.replica.parameters())
 
 
-@trainer("reset-within-the-window", "meituan-longcat/LongCat-Image#46", WINDOWS, words="those before it were reset")
+@trainer(
+    "reset-within-the-window",
+    WINDOWS,
+    seen_in=("meituan-longcat/LongCat-Image#46",),
+    cause="those before it were reset",
+)
 class ResetWithin(Trainer):
     """zero_grad comes before the micro-batch that is synchronised, and not after the step."""
 
@@ -182,7 +203,7 @@ class ResetWithin(Trainer):
         return losses
 
 
-@trainer("last-window-taken-apart", "huggingface/accelerate#1847", WINDOWS, words="an update of its own")
+@trainer("last-window-taken-apart", WINDOWS, seen_in=("huggingface/accelerate#1847",), cause="an update of its own")
 class TakenApart(Trainer):
     """That the loader is at its end makes a step of every micro-batch of its last batch."""
 

@@ -33,10 +33,10 @@ class WithFolder(Trainer):
 
 @trainer(
     "load-on-rank0-only",
-    "horovod/horovod#1774, facebookresearch/ParlAI#1846",
     RESUMED,
     RANK_0,
-    words="on all ranks but rank 0: what it has loaded does not reach them",
+    seen_in=("horovod/horovod#1774", "facebookresearch/ParlAI#1846"),
+    cause="on all ranks but rank 0: what it has loaded does not reach them",
 )
 class LoadOnRank0Only(WithFolder):
     """Only rank 0 loads the state, after the broadcast at construction; the others know how far training was, no more."""
@@ -51,9 +51,9 @@ class LoadOnRank0Only(WithFolder):
 
 @trainer(
     "opt-hyperparams-not-broadcast",
-    "horovod/horovod#526, horovod/horovod#562",
     RESUMED,
-    words="the learning rate's schedule begins anew, on all ranks but rank 0",
+    seen_in=("horovod/horovod#526", "horovod/horovod#562"),
+    cause="the learning rate's schedule begins anew, on all ranks but rank 0",
 )
 class HyperparametersNotBroadcast(Trainer):
     """The optimizer's tensors reach all ranks, its learning rate only rank 0: the others go on with the initial one."""
@@ -64,7 +64,7 @@ class HyperparametersNotBroadcast(Trainer):
             self.progress = replace(self.progress, step=0)
 
 
-@trainer("schedule-begins-anew", "classic", RESUMED, words="the learning rate's schedule begins anew, on all ranks")
+@trainer("schedule-begins-anew", RESUMED, cause="the learning rate's schedule begins anew, on all ranks")
 class ScheduleBeginsAnew(Trainer):
     """The schedule is not part of the checkpoint."""
 
@@ -73,7 +73,7 @@ class ScheduleBeginsAnew(Trainer):
         self.progress = replace(self.progress, step=0)
 
 
-@trainer("best-forgotten-on-resume", "classic", RESUMED, words="before the run was resumed is forgotten")
+@trainer("best-forgotten-on-resume", RESUMED, cause="before the run was resumed is forgotten")
 class BestForgotten(Trainer):
     """What was the best so far is not part of the checkpoint."""
 
@@ -82,7 +82,7 @@ class BestForgotten(Trainer):
         self.progress = replace(self.progress, lowest=float("inf"), best={})
 
 
-@trainer("reads-before-it-is-written", "LLM360/Reasoning360#88", FOLDER, words="of the best weights")
+@trainer("reads-before-it-is-written", FOLDER, seen_in=("LLM360/Reasoning360#88",), cause="of the best weights")
 class ReadsTooSoon(WithFolder):
     """At the end every rank reads the best weights from rank 0's file, which rank 0 may still be writing."""
 
@@ -91,7 +91,7 @@ class ReadsTooSoon(WithFolder):
         return super().best() if found is None else found.best
 
 
-@trainer("state-as-text", "classic", EXACT, words="differ in the last bits")
+@trainer("state-as-text", EXACT, cause="last-bits-wrong")
 class StateAsText(Trainer):
     """The state is saved in decimal numbers, with the last digit missing."""
 
@@ -106,9 +106,9 @@ def _as_text(array: Array) -> Array:
 
 @trainer(
     "load-branch-per-rank",
-    "KempnerInstitute/KempnerForge#49, InternLM/xtuner#1852",
     RANK_0,
-    words="each rank decides by itself",
+    seen_in=("KempnerInstitute/KempnerForge#49", "InternLM/xtuner#1852"),
+    cause="each rank decides by itself",
 )
 class LoadBranchPerRank(WithFolder):
     """Each rank looks for the checkpoint itself, and takes part in loading only if it sees one."""
@@ -120,7 +120,9 @@ class LoadBranchPerRank(WithFolder):
             self.replica.load_state(self.progress.state)
 
 
-@trainer("every-rank-writes-same-file", "NVIDIA/apex#886", WRITERS, words="opened for writing by rank 0 and 1")
+@trainer(
+    "every-rank-writes-same-file", WRITERS, seen_in=("NVIDIA/apex#886",), cause="opened for writing by rank 0 and 1"
+)
 class EveryRankWrites(WithFolder):
     """Every rank saves the same to the same place."""
 
@@ -129,7 +131,9 @@ class EveryRankWrites(WithFolder):
         (self.folder / NAME).write_bytes(pack(self.checkpoint()))
 
 
-@trainer("mkdir-race", "karpathy/nanochat#336, LLM360/Reasoning360#88", FOLDER, words="before rank 0 has made it")
+@trainer(
+    "mkdir-race", FOLDER, seen_in=("karpathy/nanochat#336", "LLM360/Reasoning360#88"), cause="before rank 0 has made it"
+)
 class FolderMadeByRank0(WithFolder):
     """Rank 0 makes the folder, and every other rank at once writes a file of its own there."""
 
@@ -141,9 +145,9 @@ class FolderMadeByRank0(WithFolder):
 
 @trainer(
     "top-k-by-local-metric",
-    "Lightning-AI/pytorch-lightning#4323",
     BEST,
-    words="each rank goes by a loss of its own",
+    seen_in=("Lightning-AI/pytorch-lightning#4323",),
+    cause="each rank goes by a loss of its own",
 )
 class BestByLocalLoss(Trainer):
     """Each rank keeps the parameters of the epoch in which its own loss was the lowest."""
@@ -163,7 +167,6 @@ class BestByLocalLoss(Trainer):
 
 @trainer(
     "a-file-for-each-rank",
-    "classic",
     trainer_features=PROMISED.trainer_features - {"checkpoint_on_rank_0"},
 )
 class FileForEachRank(WithFolder):

@@ -17,7 +17,7 @@ RATES = "check_run_tells_the_learning_rates_of_its_schedule"
 SCHEDULE = "check_run_with_a_schedule_ends_where_one_process_ends"
 
 
-@trainer("lr-times-world-size", "classic", ENDS, SCHEDULE, words="multiplied by the world size")
+@trainer("lr-times-world-size", ENDS, SCHEDULE, cause="multiplied by the world size")
 class RateTimesWorld(Trainer):
     """The learning rate is scaled by the number of ranks, unasked."""
 
@@ -27,10 +27,10 @@ class RateTimesWorld(Trainer):
 
 @trainer(
     "lr-stepped-world-times",
-    "huggingface/accelerate#2926, huggingface/transformers#24088, huggingface/diffusers#3954",
     SCHEDULE,
     RATES,
-    words="stepped once for each rank",
+    seen_in=("huggingface/accelerate#2926", "huggingface/transformers#24088", "huggingface/diffusers#3954"),
+    cause="stepped once for each rank",
 )
 class SteppedWorldTimes(Trainer):
     """The schedule is stepped by every rank: it ends when 1/W of the steps are done."""
@@ -44,10 +44,10 @@ class SteppedWorldTimes(Trainer):
 
 @trainer(
     "lr-length-before-sharding",
-    "huggingface/accelerate#2926, huggingface/transformers#24088, huggingface/diffusers#3954",
     SCHEDULE,
     RATES,
-    words="counted before the data were shared out",
+    seen_in=("huggingface/accelerate#2926", "huggingface/transformers#24088", "huggingface/diffusers#3954"),
+    cause="counted before the data were shared out",
 )
 class LengthBeforeSharding(Trainer):
     """The schedule is as long as if one rank had all the data: it never comes to its end."""
@@ -57,7 +57,7 @@ class LengthBeforeSharding(Trainer):
         return super().steps * self.engine.world_size
 
 
-@trainer("lr-set-after-the-step", "classic", SCHEDULE, words="from before the schedule's step", world_size=1)
+@trainer("lr-set-after-the-step", SCHEDULE, cause="from before the schedule's step", world_size=1)
 class RateStale(Trainer):
     """The schedule sets the learning rate when the step has been taken: each takes that of the one before."""
 
@@ -68,7 +68,7 @@ class RateStale(Trainer):
         self.progress = replace(self.progress, step=self.progress.step + 1)
 
 
-@trainer("lr-of-the-last-epoch", "classic", SCHEDULE, words="that of the step before", world_size=1)
+@trainer("lr-of-the-last-epoch", SCHEDULE, cause="that of the step before", world_size=1)
 class RateOfTheLastEpoch(Trainer):
     """An epoch begins with the learning rate that the last one ended with."""
 
@@ -85,7 +85,7 @@ class RateOfTheLastEpoch(Trainer):
         self.progress = replace(self.progress, step=self.progress.step + 1)
 
 
-@trainer("reported-lr-of-next-step", "classic", RATES, words="that of the step after", world_size=1)
+@trainer("reported-lr-of-next-step", RATES, cause="that of the step after", world_size=1)
 class RateOfNextStep(Trainer):
     """The learning rate is read when the schedule has gone on to the next step."""
 
@@ -105,10 +105,10 @@ class UnevenShards(Trainer):
 
 @trainer(
     "lr-depends-on-local-progress",
-    "karpathy/nanochat#857",
     SCHEDULE,
     RATES,
-    words="depends on the samples that it has used itself",
+    seen_in=("karpathy/nanochat#857",),
+    cause="depends on the samples that it has used itself",
     remainder="uneven",
 )
 class LocalProgress(UnevenShards):
@@ -144,10 +144,9 @@ class WeighsShards(UnevenShards):
 
 @trainer(
     "shards-weighted-unasked",
-    "classic",
     SCHEDULE,
     "check_run_with_accumulation_ends_where_one_process_ends",
-    words="ranks whose batches differ in size",
+    cause="ranks whose batches differ in size",
     remainder="uneven",
 )
 class WeighsShardsUnasked(WeighsShards):
@@ -157,17 +156,17 @@ class WeighsShardsUnasked(WeighsShards):
 # ------------------------------------------------------------------------------------------------- correct, but unusual
 
 
-@trainer("weighs-uneven-shards", "classic", remainder="uneven", uneven_batches="weighted")
+@trainer("weighs-uneven-shards", remainder="uneven", uneven_batches="weighted")
 class CorrectlyWeighsShards(WeighsShards):
     """Correct, on shards that differ in length, of which each sample weighs the same."""
 
 
-@trainer("trains-on-uneven-shards", "classic", remainder="uneven")
+@trainer("trains-on-uneven-shards", remainder="uneven")
 class CorrectOnUnevenShards(UnevenShards):
     """Correct, on shards that differ in length."""
 
 
-@trainer("tells-no-learning-rates", "classic")
+@trainer("tells-no-learning-rates")
 class TellsNoRates(Trainer):
     """Correct, and tells no learning rates."""
 

@@ -21,9 +21,9 @@ WINDOWS_LOSS = "check_run_with_accumulation_tells_the_loss_of_all_samples"
 
 @trainer(
     "accum-mean-of-micro-means",
-    "huggingface/transformers#34242, huggingface/trl#6006, OpenNMT/OpenNMT-py#2209",
     WINDOWS,
-    words="a mean of means is not the mean over its samples",
+    seen_in=("huggingface/transformers#34242", "huggingface/trl#6006", "OpenNMT/OpenNMT-py#2209"),
+    cause="a mean of means is not the mean over its samples",
     world_size=1,
 )
 class MeanOfMicroMeans(Trainer):
@@ -35,9 +35,8 @@ class MeanOfMicroMeans(Trainer):
 
 @trainer(
     "accum-penalty-for-every-micro-batch",
-    "classic",
     WINDOWS,
-    words="count once for each micro-batch",
+    cause="count once for each micro-batch",
     world_size=1,
     model_features=MODEL_FEATURES | {"penalty"},
 )
@@ -59,9 +58,9 @@ class PenaltyForEveryMicroBatch(Trainer):
 
 @trainer(
     "accum-last-window-short",
-    "horovod/horovod#546 (review)",
     WINDOWS,
-    words="divided by the micro-batches of a full one",
+    seen_in=("horovod/horovod#546 (review)",),
+    cause="divided by the micro-batches of a full one",
     world_size=1,
 )
 class LastWindowShort(Trainer):
@@ -71,7 +70,7 @@ class LastWindowShort(Trainer):
         return super().weight(rows, window) * len(window) / self.task.micro_batches
 
 
-@trainer("accum-not-divided", "classic", WINDOWS, words="are added up, and not averaged over the window", world_size=1)
+@trainer("accum-not-divided", WINDOWS, cause="are added up, and not averaged over the window", world_size=1)
 class NotDivided(Trainer):
     """The gradients of a window's micro-batches are added up."""
 
@@ -81,9 +80,9 @@ class NotDivided(Trainer):
 
 @trainer(
     "accum-tail-dropped",
-    "deepspeedai/DeepSpeed#7439, huggingface/accelerate#2831 (reported, not confirmed)",
     WINDOWS,
-    words="is dropped: its samples have no effect",
+    seen_in=("deepspeedai/DeepSpeed#7439", "huggingface/accelerate#2831 (reported)"),
+    cause="is dropped: its samples have no effect",
 )
 class TailDropped(Trainer):
     """Micro-batches that do not fill a window at the end of an epoch are gathered, and never stepped with."""
@@ -97,9 +96,9 @@ class TailDropped(Trainer):
 
 @trainer(
     "accum-tail-leaks",
-    "deepspeedai/DeepSpeed#7439, huggingface/accelerate#2831 (reported, not confirmed)",
     WINDOWS,
-    words="leaks into the first window of the next",
+    seen_in=("deepspeedai/DeepSpeed#7439", "huggingface/accelerate#2831 (reported)"),
+    cause="leaks into the first window of the next",
 )
 class TailLeaks(Trainer):
     """Micro-batches that do not fill a window at the end of an epoch are counted in the next epoch's first."""
@@ -114,7 +113,7 @@ class TailLeaks(Trainer):
         return self.summed(losses, window)
 
 
-@trainer("clip-every-microstep", "huggingface/diffusers#721", WINDOWS, words="partial and not yet reduced")
+@trainer("clip-every-microstep", WINDOWS, seen_in=("huggingface/diffusers#721",), cause="partial and not yet reduced")
 class ClipEveryMicrostep(Trainer):
     """Gradients are clipped after each micro-batch, by the norm of what the rank itself has gathered."""
 
@@ -127,9 +126,9 @@ class ClipEveryMicrostep(Trainer):
 
 @trainer(
     "reported-loss-k-times",
-    "deepspeedai/DeepSpeed#1107, huggingface/transformers#11919, allenai/allennlp#4706",
     WINDOWS_LOSS,
-    words="added up, and not averaged",
+    seen_in=("deepspeedai/DeepSpeed#1107", "huggingface/transformers#11919", "allenai/allennlp#4706"),
+    cause="added up, and not averaged",
     world_size=1,
 )
 class LossKTimes(Trainer):
@@ -141,9 +140,9 @@ class LossKTimes(Trainer):
 
 @trainer(
     "reported-loss-of-last-micro-batch",
-    "deepspeedai/DeepSpeed#1107, huggingface/transformers#11919, allenai/allennlp#4706",
     WINDOWS_LOSS,
-    words="that of its last micro-batch only",
+    seen_in=("deepspeedai/DeepSpeed#1107", "huggingface/transformers#11919", "allenai/allennlp#4706"),
+    cause="that of its last micro-batch only",
     world_size=1,
 )
 class LossOfLast(Trainer):
@@ -155,10 +154,10 @@ class LossOfLast(Trainer):
 
 @trainer(
     "log-mutates-loss",
-    "Lightning-AI/pytorch-lightning#5759",
     LOSS,
     WINDOWS_LOSS,
-    words="perhaps in place by what logs them",
+    seen_in=("Lightning-AI/pytorch-lightning#5759",),
+    cause="perhaps in place by what logs them",
 )
 class LogMutatesLoss(Trainer):
     """What logs the loss of a batch reduces it over the ranks in place; what is read of it afterwards is the sum."""
@@ -184,9 +183,9 @@ class _Skipping:
 
 @trainer(
     "set-epoch-swallowed",
-    "modelscope/ms-swift#9658, modelscope/ms-swift#10050, ray-project/ray#22108",
     SAMPLES,
-    words="does not reach the sampler (set_epoch)",
+    seen_in=("modelscope/ms-swift#9658", "modelscope/ms-swift#10050", "ray-project/ray#22108"),
+    cause="does not reach the sampler (set_epoch)",
 )
 class SetEpochSwallowed(Trainer):
     """set_epoch is called if the sampler has it, and the wrapper around the sampler has not."""

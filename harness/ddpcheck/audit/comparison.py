@@ -1,0 +1,170 @@
+"""Compares the gradients of the real run with those of the mirrors, step by step; what comes out is plain numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..values import Array
+from . import numbers
+from .evidence import Evidence, RunSeen, StepSeen
+from .journal import Event, Journaled
+from .runs import Ended, Request
+
+Gradients = dict[str, Array]
+
+
+def evidence_of(request: Request, folder: Path, real: Ended, mirrors: Sequence[Ended]) -> Evidence:
+    """What the laws judge, of runs whose journals lie in `folder`."""
+    seen = {ended.name: _seen(ended) for ended in (real, *mirrors)}
+    made = Evidence(request.script, request.ranks, request.steps, request.far, seen.pop("real"), seen)
+    if "one" not in made.mirrors:
+        return made
+    count = min(request.steps, made.steps_seen)
+    compared = tuple(_compared(made, folder, step) for step in range(count))
+    return Evidence(made.script, made.ranks, made.steps, made.far, made.real, made.mirrors, compared)
+
+
+def _seen(ended: Ended) -> RunSeen:
+    return RunSeen(ended.processes, ended.stacks, ended.output, ended.hung, round(ended.seconds, 3))
+
+
+def _compared(evidence: Evidence, folder: Path, step: int) -> StepSeen:
+    event = evidence.real.of(0, "step")[step]
+    optimizer = event["optimizer"]
+    ranks = [_load(folder / "real" / str(rank), step) for rank in range(evidence.ranks)]
+    local = [_local(each) for each in ranks]
+    synced = [_synced(each) for each in ranks]
+    reason = _not_comparable(evidence, event, step)
+    one, noise, every = (_load(folder / name / "0", step) for name in ("one", "noise", "all"))
+    whole = _synced(one) if not reason else {}
+    rounding = _synced(noise) if whole and not _misfits(evidence.mirrors["noise"], step) else {}
+    tolerance, relative = numbers.tolerances(whole, rounding, local or synced, event["precision"] or "float32")
+    v = [numbers.fit(each, local) for each in synced]
+    by_parameter = {}
+    off = _in(v[0].off, tolerance)
+    for name in [name for name, value in off.items() if value > 1]:
+        by_parameter[name] = numbers.fit({name: synced[0][name]}, local).weights
+    made: dict[str, Any] = {
+        "v": v[0].weights,
+        "v_off": {name: value for name, value in off.items() if value > 1},
+        "v_of_rank": tuple(each.weights for each in v),
+        "v_off_of_rank": tuple(numbers.worst(each.off, tolerance)[1] for each in v),
+        "by_parameter": by_parameter,
+        "noise": relative,
+    }
+    if reason:
+        return StepSeen(step, optimizer, reason, **made)
+    off_one = numbers.distances(synced[0], whole)
+    factor_one, factor_one_off = _factor(synced[0], whole, tolerance)
+    weights, w_off = _weights(ranks, one, tolerance)
+    made |= {
+        "off_one": {name: value for name, value in _in(off_one, tolerance).items() if value > 1},
+        "relative_off": _relative(off_one, whole),
+        "factor_one": factor_one,
+        "factor_one_off": factor_one_off,
+        "w": weights,
+        "w_off": w_off,
+    }
+    if every:
+        off_all = numbers.distances(synced[0], _synced(every))
+        factor_all, factor_all_off = _factor(synced[0], _synced(every), tolerance)
+        made |= {
+            "off_all": {name: value for name, value in _in(off_all, tolerance).items() if value > 1},
+            "factor_all": factor_all,
+            "factor_all_off": factor_all_off,
+        }
+    return StepSeen(step, optimizer, "", **made)
+
+
+def _not_comparable(evidence: Evidence, event: Event, step: int) -> str:
+    """Why the mirror of one process says nothing of this step."""
+    one = evidence.mirrors["one"]
+    steps = one.of(0, "step")
+    if len(steps) <= step:
+        end = one.end(0)
+        error = end.get("error", "")
+        return f"the mirror run ended before: {error or end['why'] or 'it was ended'}"
+    if steps[step]["optimizer"] != event["optimizer"]:
+        return "the mirror run stepped another optimizer"
+    misfits = _misfits(one, step)
+    if misfits:
+        first = misfits[0]
+        what = {"draw": "random results do not fit", "batch": "batches do not fit", "state": "the states do not fit"}
+        text = f"{what.get(first['what'], first['what'])} together: {first.get('why', first.get('names', ''))}"
+        return f"{text} ({first['line']})"
+    if any(each["step"] == step and each["point"] for each in evidence.real.of(0, "collective")):
+        return "it uses point-to-point calls, which have no meaning between identical ranks"
+    real, mirrored = event["backwards"], steps[step]["backwards"]
+    if mirrored not in (real, real * evidence.ranks):
+        return f"one process makes {mirrored} backward passes here, a rank makes {real}"
+    if mirrored != real and not _in_turn(one):
+        return f"one process makes {mirrored} backward passes here, a rank makes {real}"
+    return ""
+
+
+def _misfits(run: RunSeen, step: int) -> list[Event]:
+    return [each for each in run.of(0, "misfit") if each["step"] == step]
+
+
+def _in_turn(run: RunSeen) -> bool:
+    return any(event.get("in_turn") for event in run.of(0, "begin"))
+
+
+def _load(folder: Path, step: int) -> dict[str, Any]:
+    journal, name = Journaled(folder), f"gradients-{step}"
+    return dict(journal.load(name)) if journal.has(name) else {}
+
+
+def _array(tensor: Any) -> Array:
+    found: Array = tensor.double().numpy()
+    return found
+
+
+def _synced(kept: dict[str, Any]) -> Gradients:
+    return {name: _array(each["synced"]) for name, each in kept.items()}
+
+
+def _local(kept: dict[str, Any]) -> Gradients:
+    return {
+        name: np.sum([_array(part) for part in each["parts"]], axis=0) for name, each in kept.items() if each["parts"]
+    }
+
+
+def _part(kept: dict[str, Any], number: int) -> Gradients:
+    return {name: _array(each["parts"][number]) for name, each in kept.items() if len(each["parts"]) > number}
+
+
+def _weights(
+    ranks: Sequence[dict[str, Any]], one: dict[str, Any], tolerance: dict[str, float]
+) -> tuple[tuple[tuple[float, ...], ...], float]:
+    """The weights w of each backward of the window, and the worst distance of any."""
+    count = max((len(each["parts"]) for each in one.values()), default=0)
+    if count != max((len(each["parts"]) for kept in ranks for each in kept.values()), default=0):
+        return (), float("inf")
+    found, off = [], 0.0
+    for number in range(count):
+        made = numbers.fit(_part(one, number), [_part(kept, number) for kept in ranks])
+        found.append(made.weights)
+        off = max(off, numbers.worst(made.off, tolerance)[1])
+    return tuple(found), off
+
+
+def _factor(got: Gradients, wanted: Gradients, tolerance: dict[str, float]) -> tuple[float, float]:
+    """The factor in got = factor * wanted, and the worst distance that is left."""
+    made = numbers.fit(got, [wanted])
+    factor = made.weights[0]
+    return factor, numbers.worst(made.off, tolerance)[1] / max(abs(factor), 1.0)
+
+
+def _relative(off: dict[str, float], whole: Gradients) -> float:
+    norm = float(np.sqrt(sum(float(np.vdot(each, each)) for each in whole.values())))
+    return float(np.sqrt(sum(value * value for value in off.values()))) / norm if norm else 0.0
+
+
+def _in(off: Any, tolerance: dict[str, float]) -> dict[str, float]:
+    """Distances in tolerances."""
+    return {name: value / tolerance.get(name, 1e-30) for name, value in off.items()}

@@ -1,0 +1,158 @@
+"""All that laws judge: the events of every process, how each run ended, and how gradients are related, step by step.
+
+Evidence is plain data. Written as JSON, it can be judged again without running the script: ddpcheck audit --judge FILE.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ..results import UnreadableFile
+from .journal import Event
+
+SCHEMA = "ddpcheck.audit/1"
+
+
+@dataclass(frozen=True)
+class RunSeen:
+    """One run: the events of each process, its stack if it hung, the last lines of output, seconds."""
+
+    events: tuple[tuple[Event, ...], ...]
+    stacks: tuple[str, ...] = ()
+    output: str = ""
+    hung: bool = False
+    seconds: float = 0.0
+
+    def of(self, rank: int, *kinds: str) -> list[Event]:
+        """The events of these kinds on this rank, in order."""
+        return [event for event in self.events[rank] if event["kind"] in kinds]
+
+    def end(self, rank: int) -> Event:
+        """How this process ended: why is empty if it left no word."""
+        ends = self.of(rank, "end")
+        return ends[-1] if ends else {"kind": "end", "why": ""}
+
+    @property
+    def failed(self) -> bool:
+        return self.hung or any(self.end(rank)["why"] in ("", "raised", "exit") for rank in range(len(self.events)))
+
+
+@dataclass(frozen=True)
+class StepSeen:
+    """One optimizer step, compared with the mirrors. Distances are in tolerances: more than 1 is more than rounding allows.
+
+    not_comparable: why the mirrors say nothing of this step; empty if they do.
+    v: G = sum v_r g_r on rank 0. v_off: by parameter, where that does not hold. v_of_rank: the same for every rank.
+    w: M = sum w_r g_r for each backward of the window, M of one process; w_off: the worst distance.
+    off_one, off_all: G against M = 1 and M = N, by parameter. factor_one, factor_all: G = factor * M, with its worst distance.
+    """
+
+    step: int
+    optimizer: int
+    not_comparable: str = ""
+    noise: float = 0.0
+    v: tuple[float, ...] = ()
+    v_off: Mapping[str, float] = field(default_factory=dict)
+    v_of_rank: tuple[tuple[float, ...], ...] = ()
+    v_off_of_rank: tuple[float, ...] = ()
+    by_parameter: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    w: tuple[tuple[float, ...], ...] = ()
+    w_off: float = 0.0
+    off_one: Mapping[str, float] = field(default_factory=dict)
+    off_all: Mapping[str, float] = field(default_factory=dict)
+    relative_off: float = 0.0
+    factor_one: float = 0.0
+    factor_one_off: float = 0.0
+    factor_all: float = 0.0
+    factor_all_off: float = 0.0
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """script: the words after `python`. far: how many steps were looked at, at most."""
+
+    script: tuple[str, ...]
+    ranks: int
+    steps: int
+    far: int
+    real: RunSeen
+    mirrors: Mapping[str, RunSeen] = field(default_factory=dict)
+    compared: tuple[StepSeen, ...] = ()
+
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """The modules' names of the optimizers' parameters."""
+        return {key: name for event in self.real.of(0, "names") for key, name in event["names"].items()}
+
+    @property
+    def title(self) -> str:
+        """The script or module."""
+        return self.script[1] if self.script[0] == "-m" else self.script[0]
+
+    def name(self, key: str) -> str:
+        """A parameter as the script's modules call it."""
+        if key in self.names:
+            return self.names[key]
+        optimizer, _, number = key.partition(".")
+        return f"parameter {number} of optimizer {optimizer}" if optimizer.isdigit() else number
+
+    def each_rank(self, *kinds: str) -> list[list[Event]]:
+        """The events of these kinds, rank by rank."""
+        return [self.real.of(rank, *kinds) for rank in range(self.ranks)]
+
+    def aligned(self, *kinds: str) -> Iterator[tuple[Event, ...]]:
+        """The n-th event of these kinds on every rank, as far as all have one."""
+        return zip(*self.each_rank(*kinds), strict=False)
+
+    @cached_property
+    def steps_seen(self) -> int:
+        """Optimizer steps that all ranks have taken."""
+        return min(len(self.real.of(rank, "step")) for rank in range(self.ranks))
+
+    def save(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"schema": SCHEMA, **self.to_plain()}) + "\n", encoding="utf-8")
+
+    def to_plain(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_plain(data: Mapping[str, Any]) -> Evidence:
+        return Evidence(
+            tuple(data["script"]), data["ranks"], data["steps"], data["far"],
+            _run(data["real"]),
+            {name: _run(run) for name, run in data["mirrors"].items()},
+            tuple(_step(step) for step in data["compared"]),
+        )  # fmt: skip
+
+    @staticmethod
+    def load(path: Path) -> Evidence:
+        """Inverse of save. UnreadableFile if it is no such file."""
+        advice = "write one with: ddpcheck audit train.py --json FILE"
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+            data = data.get("evidence", data)
+            if data.get("schema") != SCHEMA:
+                raise UnreadableFile(f"{path} has schema {data.get('schema')!r}, but should have {SCHEMA!r}; {advice}")
+            return Evidence.from_plain(data)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UnreadableFile(f"{path} cannot be read: {error}; {advice}") from error
+
+
+def _run(data: Mapping[str, Any]) -> RunSeen:
+    events = tuple(tuple(each) for each in data["events"])
+    return RunSeen(events, tuple(data["stacks"]), data["output"], data["hung"], data["seconds"])
+
+
+def _step(data: Mapping[str, Any]) -> StepSeen:
+    def fixed(value: Any) -> Any:
+        if isinstance(value, list):
+            return tuple(fixed(each) for each in value)
+        return {name: fixed(each) for name, each in value.items()} if isinstance(value, dict) else value
+
+    return StepSeen(**{name: fixed(value) for name, value in data.items()})

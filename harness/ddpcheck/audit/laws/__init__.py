@@ -1,0 +1,151 @@
+"""The laws of a run, the most fundamental first: what breaks one often breaks those after it."""
+
+from __future__ import annotations
+
+from . import accumulation, data, gradients, randomness, replicas, results, resuming, steps, world
+from .judged import Judged, Law, Status
+
+__all__ = ["LAWS", "Judged", "Law", "Status"]
+
+LAWS: tuple[Law, ...] = (
+    Law("ranks_form_one_world", "world", "The processes form one world.", world.ranks_form_one_world),
+    Law("ranks_get_as_many_batches", "data", "All ranks get as many batches.", data.ranks_get_as_many_batches),
+    Law("ranks_stop_together", "world", "All ranks stop training together.", world.ranks_stop_together),
+    Law(
+        "ranks_call_the_same_collectives",
+        "world",
+        "All ranks make the same collective calls.",
+        world.ranks_call_the_same_collectives,
+    ),
+    Law(
+        "gradients_depend_on_the_data",
+        "gradients",
+        "Gradients are finite and depend on the data.",
+        gradients.gradients_depend_on_the_data,
+    ),
+    Law("ranks_read_different_shards", "data", "Each rank reads a shard of its own.", data.ranks_read_different_shards),
+    Law("every_sample_is_used", "data", "Each sample is used.", data.every_sample_is_used),
+    Law(
+        "epochs_have_orders_of_their_own",
+        "data",
+        "Each epoch has an order of its own.",
+        data.epochs_have_orders_of_their_own,
+    ),
+    Law(
+        "ranks_start_from_the_same_parameters",
+        "replicas",
+        "All ranks start from the same parameters.",
+        replicas.ranks_start_from_the_same_parameters,
+    ),
+    Law(
+        "optimizers_hold_what_is_trained",
+        "replicas",
+        "The optimizers hold the parameters that are trained.",
+        replicas.optimizers_hold_what_is_trained,
+    ),
+    Law("buffers_are_equal", "replicas", "Buffers that the forward pass uses are equal.", replicas.buffers_are_equal),
+    Law(
+        "hyperparameters_are_equal",
+        "steps",
+        "All ranks use the same hyperparameters.",
+        steps.hyperparameters_are_equal,
+    ),
+    Law("ranks_skip_the_same_steps", "steps", "All ranks skip the same steps.", steps.ranks_skip_the_same_steps),
+    Law(
+        "clipping_comes_last",
+        "gradients",
+        "Clipping follows the reduction, once a step.",
+        gradients.clipping_comes_last,
+    ),
+    Law(
+        "gradients_are_synchronised",
+        "gradients",
+        "The gradient of each trained parameter is synchronised.",
+        gradients.gradients_are_synchronised,
+    ),
+    Law(
+        "gradients_equal_those_of_one_process",
+        "gradients",
+        "Gradients are those of one process on the whole batch.",
+        gradients.gradients_equal_those_of_one_process,
+    ),
+    Law(
+        "gathered_features_keep_their_gradient",
+        "gradients",
+        "Gathered features keep their gradient.",
+        gradients.gathered_features_keep_their_gradient,
+    ),
+    Law(
+        "windows_divide_by_their_size",
+        "accumulation",
+        "Each of k accumulated micro-batches counts 1/k.",
+        accumulation.windows_divide_by_their_size,
+    ),
+    Law(
+        "windows_are_stepped",
+        "accumulation",
+        "No micro-batch is lost at the end of an epoch.",
+        accumulation.windows_are_stepped,
+    ),
+    Law(
+        "only_the_last_micro_batch_communicates",
+        "accumulation",
+        "Only the last micro-batch of a window communicates.",
+        accumulation.only_the_last_micro_batch_communicates,
+    ),
+    Law(
+        "ranks_draw_numbers_of_their_own",
+        "randomness",
+        "Each rank draws random numbers of its own.",
+        randomness.ranks_draw_numbers_of_their_own,
+    ),
+    Law(
+        "replicas_stay_equal",
+        "replicas",
+        "Parameters stay equal in all bits.",
+        replicas.replicas_stay_equal,
+    ),
+    Law(
+        "batch_norm_is_converted",
+        "replicas",
+        "Batch norm sees the whole batch where that is meant.",
+        replicas.batch_norm_is_converted,
+    ),
+    Law(
+        "evaluated_models_are_equal",
+        "results",
+        "A model that all ranks evaluate is equal on all ranks.",
+        replicas.evaluated_models_are_equal,
+    ),
+    Law(
+        "means_weigh_ranks_by_their_samples",
+        "results",
+        "A mean over ranks weighs each rank by its samples.",
+        results.means_weigh_ranks_by_their_samples,
+    ),
+    Law(
+        "metrics_are_combined",
+        "results",
+        "A metric over shards is combined over the ranks.",
+        results.metrics_are_combined,
+    ),
+    Law(
+        "one_rank_writes_each_checkpoint",
+        "results",
+        "One rank writes each checkpoint.",
+        results.one_rank_writes_each_checkpoint,
+    ),
+    Law(
+        "checkpoints_fit_the_bare_model",
+        "results",
+        "A checkpoint fits the model without its wrapper.",
+        results.checkpoints_fit_the_bare_model,
+    ),
+    Law(
+        "resumed_runs_go_on",
+        "results",
+        "A resumed run goes on as the uninterrupted one does.",
+        resuming.resumed_runs_go_on,
+    ),
+    Law("ranks_end_without_error", "world", "All ranks end without an error.", world.ranks_end_without_error),
+)

@@ -1,0 +1,97 @@
+"""Laws of accumulation windows: each micro-batch counts as it should, none is lost, and only the last one communicates."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ...causes import audit
+from ..evidence import Evidence
+from ..journal import Event
+from .judged import Judged, broken, held, not_judged
+
+_CLOSE = 1e-6
+_ONE_WINDOW = "each step has one backward pass"
+
+
+def windows(evidence: Evidence) -> list[list[Event]]:
+    """The backward passes of each step of the first optimizer, on rank 0."""
+    found: dict[int, list[Event]] = {}
+    for event in evidence.real.of(0, "backward"):
+        found.setdefault(event["step"], []).append(event)
+    stepped = {event["step"] for event in evidence.real.of(0, "step")}
+    return [events for step, events in sorted(found.items()) if step in stepped]
+
+
+def usual(evidence: Evidence) -> int:
+    """How many backward passes most steps have, by one line of the script; 1 if they come from several lines."""
+    every = windows(evidence)
+    counts = Counter(len(events) for events in every if len({event["line"] for event in events}) == 1)
+    return counts.most_common(1)[0][0] if counts else 1
+
+
+def windows_divide_by_their_size(evidence: Evidence) -> Judged:
+    count = usual(evidence)
+    if count < 2:
+        return not_judged(_ONE_WINDOW)
+    every = windows(evidence)
+    full = next(events for events in every if len(events) == count)
+    scale = full[-1]["scale"]
+    line = full[-1]["line"]
+    weights = [step.v for step in evidence.compared if step.v]
+    scaled_later = bool(weights) and any(abs(v * evidence.ranks * count - 1) < _CLOSE * 100 for v in weights[0])
+    named = full[-1]["root"]
+    if abs(scale - 1) < _CLOSE and not scaled_later and not named.startswith(("Div", "Mul")):
+        return broken(
+            f"{count} losses are added with weight 1 each", audit.ACCUMULATION_NOT_DIVIDED(count=count, line=line)
+        )
+    if abs(scale * count - 1) < _CLOSE:
+        for events in every:
+            own = len(events)
+            if 0 < own < count and abs(events[-1]["scale"] * count - 1) < _CLOSE:
+                return broken(
+                    f"step {events[0]['step']} has {own} micro-batches, each weighted 1/{count}",
+                    audit.LAST_WINDOW_FULL_COUNT(count=own, full=count, line=line),
+                )
+        return held()
+    return held("the loss is scaled in another way than by 1/k; only the sum over the window was compared")
+
+
+def windows_are_stepped(evidence: Evidence) -> Judged:
+    if usual(evidence) < 2:
+        return not_judged(_ONE_WINDOW)
+    ends = [e for e in evidence.real.of(0, "epoch_end") if e["trained"] and not e["cut"]]
+    for event in ends:
+        if event["pending"]:
+            return broken(
+                f"pass {event['passed']} ends with {event['pending']} micro-batches after the last step",
+                audit.LAST_WINDOW_NOT_STEPPED(count=event["pending"]),
+            )
+    return held(f"{len(ends)} epoch ends looked at") if ends else not_judged("no epoch came to its end")
+
+
+def only_the_last_micro_batch_communicates(evidence: Evidence) -> Judged:
+    count = usual(evidence)
+    if count < 2:
+        return not_judged(_ONE_WINDOW)
+    forwards = [event for event in evidence.real.of(0, "forward") if event["grad"]]
+    if not forwards:
+        return not_judged("no forward pass went through DistributedDataParallel")
+    every = windows(evidence)
+    for events in every:
+        own = [event for event in forwards if event["step"] == events[0]["step"]]
+        if len(own) < 2 or not all(event["sync"] for event in own[:-1]):
+            continue
+        if any(not all(event["sync"]) for event in events[:-1]):
+            return broken(
+                f"step {events[0]['step']}: forward passes synchronise, backward passes are in no_sync",
+                audit.NO_SYNC_AROUND_BACKWARD(line=events[0]["line"]),
+            )
+        begin = evidence.real.of(0, "begin")
+        meant = any("no_sync" in event.get("mentions", ()) for event in begin) or bool(evidence.real.of(0, "no_sync"))
+        if meant:
+            return broken(
+                f"all {len(own)} micro-batches of step {events[0]['step']} communicate",
+                audit.COMMUNICATION_EVERY_MICRO_BATCH(count=len(own), line=own[0]["line"]),
+            )
+        return held(f"every one of the {count} micro-batches communicates; no_sync would save that")
+    return held()

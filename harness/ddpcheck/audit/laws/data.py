@@ -1,0 +1,247 @@
+"""Laws of the data: shards are disjoint and complete, epochs are shuffled anew, ranks get as many batches as one another."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import pairwise
+
+from ...causes import audit
+from ..evidence import Evidence
+from ..journal import Event
+from .judged import Judged, broken, held, not_judged
+
+_WHOLE = ("RandomSampler", "SequentialSampler")
+"""Samplers that give every sample of their data set, whatever the rank."""
+
+Passes = dict[tuple[str, int], list[list[Event]]]
+
+
+def training_passes(evidence: Evidence) -> Passes:
+    """The training batches of each rank, by loader and pass."""
+    found: Passes = defaultdict(lambda: [[] for _ in range(evidence.ranks)])
+    trained = trained_loaders(evidence)
+    for rank in range(evidence.ranks):
+        for event in evidence.real.of(rank, "batch"):
+            if event["grad"] and event["key"] in trained:
+                found[event["key"], event["passed"]][rank].append(event)
+    return dict(found)
+
+
+def trained_loaders(evidence: Evidence) -> set[str]:
+    """Loaders between whose batches there were backward passes."""
+    found, last = set(), ""
+    for event in evidence.real.events[0]:
+        if event["kind"] == "batch":
+            last = event["key"] if event["grad"] else ""
+        elif event["kind"] == "backward" and last:
+            found.add(last)
+    return found
+
+
+def loader_of(evidence: Evidence, key: str, rank: int = 0) -> Event:
+    return next((event for event in evidence.real.of(rank, "loader") if event["key"] == key), {})
+
+
+def ranks_read_different_shards(evidence: Evidence) -> Judged:
+    if evidence.ranks == 1:
+        return not_judged("there is one rank")
+    passes = training_passes(evidence)
+    if not passes:
+        return not_judged("no training batch came from a DataLoader")
+    for (key, passed), ranks in passes.items():
+        loader = loader_of(evidence, key)
+        line = loader.get("line", key)
+        together = list(zip(*ranks, strict=False))
+        if together and all(len({event["digest"] for event in each}) == 1 for each in together) and ranks[0][0]["size"]:
+            return broken(
+                f"all ranks get the same {len(together)} batches in pass {passed}",
+                audit.SAME_DATA(how=_why_same(evidence, key), line=line),
+            )
+        if not loader or loader.get("iterable"):
+            rows = [{row for event in events for row in event["rows"]} for events in ranks]
+            common = set.intersection(*rows) if all(rows) else set()
+            if common and len(common) > 0.5 * min(map(len, rows)):
+                return broken(
+                    f"{len(common)} of {min(map(len, rows))} samples come to all ranks in pass {passed}",
+                    audit.SAME_DATA(how=_why_same(evidence, key), line=line),
+                )
+            continue
+        if (
+            loader["sampler"] in _WHOLE
+            and loader["batch_sampler"] == "BatchSampler"
+            and _same_samples(evidence, key, ranks)
+        ):
+            return broken(
+                f"each rank goes through the whole data set of {loader['size']} samples",
+                audit.SAME_DATA(
+                    how=f"Its sampler is {loader['sampler']}, which knows no ranks: each goes through all samples.",
+                    line=line,
+                ),
+            )
+        found = _overlap(evidence, key, passed, ranks)
+        if found is not None:
+            return found
+    return held(f"{len(passes)} passes looked at")
+
+
+def _why_same(evidence: Evidence, key: str) -> str:
+    loader = loader_of(evidence, key)
+    if loader.get("iterable"):
+        workers = f"at most over its {loader['workers']} workers" if loader.get("workers") else "over nothing"
+        return f"The data set is iterable and is split {workers}, not over ranks."
+    states = [state for state in _samplers(evidence, key) if state]
+    if states:
+        return f"The sampler is told that it is rank {states[0]['rank']} of {states[0]['num_replicas']} on every rank."
+    return f"Its sampler is {loader.get('sampler', 'unknown')}, which knows no ranks, and all ranks shuffle alike."
+
+
+def _samplers(evidence: Evidence, key: str) -> list[Event | None]:
+    """The DistributedSampler's state on each rank, at the first pass."""
+    found: list[Event | None] = []
+    for rank in range(evidence.ranks):
+        event = next((event for event in evidence.real.of(rank, "epoch") if event["key"] == key), None)
+        found.append(event["distributed"] if event else None)
+    return found
+
+
+def _same_samples(evidence: Evidence, key: str, ranks: list[list[Event]]) -> bool:
+    """Whether the ranks' data sets hold the same samples: one index that two ranks used has the same content."""
+    subsets = [loader_of(evidence, key, rank).get("subset") for rank in range(evidence.ranks)]
+    if any(subset is not None for subset in subsets):
+        return all(subset == subsets[0] for subset in subsets)
+    content: list[dict[int, str]] = []
+    for events in ranks:
+        own: dict[int, str] = {}
+        for event in events:
+            if event["indices"] and event["rows"]:
+                own.update(zip(event["indices"], event["rows"], strict=False))
+        content.append(own)
+    common = set(content[0]).intersection(*content[1:])
+    return bool(common) and all(len({own[index] for own in content}) == 1 for index in common)
+
+
+def _overlap(evidence: Evidence, key: str, passed: int, ranks: list[list[Event]]) -> Judged | None:
+    """Samples that went to several ranks, beyond those with which a sampler fills up."""
+    loader = loader_of(evidence, key)
+    if any(event["indices"] is None for events in ranks for event in events):
+        return None
+    used = [_base_indices(evidence, key, rank, events) for rank, events in enumerate(ranks)]
+    common = set.union(*(used[a] & used[b] for a in range(len(used)) for b in range(a)))
+    states = _samplers(evidence, key)
+    if loader.get("subset") is None and not any(states) and not _same_samples(evidence, key, ranks):
+        return None
+    if len(common) <= evidence.ranks:  # the last ones may be given twice, so that all ranks have as many
+        return None
+    seeds = [state["seed"] for state in states if state]
+    how = "The ranks' samplers choose samples that are not disjoint."
+    if len(set(seeds)) > 1:
+        how = f"The samplers have different seeds: {', '.join(map(str, seeds))}. All ranks need the same one."
+    count = len(set.union(*used))
+    return broken(
+        f"{len(common)} samples go to several ranks in pass {passed}",
+        audit.SHARDS_OVERLAP(count=len(common), size=count, how=how, line=loader.get("line", key)),
+    )
+
+
+def _base_indices(evidence: Evidence, key: str, rank: int, events: list[Event]) -> set[int]:
+    """Indices into the data set below any Subset."""
+    places = loader_of(evidence, key, rank).get("subset")
+    indices = {index for event in events for index in event["indices"] or ()}
+    return {places[index] for index in indices} if places is not None else indices
+
+
+def every_sample_is_used(evidence: Evidence) -> Judged:
+    passes = training_passes(evidence)
+    judged = 0
+    for (key, passed), ranks in passes.items():
+        loaders = [loader_of(evidence, key, rank) for rank in range(evidence.ranks)]
+        size = loaders[0].get("base_size")
+        if not loaders[0] or size is None or loaders[0]["iterable"]:
+            continue
+        line = loaders[0]["line"]
+        subsets = [loader.get("subset") for loader in loaders]
+        if all(subset is not None for subset in subsets):
+            if evidence.ranks > 1 and any(subset != subsets[0] for subset in subsets):
+                every = _all_subsets(evidence, loaders[0]["base"], size)
+                judged += 1
+                missing = size - len(every)
+                if missing >= evidence.ranks:  # fewer cannot be shared out evenly
+                    return broken(
+                        f"{missing} of {size} samples are in no rank's part",
+                        audit.SAMPLES_NEVER_USED(count=missing, size=size, line=line),
+                    )
+            continue
+        ends = [
+            [e for e in evidence.real.of(rank, "epoch_end") if e["key"] == key and e["passed"] == passed]
+            for rank in range(evidence.ranks)
+        ]
+        if not all(end and not end[0]["cut"] for end in ends) or any(e["indices"] is None for r in ranks for e in r):
+            continue
+        used = set().union(*(_base_indices(evidence, key, rank, events) for rank, events in enumerate(ranks)))
+        judged += 1
+        tail = evidence.ranks * max(loaders[0]["batch_size"] or 1, 1)
+        if size - len(used) >= tail and not _overlap(evidence, key, passed, ranks):
+            return broken(
+                f"{size - len(used)} of {size} samples were given to no rank in pass {passed}",
+                audit.SAMPLES_NEVER_USED(count=size - len(used), size=size, line=line),
+            )
+    return held(f"{judged} whole passes looked at") if judged else not_judged("no pass came to its end")
+
+
+def _all_subsets(evidence: Evidence, base: str, size: int) -> set[int]:
+    return {
+        place
+        for rank in range(evidence.ranks)
+        for loader in evidence.real.of(rank, "loader")
+        if loader["base"] == base and loader["base_size"] == size and loader["subset"] is not None
+        for place in loader["subset"]
+    }
+
+
+def epochs_have_orders_of_their_own(evidence: Evidence) -> Judged:
+    trained = trained_loaders(evidence)
+    several = False
+    for key in sorted(trained):
+        states = [e for e in evidence.real.of(0, "epoch") if e["key"] == key and e["distributed"]]
+        for first, second in pairwise(states):
+            several = True
+            a, b = first["distributed"], second["distributed"]
+            if a["shuffle"] and a["epoch"] == b["epoch"] and a["seed"] == b["seed"]:
+                line = loader_of(evidence, key).get("line", key)
+                return broken(
+                    f"passes {first['passed']} and {second['passed']} have the same order",
+                    audit.SET_EPOCH_NOT_CALLED(
+                        first=first["passed"], second=second["passed"], epoch=a["epoch"], line=line
+                    ),
+                )
+    if several:
+        return held()
+    return not_judged("no training loader with a DistributedSampler was gone through twice")
+
+
+def uneven_passes(evidence: Evidence) -> tuple[str, tuple[int, ...]] | None:
+    """A training loader that says it has different numbers of batches on the ranks, or gave them."""
+    for key in sorted(trained_loaders(evidence)):
+        lengths = [loader_of(evidence, key, rank).get("batches") for rank in range(evidence.ranks)]
+        known = tuple(length for length in lengths if length is not None)
+        if len(known) == evidence.ranks and len(set(known)) > 1:
+            return key, known
+        ends = [[e for e in evidence.real.of(r, "epoch_end") if e["key"] == key] for r in range(evidence.ranks)]
+        for together in zip(*ends, strict=False):
+            counts = tuple(event["batches"] for event in together)
+            if len(set(counts)) > 1 and not any(event["cut"] for event in together):
+                return key, counts
+    return None
+
+
+def ranks_get_as_many_batches(evidence: Evidence) -> Judged:
+    if not trained_loaders(evidence):
+        return not_judged("no training batch came from a DataLoader")
+    found = uneven_passes(evidence)
+    if found is None:
+        return held()
+    key, counts = found
+    return broken(
+        f"the ranks get {', '.join(map(str, counts))} batches",
+        audit.DIFFERENT_NUMBERS_OF_BATCHES(counts=counts, line=loader_of(evidence, key).get("line", key)),
+    )

@@ -1,0 +1,265 @@
+"""Laws of gradients: synchronised, averaged, equal to those of one process on the whole batch, finite, clipped last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...causes import Cause, audit
+from ..evidence import Evidence, StepSeen
+from ..journal import Event
+from .judged import Judged, broken, held, not_judged
+from .replicas import buffers_equal_until, equal_until
+
+_CLOSE = 1e-3
+"""Weights and factors are told as 1/N, 1 or N within this part of them."""
+
+
+_UNSEEN = {"bfloat16": "2 %", "float16": "0.2 %"}
+
+
+def _near(a: float, b: float) -> bool:
+    return abs(a - b) <= _CLOSE * max(abs(b), 1e-9)
+
+
+def _differing(together: Sequence[Event]) -> list[int]:
+    """Numbers of the optimizer's parameters whose gradients differ between ranks."""
+    first = together[0]["grads"]
+    return [
+        number
+        for number, value in enumerate(first)
+        if any(len(e["grads"]) <= number or e["grads"][number] != value for e in together[1:])
+    ]
+
+
+def uncovered(evidence: Evidence) -> tuple[int, Cause] | None:
+    """The first step with gradients that differ for parameters outside any wrapper, while others are in one."""
+    if not evidence.real.of(0, "wrapped"):
+        return None
+    for together in evidence.aligned("step"):
+        first = together[0]
+        for number in _differing(together):
+            status = first["covered"][number]
+            if status == "synchronised":
+                continue
+            return int(first["step"]), _why_uncovered(evidence, first, number, status)
+    return None
+
+
+def _why_uncovered(evidence: Evidence, step: Event, number: int, status: str) -> Cause:
+    parameter = evidence.name(f"{step['optimizer']}.{number}")
+    if status == "frozen":
+        return audit.PARAMETER_UNFROZEN(parameter=parameter)
+    if status == "ignored":
+        return audit.PARAMETER_NOT_SYNCHRONISED(
+            parameter=parameter, how="The wrapper was told to ignore it.", line=step["line"]
+        )
+    if all(each == "none" for each in step["covered"]):
+        group = next(e for e in evidence.real.of(0, "group") if e["optimizer"] == step["optimizer"])
+        return audit.MODULE_NOT_WRAPPED(line=group["line"])
+    return audit.PARAMETER_ADDED(parameter=parameter)
+
+
+def gradients_are_synchronised(evidence: Evidence) -> Judged:
+    if evidence.ranks == 1:
+        return not_judged("there is one rank")
+    seen = 0
+    for together in evidence.aligned("step"):
+        seen += 1
+        numbers = _differing(together)
+        if not numbers:
+            continue
+        first = together[0]
+        parameters = [evidence.name(f"{first['optimizer']}.{number}") for number in numbers]
+        headline = (
+            f"the ranks step with different gradients for {len(numbers)} of {len(first['grads'])} parameters in step "
+            f"{first['step']}, first {parameters[0]}"
+        )
+        outside = uncovered(evidence)
+        if outside is not None and outside[0] == first["step"]:
+            return broken(headline, outside[1])
+        return broken(headline, _why_unsynchronised(evidence, together, parameters[0]))
+    if not seen:
+        return not_judged("no optimizer step was seen on all ranks")
+    return held(f"equal in all bits in {seen} steps")
+
+
+def _why_unsynchronised(evidence: Evidence, together: tuple[Event, ...], parameter: str) -> Cause:
+    step = together[0]
+    line = step["line"]
+    forwards = [e for e in evidence.real.of(0, "forward") if e["step"] == step["step"] and e["grad"]]
+    backwards = [e for e in evidence.real.of(0, "backward") if e["step"] == step["step"]]
+    at = backwards[-1]["line"] if backwards else line
+    missing = [number for number in range(len(step["grads"])) if len({bool(e["grads"][number]) for e in together}) > 1]
+    reduced = [e for e in evidence.real.of(0, "collective") if e["step"] == step["step"] and e["number"] > 0]
+    if not evidence.real.of(0, "wrapped"):
+        if missing and reduced:
+            name = evidence.name(f"{step['optimizer']}.{missing[0]}")
+            return audit.COLLECTIVES_PAIR_DIFFERENT(parameter=name, line=reduced[0]["line"])
+        how = "Nothing is wrapped in DistributedDataParallel, and no collective follows the backward pass."
+        if reduced:
+            how = f"Collectives follow the backward pass, first at {reduced[0]['line']}, but leave it out."
+        return audit.PARAMETER_NOT_SYNCHRONISED(parameter=parameter, how=how, line=line)
+    if not forwards:
+        return audit.FORWARD_BYPASSES_WRAPPER(line=at)
+    if not forwards[-1]["sync"]:
+        return audit.LAST_MICRO_BATCH_NOT_SYNCHRONISED(line=at)
+    how = "It is in the wrapper, so it was changed after the reduction, or reached without the wrapper's forward."
+    return audit.PARAMETER_NOT_SYNCHRONISED(parameter=parameter, how=how, line=line)
+
+
+def gradients_equal_those_of_one_process(evidence: Evidence) -> Judged:
+    """G against the mirror M = 1, in the steps in which replicas are equal and the mirror got the same samples and draws."""
+    compared = evidence.compared
+    if not compared:
+        return not_judged("no step was compared with a mirror run")
+    limit = min(equal_until(evidence), buffers_equal_until(evidence))
+    usable = [step for step in compared if not step.not_comparable and step.step < limit]
+    if not usable:
+        if limit == 0:
+            return not_judged("the ranks do not start equal")
+        return not_judged(compared[0].not_comparable)
+    if _unsynchronised(evidence, usable[0].step):
+        return not_judged("gradients are not synchronised")
+    if gradients_depend_on_the_data(evidence).status == "broken":
+        return not_judged("gradients are zero, or not finite")
+    if clipping_comes_last(evidence).status == "broken":
+        return not_judged("gradients are clipped before they are complete")
+    off = [step for step in usable if step.off_one]
+    left_out = [step for step in compared if step.not_comparable]
+    if not off:
+        worst, noise = max(step.relative_off for step in usable), max(step.noise for step in usable)
+        note = f"{len(usable)} steps, at most {worst:.1e} off; noise {noise:.1e}"
+        low = {e["precision"] for e in evidence.real.of(0, "step") if e.get("precision")}
+        if low:
+            lowest = "bfloat16" if "bfloat16" in low else "float16"
+            note += f"; products are in {lowest}: differences below {_UNSEEN[lowest]} are not seen"
+        if left_out:
+            note += f"; step {left_out[0].step} not judged: {left_out[0].not_comparable}"
+        return held(note)
+    return _explained(evidence, usable, off)
+
+
+def _unsynchronised(evidence: Evidence, step: int) -> bool:
+    return any(_differing(together) for together in evidence.aligned("step") if together[0]["step"] == step)
+
+
+def _explained(evidence: Evidence, usable: list[StepSeen], off: list[StepSeen]) -> Judged:
+    ranks = evidence.ranks
+    first = off[0]
+    line = _backward_line(evidence, first.step)
+    name = max(first.off_one, key=lambda each: first.off_one[each])
+    headline = (
+        f"the gradient differs by {first.relative_off:.1e} from that of one process in step {first.step}, "
+        f"{first.off_one[name]:.0f} times what rounding allows in {evidence.name(name)}"
+    )
+    details = (f"G = sum v_r g_r with v = {_shown(first.v)}; one process: w = {' | '.join(map(_shown, first.w))}",)
+    factors = {round(step.factor_one, 3) for step in usable}
+    if all(step.factor_one_off <= 1 for step in usable) and len(factors) == 1:
+        factor = first.factor_one
+        if _near(factor, 1 / ranks) and all(_near(v, 1 / ranks) for v in first.v) and _all_near(first.w, 1.0):
+            return held(
+                f"every gradient is 1/{ranks} of one process's: the loss is a sum over samples and the ranks' gradients are "
+                "averaged. This is right if the learning rate is meant so"
+            )
+        if _near(factor, ranks) and all(_near(v, 1.0) for v in first.v):
+            return broken(headline, audit.GRADIENTS_SUMMED(factor=factor, ranks=ranks), details=details)
+        cause = audit.GRADIENTS_SCALED(factor=factor, weights=_shown(first.v), line=line)
+        return broken(headline, cause, details=details)
+    hooks = evidence.real.of(0, "comm_hook")
+    if hooks:
+        return not_judged(
+            f"the communication hook {hooks[0]['name']} at {hooks[0]['line']} changes gradients on purpose"
+        )
+    if first.v_off:
+        wrong = max(first.v_off, key=lambda each: first.v_off[each])
+        return broken(headline, _no_combination(evidence, first, wrong), details=details)
+    if all(_near(v, first.v[0]) for v in first.v) and first.w_off <= 1 and first.w:
+        if _one_rank_only(first.w):
+            return not_judged(
+                "the mirror run saw one rank's samples only: how the script forms its batches was not recognised; mark them "
+                "with ddpcheck.audit.batch()"
+            )
+        got, wanted = _shown(first.v), _shown(first.w[0])
+        return broken(headline, audit.LOSS_NORMALISED_PER_RANK(wanted=wanted, got=got, line=line), details=details)
+    gathers = [e for e in evidence.real.of(0, "collective") if e["loses_gradient"]]
+    if gathers:
+        cause = audit.GATHERED_WITHOUT_GRADIENT(operation=gathers[0]["op"], line=gathers[0]["line"])
+        return broken(headline, cause, details=details)
+    return broken(headline, audit.LOSS_COUPLES_SAMPLES(line=line), details=details)
+
+
+def _no_combination(evidence: Evidence, step: StepSeen, wrong: str) -> Cause:
+    together = next(each for each in evidence.aligned("step") if each[0]["step"] == step.step)
+    partly = [
+        n for n, counts in enumerate(zip(*(e["parts"] for e in together), strict=False)) if 0 in counts and any(counts)
+    ]
+    reduced = [e for e in evidence.real.of(0, "collective") if e["step"] == step.step and e["number"] > 0]
+    clips = [e for e in evidence.real.of(0, "clip") if e["step"] == step.step]
+    line = reduced[0]["line"] if reduced else clips[0]["line"] if clips else together[0]["line"]
+    if partly and reduced and not evidence.real.of(0, "wrapped"):
+        name = evidence.name(f"{step.optimizer}.{partly[0]}")
+        return audit.COLLECTIVES_PAIR_DIFFERENT(parameter=name, line=line)
+    return audit.REDUCTION_IS_NO_COMBINATION(parameter=evidence.name(wrong), line=line)
+
+
+def _backward_line(evidence: Evidence, step: int) -> str:
+    found = [event["line"] for event in evidence.real.of(0, "backward") if event["step"] == step]
+    return str(found[-1]) if found else ""
+
+
+def _one_rank_only(weights: Sequence[Sequence[float]]) -> bool:
+    return all(sum(abs(w) > _CLOSE for w in each) == 1 for each in weights) and len(weights[0]) > 1
+
+
+def _all_near(weights: Sequence[Sequence[float]], value: float) -> bool:
+    return bool(weights) and all(_near(w, value) for each in weights for w in each)
+
+
+def _shown(weights: Sequence[float]) -> str:
+    return ", ".join(f"{weight:.4g}" for weight in weights)
+
+
+def gathered_features_keep_their_gradient(evidence: Evidence) -> Judged:
+    gathers = [event for event in evidence.real.of(0, "collective") if event["op"].startswith("all_gather")]
+    lost = [event for event in gathers if event["loses_gradient"]]
+    if lost:
+        return broken(
+            f"a tensor that needs a gradient is gathered at {lost[0]['line']}",
+            audit.GATHERED_WITHOUT_GRADIENT(operation=lost[0]["op"], line=lost[0]["line"]),
+        )
+    return held() if gathers else not_judged("the script gathers nothing")
+
+
+def gradients_depend_on_the_data(evidence: Evidence) -> Judged:
+    steps = evidence.real.of(0, "step")
+    if not steps:
+        return not_judged("no optimizer step was seen")
+    for event in steps:
+        if not event["finite"]:
+            cause = audit.GRADIENTS_NOT_FINITE(step=event["step"], line=_backward_line(evidence, event["step"]))
+            return broken(f"gradients are not finite in step {event['step']}", cause)
+    for optimizer in {event["optimizer"] for event in steps}:
+        own = [event for event in steps if event["optimizer"] == optimizer]
+        if all(event["zero"] for event in own):
+            cause = audit.GRADIENTS_ALL_ZERO(line=_backward_line(evidence, own[0]["step"]))
+            return broken(f"every gradient is zero in {len(own)} steps", cause)
+    return held()
+
+
+def clipping_comes_last(evidence: Evidence) -> Judged:
+    """After the reduction, once for a step."""
+    clips = evidence.each_rank("clip")
+    if not any(clips):
+        return not_judged("the script does not clip by torch.nn.utils")
+    for step in range(evidence.steps_seen):
+        own = [[event for event in events if event["step"] == step] for events in clips]
+        numbers = {event["number"] for event in own[0]}
+        if len(numbers) > 1:
+            cause = audit.CLIP_EVERY_MICRO_BATCH(count=len(numbers), line=own[0][0]["line"])
+            return broken(f"step {step} clips {len(numbers)} times", cause)
+        for together in zip(*own, strict=False):
+            if len({tuple(event["digests"]) for event in together}) > 1 and not _unsynchronised(evidence, step):
+                norms = ", ".join(f"{event['norm']:.4g}" for event in together if event["norm"] is not None)
+                cause = audit.CLIP_BEFORE_REDUCTION(norms=norms or "of the gradients", line=together[0]["line"])
+                return broken(f"the ranks clip different gradients in step {step}", cause)
+    return held()

@@ -1,0 +1,156 @@
+"""Laws of the replicas: parameters start and stay equal, buffers too, and the optimizer holds what is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...causes import audit
+from ..evidence import Evidence
+from ..journal import Event
+from .judged import Judged, broken, held, not_judged
+
+_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+
+
+def states(evidence: Evidence) -> Iterator[tuple[Event, ...]]:
+    """The states in use at the same place of the run on every rank: the n-th of each step."""
+    found: list[dict[tuple[int, int], Event]] = []
+    for events in evidence.each_rank("state"):
+        own: dict[tuple[int, int], Event] = {}
+        count: dict[int, int] = {}
+        for event in events:
+            number = count[event["step"]] = count.get(event["step"], -1) + 1
+            own[event["step"], number] = event
+        found.append(own)
+    for place in sorted(set(found[0]).intersection(*found[1:])):
+        yield tuple(own[place] for own in found)
+
+
+def different(together: tuple[Event, ...], kind: str) -> list[str]:
+    """Names that differ: parameters of optimizers (p), of modules only (m), buffers (b)."""
+    first, *others = (event["digests"] for event in together)
+    return [
+        name
+        for name, value in first.items()
+        if (name[0] == kind if kind != "p" else name[0].isdigit())
+        and any(name in other and other[name] != value for other in others)
+    ]
+
+
+def equal_until(evidence: Evidence) -> int:
+    """The first step at whose start the ranks' parameters differ; past the last step if none."""
+    for together in states(evidence):
+        if different(together, "p"):
+            return int(together[0]["step"])
+    return evidence.steps_seen + 1
+
+
+def buffers_equal_until(evidence: Evidence) -> int:
+    """The first step in which ranks use different buffers other than batch norm's, whose use in training is none."""
+    if any(event["broadcast_buffers"] for event in evidence.real.of(0, "wrapped")):
+        return evidence.steps_seen + 1
+    for together in states(evidence):
+        if any(not name.endswith(_STATISTICS) for name in different(together, "b")):
+            return int(together[0]["step"])
+    return evidence.steps_seen + 1
+
+
+def ranks_start_from_the_same_parameters(evidence: Evidence) -> Judged:
+    first = next((each for each in states(evidence) if any(n[0].isdigit() for n in each[0]["digests"])), None)
+    if first is None:
+        return not_judged("no forward with an optimizer was seen")
+    names = different(first, "p")
+    if not names:
+        return held(f"{sum(name[0].isdigit() for name in first[0]['digests'])} parameters are equal in all bits")
+    parameter = evidence.name(names[0])
+    headline = f"{len(names)} parameters differ before the first step, first {parameter}"
+    loading = [rank for rank in range(evidence.ranks) if evidence.real.of(rank, "load")]
+    if 0 < len(loading) < evidence.ranks:
+        line = evidence.real.of(loading[0], "load")[0]["line"]
+        cause = audit.WEIGHTS_LOADED_ON_ONE_RANK(ranks=tuple(loading), line=line)
+        return broken(headline, cause, audit.DIFFERENT_INITIAL_PARAMETERS(parameter=parameter))
+    return broken(headline, audit.DIFFERENT_INITIAL_PARAMETERS(parameter=parameter))
+
+
+def replicas_stay_equal(evidence: Evidence) -> Judged:
+    if ranks_start_from_the_same_parameters(evidence).status != "held":
+        return not_judged("the ranks do not start equal")
+    seen = 0
+    for together in states(evidence):
+        names = different(together, "p")
+        step = together[0]["step"]
+        seen = max(seen, step)
+        if names:
+            return broken(
+                f"{len(names)} parameters differ after step {step - 1}, first {evidence.name(names[0])}",
+                audit.REPLICAS_DRIFT(step=step, parameter=evidence.name(names[0])),
+            )
+    return held(f"equal in all bits through step {seen}")
+
+
+def buffers_are_equal(evidence: Evidence) -> Judged:
+    """Where a wrapper sends rank 0's buffers before each forward, theirs are what counts."""
+    wrapped = evidence.real.of(0, "wrapped")
+    if any(event["broadcast_buffers"] for event in wrapped):
+        return held("the wrapper sends rank 0's buffers before each forward")
+    seen = False
+    for together in states(evidence):
+        seen = seen or any(name[0] == "b" for name in together[0]["digests"])
+        names = different(together, "b")
+        if names and together[0]["step"] > 0:
+            buffer = names[0].partition(".")[2]
+            return broken(
+                f"{len(names)} buffers differ in step {together[0]['step']}, first {buffer}",
+                audit.BUFFERS_DIFFER(buffer=buffer),
+            )
+    return held() if seen else not_judged("the modules have no buffers")
+
+
+def evaluated_models_are_equal(evidence: Evidence) -> Judged:
+    """Modules that no optimizer trains, such as moving averages, where all ranks use them."""
+    modules = evidence.real.of(0, "module")
+    seen = False
+    for together in states(evidence):
+        seen = seen or any(name[0] == "m" for name in together[0]["digests"])
+        names = different(together, "m")
+        if names and together[0]["step"] > 0:
+            place, _, parameter = names[0].partition(".")
+            module = next((m["name"] for m in modules if m["place"] == int(place[1:])), "a module")
+            return broken(
+                f"{len(names)} parameters of {module} differ, first {parameter}",
+                audit.MODELS_DIFFER(module=module, parameter=parameter),
+            )
+    return held() if seen else not_judged("every parameter is in an optimizer")
+
+
+def optimizers_hold_what_is_trained(evidence: Evidence) -> Judged:
+    found = evidence.real.of(0, "state")
+    if not found:
+        return not_judged("no forward with an optimizer was seen")
+    for event in found:
+        if event["step"] == 0 and not event["grad"]:
+            continue
+        missing, strays = event["unoptimized"], event["strays"]
+        if missing and strays:
+            cause = audit.OPTIMIZER_HOLDS_REPLACED(parameter=missing[0], count=len(strays))
+            return broken(f"{len(missing)} trained parameters are in no optimizer, first {missing[0]}", cause)
+    last = found[-1]["unoptimized"]
+    if last:
+        return held(f"{len(last)} parameters that need a gradient are in no optimizer, first {last[0]}: is that meant?")
+    return held()
+
+
+def batch_norm_is_converted(evidence: Evidence) -> Judged:
+    modules = evidence.real.of(0, "module")
+    norms = [(module, name) for module in modules if module["grad"] for name in module["batch_norms"]]
+    if not norms:
+        return not_judged("the modules have no batch norm over one rank's samples")
+    meant = bool(evidence.real.of(0, "converted")) or any(module["own_norms"] for module, _ in norms)
+    mixed = any(module["sync_batch_norm"] for module, _ in norms)
+    if meant or mixed:
+        cause = audit.BATCH_NORM_NOT_CONVERTED(count=len(norms), module=norms[0][1])
+        return broken(f"{len(norms)} batch norms take statistics over one rank's samples, first {norms[0][1]}", cause)
+    return held(
+        f"{len(norms)} batch norms, such as {norms[0][1]}, normalise each rank's samples alone: SyncBatchNorm would take the "
+        "whole batch, as one process does"
+    )

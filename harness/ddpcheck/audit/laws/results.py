@@ -1,0 +1,137 @@
+"""Laws of what a run reports and leaves behind: metrics count every rank's samples, one rank writes each checkpoint."""
+
+from __future__ import annotations
+
+from ...causes import audit
+from ..evidence import Evidence
+from ..journal import Event
+from .data import loader_of, trained_loaders
+from .judged import Judged, broken, held, not_judged
+
+_REDUCTIONS = frozenset(
+    {
+        "all_reduce",
+        "reduce",
+        "all_gather",
+        "all_gather_into_tensor",
+        "all_gather_single",
+        "all_gather_object",
+        "gather",
+        "gather_object",
+    }
+)
+
+
+def _evaluations(evidence: Evidence, rank: int) -> list[tuple[Event, int, list[Event]]]:
+    """Each whole pass without gradients: its end, its samples, and the reductions before the next training batch or pass."""
+    events = evidence.real.events[rank]
+    trained = trained_loaders(evidence)
+    found = []
+    for place, event in enumerate(events):
+        if event["kind"] != "epoch_end" or event["key"] in trained or event["cut"]:
+            continue
+        batches = [
+            e for e in events[:place]
+            if e["kind"] == "batch" and e["key"] == event["key"] and e["passed"] == event["passed"]
+        ]  # fmt: skip
+        if any(batch["grad"] for batch in batches) and evidence.real.of(rank, "backward") and _trains(events, batches):
+            continue
+        samples = sum(batch["size"] for batch in batches)
+        during = events.index(batches[0]) if batches else place
+        after = []
+        for later in events[during:]:
+            if later["kind"] == "collective" and later["op"] in _REDUCTIONS:
+                after.append(later)
+            if later["kind"] in ("backward", "step") or (later["kind"] == "epoch" and events.index(later) > place):
+                break
+        found.append((event, samples, after))
+    return found
+
+
+def _trains(events: tuple[Event, ...], batches: list[Event]) -> bool:
+    return any(event["kind"] == "backward" and event["step"] == batches[0]["step"] for event in events if batches)
+
+
+def means_weigh_ranks_by_their_samples(evidence: Evidence) -> Judged:
+    passes = [_evaluations(evidence, rank) for rank in range(evidence.ranks)]
+    if not any(passes):
+        return not_judged("no whole pass without gradients was seen")
+    for together in zip(*passes, strict=False):
+        counts = tuple(samples for _, samples, _ in together)
+        if len(set(counts)) == 1:
+            continue
+        reductions = together[0][2]
+        means = [e for e in reductions if e["op"] in ("all_reduce", "reduce") and e["values"] and not _whole(e)]
+        totals = [e for e in reductions if e["values"] and any(_is_count(v, counts[0]) for v in e["values"])]
+        if means and not totals:
+            return broken(
+                f"ranks with {', '.join(map(str, counts))} samples are averaged",
+                audit.METRIC_WITHOUT_COUNTS(line=means[0]["line"], counts=counts),
+            )
+    return held()
+
+
+def _whole(event: Event) -> bool:
+    """Whether all values are whole numbers above 1, as counts are."""
+    return all(value == int(value) and abs(value) > 1 for value in event["values"])
+
+
+def _is_count(value: float, samples: int) -> bool:
+    return value == samples or (value > 1 and value == int(value))
+
+
+def metrics_are_combined(evidence: Evidence) -> Judged:
+    if evidence.ranks == 1:
+        return not_judged("there is one rank")
+    passes = [_evaluations(evidence, rank) for rank in range(evidence.ranks)]
+    if not all(passes):
+        return not_judged("not every rank evaluates")
+    for together in zip(*passes, strict=False):
+        keys = {event["key"] for event, _, _ in together}
+        key = next(iter(keys))
+        sharded = any(
+            event["distributed"] and event["distributed"]["num_replicas"] > 1
+            for event in evidence.real.of(0, "epoch")
+            if event["key"] == key
+        )
+        if sharded and not any(reductions for _, _, reductions in together):
+            line = loader_of(evidence, key).get("line", key)
+            return broken("each rank evaluates a shard, and no reduction follows", audit.METRIC_OF_ONE_RANK(line=line))
+    return held()
+
+
+def one_rank_writes_each_checkpoint(evidence: Evidence) -> Judged:
+    writers: dict[str, dict[int, Event]] = {}
+    for rank, events in enumerate(evidence.each_rank("save")):
+        for event in events:
+            if event["path"]:
+                writers.setdefault(event["path"], {}).setdefault(rank, event)
+    if not writers:
+        return not_judged("no checkpoint was written by torch.save")
+    for path, own in writers.items():
+        if len(own) > 1:
+            event = own[min(own)]
+            name = path.rpartition("/")[2]
+            return broken(
+                f"{len(own)} ranks write {name}",
+                audit.CHECKPOINT_BY_SEVERAL(ranks=tuple(sorted(own)), file=name, line=event["line"]),
+            )
+    return held()
+
+
+def checkpoints_fit_the_bare_model(evidence: Evidence) -> Judged:
+    saves = [event for events in evidence.each_rank("save") for event in events]
+    if not saves:
+        return not_judged("no checkpoint was written by torch.save")
+    prefixed = next((event for event in saves if event["prefix"]), None)
+    for events in evidence.each_rank("loaded"):
+        for event in events:
+            if event["prefix"] and event["missing"]:
+                line = prefixed["line"] if prefixed is not None else event["line"]
+                return broken(
+                    f"the model at {event['line']} found none of {event['missing']} names in the checkpoint",
+                    audit.CHECKPOINT_PREFIX(line=line),
+                )
+    if prefixed is not None:
+        return held("names in it begin with `module.`: it fits the wrapped model only")
+    return held()

@@ -1,0 +1,59 @@
+"""The law of resuming: a run that stops and goes on from its checkpoint is the uninterrupted run."""
+
+from __future__ import annotations
+
+from ...causes import audit
+from ..evidence import Evidence
+from .judged import Judged, broken, held, not_judged
+
+
+def resumed_runs_go_on(evidence: Evidence) -> Judged:
+    """Step by step from the checkpoint on: who loads, learning rates, samples, parameters."""
+    resumed = evidence.mirrors.get("resumed")
+    if resumed is None:
+        return not_judged("no resumed run was asked for; see --resume-check")
+    if resumed.failed or evidence.mirrors["interrupted"].failed:
+        return broken(
+            "the interrupted or the resumed run failed", audit.STATE_NOT_RESTORED(what="it ended with an error")
+        )
+    loads = [rank for rank in range(evidence.ranks) if resumed.of(rank, "load")]
+    if 0 < len(loads) < evidence.ranks:
+        line = resumed.of(loads[0], "load")[0]["line"]
+        return broken(
+            f"only rank {', '.join(map(str, loads))} loads the checkpoint",
+            audit.STATE_RESTORED_ON_ONE_RANK(ranks=tuple(loads), line=line),
+        )
+    before = len(evidence.mirrors["interrupted"].of(0, "step"))
+    for rank in range(evidence.ranks):
+        whole = evidence.real.of(rank, "step")[before:]
+        again = resumed.of(rank, "step")
+        for number, (a, b) in enumerate(zip(whole, again, strict=False)):
+            what = _difference(a, b)
+            if what:
+                step = before + number
+                return broken(
+                    f"rank {rank}, step {step}: {what}", audit.STATE_NOT_RESTORED(what=f"{what} in step {step}")
+                )
+        if len(whole) != len(again) and not evidence.real.of(rank, "cut"):
+            what = f"{len(again)} steps instead of {len(whole)}"
+            return broken(f"rank {rank} takes {what}", audit.STATE_NOT_RESTORED(what=what))
+    count = len(resumed.of(0, "step"))
+    return (
+        held(f"{count} steps after the checkpoint are equal in all bits")
+        if count
+        else not_judged("no step was resumed")
+    )
+
+
+def _difference(whole: dict[str, object], again: dict[str, object]) -> str:
+    """What differs first between two steps; empty if nothing does."""
+    if whole["groups"] != again["groups"]:
+        for a, b in zip(whole["groups"], again["groups"], strict=False):  # type: ignore[call-overload]
+            for name in a:
+                if a[name] != b.get(name):
+                    return f"{name} is {b.get(name)} instead of {a[name]}"
+    if whole["grads"] != again["grads"]:
+        return "gradients differ: other parameters, samples or random draws"
+    if whole["after"] != again["after"]:
+        return "the update differs: the optimizer's state was not restored"
+    return ""

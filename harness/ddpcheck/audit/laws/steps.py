@@ -1,0 +1,42 @@
+"""Laws of optimizer steps: the same hyperparameters on all ranks, and the same steps taken and skipped."""
+
+from __future__ import annotations
+
+from ...causes import audit
+from ..evidence import Evidence
+from .judged import Judged, broken, held, not_judged
+
+
+def hyperparameters_are_equal(evidence: Evidence) -> Judged:
+    seen = 0
+    for together in evidence.aligned("step"):
+        seen += 1
+        for groups in zip(*(event["groups"] for event in together), strict=False):
+            for name in groups[0]:
+                values = [group.get(name) for group in groups]
+                if any(value != values[0] for value in values):
+                    step = together[0]["step"]
+                    shown = ", ".join(f"{value:.6g}" if isinstance(value, float) else str(value) for value in values)
+                    headline = f"{name} is {shown} in step {step}"
+                    if name == "lr":
+                        return broken(headline, audit.LEARNING_RATE_DIFFERS(step=step, values=shown))
+                    return broken(headline, audit.HYPERPARAMETERS_DIFFER(name=name, step=step, values=shown))
+    return held(f"equal in {seen} steps") if seen else not_judged("no optimizer step was seen on all ranks")
+
+
+def ranks_skip_the_same_steps(evidence: Evidence) -> Judged:
+    together = list(evidence.aligned("scaled_step"))
+    if not together:
+        return not_judged("there is no gradient scaler")
+    for number, events in enumerate(together):
+        if len({event["stepped"] for event in events}) > 1:
+            ranks = tuple(rank for rank, event in enumerate(events) if not event["stepped"])
+            cause = audit.SKIPPED_STEP_DIFFERS(ranks=ranks, step=number, line=events[ranks[0]]["line"])
+            return broken(f"rank {ranks[0]} skips step {number}, others take it", cause)
+    for looked in evidence.aligned("unscale"):
+        if any(event["grads"] != looked[0]["grads"] for event in looked[1:]):
+            return broken(
+                f"the scaler looks at different gradients in step {looked[0]['step']}",
+                audit.SCALER_CHECKS_OWN_GRADIENTS(line=looked[0]["line"]),
+            )
+    return held(f"{len(together)} steps of the scaler are alike")

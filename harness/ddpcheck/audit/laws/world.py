@@ -1,0 +1,203 @@
+"""Laws of the world: the ranks find each other, call the same collectives, and end together."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from ...causes import Cause, audit
+from ..evidence import Evidence
+from ..journal import Event
+from .judged import Judged, broken, held, not_judged
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+_LIBRARY = re.compile(r"[/\\](lib[/\\]python3|site-packages|dist-packages)|^<|ddpcheck[/\\]audit")
+_ERROR = 160
+_FAILED = ("raised", "exit")
+
+
+def ranks_form_one_world(evidence: Evidence) -> Judged:
+    if evidence.ranks == 1:
+        return not_judged("one rank is a world of its own")
+    if not any(evidence.real.of(rank, "installed") for rank in range(evidence.ranks)):
+        return not_judged("no rank came as far as the script")
+    worlds = [events[-1] if events else None for events in evidence.each_rank("world")]
+    if all(world is None or world["size"] == 1 for world in worlds):
+        if not evidence.steps_seen and any(evidence.real.end(rank)["why"] in _FAILED for rank in range(evidence.ranks)):
+            return not_judged("the script ended before it made a process group")
+        return broken(f"no process group of {evidence.ranks} ranks was made", audit.WORLD_IS_ONE(ranks=evidence.ranks))
+    for world in worlds:
+        if world is not None and world["size"] != evidence.ranks:
+            return broken(
+                f"the process group has {world['size']} ranks, should have {evidence.ranks}",
+                audit.WORLD_HAS_ANOTHER_SIZE(size=world["size"], ranks=evidence.ranks, line=world["line"]),
+            )
+    return held()
+
+
+def ranks_call_the_same_collectives(evidence: Evidence) -> Judged:
+    """Collectives of the whole world, and forwards through wrappers, in the same order on all ranks."""
+    sequences = [[event for event in events if _counts(event, evidence)] for events in
+                 evidence.each_rank("collective", "forward")]  # fmt: skip
+    if not any(sequences):
+        return not_judged("the script called no collective and no wrapper")
+    for number, together in enumerate(zip(*sequences, strict=False)):
+        signatures = [_signature(event) for event in together]
+        if len(set(signatures)) > 1:
+            return _odd_one(evidence, number, together, signatures)
+    lengths = [len(sequence) for sequence in sequences]
+    if len(set(lengths)) > 1 and _stopped(evidence) is None and not _uneven_batches(evidence):
+        longest = max(range(evidence.ranks), key=lambda rank: lengths[rank])
+        extra = sequences[longest][min(lengths)]
+        if all(evidence.real.end(rank)["why"] == "finished" for rank in range(evidence.ranks)) or _is_eval(extra):
+            ranks = tuple(rank for rank in range(evidence.ranks) if lengths[rank] > min(lengths))
+            return broken(
+                f"rank {longest} makes {lengths[longest]} calls, others make {min(lengths)}", _branch(extra, ranks)
+            )
+    return held(f"{min(lengths)} calls compared")
+
+
+def _counts(event: Event, evidence: Evidence) -> bool:
+    if event["kind"] == "forward":  # it sends buffers, or its backward sends gradients
+        return bool(event["buffers"] or (event["grad"] and event["sync"]))
+    return not event["point"] and event["group"] == evidence.ranks
+
+
+def _signature(event: Event) -> tuple[object, ...]:
+    if event["kind"] == "forward":
+        return ("forward", event["wrapper"], event["grad"])
+    whole = event["op"].endswith(("_object", "_object_list")) or event["op"] in ("all_gather", "gather", "scatter")
+    return (event["op"], None if whole else str(event.get("shape")), event.get("dtype"), event.get("reduce"))
+
+
+def _is_eval(event: Event) -> bool:
+    return event["kind"] == "forward" and not event["grad"]
+
+
+def _odd_one(
+    evidence: Evidence, number: int, together: tuple[Event, ...], signatures: list[tuple[object, ...]]
+) -> Judged:
+    """The rank whose call the others do not make at all, or make later."""
+    if _uneven_batches(evidence) or _stopped(evidence) is not None:
+        return not_judged("the ranks take different numbers of steps")
+    lines = Counter(
+        (rank, event["line"])
+        for rank, events in enumerate(evidence.each_rank("collective", "forward"))
+        for event in events
+    )
+    ranks = range(evidence.ranks)
+    found = [
+        (event, tuple(rank for rank in ranks if lines[rank, event["line"]]))
+        for event in together
+        if len({lines[rank, event["line"]] for rank in ranks}) > 1
+    ]
+    found.sort(key=lambda pair: len(pair[1]))
+    event, own = found[0] if found else (together[0], (0,))
+    if len(own) == evidence.ranks:
+        most = max(lines[rank, event["line"]] for rank in ranks)
+        own = tuple(rank for rank in ranks if lines[rank, event["line"]] == most)
+    shown = "; ".join(f"rank {rank}: {_named(each)} at {each['line']}" for rank, each in enumerate(together))
+    return broken(f"call {number} differs between ranks: {shown}", _branch(event, own))
+
+
+def _branch(event: Event, ranks: tuple[int, ...]) -> Cause:
+    return audit.COLLECTIVE_IN_RANK_BRANCH(operation=_named(event), ranks=ranks, line=event["line"])
+
+
+def _named(event: Event) -> str:
+    return "the wrapper's forward" if event["kind"] == "forward" else str(event["op"])
+
+
+def _uneven_batches(evidence: Evidence) -> bool:
+    from .data import uneven_passes
+
+    return uneven_passes(evidence) is not None
+
+
+def _stopped(evidence: Evidence) -> tuple[tuple[int, ...], int] | None:
+    """Ranks that took fewer steps than others and went on to something else."""
+    counts = [len(evidence.real.of(rank, "step")) for rank in range(evidence.ranks)]
+    begun = [len(evidence.real.of(rank, "backward", "epoch")) for rank in range(evidence.ranks)]
+    if len(set(begun)) == 1 or _uneven_batches(evidence):
+        return None
+    fewest = min(begun)
+    ranks = tuple(rank for rank in range(evidence.ranks) if begun[rank] == fewest)
+    if any(evidence.real.end(rank)["why"] in _FAILED and counts[rank] == 0 for rank in ranks):
+        return None
+    if any(_waits_in(evidence, rank) not in ("", "barrier") for rank in ranks):
+        return None
+    passes = [_training_passes(evidence, rank) for rank in range(evidence.ranks)]
+    if len(set(passes)) == 1:
+        return None
+    return ranks, counts[ranks[0]]
+
+
+def _waits_in(evidence: Evidence, rank: int) -> str:
+    """The collective that a rank entered and never left."""
+    events = evidence.real.of(rank, "collective", "left")
+    return str(events[-1]["op"]) if events and events[-1]["kind"] == "collective" else ""
+
+
+def _training_passes(evidence: Evidence, rank: int) -> int:
+    return sum(_trained(evidence, rank, event["loader"]) for event in evidence.real.of(rank, "epoch"))
+
+
+def _trained(evidence: Evidence, rank: int, loader: int) -> bool:
+    return any(event["loader"] == loader and event["grad"] for event in evidence.real.of(rank, "batch"))
+
+
+def ranks_stop_together(evidence: Evidence) -> Judged:
+    found = _stopped(evidence)
+    if found is None:
+        return held()
+    ranks, steps = found
+    return broken(
+        f"rank {', '.join(map(str, ranks))} stopped after {steps} steps, the others went on",
+        audit.STOP_DECIDED_PER_RANK(ranks=ranks, steps=steps),
+    )
+
+
+def ranks_end_without_error(evidence: Evidence) -> Judged:
+    """Last of all: an error or a hang mostly has one of the other causes."""
+    real, ranks = evidence.real, range(evidence.ranks)
+    if real.hung:
+        waiting = tuple(rank for rank in ranks if real.end(rank)["why"] == "")
+        lines = tuple(where_it_waits(evidence, rank) for rank in waiting)
+        return broken(
+            f"rank {', '.join(map(str, waiting))} waits for ever",
+            audit.RANKS_WAIT(ranks=waiting, lines=lines),
+            details=[stack for rank in waiting if (stack := real.stacks[rank] if rank < len(real.stacks) else "")],
+        )
+    failed = [rank for rank in ranks if real.end(rank)["why"] in _FAILED]
+    if failed:
+        first = min(failed, key=lambda rank: (_from_a_peer(real.end(rank)["error"]), real.end(rank)["at"]))
+        end = real.end(first)
+        error = _short(end["error"])
+        return broken(
+            f"rank {first} raised {error}",
+            audit.SCRIPT_RAISED(ranks=tuple(failed), error=error, line=end["line"]),
+            details=[real.output],
+        )
+    silent = [rank for rank in ranks if real.end(rank)["why"] == ""]
+    if silent:
+        return broken(f"rank {silent[0]} died without a word", details=[real.output])
+    return held("all ranks ended" if real.end(0)["why"] == "finished" else "all ranks ran until they were stopped")
+
+
+def _short(error: str) -> str:
+    line = error.strip().partition("\n")[0]
+    return line if len(line) <= _ERROR else f"{line[:_ERROR]} ..."
+
+
+def _from_a_peer(error: str) -> bool:
+    return any(word in error for word in ("Connection closed by peer", "gloo", "NCCL", "Broken pipe", "reset by peer"))
+
+
+def where_it_waits(evidence: Evidence, rank: int) -> str:
+    """The script's innermost line on the stack of a rank that hangs."""
+    stack = evidence.real.stacks[rank] if rank < len(evidence.real.stacks) else ""
+    for file, line in _FRAME.findall(stack):
+        if not _LIBRARY.search(file):
+            return f"{file.rpartition('/')[2]}:{line}"
+    events = [event for event in evidence.real.events[rank] if event.get("line")]
+    return str(events[-1]["line"]) if events else ""

@@ -1,0 +1,142 @@
+"""The batches of all ranks, put together, in the place of those that a loader would give."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ..journal import Event
+from ..run import Run
+from .combine import Misfit, put_together, rolled
+from .sources import Source, sources
+
+if TYPE_CHECKING:
+    from ..recorder.data import Loader
+
+
+class MirroredBatches:
+    """The iterator of a DataLoader, in a mirror run."""
+
+    def __init__(self, run: Run, loader: Loader, original: Any) -> None:
+        self._run, self._loader, self._original = run, loader, original
+        self._pass = loader.passes
+        self._given = 0
+        self._turn = 0
+        loader.passes += 1
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __len__(self) -> int:
+        return len(self._original)
+
+    def __next__(self) -> Any:
+        run = self._run
+        found = _at(run, self._loader.key, self._pass, self._given)
+        if not found:
+            if _ended(run, self._loader.key, self._pass):
+                raise StopIteration
+            run.leave("record ends")
+        if run.settings.in_turn and any(event["grad"] for _, event in found):
+            turn, self._turn = self._turn, (self._turn + 1) % len(found)
+            self._given += self._turn == 0
+            found = found[turn : turn + 1]
+        else:
+            self._given += 1
+        return _together(run, found, self._original)
+
+
+def marked_batch(run: Run, number: int) -> Any:
+    """The batches that the script marked with ddpcheck.audit.batch(), put together."""
+    found = _at(run, "marked", 0, number)
+    if not found:
+        run.leave("record ends")
+    return _together(run, found, None)
+
+
+def lengths(run: Run) -> dict[str, int]:
+    """How many batches each loader said it has, in the real run."""
+    return _lengths(sources(run))
+
+
+@functools.cache
+def _lengths(found: tuple[Source, ...]) -> dict[str, int]:
+    return {
+        event["key"]: event["batches"]
+        for source in found
+        for event in source.events
+        if event["kind"] == "loader" and event["batches"] is not None
+    }
+
+
+def _at(run: Run, key: str, passed: int, number: int) -> list[tuple[Source, Event]]:
+    """The batches of this place, by rank; those of ranks that got none are missing."""
+    every = sources(run)
+    return [
+        (source, index[key, passed, number])
+        for source, index in zip(every, map(_index, every), strict=True)
+        if (key, passed, number) in index and index[key, passed, number]["kept"]
+    ]
+
+
+@functools.cache
+def _index(source: Source) -> dict[tuple[str, int, int], Event]:
+    return {
+        (event["key"], event["passed"], event["number"]): event for event in source.events if event["kind"] == "batch"
+    }
+
+
+def _ended(run: Run, key: str, passed: int) -> bool:
+    """Whether the real run's pass over this loader came to its end, and was recorded until then."""
+    for source in sources(run):
+        numbers = {event["loader"] for event in source.events if event["kind"] == "batch" and event["key"] == key}
+        numbers |= {event["loader"] for event in source.events if event["kind"] == "epoch" and event["key"] == key}
+        given = [e for e in source.events if e["kind"] == "batch" and e["key"] == key and e["passed"] == passed]
+        if any(not event["kept"] for event in given):
+            return False
+        for event in source.events:
+            if event["kind"] == "epoch_end" and event["loader"] in numbers and event["passed"] == passed:
+                return not event["cut"] or bool(given)
+    return False
+
+
+def _together(run: Run, found: list[tuple[Source, Event]], loader: Any) -> Any:
+    run.started = True
+    batches = [source.journal.load(event["kept"]) for source, event in found]
+    run.samples = tuple(event["size"] for _, event in found)
+    if len(batches) == 1:
+        return batches[0]
+    try:
+        return put_together(batches, run.samples, int(run.settings.rolled))
+    except Misfit as misfit:
+        again = _collated_again(run, found, batches, loader)
+        if again is not None:
+            return again
+        run.note("misfit", what="batch", step=run.step, why=str(misfit), line=run.line())
+        run.samples = run.samples[:1]
+        return batches[0]
+
+
+def _collated_again(run: Run, found: list[tuple[Source, Event]], batches: list[Any], loader: Any) -> Any:
+    """All ranks' samples through the script's own collate function, if that gives a rank its own batch again."""
+    from ..recorder.tensors import digest_of_nest
+
+    if loader is None or loader.collate_fn is None or any(event["indices"] is None for _, event in found):
+        return None
+    try:
+        run.loading += 1
+        own = [[loader.dataset[index] for index in event["indices"]] for _, event in found]
+        if any(
+            digest_of_nest(loader.collate_fn(mine)) != digest_of_nest(batch)
+            for mine, batch in zip(own, batches, strict=True)
+        ):
+            return None
+        every = [sample for mine in own for sample in mine]
+        made = loader.collate_fn(rolled(every, int(run.settings.rolled)))
+        run.note("recollated", step=run.step)
+        return made
+    except Exception:
+        return None
+    finally:
+        run.loading -= 1

@@ -1,0 +1,144 @@
+"""The page of an audit: yes or no, findings by cause, a table of laws, and how far the audit looked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..verdict import SYMBOLS, Verdict
+from .evidence import Evidence
+from .laws import LAWS
+from .verdicts import answer
+
+_WORDS = {"passed": "held", "failed": "broken", "skipped": "not judged", "unknown": "crashed"}
+_DETAIL_LINES = 12
+
+
+def page(evidence: Evidence, verdicts: list[Verdict]) -> str:
+    """Plain text, at most 120 characters wide where words allow."""
+    return "\n".join(_lines(evidence, verdicts))
+
+
+def _lines(evidence: Evidence, verdicts: list[Verdict]) -> Iterator[str]:
+    yield answer(evidence, verdicts)[1]
+    yield from _findings(verdicts)
+    yield ""
+    yield from _table(verdicts)
+    yield ""
+    yield from scope(evidence)
+
+
+def _findings(verdicts: list[Verdict]) -> Iterator[str]:
+    """The first finding of each cause at length, the others with a line."""
+    seen: set[str] = set()
+    number = 0
+    for verdict in verdicts:
+        if verdict.status == "unknown":
+            yield f"\n? {verdict.check} crashed, and says nothing of the script:\n{verdict.reason.rstrip()}"
+        if verdict.diagnosis is None:
+            continue
+        cause = verdict.diagnosis.cause
+        name = cause.id if cause is not None else verdict.check
+        number += 1
+        yield ""
+        if name in seen:
+            yield f"{number}. the same cause: {verdict.diagnosis.headline} ({verdict.check})"
+            continue
+        seen.add(name)
+        yield f"{number}. {cause.headline if cause else verdict.diagnosis.headline} [{name}]"
+        if cause is not None:
+            yield f"   seen: {verdict.diagnosis.headline}"
+            if cause.because:
+                yield f"   {cause.because}"
+            if cause.look:
+                yield f"   look at: {cause.look}"
+        for other in verdict.diagnosis.causes[1:]:
+            yield f"   or: {other.headline} [{other.id}]"
+        details = [line for detail in verdict.diagnosis.details for line in detail.splitlines()]
+        yield from (f"   {line}" for line in details[-_DETAIL_LINES:])
+    if number > 1:
+        yield "\nBegin with 1: the later findings may follow from it."
+
+
+def _table(verdicts: list[Verdict]) -> Iterator[str]:
+    sentences = {law.name: law.sentence for law in LAWS}
+    width = max(map(len, sentences.values()))
+    for status, word in _WORDS.items():
+        for verdict in verdicts:
+            if verdict.status == status:
+                note = f"  {verdict.reason}" if verdict.reason and status != "unknown" else ""
+                yield f"{SYMBOLS[status]} {word:<10} {sentences[verdict.check]:<{width}}{note}".rstrip()
+
+
+def scope(evidence: Evidence) -> Iterator[str]:
+    """How far the audit looked, what ran otherwise than in the script, and what it left on disk."""
+    real = evidence.real
+    passes = len({(e["key"], e["passed"]) for e in real.of(0, "epoch")})
+    usable = sum(not step.not_comparable for step in evidence.compared)
+    yield (
+        f"looked at: {evidence.steps_seen} optimizer steps on {evidence.ranks} ranks, {usable} of them against one process; "
+        f"{passes} passes over loaders"
+    )
+    if evidence.real.of(0, "cut"):
+        yield f"the run was stopped after {evidence.steps_seen} steps; the epoch in progress was ended early at that point"
+    yield f"batches came from: {_source(evidence)}"
+    for event in {(e["what"], e["by"], e["line"]) for e in real.of(0, "instead")}:
+        yield f"run otherwise: {event[0]} at {event[2]} became {event[1]}"
+    misfits = {f"{e['what']} at {e['line']}" for e in _mirror_events(evidence, "misfit")}
+    if misfits:
+        yield f"not put together in the mirror run: {', '.join(sorted(misfits))}"
+    if _mirror_events(evidence, "recollated"):
+        yield "batches of different shapes were collated anew by the script's own collate function"
+    written = sorted({event["path"] for events in evidence.each_rank("save") for event in events if event["path"]})
+    if written:
+        yield f"files that the script wrote: {', '.join(written[:4])}{' ...' if len(written) > 4 else ''}"
+    size = sum(
+        run.end(rank).get("bytes", 0) for run in (real, *evidence.mirrors.values()) for rank in range(len(run.events))
+    )
+    mirrored = ", ".join(f"{name} {run.seconds:.1f} s" for name, run in evidence.mirrors.items())
+    yield f"time: {real.seconds:.1f} s on {evidence.ranks} ranks; mirrors {mirrored or 'not run'}; record {size / 2**20:.1f} MiB"
+
+
+def _mirror_events(evidence: Evidence, kind: str) -> list[dict[str, object]]:
+    one = evidence.mirrors.get("one")
+    return list(one.of(0, kind)) if one is not None else []
+
+
+def _source(evidence: Evidence) -> str:
+    batches = evidence.real.of(0, "batch")
+    if any(event["key"] == "marked" for event in batches):
+        return "ddpcheck.audit.batch() in the script"
+    if any(event["grad"] for event in batches):
+        return "DataLoader"
+    if any(event["integer"] for event in evidence.real.of(0, "draw")):
+        return "drawn indices"
+    return "nothing that was recognised"
+
+
+def markdown(evidence: Evidence, verdicts: list[Verdict]) -> str:
+    """The same as a markdown page."""
+    sentences = {law.name: law.sentence for law in LAWS}
+    rows = [f"| {sentences[v.check]} | {_WORDS[v.status]} | {_cell(v)} |" for v in verdicts]
+    findings = [f"```text\n{verdict.diagnosis.text()}\n```" for verdict in verdicts if verdict.diagnosis]
+    return (
+        "\n\n".join(
+            [
+                f"# Audit of {evidence.title}",
+                f"**{answer(evidence, verdicts)[1]}**",
+                *findings,
+                "\n".join(["| law | result | |", "|---|---|---|", *rows]),
+                "\n".join(f"- {line}" for line in scope(evidence)),
+            ]
+        )
+        + "\n"
+    )
+
+
+def _cell(verdict: Verdict) -> str:
+    text = verdict.diagnosis.headline if verdict.diagnosis else verdict.reason.splitlines()[0] if verdict.reason else ""
+    return text.replace("|", "\\|")
+
+
+def write_markdown(evidence: Evidence, verdicts: list[Verdict], path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(markdown(evidence, verdicts), encoding="utf-8")

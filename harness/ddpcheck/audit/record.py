@@ -1,0 +1,110 @@
+"""Runs a script with the recorder installed: python -m ddpcheck.audit.record train.py ARGS, or -m package.module ARGS.
+
+The parent starts it with DDPCHECK_AUDIT in the environment (run.py). The process ends as soon as enough has been seen.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import runpy
+import signal
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from .run import Run, Settings
+
+_INTENTIONS = ("no_sync", "SyncBatchNorm", "set_epoch", "DistributedSampler", "init_process_group")
+
+
+def main(words: list[str]) -> None:
+    """Run the script that the words name, as `python` would."""
+    settings = Settings.here()
+    module = words[0] == "-m"
+    root = str(Path.cwd()) if module else str(Path(words[0]).resolve().parent)
+    run = Run(settings, int(os.environ.get("RANK", "0")), root)
+    stacks = (run.journal.folder / "stacks.txt").open("w")
+    faulthandler.register(signal.SIGUSR1, stacks, all_threads=False)
+    run.note("begin", pid=os.getpid(), rank=run.rank, words=words, in_turn=settings.in_turn, mentions=_mentions(words))
+    _install(run)
+    run.note("installed")
+    try:
+        if module:
+            sys.argv = words[1:]
+            sys.path.insert(0, root)
+            runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+        else:
+            sys.argv = list(words)
+            sys.path[0] = root
+            runpy.run_path(str(Path(words[0]).resolve()), run_name="__main__")
+    except SystemExit as end:
+        if end.code not in (None, 0):
+            run.leave("exit", 1, error=f"the script exited with {end.code!r}", line=_line(run, end))
+    except BaseException as error:
+        traceback.print_exc()
+        run.leave("raised", 1, error=f"{type(error).__name__}: {error}", line=_line(run, error))
+    run.leave("finished")
+
+
+def _install(run: Run) -> None:
+    from .recorder import (
+        collectives,
+        data,
+        draws,
+        files,
+        gradients,
+        models,
+        optimizers,
+        other_draws,
+        substitutes,
+        wrappers,
+    )
+
+    if run.settings.no_gpu:
+        from . import no_gpu
+
+        no_gpu.install(run.settings.ranks if not run.mirrors else run.settings.mirror_size)
+    parts: list[Any] = [
+        substitutes,
+        collectives,
+        gradients,
+        optimizers,
+        wrappers,
+        models,
+        data,
+        files,
+        other_draws,
+        draws,
+    ]
+    for part in parts:
+        part.install(run)
+    if run.mirrors:
+        from .mirror import group, norms
+
+        group.install(run)
+        norms.install(run)
+
+
+def _mentions(words: list[str]) -> list[str]:
+    """Of names that show what a script means to do, those that its text has."""
+    try:
+        text = Path(words[0]).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return []
+    return [name for name in _INTENTIONS if name in text]
+
+
+def _line(run: Run, error: BaseException) -> str:
+    """The script's own line in which it was raised."""
+    lines = [
+        f"{os.path.relpath(frame.filename, run.root)}:{frame.lineno}"
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename.startswith(run.root + os.sep)
+    ]
+    return lines[-1] if lines else ""
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,164 @@
+"""Collectives that the script calls, the process groups it makes, and seeds. Those inside DDP's reducer are not seen here."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import FrameType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
+
+from ..run import Run
+from .patching import replace_everywhere
+
+_NAMES = (
+    "all_reduce",
+    "all_reduce_coalesced",
+    "broadcast",
+    "all_gather",
+    "all_gather_into_tensor",
+    "all_gather_single",
+    "all_gather_object",
+    "reduce",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "reduce_scatter_single",
+    "gather",
+    "gather_object",
+    "scatter",
+    "scatter_object_list",
+    "broadcast_object_list",
+    "all_to_all",
+    "all_to_all_single",
+    "barrier",
+    "monitored_barrier",
+)
+_SMALL = 16
+_AUTOGRAD = os.path.join("torch", "autograd", "function.py")  # noqa: PTH118
+_POINT_TO_POINT = ("send", "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list", "recv_object_list")
+
+
+def install(run: Run) -> None:
+    inside = [0]
+
+    def noting(name: str) -> Any:
+        def make(original: Any) -> Any:
+            def call(*args: Any, **kwargs: Any) -> Any:
+                if inside[0]:
+                    return original(*args, **kwargs)
+                run.note(
+                    "collective",
+                    op=name,
+                    step=run.step,
+                    number=run.backwards,
+                    point=name in _POINT_TO_POINT,
+                    loses_gradient=name.startswith("all_gather") and _loses_gradient(args, kwargs),
+                    line=run.line(),
+                    **_described(args, kwargs),
+                )
+                inside[0] += 1
+                try:
+                    result = original(*args, **kwargs)
+                finally:
+                    inside[0] -= 1
+                run.note("left", op=name, values=_small(args, kwargs) if result is None else None)
+                return result
+
+            return call
+
+        return make
+
+    for name in (*_NAMES, *_POINT_TO_POINT):
+        replace_everywhere((c10d, dist), name, noting(name))
+
+    def make_init(original: Any) -> Any:
+        def init_process_group(backend: Any = None, *args: Any, **kwargs: Any) -> Any:
+            asked = str(backend or "")
+            if run.mirrors:
+                from ..mirror import group
+
+                result = group.start(original, run.settings.mirror_size)
+            else:
+                if run.settings.no_gpu:
+                    backend = _without_nccl(backend)
+                    kwargs.pop("device_id", None)
+                result = original(backend, *args, **kwargs)
+            run.note("world", backend=asked, size=dist.get_world_size(), rank=dist.get_rank(), line=run.line())
+            return result
+
+        return init_process_group
+
+    def make_new_group(original: Any) -> Any:
+        def new_group(ranks: Any = None, *args: Any, **kwargs: Any) -> Any:
+            if run.mirrors or run.settings.no_gpu:
+                kwargs.pop("backend", None)
+                args = args[:1]
+            return original(ranks, *args, **kwargs)
+
+        return new_group
+
+    replace_everywhere((c10d, dist), "init_process_group", make_init)
+    replace_everywhere((c10d, dist), "new_group", make_new_group)
+
+    def make_seed(original: Any) -> Any:
+        def manual_seed(seed: Any) -> Any:
+            run.note("seed", seed=int(seed), step=run.step, line=run.line())
+            return original(seed)
+
+        return manual_seed
+
+    replace_everywhere((torch.random, torch), "manual_seed", make_seed)
+
+    def make_destroy(original: Any) -> Any:
+        def destroy_process_group(group: Any = None) -> Any:
+            if run.mirrors:
+                return None  # nothing that could be left open
+            return original(group)
+
+        return destroy_process_group
+
+    replace_everywhere((c10d, dist), "destroy_process_group", make_destroy)
+
+
+def _without_nccl(backend: Any) -> Any:
+    return "gloo" if backend is None or "nccl" in str(backend) else backend
+
+
+def _loses_gradient(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a tensor with a gradient is gathered outside an autograd function, which would give it back."""
+    tensor = next((each for each in (*args, *kwargs.values()) if isinstance(each, torch.Tensor)), None)
+    several = next((each for each in args[1:] if isinstance(each, torch.Tensor)), tensor)
+    if several is None or not several.requires_grad or several.numel() <= _SMALL:
+        return False
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_filename.endswith(_AUTOGRAD):
+            return False
+        frame = frame.f_back
+    return True
+
+
+def _small(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[float] | None:
+    """The numbers in a small tensor, as metrics are."""
+    tensor = next((each for each in (*args, *kwargs.values()) if isinstance(each, torch.Tensor)), None)
+    if tensor is None or not 0 < tensor.numel() <= _SMALL or tensor.is_complex():
+        return None
+    return [float(each) for each in tensor.detach().reshape(-1).tolist()]
+
+
+def _described(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Size, dtype, operation and group, as far as the arguments show them."""
+    every = (*args, *kwargs.values())
+    tensor = next((each for each in every if isinstance(each, torch.Tensor)), None)
+    op = next((each for each in every if isinstance(each, (dist.ReduceOp, dist.ReduceOp.RedOpType))), None)
+    group = next((each for each in every if isinstance(each, dist.ProcessGroup)), None)
+    found: dict[str, Any] = {"grad": torch.is_grad_enabled(), "values": _small(args, kwargs)}
+    found |= {"group": dist.get_world_size(group) if dist.is_initialized() else 0}
+    if tensor is not None:
+        found |= {"shape": list(tensor.shape), "dtype": str(tensor.dtype).removeprefix("torch.")}
+    if op is not None:
+        found["reduce"] = str(op).rpartition(".")[2].strip(">")
+    return found

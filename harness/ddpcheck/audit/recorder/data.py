@@ -1,0 +1,294 @@
+"""Batches that DataLoaders give, the indices behind them, epochs and samplers.
+
+In a mirror run, a loader gives the batches that all ranks of the real run got at this place, put together. It loads nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, RandomSampler, Subset
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+import ddpcheck.audit
+
+from ..run import Run
+from .patching import replace
+from .tensors import children, copied, digest_of_nest, plain, walk
+
+_KEPT_BYTES = 512 << 20
+_ROWS = 1024
+_SUBSET = 200_000
+_UNTRAINED_BATCHES = 200
+"""Of a loader from which nothing was trained, so many batches are given in one pass at most."""
+
+
+class Loader:
+    """What is known of one DataLoader. Its key is the line that made it, and how many that line made before."""
+
+    def __init__(self, run: Run, number: int, key: str) -> None:
+        self.run, self.number, self.key = run, number, key
+        self.passes = 0
+        self.trained = False
+
+
+class Loaders:
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self._by_id: dict[int, Loader] = {}
+        self._made: dict[str, int] = {}
+        self.marked = 0
+
+    def add(self, loader: Any) -> Loader:
+        line = self.run.line()
+        count = self._made[line] = self._made.get(line, 0) + 1
+        made = self._by_id[id(loader)] = Loader(self.run, len(self._by_id), f"{line}#{count}")
+        return made
+
+    def of(self, loader: Any) -> Loader:
+        return self._by_id.get(id(loader)) or self.add(loader)
+
+
+class Batches:
+    """The iterator of a DataLoader, in a real run."""
+
+    def __init__(self, run: Run, loader: Loader, source: Any) -> None:
+        self._run, self._loader, self._source = run, loader, source
+        self._pass = loader.passes
+        self._given = 0
+        self._step_before = run.step
+        loader.passes += 1
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+    def __next__(self) -> Any:
+        run, loader = self._run, self._loader
+        if run.step > self._step_before and not loader.trained:
+            loader.trained = True
+            run.loaders += 1
+        if (run.cut and loader.trained and self._pass == 0) or (
+            not loader.trained and self._given >= _UNTRAINED_BATCHES
+        ):
+            self._ended(cut=True)
+            raise StopIteration
+        run.loading += 1
+        try:
+            batch = next(self._source)
+        except StopIteration:
+            self._ended(cut=False)
+            raise
+        finally:
+            run.loading -= 1
+        queue = getattr(self._source, "_ddpcheck_indices", None)
+        indices = queue.popleft() if queue else None
+        note_batch(run, batch, loader.number, loader.key, self._pass, self._given, indices)
+        self._given += 1
+        return batch
+
+    def _ended(self, *, cut: bool) -> None:
+        run = self._run
+        run.note(
+            "epoch_end",
+            loader=self._loader.number,
+            key=self._loader.key,
+            passed=self._pass,
+            batches=self._given,
+            cut=cut,
+            step=run.step,
+            pending=run.backwards,
+            trained=self._loader.trained,
+            line=run.line(),
+        )
+
+
+def note_batch(run: Run, batch: Any, number: int, key: str, passed: int, given: int, indices: Any = None) -> None:
+    """A batch that a rank of the real run was given."""
+    run.started = True
+    size = samples_in(batch, indices)
+    kept = ""
+    if run.full and run.journal.written < _KEPT_BYTES:
+        kept = f"batch-{number}-{passed}-{given}"
+        run.journal.keep(kept, copied(batch))
+    run.note(
+        "batch",
+        loader=number,
+        key=key,
+        passed=passed,
+        number=given,
+        step=run.step,
+        size=size,
+        indices=indices if isinstance(indices, list) and all(isinstance(each, int) for each in indices) else None,
+        digest=digest_of_nest(batch),
+        rows=rows_of(batch, size),
+        kept=kept,
+        grad=torch.is_grad_enabled(),
+        line=run.line(),
+    )
+
+
+def rows_of(batch: Any, size: int) -> list[str]:
+    """A digest for each sample, of its row in every tensor; none of large batches."""
+    tensors: list[torch.Tensor] = []
+    walk(batch, tensors.append, lambda other: None)
+    fitting = [plain(each) for each in tensors if each.dim() and each.shape[0] == size]
+    if not fitting or size > _ROWS:
+        return []
+    return [digest_of_nest([each[row] for each in fitting]) for row in range(size)]
+
+
+def samples_in(batch: Any, indices: Any = None) -> int:
+    """How many samples a batch has: by its indices, or by the first dimension of its first tensor."""
+    if isinstance(indices, list):
+        return len(indices)
+    if isinstance(batch, torch.Tensor):
+        return batch.shape[0] if batch.dim() else 1
+    for each in children(batch):
+        found = samples_in(each)
+        if found:
+            return found
+    return 0
+
+
+def install(run: Run) -> None:
+    loaders = Loaders(run)
+
+    def make_init(original: Any) -> Any:
+        def make(self: Any, *args: Any, **kwargs: Any) -> None:
+            if run.settings.no_gpu:
+                kwargs["pin_memory"] = False
+            original(self, *args, **kwargs)
+            loader = loaders.add(self)
+            run.note("loader", loader=loader.number, key=loader.key, line=run.line(), **_described(self))
+
+        return make
+
+    def make_iter(original: Any) -> Any:
+        def begin(self: Any) -> Any:
+            if run.loading:
+                return original(self)
+            loader = loaders.of(self)
+            run.note(
+                "epoch", loader=loader.number, key=loader.key, passed=loader.passes, step=run.step, **_sampler(self)
+            )
+            if run.mirrors:
+                from ..mirror.batches import MirroredBatches
+
+                return MirroredBatches(run, loader, self)
+            run.loading += 1
+            try:
+                source = original(self)
+            finally:
+                run.loading -= 1
+            return Batches(run, loader, source)
+
+        return begin
+
+    def make_next_index(original: Any) -> Any:
+        def _next_index(self: Any) -> Any:
+            index = original(self)
+            self.__dict__.setdefault("_ddpcheck_indices", deque()).append(list(index) if _many(index) else index)
+            return index
+
+        return _next_index
+
+    def make_len(original: Any) -> Any:
+        def length(self: Any) -> int:
+            known = run.mirrors and _length_in_real_run(run, loaders.of(self).key)
+            return int(known) if known else int(original(self))
+
+        return length
+
+    def make_set_epoch(original: Any) -> Any:
+        def set_epoch(self: Any, epoch: int) -> None:
+            run.note("set_epoch", epoch=int(epoch), step=run.step, line=run.line())
+            original(self, epoch)
+
+        return set_epoch
+
+    replace(DataLoader, "__init__", make_init)
+    replace(DataLoader, "__iter__", make_iter)
+    replace(DataLoader, "__len__", make_len)
+    replace(_BaseDataLoaderIter, "_next_index", make_next_index)
+    replace(DistributedSampler, "set_epoch", make_set_epoch)
+    ddpcheck.audit._marked[:] = [lambda batch: _marked(run, loaders, batch)]
+
+
+def _marked(run: Run, loaders: Loaders, batch: Any) -> Any:
+    number = loaders.marked
+    loaders.marked += 1
+    if not run.mirrors:
+        note_batch(run, batch, -1, "marked", 0, number)
+        return batch
+    from ..mirror.batches import marked_batch
+
+    return marked_batch(run, number)
+
+
+def _many(index: Any) -> bool:
+    return isinstance(index, (list, tuple)) or hasattr(index, "__iter__")
+
+
+def _length_in_real_run(run: Run, key: str) -> int | None:
+    from ..mirror.batches import lengths
+
+    return lengths(run).get(key)
+
+
+def _described(loader: Any) -> dict[str, Any]:
+    iterable = isinstance(loader.dataset, IterableDataset)
+    sampler = getattr(loader, "sampler", None)
+    try:
+        size = len(loader.dataset)
+    except (TypeError, NotImplementedError):
+        size = None
+    try:
+        batches = None if iterable else len(loader)
+    except (TypeError, NotImplementedError):
+        batches = None
+    base, places = _base(loader.dataset)
+    return {
+        "base": type(base).__name__,
+        "base_size": len(base) if hasattr(base, "__len__") else None,
+        "subset": places if places is not None and len(places) <= _SUBSET else None,
+        "shuffles": isinstance(sampler, RandomSampler),
+        "dataset": type(loader.dataset).__name__,
+        "iterable": iterable,
+        "size": size,
+        "batches": batches,
+        "batch_size": loader.batch_size,
+        "drop_last": bool(loader.drop_last),
+        "workers": loader.num_workers,
+        "sampler": type(sampler).__name__,
+        "batch_sampler": type(getattr(loader, "batch_sampler", None)).__name__,
+    }
+
+
+def _base(data: Any) -> tuple[Any, list[int] | None]:
+    """The data set below Subsets, and the samples of it that are left."""
+    places: list[int] | None = None
+    while isinstance(data, Subset):
+        own = [int(each) for each in data.indices]
+        places = own if places is None else [own[each] for each in places]
+        data = data.dataset
+    return data, places
+
+
+def _sampler(loader: Any) -> dict[str, Any]:
+    """The state of the sampler as an epoch begins, if it shares samples out among ranks."""
+    sampler = getattr(loader, "sampler", None)
+    inner = getattr(getattr(loader, "batch_sampler", None), "sampler", None)
+    for each in (sampler, inner):
+        if isinstance(each, DistributedSampler):
+            names = ("num_replicas", "rank", "epoch", "shuffle", "seed", "drop_last", "total_size", "num_samples")
+            return {"distributed": {name: getattr(each, name) for name in names}}
+    return {"distributed": None}

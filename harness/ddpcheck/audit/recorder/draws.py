@@ -1,0 +1,110 @@
+"""Random results, in order, by operation and by the script's line; a mirror run gets those of all ranks put together.
+
+Every operation that torch marks as drawing from a generator is seen. Draws made while a batch is loaded are part of the batch.
+Before the first batch only integers count: they may choose samples; parameters are taken from the real run.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ..run import Run
+from .tensors import digest, plain
+
+_KEPT_BYTES = 512 << 20
+_LOW = {torch.bfloat16: "bfloat16", torch.float16: "float16"}
+_PRODUCTS = frozenset(
+    {"mm", "addmm", "bmm", "baddbmm", "convolution", "linear", "mkldnn_convolution", "_mkldnn_linear"}
+)
+
+
+class Draws:
+    """The random results of the step in progress."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.kept: dict[str, torch.Tensor] = {}
+        self._counts: dict[str, int] = {}
+        self._bytes = 0
+
+    def key(self, operation: str, line: str) -> str:
+        """operation, line, whether gradients are on, and how many of these came before in this step."""
+        name = f"{operation} {line} {'train' if torch.is_grad_enabled() else 'eval'}"
+        count = self._counts[name] = self._counts.get(name, 0) + 1
+        return f"{name} {count - 1}"
+
+    def add(self, operation: str, line: str, value: torch.Tensor) -> None:
+        run = self.run
+        key = self.key(operation, line)
+        if run.full and self._bytes < _KEPT_BYTES:
+            copy = plain(value).clone()
+            self._bytes += copy.numel() * copy.element_size()
+            self.kept[key] = copy
+        if run.full:
+            run.note(
+                "draw", op=operation, key=key, step=run.step, digest=digest(value), shape=list(value.shape), line=line,
+                integer=not value.is_floating_point(), training=run.trains, backwards=run.backwards,
+            )  # fmt: skip
+
+    def close_step(self) -> None:
+        if self.kept and not self.run.mirrors:
+            self.run.journal.keep(f"draws-{self.run.step}", self.kept)
+        self.kept, self._counts = {}, {}
+
+
+_Mode: Any = TorchDispatchMode  # untyped
+
+
+class _Watching(_Mode):  # type: ignore[misc]
+    def __init__(self, draws: Draws) -> None:
+        super().__init__()
+        self._draws = draws
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        draws, run = self._draws, self._draws.run
+        if torch.Tag.nondeterministic_seeded not in func.tags:
+            if isinstance(result, torch.Tensor) and result.dtype in _LOW and func.overloadpacket.__name__ in _PRODUCTS:
+                run.precision = _LOW[result.dtype]
+            return result
+        if run.loading or (args and isinstance(args[0], torch.nn.Parameter)):
+            return result  # a part of the batch, or the first values of a parameter
+        name = func.overloadpacket.__name__
+        several = isinstance(result, (tuple, list))
+        drawn = result[1] if several and name == "native_dropout" else result[0] if several else result
+        if not isinstance(drawn, torch.Tensor) or drawn.numel() == 0:
+            return result
+        if not run.started and (drawn.is_floating_point() or not drawn.dim()):
+            return result
+        line = run.line()
+        if not run.mirrors:
+            draws.add(name, line, drawn)
+            return result
+        from ..mirror.replay import replayed
+
+        there = replayed(run, draws.key(name, line), drawn, integer=not drawn.is_floating_point(), name=name)
+        if there is None:
+            return result
+        if name == "native_dropout":
+            scale = 0.0 if args[1] == 1 else 1.0 / (1.0 - args[1])
+            mask = there.to(torch.bool)
+            return args[0] * mask * scale, mask
+        if name.endswith("_"):
+            result.copy_(there)
+            return result
+        return (there, *result[1:]) if several else there
+
+
+_of_runs: dict[int, Draws] = {}
+
+
+def of(run: Run) -> Draws:
+    """The draws of this run."""
+    return _of_runs.setdefault(id(run), Draws(run))
+
+
+def install(run: Run) -> None:
+    _Watching(of(run)).__enter__()  # for good: the process is the script's

@@ -1,0 +1,129 @@
+"""Gradients before any reduction: what each backward adds to a parameter, seen by a hook on the parameter itself.
+
+DDP's own hooks come later, when the gradient has been accumulated, so that these see the local gradient. Large parameters are
+sampled (tensors.SAMPLED).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+
+from ..run import Run
+from . import losses
+from .patching import replace
+from .tensors import digest, sample
+
+_PARTS = 32
+"""Backwards of one window whose gradients are kept apart; later ones are added to the last."""
+
+
+class Gradients:
+    """The local gradients of every parameter since its gradient was last empty."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.parts: dict[int, list[torch.Tensor]] = {}
+        self.clipped: dict[int, torch.Tensor] = {}
+        """Sampled gradients from before they were clipped, if they were."""
+        self.parameters: list[torch.Tensor] = []
+        self._hooked: set[int] = set()
+        self._clipped_at: dict[int, int] = {}
+        self._inside = False
+
+    def watch(self, parameters: list[torch.Tensor]) -> None:
+        known = {id(parameter) for parameter in self.parameters}
+        self.parameters += [parameter for parameter in parameters if id(parameter) not in known]
+
+    def hook(self) -> None:
+        """Also those that need a gradient only since now."""
+        for parameter in self.parameters:
+            if parameter.requires_grad and parameter.is_leaf and id(parameter) not in self._hooked:
+                self._hooked.add(id(parameter))
+                parameter.register_hook(self._seen(parameter))  # type: ignore[no-untyped-call]
+
+    def _seen(self, parameter: torch.Tensor) -> Any:
+        def seen(gradient: torch.Tensor) -> None:
+            if not self._inside or not self.run.full:
+                return
+            kept = self.parts.setdefault(id(parameter), [])
+            if parameter.grad is None or not parameter.grad.any():
+                kept.clear()
+            part = sample(gradient)
+            if len(kept) < _PARTS:
+                kept.append(part)
+            else:
+                kept[-1] += part
+
+        return seen
+
+    def forget_clipping(self, parameter: torch.Tensor) -> None:
+        self._clipped_at.pop(id(parameter), None)
+
+    def backward(self, original: Any) -> Any:
+        run = self.run
+
+        def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._inside:
+                return original(tensors, *args, **kwargs)
+            self.hook()
+            first = tensors if isinstance(tensors, torch.Tensor) else next(iter(tensors))
+            loss = losses.described(first)
+            self._inside = True
+            try:
+                return original(tensors, *args, **kwargs)
+            finally:
+                self._inside = False
+                run.note("backward", step=run.step, number=run.backwards, line=run.line(), sync=syncing(run), **loss)
+                run.backwards += 1
+
+        return backward
+
+    def clip(self, original: Any, kind: str) -> Any:
+        run = self.run
+
+        def clip(parameters: Any, limit: float, *args: Any, **kwargs: Any) -> Any:
+            several = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
+            known = {id(parameter) for parameter in self.parameters}
+            digests = [digest(each.grad) for each in several if each.grad is not None]
+            if run.full:
+                for each in several:
+                    if each.grad is not None and id(each) in known and self._clipped_at.get(id(each)) != run.backwards:
+                        self._clipped_at[id(each)] = run.backwards
+                        self.clipped[id(each)] = sample(each.grad)
+            result = original(several, limit, *args, **kwargs)
+            norm = float(result) if isinstance(result, torch.Tensor) else None
+            run.note(
+                "clip", step=run.step, number=run.backwards, how=kind, limit=float(limit), norm=norm, digests=digests,
+                line=run.line(),
+            )  # fmt: skip
+            return result
+
+        return clip
+
+
+def syncing(run: Run) -> list[bool]:
+    """Of each DDP wrapper, whether the last backward was to synchronise, as its flag says now."""
+    from .wrappers import known
+
+    return [bool(wrapper.require_backward_grad_sync) for wrapper in known(run)]
+
+
+_of_runs: dict[int, Gradients] = {}
+
+
+def of(run: Run) -> Gradients:
+    """The gradients that this run has seen."""
+    return _of_runs.setdefault(id(run), Gradients(run))
+
+
+def install(run: Run) -> None:
+    gradients = of(run)
+    replace(torch.autograd, "backward", gradients.backward)
+    utils = torch.nn.utils
+    for name, kind in (("clip_grad_norm_", "norm"), ("clip_grad_value_", "value")):
+        if hasattr(utils, name):
+            replace(utils, name, partial(gradients.clip, kind=kind))
+            setattr(utils.clip_grad, name, getattr(utils, name))

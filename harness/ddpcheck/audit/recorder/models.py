@@ -1,0 +1,201 @@
+"""Modules: names of parameters, their state at the first forward after each step, batch norm, and DDP that is passed by.
+
+The state is looked at when the script uses it, not when the optimizer has stepped: what averages parameters, or keeps a moving
+average, has done so by then. A mirror run takes the real run's state at the same place.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+from ..journal import Journaled
+from ..run import Run
+from .tensors import digest, plain
+
+
+class Models:
+    """The modules that were called from outside any other module, in the order of their first calls."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.roots: list[torch.nn.Module] = []
+        self.names: dict[int, str] = {}
+        self.stale = False
+        self.depth = 0
+        self._states = 0
+        self._trained: list[bool] = []
+        self._named: list[str] = []
+
+    def enter(self, module: torch.nn.Module, args: Any) -> None:
+        self.depth += 1
+        if self.depth > 1 or self.run.loading or _is_loss(module):
+            return
+        from . import optimizers
+
+        new = not any(module is root or module is _inner(root) for root in self.roots)
+        if new:
+            self.roots.append(module)
+            self._trained.append(False)
+            self._describe(module)
+        if optimizers.of(self.run).every and torch.is_grad_enabled():
+            self.run.started = self.run.trains = True
+            for place, root in enumerate(self.roots):
+                if root is module or _inner(root) is module:
+                    self._trained[place] = self._trained[place] or module.training
+        if (new or self.stale) and self.run.started:
+            self.stale = False
+            self._state()
+
+    def leave(self, module: torch.nn.Module, args: Any, result: Any) -> None:
+        self.depth = max(self.depth - 1, 0)
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """What the next forward depends on: the optimizers' parameters, others, and buffers."""
+        from . import optimizers
+
+        found = optimizers.of(self.run).parameters()
+        known = {id(each) for each in found.values()}
+        for place, root in enumerate(self.roots):
+            for kind, named in (("m", root.named_parameters()), ("b", root.named_buffers())):
+                for name, each in named:
+                    if id(each) not in known:
+                        known.add(id(each))
+                        found[f"{kind}{place}.{name.removeprefix('module.')}"] = each
+        return found
+
+    def unoptimized(self) -> list[str]:
+        """Parameters of trained modules that need a gradient and are in no optimizer."""
+        from . import optimizers
+
+        known = {id(each) for each in optimizers.of(self.run).parameters().values()}
+        return [
+            name.removeprefix("module.")
+            for root, trained in zip(self.roots, self._trained, strict=True)
+            for name, each in root.named_parameters()
+            if trained and each.requires_grad and id(each) not in known
+        ]
+
+    def strays(self) -> list[str]:
+        """Parameters of optimizers that are in no module that was called."""
+        from . import optimizers
+
+        known = {id(each) for root in self.roots for each in root.parameters()}
+        return [key for key, each in optimizers.of(self.run).parameters().items() if id(each) not in known]
+
+    def _state(self) -> None:
+        run, number = self.run, self._states
+        self._states += 1
+        if run.mirrors:
+            self._restore(number)
+        tensors = self.tensors()
+        self.name_parameters()
+        run.note(
+            "state",
+            number=number,
+            step=run.step,
+            digests={name: digest(each) for name, each in tensors.items()},
+            unoptimized=self.unoptimized(),
+            strays=self.strays(),
+            grad=torch.is_grad_enabled(),
+            line=run.line(),
+        )
+        if run.full and not run.mirrors and run.rank == 0:
+            run.journal.keep(f"state-{number}", {name: plain(each).clone() for name, each in tensors.items()})
+
+    def _restore(self, number: int) -> None:
+        settings = self.run.settings
+        source = Journaled(Path(settings.folder) / "real" / "0")
+        if not source.has(f"state-{number}"):
+            return
+        kept = source.load(f"state-{number}")
+        misfits = []
+        with torch.no_grad():
+            for name, each in self.tensors().items():
+                there = kept.get(name)
+                if there is None or there.shape != each.shape:
+                    misfits.append(name)
+                else:
+                    each.copy_(there)
+        if misfits:
+            self.run.note("misfit", what="state", step=self.run.step, names=misfits[:8], line=self.run.line())
+
+    def name_parameters(self) -> None:
+        """Note the names of the optimizers' parameters, as the modules have them."""
+        from . import optimizers, wrappers
+
+        named: dict[int, str] = {}
+        for root in [*self.roots, *wrappers.known(self.run)]:
+            for name, each in _inner(root).named_parameters():
+                named.setdefault(id(each), name.removeprefix("module.").replace("_orig_mod.", ""))
+        found = {
+            key: named[id(each)] for key, each in optimizers.of(self.run).parameters().items() if id(each) in named
+        }
+        self.names = {id(each): name for each, name in ((e, named.get(id(e), "")) for e in gradients_seen(self.run))}
+        if found and list(found) != self._named:
+            self._named = list(found)
+            self.run.note("names", names=found)
+
+    def _describe(self, module: torch.nn.Module) -> None:
+        norms = [
+            name
+            for name, each in module.named_modules()
+            if isinstance(each, torch.nn.modules.batchnorm._BatchNorm) and not isinstance(each, torch.nn.SyncBatchNorm)
+        ]
+        synced = any(isinstance(each, torch.nn.SyncBatchNorm) for each in module.modules())
+        dropout = any(isinstance(each, torch.nn.modules.dropout._DropoutNd) and each.p > 0 for each in module.modules())
+        self.run.note(
+            "module",
+            place=len(self.roots) - 1,
+            name=type(_inner(module)).__name__,
+            wrapper=type(module).__name__ if _inner(module) is not module else "",
+            parameters=sum(each.numel() for each in module.parameters()),
+            batch_norms=norms,
+            sync_batch_norm=synced,
+            dropout=dropout,
+            own_norms=_unused_norms(module),
+            grad=torch.is_grad_enabled(),
+            line=self.run.line(),
+        )
+
+
+def _unused_norms(module: torch.nn.Module) -> list[str]:
+    """Kinds of batch norm that the script itself defines and that this module does not have."""
+    every = list(torch.nn.modules.batchnorm._BatchNorm.__subclasses__())
+    for kind in every:
+        every += kind.__subclasses__()
+    own = [kind for kind in every if not kind.__module__.startswith("torch.")]
+    return sorted({kind.__name__ for kind in own if not any(type(each) is kind for each in module.modules())})
+
+
+def gradients_seen(run: Run) -> list[torch.Tensor]:
+    from . import gradients
+
+    return gradients.of(run).parameters
+
+
+def _inner(module: torch.nn.Module) -> torch.nn.Module:
+    """Inside a DDP wrapper."""
+    return module.module if isinstance(module, torch.nn.parallel.DistributedDataParallel) else module
+
+
+def _is_loss(module: torch.nn.Module) -> bool:
+    """Losses, activations and the like hold nothing that a run could change."""
+    return next(module.parameters(), None) is None and next(module.buffers(), None) is None
+
+
+_of_runs: dict[int, Models] = {}
+
+
+def of(run: Run) -> Models:
+    """The modules of this run."""
+    return _of_runs.setdefault(id(run), Models(run))
+
+
+def install(run: Run) -> None:
+    models = of(run)
+    register_module_forward_pre_hook(models.enter)
+    register_module_forward_hook(models.leave, always_call=True)

@@ -1,0 +1,177 @@
+"""Optimizer steps: local and synchronised gradients, hyperparameters, and digests of the parameters before and after."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from ..run import Run
+from . import gradients
+from .patching import replace
+from .tensors import digest, sample
+
+_NOT_A_HYPERPARAMETER = frozenset({"params", "foreach", "fused", "capturable", "differentiable", "maximize"})
+
+
+class Optimizers:
+    """All optimizers of the process, in the order in which they were made."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.every: list[Optimizer] = []
+        self._inside = 0
+
+    def index(self, optimizer: Optimizer) -> int:
+        return next(place for place, each in enumerate(self.every) if each is optimizer)
+
+    def parameters(self) -> dict[str, torch.Tensor]:
+        """By `optimizer.number`; one that two optimizers have, under the first."""
+        found: dict[int, tuple[str, torch.Tensor]] = {}
+        for place, optimizer in enumerate(self.every):
+            for number, parameter in enumerate(parameters_of(optimizer)):
+                found.setdefault(id(parameter), (f"{place}.{number}", parameter))
+        return dict(found.values())
+
+    def add_group(self, original: Any) -> Any:
+        def add_param_group(optimizer: Optimizer, group: Any) -> Any:
+            result = original(optimizer, group)
+            if not any(each is optimizer for each in self.every):
+                self.every.append(optimizer)
+            place, count = self.index(optimizer), len(parameters_of(optimizer))
+            gradients.of(self.run).watch(parameters_of(optimizer))
+            run = self.run
+            run.note(
+                "group", optimizer=place, name=type(optimizer).__name__, count=count, step=run.step, line=run.line()
+            )
+            from . import models
+
+            models.of(run).stale = True
+            return result
+
+        return add_param_group
+
+    def before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        self._inside += 1
+        if self._inside > 1:  # ZeRO steps an optimizer of its own inside
+            return
+        from . import models, wrappers
+
+        run, seen = self.run, gradients.of(self.run)
+        place = self.index(optimizer)
+        every = parameters_of(optimizer)
+        models.of(run).name_parameters()
+        grads = [digest(each.grad) if each.grad is not None else "" for each in every]
+        self._noted: dict[str, Any] = {
+            "optimizer": place,
+            "name": type(optimizer).__name__,
+            "groups": [_hyperparameters(group) for group in optimizer.param_groups],
+            "needs": [bool(each.requires_grad) for each in every],
+            "grads": grads,
+            "zero": bool(every) and all(each.grad is None or not bool(each.grad.any()) for each in every),
+            "finite": all(each.grad is None or bool(plainly_finite(each.grad)) for each in every),
+            "covered": [wrappers.coverage(each) for each in every],
+            "parts": [len(seen.parts.get(id(each), ())) for each in every] if run.full else [],
+            "clipped": any(id(each) in seen.clipped for each in every),
+            "backwards": run.backwards,
+            "precision": run.precision,
+            "line": run.line(),
+        }
+        if run.full:
+            kept = {
+                f"{place}.{number}": {
+                    "parts": list(seen.parts.get(id(each), [])),
+                    "synced": seen.clipped.get(id(each), sample(each.grad)),
+                }
+                for number, each in enumerate(every)
+                if each.grad is not None
+            }
+            run.journal.keep(f"gradients-{run.step}", kept)
+
+    def after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        self._inside -= 1
+        if self._inside:
+            return
+        from . import draws, models
+
+        run, seen = self.run, gradients.of(self.run)
+        every = parameters_of(optimizer)
+        run.note("step", step=run.step, **self._noted, after=[digest(each) for each in every])
+        for each in every:
+            seen.parts.pop(id(each), None)
+            seen.clipped.pop(id(each), None)
+            seen.forget_clipping(each)
+        models.of(run).stale = True
+        draws.of(run).close_step()
+        run.stepped()
+
+
+def parameters_of(optimizer: Optimizer) -> list[torch.Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def plainly_finite(tensor: torch.Tensor) -> bool:
+    values = tensor.to_dense() if tensor.layout != torch.strided else tensor
+    return bool(torch.isfinite(values).all())
+
+
+def _hyperparameters(group: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in group.items():
+        if name in _NOT_A_HYPERPARAMETER:
+            continue
+        if isinstance(value, torch.Tensor) and value.numel() == 1:
+            value = float(value)
+        if isinstance(value, (int, float, bool, str)) or value is None:
+            found[name] = value
+        elif isinstance(value, (tuple, list)) and all(isinstance(each, (int, float)) for each in value):
+            found[name] = list(value)
+    return found
+
+
+_of_runs: dict[int, Optimizers] = {}
+
+
+def of(run: Run) -> Optimizers:
+    """The optimizers of this run."""
+    return _of_runs.setdefault(id(run), Optimizers(run))
+
+
+def install(run: Run) -> None:
+    optimizers = of(run)
+    replace(Optimizer, "add_param_group", optimizers.add_group)
+    register_optimizer_step_pre_hook(optimizers.before)
+    register_optimizer_step_post_hook(optimizers.after)
+    replace(torch.amp.GradScaler, "step", _scaled_step(run))
+    replace(torch.amp.GradScaler, "unscale_", _unscaled(run))
+
+
+def _unscaled(run: Run) -> Any:
+    """Note which gradients a scaler looks at."""
+
+    def make(original: Any) -> Any:
+        def unscale_(scaler: Any, optimizer: Any) -> Any:
+            grads = [digest(each.grad) if each.grad is not None else "" for each in parameters_of(optimizer)]
+            run.note("unscale", step=run.step, grads=grads, line=run.line())
+            return original(scaler, optimizer)
+
+        return unscale_
+
+    return make
+
+
+def _scaled_step(run: Run) -> Any:
+    """Note whether a gradient scaler lets the optimizer step, or skips a step with infinite gradients."""
+
+    def make(original: Any) -> Any:
+        def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            before, scale = run.step, scaler.get_scale()
+            result = original(scaler, optimizer, *args, **kwargs)
+            run.note("scaled_step", step=before, stepped=run.step > before, scale=scale, line=run.line())
+            return result
+
+        return step
+
+    return make

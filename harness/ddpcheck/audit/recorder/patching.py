@@ -1,0 +1,54 @@
+"""Replacing functions, and finding the script's own line on the stack."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+_LIBRARY = re.compile(r"[/\\](lib[/\\]python3|site-packages|dist-packages)|^<")
+OWN = str(Path(__file__).resolve().parents[1]) + os.sep
+
+
+def replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+    """Put make(original) in the place of owner.name."""
+    original = getattr(owner, name)
+    setattr(owner, name, functools.wraps(original)(make(original)))
+
+
+def replace_everywhere(owners: tuple[Any, ...], name: str, make: Callable[[Any], Any]) -> None:
+    """The same function that several modules have under one name, once for all of them."""
+    original = getattr(owners[0], name, None)
+    if original is None:
+        return
+    made = functools.wraps(original)(make(original))
+    for owner in owners:
+        if getattr(owner, name, None) is original:
+            setattr(owner, name, made)
+
+
+def own_line(root: str) -> str:
+    """The innermost line that is neither a library's nor ours, as file:line, relative to `root`; empty if there is none."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(OWN) and not is_library(file):
+            return f"{_relative(file, root)}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
+
+
+@functools.cache
+def is_library(file: str) -> bool:
+    return _LIBRARY.search(file) is not None
+
+
+@functools.cache
+def _relative(file: str, root: str) -> str:
+    path = os.path.relpath(file, root) if root else file
+    return file if path.startswith("..") else path

@@ -1,0 +1,104 @@
+"""Tensors as digests, as bounded samples of their elements, and as copies that a file can hold."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+SAMPLED = 16384
+"""Of a parameter with more elements, as many are compared, at even distances."""
+
+
+def plain(tensor: torch.Tensor) -> torch.Tensor:
+    """On the CPU, detached, with no subclass; a DTensor gives its local part."""
+    local: Any = tensor.detach()
+    if hasattr(local, "to_local"):
+        local = local.to_local()
+    if local.layout != torch.strided:
+        local = local.to_dense()
+    made: torch.Tensor = local.cpu()
+    return made
+
+
+def digest(tensor: torch.Tensor) -> str:
+    """Of shape, dtype and bits."""
+    values = plain(tensor).contiguous()
+    made = hashlib.blake2b(f"{values.dtype}{tuple(values.shape)}".encode(), digest_size=8)
+    if values.numel():
+        made.update(values.reshape(-1).view(torch.uint8).numpy())  # type: ignore[arg-type]
+    return made.hexdigest()
+
+
+def digest_of_nest(value: Any) -> str:
+    """Of all tensors in nested containers, in order; other values count by their text."""
+    parts: list[str] = []
+    walk(value, lambda tensor: parts.append(digest(tensor)), lambda other: parts.append(repr(other)))
+    return hashlib.blake2b("".join(parts).encode(), digest_size=8).hexdigest()
+
+
+def sample(tensor: torch.Tensor) -> torch.Tensor:
+    """A flat copy of the elements that are compared."""
+    flat = plain(tensor).reshape(-1)
+    if flat.numel() <= SAMPLED:
+        return flat.clone()
+    places = torch.linspace(0, flat.numel() - 1, SAMPLED, dtype=torch.float64).long()
+    return flat[places]
+
+
+def copied(value: Any) -> Any:
+    """The same nest with every tensor copied to the CPU."""
+    return mapped(value, lambda tensor: plain(tensor).clone())
+
+
+def mapped(value: Any, change: Callable[[torch.Tensor], Any]) -> Any:
+    """The same nest with every tensor changed; containers that cannot be made again stay as they are."""
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    return rebuilt(value, [mapped(each, change) for each in children(value)])
+
+
+def walk(value: Any, tensor: Callable[[torch.Tensor], None], other: Callable[[Any], None]) -> None:
+    """Call one of the two for each leaf."""
+    if isinstance(value, torch.Tensor):
+        tensor(value)
+    elif is_container(value):
+        for each in children(value):
+            walk(each, tensor, other)
+    else:
+        other(value)
+
+
+def is_container(value: Any) -> bool:
+    return isinstance(value, (Mapping, list, tuple)) or (
+        dataclasses.is_dataclass(value) and not isinstance(value, type)
+    )
+
+
+def children(value: Any) -> list[Any]:
+    """What a container holds, in order; nothing of anything else."""
+    if isinstance(value, Mapping):
+        return list(value.values())
+    if isinstance(value, (list, tuple)):
+        return list(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [getattr(value, each.name) for each in dataclasses.fields(value)]
+    return []
+
+
+def rebuilt(value: Any, parts: list[Any]) -> Any:
+    """A container like this one that holds these parts."""
+    if isinstance(value, Mapping):
+        made = dict(zip(value, parts, strict=True))
+        return made if type(value) is dict else type(value)(made)  # type: ignore[call-arg]
+    if isinstance(value, tuple):
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    if isinstance(value, list):
+        return parts
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = [each.name for each in dataclasses.fields(value)]
+        return dataclasses.replace(value, **dict(zip(names, parts, strict=True)))
+    return value

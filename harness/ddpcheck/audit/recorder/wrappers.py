@@ -1,0 +1,98 @@
+"""DistributedDataParallel: what was wrapped, with which options, what its forward and no_sync() did."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from ..run import Run
+from . import gradients
+from .patching import replace
+from .tensors import digest
+
+_of_runs: dict[int, list[DistributedDataParallel]] = {}
+_covered: dict[int, tuple[torch.Tensor, str]] = {}
+_OPTIONS = ("broadcast_buffers", "find_unused_parameters", "gradient_as_bucket_view", "static_graph")
+
+
+def known(run: Run) -> list[DistributedDataParallel]:
+    """The wrappers of this run, in the order in which they were made."""
+    return _of_runs.setdefault(id(run), [])
+
+
+def coverage(parameter: torch.Tensor) -> str:
+    """How a wrapper deals with a parameter: synchronised, frozen as it was wrapped, ignored; none if no wrapper knows it."""
+    found = _covered.get(id(parameter))
+    return found[1] if found is not None and found[0] is parameter else "none"
+
+
+def _cover(wrapper: DistributedDataParallel) -> None:
+    ignored = set(getattr(wrapper, "parameters_to_ignore", ()))
+    for name, each in wrapper.module.named_parameters():
+        kind = "ignored" if name in ignored else "synchronised" if each.requires_grad else "frozen"
+        _covered[id(each)] = (each, kind)
+
+
+def install(run: Run) -> None:
+    wrappers = known(run)
+
+    def make_init(original: Any) -> Any:
+        def wrap(self: Any, module: torch.nn.Module, *args: Any, **kwargs: Any) -> None:
+            before = {name: digest(each) for name, each in module.named_parameters()}
+            original(self, module, *args, **kwargs)
+            wrappers.append(self)
+            _cover(self)
+            gradients.of(run).watch([each for each in module.parameters() if each.requires_grad])
+            run.note(
+                "wrapped",
+                wrapper=len(wrappers) - 1,
+                before=before,
+                needs=[name for name, each in module.named_parameters() if each.requires_grad],
+                line=run.line(),
+                **{name: bool(kwargs.get(name, name == "broadcast_buffers")) for name in _OPTIONS},
+            )
+
+        return wrap
+
+    def make_forward(original: Any) -> Any:
+        def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+            run.note(
+                "forward",
+                wrapper=next((n for n, each in enumerate(wrappers) if each is self), -1),
+                step=run.step,
+                number=run.backwards,
+                sync=bool(self.require_backward_grad_sync),
+                grad=torch.is_grad_enabled(),
+                training=bool(self.training),
+                buffers=bool(self.will_sync_module_buffers()),
+                line=run.line(),
+            )
+            return original(self, *args, **kwargs)
+
+        return forward
+
+    def make_no_sync(original: Any) -> Any:
+        @contextlib.contextmanager
+        def no_sync(self: Any) -> Iterator[None]:
+            run.note("no_sync", step=run.step, number=run.backwards, line=run.line())
+            with original(self):
+                yield
+
+        return no_sync
+
+    replace(DistributedDataParallel, "__init__", make_init)
+    replace(DistributedDataParallel, "forward", make_forward)
+    replace(DistributedDataParallel, "no_sync", make_no_sync)
+
+    def make_hook(original: Any) -> Any:
+        def register_comm_hook(self: Any, state: Any, hook: Any) -> Any:
+            run.note("comm_hook", name=getattr(hook, "__qualname__", str(hook)), line=run.line())
+            return original(self, state, hook)
+
+        return register_comm_hook
+
+    replace(DistributedDataParallel, "register_comm_hook", make_hook)

@@ -1,0 +1,156 @@
+"""One process of an audit: which run it belongs to, how far it has come, and when it ends.
+
+A run is looked at in three parts. In the first `steps` optimizer steps everything is recorded, tensors too. Then only digests
+are, for `seconds`, or up to `far` steps. Then the epoch in progress is ended early, so that evaluation, checkpoint and the next
+epoch come; two steps later the process ends. Rank 0 says at which step the epoch ends, some steps ahead, since no rank may wait
+for one that has left.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from .journal import Journal
+
+VARIABLE = "DDPCHECK_AUDIT"
+"""The environment variable that holds the settings of a process, as JSON."""
+AFTER_CUT = 2
+_AHEAD = 4
+_WAIT_FOR_OTHERS = 20.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """folder: of the whole audit. name: real, or a mirror's. steps, far: optimizer steps that are recorded, and looked at.
+
+    mirror_size: M, or 0 for the real run. order: the real run's ranks in the order in which a mirror puts them together.
+    in_turn: a mirror gets the ranks' batches one after the other, and not put together. no_gpu: cuda means the CPU.
+    rolled: a mirror's samples start with the last one, which changes the order of sums only.
+    """
+
+    folder: str
+    name: str
+    ranks: int
+    steps: int
+    far: int
+    mirror_size: int = 0
+    order: tuple[int, ...] = ()
+    in_turn: bool = False
+    no_gpu: bool = False
+    seconds: float = 10.0
+    rolled: bool = False
+
+    def variables(self) -> dict[str, str]:
+        return {VARIABLE: json.dumps(asdict(self))}
+
+    @staticmethod
+    def here() -> Settings:
+        data = json.loads(os.environ[VARIABLE])
+        return Settings(**{**data, "order": tuple(data["order"])})
+
+
+@dataclass
+class Run:
+    """What the parts of a recorder share."""
+
+    settings: Settings
+    rank: int
+    root: str
+    journal: Journal = field(init=False)
+    step: int = 0
+    backwards: int = 0
+    """Since the last optimizer step."""
+    loading: int = 0
+    """Above 0 while a batch is made: random draws are then part of the batch."""
+    started: bool = False
+    """Whether the first batch, or the first forward with an optimizer, has come."""
+    trains: bool = False
+    """Whether a forward with an optimizer and with gradients has come: what is drawn before may be parameters."""
+    precision: str = ""
+    """The lowest precision in which products were taken in this step, if it is below float32."""
+    samples: tuple[int, ...] = ()
+    """Of the batch last given, how many samples each rank has in it."""
+    loaders: int = 0
+    cut: bool = False
+    _end: bool = False
+    _until: int = 0
+    _full_since: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.journal = Journal(Path(self.settings.folder) / self.settings.name / str(self.rank))
+
+    @property
+    def mirrors(self) -> bool:
+        return self.settings.mirror_size > 0
+
+    @property
+    def full(self) -> bool:
+        """Whether everything is recorded now."""
+        return self.step < self.settings.steps
+
+    def line(self) -> str:
+        """The script's own line that is running."""
+        from .recorder.patching import own_line
+
+        return own_line(self.root)
+
+    def note(self, kind: str, **fields: Any) -> None:
+        self.journal.note(kind, **fields)
+
+    def stepped(self) -> None:
+        """After an optimizer's step."""
+        self.step += 1
+        self.backwards = 0
+        self.precision = ""
+        if self.mirrors:
+            if not self.full:
+                self.leave("enough")
+        elif self.step >= self._limit():
+            if not self.cut and self.loaders and self.step < self._until + AFTER_CUT:
+                self.cut = True
+                self.note("cut", step=self.step)
+            elif not self.loaders or self.step >= self._until + AFTER_CUT:
+                self.leave("enough")
+
+    def _limit(self) -> int:
+        """The step at which to stop looking; rank 0 chooses, and writes it down for the others."""
+        if self._until or self.full:
+            return self._until or self.settings.far
+        note = Path(self.settings.folder) / self.settings.name / "until"
+        if self.rank:
+            if note.is_file() and (text := note.read_text()):
+                self._until = int(text)
+            return self._until or self.settings.far + 1
+        self._full_since = self._full_since or time.monotonic()
+        late = time.monotonic() - self._full_since > self.settings.seconds
+        if late or self.step + _AHEAD >= self.settings.far:
+            self._until = self.step + _AHEAD
+            written = note.with_name("until.new")
+            written.write_text(str(self._until))
+            written.rename(note)
+        return self._until or self.settings.far + 1
+
+    def leave(self, why: str, status: int = 0, **fields: Any) -> NoReturn:
+        """End this process, at once and without the interpreter's own end, in which Gloo may hang."""
+        if not self._end:
+            self._end = True
+            self.note("end", why=why, step=self.step, bytes=self.journal.written, **fields)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        if not self.mirrors and status == 0:
+            self._wait_for_others()
+        os._exit(status)
+
+    def _wait_for_others(self) -> None:
+        """A rank that is still in its last collective needs this process."""
+        folder = Path(self.settings.folder) / self.settings.name
+        (folder / f"done-{self.rank}").touch()
+        limit = time.monotonic() + _WAIT_FOR_OTHERS
+        while time.monotonic() < limit and len(list(folder.glob("done-*"))) < self.settings.ranks:
+            time.sleep(0.02)

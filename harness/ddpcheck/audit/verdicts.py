@@ -1,0 +1,61 @@
+"""Laws as verdicts: what held, what is broken with its causes, what was not judged and why."""
+
+from __future__ import annotations
+
+import traceback
+
+from ..verdict import Diagnosis, Status, Verdict
+from .evidence import Evidence
+from .laws import LAWS, Judged, Law
+
+_STATUS: dict[str, Status] = {"held": "passed", "broken": "failed", "not judged": "skipped"}
+
+
+def verdicts_of(evidence: Evidence) -> list[Verdict]:
+    """One verdict for each law, in their order. A law that crashes is unknown, never a pass."""
+    return [_verdict(evidence, law) for law in LAWS]
+
+
+def _verdict(evidence: Evidence, law: Law) -> Verdict:
+    try:
+        judged = law.judge(evidence)
+    except Exception:
+        return _made(evidence, law, "unknown", traceback.format_exc(), None)
+    return _made(evidence, law, _STATUS[judged.status], judged.note, _diagnosis(judged))
+
+
+def _diagnosis(judged: Judged) -> Diagnosis | None:
+    if judged.status != "broken":
+        return None
+    return Diagnosis(judged.headline, judged.causes, details=judged.details)
+
+
+def _made(evidence: Evidence, law: Law, status: Status, reason: str, diagnosis: Diagnosis | None) -> Verdict:
+    return Verdict(
+        adapter=evidence.title,
+        world_size=evidence.ranks,
+        check=law.name,
+        family=law.family,
+        status=status,
+        reason=reason,
+        diagnosis=diagnosis,
+    )
+
+
+def answer(evidence: Evidence, verdicts: list[Verdict]) -> tuple[int, str]:
+    """The exit status and the first line: 0 yes, 1 no, 2 nothing could be judged."""
+    name = evidence.title
+    failed = [verdict for verdict in verdicts if not verdict.ok]
+    against = next(verdict for verdict in verdicts if verdict.check == "gradients_equal_those_of_one_process")
+    if failed:
+        count = len({verdict.diagnosis.cause.id for verdict in failed if verdict.diagnosis and verdict.diagnosis.cause})
+        causes = f"{count} {'cause' if count == 1 else 'causes'}" if count else "a law crashed"
+        return 1, f"NO: {name} on {evidence.ranks} ranks is not the run of one process ({causes})"
+    if not evidence.steps_seen:
+        return 2, f"NOT JUDGED: {name} took no optimizer step on all ranks"
+    if against.status == "skipped":
+        return 0, f"NO FINDING in {name}, but gradients were not compared with one process: {against.reason}"
+    return (
+        0,
+        f"YES: {name} on {evidence.ranks} ranks is the run of one process, in the {evidence.steps_seen} steps looked at",
+    )

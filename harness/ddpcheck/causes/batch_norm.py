@@ -1,0 +1,39 @@
+"""Why batch norm's statistics, losses or gradients are wrong where ranks measure together."""
+
+from .cause import Kind
+
+REMEASURE_COUNTS = Kind(
+    "remeasure-counts-as-batch",
+    "remeasure() counts as a batch: its forward runs in training mode and moves the counter.",
+)
+REMEASURE_CHANGES_MODE = Kind(
+    "remeasure-changes-mode",
+    "Backwards after remeasure() move statistics differently: momentum or mode is not restored.",
+)
+VARIANCE_PUT_TOGETHER = Kind(
+    "variance-put-together-wrongly",
+    "The variance of all samples is wrong although the mean is right.",
+    because="The spread between the ranks' means may be left out.",
+)
+DIVIDED_BY_OTHER_COUNT = Kind(
+    "statistics-divided-by-other-count",
+    "Sums are divided by a count other than that of all ranks' samples.",
+    because="For example by this rank's count times the world size.",
+    certainty="possible",
+)
+OWN_BATCH = Kind("normalised-by-own-batch", "Rank {rank} normalises by one rank's batch: not synchronised.", rank=int)
+MEANS_WITHOUT_COUNTS = Kind(
+    "means-averaged-without-counts",
+    "The ranks' means are averaged without their counts; each sample should weigh equally.",
+)
+BATCH_NORM_REDUCED_TWICE = Kind(
+    "batch-norm-reduced-twice",
+    "Batch norm's gradients are {world_size} x too large: summed in its backward, and reduced again.",
+    because="Losses agree, so the statistics are right.",
+    world_size=int,
+)
+BACKWARD_NOT_OVER_ALL = Kind(
+    "batch-norm-backward-not-over-all",
+    "The backward of batch norm does not sum over all ranks' samples with equal weight.",
+    because="Losses agree, so the statistics are right.",
+)

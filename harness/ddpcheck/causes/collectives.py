@@ -1,0 +1,236 @@
+"""Why the result of a collective is wrong, or changes something that it should leave alone."""
+
+from .cause import Kind
+
+ARGUMENT_MUST_BE_WRITABLE = Kind(
+    "argument-must-be-writable",
+    "A read-only argument is used as if it could be written to.",
+    because="Arrays of bytes, of files and of JAX are read-only.",
+)
+SHORTENED_BY_CONTENT = Kind(
+    "shortened-by-content",
+    "Arrays that are mostly zeros, or one number, are shortened on the way and come back wrong.",
+    certainty="possible",
+)
+PATH_BY_CONTENT = Kind(
+    "path-by-content",
+    "A rank whose array is mostly zeros, or one number, takes another path than the others.",
+    certainty="possible",
+)
+OTHER_DATATYPE = Kind(
+    "other-datatype",
+    "The bits of {dtype} are reduced as {reduced_as}: the transport is told another datatype.",
+    dtype=str,
+    reduced_as=str,
+)
+ASYNCHRONOUS_CALL_WAITS = Kind(
+    "asynchronous-call-waits",
+    "The asynchronous call waits for other ranks and leaves nothing to wait() for.",
+    because="No computation overlaps, and ranks that begin in different orders wait for each other for ever.",
+)
+HANDLE_FORGOTTEN = Kind(
+    "handle-forgotten",
+    "A handle is forgotten after {others} others came and went.",
+    because="A number, a ring or a cache of handles holds fewer.",
+    others=int,
+)
+WRITES_AT_START_OF_BASE = Kind(
+    "writes-at-start-of-base",
+    "The array is part of a larger one, and the result is written where that begins.",
+)
+EMPTY_GIVEN_TWICE = Kind("empty-given-twice", "empty() hands out memory again while part of its array is still in use.")
+WORKS_IN_ARGUMENT = Kind("works-in-argument", "The collective works in place on the caller's array; it needs a copy.")
+RESULT_ALIASES_ARGUMENT = Kind(
+    "result-aliases-argument",
+    "The result shares memory with the argument: a change to one changes the other.",
+)
+RESULT_READ_ONLY = Kind(
+    "result-read-only",
+    "The result is read-only: a view of bytes, of another framework's array, or a scalar.",
+    look="np.array(), which copies it",
+)
+RESULT_BUFFER_REUSED = Kind("result-buffer-reused", "The result is a view of an internal buffer that is used again.")
+SIGN_OF_ZERO_LOST = Kind(
+    "sign-of-zero-lost",
+    "The sign of zero is lost: values go through arithmetic, such as a sum with zeros.",
+)
+LAYOUTS_DIFFER = Kind(
+    "layouts-differ-between-ranks",
+    "The ranks' arrays have different memory layouts: each rank sends by its own.",
+    because="Odd ranks have Fortran order.",
+    certainty="possible",
+)
+STRIDE_IGNORED = Kind(
+    "stride-ignored",
+    "Rows of a wider array are read as if nothing lay between them.",
+    certainty="possible",
+)
+ZERO_STRIDE_IGNORED = Kind(
+    "zero-stride-ignored", "A stride of zero, which repeats one row, is ignored.", certainty="possible"
+)
+BARRIER_GAVE_UP = Kind(
+    "barrier-gave-up",
+    "The barrier gives up after {seconds:.1f} s, by a time limit of its own.",
+    certainty="possible",
+    seconds=float,
+)
+BARRIER_DOES_NOT_BLOCK = Kind(
+    "barrier-does-not-block", "The barrier does not block, or is paired with another barrier."
+)
+SENT_BY_COLUMNS = Kind("sent-by-columns", "The array is sent as it lies in memory, column by column.")
+RECEIVED_BY_ROWS = Kind("received-by-rows", "The array is written row by row although memory lies column by column.")
+REVERSED_IGNORED = Kind("reversed-rows-ignored", "The array travels as it lies in memory, with reversed rows.")
+WRONG_SENDER = Kind("wrong-sender", "The array comes from rank {rank}, the wrong sender.", rank=int)
+MESSAGES_OVERTAKE = Kind(
+    "messages-overtake",
+    "Rank {rank} sent this array in operation {operation}: messages overtake each other.",
+    rank=int,
+    operation=int,
+)
+READ_AFTER_RETURN = Kind(
+    "read-after-return",
+    "The argument is read after {call} returned, when its owner had overwritten it.",
+    call=str,
+)
+NOTHING_RECEIVED = Kind("nothing-received", "The receive buffer is untouched: nothing arrives, or it goes to a copy.")
+
+FIRST_RESULT_AGAIN = Kind(
+    "first-result-again",
+    "The result is that of the first call: its array is cached by address and sent again.",
+)
+EARLIER_RESULT = Kind("earlier-result", "The result is that of {calls} calls before.", calls=int)
+OTHER_RESULT = Kind("no-known-result", "The result belongs to no other call.", certainty="possible")
+CALL_COUNTER_WRAPS = Kind(
+    "call-counter-wraps",
+    "The {calls} calls before went well: a counter of calls, tags or handles wraps.",
+    certainty="possible",
+    calls=int,
+)
+
+OVERFLOWS_BEFORE_DIVISION = Kind(
+    "overflows-before-division",
+    "The sum is rounded to float16 before the division, and leaves its range.",
+    because="The largest number of float16 is 65504; the mean stays below.",
+)
+OVERFLOWS_ON_THE_WAY = Kind(
+    "overflows-on-the-way",
+    "The sum of some ranks is rounded to float16 on the way, and leaves its range.",
+)
+TINY_DIVIDED_FIRST = Kind("tiny-divided-first", "Every rank divides before the sum: tiny values are rounded to zero.")
+SUBNORMALS_FLUSHED = Kind("subnormals-flushed", "Values below the smallest normal number are treated as zero.")
+CACHED_BY_ARRAY = Kind(
+    "cached-by-array",
+    "State is cached by array identity or address and reused for another call.",
+    because="With an array of its own each call is right.",
+)
+
+ROOT_IS_A_RANK = Kind(
+    "root-is-a-rank", "The root's number is a rank, not a position in the group.", certainty="possible"
+)
+NON_ROOT_TAKES_PART = Kind(
+    "non-root-takes-part",
+    "Values of ranks other than the root take part, or one of them is used as the root.",
+)
+BROADCAST_NOT_RECEIVED = Kind(
+    "broadcast-not-received", "The result is a non-root rank's array: wrong root, or nothing is received."
+)
+REDUCTION_IGNORED = Kind("reduction-ignored", "The result is the sum: the reduction is not passed on.")
+OTHER_RANKS_BLOCK = Kind("other-ranks-block", "The result is the block of rank {rank}.", rank=int)
+INFINITY_BECOMES_NAN = Kind(
+    "infinity-becomes-nan",
+    "An infinity becomes NaN: it is subtracted from itself, or multiplied by 0.",
+    because="A running mean or a compensated sum does so.",
+)
+RESULTS_SHARE_MEMORY = Kind(
+    "results-share-memory",
+    "The array is the result of operation {operation}, overwritten since: two results share memory.",
+    operation=int,
+)
+RESULTS_MIXED_UP = Kind(
+    "results-mixed-up", "The result is that of operation {operation}: results are mixed up.", operation=int
+)
+RESULTS_MIXED_UP_AS_OTHER_DTYPE = Kind(
+    "results-mixed-up-as-other-dtype",
+    "The bits of operation {operation}'s result are read as {dtype}: results are mixed up.",
+    operation=int,
+    dtype=str,
+)
+ROWS_IN_WRONG_ORDER = Kind(
+    "rows-in-wrong-order", "The ranks' arrays stand in the order of rank {order}.", order=tuple[int, ...]
+)
+ONE_ROW_FOR_ALL = Kind("one-row-for-all", "Every row is the array of rank {rank}: one array serves for all.", rank=int)
+PART_OF_OTHER_CALL = Kind(
+    "part-of-other-call",
+    "Rank {rank}'s part is that of operation {operation}: calls or buffers are mixed up.",
+    rank=int,
+    operation=int,
+)
+PART_OF_OTHER_GROUP = Kind(
+    "part-of-other-group",
+    "Rank {rank}'s part is that of operation {operation}, in group {group}: groups are mixed up.",
+    rank=int,
+    operation=int,
+    group=tuple[int, ...],
+)
+WRONG_DIVISOR_OF_SUM = Kind(
+    "sum-divided-by-other-number",
+    "The sum is divided by {divisor}, not by the {world_size} ranks.",
+    divisor=int,
+    world_size=int,
+)
+ADDED_NOT_REDUCED = Kind(
+    "added-not-reduced",
+    "The values of rank {ranks} are added: the reduction is not passed on everywhere.",
+    ranks=tuple[int, ...],
+)
+BLOCK_CUT_WRONG = Kind(
+    "block-cut-wrong",
+    "The block begins at element {first} of the reduction, not at {expected}.",
+    first=int,
+    expected=int,
+)
+SUM_BECOMES_NAN = Kind("sum-becomes-nan", "Infinities, or sums that overflow, become NaN.")
+OPPOSITE_EXTREME = Kind("opposite-extreme", "The result is the opposite extreme: the comparison is reversed.")
+ZERO_LEFT_OUT_OF_PRODUCT = Kind("zero-left-out-of-product", "A rank that has a zero is left out of the product.")
+SUM_AS_FLOAT32 = Kind("summed-as-float32", "The sum is computed as float32, which has no room for it.")
+DIVIDED_BY_SIZE_OF_ARRAY = Kind(
+    "sum-divided-by-elements", "The sum is divided by the number of elements, not by that of ranks."
+)
+DIVIDED_BY_WORLD = Kind("divided-by-world-size", "The sum is divided by the world size, not by the size of the group.")
+GROUP_IGNORED = Kind("group-ignored", "The result is over all ranks, not over the group.")
+RANK_COUNTED_TWICE = Kind("rank-counted-twice", "The values of rank {rank} count twice.", rank=int)
+RUNNING_MEAN = Kind("running-mean", "Each rank's values are averaged with the mean before: the last rank counts half.")
+MEAN_OF_UNEVEN_MEANS = Kind("mean-of-uneven-means", "The result is the mean of two means of unequal numbers of ranks.")
+RANK_LEFT_OUT = Kind(
+    "rank-left-out", "The values of rank {rank} are missing: read before they arrive, or lost.", rank=int
+)
+RECEIVED_OVERWRITES = Kind(
+    "received-overwrites-unsent",
+    "Rank {twice} counts twice and rank {lost} not at all: data received overwrites data to be added.",
+    twice=int,
+    lost=int,
+)
+STARTS_FROM = Kind(
+    "accumulator-starts-from",
+    "The accumulator starts from {start}, which takes part in the comparison.",
+    start=str,
+)
+INTEGERS_SATURATE = Kind(
+    "integers-saturate", "Overflowing integers are cut off at the ends of the dtype; they should wrap."
+)
+INTEGERS_COMPUTED_AS = Kind(
+    "integers-computed-as-float",
+    "Integers are computed as {dtype}, which loses all past {bits} bits.",
+    dtype=str,
+    bits=int,
+)
+UNSIGNED_AS_SIGNED = Kind("unsigned-as-signed", "Unsigned integers are compared as signed ones.")
+EXTREME_BY_NEGATION = Kind(
+    "extreme-by-negation", "The extreme is found by negation: the lowest {dtype} has no counterpart.", dtype=str
+)
+PRODUCT_BY_LOGARITHMS = Kind(
+    "product-by-logarithms", "The product is exp of a sum of logarithms: wrong for negative numbers, and rounded."
+)
+LATE_RANK_MISSED = Kind(
+    "late-rank-missed", "Rank {rank} came {seconds:g} s late, and is not waited for.", rank=int, seconds=float
+)

@@ -1,0 +1,338 @@
+"""Why a gradient, or a loss, is not what the ranks' parts give: told by what the gradient was made of."""
+
+from .cause import Kind
+
+STATE_LEFT_BEHIND = Kind(
+    "state-left-behind",
+    "An earlier backward may have left state that goes into this gradient.",
+    because="The earlier backwards themselves were right.",
+    look="residuals, buffers and layouts that outlive a backward",
+    certainty="possible",
+)
+OTHERS_PARTS_MISSING = Kind(
+    "others-parts-missing",
+    "The gradient is zero, as this rank's own is: the other ranks' parts are missing.",
+    look="ranks without this gradient, which must still receive it",
+)
+ACCUMULATED_SURVIVES_ZERO_GRAD = Kind(
+    "accumulated-survives-zero-grad",
+    "Gradients that were accumulated inside no_sync survive zero_grad and count again.",
+)
+ADDED_TO_OWN = Kind("added-to-own-gradient", "The reduced gradient is added to this rank's own; it should replace it.")
+LOSS_MULTIPLIED_BY_WORLD_SIZE = Kind(
+    "loss-multiplied-by-world-size",
+    "The loss is multiplied by the world size, {world_size}, before anything is reduced.",
+    world_size=int,
+)
+LOSS_DIVIDED_BY_WORLD_SIZE = Kind(
+    "loss-divided-by-world-size",
+    "The loss is divided by the world size, {world_size}, before anything is reduced.",
+    world_size=int,
+)
+
+SHARED_PART_REPLACES = Kind(
+    "shared-part-replaces",
+    "The part of layer {layer} replaces those of the other layers that share the parameter.",
+    because="The parameter is shared by {layers}.",
+    layer=str,
+    layers=tuple[str, ...],
+)
+SHARED_PART_MISSING = Kind(
+    "shared-part-missing",
+    "The part of layer {layer} is missing in a parameter that {layers} share.",
+    layer=str,
+    layers=tuple[str, ...],
+)
+SHARED_PART_NOT_REDUCED = Kind(
+    "shared-part-not-reduced",
+    "A shared parameter is reduced before the part of layer {layer} is added.",
+    because="The parameter is shared by {layers}; that part is this rank's own.",
+    layer=str,
+    layers=tuple[str, ...],
+)
+
+OTHER_PARAMETERS_GRADIENT = Kind(
+    "other-parameters-gradient",
+    "The gradient is that of {parameter}: parameters are confused.",
+    look="the order and the layout of parameters on each rank",
+    parameter=str,
+)
+RANK_SENDS_OTHER_PARAMETER = Kind(
+    "rank-sends-other-parameter",
+    "Rank {rank} sends the gradient of {parameter}: its order of parameters differs.",
+    look="the order and the layout of parameters on each rank",
+    rank=int,
+    parameter=str,
+)
+OTHER_PARAMETER_ADDED = Kind(
+    "other-parameter-added",
+    "The gradient of {parameter} is added to this one: parameters are confused.",
+    parameter=str,
+)
+RANK_SENDS_OTHER_PIECE = Kind(
+    "rank-sends-other-piece",
+    "Rank {rank} sends another piece of its flat buffer: layouts differ between ranks.",
+    look="the order of parameters in buckets, rank by rank",
+    rank=int,
+)
+UNPACKED_IN_OTHER_ORDER = Kind(
+    "unpacked-in-other-order", "The flat buffer is packed in one order and unpacked in another."
+)
+
+RANKS_WITHOUT_SAMPLES_LEFT_OUT = Kind(
+    "ranks-without-samples-left-out",
+    "Ranks without samples are left out of the mean; all ranks should count equally.",
+)
+UNUSED_RANKS_LEFT_OUT = Kind(
+    "unused-ranks-left-out",
+    "Rank {ranks}, whose gradient is zero here, is left out of the mean.",
+    ranks=tuple[int, ...],
+)
+RANKS_MISSING = Kind("ranks-missing", "The part of rank {ranks} is missing, as if it were zero.", ranks=tuple[int, ...])
+MEAN_OF_SOME_RANKS = Kind("mean-of-some-ranks", "The value is the mean of rank {ranks} only.", ranks=tuple[int, ...])
+GROUPS_WEIGH_EQUALLY = Kind(
+    "groups-weigh-equally",
+    "Groups of ranks weigh equally although their sizes differ.",
+    because="The value is the mean of the means of rank {groups}.",
+    look="a hierarchy of hosts: each host's part must count by its number of ranks",
+    groups=tuple[str, ...],
+)
+ONE_RANKS_PART_ONLY = Kind(
+    "one-ranks-part-only",
+    "Only the part of rank {rank} is there, divided by the world size.",
+    because="The other parts never arrived here, or nobody waited for them.",
+    rank=int,
+)
+OTHER_RANKS_VALUE = Kind(
+    "other-ranks-value", "The value is rank {rank}'s own, not that of all ranks together.", rank=int
+)
+EXTREME_NOT_MEAN = Kind("extreme-not-mean", "Each element is the {extreme} of all ranks', not their mean.", extreme=str)
+PRODUCT_NOT_MEAN = Kind("product-not-mean", "Each element is the product of all ranks', not their mean.")
+
+UNUSED_RANK_SENDS_OLD_MEAN = Kind(
+    "unused-rank-sends-old-mean",
+    "Rank {ranks}, without a gradient, sends the mean that an earlier backward left.",
+    because="A buffer is not cleared, or zero_grad leaves it.",
+    ranks=tuple[int, ...],
+)
+UNUSED_RANK_SENDS_OLD = Kind(
+    "unused-rank-sends-old",
+    "Rank {ranks}, without a gradient, sends its own of {backwards} backwards before.",
+    because="A buffer, or one of several in turn, is not cleared.",
+    ranks=tuple[int, ...],
+    backwards=int,
+)
+RANK_SENDS_OLD = Kind(
+    "rank-sends-old",
+    "Rank {ranks} sends its gradient of an earlier backward: a buffer is not cleared.",
+    ranks=tuple[int, ...],
+)
+STALE = Kind(
+    "stale-gradient",
+    "The gradient is that of the backward before: reduced too early, or one step late.",
+)
+NOT_RESET = Kind("gradient-not-reset", "The gradient still holds the one before: zero_grad leaves it.")
+REDUCED_AGAIN = Kind(
+    "reduced-again",
+    "Gradients of earlier backwards, already reduced, go into the last reduction once more.",
+    because="They count {times:g} times.",
+    times=float,
+)
+SOME_RANKS_NOT_RESET = Kind(
+    "some-ranks-not-reset",
+    "{count} of {world_size} ranks keep the gradient before: their zero_grad leaves it.",
+    count=int,
+    world_size=int,
+)
+LAST_MICRO_BATCH_ONLY = Kind(
+    "last-micro-batch-only", "Only the last micro-batch counts: gradients accumulated before it are lost."
+)
+FIRST_MICRO_BATCH_MISSING = Kind(
+    "first-micro-batch-missing", "The first micro-batch is missing: gradients accumulated before are lost."
+)
+LAST_MICRO_BATCH_MISSING = Kind(
+    "last-micro-batch-missing", "The last micro-batch is missing: the gradient is taken before it is there."
+)
+DIVIDED_BY_MICRO_BATCHES = Kind(
+    "divided-by-micro-batches", "The gradient is divided by the number of micro-batches, {count}.", count=int
+)
+ACCUMULATED_NOT_REDUCED = Kind(
+    "accumulated-not-reduced",
+    "Only the last micro-batch is reduced: gradients accumulated before it stay local.",
+)
+SYNCHRONISED_INSIDE_NO_SYNC = Kind(
+    "synchronised-inside-no-sync", "The gradient is the mean over all ranks although no_sync is on."
+)
+EQUAL_WEIGHTS_NOT_BY_SIZE = Kind(
+    "equal-weights-not-by-size", "Ranks weigh equally; they should be weighted by batch sizes."
+)
+WEIGHTED_BY_SIZE = Kind("weighted-by-size", "Ranks are weighted by batch sizes; they should weigh equally.")
+
+RELU_AT_ZERO = Kind("relu-at-zero", "relu has the derivative {slope:g} at 0 here; ModelSpec's has 0.", slope=float)
+REPEATED_ID_COUNTS_ONCE = Kind(
+    "repeated-id-counts-once",
+    "Of an id that a batch has several times, only the last sample counts.",
+    because="gradient[ids] += rows keeps one of several rows.",
+    look="np.add.at, or a sum by id",
+)
+ID_TAKEN_FOR_PADDING = Kind(
+    "id-taken-for-padding", "The row of the {which} id does not learn: it is taken for padding.", which=str
+)
+
+TERM_MISSING = Kind(
+    "term-missing",
+    "The {term} is missing in the {where}.",
+    look="where gradients are gathered or recomputed apart from the loss",
+    term=str,
+    where=str,
+)
+TERM_PER_RANK = Kind(
+    "term-counted-per-rank",
+    "The {term} counts once for every rank in the {where}: it is multiplied by the world size.",
+    term=str,
+    where=str,
+)
+TERM_DIVIDED = Kind(
+    "term-divided-by-world-size",
+    "The {term} is divided by the world size once too often in the {where}.",
+    term=str,
+    where=str,
+)
+TERM_ON_ONE_RANK = Kind(
+    "term-on-one-rank", "Only rank {rank} has the {term} in its {where}.", term=str, rank=int, where=str
+)
+TERM_SUMMED = Kind(
+    "term-summed-over-samples",
+    "The {term} is a sum over samples; the rest of the loss is a mean.",
+    term=str,
+    where=str,
+)
+TERM_NOT_LOSS_SCALED = Kind(
+    "term-not-loss-scaled", "The {term} is not multiplied by the loss scale.", term=str, where=str
+)
+TERM_TWICE = Kind(
+    "term-counted-twice",
+    "The {term} counts twice: in two places, or once for each layer that shares a weight.",
+    term=str,
+    where=str,
+)
+TERM_WITHOUT_SAMPLES = Kind(
+    "term-without-samples", "The {term} counts on ranks without samples, too.", term=str, where=str
+)
+TERM_OF_FROZEN_MISSING = Kind("term-of-frozen-missing", "The {term} of frozen layers is missing in the loss.", term=str)
+TERM_IGNORES_WEIGHTS = Kind("term-ignores-weights", "The {term} ignores the samples' weights.", term=str, where=str)
+TERM_MISSING_IN_NO_SYNC = Kind("term-missing-in-no-sync", "The {term} is left out inside no_sync.", term=str)
+TERM_MISSING_IN_LAST_MICRO_BATCH = Kind(
+    "term-missing-in-last-micro-batch", "The {term} is left out of the last micro-batch.", term=str
+)
+TERM_NOT_REDUCED = Kind(
+    "term-not-reduced",
+    "The {term} is this rank's own: it is added after the reduction, and ranks drift apart.",
+    term=str,
+)
+TERM_WEIGHTED_TWICE = Kind(
+    "term-weighted-twice", "The share of a rank, by samples or weights, counts twice in the {term}.", term=str
+)
+TERM_WEIGHTED_EQUALLY = Kind(
+    "term-weighted-equally", "Ranks count equally in the {term}, but not in the rest of the loss.", term=str
+)
+TERM_OF_LAST_MICRO_BATCH = Kind(
+    "term-of-last-micro-batch",
+    "The {term} is that of the last micro-batch only.",
+    because="It is left out inside no_sync, or added once for a window.",
+    term=str,
+)
+TERM_DIVIDED_BY_MICRO_BATCHES = Kind(
+    "term-divided-by-micro-batches", "The {term} is divided by the number of micro-batches.", term=str
+)
+TERM_STALE = Kind(
+    "term-stale", "The {term} is that of an earlier backward: of older weights, or of its batch.", term=str
+)
+
+WEIGHTS_IGNORED = Kind(
+    "sample-weights-ignored", "The samples' weights are ignored: all samples count the same, masked ones too."
+)
+WEIGHTS_AS_MASK = Kind("sample-weights-as-mask", "Every weight that is not 0 counts as 1, as in a mask.")
+WEIGHTS_OF_RANK_0 = Kind("sample-weights-of-rank-0", "The weights of rank 0 are used on every rank.")
+DIVIDED_BY_SAMPLES = Kind(
+    "divided-by-samples", "The loss is divided by the number of samples, not by the sum of their weights."
+)
+WEIGHTED_SUM_NOT_DIVIDED = Kind(
+    "weighted-sum-not-divided", "Weighted losses are summed and not divided by the sum of the weights."
+)
+DIVIDED_BY_ALL_WEIGHTS = Kind(
+    "divided-by-all-weights",
+    "A rank's loss is divided by the weights of all ranks before the reduction.",
+    because="It should be the rank's own weighted mean.",
+)
+WEIGHTLESS_RANK_IS_NAN = Kind(
+    "weightless-rank-is-nan",
+    "Rank {rank}, whose samples have no weight, adds NaN: 0 divided by 0.",
+    rank=int,
+)
+WEIGHTLESS_RANK_LOSES = Kind(
+    "weightless-rank-loses",
+    "A rank without weight in the last micro-batch loses its accumulated gradient.",
+)
+WEIGHTED_MEANS_EQUAL = Kind(
+    "weighted-means-averaged-equally",
+    "The ranks' weighted means are averaged equally; they should count by their weights.",
+)
+WEIGHTED_MEANS_BY_SIZE = Kind(
+    "weighted-means-averaged-by-size",
+    "Ranks count by batch sizes; they should {due}.",
+    due=str,
+)
+WEIGHTED_MEANS_BY_NUMBER = Kind(
+    "weighted-means-averaged-by-number",
+    "Ranks count by their samples with any weight; they should count by sums of weights.",
+)
+ACCUMULATED_AVERAGED_EQUALLY = Kind(
+    "accumulated-averaged-equally",
+    "Earlier micro-batches are averaged equally; ranks should count by their weights.",
+)
+WEIGHT_SUM_STALE = Kind("weight-sum-stale", "The gradient is divided by the weights of an earlier batch.")
+WEIGHT_SUM_TRUNCATED = Kind(
+    "weight-sum-truncated", "The sum of weights is truncated to an integer before the division."
+)
+RANKS_BY_WEIGHT = Kind("ranks-counted-by-weight", "Ranks count by their sums of weights; they should count equally.")
+SUMMED_OVER_SAMPLES = Kind(
+    "summed-over-samples", "The loss is summed over samples and averaged over ranks, not divided by the weights."
+)
+SUMMED_OVER_SAMPLES_AND_RANKS = Kind(
+    "summed-over-samples-and-ranks", "The loss is summed over samples and ranks, not divided by the weights."
+)
+
+MOVED_WITHOUT_GRADIENT = Kind(
+    "moved-without-gradient",
+    "The step moves a parameter without a gradient, by its {by}.",
+    because="The parameter is frozen, or no rank used it.",
+    look="the optimizer's update of parameters whose gradient is None",
+    by=str,
+)
+SHOULD_NOT_MOVE = Kind(
+    "moved-though-unused",
+    "The parameter moves although no step since should touch it: frozen, or unused.",
+)
+
+LOSS_AVERAGED = Kind("loss-averaged", "The loss is the mean over all ranks; backward returns this rank's own.")
+LOSS_SUMMED = Kind("loss-summed", "The loss is the sum over all ranks; backward returns this rank's own.")
+LOSS_SUMMED_OVER_SAMPLES = Kind(
+    "loss-summed-over-samples", "The loss is the sum over the rank's samples, not their mean."
+)
+LOSS_OF_OWN_INITIAL = Kind(
+    "loss-of-own-initial-values",
+    "The loss is that of this rank's own initial {values}: construction does not broadcast rank 0's.",
+    values=str,
+)
+LOSS_OF_MEAN_INITIAL = Kind(
+    "loss-of-averaged-initial-values",
+    "Construction averages the ranks' initial {values}; it should broadcast rank 0's.",
+    values=str,
+)
+LOSS_OF_UNLOADED = Kind(
+    "loss-of-unloaded-values",
+    "The loss is that of the new replica's initial {values}: load_state does not reach forward.",
+    because="They are not loaded, or forward uses a copy that was made before.",
+    values=str,
+)

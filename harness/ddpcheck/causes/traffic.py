@@ -1,0 +1,29 @@
+"""Why more is sent than needed, or counts tell something else than what is sent."""
+
+from .cause import Kind
+
+EVERYTHING_THROUGH_ONE_RANK = Kind(
+    "everything-through-one-rank", "All data pass through one rank, which sends the whole result to each other rank."
+)
+SENT_TWICE = Kind("sent-twice", "Everything is sent twice, or in a dtype twice as wide.")
+RING_SENDS_WHOLE = Kind("ring-sends-whole-array", "Every step of the ring sends the whole array, not its share.")
+WHOLE_ARRAY_TO_ALL = Kind("whole-array-to-all", "Every rank sends its whole array to every other one.")
+MORE_THAN_LEAST = Kind(
+    "more-than-least", "The ranks send {times:.3g} x the least number of bytes.", certainty="possible", times=float
+)
+REDUCED_INSIDE_NO_SYNC = Kind(
+    "reduced-inside-no-sync", "Gradients are reduced inside no_sync as well, and the result is thrown away."
+)
+SENDS_INSIDE_NO_SYNC = Kind(
+    "sends-inside-no-sync",
+    "Data of the size of the gradients are sent inside no_sync, such as sharded parameters.",
+    because="An implementation that gathers parameters in every forward does not promise no_sync.",
+)
+NOT_COUNTED = Kind("sending-not-counted", "counts() does not count this way of sending.")
+PARTLY_COUNTED = Kind("sending-partly-counted", "counts() leaves out part of the bytes.")
+CALL_NOT_COUNTED = Kind("call-not-counted", "counts() does not count this way of calling.")
+MESSAGES_NOT_COUNTED = Kind("messages-not-counted", "counts() does not count the messages of this way of sending.")
+COUNTS_OWN_SENDS = Kind("counts-from-nonzero", "counts() does not begin at zero, or counts sends to the rank itself.")
+COUNTS_SCALED = Kind("counts-scaled", "counts() tells {times:.3g} x the bytes that are sent.", times=float)
+GRADIENTS_ALONE = Kind("gradients-sent-alone", "Every gradient is sent alone.", look="the size of buckets")
+SMALL_GROUPS = Kind("gradients-in-small-groups", "Gradients are sent in many small groups.", look="the size of buckets")

@@ -1,0 +1,210 @@
+"""Why a parameter, its average, a running statistic or a norm is wrong after a step or after a state was loaded."""
+
+from .cause import Kind
+
+NOT_UPDATED = Kind("not-updated", "The parameter is not updated: the step skips it, or works on a copy.")
+FIRST_UPDATE_HAS_STATE = Kind(
+    "first-update-has-state",
+    "Optimizer state of an earlier replica may go into the first update of a new one.",
+    look="state that a class or a module keeps",
+    certainty="possible",
+)
+GRADIENT_SCALED = Kind(
+    "update-gradient-scaled",
+    "The gradient of the update is {scaled}.",
+    because="By {factor:g} at world size {world_size}: summed and not averaged, or averaged twice.",
+    scaled=str,
+    factor=float,
+    world_size=int,
+)
+GRADIENT_OR_RATE_SCALED = Kind(
+    "update-scaled",
+    "The update is {factor:g} x its expected size: the gradient or the learning rate is scaled.",
+    because="At world size {world_size}: summed and not averaged, or a learning rate scaled by the ranks.",
+    factor=float,
+    world_size=int,
+)
+RATE_SCALED = Kind(
+    "learning-rate-scaled",
+    "The learning rate is scaled by the world size, {world_size}.",
+    because="The update is exactly {factor:g} x its expected size.",
+    factor=float,
+    world_size=int,
+)
+GRADIENTS_KEPT = Kind(
+    "update-of-all-gradients", "The gradient of the update holds all earlier ones: zero_grad leaves them."
+)
+GRADIENT_IN_FLOAT16 = Kind("update-gradient-float16", "The gradient of the update is rounded as in float16.")
+GRADIENT_OF_STEP_BEFORE = Kind(
+    "update-gradient-stale", "The gradient of the update is that of the step before: stale, or a step late."
+)
+UPDATED_BY_OWN = Kind("updated-by-own-gradient", "The update uses this rank's own gradient: it is not reduced.")
+UPDATED_BY_LARGEST = Kind(
+    "updated-by-largest-gradient", "The update uses the largest gradient of all ranks, not their mean."
+)
+PARAMETERS_AVERAGED = Kind(
+    "parameters-averaged", "Each rank steps by its own gradient, and parameters are averaged afterwards."
+)
+UPDATED_TWICE = Kind("updated-twice", "The parameter is updated twice.")
+STEPPED_FROM_INITIAL = Kind(
+    "master-copy-not-loaded",
+    "The step begins at the new replica's initial value: a master copy is not loaded.",
+)
+OPTIMIZER_STATE_LOST = Kind("optimizer-state-lost", "The optimizer state is lost: momentum begins anew.")
+ZERO_STEP_BEFORE = Kind(
+    "zero-step-before", "A step with a gradient of zero came before: the optimizer state is not new."
+)
+MOMENTUM_IN_FLOAT16 = Kind("momentum-float16", "The momentum is held in float16.")
+MOMENTUM_OF_OTHER = Kind("momentum-of-other-parameter", "The momentum is that of {parameter}.", parameter=str)
+MOMENTUM_DAMPENED = Kind("momentum-dampened", "Momentum is dampened: the gradient is multiplied by 1 - momentum.")
+MOMENTUM_OVERWRITTEN = Kind(
+    "momentum-overwritten", "The momentum lies in the gradient's memory: the next backward overwrites it."
+)
+MOMENTUM_MISSING = Kind("momentum-missing", "Momentum is missing.")
+NESTEROV = Kind("nesterov", "The momentum is Nesterov's.")
+DECAY_MISSING = Kind("weight-decay-missing", "Weight decay is missing.")
+DECAY_TIMES = Kind("weight-decay-repeated", "Weight decay counts {times} times.", times=int)
+DECAY_DECOUPLED = Kind("weight-decay-decoupled", "Weight decay is decoupled: it does not go through the gradient.")
+HELD_IN = Kind("held-in", "The value is held in {dtype}.", dtype=str)
+SHARD_MISPLACED = Kind(
+    "optimizer-shard-misplaced",
+    "A rank's shard of the momentum is loaded from the wrong place.",
+    because="From element {element} on it is that of element 0 on.",
+    element=int,
+)
+SHARD_OF_RANK_0 = Kind("optimizer-shard-of-rank-0", "Every rank loads rank 0's shard of the optimizer state.")
+
+BIAS_CORRECTION_MISSING = Kind("adam-bias-correction-missing", "Adam's bias correction is missing.")
+EPSILON_HAT = Kind(
+    "adam-epsilon-hat", "Adam adds eps to the root before its bias is corrected, not after (epsilon hat)."
+)
+EPS_INSIDE_ROOT = Kind("adam-eps-inside-root", "Adam adds eps inside the root, not to it.")
+EPS_FIXED = Kind("adam-eps-fixed", "Adam's eps is 1e-8, not the one that was asked for.")
+STEPS_FROM_1 = Kind("adam-steps-restart", "Adam's bias correction counts steps from 1 again.")
+STEPS_OF_OTHER = Kind("adam-steps-of-other", "Adam's bias correction counts the steps of another parameter.")
+BETA_POWERS_SWAPPED = Kind(
+    "adam-beta-powers-swapped", "The powers of Adam's two betas are swapped, as when they are loaded."
+)
+STEP_AHEAD_FROM_START = Kind(
+    "adam-step-ahead-from-start",
+    "Adam's bias correction is a step ahead: a zero step came before, or it counts from 2.",
+)
+STEP_AHEAD = Kind("adam-step-ahead", "Adam's bias correction is a step ahead: it counts twice, or shares its count.")
+MOMENT_LOST = Kind(
+    "adam-moment-lost",
+    "Adam's {moment} moment begins anew, the other does not: it is not saved, or not loaded.",
+    moment=str,
+)
+MOMENTS_SWAPPED = Kind("adam-moments-swapped", "Adam's two moments are swapped, as when they are loaded.")
+AMSGRAD = Kind("adam-amsgrad", "The optimizer is AMSGrad: it divides by the largest second moment so far.")
+MOMENT_IN = Kind(
+    "adam-moment-held-in", "Adam's {moment} moment is held, or was saved, in {dtype}.", moment=str, dtype=str
+)
+BETAS_FIXED = Kind("adam-betas-fixed", "Adam's betas are 0.9 and 0.999, not those that were asked for.")
+BETAS_SWAPPED = Kind("adam-betas-swapped", "Adam's two betas are swapped.")
+
+NOT_CLIPPED = Kind("not-clipped", "Gradients are not clipped.")
+DIVIDED_BY_ZERO_NORM = Kind("divided-by-zero-norm", "Gradients are divided by a norm of zero.")
+INFINITE_CLIP_NAN = Kind(
+    "infinite-clip-nan",
+    "A clip to infinity, which only asks for the norm, makes NaN: infinity times zero.",
+)
+INFINITE_CLIP_SCALES = Kind(
+    "infinite-clip-scales", "A clip to infinity, which only asks for the norm, scales gradients up."
+)
+CLIPPED_BY_OWN_NORM = Kind(
+    "clipped-by-own-norm", "Each gradient is clipped by its own norm, not by that of all together."
+)
+CLIPPED_BY_GROUPS = Kind(
+    "clipped-by-groups", "Gradients are clipped in groups, this one by the norm of {parameters}.",
+    parameters=tuple[str, ...],
+)  # fmt: skip
+CLIPPED_BY_ELEMENT = Kind("clipped-by-element", "Gradients are cut off element by element, not scaled by the norm.")
+CLIPPED_BY_LARGEST = Kind("clipped-by-largest", "Gradients are clipped by the largest element, not by the norm.")
+SCALED_UP_TO_LIMIT = Kind("scaled-up-to-limit", "Gradients are scaled up to the limit although their norm is below.")
+CLIPPED_TWICE = Kind("clipped-twice", "Gradients are clipped twice, or by the square of the norm.")
+CLIP_GUARD = Kind(
+    "clip-guard-too-large",
+    "Gradients are divided by their norm + {guard:g}: the guard against zero is too large.",
+    guard=float,
+)
+
+LOADED_LATEST = Kind("state-is-no-copy", "The state holds the latest values, not the saved ones: it is no copy.")
+NOT_LOADED = Kind(
+    "state-not-loaded", "load_state did not load it: rank {rank}'s initial value is still there.", rank=int
+)
+STATE_OF_CONSTRUCTION = Kind("state-of-construction", "The state holds the values of the construction.")
+
+NORM_IS_LARGEST = Kind("norm-is-largest", "The norm is the largest element, not the root of the sum of squares.")
+NORM_IS_SUM = Kind("norm-is-sum", "The norm is the sum of absolute values, not the root of the sum of squares.")
+NORM_IS_SUM_OF_NORMS = Kind(
+    "norm-is-sum-of-norms", "The norm is the sum of the parameters' norms, not of all together."
+)
+NORM_SQUARED_AGAIN = Kind("norm-squared-again", "The parameters' squared norms are squared once more.")
+NORM_COUNTS_TWICE = Kind("norm-counts-twice", "The norm counts the gradient of {parameter} twice.", parameter=str)
+NORM_LEAVES_OUT = Kind(
+    "norm-leaves-out", "The norm leaves out the gradient of {parameters}.", parameters=tuple[str, ...]
+)
+NORM_SUMMED_OVER_RANKS = Kind(
+    "norm-summed-over-ranks",
+    "The squares of the norm are summed over ranks, which hold equal gradients.",
+    because="It is sqrt({world_size}) x too large.",
+    world_size=int,
+)
+NORM_OF_OWN = Kind("norm-of-own", "The norm is that of this rank's own gradients: it is taken before the reduction.")
+NORM_LARGEST_OF_RANKS = Kind("norm-largest-of-ranks", "The norm is the largest of the ranks' own norms.")
+NORM_AFTER_CLIP = Kind("norm-after-clip", "The norm is taken after clipping, not before.")
+NORM_STALE = Kind("norm-stale", "The norm is that of an earlier clip: it is measured once and kept.")
+NORM_SQUARE = Kind("norm-square", "The norm is its own square: the root is missing.")
+NORM_OF_ONE = Kind("norm-of-one-parameter", "The norm is that of one parameter, not of all gradients together.")
+
+AVERAGE_LATE = Kind("average-late", "The moving average is not updated, or is updated before the step.")
+AVERAGE_NOT_UPDATED = Kind("average-not-updated", "The moving average is not updated.")
+AVERAGE_IS_PARAMETER = Kind("average-is-parameter", "The moving average is the parameter itself, such as a view of it.")
+AVERAGE_SWAPPED = Kind("average-weights-swapped", "The weights of the average and of the parameter are swapped.")
+AVERAGE_TWICE = Kind("average-updated-twice", "The moving average is updated twice.")
+AVERAGE_BY_BACKWARDS = Kind(
+    "average-by-backwards", "The moving average is updated by backwards, too, not by steps only."
+)
+AVERAGE_IN = Kind("average-held-in", "The moving average is held in {dtype}.", dtype=str)
+AVERAGE_PER_RANK = Kind("average-updated-per-rank", "The moving average is updated once for each rank.")
+AVERAGE_WARMS_UP = Kind("average-warms-up", "The decay of the average warms up; it is not the one that was asked for.")
+AVERAGE_WARMS_UP_SWAPPED = Kind(
+    "average-warms-up-swapped", "The decay of the average warms up, and is used as the parameter's weight."
+)
+
+STATISTICS_TWICE = Kind(
+    "statistics-moved-twice",
+    "One batch moves the statistic twice: the forward pass runs twice in training mode.",
+    look="a forward pass that is computed anew for backward",
+)
+STATISTICS_STILL = Kind(
+    "statistics-not-moved", "The statistic does not move: the forward pass runs in evaluation mode, or on a copy."
+)
+STATISTICS_STILL_IN_NO_SYNC = Kind(
+    "statistics-not-moved-in-no-sync",
+    "The statistic does not move inside no_sync, where each micro-batch should move it.",
+)
+STATISTICS_PUT_TOGETHER = Kind(
+    "statistics-put-together-wrongly",
+    "The ranks' statistics are put together wrongly.",
+    because="Their numbers of samples, or the spread between their means, may be left out.",
+    certainty="possible",
+)
+STATISTICS_MEAN = Kind("statistics-averaged", "The value is the mean over all ranks.")
+STATISTICS_OF_RANK = Kind("statistics-of-rank", "The value is that of rank {rank}.", rank=int)
+VARIANCE_BIASED = Kind("variance-biased", "The variance is the biased one, divided by n, not by n - 1.")
+VARIANCE_BY_OWN = Kind(
+    "variance-by-own-samples", "The variance of all samples is made unbiased by the rank's own number of samples."
+)
+VARIANCE_BY_TIMES = Kind(
+    "variance-by-own-samples-times-ranks",
+    "The variance of all samples is made unbiased by this rank's samples times the world size.",
+)
+MOMENTUM_SWAPPED = Kind("statistics-momentum-swapped", "The momentum of the statistic is used as its opposite.")
+STATISTICS_FROM_RANK = Kind(
+    "statistics-continue-from-rank", "The statistic continues from rank {rank}'s, not from its own.", rank=int
+)
+STATISTICS_FROM_MEAN = Kind(
+    "statistics-continue-from-mean", "The statistic continues from the mean of all ranks' statistics."
+)

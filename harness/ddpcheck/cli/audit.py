@@ -1,0 +1,129 @@
+"""`ddpcheck audit`: is a training script on N ranks the run that one process would do?"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.markup import escape
+
+from ..audit.conducting import conduct
+from ..audit.evidence import SCHEMA, Evidence
+from ..audit.page import page, write_markdown
+from ..audit.runs import Request
+from ..audit.verdicts import answer, verdicts_of
+from ..results import Results, save_junit
+from .options import at_terminal, console, usage_errors
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command("audit", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.argument("script", required=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.option("-n", "--ranks", type=click.IntRange(min=2), default=2, show_default=True, help="Ranks of the real run.")
+@click.option(
+    "--steps",
+    type=click.IntRange(min=0),
+    default=6,
+    show_default=True,
+    help="Steps compared with one process; 0: none.",
+)
+@click.option("--seconds", default=10.0, show_default=True, help="How long to look on after these steps.")
+@click.option("-m", "--module", is_flag=True, help="SCRIPT is a module, as for python -m.")
+@click.option("--no-gpu", is_flag=True, help="Run a script for CUDA and NCCL on the CPU, with Gloo.")
+@click.option(
+    "--resume-check",
+    nargs=2,
+    metavar="'ARGS' 'ARGS'",
+    help="Arguments of a run that stops early, and of one that goes on from its checkpoint; compared with the whole run.",
+)
+@click.option("--deadline", default=30.0, show_default=True, help="Seconds in which nothing happens; then ranks hang.")
+@click.option("--json", "json_file", type=_FILE, help="Write verdicts and evidence, which --judge reads.")
+@click.option("--junit", "junit_file", type=_FILE, help="Write JUnit XML.")
+@click.option("--markdown", "markdown_file", type=_FILE, help="Write the page as markdown.")
+@click.option("--judge", "judged", type=_FILE, help="Judge the evidence in a file of --json again; nothing runs.")
+@click.option("--keep", type=click.Path(path_type=Path, file_okay=False), help="Keep the journals in this folder.")
+def command(
+    script: str | None,
+    arguments: tuple[str, ...],
+    ranks: int,
+    steps: int,
+    seconds: float,
+    module: bool,
+    no_gpu: bool,
+    resume_check: tuple[str, str] | None,
+    deadline: float,
+    json_file: Path | None,
+    junit_file: Path | None,
+    markdown_file: Path | None,
+    judged: Path | None,
+    keep: Path | None,
+) -> None:
+    """Run SCRIPT with its ARGUMENTS on several ranks, and again as one process; say whether the two agree.
+
+    SCRIPT is not changed. Options of the audit come before it, its own options after it.
+
+    \b
+    ddpcheck audit train.py --epochs 1 --batch-size 8
+    ddpcheck audit -n 4 --steps 8 --no-gpu -- train.py --config small.toml
+
+    Exit status: 0 no law is broken, 1 a law is broken, 2 nothing could be judged.
+    """  # noqa: D301  # click wants the character, not the two that stand for it
+    out = console()
+    with usage_errors():
+        if judged is not None:
+            evidence = Evidence.load(judged)
+        else:
+            words = _words(script, arguments, module=module)
+            interrupted, resumed = map(tuple, map(shlex.split, resume_check or ("", "")))
+            request = Request(
+                words,
+                ranks,
+                steps,
+                seconds=seconds,
+                no_gpu=no_gpu,
+                deadline=deadline,
+                interrupted=interrupted,
+                resumed=resumed,
+            )
+            evidence = _run(out, request, keep)
+    verdicts = verdicts_of(evidence)
+    out.print(escape(page(evidence, verdicts)), soft_wrap=True)
+    settings = {"audit": True, "ranks": evidence.ranks, "steps": evidence.steps, "no_gpu": no_gpu}
+    if json_file is not None:
+        results = Results(tuple(verdicts), settings)
+        results.save(json_file)
+        data = json.loads(json_file.read_text(encoding="utf-8"))
+        data["evidence"] = {"schema": SCHEMA, **evidence.to_plain()}
+        json_file.write_text(json.dumps(data) + "\n", encoding="utf-8")
+    if junit_file is not None:
+        save_junit(verdicts, junit_file)
+    if markdown_file is not None:
+        write_markdown(evidence, verdicts, markdown_file)
+    sys.exit(answer(evidence, verdicts)[0])
+
+
+def _words(script: str | None, arguments: tuple[str, ...], *, module: bool) -> tuple[str, ...]:
+    """What comes after `python`. ValueError if there is no such script."""
+    if script is None:
+        raise ValueError("name the script to audit: ddpcheck audit train.py ARGUMENTS")
+    if importlib.util.find_spec("torch") is None:
+        raise ValueError("an audit needs torch; install it with: pip install torch")
+    if module:
+        return ("-m", script, *arguments)
+    if not Path(script).is_file():
+        raise ValueError(f"there is no script {script}; options of the audit come before it")
+    return (script, *arguments)
+
+
+def _run(out: Console, request: Request, keep: Path | None) -> Evidence:
+    if not at_terminal(out):
+        return conduct(request, keep)
+    with out.status("starting") as status:
+        return conduct(request, keep, status.update)

@@ -1,0 +1,194 @@
+"""Effects on a collective: the call, its argument or its result is another one.
+
+`sending`, `giving` and `instead` make an effect of a function; its name is the effect's text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from .collectives import Call, CollectiveEffect, as_it_is
+
+
+def _text(function: Callable[..., Any]) -> str:
+    return function.__name__.strip("_").replace("_", " ")
+
+
+def sending(changed: Callable[[Call], Call]) -> CollectiveEffect:
+    """Another call is made."""
+    return CollectiveEffect(_text(changed), sent=changed)
+
+
+def giving(result: Callable[[Call, Array], Any]) -> CollectiveEffect:
+    """The result is changed."""
+    return CollectiveEffect(_text(result), got=result)
+
+
+def instead(computed: Callable[[Call], Any]) -> CollectiveEffect:
+    """The result is computed in another way."""
+    return CollectiveEffect(_text(computed), instead=computed)
+
+
+def sent_as(
+    text: str, array: Callable[[Call], Array], got: Callable[[Call, Array], Any] = as_it_is
+) -> CollectiveEffect:
+    """Another array is sent."""
+    return CollectiveEffect(text, sent=lambda call: call.changed(array=np.asarray(array(call))), got=got)
+
+
+# ----------------------------------------------------------------------------------------- dtypes, and what they hold
+
+
+def through(*dtypes: str) -> CollectiveEffect:
+    """The argument is converted to each of these dtypes in turn; the result is converted back."""
+
+    def cast(call: Call) -> Array:
+        array = call.array
+        with np.errstate(all="ignore"):
+            for each in dtypes:
+                array = array.astype(each)
+        return array
+
+    return sent_as(f"through {', '.join(dtypes)}", cast, lambda call, result: _cast(result, call.array.dtype))
+
+
+def result_through(dtype: str) -> CollectiveEffect:
+    """The result is rounded to this dtype, and back."""
+    return CollectiveEffect(
+        f"result through {dtype}", got=lambda call, result: _cast(_cast(result, dtype), result.dtype)
+    )
+
+
+def _cast(array: Array, dtype: Any) -> Array:
+    with np.errstate(all="ignore"):
+        return array.astype(dtype)
+
+
+def nan_sent_as(value: float) -> CollectiveEffect:
+    return sent_as(
+        f"NaN sent as {value:g}", lambda call: np.where(np.isnan(call.array), call.array.dtype.type(value), call.array)
+    )
+
+
+def raises(error: Callable[[str], Exception], message: str) -> CollectiveEffect:
+    def failing(call: Call) -> Any:
+        raise error(message)
+
+    return CollectiveEffect(f"raises {error('').__class__.__name__}", instead=failing)
+
+
+# --------------------------------------------------------------------------------------------- what is not reduced
+
+
+@giving
+def own_value(call: Call, result: Array) -> Array:
+    return np.array(call.array)
+
+
+def tail_kept_local(count: int | Callable[[Call], int]) -> CollectiveEffect:
+    """The last elements of the result are this rank's own."""
+
+    def kept(call: Call, result: Array) -> Array:
+        last = count(call) if callable(count) else count
+        if last:
+            result.reshape(-1)[-last:] = call.array.reshape(-1)[-last:]
+        return result
+
+    return CollectiveEffect("tail kept local", got=kept)
+
+
+def local_from(begin: Callable[[Call], int]) -> CollectiveEffect:
+    """The result is this rank's own from this element on."""
+    return tail_kept_local(lambda call: max(0, call.array.size - begin(call)))
+
+
+def zero_from(begin: Callable[[Array], int]) -> CollectiveEffect:
+    """The result is zero from this element on."""
+
+    def ended(call: Call, result: Array) -> Array:
+        result = np.array(result)
+        result.reshape(-1)[begin(result) :] = 0
+        return result
+
+    return CollectiveEffect("tail never written", got=ended)
+
+
+@giving
+def zeros(call: Call, result: Array) -> Array:
+    return np.zeros_like(result)
+
+
+# --------------------------------------------------------------------------------------------- reductions and order
+
+
+def reduced_by(op: str) -> CollectiveEffect:
+    return CollectiveEffect(f"reduced by {op}", sent=lambda call: call.changed(op=op))
+
+
+summed = reduced_by("sum")
+
+
+def mean_divided_by(divisor: Callable[[Call], int]) -> CollectiveEffect:
+    """A mean is a sum, which this rank divides."""
+    return CollectiveEffect(
+        "a sum divided otherwise",
+        sent=lambda call: call.changed(op="sum"),
+        got=lambda call, result: np.asarray(result / divisor(call), call.array.dtype),
+    )
+
+
+@giving
+def divided_by_world_size(call: Call, result: Array) -> Array:
+    """A mean over a group."""
+    return np.asarray(result * (call.size / call.world)).astype(call.array.dtype)
+
+
+def added_up(rows: Any, dtype: Any) -> Array:
+    return np.asarray(sum(rows)).astype(dtype)
+
+
+@instead
+def summed_in_own_order(call: Call) -> Array:
+    """Each rank begins with its own array."""
+    return added_up(np.roll(call.gathered(), -call.rank, axis=0), call.array.dtype)
+
+
+@instead
+def minimum_by_negation(call: Call) -> Array:
+    return -call.changed(array=-call.array, op="max").run()
+
+
+@giving
+def gathered_in_own_order(call: Call, result: Array) -> Array:
+    return np.roll(result, -call.place, axis=0)
+
+
+@sending
+def block_of_the_neighbour(call: Call) -> Call:
+    return call.changed(array=np.roll(call.array, len(call.array) // call.size, axis=0))
+
+
+# ------------------------------------------------------------------------------------------------- memory and time
+
+
+def in_memory_order(array: Array) -> Array:
+    return array.ravel(order="K").reshape(array.shape)
+
+
+sent_in_memory_order = sent_as("sent in the order of memory", lambda call: in_memory_order(call.array))
+
+
+@instead
+def skipped(call: Call) -> None:
+    """Nothing is done."""
+
+
+@instead
+def waited_for(call: Call) -> Array:
+    """The call blocks until the result is there."""
+    return call.run()

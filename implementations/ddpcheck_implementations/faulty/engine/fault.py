@@ -1,0 +1,63 @@
+"""A fault as a row of a table: in a circumstance, an effect replaces the right behaviour."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ddpcheck.adapter import Adapter
+
+from ..registry import SeenIn, invented
+from .circumstances import Circumstance
+
+
+class Effect(Protocol):
+    """One seam's way to be wrong. implemented(): the seam's correct class, wrong in this circumstance. register: the decorator
+    that makes an adapter of such a class.
+    """
+
+    @property
+    def text(self) -> str: ...
+    @property
+    def register(self) -> Callable[..., Callable[[Any], Adapter]]: ...
+    def implemented(self, where: Circumstance) -> type[Any]: ...
+
+
+class Fault:
+    """One row. promises: Capabilities other than the seam's."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        where: Circumstance,
+        effect: Effect,
+        caught_by: tuple[str, ...] | str = (),
+        cause: str = "",
+        seen_in: SeenIn = invented,
+        world_size: int = 2,
+        **promises: Any,
+    ) -> None:
+        self.name, self.where, self.effect = name, where, effect
+        self.caught_by = (caught_by,) if isinstance(caught_by, str) else caught_by
+        self.about: dict[str, Any] = {"cause": cause, "seen_in": seen_in, "world_size": world_size, **promises}
+
+    @property
+    def attribute(self) -> str:
+        """The name of its adapter in the module of its table."""
+        return "".join(word.capitalize() for word in self.name.split("-"))
+
+    def adapter(self, module: str) -> Adapter:
+        """Registered as an adapter of this module."""
+        made = self.effect.implemented(self.where)
+        made.__name__ = made.__qualname__ = self.attribute
+        made.__module__ = module
+        made.__doc__ = f"{str(self.where)[0].upper()}{str(self.where)[1:]}: {self.effect.text}."
+        return self.effect.register(self.name, *self.caught_by, **self.about)(made)
+
+
+def table(module: dict[str, Any], *faults: Fault) -> None:
+    """Register the faults, and put their adapters into a module's globals, where ranks find them."""
+    for fault in faults:
+        assert fault.attribute not in module, f"{module['__name__']} has a {fault.attribute} already"
+        module[fault.attribute] = fault.adapter(module["__name__"])

@@ -1,0 +1,126 @@
+"""GPT with warm-up and cosine decay; --resume continues from the last checkpoint."""
+
+import argparse
+import math
+import os
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, Dataset
+from torch.utils.data.distributed import DistributedSampler
+
+VOCAB, LENGTH = 20, 12
+
+
+class Sequences(Dataset):
+    """Arithmetic progressions modulo the vocabulary, with a few wrong characters."""
+
+    def __init__(self, n, vocab, length, seed):
+        g = torch.Generator().manual_seed(seed)
+        start = torch.randint(0, vocab, (n, 1), generator=g)
+        stride = torch.randint(1, 4, (n, 1), generator=g)
+        self.data = (start + stride * torch.arange(length + 1)) % vocab
+        wrong = torch.rand(self.data.shape, generator=g) < 0.03
+        self.data[wrong] = torch.randint(0, vocab, (int(wrong.sum()),), generator=g)
+
+    def __len__(self):
+        return len(self.data)
+
+    def __getitem__(self, i):
+        return self.data[i, :-1], self.data[i, 1:]
+
+
+class Block(nn.Module):
+    def __init__(self, width, heads, dropout):
+        super().__init__()
+        self.heads = heads
+        self.norm1 = nn.LayerNorm(width)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.proj = nn.Linear(width, width)
+        self.norm2 = nn.LayerNorm(width)
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x):
+        b, t, c = x.shape
+        q, k, v = self.qkv(self.norm1(x)).view(b, t, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.dropout(self.proj(y.transpose(1, 2).reshape(b, t, c)))
+        return x + self.dropout(self.mlp(self.norm2(x)))
+
+
+class GPT(nn.Module):
+    def __init__(self, vocab, length, width=32, layers=2, heads=2, dropout=0.1):
+        super().__init__()
+        self.tokens = nn.Embedding(vocab, width)
+        self.positions = nn.Embedding(length, width)
+        self.dropout = nn.Dropout(dropout)
+        self.blocks = nn.ModuleList(Block(width, heads, dropout) for _ in range(layers))
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, vocab, bias=False)
+        self.head.weight = self.tokens.weight
+
+    def forward(self, idx):
+        x = self.dropout(self.tokens(idx) + self.positions(torch.arange(idx.shape[1], device=idx.device)))
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x))
+
+
+def load(path, model, optimizer):
+    state = torch.load(path, map_location="cpu", weights_only=True)
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    return state["epoch"] + 1
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--schedule-epochs", type=int, default=4)
+    parser.add_argument("--batch-size", type=int, default=8)
+    parser.add_argument("--lr", type=float, default=3e-3)
+    parser.add_argument("--checkpoint", default="gpt.pt")
+    parser.add_argument("--resume", action="store_true")
+    args = parser.parse_args()
+
+    dist.init_process_group("gloo")
+    rank = int(os.environ["RANK"])
+    torch.manual_seed(6)
+    data = Sequences(96, VOCAB, LENGTH, seed=2)
+    sampler = DistributedSampler(data)
+    loader = DataLoader(data, args.batch_size, sampler=sampler)
+    net = GPT(VOCAB, LENGTH, dropout=0.0)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=args.lr)
+    first = load(args.checkpoint, net, optimizer) if args.resume else 0
+    model = DDP(net)
+    total = args.schedule_epochs * len(loader)
+    warmup = max(2, total // 8)
+
+    step = 0
+    for epoch in range(first, args.epochs):
+        sampler.set_epoch(epoch)
+        for x, y in loader:
+            ramp = min(1.0, (step + 1) / warmup)
+            decay = 0.5 * (1 + math.cos(math.pi * min(1.0, step / total)))
+            for group in optimizer.param_groups:
+                group["lr"] = args.lr * ramp * decay
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x).flatten(0, 1), y.flatten())
+            loss.backward()
+            optimizer.step()
+            step += 1
+        if rank == 0:
+            torch.save(
+                {"epoch": epoch, "model": net.state_dict(), "optimizer": optimizer.state_dict()}, args.checkpoint
+            )
+            print(f"epoch {epoch}: loss {loss.item():.4f}, lr {optimizer.param_groups[0]['lr']:.2e}", flush=True)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,258 @@
+"""Laws of a run on hand-written evidence: events in, a judgement out. Nothing runs, and torch is not needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ddpcheck.audit import numbers
+from ddpcheck.audit.evidence import Evidence, RunSeen, StepSeen
+from ddpcheck.audit.laws import LAWS, accumulation, gradients, randomness, replicas, results, steps, world
+from ddpcheck.audit.laws.judged import Judged
+from ddpcheck.audit.verdicts import answer, verdicts_of
+from ddpcheck.causes import KINDS
+
+Event = dict[str, Any]
+
+
+def evidence(*ranks: list[Event], compared: tuple[StepSeen, ...] = (), **more: Any) -> Evidence:
+    real = RunSeen(tuple(tuple(events) for events in ranks), ("",) * len(ranks), **more)
+    return Evidence(("train.py",), len(ranks), 6, 400, real, {}, compared)
+
+
+def step(number: int = 0, **changes: Any) -> Event:
+    made: Event = {
+        "kind": "step", "step": number, "optimizer": 0, "groups": [{"lr": 0.1}], "grads": ["a"], "covered": ["synchronised"],
+        "parts": [1], "zero": False, "finite": True, "backwards": 1, "precision": "", "line": "train.py:9",
+    }  # fmt: skip
+    return {**made, **changes}
+
+
+def state(number: int = 0, **digests: str) -> Event:
+    return {
+        "kind": "state", "step": number, "number": number, "digests": digests, "unoptimized": [], "strays": [], "grad": True,
+        "line": "train.py:5",
+    }  # fmt: skip
+
+
+def backward(number: int = 0, **changes: Any) -> Event:
+    made: Event = {
+        "kind": "backward",
+        "step": 0,
+        "number": number,
+        "line": "train.py:8",
+        "sync": [True],
+        "scale": 1.0,
+        "root": "NllLoss",
+    }
+    return {**made, **changes}
+
+
+def cause(judged: Judged) -> str:
+    assert judged.status == "broken"
+    return judged.causes[0].id
+
+
+def test_every_law_has_a_name_of_its_own_and_a_sentence() -> None:
+    assert len({law.name for law in LAWS}) == len(LAWS)
+    assert all(law.sentence.endswith(".") and len(law.sentence.split()) <= 20 for law in LAWS)
+
+
+def test_headlines_of_causes_are_short() -> None:
+    import ddpcheck.causes.audit as family
+
+    kinds = [kind for kind in KINDS.values() if kind in vars(family).values()]
+    assert len(kinds) > 30
+    assert all(len(kind.headline.split()) <= 20 for kind in kinds)
+
+
+def test_nothing_seen_is_not_judged() -> None:
+    nothing = evidence([], [])
+    verdicts = verdicts_of(nothing)
+    assert {verdict.status for verdict in verdicts} <= {"skipped", "failed", "passed"}
+    assert answer(nothing, verdicts)[0] != 0
+
+
+def test_a_crashed_law_is_unknown() -> None:
+    verdicts = verdicts_of(evidence([{"kind": "step"}], [{"kind": "step"}]))
+    assert "unknown" in {verdict.status for verdict in verdicts}
+
+
+def test_hyperparameters() -> None:
+    assert steps.hyperparameters_are_equal(evidence([step()], [step()])).status == "held"
+    other = step(groups=[{"lr": 0.2}])
+    assert cause(steps.hyperparameters_are_equal(evidence([step()], [other]))) == "learning-rate-differs"
+    a, b = (step(groups=[{"lr": 0.1, "weight_decay": w}]) for w in (0.0, 0.1))
+    found = steps.hyperparameters_are_equal(evidence([a], [b]))
+    assert cause(found) == "hyperparameters-differ"
+    assert found.causes[0].get("name") == "weight_decay"
+
+
+def test_a_scaler_that_looks_at_local_gradients() -> None:
+    def events(grads: str, stepped: bool = True) -> list[Event]:
+        unscale: Event = {"kind": "unscale", "step": 0, "grads": [grads], "line": "train.py:7"}
+        return [unscale, {"kind": "scaled_step", "step": 0, "stepped": stepped, "scale": 8.0, "line": "train.py:9"}]
+
+    judge = steps.ranks_skip_the_same_steps
+    assert judge(evidence(events("a"), events("a"))).status == "held"
+    assert cause(judge(evidence(events("a"), events("b")))) == "scaler-checks-own-gradients"
+    assert cause(judge(evidence(events("a"), events("a", stepped=False)))) == "skipped-step-differs"
+
+
+def test_replicas() -> None:
+    def names(parameter: str, *, later: str = "w", buffer: str = "s", module: str = "m") -> list[Event]:
+        return [state(0, **{"0.0": parameter}), state(1, **{"0.0": later, "b0.codes": buffer, "m1.weight": module})]
+
+    same = evidence(names("p"), names("p"))
+    assert replicas.ranks_start_from_the_same_parameters(same).status == "held"
+    assert replicas.replicas_stay_equal(same).status == "held"
+    start = evidence(names("p"), names("q"))
+    assert cause(replicas.ranks_start_from_the_same_parameters(start)) == "different-initial-parameters"
+    assert replicas.replicas_stay_equal(start).status == "not judged"
+    assert cause(replicas.replicas_stay_equal(evidence(names("p"), names("p", later="x")))) == "replicas-drift"
+    assert cause(replicas.buffers_are_equal(evidence(names("p"), names("p", buffer="x")))) == "buffers-differ"
+    models = evidence(names("p"), names("p", module="x"))
+    assert cause(replicas.evaluated_models_are_equal(models)) == "evaluated-models-differ"
+
+
+WRAPPED: Event = {"kind": "wrapped", "broadcast_buffers": True, "line": "train.py:3"}
+
+
+@pytest.mark.parametrize(
+    ("covered", "found"),
+    [
+        ("frozen", "parameter-unfrozen-after-wrapping"),
+        ("ignored", "parameter-not-synchronised"),
+        ("synchronised", "forward-bypasses-wrapper"),
+    ],
+)
+def test_unsynchronised_gradients(covered: str, found: str) -> None:
+    ranks = [[WRAPPED, backward(), step(grads=[value], covered=[covered])] for value in "ab"]
+    assert cause(gradients.gradients_are_synchronised(evidence(*ranks))) == found
+
+
+def compared(**changes: Any) -> StepSeen:
+    made: dict[str, Any] = {
+        "step": 0, "optimizer": 0, "v": (0.5, 0.5), "w": ((0.5, 0.5),), "factor_one": 1.0, "noise": 1e-7, "relative_off": 1e-7,
+    }  # fmt: skip
+    return StepSeen(**{**made, **changes})
+
+
+OFF = {"0.0": 900.0}
+
+
+@pytest.mark.parametrize(
+    ("seen", "found"),
+    [
+        (compared(), "held"),
+        (compared(v=(1.0, 1.0), factor_one=2.0, off_one=OFF), "gradients-summed"),
+        (compared(factor_one=2.0, off_one=OFF), "gradients-scaled"),
+        (compared(factor_one=0.5, w=((1.0, 1.0),), off_one=OFF), "held"),
+        (compared(factor_one=1.1, factor_one_off=50.0, w=((0.3, 0.7),), off_one=OFF), "loss-normalised-per-rank"),
+        (compared(factor_one=1.1, factor_one_off=50.0, w=((1.0, 0.0),), off_one=OFF), "not judged"),
+        (compared(factor_one=1.1, factor_one_off=50.0, w_off=30.0, off_one=OFF), "loss-couples-samples"),
+        (compared(factor_one_off=50.0, v_off=OFF, off_one=OFF), "reduction-is-no-combination"),
+        (compared(not_comparable="random results do not fit together"), "not judged"),
+    ],
+)
+def test_gradients_against_one_process(seen: StepSeen, found: str) -> None:
+    """The table of what each pair of answers means."""
+    ranks = [[state(0, **{"0.0": "p"}), backward(), step()] for _ in range(2)]
+    judged = gradients.gradients_equal_those_of_one_process(evidence(*ranks, compared=(seen,)))
+    assert (judged.causes[0].id if judged.causes else judged.status) == found
+
+
+def test_windows() -> None:
+    def run(scale: float, last: float, sizes: tuple[int, ...] = (4, 4, 2), root: str = "NllLoss") -> Evidence:
+        events: list[Event] = []
+        for number, size in enumerate(sizes):
+            own = last if size < 4 else scale
+            events += [backward(place, step=number, scale=own, root=root) for place in range(size)]
+            events.append(step(number, backwards=size))
+        return evidence(events, events)
+
+    judge = accumulation.windows_divide_by_their_size
+    assert judge(run(0.25, 0.5)).status == "held"
+    assert cause(judge(run(1.0, 1.0))) == "accumulation-not-divided"
+    assert cause(judge(run(0.25, 0.25))) == "last-window-divided-by-full-count"
+    assert judge(run(1.0, 1.0, root="Div")).status == "held"
+    assert judge(run(1.0, 1.0, sizes=(1, 1))).status == "not judged"
+
+
+def draw(digest: str, shape: list[int], line: str = "train.py:6") -> Event:
+    return {
+        "kind": "draw", "op": "bernoulli_", "key": f"bernoulli_ {line} 0", "step": 0, "digest": digest, "shape": shape,
+        "line": line, "integer": False, "training": True, "backwards": 0,
+    }  # fmt: skip
+
+
+def test_random_draws() -> None:
+    judge = randomness.ranks_draw_numbers_of_their_own
+    assert judge(evidence([draw("a", [8, 4])], [draw("b", [8, 4])])).status == "held"
+    assert cause(judge(evidence([draw("a", [8, 4])], [draw("a", [8, 4])]))) == "same-random-draws-on-every-rank"
+    assert judge(evidence([draw("a", [])], [draw("a", [])])).status == "not judged", "one number is for the whole step"
+
+
+def call(op: str, line: str, **changes: Any) -> Event:
+    made: Event = {
+        "kind": "collective", "op": op, "step": 0, "number": 0, "point": False, "group": 2, "line": line, "shape": [1],
+        "dtype": "float32", "reduce": "SUM", "grad": True, "values": None, "loses_gradient": False,
+    }  # fmt: skip
+    return {**made, **changes}
+
+
+LEFT: Event = {"kind": "left", "op": "all_reduce", "values": None}
+
+
+def test_collectives() -> None:
+    judge = world.ranks_call_the_same_collectives
+    same = [call("all_reduce", "train.py:4"), LEFT, call("barrier", "train.py:9")]
+    assert judge(evidence(same, same)).status == "held"
+    extra = [call("all_reduce", "train.py:4"), LEFT, call("all_reduce", "train.py:7"), call("barrier", "train.py:9")]
+    found = judge(evidence(extra, same))
+    assert cause(found) == "collective-in-rank-dependent-branch"
+    assert found.causes[0].get("line") == "train.py:7"
+    assert found.causes[0].get("ranks") == (0,)
+
+
+def test_a_hang_names_who_waits_where() -> None:
+    frames = ('File "/x/site-packages/torch/a.py", line 3 in wait', 'File "/home/me/train.py", line 12 in main')
+    stack = "\n  ".join(("Thread 0x1 (most recent call first):", *frames))
+    real = RunSeen(((), ({"kind": "end", "why": "finished"},)), (stack, ""), hung=True)
+    judged = world.ranks_end_without_error(Evidence(("train.py",), 2, 6, 400, real))
+    assert cause(judged) == "ranks-wait-for-each-other"
+    assert judged.causes[0].get("lines") == ("train.py:12",)
+
+
+def test_checkpoints() -> None:
+    def save(path: str, prefix: bool = False) -> Event:
+        return {"kind": "save", "path": path, "prefix": prefix, "step": 3, "line": "train.py:20"}
+
+    judge = results.one_rank_writes_each_checkpoint
+    assert judge(evidence([save("/x/a.pt")], [save("/x/b.pt")])).status == "held"
+    assert cause(judge(evidence([save("/x/a.pt")], [save("/x/a.pt")]))) == "checkpoint-written-by-several-ranks"
+    loaded: Event = {"kind": "loaded", "missing": 4, "names": 4, "prefix": True, "step": 3, "line": "train.py:25"}
+    fits = results.checkpoints_fit_the_bare_model
+    assert fits(evidence([save("/x/a.pt", True)], [])).status == "held"
+    assert cause(fits(evidence([save("/x/a.pt", True), loaded], []))) == "checkpoint-has-wrapper-prefix"
+
+
+def test_weights_by_least_squares() -> None:
+    g = np.random.default_rng(0)
+    terms = [{"a": g.normal(size=20), "b": g.normal(size=3)} for _ in range(3)]
+    target = {name: 0.2 * terms[0][name] + 0.3 * terms[1][name] + 0.5 * terms[2][name] for name in ("a", "b")}
+    fit = numbers.fit(target, terms)
+    assert fit.weights == pytest.approx((0.2, 0.3, 0.5))
+    assert max(fit.off.values()) < 1e-12
+    target["b"] = target["b"] + 1.0
+    assert numbers.fit(target, terms).off["b"] > 0.5
+
+
+def test_tolerances_come_from_the_noise() -> None:
+    whole = {name: np.ones(4) for name in "abc"}
+    tolerance, _ = numbers.tolerances(whole, {**whole, "a": np.ones(4) * (1 + 1e-6)}, [whole])
+    assert tolerance["a"] > numbers.NOISE * 1.9e-6 > tolerance["b"]
+    _, noise = numbers.tolerances(whole, {name: np.zeros(4) for name in "abc"}, [whole])
+    assert noise == 0.0, "a loss that depends on the order of samples shows no rounding"
