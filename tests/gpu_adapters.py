@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -25,7 +24,7 @@ def _averaging(name: str, average: Callable[[Any], None]) -> Adapter:
         lambda module: module,
         no_sync=lambda module: contextlib.nullcontext(),
         after_backward=average,
-        capabilities=dataclasses.replace(TORCH_PROMISES, broadcasts_parameters=False, broadcasts_buffers=False),
+        capabilities=TORCH_PROMISES.but(broadcasts_parameters=False, broadcasts_buffers=False),
         device="cuda",
     )
 

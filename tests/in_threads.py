@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ddpcheck.adapter import Adapter, Facets
-from ddpcheck.capabilities import Capabilities
+from ddpcheck.contract import Capabilities
 from ddpcheck.execution import Execution
 from ddpcheck.job import Job
 from ddpcheck.trace import Outcome, RankTrace, Trace

@@ -5,7 +5,6 @@ Beside it stand a twin that is wrong, one that hangs, and one whose ranks do not
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Client, Connection, Listener
@@ -14,7 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ddpcheck import Adapter, Capabilities, Facets, RankContext
+from ddpcheck import Adapter, Facets, RankContext
+from ddpcheck.contract import TYPICAL
 
 Array = npt.NDArray[Any]
 
@@ -60,9 +60,7 @@ def connect(context: RankContext) -> Facets:
     return Facets(rank=context.rank, world_size=context.world_size, collectives=Star(context))
 
 
-promises = Capabilities(
-    facets=frozenset({"collectives"}), collectives=frozenset({"all_reduce"}), reductions=frozenset({"sum"})
-)
+promises = TYPICAL.of_facets("collectives").but(operations=frozenset({"all_reduce"}), reductions=frozenset({"sum"}))
 adapter = Adapter("minimal", connect, promises)
 
 
@@ -77,7 +75,7 @@ def connect_metrics(context: RankContext) -> Facets:
     return Facets(rank=context.rank, world_size=context.world_size, aggregate_metrics=aggregate)
 
 
-metrics_alone = Adapter("metrics_alone", connect_metrics, Capabilities(facets=frozenset({"metrics"})))
+metrics_alone = Adapter("metrics_alone", connect_metrics, TYPICAL.of_facets("metrics"))
 
 
 def connect_scores(context: RankContext) -> Facets:
@@ -95,7 +93,7 @@ def connect_scores(context: RankContext) -> Facets:
 scores_alone = Adapter(
     "scores_alone",
     connect_scores,
-    Capabilities(facets=frozenset({"scores"}), scores=frozenset({"accuracy", "rmse"})),
+    TYPICAL.of_facets("scores").but(score_names=frozenset({"accuracy", "rmse"})),
 )
 
 
@@ -137,5 +135,5 @@ sleepy = Adapter("sleepy", connect_sleepy, promises)
 unstartable = Adapter("unstartable", connect_not_at_all, promises)
 stuck = Adapter("stuck", connect_for_ever, promises)
 absent = Adapter("absent", connect, promises, requires=("surely_not_installed",))
-idle = Adapter("idle", connect, Capabilities(facets=frozenset()))
-alone = Adapter("alone", connect, dataclasses.replace(promises, world_sizes=frozenset({1})))
+idle = Adapter("idle", connect, TYPICAL.of_facets(*frozenset()))
+alone = Adapter("alone", connect, promises.but(world_sizes=frozenset({1})))

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ddpcheck import Adapter, Capabilities, Facets, RankContext
+from ddpcheck import Adapter, Facets, RankContext
+from ddpcheck.contract import TYPICAL
 from ddpcheck.values import Array
 
 
@@ -107,7 +108,7 @@ def connect_exits(context: RankContext) -> Facets:
     return connect(context)
 
 
-_promises = Capabilities(facets=frozenset({"collectives"}), collectives=frozenset({"all_reduce"}))
+_promises = TYPICAL.of_facets("collectives").but(operations=frozenset({"all_reduce"}))
 adapter = Adapter("misbehaving", connect, _promises)
 importing = Adapter("importing", connect_importing, _promises)
 forking = Adapter("forking", connect_forking, _promises)

@@ -12,7 +12,7 @@ from in_threads import ThreadedSession
 from oracle_jobs import PROMISED, moments, one_backward
 
 from ddpcheck.adapter import Batch
-from ddpcheck.capabilities import Capabilities
+from ddpcheck.contract import TYPICAL
 from ddpcheck.job import Backward, DataSpec, Job
 from ddpcheck.model import Activation, Activity, Embedding, Head, Layer, Linear, ModelSpec
 from ddpcheck.oracle import Oracle, is_exact
@@ -205,7 +205,7 @@ def test_jobs_without_steps_are_exact_in_numpy_too(world_size: int, chain: Any) 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 4, 5])
 def test_a_term_that_counts_otherwise_shows_in_every_job(world_size: int, chain: Any) -> None:
     """Bounds are finite, and a term that is a tenth larger is outside of them."""
-    promised = Capabilities(sample_weights="equal_ranks")
+    promised = TYPICAL.of_facets("replica").but(sample_weights="equal_ranks")
     for job in (
         auxiliary_terms.trained(world_size, chain, clipping=True, saving=True),
         auxiliary_terms.accumulated(world_size, chain, no_sync=True),

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ddpcheck.capabilities import Capabilities
+from ddpcheck.contract import TYPICAL, Capabilities
 from ddpcheck.job import Job
 from ddpcheck.oracle import Oracle
 from ddpcheck.oracle.rounding import Value
@@ -15,8 +15,8 @@ from ddpcheck.values import Array
 from ddpcheck_properties.replicas import batch_norm_local
 from ddpcheck_properties.replicas.batch_norm import gradient_jobs
 
-PROMISED = Capabilities(batch_norm="synchronised")
-LOCAL = Capabilities(batch_norm="local")
+PROMISED = TYPICAL.of_facets("replica").but(batch_norm="synchronised")
+LOCAL = TYPICAL.of_facets("replica").but(batch_norm="local")
 MOVED = 2.0**-30
 
 

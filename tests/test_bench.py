@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from ddpcheck.capabilities import Capabilities
+from ddpcheck.contract import TYPICAL
 from ddpcheck.session import Session
 from ddpcheck_benchmarks import stats
 from ddpcheck_benchmarks.allowance import Allowance
@@ -33,7 +33,7 @@ from ddpcheck_benchmarks.step_parts import step_parts
 from ddpcheck_benchmarks.steps import measure_step
 from ddpcheck_benchmarks.table import tables
 
-EVERYTHING = Capabilities(facets=frozenset({"collectives"}), in_place=True)
+EVERYTHING = TYPICAL.of_facets("collectives").but(in_place=True)
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +164,7 @@ def test_cases_follow_the_promises() -> None:
     assert sum(case.in_place for case in every) == 2
     alone = cases("x", EVERYTHING, 1, COLLECTIVES, (4,))
     assert "send_recv" not in {case.collective for case in alone}
-    assert cases("x", Capabilities(), 2, COLLECTIVES, (4,)) == []
+    assert cases("x", TYPICAL.of_facets("replica"), 2, COLLECTIVES, (4,)) == []
 
 
 def test_bus_factors_are_those_of_nccl_tests() -> None:

@@ -20,7 +20,7 @@ from ddpcheck_implementations.data_parallel.replica import DataParallel
 from ddpcheck_implementations.numpy_network import Network
 from ddpcheck_implementations.numpy_sockets.communicator import Communicator
 
-PLAIN = mlp((3, 2), dtype="float64")
+TYPICAL = mlp((3, 2), dtype="float64")
 BRANCHES = ModelSpec((Linear("a", 2, 2), Linear("b", 2, 2, branch="b"), Linear("c", 2, 2, branch="c")), dtype="float64")
 NORMED = ModelSpec((BatchNorm("n", 2), Linear("a", 2, 2)), dtype="float64")
 
@@ -68,14 +68,14 @@ def mean(gradients: list[dict[str, Array]]) -> dict[str, Array]:
 def test_all_start_as_rank_0_and_get_the_mean_gradient(world_size: int) -> None:
     def program(replica: DataParallel, comm: Communicator) -> Any:
         start = replica.parameters()
-        loss = replica.backward(batch(PLAIN, comm.rank))
+        loss = replica.backward(batch(TYPICAL, comm.rank))
         gradients = replica.gradients()
         replica.step()
         return start, loss, gradients, replica.parameters()
 
-    results = replicas(world_size, PLAIN, program, lr=0.5)
-    want = mean([local(PLAIN, batch(PLAIN, rank)) for rank in range(world_size)])
-    initial = PLAIN.initial(0, "lattice")
+    results = replicas(world_size, TYPICAL, program, lr=0.5)
+    want = mean([local(TYPICAL, batch(TYPICAL, rank)) for rank in range(world_size)])
+    initial = TYPICAL.initial(0, "lattice")
     for start, _, gradients, after in results:
         assert same(start, initial)
         assert same(gradients, want)
@@ -89,7 +89,7 @@ def test_every_backward_counts_once_whatever_of_them_synchronise() -> None:
     def program(replica: DataParallel, comm: Communicator) -> Any:
         seen = []
         for micro, synchronised in enumerate(pattern):
-            own = batch(PLAIN, comm.rank, micro)
+            own = batch(TYPICAL, comm.rank, micro)
             if synchronised:
                 replica.backward(own)
             else:
@@ -99,8 +99,8 @@ def test_every_backward_counts_once_whatever_of_them_synchronise() -> None:
         replica.zero_grad()
         return [*seen, replica.gradients()]
 
-    results = replicas(2, PLAIN, program)
-    locals_ = [[local(PLAIN, batch(PLAIN, rank, micro)) for micro in range(len(pattern))] for rank in range(2)]
+    results = replicas(2, TYPICAL, program)
+    locals_ = [[local(TYPICAL, batch(TYPICAL, rank, micro)) for micro in range(len(pattern))] for rank in range(2)]
     for rank in range(2):
         synced = {name: np.zeros_like(array) for name, array in locals_[0][0].items()}
         pending = [synced, synced]
@@ -184,12 +184,12 @@ def test_rank_0s_buffers_go_to_all_before_each_training_forward() -> None:
 @pytest.mark.parametrize("max_norm", [0.5, 1e6])
 def test_clip_uses_the_norm_of_the_mean_gradient(max_norm: float) -> None:
     def program(replica: DataParallel, comm: Communicator) -> Any:
-        replica.backward(batch(PLAIN, comm.rank))
+        replica.backward(batch(TYPICAL, comm.rank))
         return replica.clip(max_norm), replica.gradients()
 
-    want = mean([local(PLAIN, batch(PLAIN, rank)) for rank in range(2)])
+    want = mean([local(TYPICAL, batch(TYPICAL, rank)) for rank in range(2)])
     norm = math.sqrt(sum(float((gradient**2).sum()) for gradient in want.values()))
-    for got, gradients in replicas(2, PLAIN, program):
+    for got, gradients in replicas(2, TYPICAL, program):
         assert got == pytest.approx(norm, rel=1e-15)
         for name, gradient in gradients.items():
             np.testing.assert_allclose(gradient, want[name] * min(1, max_norm / norm), rtol=1e-14)
@@ -226,18 +226,18 @@ def test_a_loaded_state_continues_the_same_training(name: str) -> None:
 
 def test_what_is_read_is_a_copy_and_predicting_needs_no_other_rank() -> None:
     def program(replica: DataParallel, comm: Communicator) -> Any:
-        replica.backward(batch(PLAIN, comm.rank))
+        replica.backward(batch(TYPICAL, comm.rank))
         for read in (replica.gradients, replica.parameters, replica.buffers, replica.state):
             for array in read().values():  # type: ignore[operator]
                 array += 1
         if comm.rank == 0:
-            outputs = replica.predict(batch(PLAIN, 0))
+            outputs = replica.predict(batch(TYPICAL, 0))
             assert outputs.shape == (2, 2)
         return replica.gradients(), replica.parameters()
 
-    (gradients, parameters), _ = replicas(2, PLAIN, program)
-    assert same(gradients, mean([local(PLAIN, batch(PLAIN, rank)) for rank in range(2)]))
-    assert same(parameters, PLAIN.initial(0, "lattice"))
+    (gradients, parameters), _ = replicas(2, TYPICAL, program)
+    assert same(gradients, mean([local(TYPICAL, batch(TYPICAL, rank)) for rank in range(2)]))
+    assert same(parameters, TYPICAL.initial(0, "lattice"))
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_options_that_cannot_be_are_refused(options: dict[str, Any], says: str) 
     make = numpy_facets(None, 0, 1).make_replica  # type: ignore[arg-type]
     assert make is not None
     with pytest.raises(ValueError, match=says):
-        make(PLAIN, PLAIN.initial(0, "lattice"), OptimizerSpec(), options)
+        make(TYPICAL, TYPICAL.initial(0, "lattice"), OptimizerSpec(), options)
 
 
 def test_named_models_are_refused() -> None:

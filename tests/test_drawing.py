@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from ddpcheck import expect
-from ddpcheck.capabilities import Capabilities
 from ddpcheck.causes import ranks
+from ddpcheck.contract import TYPICAL, Capabilities
 from ddpcheck.job import Barrier, Job
 from ddpcheck.trace import RankTrace, Trace
 from ddpcheck.verdict import Diagnosis, Finding
@@ -158,7 +158,7 @@ def test_shrinking_has_a_budget(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_where_nothing_can_be_drawn_the_examples_are_all() -> None:
-    alone = Capabilities(facets=frozenset({"collectives"}), collectives=frozenset({"send_recv"}))
+    alone = TYPICAL.of_facets("collectives").but(operations=frozenset({"send_recv"}))
     session = Hollow(alone)
     drawn = drawn_from.jobs(1, drawn_from.collectives(1, alone))
     for_all(session, drawn, lambda job, trace: None, examples=[Job(1, (Barrier(),))])  # type: ignore[arg-type]  # as above

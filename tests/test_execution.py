@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ddpcheck import Facets, Job, ModelSpec
-from ddpcheck.choices import COLLECTIVE_DTYPES
+from ddpcheck.contract.names import COLLECTIVE_DTYPES
 from ddpcheck.execution import Execution
 from ddpcheck.execution.layouts import laid_out
 from ddpcheck.execution.runners import RUNNERS

@@ -136,7 +136,7 @@ def test_a_row_becomes_an_adapter_of_its_module() -> None:
     finally:
         del REGISTERED[known:]
     assert isinstance(adapter, Adapter)
-    assert adapter.capabilities.in_place
+    assert adapter.capabilities.collectives.in_place
     assert adapter.description == "Sum and more than 9 elements: zeros."
     assert (found.name, found.family, found.world_size, found.seen_in) == ("large-sums-are-zero", "table", 3, ())
     assert found.caught_by == ("check_all_reduce_sums_exactly",)

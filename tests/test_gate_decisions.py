@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from ddpcheck.capabilities import Capabilities
+from ddpcheck.contract import TYPICAL, Capabilities
 from ddpcheck.results import UnreadableFile
 from ddpcheck.trace import RankTrace, Trace
 from ddpcheck.trace import Record as Recorded
@@ -24,7 +24,7 @@ from ddpcheck_benchmarks.gate.summary import LONGEST, markdown
 from ddpcheck_benchmarks.gate.traffic import tallies
 from ddpcheck_benchmarks.gate.workload import Benchmark, benchmark_named, usual
 
-PROMISED = Capabilities(facets=frozenset({"replica", "collectives"}))
+PROMISED = TYPICAL.of_facets("replica", "collectives")
 
 
 def gate(*words: str) -> Result:
@@ -182,8 +182,8 @@ def _nothing() -> object:
     ("promised", "names"),
     [
         (PROMISED, ["step", "all_reduce:1MiB"]),
-        (Capabilities(facets=frozenset({"replica"})), ["step"]),
-        (Capabilities(facets=frozenset({"sampler"})), []),
+        (TYPICAL.of_facets("replica"), ["step"]),
+        (TYPICAL.of_facets("sampler"), []),
     ],
 )
 def test_what_is_measured_if_nobody_says(promised: Capabilities, names: list[str]) -> None:

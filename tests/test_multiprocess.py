@@ -30,12 +30,12 @@ every_method = pytest.mark.parametrize("method", METHODS)
 
 ADAPTER = """
 import os, sys
-from ddpcheck import Adapter, Capabilities, Facets
+from ddpcheck import TYPICAL, Adapter, Facets
 AT_IMPORT = f"{os.getpid()} {os.environ.get('RANK')} {hash('weight')}"
 def connect(context):
     os.write(2, f"{context.rank} {os.getpid()} {AT_IMPORT} {'wave' in sys.modules}\\n".encode())
     raise RuntimeError("all is said")
-promises = Capabilities(facets=frozenset({"collectives"}), collectives=frozenset({"all_reduce"}))
+promises = TYPICAL.of_facets("collectives").but(operations=frozenset({"all_reduce"}))
 adapter = Adapter("says", connect, promises, requires=("wave",))
 """
 

@@ -10,8 +10,8 @@ import pytest
 from autograd.test_util import check_grads
 from oracle_jobs import PROMISED, job_model, moments, one_backward
 
-from ddpcheck.capabilities import Capabilities
 from ddpcheck.causes import gradients as gradients_causes
+from ddpcheck.contract import TYPICAL, Capabilities
 from ddpcheck.diagnosis import likely_causes
 from ddpcheck.job import Backward, Clip, Job, Observe, Operation, OptimizerSpec, Predict, Resume, Save, Step, ZeroGrad
 from ddpcheck.model import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
@@ -159,9 +159,11 @@ def test_conventions_for_uneven_batches_and_sums() -> None:
         "weighted": (3 * local[0][name] + local[1][name]) / 4,
     }
     for convention, expected in means.items():
-        found = last(job, capabilities=Capabilities(uneven_batches=convention))  # type: ignore[arg-type]
+        found = last(job, capabilities=TYPICAL.of_facets("replica").but(uneven_batches=convention))  # type: ignore[arg-type]
         np.testing.assert_allclose(found[name], expected, rtol=1e-13)
-    np.testing.assert_allclose(last(job, capabilities=Capabilities(gradient="sum"))[name], 2 * means["equal_weight"])
+    np.testing.assert_allclose(
+        last(job, capabilities=TYPICAL.of_facets("replica").but(gradient="sum"))[name], 2 * means["equal_weight"]
+    )
 
 
 def _of_rank_1(job: Job) -> dict[str, Array]:
@@ -184,7 +186,7 @@ def test_accumulation_adds_up_and_is_local_inside_no_sync() -> None:
 @pytest.mark.parametrize(("promise", "expected"), [("none", "none"), ("zero", "there")])
 def test_presence_of_a_gradient_that_nobody_used(promise: str, expected: str) -> None:
     job = one_backward(branching(2, "ab"), [2, 2], branches=(("a",), ()))
-    entries = moments(job, Capabilities(unused_gradient=promise))[-1].arrays["gradients"]  # type: ignore[arg-type]
+    entries = moments(job, TYPICAL.of_facets("replica").but(unused_gradient=promise))[-1].arrays["gradients"]  # type: ignore[arg-type]
     assert entries["branch_a.weight"].presence == ("there", "there")
     assert entries["branch_b.weight"].presence == (expected, expected)
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import sessions
 
-from ddpcheck import Adapter, Capabilities, Finding, Job, RankTrace, Trace, run_checks
+from ddpcheck import Adapter, Finding, Job, RankTrace, Trace, run_checks
+from ddpcheck.contract import TYPICAL
 from ddpcheck.environment import rank_context
 from ddpcheck.execution.short_reads import cut_reads, reads_cut, whole_reads
 from ddpcheck.job import AllGather, Barrier, Operation, ShortReads, Start, TensorSpec
@@ -31,7 +32,7 @@ from ddpcheck_properties.lifecycle import rendezvous
 
 HERE = Path(__file__).parent
 replicas = Adapter("replicas only", _Connect(PlainReplica), PROMISED)
-unpromised = replace(sockets, capabilities=Capabilities(facets=frozenset()))
+unpromised = replace(sockets, capabilities=TYPICAL.of_facets(*frozenset()))
 
 
 def test_a_start_goes_through_json_and_is_shown_by_replay() -> None:

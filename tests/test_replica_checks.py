@@ -7,7 +7,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,8 +15,8 @@ import sessions
 from chosen_faults import chosen, some
 from in_threads import ThreadCollectives, ThreadedSession
 
-from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import Check, missing
+from ddpcheck.contract import Capabilities
 from ddpcheck.job import OptimizerSpec
 from ddpcheck.kill import tells
 from ddpcheck.model import Linear, ModelSpec, Scale
@@ -88,7 +87,7 @@ def test_what_is_correct_but_unusual_raises_no_alarm(number: int) -> None:
 
 
 def test_few_promises_are_enough() -> None:
-    capabilities = replace(PROMISED, replica_dtypes=frozenset({"float32"}), model_features=frozenset())
+    capabilities = PROMISED.but(replica_dtypes=frozenset({"float32"}), model_features=frozenset())
     session = session_of(PlainReplica, 3, capabilities, effort=8)
     for check in applicable(3, capabilities):
         check.function(session)
@@ -116,31 +115,31 @@ def strict(promised: Capabilities) -> type[PlainReplica]:
             rank: int,
             world: int,
         ) -> None:
-            assert model.dtype in promised.replica_dtypes
-            assert model.features() <= promised.model_features
-            assert optimizer.name in promised.optimizers
+            assert model.dtype in promised.replica.replica_dtypes
+            assert model.features() <= promised.replica.model_features
+            assert optimizer.name in promised.replica.optimizers
             super().__init__(model, initial, optimizer, comm, rank, world)
 
         def start(self, model: ModelSpec) -> None:
-            shared = dict(self.network.parameters) if promised.broadcasts_parameters else {}
-            shared |= self.network.buffers if promised.broadcasts_buffers else {}
+            shared = dict(self.network.parameters) if promised.replica.broadcasts_parameters else {}
+            shared |= self.network.buffers if promised.replica.broadcasts_buffers else {}
             for array in shared.values():
                 array[...] = self.comm.broadcast(array)
 
         def before_forward(self) -> None:
-            if promised.broadcasts_buffers:
+            if promised.replica.broadcasts_buffers:
                 super().before_forward()
 
         def no_sync(self) -> Any:
-            assert promised.no_sync
+            assert promised.replica.no_sync
             return super().no_sync()
 
         def clip(self, max_norm: float) -> float:
-            assert promised.clipping
+            assert promised.replica.clipping
             return super().clip(max_norm)
 
         def state(self) -> dict[str, Array]:
-            assert promised.checkpoint
+            assert promised.replica.checkpoint
             return super().state()
 
     return Strict
@@ -162,7 +161,7 @@ NARROWER: list[dict[str, object]] = [
 
 @pytest.mark.parametrize("number", range(len(NARROWER)), ids=lambda number: "-".join(NARROWER[number]))
 def test_nothing_is_asked_that_was_not_promised(number: int) -> None:
-    capabilities = replace(PROMISED, **NARROWER[number])
+    capabilities = PROMISED.but(**NARROWER[number])
     session = session_of(strict(capabilities), 2, capabilities, effort=6)
     for check in some(applicable(2, capabilities), number):
         check.function(session)

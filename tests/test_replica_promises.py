@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ddpcheck.capabilities import Capabilities
+from ddpcheck.contract import TYPICAL, Capabilities
 from ddpcheck.job import Backward, Job, Join, Observe, Operation, OptimizerSpec, Remeasure, SetTrainable, Step
 from ddpcheck.model import Linear, ModelSpec
 from ddpcheck.oracle import Oracle
@@ -75,7 +75,7 @@ def test_join_divides_as_promised(rule: str, divisors: tuple[int, int]) -> None:
     assert job.data is not None
     targets = job.data.arrays(CONSTANT)[1].astype(np.float64)
     first, second = (targets[0:2].mean(0) + targets[4:6].mean(0)) / divisors[0], targets[2:4].mean(0) / divisors[1]
-    got = parameters(job, Capabilities(join=rule))[0]["fc1.bias"]  # type: ignore[arg-type]  # a parameter of the test
+    got = parameters(job, TYPICAL.of_facets("replica").but(join=rule))[0]["fc1.bias"]  # type: ignore[arg-type]  # a parameter of the test
     np.testing.assert_allclose(got, job.initial(0)["fc1.bias"] - 0.05 * (first + second), rtol=1e-6)
 
 
@@ -84,7 +84,8 @@ def test_a_skipped_step_is_as_if_it_had_not_been() -> None:
     steps = [position for position, operation in enumerate(job.operations) if isinstance(operation, Step)]
     without = replace(job, operations=tuple(op for position, op in enumerate(job.operations) if position != steps[1]))
     skipping, plain = (
-        parameters(run, Capabilities(skips_nonfinite=skips)) for run, skips in ((job, True), (without, False))
+        parameters(run, TYPICAL.of_facets("replica").but(skips_nonfinite=skips))
+        for run, skips in ((job, True), (without, False))
     )
     for got, expected in zip(skipping, plain, strict=True):
         assert all(np.array_equal(got[name], expected[name]) for name in expected)

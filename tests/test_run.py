@@ -11,6 +11,7 @@ import pytest
 from ddpcheck import Diagnosis, Finding, Job, Session, Verdict, check_adapter, law, run_checks
 from ddpcheck.adapter import Adapter
 from ddpcheck.checks import Check
+from ddpcheck.contract import needs
 from ddpcheck.expectations import NOTHING_EXPECTED, Expectations
 from ddpcheck.job import AllReduce, TensorSpec
 from ddpcheck.planning import RANKS_START, installed_checks, plan
@@ -20,7 +21,7 @@ from ddpcheck.run import Ranks, Settings, run_check, run_items
 QUICK = Settings(profile_named("quick"), deadline=1.0)
 
 
-@law("trial", "collective:all_reduce")
+@law("trial", needs.collectives.operations("all_reduce"))
 def check_sum(session: Session) -> None:
     """The sum is the sum."""
     job = Job(session.world_size, (AllReduce(TensorSpec((1,))),))
@@ -46,7 +47,7 @@ def check_of_nothing(session: Session) -> None:
     """Runs no Job."""
 
 
-@law("trial", "no_sync", "facet:replica")
+@law("trial", needs.replica.no_sync, needs.replica)
 def check_of_replicas(session: Session) -> None:
     """Needs what the minimal adapter does not promise."""
 

@@ -10,7 +10,7 @@ import pytest
 from oracle_jobs import moments
 
 from ddpcheck.adapter import Batch
-from ddpcheck.capabilities import Capabilities
+from ddpcheck.contract import TYPICAL, Capabilities
 from ddpcheck.job import Backward, Job, Observe, ZeroGrad
 from ddpcheck.model import ModelSpec, mlp
 from ddpcheck.oracle import Oracle, is_exact
@@ -22,8 +22,8 @@ from ddpcheck_properties.strategies import shards, training_job
 
 LOSSES = ["linear", "squared_error", "cross_entropy"]
 WEIGHTS = ((0.5, 2.0, 0.0), (0.0, 0.0, 0.0), (1.0, 0.25, 3.0))
-BY_WEIGHT = Capabilities(sample_weights="by_weight")
-EQUAL_RANKS = Capabilities(sample_weights="equal_ranks")
+BY_WEIGHT = TYPICAL.of_facets("replica").but(sample_weights="by_weight")
+EQUAL_RANKS = TYPICAL.of_facets("replica").but(sample_weights="equal_ranks")
 
 
 def model_of(loss: str) -> ModelSpec:
@@ -90,7 +90,7 @@ def _without(operation: Any) -> Any:
     return replace(operation, weights=()) if isinstance(operation, Backward) else operation
 
 
-@pytest.mark.parametrize("promised", [BY_WEIGHT, EQUAL_RANKS], ids=lambda promised: promised.sample_weights)
+@pytest.mark.parametrize("promised", [BY_WEIGHT, EQUAL_RANKS], ids=lambda promised: promised.replica.sample_weights)
 def test_where_nothing_has_weight_all_is_zero(promised: Capabilities) -> None:
     job = job_of(model_of("squared_error"), ((0.0,) * 3,) * 2)
     assert moments(job, promised)[1].numbers["loss"].exact.tolist() == [0, 0]

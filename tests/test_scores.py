@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from socket_ranks import on_ranks
 
-from ddpcheck import Adapter, Capabilities, Facets, Job, RankTrace, Trace
-from ddpcheck.choices import SCORES
+from ddpcheck import Adapter, Facets, Job, RankTrace, Trace
+from ddpcheck.contract import TYPICAL, needs
+from ddpcheck.contract.names import SCORES
 from ddpcheck.execution import ContractBroken, Execution
 from ddpcheck.job import Score
 from ddpcheck.oracle.scores import allowed, score_of
@@ -151,11 +152,11 @@ def test_an_unknown_score_and_jobs_that_do_not_fit_are_errors() -> None:
 
 
 def test_a_facet_without_scores_is_no_promise() -> None:
-    promised = Capabilities(facets=frozenset({"scores"}), scores=frozenset())
+    promised = TYPICAL.of_facets("scores").but(score_names=frozenset())
     problems = problems_of_adapter(Adapter("empty", lambda context: Facets(rank=0, world_size=1), promised))
     assert problems == ["it promises the facet scores, but Capabilities.scores names none"]
-    assert promised.lacks("score:rmse", 2) == "score rmse is not promised"
-    assert Capabilities().lacks("score:rmse", 2) == "facet scores is not promised"
+    assert needs.scores.score_names("rmse").lacking(promised, 2) == "score rmse is not promised"
+    assert needs.scores.score_names("rmse").lacking(TYPICAL.of_facets("replica"), 2) == "facet scores is not promised"
 
 
 def test_what_comes_back_is_validated_and_arguments_are_looked_at() -> None:

@@ -22,7 +22,7 @@ SUMS = tuple(check for check in installed_checks() if check.name == "check_all_r
 
 
 def sharing(adapter: Adapter) -> Adapter:
-    return replace(adapter, capabilities=replace(adapter.capabilities, shares_host=True))
+    return replace(adapter, capabilities=adapter.capabilities.but(shares_host=True))
 
 
 minimal, sleepy = sharing(minimal_adapter.adapter), sharing(minimal_adapter.sleepy)

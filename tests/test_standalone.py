@@ -16,7 +16,7 @@ from chosen_faults import some
 
 from ddpcheck import Diagnosis, Job, Verdict, mlp
 from ddpcheck import job as ops
-from ddpcheck.choices import SCORES
+from ddpcheck.contract.names import SCORES
 from ddpcheck.job import (
     Aggregate,
     AllGather,

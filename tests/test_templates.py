@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ddpcheck import Adapter, Capabilities, Facets, Job, RankContext, Session
+from ddpcheck import Adapter, Facets, Job, RankContext, Session
 from ddpcheck.channel import Listener
+from ddpcheck.contract import TYPICAL
 from ddpcheck.job import AllReduce, Kill, TensorSpec
 from ddpcheck.launchers.processes import Processes
 from ddpcheck.launchers.templates import RANK_PROGRAM, Forked, Templates
@@ -48,7 +49,7 @@ def _facets(context: RankContext, collectives: Any) -> Facets:
     return Facets(rank=context.rank, world_size=context.world_size, collectives=collectives)
 
 
-_PROMISES = Capabilities(facets=frozenset({"collectives"}), collectives=frozenset({"all_reduce"}))
+_PROMISES = TYPICAL.of_facets("collectives").but(operations=frozenset({"all_reduce"}))
 telling = Adapter("telling", lambda context: _facets(context, Telling()), _PROMISES)
 placed = Adapter("placed", lambda context: _facets(context, Placed()), _PROMISES)
 elsewhere = Adapter("elsewhere", placed.connect, _PROMISES, launcher=Processes(preload=("colorsys",)))

@@ -49,7 +49,7 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_facets_follow_from_what_is_given() -> None:
     adapter = torch_adapter.torch_adapter("mine", lambda module: module)
     assert adapter.capabilities.facets == {"replica"}
-    assert adapter.capabilities.checkpoint
+    assert adapter.capabilities.replica.checkpoint
     adapter = torch_adapter.torch_adapter("mine", sampler=torch_adapter.torch_sampler)
     assert adapter.capabilities.facets == {"sampler"}
 

@@ -11,7 +11,7 @@ import pytest
 from in_threads import ThreadedSession
 
 from ddpcheck.adapter import Adapter, Facets
-from ddpcheck.capabilities import Capabilities
+from ddpcheck.contract import TYPICAL
 from ddpcheck.job import Job, Train
 from ddpcheck.trainer import TrainingRun, TrainingTask
 from ddpcheck.validation import problems_of_adapter
@@ -20,7 +20,7 @@ from ddpcheck_implementations.data_parallel import numpy_facets
 from ddpcheck_properties.training import runs
 from ddpcheck_properties.training.drawn_runs import run_job
 
-PROMISED = Capabilities(facets=frozenset({"trainer"}), clipping=True, unused_parameters="synchronised")
+PROMISED = TYPICAL.of_facets("trainer").but(clipping=True, unused_parameters="synchronised")
 CHECKS = (
     runs.check_training_run_uses_every_sample,
     runs.check_training_run_ends_where_one_process_ends,
@@ -131,5 +131,7 @@ def test_a_run_with_all_features_is_a_file_that_can_be_replayed() -> None:
 
 
 def test_features_that_do_not_exist_are_told_before_anything_starts() -> None:
-    strange = Adapter("strange", lambda context: None, Capabilities(trainer_features=frozenset({"warp"})))
+    strange = Adapter(
+        "strange", lambda context: None, TYPICAL.of_facets("replica").but(trainer_features=frozenset({"warp"}))
+    )
     assert any("names 'warp'" in problem for problem in problems_of_adapter(strange))

@@ -11,8 +11,8 @@ import sessions
 from chosen_faults import chosen, some
 from in_threads import ThreadedSession
 
-from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import Check, missing
+from ddpcheck.contract import Capabilities
 from ddpcheck.kill import tells
 from ddpcheck.verdict import Finding
 from ddpcheck_implementations.data_parallel.trainer import Trainer

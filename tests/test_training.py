@@ -75,7 +75,7 @@ def test_accumulation_equals_the_larger_batch(data: DataSet) -> None:
 
 
 def test_an_engine_that_sums_and_says_so_trains_like_one_that_averages(data: DataSet) -> None:
-    promises = dataclasses.replace(PROMISES, gradient="sum")
+    promises = PROMISES.but(gradient="sum")
     found = judged(PLAN, data, trained(PLAN, data, 2, wire=summing, promises=promises))
     assert found.verdict == "equal", found.in_words()
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from training_data import write_idx
 
-from ddpcheck.capabilities import Capabilities
+from ddpcheck.contract import TYPICAL
 from ddpcheck.training.datasets import DataError, DataSet, Samples, digits, load, mnist
 from ddpcheck.training.options import arguments_of, plan_of, plan_options
 from ddpcheck.training.plan import TrainingPlan, UnusablePlan, windows
@@ -145,7 +145,7 @@ def test_a_model_that_does_not_fit_the_data_is_refused_with_one_that_does(data: 
 
 def test_a_plan_names_every_promise_that_it_needs_and_is_not_made() -> None:
     plan = TrainingPlan(clip=1.0, checkpoint="x", model="resnet18", optimizer="adam")
-    poor = Capabilities(optimizers=frozenset({"sgd"}), world_sizes=frozenset({2}))
+    poor = TYPICAL.of_facets("replica").but(optimizers=frozenset({"sgd"}), world_sizes=frozenset({2}))
     text = "; ".join(plan.unmet(poor, 3))
     for part in ("sampler", "metrics", "adam", "--clip", "--checkpoint", "no model 'resnet18'", "world size 2 only"):
         assert part in text

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from ddpcheck import Adapter, Capabilities, Facets, RankContext
+from ddpcheck import Adapter, Facets, RankContext
+from ddpcheck.contract import TYPICAL
 from ddpcheck.hidden import hiding
 from ddpcheck.validation import problems_of_adapter, problems_of_facets
 
 PLACE = RankContext(0, 1, 0, 1)
-PROMISED = Capabilities(facets=frozenset({"collectives"}), collectives=frozenset({"all_reduce"}))
+PROMISED = TYPICAL.of_facets("collectives").but(operations=frozenset({"all_reduce"}))
 
 
 class Alone:
@@ -61,23 +62,23 @@ def test_what_is_no_adapter_is_named(adapter: Any, problem: str) -> None:
 @pytest.mark.parametrize(
     ("promises", "problem"),
     [
-        ({"facets": "collectives"}, "Capabilities.facets must be a frozenset of str, got 'collectives'"),
-        ({"reductions": ["sum"]}, "Capabilities.reductions must be a frozenset of str, got ['sum']"),
-        ({"world_sizes": 2}, "Capabilities.world_sizes must be a frozenset of int or None, got 2"),
-        ({"gradient": "average"}, "Capabilities.gradient must be 'mean' or 'sum', got 'average'"),
+        ({"replica": "yes"}, "Capabilities.replica must be ReplicaPromises(...), got 'yes'"),
+        ({"reductions": ["sum"]}, "Capabilities.collectives.reductions must be a frozenset of str, got ['sum']"),
+        ({"world_sizes": 2}, "Capabilities.world.world_sizes must be a frozenset of int or None, got 2"),
+        ({"gradient": "average"}, "Capabilities.replica.gradient must be 'mean' or 'sum', got 'average'"),
         ({"join": True}, "must be 'divide_by_initial_world' or 'divide_by_live_ranks' or None, got True"),
-        ({"clipping": "yes"}, "Capabilities.clipping must be True or False, got 'yes'"),
-        ({"scores": frozenset()}, "it promises the facet scores, but Capabilities.scores names none"),
-        ({"collective_dtypes": frozenset()}, "but Capabilities.collective_dtypes names none"),
-        ({"reductions": frozenset()}, "but Capabilities.reductions names none"),
+        ({"clipping": "yes"}, "Capabilities.replica.clipping must be True or False, got 'yes'"),
+        ({"score_names": frozenset()}, "it promises the facet scores, but Capabilities.scores.score_names is empty"),
+        ({"dtypes": frozenset()}, "but Capabilities.collectives.dtypes is empty"),
+        ({"reductions": frozenset()}, "but Capabilities.collectives.reductions is empty"),
         (
-            {"reductions": frozenset({"mean"}), "collective_dtypes": frozenset({"int8"})},
-            "names the mean only, which is of floats",
+            {"reductions": frozenset({"mean"}), "dtypes": frozenset({"int8"})},
+            "has the mean only, which is of floats",
         ),
     ],
 )
 def test_promises_of_a_wrong_kind_are_told(promises: dict[str, Any], problem: str) -> None:
-    promised = Capabilities(**{"facets": frozenset({"collectives", "scores"})} | promises)
+    promised = TYPICAL.of_facets("collectives", "scores").but(**promises)
     problems = problems_of_adapter(replace(RIGHT, capabilities=promised))
     assert any(problem in found for found in problems), problems
 
@@ -86,7 +87,10 @@ def test_promises_of_a_wrong_kind_are_told(promises: dict[str, Any], problem: st
     ("facets", "problem"),
     [
         ({"rank": "0"}, "says that it is rank '0'"),
-        ({"collectives": None}, "Facets.collectives is None; hand it out, or take it out of Capabilities(facets=...)"),
+        (
+            {"collectives": None},
+            "Facets.collectives is None; hand it out, or take its group of promises out of Capabilities(...)",
+        ),
         ({"collectives": Alone}, "Facets.collectives is the class Alone, but should be an object of it"),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 from in_threads import Table, ThreadCollectives
 
 from ddpcheck.adapter import Facets
-from ddpcheck.capabilities import Capabilities
+from ddpcheck.contract import Capabilities
 from ddpcheck.training.comparison import Comparison, compare
 from ddpcheck.training.datasets import DataSet, Samples, digits
 from ddpcheck.training.loop import Trained, Training, Unwatched

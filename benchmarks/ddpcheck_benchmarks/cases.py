@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from ddpcheck.capabilities import Capabilities
+from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import MeasureCollective
 from ddpcheck.operations.measure import Collective
 
@@ -93,7 +93,8 @@ def cases(
     """All that this implementation offers, sizes rounded up to whole elements (to one for each rank, if they are shared)."""
     found: dict[Case, None] = {}
     for collective in collectives:
-        if promises.lacks(f"collective:{collective}", world_size) or (collective == "send_recv" and world_size < 2):
+        lacking = needs.collectives.operations(collective).lacking(promises, world_size)
+        if lacking or (collective == "send_recv" and world_size < 2):
             continue
         if collective == "barrier":
             found[Case(adapter, world_size, collective, 0, dtype, link=link)] = None
@@ -102,7 +103,7 @@ def cases(
         for size in sizes:
             count = -(-size // (np.dtype(dtype).itemsize * part)) * part
             found[Case(adapter, world_size, collective, count, dtype, link=link)] = None
-            if collective == "all_reduce" and promises.in_place:
+            if collective == "all_reduce" and promises.collectives.in_place:
                 found[Case(adapter, world_size, collective, count, dtype, in_place=True, link=link)] = None
     return list(found)
 

@@ -15,6 +15,7 @@ from contextlib import ExitStack
 import click
 import numpy as np
 
+from ddpcheck.contract import needs
 from ddpcheck.job import MeasureCollective, MeasureSteps
 from ddpcheck.session import Session
 from ddpcheck.trace import Trace
@@ -59,19 +60,21 @@ def _turn(session: Session, case: StepCase, steps: int) -> list[float]:
     """Seconds of what _PARTS names; NaN for what the implementation does not offer."""
     promises = session.capabilities
     parts: list[MeasureSteps | MeasureCollective] = [case.steps(_WARMUPS, steps)]
-    if promises.no_sync:
+    if promises.replica.no_sync:
         parts.append(case.steps(2, steps, synced=False))
-    reduces = promises.lacks("collective:all_reduce", case.world_size) is None
+    reduces = needs.collectives.operations("all_reduce").lacking(promises, case.world_size) is None
     if reduces:
         parts.append(
-            MeasureCollective("all_reduce", case.parameters, in_place=bool(promises.in_place), iterations=steps)
+            MeasureCollective(
+                "all_reduce", case.parameters, in_place=bool(promises.collectives.in_place), iterations=steps
+            )
         )
     trace = session.run(case.job(parts))
     if not trace.completed:
         raise click.ClickException(why(trace))
     return [
         _median(trace, 0),
-        _median(trace, 1) if promises.no_sync else float("nan"),
+        _median(trace, 1) if promises.replica.no_sync else float("nan"),
         _median(trace, len(parts) - 1) if reduces else float("nan"),
         sum(trace.values(0, "cpu")) / steps,
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ddpcheck.adapter import Adapter
+from ddpcheck.contract import needs
 from ddpcheck.operations.measure import Collective
 from ddpcheck.references import missing_modules, resolve
 
@@ -106,9 +107,11 @@ def places(wanted: Wanted, results: Results) -> list[Place]:
 
 
 def _steps(adapter: Adapter, world_size: int, crowded: bool, wanted: Wanted, results: Results) -> list[StepCase]:
-    if adapter.capabilities.lacks("facet:replica", world_size):
+    if needs.replica.lacking(adapter.capabilities, world_size):
         return []
-    models = [model for model in wanted.models if model not in NAMED or model in adapter.capabilities.named_models]
+    models = [
+        model for model in wanted.models if model not in NAMED or model in adapter.capabilities.replica.named_models
+    ]
     if len(models) < len(wanted.models):
         results.skip(f"{adapter.name}: it has no {', '.join(sorted(set(wanted.models) - set(models)))}")
     many, models = len(models), [model for model in models if not crowded or model == "small"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.capabilities import Capabilities
+from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import MeasureCollective
 from ddpcheck.session import Session
 from ddpcheck.trace import Trace
@@ -45,7 +45,7 @@ def measure_step(
         seconds = float(slowest(stamps(trace, 0, "begin"), stamps(trace, 0, "end")).min())
         plan[case.name] = effort.steps(seconds)
     promises = session.capabilities
-    modes = [True, False] if promises.no_sync else [True]
+    modes = [True, False] if promises.replica.no_sync else [True]
     trace = session.run(case.job(_parts(case, modes, plan[case.name], promises)))
     if not trace.completed:
         _say_why(trace, case, results)
@@ -72,7 +72,7 @@ def _parts(case: StepCase, modes: list[bool], steps: int, promises: Capabilities
     found: list[Any] = []
     for burst in range(BURSTS):
         found += [case.steps(_WARMUPS if synced and not burst else _AGAIN, steps, synced=synced) for synced in modes]
-    if promises.lacks("collective:all_reduce", case.world_size) is None:
+    if needs.collectives.operations("all_reduce").lacking(promises, case.world_size) is None:
         found.append(MeasureCollective("all_reduce", case.parameters, iterations=max(3, steps)))
     return found
 

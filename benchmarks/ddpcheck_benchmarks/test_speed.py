@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ddpcheck.contract import needs
 from ddpcheck.job import Job
 from ddpcheck.results import visible_cores
 from ddpcheck.session import Session
@@ -78,7 +79,9 @@ def _median(benchmark: Any) -> float | None:
 def test_collective(ranks: Session, benchmark: Any, collective: Any, size: int) -> None:
     found = cases(ranks.adapter.name, ranks.capabilities, ranks.world_size, (collective,), (size,))
     if not found:
-        pytest.skip(ranks.capabilities.lacks(f"collective:{collective}", ranks.world_size) or "needs two ranks")
+        pytest.skip(
+            needs.collectives.operations(collective).lacking(ranks.capabilities, ranks.world_size) or "needs two ranks"
+        )
     case = found[0]
     look = ranks.run(Job(ranks.world_size, (case.operation(2, 3, 1),)))
     assert look.completed, why(look)
@@ -102,8 +105,8 @@ def test_collective(ranks: Session, benchmark: Any, collective: Any, size: int) 
 @timed_on_ranks
 @pytest.mark.parametrize("synced", [True, False], ids=["synced", "no_sync"])
 def test_step(ranks: Session, benchmark: Any, synced: bool) -> None:
-    lacks = ranks.capabilities.lacks("facet:replica", ranks.world_size)
-    if lacks or not (synced or ranks.capabilities.no_sync):
+    lacks = needs.replica.lacking(ranks.capabilities, ranks.world_size)
+    if lacks or not (synced or ranks.capabilities.replica.no_sync):
         pytest.skip(lacks or "no_sync is not promised")
     case = StepCase(ranks.adapter.name, ranks.world_size, "small", "weak")
     job = case.job([case.steps(5, 10, synced=synced)])

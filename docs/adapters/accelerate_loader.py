@@ -1,6 +1,6 @@
 """Hugging Face Accelerate: the samples of this rank in a DataLoader that prepare_data_loader() has shared out."""
 
-from ddpcheck import Capabilities
+from ddpcheck import TYPICAL
 from ddpcheck.torch_adapter import torch_adapter
 
 
@@ -35,4 +35,4 @@ def sampler(length, *, shuffle, seed, drop_last):
     return Loader(length, shuffle, seed, drop_last)
 
 
-adapter = torch_adapter("accelerate_loader", sampler=sampler, capabilities=Capabilities())
+adapter = torch_adapter("accelerate_loader", sampler=sampler, capabilities=TYPICAL)

@@ -1,6 +1,6 @@
 """Hugging Face Datasets: shuffle(), then split_dataset_by_node()."""
 
-from ddpcheck import Capabilities
+from ddpcheck import TYPICAL
 from ddpcheck.torch_adapter import torch_adapter
 
 
@@ -30,5 +30,5 @@ def sampler(length, *, shuffle, seed, drop_last):
     return Split(length, shuffle, seed)
 
 
-promises = Capabilities(remainder="uneven", drop_last=False, few_samples="refused")
+promises = TYPICAL.but(remainder="uneven", drop_last=False, few_samples="refused")
 adapter = torch_adapter("datasets", sampler=sampler, capabilities=promises)

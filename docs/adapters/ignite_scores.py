@@ -1,6 +1,6 @@
 """Scores of pytorch-ignite, whose compute() adds up what all ranks have counted."""
 
-from ddpcheck import Capabilities
+from ddpcheck import TYPICAL
 from ddpcheck.torch_adapter import torch_adapter
 
 
@@ -20,5 +20,5 @@ def compute(name, outputs, targets, indices):
 
 
 adapter = torch_adapter(
-    "ignite_scores", scores=compute, capabilities=Capabilities(scores=frozenset({"accuracy", "rmse"}))
+    "ignite_scores", scores=compute, capabilities=TYPICAL.but(score_names=frozenset({"accuracy", "rmse"}))
 )

@@ -4,7 +4,7 @@ from functools import cache, partial
 
 import numpy as np
 
-from ddpcheck import Adapter, Capabilities, Facets, Processes
+from ddpcheck import Adapter, Capabilities, CollectivePromises, Facets, Processes
 
 
 class Collectives:
@@ -69,10 +69,11 @@ adapter = Adapter(
     "jax",
     connect,
     Capabilities(
-        facets=frozenset({"collectives"}),
-        collectives=frozenset({"all_reduce", "all_gather", "broadcast", "barrier"}),
-        reductions=frozenset({"sum", "mean", "min", "max"}),
-        collective_dtypes=frozenset({"float32", "float64"}),
+        collectives=CollectivePromises(
+            operations=frozenset({"all_reduce", "all_gather", "broadcast", "barrier"}),
+            reductions=frozenset({"sum", "mean", "min", "max"}),
+            dtypes=frozenset({"float32", "float64"}),
+        ),
     ),
     Processes(preload=("jax",)),
     requires=("jax",),

@@ -1,6 +1,6 @@
 """Lightning's UnrepeatedDistributedSampler, which predict() puts in the place of a user's: no sample comes twice."""
 
-from ddpcheck import Capabilities
+from ddpcheck import TYPICAL
 from ddpcheck.torch_adapter import torch_adapter
 
 
@@ -13,5 +13,5 @@ def sampler(length, *, shuffle, seed, drop_last):
 adapter = torch_adapter(
     "lightning_unrepeated",
     sampler=sampler,
-    capabilities=Capabilities(remainder="uneven", drop_last=False, few_samples="refused"),
+    capabilities=TYPICAL.but(remainder="uneven", drop_last=False, few_samples="refused"),
 )

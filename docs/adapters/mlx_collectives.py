@@ -9,7 +9,7 @@ from multiprocessing.connection import Client, Listener
 
 import numpy as np
 
-from ddpcheck import Adapter, Capabilities, Facets
+from ddpcheck import Adapter, Capabilities, CollectivePromises, Facets
 
 
 class Collectives:
@@ -69,10 +69,11 @@ adapter = Adapter(
     "mlx",
     connect,
     Capabilities(
-        facets=frozenset({"collectives"}),
-        collectives=frozenset({"all_reduce", "all_gather"}),
-        reductions=frozenset({"sum", "min", "max"}),
-        collective_dtypes=frozenset({"float16", "float32", "int32", "int64"}),
+        collectives=CollectivePromises(
+            operations=frozenset({"all_reduce", "all_gather"}),
+            reductions=frozenset({"sum", "min", "max"}),
+            dtypes=frozenset({"float16", "float32", "int32", "int64"}),
+        ),
     ),
     requires=("mlx",),
 )

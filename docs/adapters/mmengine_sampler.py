@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from ddpcheck import Capabilities
+from ddpcheck import TYPICAL
 from ddpcheck.torch_adapter import torch_adapter
 
 
@@ -13,10 +13,10 @@ def sampler(round_up, length, *, shuffle, seed, drop_last):
 
 
 adapter = torch_adapter(
-    "mmengine", sampler=partial(sampler, True), capabilities=Capabilities(drop_last=False, few_samples="refused")
+    "mmengine", sampler=partial(sampler, True), capabilities=TYPICAL.but(drop_last=False, few_samples="refused")
 )
 unpadded = torch_adapter(
     "mmengine_unpadded",
     sampler=partial(sampler, False),
-    capabilities=Capabilities(drop_last=False, remainder="uneven"),
+    capabilities=TYPICAL.but(drop_last=False, remainder="uneven"),
 )

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ddpcheck import Capabilities
+from ddpcheck import TYPICAL
 from ddpcheck.torch_adapter import torch_adapter
 
 
@@ -20,4 +20,4 @@ def sampler(length, *, shuffle, seed, drop_last):
     return Resumable(range(length), shuffle=shuffle, seed=seed, drop_last=drop_last)
 
 
-adapter = torch_adapter("torchdata", sampler=sampler, capabilities=Capabilities(sampler_state=True))
+adapter = torch_adapter("torchdata", sampler=sampler, capabilities=TYPICAL.but(sampler_state=True))

@@ -1,6 +1,6 @@
 """Scores of torcheval, whose sync_and_compute() gathers the states of all ranks' metrics."""
 
-from ddpcheck import Capabilities
+from ddpcheck import TYPICAL
 from ddpcheck.torch_adapter import torch_adapter
 
 
@@ -35,7 +35,7 @@ def compute(name, outputs, targets, indices):
 
 
 def of(*names):
-    return torch_adapter("torcheval_scores", scores=compute, capabilities=Capabilities(scores=frozenset(names)))
+    return torch_adapter("torcheval_scores", scores=compute, capabilities=TYPICAL.but(score_names=frozenset(names)))
 
 
 adapter = of("accuracy", "auc", "f1_macro", "perplexity", "rmse")

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from ddpcheck import Capabilities
+from ddpcheck import TYPICAL
 from ddpcheck.torch_adapter import torch_adapter
 
 
@@ -19,7 +19,5 @@ def aggregate(nan_strategy, metrics, count):
     return means
 
 
-adapter = torch_adapter("torchmetrics", metrics=partial(aggregate, "warn"), capabilities=Capabilities())
-nan_disabled = torch_adapter(
-    "torchmetrics_nan_disabled", metrics=partial(aggregate, "disable"), capabilities=Capabilities()
-)
+adapter = torch_adapter("torchmetrics", metrics=partial(aggregate, "warn"), capabilities=TYPICAL)
+nan_disabled = torch_adapter("torchmetrics_nan_disabled", metrics=partial(aggregate, "disable"), capabilities=TYPICAL)

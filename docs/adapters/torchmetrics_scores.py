@@ -1,6 +1,6 @@
 """Scores of torchmetrics that are no means: compute() gathers or sums up what all ranks have. It knows of no sample twice."""
 
-from ddpcheck import Capabilities
+from ddpcheck import TYPICAL
 from ddpcheck.torch_adapter import torch_adapter
 
 
@@ -32,9 +32,9 @@ def compute(name, outputs, targets, indices):
     return float(metric.compute())
 
 
-adapter = torch_adapter("torchmetrics_scores", scores=compute, capabilities=Capabilities())
+adapter = torch_adapter("torchmetrics_scores", scores=compute, capabilities=TYPICAL)
 summed_up = torch_adapter(
     "torchmetrics_sums",
     scores=compute,
-    capabilities=Capabilities(scores=frozenset({"accuracy", "f1_macro", "perplexity", "rmse"})),
+    capabilities=TYPICAL.but(score_names=frozenset({"accuracy", "f1_macro", "perplexity", "rmse"})),
 )

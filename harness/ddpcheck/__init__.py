@@ -10,8 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .adapter import Adapter, Batch, Collectives, Facets, Handle, Replica, Sampler
-    from .capabilities import Capabilities
     from .checks import Check, law
+    from .contract import (
+        TYPICAL,
+        Capabilities,
+        CollectivePromises,
+        Determinism,
+        MetricPromises,
+        RandomnessPromises,
+        ReplicaPromises,
+        SamplerPromises,
+        ScorePromises,
+        Traffic,
+        TrainerPromises,
+        WorldPromises,
+    )
     from .environment import RankContext, rank_context
     from .job import Job
     from .launchers.mpi import Mpiexec
@@ -30,31 +43,42 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "TYPICAL",
     "Adapter",
     "Batch",
     "Capabilities",
     "Check",
+    "CollectivePromises",
     "Collectives",
+    "Determinism",
     "Diagnosis",
     "Facets",
     "Finding",
     "Handle",
     "Job",
+    "MetricPromises",
     "ModelSpec",
     "Mpiexec",
     "Multiprocessing",
     "Processes",
+    "RandomnessPromises",
     "RankContext",
     "RankTrace",
     "Replica",
+    "ReplicaPromises",
     "Sampler",
+    "SamplerPromises",
+    "ScorePromises",
     "Session",
     "StartFailed",
     "Torchrun",
     "Trace",
+    "Traffic",
+    "TrainerPromises",
     "TrainingRun",
     "TrainingTask",
     "Verdict",
+    "WorldPromises",
     "check_adapter",
     "law",
     "mlp",
@@ -65,7 +89,20 @@ __all__ = [
 
 _HOMES = {
     "adapter": ("Adapter", "Batch", "Collectives", "Facets", "Handle", "Replica", "Sampler"),
-    "capabilities": ("Capabilities",),
+    "contract": (
+        "TYPICAL",
+        "Capabilities",
+        "CollectivePromises",
+        "Determinism",
+        "MetricPromises",
+        "RandomnessPromises",
+        "ReplicaPromises",
+        "SamplerPromises",
+        "ScorePromises",
+        "Traffic",
+        "TrainerPromises",
+        "WorldPromises",
+    ),
     "checks": ("Check", "law"),
     "environment": ("RankContext", "rank_context"),
     "job": ("Job",),

@@ -9,7 +9,7 @@ Capabilities.facets.
         ring = MyRing(context.rank, context.world_size, context.master_addr, context.master_port)
         return Facets(rank=ring.rank, world_size=ring.size, collectives=ring, close=ring.shutdown)
 
-    adapter = Adapter("my_ring", connect, Capabilities(facets=frozenset({"collectives"})))
+    adapter = Adapter("my_ring", connect, Capabilities(collectives=CollectivePromises(operations=frozenset({"all_reduce"}), ...)))
 
 Arrays are NumPy arrays in and out, 0-d ones or NumPy's scalars alike; a facet must not keep a reference to an argument, and
 must not change one unless its method says so. What connect() does to the process is its own affair; the calls after it change
@@ -25,7 +25,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from .capabilities import Capabilities
+from .contract import Capabilities
 from .environment import RankContext
 from .launchers.base import Launcher
 from .launchers.processes import Processes

@@ -1,6 +1,6 @@
 """What a check is: a plain function `check_<what_must_hold>(session)`, with its family and what it needs.
 
-    @law("collectives", "collective:all_reduce")
+    @law("collectives", needs.collectives.operations("all_reduce"))
     def check_all_reduce_sums_exactly(session: Session) -> None:
         '''All-reduce gives the exact sum of the ranks' arrays.'''
 
@@ -17,6 +17,9 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
+from .contract import Capabilities
+from .contract.needs import Need
+
 if TYPE_CHECKING:
     from .session import Session
 
@@ -25,16 +28,16 @@ F = TypeVar("F", bound=Callable[..., str | None])
 
 @dataclass(frozen=True)
 class Check:
-    """A law, the capabilities that it needs (Capabilities.lacks), and the function that checks it."""
+    """A law, the promises that it needs, and the function that checks it."""
 
     name: str
     family: str
-    needs: tuple[str, ...]
+    needs: tuple[Need, ...]
     sentence: str
     function: Callable[[Session], str | None]
 
 
-def law(family: str, *needs: str) -> Callable[[F], F]:
+def law(family: str, *needs: Need) -> Callable[[F], F]:
     """Mark a function as a check of `family` that needs these capabilities."""
 
     def mark(function: F) -> F:
@@ -61,9 +64,9 @@ def checks_of(*modules: ModuleType) -> tuple[Check, ...]:
     return tuple(found.values())
 
 
-def missing(check: Check, lacks: Callable[[str], str | None]) -> str | None:
+def missing(check: Check, capabilities: Capabilities, world_size: int) -> str | None:
     """Why this check does not apply: the first need that is lacking."""
-    return next((reason for need in check.needs if (reason := lacks(need))), None)
+    return next((reason for need in check.needs if (reason := need.lacking(capabilities, world_size))), None)
 
 
 def select(checks: Iterable[Check], patterns: Iterable[str]) -> tuple[Check, ...]:

@@ -74,12 +74,4 @@ class Hangs:
 
 def facet_of(check: Check) -> str:
     """What of an adapter a check uses: the first facet that it needs, or its family if it needs none."""
-    for need in check.needs:
-        kind, _, name = need.partition(":")
-        if kind == "facet":
-            return name
-        if kind == "collective":
-            return "collectives"
-        if kind in ("score", "trainer_feature"):
-            return {"score": "scores", "trainer_feature": "trainer"}[kind]
-    return check.family
+    return next((need.facet for need in check.needs if need.facet), check.family)

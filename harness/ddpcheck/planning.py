@@ -66,7 +66,7 @@ def plan(
     for world_size in world_sizes:
         nowhere = unusable or made.capabilities.refuses(world_size) or ""
         for check in (RANKS_START, *chosen):
-            lacks = missing(check, lambda need, n=world_size: made.capabilities.lacks(need, n))  # type: ignore[misc]
+            lacks = missing(check, made.capabilities, world_size)
             items.append(Item(made, reference, world_size, check, nowhere or lacks or ""))
     return items
 

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from .adapter import Adapter
-from .capabilities import Capabilities
+from .contract import Capabilities
 from .job import Job
 from .launchers.base import Launcher, OverTcp
 from .launchers.multiprocess import Multiprocessing

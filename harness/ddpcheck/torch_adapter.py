@@ -10,7 +10,6 @@ Importing this module does not import torch: the driver, which lists adapters an
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import os
 from collections.abc import Callable, Mapping
@@ -29,7 +28,7 @@ from .adapter import (
     Replica,
     Sampler,
 )
-from .capabilities import Capabilities
+from .contract import TYPICAL, Capabilities
 from .environment import RankContext
 from .job import OptimizerSpec
 from .launchers.base import Launcher
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-TORCH_PROMISES = Capabilities(
+TORCH_PROMISES = TYPICAL.of_facets("replica").but(
     clipping=True, checkpoint=True, zeroes_gradients=True, refuses_options=True, shares_host=True
 )
 """What torch_adapter promises by default: clipping, checkpoints and both forms of zero_grad work on any wrapped module, options
@@ -113,11 +112,8 @@ def torch_adapter(
         "scores": scores,
         "trainer": trainer,
     }
-    promises = dataclasses.replace(
-        capabilities,
-        facets=frozenset(facet for facet, value in given.items() if value is not None),
-        named_models=frozenset(models or ()),
-    )
+    offered = [facet for facet, value in given.items() if value is not None]
+    promises = capabilities.of_facets(*offered).but(named_models=frozenset(models or ()))
 
     hooks = {"no_sync": no_sync, "after_backward": after_backward, "optimizer": optimizer, "clip": clip}
 
@@ -144,7 +140,7 @@ def torch_adapter(
             world_size=dist.get_world_size() if connected else 1,
             collectives=collectives() if collectives else None,
             make_sampler=sampler,
-            make_replica=_replica_maker(context.rank, home, wrap, models or {}, hooks, promises.unfreezing)
+            make_replica=_replica_maker(context.rank, home, wrap, models or {}, hooks, promises.replica.unfreezing)
             if wrap
             else None,
             aggregate_metrics=metrics,

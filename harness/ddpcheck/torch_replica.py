@@ -104,7 +104,7 @@ class TorchReplica:
         except AttributeError:
             raise NotImplementedError(
                 f"{type(self._wrapped).__name__} has no no_sync(): give torch_adapter(no_sync=lambda wrapped: ...), "
-                "or promise Capabilities(no_sync=False)"
+                "or leave no_sync out of the promises: capabilities=TORCH_PROMISES.but(no_sync=False)"
             ) from None
 
     def join(self) -> AbstractContextManager[Any]:

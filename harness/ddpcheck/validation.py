@@ -9,8 +9,7 @@ from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from .adapter import Facets
-from .capabilities import Capabilities
-from .choices import CHOICES
+from .contract import GROUPS, Capabilities, promises_of
 from .environment import RankContext
 
 _FACET_FIELDS = {
@@ -21,7 +20,7 @@ _FACET_FIELDS = {
     "trainer": "train",
     "randomness": "make_streams",
 }
-_OR_LESS = "; hand it out, or take it out of Capabilities(facets=...), which is replica if nothing is said"
+_OR_LESS = "; hand it out, or take its group of promises out of Capabilities(...)"
 _COLLECTIVE_METHODS = {"send_recv": ("send", "recv")}
 
 
@@ -43,31 +42,38 @@ def problems_of_adapter(adapter: Any) -> list[str]:
     if not found:
         found += _misfits(adapter.capabilities)
     if not found:
-        unknown = adapter.capabilities.facets - {"collectives", *_FACET_FIELDS}
-        found += [f"Capabilities.facets names {facet!r}, which is no facet" for facet in sorted(unknown)]
-        for promise, known in CHOICES.items():
-            strange = sorted(getattr(adapter.capabilities, promise) - known)
-            found += [
-                f"Capabilities.{promise} names {each!r}; checks know {', '.join(sorted(known))}" for each in strange
-            ]
-        found += _promises_of_nothing(adapter.capabilities)
+        found += [*_unknown_names(adapter.capabilities), *_promises_of_nothing(adapter.capabilities)]
     return found
+
+
+def _promises(capabilities: Capabilities) -> Iterator[tuple[str, dataclasses.Field[Any], Any]]:
+    """Every promise as `Capabilities.GROUP.NAME`, with its field and its value."""
+    for group, kind in GROUPS.items():
+        for field in promises_of(kind):
+            yield f"Capabilities.{group}.{field.name}", field, getattr(getattr(capabilities, group), field.name)
+
+
+def _unknown_names(capabilities: Capabilities) -> Iterator[str]:
+    """Names in promises that no check knows: a misspelt one would hide checks."""
+    for name, field, value in _promises(capabilities):
+        known = field.metadata["known"]
+        if known is not None:
+            for each in sorted(value - known):
+                yield f"{name} has {each!r}; checks know {', '.join(sorted(known))}"
 
 
 def _promises_of_nothing(capabilities: Capabilities) -> Iterator[str]:
     """Facets of which nothing is promised that a check could call: their checks would have nothing to run on."""
-    reduces = bool(capabilities.collectives & {"all_reduce", "reduce_scatter"})
-    needs = {
-        "scores": ("scores",),
-        "collectives": ("collectives", "collective_dtypes", *["reductions"] * reduces),
-    }
+    promised = capabilities.collectives
+    reduces = bool(promised.operations & {"all_reduce", "reduce_scatter"})
+    needs = {"scores": ("score_names",), "collectives": ("operations", "dtypes", *["reductions"] * reduces)}
     for facet in sorted(capabilities.facets & needs.keys()):
-        for promise in needs[facet]:
-            if not getattr(capabilities, promise):
-                yield f"it promises the facet {facet}, but Capabilities.{promise} names none"
-    floats = any(dtype.startswith("float") for dtype in capabilities.collective_dtypes)
-    if "collectives" in capabilities.facets and reduces and capabilities.reductions == {"mean"} and not floats:
-        yield "Capabilities.reductions names the mean only, which is of floats, and collective_dtypes names none of them"
+        for name in needs[facet]:
+            if not getattr(getattr(capabilities, facet), name):
+                yield f"it promises the facet {facet}, but Capabilities.{facet}.{name} is empty"
+    floats = any(dtype.startswith("float") for dtype in promised.dtypes)
+    if promised.offered and reduces and promised.reductions == {"mean"} and not floats:
+        yield "Capabilities.collectives.reductions has the mean only, which is of floats, and dtypes has none of them"
 
 
 def _kind(thing: Any) -> str:
@@ -90,11 +96,16 @@ def _takes_one(function: Any) -> bool:
 
 def _misfits(capabilities: Capabilities) -> list[str]:
     """Promises of a wrong type, or with a value that no check knows: such a one would hide checks."""
-    hints = get_type_hints(Capabilities)
-    return [
-        f"Capabilities.{field.name} must be {_wanted(hints[field.name])}, got {value!r}"
-        for field in dataclasses.fields(Capabilities)
-        if not _fits(value := getattr(capabilities, field.name), hints[field.name])
+    found = [
+        f"Capabilities.{group} must be {kind.__name__}(...), got {getattr(capabilities, group)!r}"
+        for group, kind in GROUPS.items()
+        if not isinstance(getattr(capabilities, group), kind)
+    ]
+    hints = {name: hint for kind in GROUPS.values() for name, hint in get_type_hints(kind).items()}
+    return found or [
+        f"{name} must be {_wanted(hints[field.name])}, got {value!r}"
+        for name, field, value in _promises(capabilities)
+        if not _fits(value, hints[field.name])
     ]
 
 
@@ -137,7 +148,7 @@ def problems_of_facets(facets: Any, capabilities: Capabilities, context: RankCon
     for facet, name in _FACET_FIELDS.items():
         if facet in capabilities.facets and not callable(getattr(facets, name)):
             found.append(f"promises the facet {facet}, but Facets.{name} is {getattr(facets, name)!r}{_OR_LESS}")
-    if capabilities.counts_traffic and not callable(facets.counts):
+    if capabilities.world.counts_traffic and not callable(facets.counts):
         found.append(f"promises counts_traffic, but Facets.counts is {facets.counts!r}")
     if "collectives" in capabilities.facets:
         if facets.collectives is None:
@@ -154,9 +165,9 @@ def problems_of_facets(facets: Any, capabilities: Capabilities, context: RankCon
 
 
 def _methods(capabilities: Capabilities) -> list[str]:
-    names = [m for name in sorted(capabilities.collectives) for m in _COLLECTIVE_METHODS.get(name, (name,))]
+    names = [m for name in sorted(capabilities.collectives.operations) for m in _COLLECTIVE_METHODS.get(name, (name,))]
     return (
         names
-        + ["all_reduce_async"] * capabilities.asynchronous
-        + ["all_reduce_in_place", "empty"] * capabilities.in_place
+        + ["all_reduce_async"] * capabilities.collectives.asynchronous
+        + ["all_reduce_in_place", "empty"] * capabilities.collectives.in_place
     )

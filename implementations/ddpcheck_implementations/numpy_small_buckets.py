@@ -31,7 +31,7 @@ def _small_buckets(reference: Adapter) -> Adapter:
     return replace(
         reference,
         name=f"{reference.name}_small_buckets",
-        capabilities=replace(reference.capabilities, bundles_gradients=False),
+        capabilities=reference.capabilities.but(bundles_gradients=False),
         connect=_Connect(reference, Settings(bucket_cap_mb=1e-6, overlap="on")),
         description=f"{reference.name} with one bucket for each parameter, reduced during backward",
     )

@@ -5,12 +5,11 @@ Backend NCCL where each rank has a GPU of its own, else Gloo.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from ddpcheck.adapter import Adapter
-from ddpcheck.capabilities import Capabilities
-from ddpcheck.choices import ALL_MODEL_FEATURES, ALL_TRAINER_FEATURES
+from ddpcheck.contract import Capabilities, Determinism, Traffic
+from ddpcheck.contract.names import ALL_MODEL_FEATURES, ALL_TRAINER_FEATURES
 from ddpcheck.torch_adapter import (
     TORCH_PROMISES,
     torch_adapter,
@@ -29,13 +28,10 @@ if TYPE_CHECKING:
 # dead one, as only those do at once that talk to it in the collective under way, the others after 30 s; any_layout, as
 # NCCL takes LOCAL_RANK for the device; and sparse gradients, which NCCL does not reduce.
 # With a parameter unused, DDP's first backward leaves gradients local without a word; its second forward raises.
-PROMISES = dataclasses.replace(
-    TORCH_PROMISES,
+PROMISES = TORCH_PROMISES.but(
     subgroups=True,
     asynchronous=True,
-    same_bits_in_every_run=True,
     propagates_nan=False,
-    sends_once=True,
     bundles_gradients=True,
     model_features=ALL_MODEL_FEATURES - {"sparse"},
     sample_weights="equal_ranks",
@@ -47,7 +43,9 @@ PROMISES = dataclasses.replace(
     unused_parameters="raises",
     join="divide_by_initial_world",
     broken_backward="raises",
-    two_forwards=torch_at_least(2, 12),  # before, the second forward overwrote buffers that backward of the first needs
+    two_forwards=torch_at_least(2, 12),
+    determinism=Determinism.BETWEEN_RUNS,
+    traffic=Traffic.ONCE,
 )
 
 
@@ -103,14 +101,14 @@ def _train(task: TrainingTask) -> TrainingRun:
 adapter = _ddp(
     "torch_ddp",
     "torch DistributedDataParallel with its defaults",
-    dataclasses.replace(PROMISES, trainer_features=ALL_TRAINER_FEATURES - {"exact_resume"}),
+    PROMISES.but(trainer_features=ALL_TRAINER_FEATURES - {"exact_resume"}),
     _train,
 )
 
 find_unused = _ddp(
     "torch_ddp_find_unused",
     "torch DDP that looks for unused parameters after each forward",
-    dataclasses.replace(PROMISES, unused_parameters="synchronised"),
+    PROMISES.but(unused_parameters="synchronised"),
     find_unused_parameters=True,
 )
 
@@ -123,7 +121,7 @@ bucket_view = _ddp(
 small_buckets = _ddp(
     "torch_ddp_small_buckets",
     "torch DDP with buckets so small that almost every parameter has one of its own",
-    dataclasses.replace(PROMISES, bundles_gradients=False),
+    PROMISES.but(bundles_gradients=False),
     bucket_cap_mb=0.0001,
 )
 
@@ -132,13 +130,13 @@ small_buckets = _ddp(
 static_graph = _ddp(
     "torch_ddp_static_graph",
     "torch DDP that takes the graph of the first step to be that of all steps",
-    dataclasses.replace(PROMISES, unused_parameters="undefined", no_sync=False, join=None, broken_backward=None),
+    PROMISES.but(unused_parameters="undefined", no_sync=False, join=None, broken_backward=None),
     static_graph=True,
 )
 
 gloo = _ddp(
     "torch_ddp_gloo",
     "torch DDP over Gloo where NCCL might be had, too: sparse gradients are reduced",
-    dataclasses.replace(PROMISES, model_features=ALL_MODEL_FEATURES),
+    PROMISES.but(model_features=ALL_MODEL_FEATURES),
     backend="gloo",
 )

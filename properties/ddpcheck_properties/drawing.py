@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
-from ddpcheck.capabilities import Capabilities
 from ddpcheck.causes import ranks
+from ddpcheck.contract import Capabilities
 from ddpcheck.job import Job, OptimizerSpec
 from ddpcheck.operations import Operation, Predict, Step
 from ddpcheck.trace import Trace
@@ -128,12 +128,21 @@ def within_promises(job: Job, promised: Capabilities) -> Job:
 
     A Job whose sums are exact in float64 only is judged by bounds where float32 is all that there is.
     """
-    if job.model is not None and promised.replica_dtypes and job.model.dtype not in promised.replica_dtypes:
-        job = replace(job, model=replace(job.model, dtype=max(promised.replica_dtypes)))
+    if (
+        job.model is not None
+        and promised.replica.replica_dtypes
+        and job.model.dtype not in promised.replica.replica_dtypes
+    ):
+        job = replace(job, model=replace(job.model, dtype=max(promised.replica.replica_dtypes)))
     steps = any(isinstance(operation, Step) for operation in job.operations)
-    if job.model is not None and not steps and promised.optimizers and job.optimizer.name not in promised.optimizers:
-        job = replace(job, optimizer=OptimizerSpec("adam" if "adam" in promised.optimizers else "sgd"))
-    if not promised.predicts_alone:
+    if (
+        job.model is not None
+        and not steps
+        and promised.replica.optimizers
+        and job.optimizer.name not in promised.replica.optimizers
+    ):
+        job = replace(job, optimizer=OptimizerSpec("adam" if "adam" in promised.replica.optimizers else "sgd"))
+    if not promised.replica.predicts_alone:
         job = replace(job, operations=tuple(map(_by_all_ranks, job.operations)))
     return job
 

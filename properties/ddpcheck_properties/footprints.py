@@ -13,6 +13,7 @@ import numpy as np
 
 from ddpcheck import expect
 from ddpcheck.checks import law
+from ddpcheck.contract import needs
 from ddpcheck.execution.footprint import GRAIN, MANY, MEMORY, each_leaves
 from ddpcheck.execution.settings import GENERATORS
 from ddpcheck.job import (
@@ -58,7 +59,7 @@ FILLING = 9
 """Jobs of three such rounds after which a record of the last thousand calls is full."""
 
 
-@law("collectives", "facet:collectives", "world_size<=2")
+@law("collectives", needs.collectives, needs.ranks(most=2))
 def check_collectives_leave_the_process_as_it_was(session: Session) -> None:
     """Collectives change no setting of the process, use none of its random numbers, and leave nothing behind: no thread,
     descriptor, shared memory or array for each call.
@@ -88,18 +89,18 @@ def _calls(session: Session, tensor: TensorSpec) -> list[tuple[Operation, ...]]:
     if world > 1:
         made["send_recv"] = (SendRecv(tensor, ((0, world - 1), (world - 1, 0))),)
     everyone = tuple(range(world))
-    kinds = [operations for name, operations in made.items() if name in promised.collectives]
-    if promised.subgroups:
+    kinds = [operations for name, operations in made.items() if name in promised.collectives.operations]
+    if promised.collectives.subgroups:
         in_groups = [first for first, *_ in kinds if isinstance(first, _IN_GROUPS)]
         kinds.append(tuple(replace(first, group=everyone) for first in in_groups))
-    if "all_reduce" in promised.collectives:
-        kinds += [(AllReduce(tensor, reduction, wait=False), Wait(0))] * promised.asynchronous
-        kinds += [(AllReduce(tensor, reduction, (world - 1,)),)] * promised.subgroups
-        kinds += [(AllReduce(tensor, reduction, in_place=True),)] * promised.in_place
+    if "all_reduce" in promised.collectives.operations:
+        kinds += [(AllReduce(tensor, reduction, wait=False), Wait(0))] * promised.collectives.asynchronous
+        kinds += [(AllReduce(tensor, reduction, (world - 1,)),)] * promised.collectives.subgroups
+        kinds += [(AllReduce(tensor, reduction, in_place=True),)] * promised.collectives.in_place
     return kinds
 
 
-@law("sampler", "facet:sampler", "world_size<=2")
+@law("sampler", needs.sampler, needs.ranks(most=2))
 def check_samplers_leave_the_process_as_it_was(session: Session) -> None:
     """Making and reading samplers changes no setting of the process, seeds and uses none of its random numbers, and leaves
     nothing behind.
@@ -109,7 +110,7 @@ def check_samplers_leave_the_process_as_it_was(session: Session) -> None:
     _leave_no_trace(session, _jobs(world, kinds), _jobs(world, [(Sample(4, (0, 1)),)]))
 
 
-@law("metrics", "facet:metrics", "world_size<=2")
+@law("metrics", needs.metrics, needs.ranks(most=2))
 def check_metrics_leave_the_process_as_it_was(session: Session) -> None:
     """Aggregating metrics changes no setting of the process, and leaves nothing behind."""
     world = session.world_size
@@ -117,35 +118,35 @@ def check_metrics_leave_the_process_as_it_was(session: Session) -> None:
     _leave_no_trace(session, jobs, jobs)
 
 
-@law("scores", "facet:scores", "world_size<=2")
+@law("scores", needs.scores, needs.ranks(most=2))
 def check_scores_leave_the_process_as_it_was(session: Session) -> None:
     """Computing scores changes no setting of the process, and leaves nothing behind, neither samples nor sums."""
     world = session.world_size
     held = tuple((rank, rank + world) for rank in range(world))
-    each = _jobs(world, [(Score(name, held, 2),) for name in sorted(session.capabilities.scores)])
+    each = _jobs(world, [(Score(name, held, 2),) for name in sorted(session.capabilities.scores.score_names)])
     _leave_no_trace(session, each, each[:1])
 
 
-@law("randomness", "facet:randomness", "world_size<=2")
+@law("randomness", needs.randomness, needs.ranks(most=2))
 def check_random_numbers_leave_the_process_as_it_was(session: Session) -> None:
     """A rank's streams are its own: the generators of the process are neither seeded nor used, no setting is changed."""
     many, one = _jobs(session.world_size, [(Draw(0, (0, 1), count),) for count in (1000, 1)])
     _leave_no_trace(session, [many], [one])
 
 
-@law("replica_sync", "facet:replica", "world_size<=2")
+@law("replica_sync", needs.replica, needs.ranks(most=2))
 def check_training_leaves_the_process_as_it_was(session: Session) -> None:
     """A replica that trains, predicts and is saved changes no setting of the process, uses none of its random numbers, and
     leaves nothing behind with each step: no batch, graph, hook, thread or descriptor.
     """
     large = [_trained(session, mlp((_WIDTH, _WIDTH), loss="linear"), kind) for kind in _uses(session, _ROWS)]
-    widest = max(session.capabilities.replica_dtypes, default="float32")
+    widest = max(session.capabilities.replica.replica_dtypes, default="float32")
     small = [_trained(session, mlp((2, 3, 2), loss="linear", dtype=widest), kind) for kind in _uses(session, 1)]
     large = fitting(session, large)
     _leave_no_trace(session, large if _leaving(session, [_again(_together(large))]) else [], fitting(session, small))
 
 
-@law("replica_sync", "facet:replica", "world_size<=2")
+@law("replica_sync", needs.replica, needs.ranks(most=2))
 def check_making_a_replica_leaves_the_process_as_it_was(session: Session) -> None:
     """make_replica() may draw from the process's random numbers, as building a module does, but seeds none of the generators:
     they go on from where they were, each rank's from its own. It changes no other setting.
@@ -162,15 +163,15 @@ def _uses(session: Session, rows: int) -> list[tuple[Operation, ...]]:
     """What is done with a replica again and again, by kind; the first is a step of training."""
     world, promised = session.world_size, session.capabilities
     batch = shards([rows] * world)
-    step: list[Operation] = [ZeroGrad(), Backward(batch), *GRADIENTS, *[Step()] * bool(promised.optimizers)]
+    step: list[Operation] = [ZeroGrad(), Backward(batch), *GRADIENTS, *[Step()] * bool(promised.replica.optimizers)]
     kinds: list[tuple[Operation, ...]] = [tuple(step)]
-    kinds += [(ZeroGrad(), Backward(batch, sync=False), Backward(batch))] * promised.no_sync
-    kinds += [(ZeroGrad(), Backward(batch), Clip(1.0))] * promised.clipping
-    return [*kinds, (Predict(batch),), *[(Save(),)] * promised.checkpoint]
+    kinds += [(ZeroGrad(), Backward(batch, sync=False), Backward(batch))] * promised.replica.no_sync
+    kinds += [(ZeroGrad(), Backward(batch), Clip(1.0))] * promised.replica.clipping
+    return [*kinds, (Predict(batch),), *[(Save(),)] * promised.replica.checkpoint]
 
 
 def _trained(session: Session, model: ModelSpec, operations: tuple[Operation, ...]) -> Job:
-    rule = OptimizerSpec("adam" if "sgd" not in session.capabilities.optimizers else "sgd", lr=2.0**-20)
+    rule = OptimizerSpec("adam" if "sgd" not in session.capabilities.replica.optimizers else "sgd", lr=2.0**-20)
     job = training_job(session.world_size, model, operations, rule, exact=False)
     return within_promises(job, session.capabilities)
 

@@ -28,9 +28,9 @@ def fitting(session: Session, jobs: Iterable[Job]) -> list[Job]:
         job
         for job in (within_promises(job, promised) for job in jobs)
         if job.model is not None
-        and job.model.features() <= promised.model_features
-        and job.model.dtype in promised.replica_dtypes
-        and job.optimizer.name in promised.optimizers
+        and job.model.features() <= promised.replica.model_features
+        and job.model.dtype in promised.replica.replica_dtypes
+        and job.optimizer.name in promised.replica.optimizers
     ]
 
 

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from ddpcheck.capabilities import Capabilities
+from ddpcheck.contract import TYPICAL, Capabilities
 from ddpcheck.job import Backward, DataSpec, Job, Observe, Operation, OptimizerSpec, PerRank, Predict, Step, ZeroGrad
 from ddpcheck.model import Activation, Activity, BatchNorm, Embedding, Head, Layer, Linear, ModelSpec, Scale
 from ddpcheck.oracle import is_exact, loss_scale_for
@@ -41,7 +41,7 @@ ADAM = (
     OptimizerSpec("adam", lr=0.01, betas=(0.875, 0.984375), eps=0.1),
     OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.05, weight_decay=0.25),
 )
-NONE = Capabilities(model_features=frozenset())
+NONE = TYPICAL.of_facets("replica").but(model_features=frozenset())
 GRADIENTS = (Observe(("gradients",)),)
 PARAMETERS = (Observe(("parameters",)),)
 
@@ -61,7 +61,7 @@ def models(
 
     batch_norm: some have one; such models have no bounds. Branches are left to branching_models().
     """
-    features = capabilities.model_features
+    features = capabilities.replica.model_features
     extras = ["", "no bias"]
     extras += ["scale", "scalar"] * ("scale" in features) + ["buffer"] * ("buffer" in features)
     extras += ["frozen"] * ("frozen" in features) + ["tied"] * ("tied" in features)
@@ -96,7 +96,7 @@ def models(
             layers.append(Linear(f"tied{number}", width, width, uses=f"fc{number}"))
         width, learned = outputs, True
     layers = [replace(layer, outputs=width) if isinstance(layer, Head) else layer for layer in layers]
-    loss, dtype = draw(choice(tuple(product(losses or LOSSES[exact], sorted(capabilities.replica_dtypes)))))
+    loss, dtype = draw(choice(tuple(product(losses or LOSSES[exact], sorted(capabilities.replica.replica_dtypes)))))
     return ModelSpec(tuple(layers), loss=loss, dtype=dtype)
 
 
@@ -161,7 +161,7 @@ def branching_models(draw: DrawFn, capabilities: Capabilities = NONE, *, exact: 
     another's.
     """
     width, number = draw(choice(tuple(product((2, 1, 3), (2, 1, 3)))))
-    loss, dtype = draw(choice(tuple(product(LOSSES[exact], sorted(capabilities.replica_dtypes)))))
+    loss, dtype = draw(choice(tuple(product(LOSSES[exact], sorted(capabilities.replica.replica_dtypes)))))
     return branching(width, "abc"[:number], loss=loss, dtype=dtype)
 
 

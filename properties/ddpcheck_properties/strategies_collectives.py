@@ -17,7 +17,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from ddpcheck.capabilities import Capabilities
+from ddpcheck.contract import Capabilities
 from ddpcheck.job import (
     Aggregate,
     AllGather,
@@ -53,7 +53,7 @@ def floating(dtype: str) -> bool:
 
 def dtypes(capabilities: Capabilities, *, floats: bool = False) -> tuple[str, ...]:
     """The promised dtypes of collectives; `floats`: the floating ones only."""
-    return tuple(sorted(d for d in capabilities.collective_dtypes if floating(d) or not floats))
+    return tuple(sorted(d for d in capabilities.collectives.dtypes if floating(d) or not floats))
 
 
 def a_float(capabilities: Capabilities) -> str:
@@ -63,7 +63,11 @@ def a_float(capabilities: Capabilities) -> str:
 
 def reductions(capabilities: Capabilities) -> tuple[Reduction, ...]:
     """The promised reductions; a mean, which is of floats only, where there are some."""
-    asked = capabilities.reductions if dtypes(capabilities, floats=True) else capabilities.reductions - {"mean"}
+    asked = (
+        capabilities.collectives.reductions
+        if dtypes(capabilities, floats=True)
+        else capabilities.collectives.reductions - {"mean"}
+    )
     return tuple(reduction for reduction in ALL_REDUCTIONS if reduction in asked)
 
 
@@ -225,7 +229,7 @@ def collectives(
     }
     if world_size > 1 and groups == (None,):
         offered["send_recv"] = send_recvs(world_size, capabilities)
-    return st.one_of([strategy for name, strategy in offered.items() if name in capabilities.collectives])
+    return st.one_of([strategy for name, strategy in offered.items() if name in capabilities.collectives.operations])
 
 
 def jobs(world_size: int, operation: SearchStrategy[Operation], least: int = 1, most: int = 3) -> SearchStrategy[Job]:
@@ -256,7 +260,7 @@ def samples(
 def sample_lengths(world_size: int, capabilities: Capabilities) -> tuple[int, ...]:
     """0 to W + 1, but for what is refused, and a few larger ones on both sides of a multiple of W."""
     larger = [multiple * world_size + more for multiple in (2, 3, 10) for more in (-1, 0, 1)]
-    least = world_size if capabilities.few_samples == "refused" else 0
+    least = world_size if capabilities.sampler.few_samples == "refused" else 0
     return tuple(sorted({*range(least, world_size + 2), *larger}))
 
 

@@ -29,7 +29,7 @@ FAMILIES: dict[str, ModuleType] = {
     "scores": scores,
     "streams": streams,
 }
-"""Each module has CIRCUMSTANCES, EFFECTS, wrapped(), and PROMISES: what it promises otherwise than the reference."""
+"""Each module has CIRCUMSTANCES, EFFECTS, wrapped(), and promised(): its promises, of those of the reference."""
 _NOTHING = {field.name: None for field in fields(Facets) if field.name not in ("rank", "world_size", "close")}
 
 
@@ -52,6 +52,6 @@ def __getattr__(name: str) -> Adapter:
     chosen = [
         [*known][int(number)] for known, number in zip((module.CIRCUMSTANCES, module.EFFECTS), numbers, strict=True)
     ]
-    promised = replace(right.capabilities, **{"counts_traffic": False, **module.PROMISES})
+    promised = module.promised(right.capabilities).but(counts_traffic=False)
     connect = partial(_connect, family=family, circumstance=chosen[0], effect=chosen[1])
     return Adapter(name, connect, promised, right.launcher)

@@ -9,6 +9,7 @@ import numpy as np
 from told import say, tell
 
 from ddpcheck.adapter import Facets
+from ddpcheck.contract import Capabilities
 from ddpcheck.values import Array
 from ddpcheck_implementations.faulty.engine import circumstances as at
 from ddpcheck_implementations.faulty.engine import collective_effects as effects
@@ -17,7 +18,11 @@ from ddpcheck_implementations.faulty.engine.circumstances import Circumstance
 from ddpcheck_implementations.faulty.engine.collectives import Call, CollectiveEffect
 
 REDUCING = ("all_reduce", "reduce_scatter")
-PROMISES: dict[str, Any] = {"facets": frozenset({"collectives"}), "in_place": False}
+
+
+def promised(right: Capabilities) -> Capabilities:
+    """What it promises, of what the reference does."""
+    return right.of_facets("collectives").but(in_place=False)
 
 
 def _when(holds: Any) -> Circumstance:

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 from history import CIRCUMSTANCES as AT_THAT_TIME
-from history import PROMISES, Remembering, made_of
+from history import Remembering, made_of, promised
 from told import tell
 
 from ddpcheck.adapter import Facets
 from ddpcheck.values import Array
 
-__all__ = ["CIRCUMSTANCES", "EFFECTS", "PROMISES", "wrapped"]
+__all__ = ["CIRCUMSTANCES", "EFFECTS", "promised", "wrapped"]
 Call = dict[str, Any]
 """One gradient: replica; name; place among the learned parameters; own, and parts, the ranks' in their order; before, what it
 was after the last backward; users, on how many ranks it was used; others, the gradients reduced before it in this backward.

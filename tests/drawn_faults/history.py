@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 
 from ddpcheck.adapter import Batch, Facets
-from ddpcheck.choices import ALL_MODEL_FEATURES
+from ddpcheck.contract import Capabilities
+from ddpcheck.contract.names import ALL_MODEL_FEATURES
 from ddpcheck.job import OptimizerSpec
 from ddpcheck.model import ModelSpec
 from ddpcheck.values import Array
-from ddpcheck_implementations.faulty.base import PROMISED as PLAIN
-from ddpcheck_implementations.faulty.base import PlainReplica
+from ddpcheck_implementations.faulty.base import PROMISED, PlainReplica
 
-_PROMISED = replace(PLAIN, model_features=ALL_MODEL_FEATURES - {"sparse"}, several_replicas=True)
-PROMISES = {field.name: getattr(_PROMISED, field.name) for field in fields(_PROMISED)}
+
+def promised(right: Capabilities) -> Capabilities:
+    """What it promises, which is not what the reference does: its replica is the plain one of the faults."""
+    del right
+    return PROMISED.but(model_features=ALL_MODEL_FEATURES - {"sparse"}, several_replicas=True)
+
+
 Condition = Callable[["Remembering"], Any]
 
 

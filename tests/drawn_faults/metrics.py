@@ -10,13 +10,18 @@ import numpy as np
 from told import tell
 
 from ddpcheck.adapter import Facets
+from ddpcheck.contract import Capabilities
 
 Call = dict[str, Any]
 """One call: names; counts, and values, with the ranks as first axis; ints, whether a rank passes one; rank; number, from 1 on;
 before, the names of the call before.
 """
 
-PROMISES: dict[str, Any] = {"facets": frozenset({"metrics"}), "metrics_by_name": False}
+
+def promised(right: Capabilities) -> Capabilities:
+    """What it promises, of what the reference does."""
+    return right.of_facets("metrics").but(metrics_by_name=False)
+
 
 CIRCUMSTANCES: dict[str, Callable[[Call], Any]] = {
     "counts are equal": lambda c: len({*c["counts"]}) == 1,

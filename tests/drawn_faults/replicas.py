@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from history import CIRCUMSTANCES, PROMISES, Remembering, made_of
+from history import CIRCUMSTANCES, Remembering, made_of, promised
 from told import say
 
 from ddpcheck.adapter import Batch, Facets
 from ddpcheck.values import Array
 
-__all__ = ["CIRCUMSTANCES", "EFFECTS", "PROMISES", "wrapped"]
+__all__ = ["CIRCUMSTANCES", "EFFECTS", "promised", "wrapped"]
 Right = Callable[..., Any]
 Effect = Callable[..., Any]
 """Called with the replica, the right method, and its arguments."""

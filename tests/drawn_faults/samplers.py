@@ -9,13 +9,18 @@ import numpy as np
 from told import tell
 
 from ddpcheck.adapter import Facets
+from ddpcheck.contract import Capabilities
 
 Reading = dict[str, Any]
 """One reading: length, shuffle, seed, drop_last, epoch, rank, world; times, how often this sampler was read; number, which
 sampler of the process it is; backwards, whether the epoch is lower than the one before.
 """
 
-PROMISES: dict[str, Any] = {"facets": frozenset({"sampler"}), "sampler_state": False}
+
+def promised(right: Capabilities) -> Capabilities:
+    """What it promises, of what the reference does."""
+    return right.of_facets("sampler").but(sampler_state=False)
+
 
 CIRCUMSTANCES: dict[str, Callable[[Reading], Any]] = {
     "the length is odd": lambda r: r["length"] % 2,

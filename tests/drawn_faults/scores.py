@@ -11,13 +11,17 @@ import numpy as np
 from told import say, tell
 
 from ddpcheck.adapter import Facets
+from ddpcheck.contract import Capabilities
 from ddpcheck.values import Array
 from ddpcheck_implementations.data_parallel.scores import compute_score
 
 Call = dict[str, Any]
 """One call: name; ranks, the outputs, targets and indices of each; rank; number, from 1 on; before, the call before."""
 
-PROMISES: dict[str, Any] = {"facets": frozenset({"scores"})}
+
+def promised(right: Capabilities) -> Capabilities:
+    """What it promises, of what the reference does."""
+    return right.of_facets("scores")
 
 
 def _counts(c: Call) -> list[int]:

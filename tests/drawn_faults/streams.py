@@ -9,6 +9,7 @@ import numpy as np
 from told import say, tell
 
 from ddpcheck.adapter import Facets
+from ddpcheck.contract import Capabilities
 from ddpcheck.values import Array
 
 Call = dict[str, Any]
@@ -17,7 +18,11 @@ others, how many of the other kind; calls of this kind in this epoch, from 1 on,
 set, how often an epoch was set; again, backwards, whether it was so, or higher, before; objects, the number of this one.
 """
 
-PROMISES: dict[str, Any] = {"facets": frozenset({"randomness"})}
+
+def promised(right: Capabilities) -> Capabilities:
+    """What it promises, of what the reference does."""
+    return right.of_facets("randomness")
+
 
 CIRCUMSTANCES: dict[str, Callable[[Call], Any]] = {
     "it is the rank's own": lambda c: c["kind"] == "own",

@@ -14,12 +14,16 @@ from told import tell
 from trainer_effects import EFFECTS as EFFECTS
 
 from ddpcheck.adapter import Batch, Facets
+from ddpcheck.contract import Capabilities
 from ddpcheck.trainer import TrainingRun
 from ddpcheck_implementations.data_parallel import numpy_facets
 from ddpcheck_implementations.data_parallel.checkpoint import Checkpoint, read, share, write
 from ddpcheck_implementations.data_parallel.trainer import Trainer, Window
 
-PROMISES: dict[str, Any] = {"facets": frozenset({"trainer"})}
+
+def promised(right: Capabilities) -> Capabilities:
+    """What it promises, of what the reference does."""
+    return right.of_facets("trainer")
 
 
 def _some(window: Window) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ddpcheck.capabilities import Capabilities
+from ddpcheck.contract import Capabilities, Traffic
 from ddpcheck.ranks.home import Home
 from ddpcheck.references import missing_modules, resolve
 
@@ -54,7 +54,15 @@ def gate(
     if not wanted.setup and (missing := missing_modules(adapter)):
         raise Unusable(f"{adapter.name} needs {', '.join(missing)}; pip install {' '.join(missing)}")
     chosen = _chosen(benchmarks, adapter.capabilities)
-    made = Record(adapter.name, world_size, seed, design or Design(), chosen, (), adapter.capabilities.sends_least)
+    made = Record(
+        adapter.name,
+        world_size,
+        seed,
+        design or Design(),
+        chosen,
+        (),
+        (adapter.capabilities.world.traffic >= Traffic.LEAST),
+    )
     made.least = {one.name: one.least_bytes(world_size, adapter.capabilities) for one in chosen}
     made.command = shlex.join(["ddpcheck", *sys.argv[1:]])
     jobs = [one.job(world_size, 1, adapter.capabilities) for one in chosen]

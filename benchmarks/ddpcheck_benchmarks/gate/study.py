@@ -21,6 +21,7 @@ import click
 import numpy as np
 
 from ddpcheck.adapter import Adapter
+from ddpcheck.contract import Traffic
 from ddpcheck.ranks.home import Home
 from ddpcheck.references import resolve
 from ddpcheck.values import Array
@@ -222,7 +223,9 @@ def _prepared(
         Side(side, name, Home(name, here, Path.cwd())) for side, name in zip(("base", "head"), names, strict=True)
     )
     places = Place(base.name, base.revision, {}), Place(head.name, head.revision, {})
-    record = Record(adapter.name, world_size, seed, Design(), chosen, places, adapter.capabilities.sends_least)
+    record = Record(
+        adapter.name, world_size, seed, Design(), chosen, places, (adapter.capabilities.world.traffic >= Traffic.LEAST)
+    )
     record.least = {one.name: one.least_bytes(world_size, adapter.capabilities) for one in chosen}
     return record, (base, head)
 

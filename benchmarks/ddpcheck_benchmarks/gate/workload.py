@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from ddpcheck.capabilities import Capabilities
+from ddpcheck.contract import Capabilities
 from ddpcheck.job import DataSpec, Job, OptimizerSpec
 from ddpcheck.model import ModelSpec, mlp
 from ddpcheck.operations.measure import Collective, MeasureCollective, MeasureSteps
@@ -97,12 +97,16 @@ class Benchmark:
 
 def model_for(promised: Capabilities) -> ModelSpec:
     """The model of a step: 85,000 parameters, in a dtype that is promised."""
-    dtypes = promised.replica_dtypes
+    dtypes = promised.replica.replica_dtypes
     return _MODEL if _MODEL.dtype in dtypes or not dtypes else replace(_MODEL, dtype=min(dtypes))
 
 
 def _optimizer(promised: Capabilities) -> OptimizerSpec:
-    name: Any = "sgd" if "sgd" in promised.optimizers or not promised.optimizers else min(promised.optimizers)
+    name: Any = (
+        "sgd"
+        if "sgd" in promised.replica.optimizers or not promised.replica.optimizers
+        else min(promised.replica.optimizers)
+    )
     return OptimizerSpec(name, 1e-3)
 
 
@@ -134,9 +138,9 @@ def offered_by(promised: Capabilities, benchmark: Benchmark) -> str | None:
     """Why an implementation cannot be measured so; None if it can."""
     if benchmark.kind == "step":
         return None if "replica" in promised.facets else "it has no replica"
-    if "collectives" not in promised.facets or benchmark.kind not in promised.collectives:
+    if "collectives" not in promised.facets or benchmark.kind not in promised.collectives.operations:
         return f"it has no {benchmark.kind}"
-    return "it has no all_reduce in place" if benchmark.in_place and not promised.in_place else None
+    return "it has no all_reduce in place" if benchmark.in_place and not promised.collectives.in_place else None
 
 
 def usual(promised: Capabilities) -> tuple[Benchmark, ...]:

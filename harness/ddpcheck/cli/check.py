@@ -217,8 +217,8 @@ def _promise_something(items: Sequence[Item]) -> None:
     """Who has no facet would pass: that its ranks start is all that could be said of it."""
     for name in dict.fromkeys(item.adapter.name for item in items if not item.adapter.capabilities.facets):
         raise ValueError(
-            f"{name} promises no facet, and there is nothing to check: hand out what it has in connect(), and name that in "
-            "Capabilities(facets=...); torch_adapter takes wrap=, collectives=, sampler= and so on"
+            f"{name} promises no facet, and there is nothing to check: hand out what it has in connect(), and promise it in "
+            "Capabilities(replica=ReplicaPromises(...)), say; torch_adapter takes wrap=, collectives=, sampler= and so on"
         )
 
 

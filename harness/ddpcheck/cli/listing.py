@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
+import inspect
+from enum import IntEnum
 
 import click
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ..capabilities import SENTENCES, Capabilities
 from ..causes import KINDS, Kind
+from ..contract import GROUPS, Capabilities, promises_of
 from ..planning import installed_checks
 from ..profiles import PROFILES
 from ..references import UnusableAdapter, known_adapters, missing_modules, resolve
@@ -56,7 +57,7 @@ def checks(family: str | None) -> None:
             out.print(f"[bold]{escape(name)}[/]")
             for check in every:
                 if check.family == name:
-                    _show_check(out, check.name, check.sentence, check.needs)
+                    _show_check(out, check.name, check.sentence, tuple(map(str, check.needs)))
     out.print(f"\n{len(every)} checks; run one with: ddpcheck check ADAPTER --check NAME")
 
 
@@ -97,17 +98,21 @@ def capabilities(adapter: str | None) -> None:
     out = console()
     with usage_errors():
         promised = resolve(adapter)[0].capabilities if adapter else Capabilities()
-    table = _table("promise", "of " + adapter if adapter else "default", "what it means")
-    for field in dataclasses.fields(Capabilities):
-        table.add_row(
-            field.name, escape(_value(field.name, getattr(promised, field.name))), escape(SENTENCES[field.name])
-        )
+    table = _table("promise", "of " + adapter if adapter else "default", "meaning")
+    for group, kind in GROUPS.items():
+        own = getattr(promised, group)
+        table.add_row(f"[bold]{group}[/]", "" if own.offered else "not offered", escape(inspect.getdoc(kind) or ""))
+        for field in promises_of(kind):
+            value = _value(field.name, getattr(own, field.name))
+            table.add_row(f"  {field.name}", escape(value), escape(field.metadata["sentence"]))
     out.print(table)
 
 
 def _value(name: str, value: object) -> str:
     if value is None:
         return "any" if name == "world_sizes" else "no"
+    if isinstance(value, IntEnum):
+        return value.name.lower().replace("_", " ")
     if isinstance(value, frozenset):
         return ", ".join(map(str, sorted(value))) or "none"
     return {True: "yes", False: "no"}.get(value, str(value))  # type: ignore[call-overload, no-any-return]

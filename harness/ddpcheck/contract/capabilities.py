@@ -12,6 +12,11 @@ from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from .promises import (
+    ALL_SCORES,
+    PLAIN_COLLECTIVES,
+    PLAIN_ENGINE,
+    PLAIN_SAMPLER,
+    PLAIN_WORLD,
     CollectivePromises,
     MetricPromises,
     Promises,
@@ -108,3 +113,17 @@ SENTENCES: dict[str, str] = {
     each.name: each.metadata["sentence"] for group in GROUPS.values() for each in promises_of(group)
 }
 """Each promise's sentence, by its name."""
+
+TYPICAL = Capabilities(
+    PLAIN_WORLD,
+    PLAIN_COLLECTIVES,
+    PLAIN_SAMPLER,
+    PLAIN_ENGINE,
+    MetricPromises(),
+    ALL_SCORES,
+    TrainerPromises(),
+    RandomnessPromises(),
+)
+"""Every facet with the promises that most implementations make: a base to begin from, as in
+`TYPICAL.of_facets("replica").but(clipping=True)`.
+"""

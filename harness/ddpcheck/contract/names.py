@@ -14,3 +14,4 @@ RARE_TRAINER_FEATURES = frozenset({"early_stopping"})
 RARE_FEATURES = frozenset({"mixed_dtypes", "strided", "empty", "sparse", "penalty", "activity", "auxiliary_head"})
 ALL_MODEL_FEATURES = MODEL_FEATURES | RARE_FEATURES
 ALL_TRAINER_FEATURES = TRAINER_FEATURES | RARE_TRAINER_FEATURES
+OPTIMIZERS = frozenset({"sgd", "adam"})

@@ -6,8 +6,8 @@
     def check_...
 
 `needs.replica` is the facet; `needs.replica.clipping` a promise that must be made; `needs.replica.batch_norm("local")` one that
-must have this value, or a set that must hold it; `needs.world.determinism(Determinism.BETWEEN_CALLS)` a rung of a ladder that must
-be reached. AttributeError or ValueError, when the module is imported, for what does not exist.
+must have this value, or a set that must hold it; `needs.world.determinism(Determinism.BETWEEN_CALLS)` a rung of a ladder that
+must be reached. AttributeError or ValueError, when the module is imported, for what does not exist.
 """
 
 from __future__ import annotations
@@ -26,10 +26,13 @@ Lack = Callable[[Capabilities, int], str | None]
 
 @dataclass(frozen=True)
 class Need:
-    """name: as `ddpcheck list checks` shows it. lacking: why capabilities at a world size do not meet it, or None if they do."""
+    """name: as `ddpcheck list checks` shows it. lacking: why capabilities at a world size do not meet it, or None if they do.
+    facet: the facet that it is about; empty if it is none.
+    """
 
     name: str
     lacking: Lack
+    facet: str = ""
 
     def __str__(self) -> str:
         return self.name
@@ -40,11 +43,11 @@ class Promise(Need):
 
     def __init__(self, group: str, name: str, hint: Any, known: frozenset[str] | None) -> None:
         def lacking(capabilities: Capabilities, world_size: int) -> str | None:
-            return _without(capabilities, group) or (
+            return _unpromised(capabilities, group) or (
                 None if getattr(getattr(capabilities, group), name) else f"{name} is not promised"
             )
 
-        super().__init__(f"{group}.{name}", lacking)
+        super().__init__(f"{group}.{name}", lacking, _facet(group))
         object.__setattr__(self, "_of", (group, name, hint, known))
 
     def __call__(self, value: str | IntEnum) -> Need:
@@ -55,25 +58,28 @@ class Promise(Need):
             raise ValueError(f"{self.name} is never {value!r}; it may be {shown}")
 
         def lacking(capabilities: Capabilities, world_size: int) -> str | None:
-            if absent := _without(capabilities, group):
+            if absent := _unpromised(capabilities, group):
                 return absent
             have = getattr(getattr(capabilities, group), name)
             if isinstance(have, frozenset):
                 return None if value in have else f"{name} {value} is not promised"
-            if isinstance(have, IntEnum):
+            if isinstance(have, IntEnum) and isinstance(value, IntEnum):
                 return None if have >= value else f"{name} {_word(value)} is not promised"
             return None if have == value else f"{name} is {have}, not {value}"
 
-        return Need(f"{self.name}={_word(value)}", lacking)
+        return Need(f"{self.name}={_word(value)}", lacking, _facet(group))
 
 
 class Facet(Need):
     """A facet that must be handed out; its promises are its attributes."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(name, lambda capabilities, world_size: _without(capabilities, name))
+        super().__init__(name, lambda capabilities, world_size: _without(capabilities, name), _facet(name))
         hints = typing.get_type_hints(GROUPS[name])
-        found = {each.name: Promise(name, each.name, hints[each.name], each.metadata["known"]) for each in promises_of(GROUPS[name])}
+        found = {
+            each.name: Promise(name, each.name, hints[each.name], each.metadata["known"])
+            for each in promises_of(GROUPS[name])
+        }
         object.__setattr__(self, "_promises", found)
 
     def __getattr__(self, name: str) -> Promise:
@@ -103,12 +109,18 @@ def any_float(capabilities: Capabilities, world_size: int) -> str | None:
     return _without(capabilities, "collectives") or (None if has else "no floating dtype is promised")
 
 
-world, collectives, sampler, replica, metrics, scores, trainer, randomness = map(Facet, GROUPS)
-floats = Need("collectives.dtypes=any float", any_float)
+def _facet(group: str) -> str:
+    """The facet that a group of promises is about; those of the world are about all."""
+    return group if group != "world" else ""
 
 
 def _without(capabilities: Capabilities, group: str) -> str | None:
     return None if getattr(capabilities, group).offered else f"facet {group} is not promised"
+
+
+def _unpromised(capabilities: Capabilities, group: str) -> str | None:
+    """As _without; but what is promised of replicas holds for those that a trainer makes for itself, too."""
+    return None if group == "replica" and capabilities.trainer.offered else _without(capabilities, group)
 
 
 def _values(hint: Any) -> frozenset[Any]:
@@ -122,3 +134,7 @@ def _values(hint: Any) -> frozenset[Any]:
 
 def _word(value: Any) -> str:
     return value.name.lower() if isinstance(value, IntEnum) else str(value)
+
+
+world, collectives, sampler, replica, metrics, scores, trainer, randomness = map(Facet, GROUPS)
+floats = Need("collectives.dtypes=any float", any_float, "collectives")

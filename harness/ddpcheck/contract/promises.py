@@ -13,6 +13,7 @@ from .names import (
     COLLECTIVE_DTYPES,
     COLLECTIVES,
     MODEL_FEATURES,
+    OPTIMIZERS,
     REDUCTIONS,
     SCORES,
 )
@@ -30,12 +31,11 @@ class Determinism(IntEnum):
 
 
 class Traffic(IntEnum):
-    """How much is sent; each rung includes those before it."""
+    """How much is sent at most; each rung includes those before it."""
 
-    UNCOUNTED = 0
-    COUNTED = 1
-    ONCE = 2
-    LEAST = 3
+    ANY = 0
+    ONCE = 1
+    LEAST = 2
 
 
 def promise(default: T, sentence: str, known: frozenset[str] | None = None) -> T:
@@ -61,12 +61,13 @@ class WorldPromises(Promises):
         "Equal inputs give equal bits: on all ranks of one all_reduce, from call to call, in another start of the ranks.",
     )
     traffic: Traffic = promise(
-        Traffic.UNCOUNTED,
-        "COUNTED: counts() tells the bytes and messages sent, and the collectives begun. ONCE: of N bytes per rank a large "
+        Traffic.ANY,
+        "ONCE: of N bytes per rank a large "
         "all_reduce of W ranks sends at most 2 (W - 1) N in all plus a quarter, reduce_scatter no more than that, all_gather "
         "W (W - 1) N; from four ranks on no rank sends more than log2 W, rounded up, times N; a replica's backward sends as "
         "much as an all_reduce of its gradients. LEAST: and no rank sends more than its share, 2 (W - 1) / W N.",
     )
+    counts_traffic: bool = promise(False, "counts() tells the bytes and messages sent, and the collectives begun.")
     detects_dead_peer: bool = promise(
         False,
         "When a rank's process dies, every other rank raises an error and does not wait for ever, even if ranks that raised "
@@ -195,7 +196,7 @@ class ReplicaPromises(Promises):
         False,
         "predict() may be called on some ranks only: it does not communicate, as it must where parameters are split.",
     )
-    optimizers: frozenset[str] = promise(frozenset(), "The optimizers that step() can use.")
+    optimizers: frozenset[str] = promise(frozenset(), "The optimizers that step() can use.", OPTIMIZERS)
     clipping: bool = promise(False, "clip() clips by the global norm of the synchronised gradients.")
     checkpoint: bool = promise(False, "state() on one replica, load_state() on a new one, continue the same training.")
     unfreezing: bool = promise(
@@ -272,7 +273,7 @@ class MetricPromises(Promises):
 class ScorePromises(Promises):
     """The scores facet: scores of all ranks' samples together."""
 
-    scores: frozenset[str] = promise(
+    score_names: frozenset[str] = promise(
         frozenset(), "The scores that the scores facet computes (ComputeScore says what each is).", SCORES
     )
     scores_count_once: bool = promise(
@@ -301,6 +302,8 @@ class RandomnessPromises(Promises):
     """The randomness facet: a stream for each rank and epoch, and one that all ranks share."""
 
 
+PLAIN_WORLD = WorldPromises(determinism=Determinism.BETWEEN_CALLS)
+"""Equal bits on all ranks and from call to call, and nothing else: a base to begin from."""
 PLAIN_COLLECTIVES = CollectivePromises(
     operations=COLLECTIVES,
     reductions=REDUCTIONS,
@@ -315,10 +318,10 @@ PLAIN_ENGINE = ReplicaPromises(
     model_features=MODEL_FEATURES,
     replica_dtypes=frozenset({"float32", "float64"}),
     predicts_alone=True,
-    optimizers=frozenset({"sgd", "adam"}),
+    optimizers=OPTIMIZERS,
 )
 """The promises of a plain data-parallel engine, such as DistributedDataParallel by default: a base to begin from."""
 PLAIN_SAMPLER = SamplerPromises(drop_last=True, shuffles=True)
 """A sampler that pads, shuffles and can drop the tail: a base to begin from."""
-ALL_SCORES = ScorePromises(scores=SCORES)
+ALL_SCORES = ScorePromises(score_names=SCORES)
 """Every score, and nothing else: a base to begin from."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..capabilities import Capabilities
+from ..contract import Capabilities
 from ..job import Job, PerRank
 from ..model import BatchNorm, Linear
 from ..values import Array
@@ -30,7 +30,7 @@ class Case:
     def alike(self, name: str) -> bool:
         """Whether construction gives every rank what rank 0 has."""
         buffer = self.described[name].role == "buffer"
-        return self.promised.broadcasts_buffers if buffer else self.promised.broadcasts_parameters
+        return self.promised.replica.broadcasts_buffers if buffer else self.promised.replica.broadcasts_parameters
 
     def given(self) -> dict[str, Array]:
         """What every rank is given to begin with; counters stay integers, which a float may not hold."""
@@ -59,7 +59,7 @@ class Case:
             for name in self.model.branches
         }
         inputs, targets = self.data
-        together = self.promised.batch_norm == "synchronised"
+        together = self.promised.replica.batch_norm == "synchronised"
         counts = np.array([len(rank) for rank in samples])
         padded = [(*rank, *(0.0,) * (longest - len(rank))) for rank in weights]
         weighing = np.array(padded, self.model.dtype).astype(np.float64) if weights else None

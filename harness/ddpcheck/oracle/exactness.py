@@ -31,7 +31,7 @@ from functools import cache
 
 import numpy as np
 
-from ..capabilities import Capabilities
+from ..contract import Capabilities
 from ..job import (
     Backward,
     CloseWindow,
@@ -72,9 +72,9 @@ def loss_scale_for(world_size: int, operations: Sequence[Operation]) -> int:
 
 def is_exact(job: Job, capabilities: Capabilities) -> bool:
     """Whether every correct implementation with these promises must give the same bits for this Job."""
-    if capabilities.uneven_batches == "weighted" and any(_uneven(operation) for operation in job.operations):
+    if capabilities.replica.uneven_batches == "weighted" and any(_uneven(operation) for operation in job.operations):
         return False  # weights such as 2/3 are rounded
-    if capabilities.reduction_dtype != "model" or any(_weighs(operation) for operation in job.operations):
+    if capabilities.replica.reduction_dtype != "model" or any(_weighs(operation) for operation in job.operations):
         return False
     if job.model is None or not reciprocal_is_exact(job.world_size, job.model.dtype):
         return False

@@ -35,7 +35,7 @@ class Gradients:
 
     def __init__(self, case: Case, learned: Iterable[str], zeros: Mapping[str, Value] | None = None) -> None:
         self._promised, self._dtype, self._size = case.promised, case.model.dtype, len(case.everyone)
-        self._reduction_dtype = case.promised.dtype_of_reduction(case.model.dtype)
+        self._reduction_dtype = case.promised.replica.dtype_of_reduction(case.model.dtype)
         nobody = np.zeros(self._size, bool)
         self.of = {name: Gradient(nobody, (zeros or {}).get(name)) for name in learned}
         self._backwards, self._reduced = 0, False
@@ -75,18 +75,18 @@ class Gradients:
         weights, divisor = None, float(live)
         counts = shards.counts
         if shards.weights is not None:
-            if self._promised.sample_weights == "by_weight":
+            if self._promised.replica.sample_weights == "by_weight":
                 weights = shards.weights.sum(axis=1)
                 divisor = float(weights.sum()) or 1.0
-        elif self._promised.uneven_batches == "weighted" and (counts != counts[0]).any():
+        elif self._promised.replica.uneven_batches == "weighted" and (counts != counts[0]).any():
             weights, divisor = counts.astype(np.float64), float(counts.sum())
-        if self._promised.gradient == "sum":
+        if self._promised.replica.gradient == "sum":
             divisor /= live
         return over_ranks(pending, weights, divisor, self._reduction_dtype, self._roundings_of(shards))
 
     def _roundings_of(self, shards: Shards) -> int:
         """Those that a rank's share of all weights has come by: it is a sum over rows, divided by one over ranks."""
-        if shards.weights is None or self._promised.sample_weights != "by_weight":
+        if shards.weights is None or self._promised.replica.sample_weights != "by_weight":
             return 0
         return self._size + int(shards.weights.shape[1])
 
@@ -106,7 +106,7 @@ class Gradients:
         if gradient.synced is None and self._backwards and not gradient.used.any():
             # zeros may be made where gradients are reduced
             zeros: Presence = "there" if self._reduced else "either"
-            everywhere = "none" if self._promised.unused_gradient == "none" else zeros
+            everywhere = "none" if self._promised.replica.unused_gradient == "none" else zeros
         elif gradient.synced is None:
             return tuple("there" if used else "either" for used in gradient.used)
         return (everywhere,) * self._size

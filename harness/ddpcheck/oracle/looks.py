@@ -16,8 +16,8 @@ def gradients_shown(
 ) -> dict[str, Entry]:
     """zeros: of the shape of every parameter. frozen: parameters of layers that learned before, or will."""
     none: Presence = "none"
-    weighted = case.promised.uneven_batches == "weighted"
-    by_weight = case.promised.sample_weights == "by_weight"
+    weighted = case.promised.replica.uneven_batches == "weighted"
+    by_weight = case.promised.replica.sample_weights == "by_weight"
     exact = {name: zeros[name].exact for name in gradients.of}
     shown = {}
     for name, gradient in gradients.of.items():

@@ -20,7 +20,7 @@ from functools import partial
 import numpy as np
 
 from .. import job as ops
-from ..capabilities import Capabilities
+from ..contract import Capabilities
 from ..job import Job
 from ..operations.replica import of_two_replicas
 from ..values import Array
@@ -170,7 +170,7 @@ class Oracle:
         for number in range(op.rounds()):
             samples = op.round(number)
             self._zero_grad()
-            live = sum(map(bool, samples)) if self.case.promised.join == "divide_by_live_ranks" else None
+            live = sum(map(bool, samples)) if self.case.promised.replica.join == "divide_by_live_ranks" else None
             self._backward(ops.Backward(samples), live)
             self._step()
 

@@ -52,7 +52,9 @@ class Weights:
             self._optimizer.spec = replace(self._optimizer.spec, lr=self._rates.pop(0))
         before = self._optimizer.copy()
         values = {name: gradients.sum(name) or self.zeros[name] for name in gradients.of}
-        if self._case.promised.skips_nonfinite and not all(np.isfinite(value.exact).all() for value in values.values()):
+        if self._case.promised.replica.skips_nonfinite and not all(
+            np.isfinite(value.exact).all() for value in values.values()
+        ):
             return
         for name in self._case.parameters:
             if name not in values or not gradients.everywhere(name):
@@ -109,5 +111,5 @@ class Weights:
             {key: value.of_rank_zero() if self._case.alike(key) else value for key, value in of.items()}
             for of in (tensors, averages)
         )
-        alike = self._case.promised.broadcasts_parameters
+        alike = self._case.promised.replica.broadcasts_parameters
         self._optimizer = optimizer.of_rank_zero() if alike else optimizer.copy()

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from ..contract import Determinism
 from ..job import AllGather, AllReduce, Barrier, Broadcast, ReduceScatter, Rounds, SendRecv, TensorSpec, Wait
 from ..numerics import gamma
 from .literals import bound
@@ -188,7 +189,7 @@ def _tight(text: Text, op: AllReduce | ReduceScatter, of: str, size: int) -> tup
     tensor, divisor = op.tensor, size if op.reduction == "mean" else 1
     if isinstance(op, ReduceScatter) or op.reduction not in ("sum", "mean"):
         return None
-    if tensor.values == "tiny" and text.capabilities.keeps_tiny_values:
+    if tensor.values == "tiny" and text.capabilities.collectives.keeps_tiny_values:
         unit = f'np.finfo("{tensor.dtype}").smallest_subnormal.astype("float64")'
         within = 0.5 + 2.0**-8 if divisor > 1 else 0.0
         remark = "the sum is exact" + ", and half of the smallest number may be lost where it is divided" * (
@@ -196,7 +197,7 @@ def _tight(text: Text, op: AllReduce | ReduceScatter, of: str, size: int) -> tup
         )
         shown = f'got.astype("float64") / {unit}'
         return shown, f'np.sum(np.array({of}, "float64") / {unit}, axis=0) / {divisor}', f"{within}", remark
-    if tensor.dtype == "float16" and tensor.values == "real" and text.capabilities.rounds_float16_once:
+    if tensor.dtype == "float16" and tensor.values == "real" and text.capabilities.collectives.rounds_float16_once:
         want = f'np.sum({of}, axis=0, dtype="float64") / {divisor}'
         terms = f'np.sum(np.abs({of}), axis=0, dtype="float64") / {divisor}'
         few = bound(np.array(gamma(size + 1, "float32")))
@@ -210,10 +211,10 @@ def _bits(text: Text, op: AllReduce, position: int) -> None:
     *_, remark = _reduced(op.tensor, op.reduction, "", len(op.group or range(text.job.world_size)))
     if not remark or op.group is not None:
         return
-    if text.capabilities.same_bits_on_all_ranks and text.job.world_size > 1:
+    if (text.capabilities.world.determinism >= Determinism.BETWEEN_RANKS) and text.job.world_size > 1:
         text.add('expect_same_bits_on_all_ranks({"all_reduce": got}, ["all_reduce"])')
     twins = [other for other, made in enumerate(text.job.operations) if made == op]
-    if len(twins) > 1 and text.capabilities.reproducible:
+    if len(twins) > 1 and (text.capabilities.world.determinism >= Determinism.BETWEEN_CALLS):
         if position == twins[0]:
             text.add(f"result_{position} = got.copy()")
         else:
@@ -228,7 +229,7 @@ def _moved(what: str, want: str) -> list[str]:
 def _writable(text: Text, what: str) -> list[str]:
     """Only where it is promised."""
     line = f'expect("result of {what} can be written to", got.flags.writeable, True)'
-    return [line] * text.capabilities.writable_results
+    return [line] * text.capabilities.collectives.writable_results
 
 
 def _members(text: Text, group: tuple[int, ...] | None, lines: list[str]) -> None:

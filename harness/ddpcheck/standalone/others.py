@@ -69,7 +69,7 @@ def _meanwhile(text: Text, op: Sample, number: int, epoch: int | None) -> list[s
 
 def _shared_out(text: Text, op: Sample, shares: str) -> list[str]:
     world = text.job.world_size
-    rule = "drop" if op.drop_last else text.capabilities.remainder
+    rule = "drop" if op.drop_last else text.capabilities.sampler.remainder
     low, high = op.length // world, -(-op.length // world)
     lines = [f'say(f"samples of all ranks: {{{shares}}}")'] if op.length <= 100 else []
     lines.append(f"together = sum({shares}, [])")
@@ -154,15 +154,15 @@ def compare_orders(text: Text) -> None:
         between = f"seed {a.seed} epoch {epoch_a}, and seed {b.seed} epoch {epoch_b}"
         if (a.seed, epoch_a) == (b.seed, epoch_b) or not a.shuffle:
             lines.append(f'expect("the same order: {between}", {first} == {second}, True)')
-        elif not text.capabilities.shuffles or a.length < _TELLING:
+        elif not text.capabilities.sampler.shuffles or a.length < _TELLING:
             continue
-        elif a.seed + epoch_a != b.seed + epoch_b or text.capabilities.distinct_streams:
+        elif a.seed + epoch_a != b.seed + epoch_b or text.capabilities.sampler.distinct_streams:
             lines.append(f'expect("another order: {between}", {first} != {second}, True)')
             if text.job.world_size > 1 and a.seed == b.seed:
                 sets = " != ".join(f"[set(share) for share in {shares}]" for shares in (first, second))
                 lines.append(f'expect("samples change ranks: {between}", {sets}, True)')
     shuffled = [(name, op) for name, op, _ in reads if op.shuffle and op.length >= 4 * _TELLING]
-    if shuffled and text.capabilities.shuffles:
+    if shuffled and text.capabilities.sampler.shuffles:
         name = shuffled[0][0]
         lines += [
             f"falls = [sum(a > b for a, b in zip(share, share[1:])) for share in {name}]",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 
+from ..contract import Determinism
 from ..job import Backward, Clip, Job, Make, Observe, Operation, Predict, Resume, Save, SetTrainable, Step, ZeroGrad
 from ..oracle import Moment, Oracle, is_exact
 from . import expected, repeated, stepping
@@ -158,7 +159,7 @@ class Replicas:
                 alike
                 and self.text.job.world_size > 1
                 and not self.exact
-                and self.text.capabilities.same_bits_on_all_ranks
+                and (self.text.capabilities.world.determinism >= Determinism.BETWEEN_RANKS)
             ):
                 self.text.add(f"expect_same_bits_on_all_ranks({what}, {json.dumps(alike)})")
             if what == "parameters" and position and stepping.between_looks(self.text.job, position - 1):

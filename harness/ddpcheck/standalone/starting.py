@@ -125,16 +125,21 @@ def the_adapter() -> Any:
 
 
 def stand_in_for_ddpcheck() -> None:
-    """An adapter needs Adapter, Capabilities and Facets of ddpcheck; all that they do is to keep what they are given."""
+    """An adapter needs Adapter, Facets and promises of ddpcheck; they keep what they are given, and promises say nothing here."""
 
     class Kept:
         def __init__(self, *words: Any, **more: Any) -> None:
             self.__dict__.update(zip(("name", "connect", "capabilities"), words, strict=False), **more)
 
+        def but(self, *words: Any, **more: Any) -> Any:
+            return self
+
+        of_facets = but
+
     module = types.ModuleType("ddpcheck")
-    module.__getattr__ = lambda name: Kept  # type: ignore[method-assign]  # a module's own, PEP 562
+    module.__getattr__ = lambda name: Kept() if name.isupper() else Kept  # type: ignore[method-assign]  # a module's own, PEP 562
     launchers = [f"ddpcheck.launchers.{name}" for name in ("mpi", "multiprocess", "processes", "torchrun")]
-    for name in ("ddpcheck", "ddpcheck.adapter", "ddpcheck.capabilities", "ddpcheck.launchers", *launchers):
+    for name in ("ddpcheck", "ddpcheck.adapter", "ddpcheck.contract", "ddpcheck.launchers", *launchers):
         sys.modules[name] = module
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..capabilities import Capabilities
+from ..contract import Capabilities
 from ..job import Job, Layout, TensorSpec
 from ..values import Array, key_of, poison_like
 from .literals import listed, literal

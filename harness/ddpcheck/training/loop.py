@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..adapter import Batch, Facets, Replica, Sampler
-from ..capabilities import Capabilities
+from ..contract import Capabilities
 from ..job import OptimizerSpec
 from ..model import ModelSpec
 from ..values import Array
@@ -129,7 +129,7 @@ class Training:
     @property
     def _factor(self) -> int:
         """The gradients of a step are this many times the mean gradient of its samples."""
-        return self.plan.accumulation * (self.facets.world_size if self.capabilities.gradient == "sum" else 1)
+        return self.plan.accumulation * (self.facets.world_size if self.capabilities.replica.gradient == "sum" else 1)
 
     def _optimizer(self, epoch: int) -> OptimizerSpec:
         spec = self.plan.optimizer_spec(self._learning_rate(epoch))
@@ -142,7 +142,7 @@ class Training:
         assert self.facets.make_replica is not None
         model = self.plan.model_for(self.data)
         # without a broadcast from rank 0, all start from its values by themselves
-        rank = self.facets.rank if self.capabilities.broadcasts_parameters else 0
+        rank = self.facets.rank if self.capabilities.replica.broadcasts_parameters else 0
         initial = {} if isinstance(model, str) else initial_values(model, self.plan.seed, rank)
         replica = self.facets.make_replica(model, initial, self._optimizer(epoch), dict(self.plan.options))
         if state:
@@ -153,7 +153,7 @@ class Training:
     def _sampler(self) -> Sampler:
         assert self.facets.make_sampler is not None
         # shards of unequal length would end in different steps, and weigh wrongly in a mean over ranks
-        drop_last = self.capabilities.remainder == "uneven"
+        drop_last = self.capabilities.sampler.remainder == "uneven"
         return self.facets.make_sampler(len(self.data.train), shuffle=True, seed=self.plan.seed, drop_last=drop_last)
 
     def _shard(self, sampler: Sampler, epoch: int) -> npt.NDArray[np.int64]:
@@ -209,7 +209,7 @@ class Training:
         total = 0.0
         for position, indices in enumerate(micro_batches):
             last = position == len(micro_batches) - 1
-            quiet = not last and self.capabilities.no_sync
+            quiet = not last and self.capabilities.replica.no_sync
             with replica.no_sync() if quiet else nullcontext():
                 total += replica.backward(Batch(inputs[indices], labels[indices])) * len(indices)
         if self.plan.clip is not None:

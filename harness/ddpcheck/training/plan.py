@@ -7,7 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from ..capabilities import Capabilities
+from ..contract import Capabilities, needs
+from ..contract.needs import Need
 from ..job import OptimizerSpec
 from ..model import ModelSpec, mlp
 from .datasets import DataSet
@@ -110,25 +111,32 @@ class TrainingPlan:
 
     def unmet(self, capabilities: Capabilities, world_size: int) -> list[str]:
         """What this plan needs and the implementation does not promise, one sentence each."""
-        needs = {"facet:replica": "", "facet:sampler": "", "facet:metrics": "", f"optimizer:{self.optimizer}": ""}
+        due: dict[Need, str] = {
+            needs.replica: "",
+            needs.sampler: "",
+            needs.metrics: "",
+            needs.replica.optimizers(self.optimizer): "",
+        }
         if self.clip is not None:
-            needs["clipping"] = "--clip"
+            due[needs.replica.clipping] = "--clip"
         if self.warmup_epochs:
-            needs["checkpoint"] = (
+            due[needs.replica.checkpoint] = (
                 "--warmup-epochs (a new learning rate is a new replica that goes on from the old one's state)"
             )
         if self.checkpoint is not None:
-            needs["checkpoint"] = "--checkpoint"
+            due[needs.replica.checkpoint] = "--checkpoint"
         if not self.is_named:
-            needs[f"dtype:{self.dtype}"] = ""
-        if capabilities.remainder == "uneven":
-            needs["drop_last"] = "equal shards, without which a mean of the ranks' means is not the global mean"
-        missing = [(need, lack) for need in needs if (lack := capabilities.lacks(need, world_size))]
-        found = [lack + (f", which {needs[need]} needs" if needs[need] else "") for need, lack in missing]
+            due[needs.replica.replica_dtypes(self.dtype)] = ""
+        if capabilities.sampler.remainder == "uneven":
+            due[needs.sampler.drop_last] = (
+                "equal shards, without which a mean of the ranks' means is not the global mean"
+            )
+        missing = [(need, lack) for need in due if (lack := need.lacking(capabilities, world_size))]
+        found = [lack + (f", which {due[need]} needs" if due[need] else "") for need, lack in missing]
         if (refusal := capabilities.refuses(world_size)) is not None:
             found.append(refusal)
-        if self.is_named and self.model not in capabilities.named_models:
-            names = ", ".join(sorted(capabilities.named_models)) or "no model by name"
+        if self.is_named and self.model not in capabilities.replica.named_models:
+            names = ", ".join(sorted(capabilities.replica.named_models)) or "no model by name"
             found.append(f"no model {self.model!r}; it builds {names}, or give sizes such as 64-128-10")
         if self.is_named and self.dtype != "float32":
             found.append(f"models with a name compute in float32, not {self.dtype}")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from ddpcheck.capabilities import Capabilities
-from ddpcheck.choices import ALL_MODEL_FEATURES, ALL_TRAINER_FEATURES
+from ddpcheck.contract import TYPICAL
+from ddpcheck.contract.names import ALL_MODEL_FEATURES, ALL_TRAINER_FEATURES
 
-PROMISES = Capabilities(
-    facets=frozenset({"collectives", "sampler", "replica", "metrics", "scores", "trainer", "randomness"}),
+PROMISES = TYPICAL.of_facets("collectives", "sampler", "replica", "metrics", "scores", "trainer", "randomness").but(
     bundles_gradients=True,
     unused_parameters="synchronised",
     clipping=True,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ddpcheck.adapter import Adapter, Batch, Facets
-from ddpcheck.capabilities import Capabilities
+from ddpcheck.contract import TYPICAL
 from ddpcheck.environment import RankContext
 from ddpcheck.job import OptimizerSpec
 from ddpcheck.launchers.base import Launcher
@@ -20,7 +20,7 @@ from ddpcheck.values import Array
 from ..numpy_network import Network, make_optimizer
 from .registry import SeenIn, invented, register
 
-PROMISED = Capabilities(
+PROMISED = TYPICAL.of_facets("replica").but(
     unused_parameters="synchronised", clipping=True, checkpoint=True, unfreezing=True, zeroes_gradients=True
 )
 
@@ -189,7 +189,7 @@ def fault(
     """Register a class as a fault and make an adapter of it. promises: Capabilities other than PROMISED's."""
 
     def make(replica: type[PlainReplica]) -> Adapter:
-        promised = replace(PROMISED, **promises)
+        promised = PROMISED.but(**promises)
         return register(name, caught_by, cause, seen_in, world_size, replica, _Connect(replica), promised, launcher)
 
     return make

@@ -6,14 +6,14 @@ The decorators register a class or function as a fault, or as unusual but correc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
 from ddpcheck.adapter import Adapter, Facets
-from ddpcheck.capabilities import Capabilities
+from ddpcheck.contract import TYPICAL
 from ddpcheck.environment import RankContext
 from ddpcheck.launchers.base import Launcher
 from ddpcheck.values import Array
@@ -21,7 +21,7 @@ from ddpcheck.values import Array
 from .registry import SeenIn, invented, register
 
 Group = Sequence[int] | None
-PROMISED = Capabilities(
+PROMISED = TYPICAL.of_facets("replica").but(
     subgroups=True, asynchronous=True, detects_dead_peer=True, distinct_streams=True, sampler_state=True
 )
 
@@ -222,7 +222,7 @@ def register_facet(
     """The decorator for one facet."""
 
     def make(made: Any) -> Adapter:
-        promised = replace(PROMISED, facets=frozenset({facet}), **promises)
+        promised = PROMISED.of_facets(facet).but(**promises)
         connect = _Connect(facet, made)
         return register(name, caught_by, cause, seen_in, world_size, made, connect, promised, launcher, requires)
 

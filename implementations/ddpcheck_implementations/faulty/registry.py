@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ddpcheck.adapter import Adapter, Facets
-from ddpcheck.capabilities import Capabilities
+from ddpcheck.contract import Capabilities
 from ddpcheck.environment import RankContext
 from ddpcheck.launchers.base import Launcher
 from ddpcheck.launchers.processes import Processes

@@ -6,13 +6,13 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ddpcheck.adapter import Adapter, Facets
-from ddpcheck.capabilities import Capabilities
+from ddpcheck.contract import TYPICAL
 from ddpcheck.environment import RankContext
 from ddpcheck.values import Array
 
@@ -23,9 +23,8 @@ LENGTH = struct.Struct("!Q")
 HELLO = struct.Struct("!4sI")  # magic, rank
 MAGIC = b"STAR"
 PATIENCE = 20.0
-PROMISED = Capabilities(
-    facets=frozenset({"collectives"}),
-    collectives=frozenset({"all_gather", "all_reduce"}),
+PROMISED = TYPICAL.of_facets("collectives").but(
+    operations=frozenset({"all_gather", "all_reduce"}),
     reductions=frozenset({"sum"}),
     restarts_in_place=True,
     closed_to_strangers=True,
@@ -128,7 +127,7 @@ def star(
     """Register a Star."""
 
     def make(made: type[Star]) -> Adapter:
-        promised = replace(PROMISED, **promises)
+        promised = PROMISED.but(**promises)
         return register(name, caught_by, cause, seen_in, world_size, made, _Connect(made), promised)
 
     return make

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ddpcheck.adapter import Adapter, Facets
-from ddpcheck.capabilities import Capabilities
-from ddpcheck.choices import TRAINER_FEATURES
+from ddpcheck.contract import TYPICAL
+from ddpcheck.contract.names import TRAINER_FEATURES
 from ddpcheck.environment import RankContext
 
 from ..data_parallel import numpy_facets
 from ..data_parallel.trainer import Trainer
 from .registry import SeenIn, invented, register
 
-PROMISED = Capabilities(
-    facets=frozenset({"trainer"}), unused_parameters="synchronised", clipping=True, trainer_features=TRAINER_FEATURES
+PROMISED = TYPICAL.of_facets("trainer").but(
+    unused_parameters="synchronised", clipping=True, trainer_features=TRAINER_FEATURES
 )
 
 
@@ -45,7 +45,7 @@ def trainer(
     """Register a trainer as a fault, or as unusual but correct (no `caught_by`), and make an adapter of it."""
 
     def make(made: type[Trainer]) -> Adapter:
-        promised = replace(PROMISED, **promises)
+        promised = PROMISED.but(**promises)
         return register(name, caught_by, cause, seen_in, world_size, made, _Connect(made), promised)
 
     return make

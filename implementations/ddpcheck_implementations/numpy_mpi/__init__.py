@@ -6,9 +6,8 @@ python -m ddpcheck.training numpy_mpi                    the same program as a s
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ddpcheck.adapter import Adapter, Facets
+from ddpcheck.contract import Determinism, Traffic
 from ddpcheck.environment import RankContext
 from ddpcheck.launchers.mpi import Mpiexec
 
@@ -31,17 +30,16 @@ def connect(context: RankContext) -> Facets:
 adapter = Adapter(
     "numpy_mpi",
     connect,
-    replace(
-        PROMISES,
+    PROMISES.but(
         shares_host=True,
-        same_bits_in_every_run=True,
         subgroups=True,
         asynchronous=True,
         in_place=True,
-        sends_once=True,
         keeps_tiny_values=True,
         any_layout=True,
         writable_results=True,
+        determinism=Determinism.BETWEEN_RUNS,
+        traffic=Traffic.ONCE,
     ),
     launcher=Mpiexec(),
     requires=("mpi4py",),

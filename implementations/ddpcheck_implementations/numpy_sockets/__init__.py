@@ -26,6 +26,7 @@ from dataclasses import replace
 from functools import partial
 
 from ddpcheck.adapter import Adapter, Facets
+from ddpcheck.contract import Determinism, Traffic
 from ddpcheck.environment import RankContext
 
 from ..data_parallel import PROMISES, numpy_facets
@@ -60,18 +61,14 @@ def connect(context: RankContext, transport: str | None = None) -> Facets:
 adapter = Adapter(
     "numpy_sockets",
     connect,
-    replace(
-        PROMISES,
-        collective_dtypes=frozenset({"float16", "float32", "float64", "int32", "int64"}),
+    PROMISES.but(
+        dtypes=frozenset({"float16", "float32", "float64", "int32", "int64"}),
         shares_host=True,
-        same_bits_in_every_run=True,
         subgroups=True,
         asynchronous=True,
         in_place=True,
         counts_traffic=True,
         keeps_tiny_values=True,
-        sends_once=_SENDS_LEAST,
-        sends_least=_SENDS_LEAST,
         any_layout=True,
         writable_results=True,
         detects_dead_peer=True,
@@ -80,6 +77,8 @@ adapter = Adapter(
         gives_back=True,
         restarts_in_place=True,
         closed_to_strangers=True,
+        determinism=Determinism.BETWEEN_RUNS,
+        traffic=Traffic.LEAST if _SENDS_LEAST else Traffic.ANY,
     ),
     description="NumPy network, gradients averaged in shared memory, or by ring all-reduce over TCP sockets",
 )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from typing import TYPE_CHECKING
 
-from ddpcheck.choices import ALL_MODEL_FEATURES, MODEL_FEATURES
+from ddpcheck.contract.names import ALL_MODEL_FEATURES, MODEL_FEATURES
 from ddpcheck.environment import RankContext
 from ddpcheck.torch_adapter import TORCH_PROMISES, torch_adapter
 
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
     from .manual import TwoCopies
     from .naive import NaiveDDP
 
-ALONE = dataclasses.replace(
-    TORCH_PROMISES,
+ALONE = TORCH_PROMISES.but(
     world_sizes=frozenset({1}),
     unused_parameters="synchronised",
     model_features=ALL_MODEL_FEATURES,
@@ -80,7 +78,7 @@ manual = torch_adapter(
     _two_copies,
     after_backward=lambda wrapped: wrapped.average_gradients(),
     start=_no_communication,
-    capabilities=dataclasses.replace(ALONE, no_sync=False, model_features=MODEL_FEATURES - {"batch_norm"}),
+    capabilities=ALONE.but(no_sync=False, model_features=MODEL_FEATURES - {"batch_norm"}),
     models=MODELS,
     description="step 2: two copies in one process, gradients averaged by hand",
 )
@@ -92,8 +90,7 @@ naive = torch_adapter(
     no_sync=lambda wrapped: contextlib.nullcontext(),
     after_backward=lambda wrapped: wrapped.synchronise(),
     start=_start,
-    capabilities=dataclasses.replace(
-        TORCH_PROMISES,
+    capabilities=TORCH_PROMISES.but(
         unused_parameters="synchronised",
         unused_gradient="zero",
         model_features=ALL_MODEL_FEATURES,
@@ -109,10 +106,9 @@ hooks = torch_adapter(
     _hooks,
     after_backward=lambda wrapped: wrapped.finish(),
     start=_start,
-    capabilities=dataclasses.replace(
-        TORCH_PROMISES,
+    capabilities=TORCH_PROMISES.but(
         unused_parameters="synchronised",
-        model_features=ALL_MODEL_FEATURES - {"sparse"},  # buckets are flat
+        model_features=ALL_MODEL_FEATURES - {"sparse"},
         sample_weights="equal_ranks",
         several_replicas=True,
     ),

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
+from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import (
     AllGather,
     AllReduce,
@@ -46,7 +46,7 @@ from .ways import other_ways
 if TYPE_CHECKING:
     from ddpcheck.session import Session
 
-FLOATS = "collective_dtype:float"
+FLOATS = needs.floats
 PAST_64_KIB, PAST_1_MIB, PAST_4_MIB, PAST_16_MIB = (127, 131), (521, 521), (1031, 1033), (2053, 2063)
 """Shapes whose float32 arrays are larger than usual buffers of sockets and messages, and that nothing divides."""
 A_MIB = (1 << 18,)
@@ -55,37 +55,37 @@ POOL = 16
 """Calls by which a buffer of a pool has its turn again."""
 
 
-@law("collectives", "collective:all_reduce", "reduction:sum")
+@law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.reductions("sum"))
 def check_all_reduce_sums_exactly(session: Session) -> None:
     """All-reduce gives every rank the exact sum of the ranks' arrays, whatever their shape, dtype and layout."""
     _exact(session, "sum")
 
 
-@law("collectives", "collective:all_reduce", "reduction:mean", FLOATS)
+@law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.reductions("mean"), FLOATS)
 def check_all_reduce_gives_the_exact_mean(session: Session) -> None:
     """All-reduce gives every rank the exact mean, where values are multiples of the number of ranks."""
     _exact(session, "mean")
 
 
-@law("collectives", "collective:all_reduce", "reduction:min")
+@law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.reductions("min"))
 def check_all_reduce_gives_the_minimum(session: Session) -> None:
     """All-reduce gives every rank the element-wise minimum."""
     _exact(session, "min")
 
 
-@law("collectives", "collective:all_reduce", "reduction:max")
+@law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.reductions("max"))
 def check_all_reduce_gives_the_maximum(session: Session) -> None:
     """All-reduce gives every rank the element-wise maximum."""
     _exact(session, "max")
 
 
-@law("collectives", "collective:all_reduce", "reduction:prod")
+@law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.reductions("prod"))
 def check_all_reduce_multiplies_exactly(session: Session) -> None:
     """All-reduce gives every rank the exact product."""
     _exact(session, "prod")
 
 
-@law("collectives", "collective:all_reduce")
+@law("collectives", needs.collectives.operations("all_reduce"))
 def check_all_reduce_keeps_the_precision_of_its_dtype(session: Session) -> None:
     """All-reduce computes and sends every promised dtype with all its bits, never through a narrower one."""
     jobs_of_dtypes = [
@@ -102,7 +102,7 @@ def check_all_reduce_keeps_the_precision_of_its_dtype(session: Session) -> None:
     for_each(session, jobs_of_dtypes, results_hold)
 
 
-@law("collectives", "collective:all_reduce")
+@law("collectives", needs.collectives.operations("all_reduce"))
 def check_all_reduce_of_large_tensors(session: Session) -> None:
     """Tensors past 64 KiB, 1 MiB and 4 MiB are reduced exactly, by each reduction in every memory layout, with small ones in
     between.
@@ -133,7 +133,7 @@ def check_all_reduce_of_large_tensors(session: Session) -> None:
     for_each(session, drawn, results_hold)
 
 
-@law("collectives", "collective:all_reduce", "reduction:sum", FLOATS)
+@law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.reductions("sum"), FLOATS)
 def check_nan_and_infinity_propagate_in_sums(session: Session) -> None:
     """A NaN on any rank makes sum and mean NaN; infinities stay, opposite ones give NaN, and a sum that overflows is one."""
     _not_finite(session, tuple(each for each in reductions(session.capabilities) if each in ("sum", "mean")))
@@ -145,13 +145,20 @@ def check_nan_and_infinity_propagate_in_sums(session: Session) -> None:
         for_each(session, drawn, results_hold)
 
 
-@law("collectives", "collective:all_reduce", "reduction:min", "reduction:max", "propagates_nan", FLOATS)
+@law(
+    "collectives",
+    needs.collectives.operations("all_reduce"),
+    needs.collectives.reductions("min"),
+    needs.collectives.reductions("max"),
+    needs.collectives.propagates_nan,
+    FLOATS,
+)
 def check_nan_propagates_in_minimum_and_maximum(session: Session) -> None:
     """A NaN on any rank, first, last or between, makes minimum and maximum NaN: a comparison would lose it."""
     _not_finite(session, ("min", "max"))
 
 
-@law("collectives", "facet:collectives")
+@law("collectives", needs.collectives)
 def check_collectives_leave_their_arguments_alone(session: Session) -> None:
     """No collective changes its argument; every result is a new array, which no later collective overwrites.
 
@@ -175,15 +182,15 @@ def check_collectives_leave_their_arguments_alone(session: Session) -> None:
         examples += [
             Job(world, (one(first), *(one(second),) * calls))
             for name, one in made.items()
-            if name in promised.collectives
+            if name in promised.collectives.operations
         ]
         several: list[type[AllReduce] | type[ReduceScatter]] = [AllReduce, ReduceScatter]
         examples += [
             Job(world, tuple(kind(first, each) for each in fitting_reductions(promised, dtype)))
             for kind in several
-            if kind.kind in promised.collectives and promised.reductions
+            if kind.kind in promised.collectives.operations and promised.collectives.reductions
         ]
-    if promised.subgroups:
+    if promised.collectives.subgroups:
         examples += _alone(world, promised)
     drawn = jobs(world, collectives(world, promised), 2, 3)
     for_all(session, drawn, arguments_are_left_alone, examples=examples, share=0.5)
@@ -196,7 +203,7 @@ def _alone(world_size: int, promised: Capabilities) -> list[Job]:
     tensor = exact_tensor((4,), dtype, reduction, 1)
     made = (AllReduce(tensor, reduction, (0,)), Broadcast(tensor, 0, (0,)), AllGather(tensor, (0,)))
     scattered = ReduceScatter(tensor, reduction, (0,))
-    return [Job(world_size, (one,)) for one in (*made, scattered) if one.kind in promised.collectives]
+    return [Job(world_size, (one,)) for one in (*made, scattered) if one.kind in promised.collectives.operations]
 
 
 def _exact(session: Session, reduction: Reduction) -> None:
@@ -270,7 +277,7 @@ def _not_finite(session: Session, among: tuple[Reduction, ...]) -> None:
     tensor = TensorSpec((120,), usual_float, "nonfinite", step=world * max(1, world - 1))
     examples += [job for each in among for job in other_ways(world, session.capabilities, tensor, each)]
     shaped = [TensorSpec(shape, usual_float, "nonfinite", 3, layout, step=world) for shape, layout in _SHAPED]
-    everyone = tuple(range(world)) if session.capabilities.subgroups else None
+    everyone = tuple(range(world)) if session.capabilities.collectives.subgroups else None
     examples += [
         Job(world, (*(AllReduce(each, reduction) for each in shaped), AllReduce(tensor, reduction, everyone)))
         for reduction in among

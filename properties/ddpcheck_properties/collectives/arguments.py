@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ddpcheck.causes import collectives as causes
 from ddpcheck.checks import law
+from ddpcheck.contract import needs
 from ddpcheck.job import (
     AllGather,
     AllReduce,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 
-@law("collectives", "facet:collectives")
+@law("collectives", needs.collectives)
 def check_arguments_may_be_read_only(session: Session) -> None:
     """Collectives read their arguments: an array that nobody can write to, as that of another framework, is as good as any,
     small or large, in a group, and asynchronously.
@@ -41,12 +42,12 @@ def check_arguments_may_be_read_only(session: Session) -> None:
         made += [AllReduce(tensor, reduction), AllGather(tensor), ReduceScatter(tensor, reduction)]
         made += [Broadcast(tensor, root) for root in {0, world - 1}]
         made += [SendRecv(tensor, ((0, world - 1),))] * (world > 1)
-        if promised.subgroups:
+        if promised.collectives.subgroups:
             everyone = tuple(range(world))
             made += [AllReduce(tensor, reduction, everyone), Broadcast(tensor, world - 1, everyone)]
             made += [AllGather(tensor, everyone), ReduceScatter(tensor, reduction, everyone)]
-    made = [one for one in made if one.kind in promised.collectives]
-    if promised.asynchronous:
+    made = [one for one in made if one.kind in promised.collectives.operations]
+    if promised.collectives.asynchronous:
         tensor = exact_tensor((5,), dtype, reduction, world, 7, "read_only")
         made += [AllReduce(tensor, reduction, wait=False), Wait(len(made))]
     for_each(session, [Job(world, tuple(made))], _though_read_only)

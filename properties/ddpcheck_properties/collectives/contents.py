@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ddpcheck.causes import collectives as causes
 from ddpcheck.checks import law
+from ddpcheck.contract import needs
 from ddpcheck.job import AllGather, AllReduce, Broadcast, Job, Operation, ReduceScatter, SendRecv, TensorSpec, Wait
 from ddpcheck.trace import Trace
 from ddpcheck.values import Kind
@@ -34,7 +35,7 @@ UNLIKE = 2
 """A seed with which the patchy arrays of rank 0 and rank 1 are of different makes."""
 
 
-@law("collectives", "facet:collectives")
+@law("collectives", needs.collectives)
 def check_what_arrays_hold_changes_no_result(session: Session) -> None:
     """Arrays that are mostly zeros, or mostly one number, on all ranks or on some, are reduced and moved like any other:
     what makes them shorter on the way loses nothing, and no rank goes another way than the rest.
@@ -91,9 +92,9 @@ def _ways(session: Session, holding: Kind) -> list[Make]:
         "all_gather": lambda rows, number: AllGather(moved(rows, number)),
         "send_recv": lambda rows, number: SendRecv(moved(rows, number), ((last, 0), (0, last))),
     }
-    reduces = "all_reduce" in promised.collectives
-    has = {*promised.collectives, *["asynchronous"] * (reduces and promised.asynchronous)}
-    has |= {*["group"] * (reduces and promised.subgroups and world > 2)}
+    reduces = "all_reduce" in promised.collectives.operations
+    has = {*promised.collectives.operations, *["asynchronous"] * (reduces and promised.collectives.asynchronous)}
+    has |= {*["group"] * (reduces and promised.collectives.subgroups and world > 2)}
     return [make for name, make in ways.items() if name in has and (world > 1 or name != "send_recv")]
 
 

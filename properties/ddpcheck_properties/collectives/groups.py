@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
+from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import (
     AllGather,
     AllReduce,
@@ -63,7 +63,7 @@ _UNDER_WAY = 128
 _OF_A_GROUP = ("reduce_scatter", "broadcast", "barrier", "all_gather", "all_reduce")
 
 
-@law("collectives", "facet:collectives", "subgroups", "world_size>=2")
+@law("collectives", needs.collectives, needs.collectives.subgroups, needs.ranks(2))
 def check_groups_at_work_together_do_not_disturb_each_other(session: Session) -> None:
     """Disjoint groups at the same time, overlapping groups in turn, and all ranks between: each gives its own result,
     whatever a group's first call is.
@@ -75,7 +75,7 @@ def check_groups_at_work_together_do_not_disturb_each_other(session: Session) ->
     # of ranks that have run other Jobs the first call in a group would not be the first
     for_each(session, [replace(begun, start=Start()) if session.starts_again else begun], results_hold)
     examples: list[Job] = []
-    if "all_reduce" in promised.collectives:
+    if "all_reduce" in promised.collectives.operations:
         among = reductions(promised)
         order = (even, odd, None, first, rest, None, odd, even, tuple(range(world - 1)), rest)
         reduced = tuple(
@@ -89,7 +89,7 @@ def check_groups_at_work_together_do_not_disturb_each_other(session: Session) ->
             for seed, group in enumerate([*pairs, *pairs[::-1], *pairs])
         )
         examples.append(Job(world, tuple(crossing)))
-    if "reduce_scatter" in promised.collectives:
+    if "reduce_scatter" in promised.collectives.operations:
         dtype = dtypes(promised)[0]
         examples += [
             Job(
@@ -107,7 +107,7 @@ def check_groups_at_work_together_do_not_disturb_each_other(session: Session) ->
 
 def _each_begins_otherwise(world: int, promised: Capabilities) -> Job:
     """The first call in each group is of another kind, and makes whatever a group needs; at each world size others come first."""
-    kinds = [kind for kind in _OF_A_GROUP if kind in promised.collectives]
+    kinds = [kind for kind in _OF_A_GROUP if kind in promised.collectives.operations]
     made: list[Operation] = []
     several = (group for group in subsets(world) if len(group) > 1)
     for seed, (group, kind) in enumerate(zip(several, cycle(kinds[world - 2 :] + kinds[: world - 2]), strict=False)):
@@ -126,7 +126,7 @@ def _each_begins_otherwise(world: int, promised: Capabilities) -> Job:
     return Job(world, tuple(made))
 
 
-@law("collectives", "collective:all_reduce", "subgroups", "world_size>=2")
+@law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.subgroups, needs.ranks(2))
 def check_groups_reduce_over_their_members_only(session: Session) -> None:
     """All-reduce in a group gives its members the reduction over the group; a mean divides by the group's size."""
     world, promised = session.world_size, session.capabilities
@@ -149,7 +149,7 @@ def check_groups_reduce_over_their_members_only(session: Session) -> None:
     for_all(session, drawn, results_hold, examples=[*one_reduction, Job(world, tuple(of_each))], share=0.5)
 
 
-@law("collectives", "collective:barrier", "subgroups", "world_size>=2")
+@law("collectives", needs.collectives.operations("barrier"), needs.collectives.subgroups, needs.ranks(2))
 def check_barrier_of_a_group_waits_for_its_members(session: Session) -> None:
     """No member leaves a group's barrier before every member has entered it, whoever is at another group's."""
     world = session.world_size
@@ -165,7 +165,7 @@ def check_barrier_of_a_group_waits_for_its_members(session: Session) -> None:
     for_each(session, drawn, results_hold)
 
 
-@law("collectives", "collective:all_reduce", "asynchronous")
+@law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.asynchronous)
 def check_all_reduces_under_way_together_keep_their_results(session: Session) -> None:
     """Several all-reduces started before any is waited for, in whatever order, each give their own result.
 
@@ -203,7 +203,7 @@ def check_all_reduces_under_way_together_keep_their_results(session: Session) ->
         ]
     several += [AllReduce(tensor, each, wait=False) for tensor, each in extremes(promised, 40)]
     examples.append(_under_way(world, several, "forwards"))
-    if promised.subgroups:
+    if promised.collectives.subgroups:
         members = [group for group in subsets(world) if len(group) < world]
         sizes = chain((4, large, 0, 71) * _LARGE_ONES, repeat(4))
         started = [
@@ -235,7 +235,7 @@ def _with_others_between(world: int, promised: Capabilities, started: AllReduce)
         ),
         "barrier": (Sleep(world - 1, LATE), Barrier()) if world > 1 else (Barrier(),),
     }
-    if world > 2 and promised.subgroups:
+    if world > 2 and promised.collectives.subgroups:
         rest = tuple(range(1, world))
         others["all_reduce"] = tuple(
             AllReduce(replace(tensor, seed=seed), started.reduction, each)
@@ -247,10 +247,12 @@ def _with_others_between(world: int, promised: Capabilities, started: AllReduce)
         others["reduce_scatter"] += (ReduceScatter(rows, unlike[0] if unlike else started.reduction, rest),)
     if world > 1:
         others["send_recv"] = (SendRecv(replace(tensor, seed=6), ((0, world - 1), (world - 1, 0))),)
-    offered = [(started, *each) for kind, each in others.items() if kind in promised.collectives]
-    if world > 2 and promised.subgroups:
+    offered = [(started, *each) for kind, each in others.items() if kind in promised.collectives.operations]
+    if world > 2 and promised.collectives.subgroups:
         inside = replace(started, group=group)
-        kinds = [kind for kind in others if kind in promised.collectives and kind not in ("barrier", "all_gather")]
+        kinds = [
+            kind for kind in others if kind in promised.collectives.operations and kind not in ("barrier", "all_gather")
+        ]
         offered += [(inside, *others[kind]) for kind in kinds]
     return [Job(world, (*each, Wait(0))) for each in offered]
 

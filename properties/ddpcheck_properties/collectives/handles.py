@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ddpcheck.causes import collectives as causes
 from ddpcheck.checks import law
+from ddpcheck.contract import needs
 from ddpcheck.job import AllReduce, Job, Operation, Sleep, Wait
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
@@ -28,7 +29,7 @@ _SECONDS = 5.0
 _FEW = 3
 
 
-@law("collectives", "collective:all_reduce", "asynchronous", "world_size>=2")
+@law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.asynchronous, needs.ranks(2))
 def check_wait_gives_the_result_of_all_ranks_though_one_is_late(session: Session) -> None:
     """wait() returns only once every rank's values are in, whichever rank starts late, and whichever of several handles is the
     first to wait.
@@ -44,7 +45,7 @@ def check_wait_gives_the_result_of_all_ranks_though_one_is_late(session: Session
     for_each(session, drawn, results_hold)
 
 
-@law("collectives", "collective:all_reduce", "asynchronous", "world_size>=2")
+@law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.asynchronous, needs.ranks(2))
 def check_an_asynchronous_all_reduce_returns_at_once(session: Session) -> None:
     """An asynchronous all-reduce comes back before the other ranks have begun it, whoever of them is late: small or large, in
     a group, and while others are under way.
@@ -68,9 +69,12 @@ def _begun_before(session: Session, late: float) -> Job:
     world = session.world_size
     rank = 0 if world % 2 else world - 1
     begun = [_begun(session, 3, 5), _begun(session, 4, 7), _begun(session, 5, 100_000)]
-    if session.capabilities.subgroups:
+    if session.capabilities.collectives.subgroups:
         begun += [replace(one, group=tuple(range(world))) for one in begun]
-    known = [replace(begun[0], wait=True), *[replace(begun[-1], wait=True)] * session.capabilities.subgroups]
+    known = [
+        replace(begun[0], wait=True),
+        *[replace(begun[-1], wait=True)] * session.capabilities.collectives.subgroups,
+    ]
     waits = (Wait(len(known) + 1 + number) for number in range(len(begun)))
     return Job(world, (*known, Sleep(rank, late), *begun, *waits))
 
@@ -96,7 +100,7 @@ def _at_once(job: Job, trace: Trace) -> None:
                 )
 
 
-@law("collectives", "collective:all_reduce", "asynchronous")
+@law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.asynchronous)
 def check_one_handle_can_wait_while_others_come_and_go(session: Session) -> None:
     """An all-reduce that is waited for last gives its own result, however many were begun and waited for since: more than a byte
     counts.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ddpcheck import expect
 from ddpcheck.causes import collectives as causes
 from ddpcheck.checks import law
+from ddpcheck.contract import Determinism, needs
 from ddpcheck.job import AllReduce, Job, TensorSpec
 from ddpcheck.trace import Trace
 
@@ -24,7 +25,7 @@ LARGE = ((1000, 7), (521, 521), (3, 262_144))
 """Past 16 KiB, and in float32 past 1 MiB and 3 MiB, of which nothing divides the first two."""
 
 
-@law("collectives", "collective:all_reduce", "in_place")
+@law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.in_place)
 def check_all_reduce_in_place_is_exact(session: Session) -> None:
     """In place as into a new array: of each size, shape, dtype and reduction, in groups, and beside other calls. The array may
     be a part of one that empty() gave, whose memory stays in use as long as a part of it is, or one of NumPy's own.
@@ -45,7 +46,7 @@ def check_all_reduce_in_place_is_exact(session: Session) -> None:
             for shape, place in (((5, 9), True), ((5, 9), False), ((1,), True), ((), True), (PAST_64_KIB, True))
             if shape != PAST_64_KIB or dtype == "float32"
         ]
-        if promised.subgroups and world > 1:
+        if promised.collectives.subgroups and world > 1:
             rest = tuple(range(1, world))
             reduced += [
                 AllReduce(exact_tensor(shape, dtype, each, len(rest), 4), each, rest, in_place=True)
@@ -81,7 +82,13 @@ def _in_their_place(job: Job, trace: Trace) -> None:
     results_hold(job, trace)
 
 
-@law("collectives", "collective:all_reduce", "in_place", "same_bits_on_all_ranks", "world_size>=2")
+@law(
+    "collectives",
+    needs.collectives.operations("all_reduce"),
+    needs.collectives.in_place,
+    needs.world.determinism(Determinism.BETWEEN_RANKS),
+    needs.ranks(2),
+)
 def check_all_reduce_in_place_gives_all_ranks_the_same_bits(session: Session) -> None:
     """Real values reduced in place give every rank the same bits, whatever the size."""
     world, promised = session.world_size, session.capabilities

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ddpcheck.checks import law
+from ddpcheck.contract import needs
 from ddpcheck.job import AllGather, AllReduce, Broadcast, Job, Operation, ReduceScatter, SendRecv, TensorSpec, Wait
 
 from ..drawing import for_each, takes_its_time
@@ -19,7 +20,7 @@ LARGE = (523, 521)
 """272,483 elements: past 64 Ki, in float32 past 1 MiB, and of two odd factors."""
 
 
-@law("collectives", "facet:collectives")
+@law("collectives", needs.collectives)
 def check_every_collective_is_right_for_large_arrays(session: Session) -> None:
     """Past 64 Ki elements and past 1 MiB every collective is right: each reduction and dtype, in a group, from every
     root, and asynchronously.
@@ -50,15 +51,15 @@ def check_every_collective_is_right_for_large_arrays(session: Session) -> None:
             (ReduceScatter(exact_tensor(rows, usual, each, world, 4), each),)
             for each in fitting_reductions(promised, usual)[:2]
         ]
-        if promised.asynchronous:
+        if promised.collectives.asynchronous:
             tensor = exact_tensor(LARGE, usual, scattered, world, 5, "strided")
             made.append((AllReduce(tensor, scattered, wait=False), Wait(0)))
-        if promised.subgroups and world > 1:
+        if promised.collectives.subgroups and world > 1:
             rest = tuple(range(1, world))
             made.append((AllReduce(exact_tensor(LARGE, usual, scattered, len(rest), 6), scattered, rest),))
     full = TensorSpec(A_MIB, usual, "special", 1)
     made += [tuple(Broadcast(full if root % 2 else moved, root) for root in range(world)), (AllGather(moved),)]
     made += [(SendRecv(moved, ((last, 0),)),)] * (world > 1)
-    whole = [each for each in made if each[0].kind in promised.collectives]
+    whole = [each for each in made if each[0].kind in promised.collectives.operations]
     chosen = whole if takes_its_time(session) else whole[world % 3 :: 3]
     for_each(session, [Job(world, each) for each in chosen], results_hold)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from ddpcheck import expect
-from ddpcheck.capabilities import Capabilities
 from ddpcheck.causes import Cause, values
 from ddpcheck.causes import collectives as causes
 from ddpcheck.checks import law
+from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Calls, Job
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array
@@ -37,7 +37,7 @@ _EXACT = ("float32", "float64", "int32", "int64", "uint32", "uint64", "int16", "
 """Dtypes that hold what 5 ranks add up."""
 
 
-@law("collectives", "facet:collectives", "world_size>=2", "world_size<=4")
+@law("collectives", needs.collectives, needs.ranks(2), needs.ranks(most=4))
 def check_thousands_of_calls_are_right_with_one_array(session: Session) -> None:
     """An array may be filled anew and given again, however it lies in memory; and no counter of calls, tags or handles comes
     round: of two ranks' 1,100 calls of one kind each has its own result, and of 65,600 where the effort is large.
@@ -65,12 +65,12 @@ def check_thousands_of_calls_are_right_with_one_array(session: Session) -> None:
 
 def _offered(promised: Capabilities) -> list[Calls]:
     """Every kind that is promised, with a dtype and a reduction."""
-    dtype = next((each for each in _EXACT if each in promised.collective_dtypes), "")
+    dtype = next((each for each in _EXACT if each in promised.collectives.dtypes), "")
     if not dtype:
         return []
     found: list[Calls] = []
     for kind in _KINDS:
-        if kind not in promised.collectives:
+        if kind not in promised.collectives.operations:
             continue
         if kind not in ("all_reduce", "reduce_scatter"):
             found.append(Calls(kind, FEW, dtype))
@@ -78,7 +78,7 @@ def _offered(promised: Capabilities) -> list[Calls]:
         for reduction in fitting_reductions(promised, dtype):
             if reduction != "prod":  # it would overflow
                 found.append(Calls(kind, FEW, dtype, reduction))
-                if kind == "all_reduce" and promised.asynchronous:
+                if kind == "all_reduce" and promised.collectives.asynchronous:
                     found.append(Calls("all_reduce_async", FEW, dtype, reduction))
                 break
     return found

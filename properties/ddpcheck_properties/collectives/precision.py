@@ -9,6 +9,7 @@ import numpy as np
 from ddpcheck import expect
 from ddpcheck.causes import collectives as causes
 from ddpcheck.checks import law
+from ddpcheck.contract import needs
 from ddpcheck.diagnosis import Evidence
 from ddpcheck.job import AllReduce, Job, ReduceScatter, TensorSpec
 from ddpcheck.numerics import gamma, unit_roundoff
@@ -31,17 +32,29 @@ _SPREAD = 3
 _ADDED: tuple[Literal["sum"], Literal["mean"]] = ("sum", "mean")
 
 
-@law("collectives", "collective:all_reduce", "collective_dtype:float16", "rounds_float16_once", "world_size>=3")
+@law(
+    "collectives",
+    needs.collectives.operations("all_reduce"),
+    needs.collectives.dtypes("float16"),
+    needs.collectives.rounds_float16_once,
+    needs.ranks(3),
+)
 def check_float16_is_rounded_once(session: Session) -> None:
     """Sums and means of float16 are off by one rounding of the exact result, however many ranks there are."""
     made: list[AllReduce] = []
     for each in _ADDED:
-        if each in session.capabilities.reductions:
+        if each in session.capabilities.collectives.reductions:
             made += [AllReduce(TensorSpec((size,), "float16", "real", 3), each) for size in LENGTHS]
     for_each(session, [Job(session.world_size, (one,)) for one in made], _rounded_once)
 
 
-@law("collectives", "collective:all_reduce", "collective_dtype:float16", "rounds_float16_once", "world_size>=2")
+@law(
+    "collectives",
+    needs.collectives.operations("all_reduce"),
+    needs.collectives.dtypes("float16"),
+    needs.collectives.rounds_float16_once,
+    needs.ranks(2),
+)
 def check_float16_leaves_its_range_only_at_the_end(session: Session) -> None:
     """A sum or mean of float16 that float16 holds is right, though the sum before it is divided, or that of some ranks, is
     larger than float16 holds: in a group, asynchronously and shared out, too.
@@ -51,7 +64,7 @@ def check_float16_leaves_its_range_only_at_the_end(session: Session) -> None:
     step = world * 2 ** int(np.log2(largest // world))  # few bits, which are kept by a division
     drawn: list[Job] = []
     for each in _ADDED:
-        if each in promised.reductions:
+        if each in promised.collectives.reductions:
             short, long = (
                 TensorSpec((size * world,), "float16", seed=5, spread=_SPREAD, step=step) for size in LENGTHS
             )
@@ -60,7 +73,7 @@ def check_float16_leaves_its_range_only_at_the_end(session: Session) -> None:
     for_each(session, drawn, _in_range)
 
 
-@law("collectives", "collective:all_reduce", "keeps_tiny_values", "world_size>=2")
+@law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.keeps_tiny_values, needs.ranks(2))
 def check_tiny_values_do_not_vanish(session: Session) -> None:
     """Next to the smallest values of a dtype a sum is exact, and a mean off by half of the smallest: the sum is divided."""
     made = [
@@ -68,7 +81,7 @@ def check_tiny_values_do_not_vanish(session: Session) -> None:
         for dtype in dtypes(session.capabilities, floats=True)
         for size in LENGTHS
         for each in _ADDED[::-1]
-        if each in session.capabilities.reductions
+        if each in session.capabilities.collectives.reductions
     ]
     for_each(session, [Job(session.world_size, (one,)) for one in made], _tiny_kept)
 

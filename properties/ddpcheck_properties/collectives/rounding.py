@@ -10,6 +10,7 @@ from hypothesis.strategies import SearchStrategy
 
 from ddpcheck import expect
 from ddpcheck.checks import law
+from ddpcheck.contract import Determinism, needs
 from ddpcheck.job import AllReduce, Job, TensorSpec, Wait
 from ddpcheck.trace import Trace
 
@@ -25,21 +26,32 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 
-@law("collectives", "collective:all_reduce", FLOATS)
+@law("collectives", needs.collectives.operations("all_reduce"), FLOATS)
 def check_all_reduce_of_real_values_is_within_rounding(session: Session) -> None:
     """For real values all-reduce is off by no more than rounding, |got - exact| <= gamma_m sum|terms|, in its dtype."""
     examples = _long_sums(session)
     for_all(session, jobs(session.world_size, _real(session)), results_hold, examples=examples, share=0.5)
 
 
-@law("collectives", "collective:all_reduce", "same_bits_on_all_ranks", "world_size>=2", FLOATS)
+@law(
+    "collectives",
+    needs.collectives.operations("all_reduce"),
+    needs.world.determinism(Determinism.BETWEEN_RANKS),
+    needs.ranks(2),
+    FLOATS,
+)
 def check_all_reduce_gives_all_ranks_the_same_bits(session: Session) -> None:
     """All-reduce of real values gives every rank the same bits: replicas that differ in the last bit drift apart."""
     examples = _long_sums(session)
     for_all(session, jobs(session.world_size, _real(session)), same_bits_everywhere, examples=examples, share=0.5)
 
 
-@law("collectives", "collective:all_reduce", "reproducible", FLOATS)
+@law(
+    "collectives",
+    needs.collectives.operations("all_reduce"),
+    needs.world.determinism(Determinism.BETWEEN_CALLS),
+    FLOATS,
+)
 def check_all_reduce_is_reproducible(session: Session) -> None:
     """The same arrays reduced again give the same bits."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ddpcheck.causes import collectives as causes
 from ddpcheck.checks import law
+from ddpcheck.contract import needs
 from ddpcheck.job import (
     AllGather,
     AllReduce,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 """How to know: with an array for each call the same calls are right."""
 
 
-@law("collectives", "facet:collectives")
+@law("collectives", needs.collectives)
 def check_one_array_may_be_given_to_several_calls(session: Session) -> None:
     """One array, small or large, may be given to any collectives one after the other, with each reduction, in groups, and to
     several asynchronous ones that are under way at once: each has its own result, which stays as it is.
@@ -48,15 +49,16 @@ def check_one_array_may_be_given_to_several_calls(session: Session) -> None:
         exact_tensor(shape, dtype, "mean", divides, 2, "shared", wide=False)
         for shape in ((2 * world,), large_rows(world))
     )
-    groups = [None, tuple(range(1, world))] if promised.subgroups and world > 2 else [None]
+    groups = [None, tuple(range(1, world))] if promised.collectives.subgroups and world > 2 else [None]
     reduced, of_large = (
-        [AllReduce(tensor, each, group) for each in some for group in within] * ("all_reduce" in promised.collectives)
+        [AllReduce(tensor, each, group) for each in some for group in within]
+        * ("all_reduce" in promised.collectives.operations)
         for tensor, some, within in ((small, among, groups), (large, among[-2:], groups[:1]))
     )
     others = _others(session, small, among)
     in_turn = [*reduced, *others, *reduced[::-1], *others]
     drawn = [Job(world, tuple(each)) for each in (in_turn, [*of_large, *of_large[::-1]]) if each]
-    if promised.asynchronous and reduced:
+    if promised.collectives.asynchronous and reduced:
         drawn += [_at_once(world, *each) for each in ((reduced, others, 1), (reduced, [], -1), (of_large, [], -1))]
     try:
         for_each(session, drawn, _each_its_own)
@@ -73,7 +75,7 @@ def _others(session: Session, tensor: TensorSpec, among: Sequence[Reduction]) ->
     others: list[Operation] = [Broadcast(tensor, root) for root in {0, world - 1}]
     others += [AllGather(tensor), *(ReduceScatter(tensor, each) for each in among)]
     others += [SendRecv(tensor, ((0, world - 1), (world - 1, 0)))] * (world > 1)
-    return [each for each in others if each.kind in promised.collectives]
+    return [each for each in others if each.kind in promised.collectives.operations]
 
 
 def _at_once(world: int, reduced: list[AllReduce], others: list[Operation], order: int) -> Job:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ddpcheck.causes import collectives as causes
 from ddpcheck.causes import values
 from ddpcheck.checks import law
+from ddpcheck.contract import needs
 from ddpcheck.job import (
     AllGather,
     AllReduce,
@@ -60,7 +61,7 @@ VERY_LATE = 1.2
 """Longer than a second, which nobody may take for an end."""
 
 
-@law("collectives", "collective:broadcast")
+@law("collectives", needs.collectives.operations("broadcast"))
 def check_broadcast_gives_the_array_of_the_root(session: Session) -> None:
     """Broadcast gives every rank the root's array, bit for bit, from every root and for every value of the dtype."""
     world, promised = session.world_size, session.capabilities
@@ -78,7 +79,7 @@ def check_broadcast_gives_the_array_of_the_root(session: Session) -> None:
     for_all(session, jobs(world, broadcasts(world, promised, (None,))), results_hold, examples=examples, share=0.5)
 
 
-@law("collectives", "collective:all_gather")
+@law("collectives", needs.collectives.operations("all_gather"))
 def check_all_gather_stacks_in_rank_order(session: Session) -> None:
     """All-gather gives every rank the arrays of all ranks, bit for bit, in rank order."""
     world, promised = session.world_size, session.capabilities
@@ -92,7 +93,7 @@ def check_all_gather_stacks_in_rank_order(session: Session) -> None:
     for_all(session, jobs(world, all_gathers(world, promised, (None,))), results_hold, examples=examples, share=0.5)
 
 
-@law("collectives", "collective:reduce_scatter")
+@law("collectives", needs.collectives.operations("reduce_scatter"))
 def check_reduce_scatter_gives_each_rank_its_block(session: Session) -> None:
     """Reduce-scatter gives rank r the r-th block of rows of the exact reduction."""
     world, promised = session.world_size, session.capabilities
@@ -130,7 +131,7 @@ def check_reduce_scatter_gives_each_rank_its_block(session: Session) -> None:
     for_all(session, jobs(world, reduce_scatters(world, promised, (None,))), results_hold, examples=examples, share=0.5)
 
 
-@law("collectives", "collective:barrier", "world_size>=2")
+@law("collectives", needs.collectives.operations("barrier"), needs.ranks(2))
 def check_barrier_waits_for_every_rank(session: Session) -> None:
     """No rank leaves a barrier before every rank has entered it, whichever rank is late, and however often in a row.
 
@@ -157,7 +158,7 @@ def check_barrier_waits_for_every_rank(session: Session) -> None:
     for_each(session, drawn, results_hold)
 
 
-@law("collectives", "collective:send_recv", "world_size>=2")
+@law("collectives", needs.collectives.operations("send_recv"), needs.ranks(2))
 def check_messages_reach_their_receiver(session: Session) -> None:
     """What one rank sends another receives, bit for bit: between all pairs, both ways, round a ring, and several."""
     world, promised = session.world_size, session.capabilities
@@ -188,25 +189,25 @@ def check_messages_reach_their_receiver(session: Session) -> None:
     for_all(session, jobs(world, send_recvs(world, promised), 1, 4), results_hold, examples=examples, share=0.5)
 
 
-@law("collectives", "facet:collectives")
+@law("collectives", needs.collectives)
 def check_collectives_in_a_row_do_not_disturb_each_other(session: Session) -> None:
     """Collectives of different kinds and sizes in a row each give their own result: nothing is left over."""
     world, promised = session.world_size, session.capabilities
     examples: list[Job] = []
-    if "all_reduce" in promised.collectives:
+    if "all_reduce" in promised.collectives.operations:
         dtype, reduction = dtypes(promised)[0], reductions(promised)[0]
         sizes = (1, 1000, 2, 0, 1, 5000, 3, 0, 0, 2, 1000, 1)
         mixed: list[Operation] = []
         alone = [AllReduce(exact_tensor((size,), dtype, reduction, world, size), reduction) for size in sizes]
         for seed, size in enumerate(sizes):
             mixed.append(AllReduce(exact_tensor((size,), dtype, reduction, world, seed), reduction))
-            if "broadcast" in promised.collectives:
+            if "broadcast" in promised.collectives.operations:
                 mixed.append(Broadcast(TensorSpec((size + 1,), dtype, seed=seed), seed % world))
         examples = [Job(world, tuple(mixed)), Job(world, tuple(alone))]
     for_all(session, jobs(world, collectives(world, promised), 2, 8), results_hold, examples=examples)
 
 
-@law("collectives", "facet:collectives", "world_size>=2")
+@law("collectives", needs.collectives, needs.ranks(2))
 def check_a_late_rank_changes_no_result(session: Session) -> None:
     """A rank that comes late is waited for: no time limit, no second try makes another result of it, then or later."""
     world, promised = session.world_size, session.capabilities
@@ -226,11 +227,11 @@ def check_a_late_rank_changes_no_result(session: Session) -> None:
             Broadcast(tensor, (5 + seed) % world),  # from the rank that is late
         )
         for number, operation in enumerate(every):
-            if operation.kind in promised.collectives:
+            if operation.kind in promised.collectives.operations:
                 # the ranks take turns, so that each is late for some, and each kind has a first rank and a last one that is
                 late.append(Sleep((number + seed) % world, LATE / 2))
                 made.append(operation)
-    if promised.subgroups and "all_reduce" in promised.collectives and world > 2:
+    if promised.collectives.subgroups and "all_reduce" in promised.collectives.operations and world > 2:
         for group in ((0, world - 1), tuple(range(1, world))):
             late.append(Sleep(group[-1], LATE / 2))
             made.append(AllReduce(exact_tensor((3,), dtype, reduction, len(group), 7), reduction, group))
@@ -240,14 +241,14 @@ def check_a_late_rank_changes_no_result(session: Session) -> None:
         drawn += [Job(world, (Sleep(1, VERY_LATE), one)) for one in made[:1]]
     if world == 3:  # rank 1 waits for the message of rank 0, rank 2 at the barrier
         both = (SendRecv(TensorSpec((3,), dtype, seed=9), ((0, 1),)), Barrier())
-        offered = [one for one in both if one.kind in promised.collectives] or made[:1]
+        offered = [one for one in both if one.kind in promised.collectives.operations] or made[:1]
         drawn.append(Job(world, (Sleep(0, VERY_LATE), *offered)))
     if (
-        world == 4 and promised.subgroups
+        world == 4 and promised.collectives.subgroups
     ):  # each of the others waits for rank 0 in a group of the two, one after the other
         pair = exact_tensor((3,), dtype, reduction, 2, 8)
         apart = (AllReduce(pair, reduction, (0, 1)), Broadcast(pair, 0, (0, 2)), AllGather(pair, (0, 3)))
-        among = [one for one in apart if one.kind in promised.collectives]
+        among = [one for one in apart if one.kind in promised.collectives.operations]
         drawn += [Job(world, (Sleep(0, VERY_LATE), *among))] * bool(among)
     for_each(session, drawn, _though_late)
 

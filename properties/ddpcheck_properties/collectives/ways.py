@@ -6,8 +6,8 @@ from dataclasses import replace
 from itertools import cycle, islice
 from typing import TYPE_CHECKING
 
-from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
+from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import (
     AllGather,
     AllReduce,
@@ -59,19 +59,19 @@ def large_rows(ranks: int) -> tuple[int, int]:
 def other_ways(world_size: int, promised: Capabilities, tensor: TensorSpec, reduction: Reduction) -> list[Job]:
     """The reduction of this tensor asynchronously, in the group without rank 0, either way, and shared out among the ranks."""
     found: list[tuple[Operation, ...]] = []
-    if promised.asynchronous:
+    if promised.collectives.asynchronous:
         found.append((AllReduce(tensor, reduction, wait=False), Wait(0)))
-    if promised.subgroups and world_size > 1:
+    if promised.collectives.subgroups and world_size > 1:
         rest = tuple(range(1, world_size))
         found.append((AllReduce(tensor, reduction, rest),))
-        if promised.asynchronous:
+        if promised.collectives.asynchronous:
             found[-1] += AllReduce(tensor, reduction, rest, wait=False), Wait(1)
-    if "reduce_scatter" in promised.collectives and tensor.shape[0] % world_size == 0:
+    if "reduce_scatter" in promised.collectives.operations and tensor.shape[0] % world_size == 0:
         found.append((ReduceScatter(tensor, reduction),))
     return [Job(world_size, operations) for operations in found]
 
 
-@law("collectives", "facet:collectives")
+@law("collectives", needs.collectives)
 def check_collectives_of_every_size_are_right(session: Session) -> None:
     """From one element to some hundred KiB, each size half as large again as the last, next to powers of two, and divided by
     many numbers: no size goes a wrong way.
@@ -90,10 +90,14 @@ def check_collectives_of_every_size_are_right(session: Session) -> None:
         kinds["reduce_scatter"].append(ReduceScatter(rows, reduction))
         if world > 1:
             kinds["send_recv"].append(SendRecv(moved, ((0, world - 1),)))
-    for_each(session, [Job(world, tuple(kinds[kind])) for kind in kinds if kind in promised.collectives], results_hold)
+    for_each(
+        session,
+        [Job(world, tuple(kinds[kind])) for kind in kinds if kind in promised.collectives.operations],
+        results_hold,
+    )
 
 
-@law("collectives", "facet:collectives")
+@law("collectives", needs.collectives)
 def check_the_257th_call_is_as_the_first(session: Session) -> None:
     """More calls of one kind in a row than a byte counts are all right: no counter of calls or handles runs out.
 
@@ -112,22 +116,27 @@ def check_the_257th_call_is_as_the_first(session: Session) -> None:
     }
     if world > 1:
         kinds["send_recv"] = tuple(SendRecv(tensor, ((0, world - 1),)) for tensor in moved)
-    offered = [operations for kind, operations in kinds.items() if kind in promised.collectives]
+    offered = [operations for kind, operations in kinds.items() if kind in promised.collectives.operations]
     chosen = offered if takes_its_time(session) else offered[(world - 1) % max(1, len(offered)) :][:1]
-    if asks_all(session) and promised.subgroups and world > 1 and "all_reduce" in promised.collectives:
+    if (
+        asks_all(session)
+        and promised.collectives.subgroups
+        and world > 1
+        and "all_reduce" in promised.collectives.operations
+    ):
         ends = (0, world - 1)
         inside = (
             AllReduce(exact_tensor((2,), dtype, reduction, len(ends), seed), reduction, ends) for seed in range(3)
         )
         chosen.append(tuple(inside))
     drawn = [job for operations in chosen for job in _in_time(session, operations)]
-    if asks_all(session) and promised.asynchronous:
+    if asks_all(session) and promised.collectives.asynchronous:
         started = tuple(AllReduce(reduced[number % 3], reduction, wait=False) for number in range(70))
         drawn.append(Job(world, (*started, *map(Wait, range(69, -1, -1)))))
     for_each(session, drawn, results_hold)
 
 
-@law("collectives", "facet:collectives", "writable_results")
+@law("collectives", needs.collectives, needs.collectives.writable_results)
 def check_results_can_be_written_to(session: Session) -> None:
     """What a collective gives is an array that its owner can overwrite: small or large, with or without dimensions, waited
     for, and in a group of one.
@@ -141,15 +150,15 @@ def check_results_can_be_written_to(session: Session) -> None:
         made += [ReduceScatter(tensor, reduction)] * bool(shape)
         made += [SendRecv(tensor, ((0, 1),))] * (world > 1)
     small = exact_tensor((2,), dtype, reduction, world, 4)
-    if promised.subgroups:
+    if promised.collectives.subgroups:
         made += [AllReduce(small, reduction, (0,)), Broadcast(small, 0, (0,)), AllGather(small, (0,))]
-    made = [one for one in made if one.kind in promised.collectives]
-    if promised.asynchronous:
+    made = [one for one in made if one.kind in promised.collectives.operations]
+    if promised.collectives.asynchronous:
         made += [AllReduce(small, reduction, wait=False), Wait(len(made))]
     for_each(session, [Job(world, tuple(made))], can_be_written_to)
 
 
-@law("collectives", "facet:collectives", "subgroups", "world_size>=2")
+@law("collectives", needs.collectives, needs.collectives.subgroups, needs.ranks(2))
 def check_groups_move_and_reduce_arrays_of_any_size(session: Session) -> None:
     """In every group a broadcast comes from each of its roots, gathered arrays are in order, and large ones are right too: of
     every dtype and layout, and without dimension or element. Arguments stay as they are, and results are nobody else's.
@@ -200,7 +209,9 @@ def check_groups_move_and_reduce_arrays_of_any_size(session: Session) -> None:
         results_hold(job, trace)
         arguments_are_left_alone(job, trace)
 
-    for_each(session, [Job(world, tuple(kinds[kind])) for kind in kinds if kind in promised.collectives], judge)
+    for_each(
+        session, [Job(world, tuple(kinds[kind])) for kind in kinds if kind in promised.collectives.operations], judge
+    )
 
 
 def _in_a_group(dtype: str, reduction: Reduction, group: tuple[int, ...]) -> AllReduce:
@@ -223,5 +234,5 @@ def _in_time(session: Session, operations: tuple[Operation, ...]) -> list[Job]:
 
 def usual(promised: Capabilities) -> tuple[str, Reduction]:
     """float32 if it is promised, and a reduction that it has."""
-    dtype = "float32" if "float32" in promised.collective_dtypes else dtypes(promised)[0]
+    dtype = "float32" if "float32" in promised.collectives.dtypes else dtypes(promised)[0]
     return dtype, usual_reduction(promised, dtype)

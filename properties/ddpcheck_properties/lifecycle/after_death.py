@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
+from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import (
     Aggregate,
     AllGather,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 
-@law("failures", "collective:all_reduce", "detects_dead_peer", "world_size>=2")
+@law("failures", needs.collectives.operations("all_reduce"), needs.world.detects_dead_peer, needs.ranks(2))
 def check_no_later_call_ends_without_a_dead_rank(session: Session) -> None:
     """Whoever has noticed that a rank is dead gets no result of any later call that needs it: small or large, in a group,
     asynchronous. Each raises an error, or is still waiting.
@@ -63,7 +63,7 @@ def check_no_later_call_ends_without_a_dead_rank(session: Session) -> None:
     for_each(session, jobs, _nothing_came_out)
 
 
-@law("failures", "facet:replica", "detects_dead_peer", "world_size>=2", "world_size<=2")
+@law("failures", needs.replica, needs.world.detects_dead_peer, needs.ranks(2), needs.ranks(most=2))
 def check_no_backward_ends_without_a_dead_rank(session: Session) -> None:
     """No rank comes out of a synchronised backward that a dead rank never entered, of one bucket or of several, nor with
     metrics or scores that lack its samples: each raises an error, or is still waiting.
@@ -73,7 +73,7 @@ def check_no_backward_ends_without_a_dead_rank(session: Session) -> None:
     alone: list[Operation] = [Attempt(Backward(samples))]
     if "metrics" in promised.facets:
         alone.append(Attempt(Aggregate(tuple(range(1, world + 1)), (2,) * world)))
-    if "scores" in promised.facets and (scores := promised.scores - {"auc"}):  # which takes two classes
+    if "scores" in promised.facets and (scores := promised.scores.score_names - {"auc"}):  # which takes two classes
         alone.append(Attempt(Score(min(scores), samples)))
     small, large = mlp((2, 3, 2)), several_buckets()
     together: list[Operation] = [ZeroGrad(), Backward(samples)]
@@ -85,7 +85,13 @@ def check_no_backward_ends_without_a_dead_rank(session: Session) -> None:
     for_each(session, fitting(session, jobs), _nothing_came_out)
 
 
-@law("failures", "collective:all_reduce", "detects_dead_peer", "world_size>=2", "world_size<=3")
+@law(
+    "failures",
+    needs.collectives.operations("all_reduce"),
+    needs.world.detects_dead_peer,
+    needs.ranks(2),
+    needs.ranks(most=3),
+)
 def check_closing_comes_to_an_end_though_a_rank_is_dead(session: Session) -> None:
     """After an all-reduce that failed because a rank is dead, close() comes back on every other rank: it waits neither for the
     dead, nor for the others to go on with what failed.
@@ -110,7 +116,7 @@ def _together_before(session: Session) -> list[Operation]:
     """What all do while they live: a group that begins without one of its members is another matter."""
     promised = session.capabilities
     found: list[Operation] = [_reduced(promised, 5)]
-    if promised.subgroups:
+    if promised.collectives.subgroups:
         found.append(_reduced(promised, 5, _group(session)))
     return found
 
@@ -119,7 +125,7 @@ def _needing_the_last(session: Session) -> Iterator[Operation]:
     """Calls from which nobody can come out without the last rank, each that is promised small and large."""
     world, promised = session.world_size, session.capabilities
     last, dtype = world - 1, dtypes(promised)[0]
-    for group in (None, _group(session)) if promised.subgroups else (None,):
+    for group in (None, _group(session)) if promised.collectives.subgroups else (None,):
         members = len(group or range(world))
         calls: list[Operation] = [Barrier(group)]
         for size in (2 * members, LARGE * members):
@@ -128,8 +134,8 @@ def _needing_the_last(session: Session) -> Iterator[Operation]:
             calls += [reduced, AllGather(tensor, group), ReduceScatter(tensor, reduced.reduction, group)]
             calls += [Broadcast(tensor, last, group)]
             calls += [SendRecv(tensor, ((last, 0),))] * (group is None)
-        yield from (call for call in calls if call.kind in promised.collectives)
-    if promised.asynchronous:
+        yield from (call for call in calls if call.kind in promised.collectives.operations)
+    if promised.collectives.asynchronous:
         yield AllReduce(TensorSpec((LARGE,), dtype, "powers", 1), reductions(promised)[0], wait=False)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ddpcheck import expect
 from ddpcheck.checks import law
+from ddpcheck.contract import needs
 from ddpcheck.job import (
     AllGather,
     AllReduce,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 LOST = "rank 0 closed while it was on its way: what was sent is lost when its sender, or what holds it, is gone"
 
 
-@law("failures", "collective:all_reduce", "world_size>=2", "world_size<=2")
+@law("failures", needs.collectives.operations("all_reduce"), needs.ranks(2), needs.ranks(most=2))
 def check_closing_comes_to_an_end(session: Session) -> None:
     """close() comes back on every rank without an error, though the ranks do not call it at the same time; what was sent
     before arrives; and when their programs end then, so do their processes.
@@ -45,7 +46,11 @@ def check_closing_comes_to_an_end(session: Session) -> None:
     world, promised = session.world_size, session.capabilities
     tensor = TensorSpec((5,), dtypes(promised)[0], seed=1)
     # rank 0 need not wait for rank 1, and closes while that still sleeps
-    last = [each for each in (Broadcast(tensor), SendRecv(tensor, ((0, 1),))) if each.kind in promised.collectives]
+    last = [
+        each
+        for each in (Broadcast(tensor), SendRecv(tensor, ((0, 1),)))
+        if each.kind in promised.collectives.operations
+    ]
     leaving = tuple(map(Leave, range(world)))
     try:
         for_each(
@@ -55,7 +60,9 @@ def check_closing_comes_to_an_end(session: Session) -> None:
         session.close(orderly=False)  # they have been closed
 
 
-@law("failures", "collective:all_reduce", "gives_back", "world_size>=2", "world_size<=2")
+@law(
+    "failures", needs.collectives.operations("all_reduce"), needs.world.gives_back, needs.ranks(2), needs.ranks(most=2)
+)
 def check_closing_gives_back_what_was_taken(session: Session) -> None:
     """After close() a process has no more sockets, pipes, threads and child processes than before connect(), so that it can
     train again and again. Memory may stay for arrays that are in use.
@@ -66,7 +73,9 @@ def check_closing_gives_back_what_was_taken(session: Session) -> None:
         session.close(orderly=False)  # the ranks have been closed
 
 
-@law("failures", "collective:all_reduce", "gives_back", "world_size>=2", "world_size<=2")
+@law(
+    "failures", needs.collectives.operations("all_reduce"), needs.world.gives_back, needs.ranks(2), needs.ranks(most=2)
+)
 def check_closing_leaves_no_file_and_no_shared_memory(session: Session) -> None:
     """Once all ranks are closed there is no file in the temporary folder that was not there before connect(), and no shared
     memory that has a name.
@@ -83,13 +92,13 @@ def _one_of_each(session: Session) -> list[Operation]:
     world, promised = session.world_size, session.capabilities
     tensor = TensorSpec((2 * world,), dtypes(promised)[0], "powers")
     reduced = AllReduce(tensor, reductions(promised)[0])
-    made: list[Operation] = [replace(reduced, wait=False), Wait(0)] if promised.asynchronous else []
+    made: list[Operation] = [replace(reduced, wait=False), Wait(0)] if promised.collectives.asynchronous else []
     made += [reduced, replace(reduced, tensor=replace(tensor, shape=(LARGE,)))]
-    if promised.subgroups:
+    if promised.collectives.subgroups:
         made += [replace(reduced, group=group) for group in ((world - 1,), (0, world - 1))]
     pairs = ((0, world - 1), (world - 1, 0))
     others = (Barrier(), Broadcast(tensor), AllGather(tensor), ReduceScatter(tensor, reduced.reduction))
-    return made + [each for each in (*others, SendRecv(tensor, pairs)) if each.kind in promised.collectives]
+    return made + [each for each in (*others, SendRecv(tensor, pairs)) if each.kind in promised.collectives.operations]
 
 
 def _gave_back(job: Job, trace: Trace) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddpcheck.checks import law
+from ddpcheck.contract import needs
 from ddpcheck.job import (
     AllGather,
     AllReduce,
@@ -40,7 +41,7 @@ FAILS_AT = 1
 """Position of the mishap in a Job of _with_mishap."""
 
 
-@law("failures", "collective:all_reduce", "world_size>=2")
+@law("failures", needs.collectives.operations("all_reduce"), needs.ranks(2))
 def check_no_collective_ends_without_a_dead_rank(session: Session) -> None:
     """No rank comes out of a collective that a dead rank never entered: it raises an error, or is still waiting."""
     last = session.world_size - 1
@@ -49,7 +50,7 @@ def check_no_collective_ends_without_a_dead_rank(session: Session) -> None:
     for_each(session, [_with_mishap(session, Kill(last), chosen)], _nobody_went_on)
 
 
-@law("failures", "collective:all_reduce", "detects_dead_peer", "world_size>=2")
+@law("failures", needs.collectives.operations("all_reduce"), needs.world.detects_dead_peer, needs.ranks(2))
 def check_death_of_a_rank_is_an_error_on_every_other_rank(session: Session) -> None:
     """When a rank dies every other rank raises an error within the grace time, whichever rank it is, and in whatever
     collective they wait for it, or come to it when it is gone.
@@ -66,7 +67,7 @@ def check_death_of_a_rank_is_an_error_on_every_other_rank(session: Session) -> N
     for_each(session, jobs, _raised_everywhere)
 
 
-@law("failures", "collective:all_reduce", "detects_failed_peer", "world_size>=2")
+@law("failures", needs.collectives.operations("all_reduce"), needs.world.detects_failed_peer, needs.ranks(2))
 def check_exception_of_a_rank_is_an_error_on_every_other_rank(session: Session) -> None:
     """When a rank's program ends by an exception, closed before or not, it does end, and every other rank raises."""
     mishaps = (Leave(session.world_size - 1), Leave(0, close=True))
@@ -81,8 +82,8 @@ def _with_the_dead(session: Session, dead: int) -> list[tuple[Operation, ...]]:
     found: list[tuple[Operation, ...]] = [(reduced,), (Barrier(),), (AllGather(tensor),)]
     found += [(ReduceScatter(tensor, reduced.reduction),), (Broadcast(tensor, dead),)]
     found.append((SendRecv(tensor, tuple((dead, rank) for rank in range(world) if rank != dead)),))
-    offered = [each for each in found if each[0].kind in promised.collectives]
-    if promised.asynchronous:
+    offered = [each for each in found if each[0].kind in promised.collectives.operations]
+    if promised.collectives.asynchronous:
         offered.append((replace(reduced, wait=False), Wait(FAILS_AT + 1)))
     return offered
 
@@ -92,7 +93,7 @@ def _reductions_with_the_first(session: Session) -> list[tuple[Operation, ...]]:
     world, promised = session.world_size, session.capabilities
     dtype, reduction = dtypes(promised)[0], reductions(promised)[0]
     small, large = (AllReduce(TensorSpec((size,), dtype, "powers", 1), reduction) for size in (5, LARGE))
-    of_a_group = [(replace(small, group=(0, world - 1)), small)] if promised.subgroups else []
+    of_a_group = [(replace(small, group=(0, world - 1)), small)] if promised.collectives.subgroups else []
     return [(small,), *of_a_group, (large,)]
 
 

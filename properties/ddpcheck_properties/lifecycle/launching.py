@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ddpcheck.checks import law
+from ddpcheck.contract import needs
 from ddpcheck.job import Job, Raise
 from ddpcheck.launchers.trial import CONSEQUENCE, ROOT_CAUSE, ROOT_STATUS, Trial
 from ddpcheck.verdict import Diagnosis, Finding
@@ -17,7 +18,7 @@ SOON, LATER = 0.15, 1.0
 """Seconds from the first failure to those that follow from it."""
 
 
-@law("failures", "world_size>=2")
+@law("failures", needs.ranks(2))
 def check_the_first_rank_that_fails_is_the_one_reported(session: Session) -> None:
     """When one rank fails, or is killed, and the others because of it, the launcher ends the run soon and reports the first,
     with its words.

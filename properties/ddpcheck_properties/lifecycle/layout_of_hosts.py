@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ddpcheck import expect
 from ddpcheck.checks import law
+from ddpcheck.contract import needs
 from ddpcheck.job import Aggregate, AllReduce, Job, OptimizerSpec, Sample, Start, Train
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
@@ -38,7 +39,7 @@ CAUSE = (
 )
 
 
-@law("rendezvous", "world_size>=2", "world_size<=2", "any_layout")
+@law("rendezvous", needs.ranks(2), needs.ranks(most=2), needs.world.any_layout)
 def check_ranks_may_be_told_of_several_hosts(session: Session) -> None:
     """LOCAL_RANK, LOCAL_WORLD_SIZE and GROUP_RANK may be those of several hosts: ranks, and all results, stay the same."""
     told = Start(hosts=(1,) * session.world_size)
@@ -70,7 +71,7 @@ def _probes(session: Session) -> Iterator[tuple[Job, Judge]]:
         model = next((job for job, _ in parts if job.model is not None), Job(world, ()))
         whole = replace(model, operations=tuple(operation for job, _ in parts for operation in job.operations))
         yield whole, _one_after_the_other(parts)
-    if "trainer" in promised.facets and "sgd" in promised.optimizers:
+    if "trainer" in promised.facets and "sgd" in promised.replica.optimizers:
         judges = uses_every_sample(promised), of_run(promised, ends_where_one_process_ends)
         yield run_job(world, promised, 12 * world, Train(epochs=1)), _all_of(*judges)
 
@@ -79,8 +80,8 @@ def _parts(session: Session) -> Iterator[tuple[Job, Judge]]:
     """One for each facet that does not make a model of its own."""
     world, promised = session.world_size, session.capabilities
     facets = promised.facets
-    if "collectives" in facets and "all_reduce" in promised.collectives and promised.collective_dtypes:
-        dtype = "float32" if "float32" in promised.collective_dtypes else min(promised.collective_dtypes)
+    if "collectives" in facets and "all_reduce" in promised.collectives.operations and promised.collectives.dtypes:
+        dtype = "float32" if "float32" in promised.collectives.dtypes else min(promised.collectives.dtypes)
         each = fitting_reductions(promised, dtype)
         yield Job(world, tuple(AllReduce(exact_tensor((5,), dtype, one, world), one) for one in each)), results_hold
     if "sampler" in facets:
@@ -88,7 +89,7 @@ def _parts(session: Session) -> Iterator[tuple[Job, Judge]]:
     if "metrics" in facets:
         values = tuple(float(3 * rank + 1) for rank in range(world))
         yield Job(world, (Aggregate(values, (*(1,) * (world - 1), 64 - (world - 1))),)), weighted
-    if "replica" in facets and "sgd" in promised.optimizers:
+    if "replica" in facets and "sgd" in promised.replica.optimizers:
         for job in fitting(session, [pitfalls.steps(world, OptimizerSpec(lr=0.05), count=2)]):
             yield job, as_one_process(promised)
 

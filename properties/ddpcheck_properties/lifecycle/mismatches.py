@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
+from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import (
     AllGather,
     AllReduce,
@@ -50,7 +50,7 @@ APART = 1
 """Position of the operation in a Job of _jobs at which the ranks part."""
 
 
-@law("failures", "collective:all_reduce", "detects_mismatch", "world_size>=2")
+@law("failures", needs.collectives.operations("all_reduce"), needs.world.detects_mismatch, needs.ranks(2))
 def check_arrays_that_do_not_fit_are_an_error_on_every_rank(session: Session) -> None:
     """Where one rank's array is of another dtype or size every rank raises, also if both have the same number of bytes; in a
     group and asynchronously, too.
@@ -84,7 +84,11 @@ def check_arrays_that_do_not_fit_are_an_error_on_every_rank(session: Session) ->
         ("all_gather", alike[:1]),
         ("all_reduce", alike[:-1]),
     ]
-    has = {*promised.collectives, *["group"] * promised.subgroups, *["asynchronous"] * promised.asynchronous}
+    has = {
+        *promised.collectives.operations,
+        *["group"] * promised.collectives.subgroups,
+        *["asynchronous"] * promised.collectives.asynchronous,
+    }
     pairs = [Pair(kinds[kind](usual), kinds[kind](odd)) for kind, odds in order if kind in has for odd in odds]
     odds = [
         replace(large, shape=(PAST_64_KIB[0], PAST_64_KIB[1] + 1)),
@@ -94,7 +98,7 @@ def check_arrays_that_do_not_fit_are_an_error_on_every_rank(session: Session) ->
     for_each(session, _jobs(session, _some(session, pairs)), _told_everywhere)
 
 
-@law("failures", "collective:all_reduce", "detects_mismatch", "world_size>=2")
+@law("failures", needs.collectives.operations("all_reduce"), needs.world.detects_mismatch, needs.ranks(2))
 def check_calls_that_do_not_fit_are_an_error_on_every_rank(session: Session) -> None:
     """Where one rank calls another collective, reduction or root, or calls once more, every rank raises."""
     promised, last = session.capabilities, session.world_size - 1
@@ -112,11 +116,11 @@ def check_calls_that_do_not_fit_are_an_error_on_every_rank(session: Session) -> 
         (usual, ReduceScatter(tensor, among[0])),
         (Barrier(), usual),
     ]
-    pairs = [Pair(a, b) for a, b in others if a != b and {a.kind, b.kind} <= promised.collectives]
+    pairs = [Pair(a, b) for a, b in others if a != b and {a.kind, b.kind} <= promised.collectives.operations]
     for_each(session, _jobs(session, _some(session, pairs)), _told_everywhere)
 
 
-@law("failures", "collective:all_reduce", "detects_mismatch", "world_size>=2")
+@law("failures", needs.collectives.operations("all_reduce"), needs.world.detects_mismatch, needs.ranks(2))
 def check_calls_under_way_or_in_groups_that_do_not_fit_are_an_error(session: Session) -> None:
     """Where one rank calls another collective, reduction or root, in another order, or with an array of another dtype or size,
     every rank raises: asynchronously, in a group, or both.
@@ -166,8 +170,8 @@ def _is_offered(pair: Pair, promised: Capabilities) -> bool:
     usual, odd, _ = pair
     asynchronous = isinstance(usual, AllReduce) and not usual.wait
     in_group = getattr(usual, "group", None) is not None
-    ways = promised.asynchronous >= asynchronous and promised.subgroups >= in_group
-    return usual != odd and ways and {usual.kind, odd.kind} <= promised.collectives
+    ways = promised.collectives.asynchronous >= asynchronous and promised.collectives.subgroups >= in_group
+    return usual != odd and ways and {usual.kind, odd.kind} <= promised.collectives.operations
 
 
 def _of_as_many_bytes(tensor: TensorSpec, dtype: str) -> TensorSpec:

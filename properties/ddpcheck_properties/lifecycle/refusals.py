@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ddpcheck import expect
 from ddpcheck.checks import law
+from ddpcheck.contract import needs
 from ddpcheck.job import Backward, DataSpec, Job, MeasureSteps, Sample
 from ddpcheck.model import Linear, ModelSpec
 from ddpcheck.trace import Trace
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 UNKNOWN = "an_option_that_nobody_has"
 
 
-@law("gradients", "facet:replica", "world_size>=2", "uneven_batches=refused")
+@law("gradients", needs.replica, needs.ranks(2), needs.replica.uneven_batches("refused"))
 def check_uneven_batches_are_refused_on_every_rank(session: Session) -> None:
     """Ranks with batches of different sizes: backward raises on every rank, and none is left waiting."""
     world = session.world_size
@@ -34,7 +35,7 @@ def check_uneven_batches_are_refused_on_every_rank(session: Session) -> None:
     for_each(session, [replace(job, operations=job.operations[:2])], _refused)
 
 
-@law("sampler", "facet:sampler", "few_samples=refused")
+@law("sampler", needs.sampler, needs.sampler.few_samples("refused"))
 def check_too_few_samples_are_refused_on_every_rank(session: Session) -> None:
     """With fewer samples than ranks either every rank raises, or all samples are shared out: no rank goes on alone."""
     world = session.world_size
@@ -66,7 +67,13 @@ def _refused_or_shared_out(session: Session) -> Judge:
     return judge
 
 
-@law("unused", "facet:replica", "feature:branch", "world_size<=3", "unused_parameters=raises")
+@law(
+    "unused",
+    needs.replica,
+    needs.replica.model_features("branch"),
+    needs.ranks(most=3),
+    needs.replica.unused_parameters("raises"),
+)
 def check_unused_parameter_raises(session: Session) -> None:
     """A rank on which a parameter had no gradient raises by the next backward at the latest, and no rank goes on.
 
@@ -79,7 +86,7 @@ def check_unused_parameter_raises(session: Session) -> None:
     for_each(session, fitting(session, [pitfalls.branches(world, "a", taken, taken)]), _raised)
 
 
-@law("replica_sync", "facet:replica", "refuses_options", "world_size<=1")
+@law("replica_sync", needs.replica, needs.replica.refuses_options, needs.ranks(most=1))
 def check_unknown_options_are_refused(session: Session) -> None:
     """make_replica raises a ValueError for an option that it does not know: a misspelt one must not seem to be set."""
     step = MeasureSteps(((0,),), warmups=0, iterations=1, options=((UNKNOWN, 1.0),))

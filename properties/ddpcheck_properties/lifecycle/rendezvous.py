@@ -14,6 +14,7 @@ from ddpcheck import expect
 from ddpcheck.causes import Cause
 from ddpcheck.causes import rendezvous as causes
 from ddpcheck.checks import law
+from ddpcheck.contract import Determinism, needs
 from ddpcheck.job import (
     AllGather,
     AllReduce,
@@ -45,7 +46,7 @@ LARGE = 3000
 """Elements: more than one small message, and quick in pieces."""
 
 
-@law("rendezvous", "world_size>=2", "world_size<=3")
+@law("rendezvous", needs.ranks(2), needs.ranks(most=3))
 def check_ranks_may_come_in_any_order(session: Session) -> None:
     """Ranks are what they were declared, whoever comes first: rank 0 may be late, and the last one the first to come. Where
     promised, results have the bits of the run before.
@@ -62,7 +63,7 @@ def check_ranks_may_come_in_any_order(session: Session) -> None:
     )
 
 
-@law("rendezvous", "world_size>=2", "world_size<=3")
+@law("rendezvous", needs.ranks(2), needs.ranks(most=3))
 def check_messages_may_come_in_pieces(session: Session) -> None:
     """A message is the same whether it arrives at once or byte by byte, its header included, at the start and later."""
     cause = causes.SHORT_READ_TAKEN_FOR_ALL()
@@ -83,7 +84,7 @@ def check_messages_may_come_in_pieces(session: Session) -> None:
         _forms_a_world(session, Start(short_reads=True), cause, cause)
 
 
-@law("rendezvous", "world_size>=2", "world_size<=3", "closed_to_strangers")
+@law("rendezvous", needs.ranks(2), needs.ranks(most=3), needs.world.closed_to_strangers)
 def check_strangers_change_nothing(session: Session) -> None:
     """Ranks listen where MASTER_ADDR is, and a program that calls them without belonging to the world, while it forms or later,
     changes nothing: it is no rank, nobody waits for it, and nothing that it sends is run.
@@ -92,7 +93,7 @@ def check_strangers_change_nothing(session: Session) -> None:
     _forms_a_world(session, Start(strangers=True), cause, cause, _kept_to_themselves)
 
 
-@law("rendezvous", "world_size>=2", "world_size<=2", "restarts_in_place")
+@law("rendezvous", needs.ranks(2), needs.ranks(most=2), needs.world.restarts_in_place)
 def check_a_world_can_start_where_another_was_killed(session: Session) -> None:
     """A new world can meet at the address of one that was just killed, and sees nothing of it, the last rank coming first."""
     cause = causes.OLD_WORLD_LEFT()
@@ -100,7 +101,7 @@ def check_a_world_can_start_where_another_was_killed(session: Session) -> None:
     _forms_a_world(session, Start(order, in_place=True), cause, cause)
 
 
-@law("rendezvous", "world_size>=2", "world_size<=2", "shares_host")
+@law("rendezvous", needs.ranks(2), needs.ranks(most=2), needs.world.shares_host)
 def check_two_worlds_on_one_host_do_not_meet(session: Session) -> None:
     """While the ranks of one world wait for each other, another one starts on the host, at a MASTER_PORT of its own, and both
     are at work at once: neither sees anything of the other.
@@ -112,9 +113,13 @@ def check_two_worlds_on_one_host_do_not_meet(session: Session) -> None:
 def _bits_of_before(session: Session) -> tuple[Operation, Judge] | None:
     """A reduction of real values, whose last bits follow from the order of additions, and its judge."""
     world, promised = session.world_size, session.capabilities
-    offered = {"float32", "float64"} & promised.collective_dtypes
-    needs = ("collective:all_reduce", "reduction:sum", "same_bits_in_every_run")
-    if not offered or any(promised.lacks(need, world) for need in needs):
+    offered = {"float32", "float64"} & promised.collectives.dtypes
+    due = (
+        needs.collectives.operations("all_reduce"),
+        needs.collectives.reductions("sum"),
+        needs.world.determinism(Determinism.BETWEEN_RUNS),
+    )
+    if not offered or any(need.lacking(promised, world) for need in due):
         return None
     reduced = AllReduce(TensorSpec((64,), min(offered), "real"))
     before = session.run(Job(world, (reduced,)))
@@ -186,10 +191,12 @@ def _probe(session: Session) -> tuple[Job, Judge] | None:
                 for size in (5, LARGE)
             ),
         }
-        operations = [operation for name, each in made.items() if name in promised.collectives for operation in each]
+        operations = [
+            operation for name, each in made.items() if name in promised.collectives.operations for operation in each
+        ]
         if operations:
             return Job(world, tuple(operations)), results_hold
-    if "replica" in promised.facets and "sgd" in promised.optimizers:
+    if "replica" in promised.facets and "sgd" in promised.replica.optimizers:
         jobs = fitting(session, [pitfalls.steps(world, OptimizerSpec(lr=0.05), count=2)])
         return (jobs[0], as_one_process(promised)) if jobs else None
     return None

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from ddpcheck.checks import law
+from ddpcheck.contract import needs
 from ddpcheck.job import Aggregate, Job
 
 from ..drawing import for_all, for_each
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 
-@law("metrics", "facet:metrics")
+@law("metrics", needs.metrics)
 def check_metrics_are_weighted_by_counts(session: Session) -> None:
     """The aggregated metric is the mean over all samples of all ranks, local means weighted by their counts, as precisely as
     float32 can tell it.
@@ -49,7 +50,7 @@ def check_metrics_are_weighted_by_counts(session: Session) -> None:
     for_all(session, drawn, weighted, examples=examples, share=3)  # one check, cheap Jobs
 
 
-@law("metrics", "facet:metrics")
+@law("metrics", needs.metrics)
 def check_ranks_without_samples_take_no_part_in_metrics(session: Session) -> None:
     """A rank that has no samples does not change the mean, whatever its value is, be it NaN: the mean of nothing."""
     world = session.world_size
@@ -62,7 +63,7 @@ def check_ranks_without_samples_take_no_part_in_metrics(session: Session) -> Non
     for_each(session, jobs, weighted)
 
 
-@law("metrics", "facet:metrics")
+@law("metrics", needs.metrics)
 def check_metrics_over_no_samples_are_no_number(session: Session) -> None:
     """With no sample on any rank there is no mean: the result is empty or NaN on every rank, and none fails."""
     world = session.world_size
@@ -70,7 +71,7 @@ def check_metrics_over_no_samples_are_no_number(session: Session) -> None:
     for_each(session, [Job(world, (one, Aggregate((1.5,) * world, (2,) * world))) for one in made], nothing_or_weighted)
 
 
-@law("metrics", "facet:metrics")
+@law("metrics", needs.metrics)
 def check_a_metric_that_is_no_number_stays_one(session: Session) -> None:
     """A NaN or infinity of any rank that has samples is that of all ranks, or an infinity NaN on all: a run that diverged must
     not look healthy. Other metrics beside it are what they are.
@@ -89,7 +90,7 @@ def check_a_metric_that_is_no_number_stays_one(session: Session) -> None:
     for_each(session, [Job(world, (one,)) for one in among], stays_strange_alone)
 
 
-@law("metrics", "facet:metrics")
+@law("metrics", needs.metrics)
 def check_several_metrics_keep_their_names(session: Session) -> None:
     """Of several metrics, or none, each is the mean of its own values, whatever it is called, and the caller's mapping stays
     as it is.
@@ -144,7 +145,7 @@ def check_several_metrics_keep_their_names(session: Session) -> None:
     for_each(session, [Job(world, tuple(made)), Job(world, alone)], by_name)
 
 
-@law("metrics", "facet:metrics", "metrics_by_name", "world_size>=2")
+@law("metrics", needs.metrics, needs.metrics.metrics_by_name, needs.ranks(2))
 def check_metrics_in_another_order_on_each_rank_are_told_by_name(session: Session) -> None:
     """Where each rank fills its mapping in an order of its own, every metric is still the mean of its own values."""
     world = session.world_size
@@ -156,7 +157,7 @@ def check_metrics_in_another_order_on_each_rank_are_told_by_name(session: Sessio
     for_each(session, [Job(world, (Aggregate(values, held, names, turned=True),)) for names, held in cases], by_name)
 
 
-@law("metrics", "facet:metrics", "world_size>=2")
+@law("metrics", needs.metrics, needs.ranks(2))
 def check_metrics_are_equal_on_all_ranks(session: Session) -> None:
     """Every rank gets the same bits, for real values too: decisions that follow from a metric must not differ."""
     world = session.world_size

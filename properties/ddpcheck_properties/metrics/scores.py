@@ -10,6 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ddpcheck.checks import law
+from ddpcheck.contract import needs
 from ddpcheck.job import Job, Score
 
 from ..drawing import fewer, for_all, for_each
@@ -31,7 +32,7 @@ every integer; those that are alike in 32 bits, and those that are negative ther
 """
 
 
-@law("scores", "facet:scores")
+@law("scores", needs.scores)
 def check_scores_are_those_of_all_samples(session: Session) -> None:
     """A score is that of one process that holds the samples of all ranks, however many each has, within what sums in float32
     round, and no call minds those before.
@@ -64,7 +65,7 @@ def check_scores_are_those_of_all_samples(session: Session) -> None:
     for_all(session, _drawn(world, names), as_of_one_process, examples=fewer(session, examples))
 
 
-@law("scores", "facet:scores")
+@law("scores", needs.scores)
 def check_ranks_without_samples_take_no_part_in_scores(session: Session) -> None:
     """A rank that has no samples does not change a score."""
     world, jobs = session.world_size, []
@@ -78,7 +79,7 @@ def check_ranks_without_samples_take_no_part_in_scores(session: Session) -> None
     for_each(session, fewer(session, jobs), as_of_one_process)
 
 
-@law("scores", "facet:scores")
+@law("scores", needs.scores)
 def check_scores_over_no_samples_are_no_number(session: Session) -> None:
     """With no sample on any rank a score is NaN on every rank, and none fails."""
     world = session.world_size
@@ -86,7 +87,7 @@ def check_scores_over_no_samples_are_no_number(session: Session) -> None:
     for_each(session, jobs, as_of_one_process)
 
 
-@law("scores", "score:f1_macro")
+@law("scores", needs.scores.score_names("f1_macro"))
 def check_f1_averages_the_classes_that_occur_on_any_rank(session: Session) -> None:
     """Macro F1 is the mean over the classes that are label or largest output of a sample of any rank, each with the counts of
     all ranks; a class that occurs nowhere is left out, one that is only a label, or only taken for one, is not.
@@ -106,7 +107,7 @@ def check_f1_averages_the_classes_that_occur_on_any_rank(session: Session) -> No
     for_each(session, jobs, as_of_one_process)
 
 
-@law("scores", "score:auc", "world_size>=2")
+@law("scores", needs.scores.score_names("auc"), needs.ranks(2))
 def check_auc_compares_samples_of_different_ranks(session: Session) -> None:
     """The area under the curve is that of all pairs of samples of two classes, those on different ranks too; a rank may have
     one class only, or margins that could be probabilities, and where no rank has the other class the area is NaN.
@@ -122,13 +123,13 @@ def check_auc_compares_samples_of_different_ranks(session: Session) -> None:
     for_each(session, jobs, as_of_one_process)
 
 
-@law("scores", "score:rmse")
+@law("scores", needs.scores.score_names("rmse"))
 def check_a_sample_that_is_no_number_makes_rmse_none(session: Session) -> None:
     """With a NaN in an output of any rank the RMSE is NaN on all ranks: a run that diverged must not look healthy."""
     _shows(session, "rmse")
 
 
-@law("scores", "score:perplexity")
+@law("scores", needs.scores.score_names("perplexity"))
 def check_perplexity_of_large_losses_is_whole(session: Session) -> None:
     """Losses of dozens have their perplexity too: nothing is cut off."""
     world = session.world_size
@@ -136,13 +137,13 @@ def check_perplexity_of_large_losses_is_whole(session: Session) -> None:
     for_each(session, [Job(world, (made,))], as_of_one_process)
 
 
-@law("scores", "score:perplexity")
+@law("scores", needs.scores.score_names("perplexity"))
 def check_a_sample_that_is_no_number_makes_perplexity_none(session: Session) -> None:
     """With a NaN in an output of any rank the perplexity is NaN on all ranks: a run that diverged must not look healthy."""
     _shows(session, "perplexity")
 
 
-@law("scores", "facet:scores", "world_size>=2")
+@law("scores", needs.scores, needs.ranks(2))
 def check_scores_are_equal_on_all_ranks(session: Session) -> None:
     """Every rank gets the same bits, for real values too: decisions that follow from a score must not differ."""
     world, jobs = session.world_size, []
@@ -161,7 +162,7 @@ def check_scores_are_equal_on_all_ranks(session: Session) -> None:
     for_each(session, jobs, equal)
 
 
-@law("scores", "facet:scores", "scores_count_once")
+@law("scores", needs.scores, needs.scores.scores_count_once)
 def check_samples_that_come_twice_count_once_in_scores(session: Session) -> None:
     """A sample that several ranks hold, or one holds twice, as where a sampler pads, counts once, wherever it stands."""
     world, jobs = session.world_size, []
@@ -183,7 +184,7 @@ def check_samples_that_come_twice_count_once_in_scores(session: Session) -> None
     )
 
 
-@law("scores", "facet:scores", "scores_skip_padding")
+@law("scores", needs.scores, needs.scores.scores_skip_padding)
 def check_padding_counts_in_no_score(session: Session) -> None:
     """Rows of index -1 count in no score, wherever they stand, whether or not a rank has others, and whatever they hold, be it
     NaN.
@@ -222,7 +223,7 @@ def _shows(session: Session, name: str) -> None:
 
 def _promised(session: Session) -> tuple[str, ...]:
     """RMSE and perplexity first: two mistakes seldom give the same number there, as with counts of few samples they do."""
-    return tuple(sorted(session.capabilities.scores, reverse=True))
+    return tuple(sorted(session.capabilities.scores.score_names, reverse=True))
 
 
 def _score(name: str, sizes: Sequence[int], seed: int = 0) -> Score:

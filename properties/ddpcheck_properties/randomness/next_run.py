@@ -9,6 +9,7 @@ import numpy as np
 
 from ddpcheck import expect
 from ddpcheck.checks import law
+from ddpcheck.contract import needs
 from ddpcheck.job import Draw, Job, Operation, Sample, Start
 from ddpcheck.trace import Trace
 
@@ -22,13 +23,13 @@ COUNT = 64
 SAID = {"epochs": "orders", "local": "random numbers of its own", "common": "common random numbers"}
 
 
-@law("sampler", "facet:sampler", "shuffles", "world_size<=1")
+@law("sampler", needs.sampler, needs.sampler.shuffles, needs.ranks(most=1))
 def check_the_next_run_has_the_same_orders(session: Session) -> None:
     """Ranks that are started anew have the orders of those before, by seed and epoch: a run can be repeated, or go on."""
     _as_before(session, Sample(shuffled(session.world_size), (0, 3), seed=SEED))
 
 
-@law("randomness", "facet:randomness", "world_size<=1")
+@law("randomness", needs.randomness, needs.ranks(most=1))
 def check_the_next_run_has_the_same_random_numbers(session: Session) -> None:
     """Ranks that are started anew draw the numbers of those before, by seed and epoch."""
     _as_before(session, Draw(SEED, (0, 3), COUNT))

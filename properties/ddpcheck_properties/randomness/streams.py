@@ -10,6 +10,7 @@ import numpy as np
 from ddpcheck import expect
 from ddpcheck.causes import randomness as causes
 from ddpcheck.checks import law
+from ddpcheck.contract import needs
 from ddpcheck.job import Disturb, Draw, Job, Operation, OptimizerSpec, Sample, Step
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array
@@ -39,7 +40,7 @@ stands for seed, epoch and rank, and one or two if it has 20.
 """
 
 
-@law("randomness", "facet:randomness")
+@law("randomness", needs.randomness)
 def check_every_rank_and_epoch_has_random_numbers_of_its_own(session: Session) -> None:
     """Random numbers of different (seed, epoch, rank) are different ones that do not follow from each other, and the common
     ones are none of a rank's own.
@@ -52,7 +53,7 @@ def check_every_rank_and_epoch_has_random_numbers_of_its_own(session: Session) -
     for_each(session, [Job(world, (Draw(first, tuple(range(MANY)), SOME),))], all_begin_apart)
 
 
-@law("randomness", "facet:randomness")
+@law("randomness", needs.randomness)
 def check_random_numbers_fill_the_unit_interval(session: Session) -> None:
     """Own and common random numbers are spread evenly over the whole of [0, 1), in no order, on every rank."""
     # and after some calls of an epoch
@@ -62,7 +63,7 @@ def check_random_numbers_fill_the_unit_interval(session: Session) -> None:
     for_each(session, [Job(session.world_size, (Draw(SEEDS[0], (0,), LONG),))], in_no_order)
 
 
-@law("randomness", "facet:randomness")
+@law("randomness", needs.randomness)
 def check_common_random_numbers_are_equal_on_all_ranks(session: Session) -> None:
     """Common random numbers are the same on all ranks, however many others a rank drew, of its own or of its process's."""
     world = session.world_size
@@ -73,7 +74,7 @@ def check_common_random_numbers_are_equal_on_all_ranks(session: Session) -> None
     for_each(session, [Job(world, (*draws, Draw(SEEDS[0], (0, 1), COUNT)))], _common_agree)
 
 
-@law("randomness", "facet:randomness")
+@law("randomness", needs.randomness)
 def check_random_numbers_come_again_with_their_seed(session: Session) -> None:
     """Equal (seed, epoch, rank) give equal numbers: in an epoch begun again, at once or later, and in a new object, which
     begins with epoch 0, whatever else was drawn.
@@ -86,7 +87,7 @@ def check_random_numbers_come_again_with_their_seed(session: Session) -> None:
     for_each(session, jobs, _come_again)
 
 
-@law("sampler", "facet:sampler")
+@law("sampler", needs.sampler)
 def check_the_sampler_does_not_use_global_random_numbers(session: Session) -> None:
     """What one rank draws from its process's generators has no say in what the ranks must agree on: the order of samples."""
     world = session.world_size
@@ -94,7 +95,7 @@ def check_the_sampler_does_not_use_global_random_numbers(session: Session) -> No
     for_each(session, [Job(world, (read,)) for read in reads], shared_out(session.capabilities))
 
 
-@law("replica_sync", "facet:replica", "optimizer:sgd")
+@law("replica_sync", needs.replica, needs.replica.optimizers("sgd"))
 def check_training_does_not_use_global_random_numbers(session: Session) -> None:
     """What one rank draws from its process's generators does not change training: no choice is made by them."""
     world, promised = session.world_size, session.capabilities

@@ -8,6 +8,7 @@ import numpy as np
 
 from ddpcheck import expect
 from ddpcheck.checks import law
+from ddpcheck.contract import needs
 from ddpcheck.job import Draw, Job
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array
@@ -30,7 +31,7 @@ AGAIN = 1 << 10
 """Of LONG numbers 512 are equal by chance on average in float32, and more than AGAIN hardly ever."""
 
 
-@law("randomness", "facet:randomness")
+@law("randomness", needs.randomness)
 def check_random_numbers_do_not_come_again_within_an_epoch(session: Session) -> None:
     """Within an epoch a call gives the next numbers of its stream, and none that a call before it gave, which stay what they
     are.
@@ -42,7 +43,7 @@ def check_random_numbers_do_not_come_again_within_an_epoch(session: Session) -> 
     for_each(session, [Job(session.world_size, (Draw(SEEDS[0], (0,), LONG),))], _go_on_far)
 
 
-@law("randomness", "facet:randomness")
+@law("randomness", needs.randomness)
 def check_random_numbers_of_two_objects_are_apart(session: Session) -> None:
     """Own and common numbers stay as they are when other objects, of another seed or the same, are told an epoch and drawn
     from.
@@ -51,7 +52,7 @@ def check_random_numbers_of_two_objects_are_apart(session: Session) -> None:
     for_each(session, [Job(session.world_size, (Draw(SEEDS[0], EPOCHS, COUNT, beside=True), plain))], _undisturbed)
 
 
-@law("randomness", "facet:randomness", "world_size>=2", "world_size<=2")
+@law("randomness", needs.randomness, needs.ranks(2), needs.ranks(most=2))
 def check_random_numbers_drawn_one_by_one_are_each_ranks_own(session: Session) -> None:
     """Drawn one in each call, as for layers that are dropped, a rank's own numbers are new ones, and neither another rank's nor
     common ones; common ones are equal on all ranks.

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from ddpcheck import expect
-from ddpcheck.capabilities import Capabilities
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
+from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Backward, CloseWindow, Job, OpenWindow, Operation, OptimizerSpec, Step, ZeroGrad
 from ddpcheck.model import Activation, BatchNorm, Layer, Linear, ModelSpec, Scale, mlp
 from ddpcheck.trace import Trace
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 
-@law("accumulation", "facet:replica", "no_sync")
+@law("accumulation", needs.replica, needs.replica.no_sync)
 def check_gradients_inside_no_sync_are_local(session: Session) -> None:
     """Inside no_sync every rank holds the sum of its own gradients, exactly, and nothing of the other ranks'."""
     world, promised = session.world_size, session.capabilities
     jobs = [pitfalls.accumulation(world, (2, 2, 2), look=True)]
-    if promised.uneven_batches == "equal_weight":
+    if promised.replica.uneven_batches == "equal_weight":
         jobs += [running_dry(world), running_dry(world, all_at_last=True)]
     for_all(session, windows(world, promised, look=True), as_one_process(promised), examples=fitting(session, jobs))
 
 
-@law("accumulation", "facet:replica", "no_sync")
+@law("accumulation", needs.replica, needs.replica.no_sync)
 def check_accumulated_window_counts_every_micro_batch_once(session: Session) -> None:
     """The gradient after a window of micro-batches is the sum of the large micro-batches' gradients, each counted once.
 
@@ -56,7 +56,7 @@ def check_accumulated_window_counts_every_micro_batch_once(session: Session) -> 
     for_all(session, windows(world, promised), as_one_process(promised), examples=fitting(session, jobs))
 
 
-@law("accumulation", "facet:replica")
+@law("accumulation", needs.replica)
 def check_accumulation_without_no_sync_gives_the_same(session: Session) -> None:
     """Several synchronised backwards without zero_grad add up to the sum of the large batches' gradients."""
     world, promised = session.world_size, session.capabilities
@@ -64,21 +64,21 @@ def check_accumulation_without_no_sync_gives_the_same(session: Session) -> None:
     for_all(session, windows(world, promised, sync=True), as_one_process(promised), examples=examples)
 
 
-@law("accumulation", "facet:replica", "no_sync", "optimizer:sgd")
+@law("accumulation", needs.replica, needs.replica.no_sync, needs.replica.optimizers("sgd"))
 def check_training_with_accumulation_goes_where_one_process_goes(session: Session) -> None:
     """Steps with accumulated gradients lead every replica to the parameters of one process, within rounding."""
     world, promised = session.world_size, session.capabilities
     for_all(session, windows(world, promised, stepping=True), as_one_process(promised))
 
 
-@law("accumulation", "facet:replica", "no_sync")
+@law("accumulation", needs.replica, needs.replica.no_sync)
 def check_synchronisation_is_back_after_no_sync(session: Session) -> None:
     """A backward after no_sync was left is synchronised, even if what was accumulated inside was thrown away."""
     world, promised = session.world_size, session.capabilities
     for_all(session, thrown_away(world, promised), as_one_process(promised), share=0.5)
 
 
-@law("accumulation", "facet:replica", "no_sync")
+@law("accumulation", needs.replica, needs.replica.no_sync)
 def check_an_exception_inside_no_sync_ends_it(session: Session) -> None:
     """An exception that leaves no_sync() on some or all ranks, and is caught by the training program, comes out of it
     and leaves synchronisation switched on, or off inside another no_sync().
@@ -103,7 +103,7 @@ def check_an_exception_inside_no_sync_ends_it(session: Session) -> None:
     for_each(session, fitting(session, jobs), judge)
 
 
-@law("accumulation", "facet:replica", "two_forwards")
+@law("accumulation", needs.replica, needs.replica.two_forwards)
 def check_two_forwards_before_one_backward_count_both(session: Session) -> None:
     """Two forward passes and one backward on the sum of their losses: gradients are the sum of both batches', whatever
     the second forward pass did to buffers and to what the first one keeps for backward.

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ddpcheck.checks import law
+from ddpcheck.contract import needs
 from ddpcheck.job import Backward, Clip, Job, Operation, OptimizerSpec, Resume, Save, SetTrainable, Step, ZeroGrad
 from ddpcheck.model import Activation, Activity, Head, Layer, Linear, ModelSpec
 
@@ -25,17 +26,17 @@ Chain = Callable[[float], tuple[Layer, ...]]
 """Layers with terms of about this coefficient."""
 
 
-@law("gradients", "facet:replica", "feature:penalty")
+@law("gradients", needs.replica, needs.replica.model_features("penalty"))
 def check_penalties_of_weights_count_once_for_all_ranks(session: Session) -> None:
     """A penalty of weights that the loss has counts once in a gradient, and in the loss of each rank: however many ranks and
     samples there are, how much each counts, and once more for each micro-batch. That of a weight which layers share counts once;
     that of a frozen one is in the loss alone.
     """
-    world, unfreezing = session.world_size, session.capabilities.unfreezing
+    world, unfreezing = session.world_size, session.capabilities.replica.unfreezing
     _train(session, _penalised, once(world, _shared), frozen_at_first(world, unfreezing=unfreezing))
 
 
-@law("gradients", "facet:replica", "feature:activity")
+@law("gradients", needs.replica, needs.replica.model_features("activity"))
 def check_activity_terms_are_means_over_all_samples(session: Session) -> None:
     """A term of the loss that is the mean size of activations is averaged over ranks, samples and micro-batches as the rest of
     the loss is.
@@ -43,7 +44,7 @@ def check_activity_terms_are_means_over_all_samples(session: Session) -> None:
     _train(session, _active)
 
 
-@law("gradients", "facet:replica", "feature:auxiliary_head")
+@law("gradients", needs.replica, needs.replica.model_features("auxiliary_head"))
 def check_auxiliary_heads_have_the_large_batchs_gradients(session: Session) -> None:
     """An auxiliary head, whose parameters have gradients by a term of their own only, starts, is reduced, clipped and trained,
     and is saved, as all else is; and so is what lies before it.
@@ -71,11 +72,14 @@ def _deeply_supervised(often: float) -> tuple[Layer, ...]:
 
 def _train(session: Session, chain: Chain, *more: Job) -> None:
     world, promised = session.world_size, session.capabilities
-    jobs = [once(world, chain), trained(world, chain, clipping=promised.clipping, saving=promised.checkpoint)]
-    jobs.append(accumulated(world, chain, no_sync=promised.no_sync))
-    if promised.uneven_batches != "refused":
-        jobs.append(uneven(world, chain, exact=promised.uneven_batches != "weighted"))
-    if promised.sample_weights is not None:
+    jobs = [
+        once(world, chain),
+        trained(world, chain, clipping=promised.replica.clipping, saving=promised.replica.checkpoint),
+    ]
+    jobs.append(accumulated(world, chain, no_sync=promised.replica.no_sync))
+    if promised.replica.uneven_batches != "refused":
+        jobs.append(uneven(world, chain, exact=promised.replica.uneven_batches != "weighted"))
+    if promised.replica.sample_weights is not None:
         jobs.append(weighted(world, chain))
     for_each(session, fitting(session, [*jobs, *more]), as_one_process(promised))
 

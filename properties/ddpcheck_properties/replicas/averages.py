@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ddpcheck.capabilities import Capabilities
 from ddpcheck.causes import Cause
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
+from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Backward, Job, Observe, Operation, OptimizerSpec, Resume, Save, SetTrainable, Step, ZeroGrad
 from ddpcheck.model import Linear, ModelSpec, Scale, mlp
 from ddpcheck.trace import Trace
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 LOOK = Observe(("parameters", "averaged"))
 
 
-@law("replica_sync", "facet:replica", "averaged_weights", "optimizer:sgd")
+@law("replica_sync", needs.replica, needs.replica.averaged_weights, needs.replica.optimizers("sgd"))
 def check_averaged_weights_follow_the_parameters_of_all(session: Session) -> None:
     """The moving average of each parameter is that of one process, and has the same bits on all ranks: from construction
     on, after each step, and after save and resume. It goes by steps, not by backwards, and takes in what is frozen, from the
@@ -38,9 +38,9 @@ def check_averaged_weights_follow_the_parameters_of_all(session: Session) -> Non
     specs = [OptimizerSpec(lr=0.05, averaging=averaging) for averaging in (0.5, 0.9)]
     jobs = [averaging_job(world, spec, resumed=resumed) for spec in specs for resumed in (False, True)]
     jobs += [accumulated(world, specs[0], model, promised) for model in _models(promised)]
-    if promised.unfreezing and "frozen" in promised.model_features:
+    if promised.replica.unfreezing and "frozen" in promised.replica.model_features:
         jobs.append(frozen_later(world, specs[1], promised))
-    allowed = [job for job in jobs if promised.checkpoint or Resume() not in job.operations]
+    allowed = [job for job in jobs if promised.replica.checkpoint or Resume() not in job.operations]
     for_each(session, fitting(session, allowed), _explained(promised))
 
 
@@ -60,7 +60,7 @@ def frozen_later(world_size: int, optimizer: OptimizerSpec, promised: Capabiliti
     for number in range(5):
         operations += [ZeroGrad(), *[SetTrainable(("fc1",), trainable=False)] * (number == 2)]
         operations += [Backward(shards([2] * world_size, 2 * number * world_size)), Step(), LOOK]
-    model = replace(mlp((2, 3, 2), loss="linear"), dtype=max(promised.replica_dtypes))
+    model = replace(mlp((2, 3, 2), loss="linear"), dtype=max(promised.replica.replica_dtypes))
     return training_job(world_size, model, operations, optimizer, exact=False)
 
 
@@ -70,17 +70,17 @@ def accumulated(world_size: int, optimizer: OptimizerSpec, model: ModelSpec, pro
     for number in range(5):
         first, second = (shards([2] * world_size, (4 * number + half) * world_size) for half in (0, 2))
         taken = (model.branches,) * world_size if number % 2 == 0 else ()
-        operations += [ZeroGrad(), Backward(first, sync=not promised.no_sync), Backward(second, branches=taken)]
+        operations += [ZeroGrad(), Backward(first, sync=not promised.replica.no_sync), Backward(second, branches=taken)]
         operations += [Step(), LOOK]
     return training_job(world_size, model, operations, optimizer, exact=False)
 
 
 def _models(promised: Capabilities) -> Iterator[ModelSpec]:
     """Layers that are frozen and of one element, in the widest dtype; and a branch."""
-    dtype = max(promised.replica_dtypes)
+    dtype = max(promised.replica.replica_dtypes)
     layers = Linear("fc1", 2, 3, frozen=True), Scale("scalar", 0), Linear("fc2", 3, 2)
     yield ModelSpec(layers, loss="linear", dtype=dtype)
-    if promised.unused_parameters == "synchronised" and promised.unused_gradient == "none":
+    if promised.replica.unused_parameters == "synchronised" and promised.replica.unused_gradient == "none":
         yield branching(2, "a", loss="linear", dtype=dtype)
 
 

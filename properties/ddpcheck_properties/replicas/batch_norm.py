@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddpcheck import expect
-from ddpcheck.capabilities import Capabilities
 from ddpcheck.causes import Cause, updates
 from ddpcheck.causes import batch_norm as causes
 from ddpcheck.checks import law
+from ddpcheck.contract import Capabilities, Determinism, needs
 from ddpcheck.job import Backward, DataSpec, Job, Observe, Operation, Remeasure, ZeroGrad
 from ddpcheck.model import Activation, BatchNorm, Layer, Linear, ModelSpec
 from ddpcheck.oracle import Moment, Oracle
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 TOLERANCE = 2.0**-30
-NEEDS = "facet:replica", "feature:batch_norm", "batch_norm=synchronised", "world_size>=2"
+NEEDS = needs.replica.model_features("batch_norm"), needs.replica.batch_norm("synchronised"), needs.ranks(2)
 
 
 @law("replica_sync", *NEEDS)
@@ -45,7 +45,7 @@ def check_running_statistics_are_those_of_all_samples(session: Session) -> None:
     rank, with equal weight for each sample; one sample per rank is enough.
     """
     layers = BatchNorm("norm", 3), Linear("fc1", 3, 2)
-    uneven = session.capabilities.uneven_batches != "refused"
+    uneven = session.capabilities.replica.uneven_batches != "refused"
     found = _batches(session.world_size, uneven=uneven)
     if uneven:
         found.append(_with_an_empty_one(session.world_size))
@@ -53,17 +53,19 @@ def check_running_statistics_are_those_of_all_samples(session: Session) -> None:
     for_each(session, fitting(session, jobs), _same_statistics(session.capabilities))
 
 
-@law("replica_sync", *NEEDS, "dtype:float64", "reduction_dtype=model")
+@law("replica_sync", *NEEDS, needs.replica.replica_dtypes("float64"), needs.replica.reduction_dtype("model"))
 def check_synchronised_batch_norm_has_the_gradients_of_the_large_batch(session: Session) -> None:
     """Losses and gradients, those of layers before a batch norm included, are those of one process that normalises by
     all ranks' samples, for equal and unequal batches and for one sample per rank.
     """
-    uneven = session.capabilities.uneven_batches == "equal_weight"  # else the batches' weights join in, before or after
+    uneven = (
+        session.capabilities.replica.uneven_batches == "equal_weight"
+    )  # else the batches' weights join in, before or after
     jobs = gradient_jobs(session.world_size, uneven=uneven)
     for_each(session, fitting(session, jobs), _same_gradients(session.capabilities))
 
 
-@law("replica_sync", "facet:replica", "feature:batch_norm", "remeasures_statistics")
+@law("replica_sync", needs.replica, needs.replica.model_features("batch_norm"), needs.replica.remeasures_statistics)
 def check_remeasured_statistics_are_those_of_all_samples(session: Session) -> None:
     """Running statistics that are measured anew are those of all ranks' samples, each with equal weight, on every rank. Counters
     and gradients stay, and the next forward pass in training mode moves statistics as ever.
@@ -163,10 +165,10 @@ def _walk(job: Job, promised: Capabilities, *, bounds: bool) -> tuple[Moment, ..
 def _same_statistics(promised: Capabilities) -> Judge:
     def judge(job: Job, trace: Trace) -> None:
         _ran(job, trace)
-        alone = _walk(job, replace(promised, batch_norm="local"), bounds=False)
+        alone = _walk(job, promised.but(batch_norm="local"), bounds=False)
         for moment, local in zip(_walk(job, promised, bounds=True), alone, strict=True):
             try:
-                compare(moment, job, trace, bits=promised.same_bits_on_all_ranks)
+                compare(moment, job, trace, bits=(promised.world.determinism >= Determinism.BETWEEN_RANKS))
             except Finding as finding:
                 mean = next(iter(local.arrays["buffers"]))
                 own = local.arrays["buffers"][mean].value.exact
@@ -199,7 +201,7 @@ def _same_gradients(promised: Capabilities) -> Judge:
     def judge(job: Job, trace: Trace) -> None:
         _ran(job, trace)
         moments = _walk(job, promised, bounds=False)
-        alone = _walk(job, replace(promised, batch_norm="local"), bounds=False)
+        alone = _walk(job, promised.but(batch_norm="local"), bounds=False)
         for moment, local in zip(moments, alone, strict=True):
             if isinstance(moment.operation, Backward):
                 _same_losses(moment, local, job, trace)

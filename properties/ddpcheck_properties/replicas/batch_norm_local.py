@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddpcheck import expect
-from ddpcheck.capabilities import Capabilities
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
+from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Backward, Job, Observe, ZeroGrad
 from ddpcheck.model import Activation, BatchNorm, Linear, ModelSpec
 from ddpcheck.oracle import Oracle
@@ -32,13 +32,18 @@ if TYPE_CHECKING:
 
 
 @law(
-    "replica_sync", "facet:replica", "feature:batch_norm", "batch_norm=local", "dtype:float64", "reduction_dtype=model"
+    "replica_sync",
+    needs.replica,
+    needs.replica.model_features("batch_norm"),
+    needs.replica.batch_norm("local"),
+    needs.replica.replica_dtypes("float64"),
+    needs.replica.reduction_dtype("model"),
 )
 def check_local_batch_norm_has_the_gradients_of_each_ranks_own_batch(session: Session) -> None:
     """Losses are those of networks that normalise by their rank's own batch, and gradients the mean over the ranks of
     theirs, those of layers before the batch norm included.
     """
-    uneven = session.capabilities.uneven_batches == "equal_weight"
+    uneven = session.capabilities.replica.uneven_batches == "equal_weight"
     for_each(session, fitting(session, jobs(session.world_size, uneven=uneven)), _same(session.capabilities))
 
 

@@ -15,6 +15,7 @@ from ddpcheck import expect
 from ddpcheck.causes import Cause
 from ddpcheck.causes import updates as causes
 from ddpcheck.checks import law
+from ddpcheck.contract import needs
 from ddpcheck.diagnosis import Evidence
 from ddpcheck.job import Backward, Job, Observe, Operation, OptimizerSpec, Step, ZeroGrad
 from ddpcheck.model import Activation, BatchNorm, Linear, ModelSpec
@@ -38,7 +39,7 @@ SPECS = (
 _ROUNDS = 3
 
 
-@law("trajectories", "facet:replica", "feature:batch_norm")
+@law("trajectories", needs.replica, needs.replica.model_features("batch_norm"))
 def check_steps_of_a_model_with_batch_norm_are_the_optimizers(session: Session) -> None:
     """A step moves every parameter of a model with batch norm, its scale and shift included, as the optimizer does with the
     gradient that the replica shows: momentum and weight decay as for all others.

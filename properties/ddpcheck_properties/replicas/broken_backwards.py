@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ddpcheck import expect
-from ddpcheck.capabilities import Capabilities
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
+from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Backward, Job, Operation, Step
 from ddpcheck.model import mlp
 from ddpcheck.trace import Trace
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 
-@law("accumulation", "facet:replica", "no_sync", "broken_backward")
+@law("accumulation", needs.replica, needs.replica.no_sync, needs.replica.broken_backward)
 def check_a_backward_that_broke_inside_no_sync_leaves_nothing(session: Session) -> None:
     """A backward inside no_sync that an exception ends half-way, on every rank or on one, changes nothing once zero_grad() was
     called: later backwards are synchronised, and count neither it nor what it had begun.
@@ -32,7 +32,7 @@ def check_a_backward_that_broke_inside_no_sync_leaves_nothing(session: Session) 
     for_each(session, fitting(session, jobs), _as_if_never_begun(session.capabilities))
 
 
-@law("accumulation", "facet:replica", "broken_backward=recovers")
+@law("accumulation", needs.replica, needs.replica.broken_backward("recovers"))
 def check_a_backward_that_broke_leaves_nothing(session: Session) -> None:
     """A backward that an exception ends half-way on every rank changes nothing once zero_grad() was called: those that follow
     are synchronised, and count neither it nor what it had begun.
@@ -42,7 +42,7 @@ def check_a_backward_that_broke_leaves_nothing(session: Session) -> None:
     for_each(session, fitting(session, jobs), _as_if_never_begun(session.capabilities))
 
 
-@law("accumulation", "facet:replica", "broken_backward=raises", "world_size>=2", "world_size<=2")
+@law("accumulation", needs.replica, needs.replica.broken_backward("raises"), needs.ranks(2), needs.ranks(most=2))
 def check_nobody_trains_on_after_a_backward_that_broke(session: Session) -> None:
     """After a backward that an exception ended half-way on every rank, the next one raises on every rank, or is right."""
     # one Job, as ranks that have raised are started anew

@@ -8,9 +8,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ddpcheck import expect
-from ddpcheck.capabilities import Capabilities
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
+from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Backward, Clip, Job, Observe, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
 from ddpcheck.model import Activation, Layer, Linear, ModelSpec, Scale
 from ddpcheck.oracle import Oracle
@@ -40,24 +40,24 @@ LONG = "a_layer_" * 9
 """72 letters, more than some keep of a name."""
 
 
-@law("buckets", "facet:replica", "feature:scale")
+@law("buckets", needs.replica, needs.replica.model_features("scale"))
 def check_buckets_of_every_size_are_filled_to_the_brim(session: Session) -> None:
     """Gradients are exact for tensors of one size that together fill buckets of any size exactly, or go past them."""
     world, promised = session.world_size, session.capabilities
-    dtypes = sorted(promised.replica_dtypes)
+    dtypes = sorted(promised.replica.replica_dtypes)
     jobs = [filled(world, size, dtypes[number % len(dtypes)]) for number, size in enumerate(LADDER)]
     for_each(session, fitting(session, jobs), as_one_process(promised))
 
 
-@law("buckets", "facet:replica")
+@law("buckets", needs.replica)
 def check_every_number_of_elements_is_reduced_whole(session: Session) -> None:
     """Gradients are exact for tensors of every size up to 66 elements, and of odd sizes in every octave beyond; and for one
     that by itself is as large as a bucket of any usual size.
     """
     world, promised = session.world_size, session.capabilities
-    dtypes = sorted(promised.replica_dtypes)
+    dtypes = sorted(promised.replica.replica_dtypes)
     jobs = [one_size_after_another(world, range(first, 67, 11)) for first in range(1, 12)]
-    between = "scale" in promised.model_features
+    between = "scale" in promised.replica.model_features
     octaves = [(3 << octave | 1, dtypes[octave % len(dtypes)]) for octave in range(7, 16)]
     jobs += [one_size(world, size, dtype, between=between) for size, dtype in octaves]
     alone = ROUND + LARGE_AND_ROUND if takes_its_time(session) else ROUND
@@ -65,7 +65,7 @@ def check_every_number_of_elements_is_reduced_whole(session: Session) -> None:
     for_each(session, fitting(session, jobs), as_one_process(promised))
 
 
-@law("buckets", "facet:replica", "feature:scale")
+@law("buckets", needs.replica, needs.replica.model_features("scale"))
 def check_many_tensors_are_reduced_like_few(session: Session) -> None:
     """A model of three hundred small tensors has exact gradients at every step, and so have tensors whose names differ
     in the last letters only. Steps, accumulation, clipping and checkpoints leave out and mix up none of 120.
@@ -78,26 +78,30 @@ def check_many_tensors_are_reduced_like_few(session: Session) -> None:
     for count, name in ((298, "scale"), (12, LONG)):
         layers: list[Layer] = [Linear("fc1", 1, 3), *(Scale(f"{name}{number}", 3) for number in range(count))]
         jobs.append(training_job(world, ModelSpec(tuple(layers), loss="linear"), operations))
-    if world == 2 and "sgd" in promised.optimizers:
+    if world == 2 and "sgd" in promised.replica.optimizers:
         jobs.append(many_trained(world, promised))
     for_each(session, fitting(session, jobs), as_one_process(promised))
 
 
-@law("buckets", "facet:replica")
+@law("buckets", needs.replica)
 def check_later_backwards_are_like_the_first(session: Session) -> None:
     """The fortieth backward's gradients, and the fortieth step's, are as exact as the first one's: no counter runs out, no
     period comes round, no state is left over. At two ranks so are those of the 256th, where a byte has come round, and the
     130th step of Adam, and one after it on a new replica.
     """
     world, promised = session.world_size, session.capabilities
-    jobs = [forty_times(world, stepping=stepping, local=promised.no_sync) for stepping in (False, True)]
+    jobs = [forty_times(world, stepping=stepping, local=promised.replica.no_sync) for stepping in (False, True)]
     for_each(session, fitting(session, jobs), as_one_process(promised))
     if world == 2:
         for_each(session, fitting(session, [the_same_again(world)]), _like_the_first(promised))
-        for_each(session, fitting(session, [many_steps(world, resumed=promised.checkpoint)]), as_one_process(promised))
+        for_each(
+            session,
+            fitting(session, [many_steps(world, resumed=promised.replica.checkpoint)]),
+            as_one_process(promised),
+        )
 
 
-@law("buckets", "facet:replica", "feature:branch", SYNCHRONISED, "world_size>=2")
+@law("buckets", needs.replica, needs.replica.model_features("branch"), SYNCHRONISED, needs.ranks(2))
 def check_every_step_may_use_other_parameters_on_every_rank(session: Session) -> None:
     """Whatever each rank uses, and so whatever order gradients arrive in, from the first step on and from step to step
     differently, every gradient is the exact mean, a parameter counting as zero where it is not used.
@@ -105,7 +109,7 @@ def check_every_step_may_use_other_parameters_on_every_rank(session: Session) ->
     world, promised = session.world_size, session.capabilities
     jobs = [changing(world, 0, 2), *(changing(world, start) for start in range(3))]
     jobs.append(pitfalls.branches(world, "ab", ("a", "ab"), *[("b", "b")] * 9, ("ab", "a")))
-    if "sgd" in promised.optimizers:
+    if "sgd" in promised.replica.optimizers:
         jobs.append(_stepping(jobs[1]))
     for_each(session, fitting(session, jobs), as_one_process(promised))
 
@@ -116,14 +120,14 @@ def many_trained(world_size: int, promised: Capabilities) -> Job:
     """
     operations: list[Operation] = []
     for number in range(3):
-        operations += [Save(), Resume()] * (promised.checkpoint and number == 2)
+        operations += [Save(), Resume()] * (promised.replica.checkpoint and number == 2)
         first, second = (shards([2] * world_size, (4 * number + half) * world_size) for half in (0, 2))
-        operations.append(ZeroGrad(to_zeros=promised.zeroes_gradients and number == 1))
-        operations += [Backward(first, sync=False)] * (promised.no_sync and number < 2)
+        operations.append(ZeroGrad(to_zeros=promised.replica.zeroes_gradients and number == 1))
+        operations += [Backward(first, sync=False)] * (promised.replica.no_sync and number < 2)
         operations += [Backward(second), *GRADIENTS * (number == 1)]
-        operations += [*[Clip(0.5)] * (promised.clipping and number == 1), Step(), *PARAMETERS]
+        operations += [*[Clip(0.5)] * (promised.replica.clipping and number == 1), Step(), *PARAMETERS]
     layers: list[Layer] = [Linear("fc1", 2, 3), *(Scale(f"scale{number}", 3) for number in range(116))]
-    model = ModelSpec((*layers, Linear("wide", 3, 500)), loss="linear", dtype=max(promised.replica_dtypes))
+    model = ModelSpec((*layers, Linear("wide", 3, 500)), loss="linear", dtype=max(promised.replica.replica_dtypes))
     optimizer = OptimizerSpec(lr=1e-4, momentum=0.9, weight_decay=0.1)
     job = training_job(world_size, model, operations, optimizer, exact=False)
     assert job.data is not None

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from ddpcheck import expect
-from ddpcheck.capabilities import Capabilities
 from ddpcheck.causes import Cause, programs, updates, values
+from ddpcheck.contract import Capabilities, Determinism
 from ddpcheck.diagnosis import Evidence
 from ddpcheck.job import Backward, Job, Resume, Step
 from ddpcheck.operations.replica import of_two_replicas
@@ -44,12 +44,16 @@ def as_one_process(
                 return
             moment = known if tolerance is None else known.tolerating(tolerance)
             try:
-                compare(moment, job, trace, bits=capabilities.same_bits_on_all_ranks)
+                compare(moment, job, trace, bits=(capabilities.world.determinism >= Determinism.BETWEEN_RANKS))
             except Finding as finding:
                 position, (kind, _) = moment.position, finding.diagnosis.subject
                 sure = gone(job, position, finding.diagnosis.causes)
                 done = just_done(job, position, kind) if sure == finding.diagnosis.causes else None
-                around = ended(job, position, sure), loudness(job, kind), meant(sure, capabilities.reduction_dtype)
+                around = (
+                    ended(job, position, sure),
+                    loudness(job, kind),
+                    meant(sure, capabilities.replica.reduction_dtype),
+                )
                 raise finding.blaming(done, sure, *around, lateness(job, position)).at(position) from None
 
     return judge

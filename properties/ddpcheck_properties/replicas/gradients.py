@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ddpcheck import expect
-from ddpcheck.capabilities import Capabilities
 from ddpcheck.causes import Cause, gradients, values
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
+from ddpcheck.contract import Capabilities, Determinism, needs
 from ddpcheck.diagnosis import Evidence
 from ddpcheck.job import Backward, Job, Observe, Operation, ZeroGrad
 from ddpcheck.model import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 
-@law("gradients", "facet:replica")
+@law("gradients", needs.replica)
 def check_gradients_equal_the_large_batch_exactly(session: Session) -> None:
     """After backward every gradient is, bit for bit, the one that a single process computes on all ranks' samples.
 
@@ -53,7 +53,7 @@ def check_gradients_equal_the_large_batch_exactly(session: Session) -> None:
     )
 
 
-@law("gradients", "facet:replica")
+@law("gradients", needs.replica)
 def check_gradients_of_real_values_equal_the_large_batch_within_rounding(session: Session) -> None:
     """For real values every gradient is that of the large batch up to rounding, |got - exact| <= gamma_m sum|terms|.
 
@@ -68,7 +68,7 @@ def check_gradients_of_real_values_equal_the_large_batch_within_rounding(session
     for_all(session, training_jobs(world, promised, exact=False), as_one_process(promised), examples=examples)
 
 
-@law("gradients", "facet:replica", "no_sync")
+@law("gradients", needs.replica, needs.replica.no_sync)
 def check_reduction_is_the_mean_of_local_gradients_to_the_last_bits(session: Session) -> None:
     """A synchronised gradient is the mean (or sum) of the ranks' own local gradients, but for the reduction's own
     rounding.
@@ -87,14 +87,14 @@ def check_reduction_is_the_mean_of_local_gradients_to_the_last_bits(session: Ses
     jobs += [
         pitfalls.one_backward(world, Linear("fc1", 1, size), exact=False, dtype=dtype)
         for size in (1537, 12289)
-        for dtype in sorted(promised.replica_dtypes)
+        for dtype in sorted(promised.replica.replica_dtypes)
     ]
-    jobs.append(pitfalls.large_and_small(world, min(promised.replica_dtypes), exact=False))
+    jobs.append(pitfalls.large_and_small(world, min(promised.replica.replica_dtypes), exact=False))
     examples = fitting(session, map(local_then_synchronised, jobs))
     for_all(session, drawn, reduction_is_tight(promised), examples=examples)
 
 
-@law("gradients", "facet:replica", "world_size>=2", "same_bits_on_all_ranks")
+@law("gradients", needs.replica, needs.ranks(2), needs.world.determinism(Determinism.BETWEEN_RANKS))
 def check_gradients_have_the_same_bits_on_all_ranks(session: Session) -> None:
     """After backward all ranks hold the same bits in every gradient, whatever the rounding."""
     world, promised = session.world_size, session.capabilities
@@ -102,7 +102,7 @@ def check_gradients_have_the_same_bits_on_all_ranks(session: Session) -> None:
     for_all(session, drawn, same_bits_in("gradients"))
 
 
-@law("gradients", "facet:replica", "world_size>=2", "uneven_batches=equal_weight")
+@law("gradients", needs.replica, needs.ranks(2), needs.replica.uneven_batches("equal_weight"))
 def check_uneven_batches_weigh_equally(session: Session) -> None:
     """Ranks with batches of different sizes: the gradient is the mean of their local means, each with equal weight.
 
@@ -111,21 +111,21 @@ def check_uneven_batches_weigh_equally(session: Session) -> None:
     _uneven(session)
 
 
-@law("gradients", "facet:replica", "world_size>=2", "uneven_batches=weighted")
+@law("gradients", needs.replica, needs.ranks(2), needs.replica.uneven_batches("weighted"))
 def check_uneven_batches_are_weighted_by_their_sizes(session: Session) -> None:
     """Ranks with batches of different sizes: the gradient is the mean over all samples, as on one process."""
     _uneven(session)
 
 
-@law("gradients", "facet:replica")
+@law("gradients", needs.replica)
 def check_large_tensors_beside_small_ones(session: Session) -> None:
     """Tensors past the usual bucket sizes, and those of one element beside them, have exact gradients at every step."""
     promised = session.capabilities
-    jobs = [pitfalls.large_and_small(session.world_size, dtype) for dtype in sorted(promised.replica_dtypes)]
+    jobs = [pitfalls.large_and_small(session.world_size, dtype) for dtype in sorted(promised.replica.replica_dtypes)]
     for_each(session, fitting(session, jobs), as_one_process(promised))
 
 
-@law("gradients", "facet:replica")
+@law("gradients", needs.replica)
 def check_zero_grad_resets(session: Session) -> None:
     """After zero_grad gradients are none or zero, and the next backward's gradients hold nothing of the one before."""
     world, promised = session.world_size, session.capabilities
@@ -133,7 +133,7 @@ def check_zero_grad_resets(session: Session) -> None:
     for_all(session, drawn, as_one_process(promised), share=0.3)
 
 
-@law("gradients", "facet:replica")
+@law("gradients", needs.replica)
 def check_backward_leaves_parameters_alone(session: Session) -> None:
     """Backward, synchronised or not, changes no parameter's bits on any rank."""
     world, promised = session.world_size, session.capabilities
@@ -148,7 +148,7 @@ def _uneven(session: Session) -> None:
     world, promised = session.world_size, session.capabilities
     judge = as_one_process(promised)
     nobody = [[2 * (rank != empty) for rank in range(world)] for empty in (world - 1, 0)]
-    exact = promised.uneven_batches != "weighted"  # the sizes' sum is no power of two
+    exact = promised.replica.uneven_batches != "weighted"  # the sizes' sum is no power of two
     examples = [pitfalls.uneven(world, exact=exact, batches=batches) for batches in ((), *nobody)]
     ids = ModelSpec((Embedding("embedding", 5, 3), Scale("scalar", 0), Linear("fc1", 3, 4)), loss="cross_entropy")
     examples.append(pitfalls.uneven(world, exact=False, batches=nobody[0], model=ids))
@@ -215,10 +215,10 @@ def reduction_is_tight(promised: Capabilities) -> Judge:
         wide = {name: parts.astype(np.float64) for name, parts in own.items()}
         for name, parts in wide.items():
             exact, size = _mean(list(own[name]), counts.tolist(), promised)
-            dtype = promised.dtype_of_reduction(str(own[name].dtype))
-            size = size + 2 * _penalty(job, name) * (world if promised.gradient == "sum" else 1)
+            dtype = promised.replica.dtype_of_reduction(str(own[name].dtype))
+            size = size + 2 * _penalty(job, name) * (world if promised.replica.gradient == "sum" else 1)
             bound = reduction_bound(size * world, world, dtype, world + 2) / world
-            weighted = promised.uneven_batches == "weighted"
+            weighted = promised.replica.uneven_batches == "weighted"
             made_of = Contributions(
                 parts, parts, parts, None, 1, counts, inside=False, weighted=weighted, others=wide, earlier=parts
             )
@@ -273,8 +273,8 @@ def _penalty(job: Job, name: str) -> Array | float:
 
 def _mean(arrays: list[Array], counts: list[int], promised: Capabilities) -> tuple[Array, Array]:
     """The promised combination of local gradients, correctly rounded to float64, and that of their absolute values."""
-    weights = counts if promised.uneven_batches == "weighted" else [1] * len(arrays)
-    divisor = sum(weights) / (len(arrays) if promised.gradient == "sum" else 1)
+    weights = counts if promised.replica.uneven_batches == "weighted" else [1] * len(arrays)
+    divisor = sum(weights) / (len(arrays) if promised.replica.gradient == "sum" else 1)
     columns = np.stack(
         [array.astype(np.float64).reshape(-1) * weight for array, weight in zip(arrays, weights, strict=True)]
     )

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ddpcheck.capabilities import Capabilities
 from ddpcheck.causes import Cause
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
+from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Backward, DataSpec, Job, Join, Operation, OptimizerSpec, Step, ZeroGrad
 from ddpcheck.model import Linear, ModelSpec, Scale, mlp
 from ddpcheck.oracle import Oracle
@@ -29,7 +29,13 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 
-@law("trajectories", "facet:replica", "join", "uneven_batches=equal_weight", "optimizer:sgd")
+@law(
+    "trajectories",
+    needs.replica,
+    needs.replica.join,
+    needs.replica.uneven_batches("equal_weight"),
+    needs.replica.optimizers("sgd"),
+)
 def check_ranks_that_run_out_of_batches_join(session: Session) -> None:
     """Ranks train together until the last has used its last batch: those that have run out count as zero, and the
     divisor is the promised one, with buffers, too, which may be broadcast before each forward. Afterwards all ranks have the
@@ -100,9 +106,9 @@ def _causes(job: Job, trace: Trace, promised: Capabilities) -> Iterator[Cause]:
     longest = join.rounds()
     again = tuple((*batches, *batches[-1:] * (longest - len(batches))) for batches in join.batches)
     stale = replace(job, operations=(Join(again), *rest))
-    by_world, by_live = (replace(promised, join=rule) for rule in ("divide_by_initial_world", "divide_by_live_ranks"))
+    by_world, by_live = (promised.but(join=rule) for rule in ("divide_by_initial_world", "divide_by_live_ranks"))
     wrong, said = (by_live, "the number of ranks that still have batches")
-    if promised.join == "divide_by_live_ranks":
+    if promised.replica.join == "divide_by_live_ranks":
         wrong, said = (by_world, "the world size")
     got = trace.values(1, "parameters")
     right = _after_join(job, promised)

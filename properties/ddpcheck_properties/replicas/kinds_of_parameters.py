@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
+from ddpcheck.contract import needs
 from ddpcheck.job import Backward, Clip, Job, Observe, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
 from ddpcheck.model import Activation, Embedding, Layer, Linear, ModelSpec, Scale
 
@@ -50,7 +51,7 @@ _SMALL = 0.125
 _MOMENTUM = OptimizerSpec(lr=0.125, momentum=0.5)
 
 
-@law("buckets", "facet:replica", "feature:scale", "feature:mixed_dtypes")
+@law("buckets", needs.replica, needs.replica.model_features("scale"), needs.replica.model_features("mixed_dtypes"))
 def check_parameters_of_several_dtypes_keep_their_own(session: Session) -> None:
     """Where parameters of float32 and float64 take turns in a model, few or large ones, all have the gradients of the large
     batch, those of float64 to their own last bits; start with all bits of rank 0's; and go on with them after steps, and from
@@ -59,14 +60,14 @@ def check_parameters_of_several_dtypes_keep_their_own(session: Session) -> None:
     world, promised = session.world_size, session.capabilities
     among = one_backward(world, *_FROZEN_AMONG, rounds=2, batch=2), _trained(session, _FROZEN_AMONG)
     _as_one_process(session, *exact_in_both(world), _trained(session, _MIXED), *among)
-    if promised.clipping:
+    if promised.replica.clipping:
         _as_one_process(session, _trained(session, _MIXED, max_norm=_SMALL))
-    if promised.no_sync:
+    if promised.replica.no_sync:
         own = local_then_synchronised(one_backward(world, *_MIXED, batch=2, exact=False))
         for_each(session, fitting(session, [own]), reduction_is_tight(promised))
 
 
-@law("buckets", "facet:replica", "feature:strided")
+@law("buckets", needs.replica, needs.replica.model_features("strided"))
 def check_parameters_may_lie_column_after_column(session: Session) -> None:
     """Weights that lie in memory as if transposed, small and large ones, start as rank 0's, have the gradients of the large
     batch, move with every step and go on from a saved state, like those that lie row after row.
@@ -80,14 +81,14 @@ def check_parameters_may_lie_column_after_column(session: Session) -> None:
     )
 
 
-@law("buckets", "facet:replica", "feature:empty")
+@law("buckets", needs.replica, needs.replica.model_features("empty"))
 def check_parameters_without_elements_are_in_nobodys_way(session: Session) -> None:
     """A model may have weights and biases of no elements, whose gradients have none; all others train as they would without."""
     world = session.world_size
     _as_one_process(session, one_backward(world, *_EMPTY[:2], rounds=3, batch=2), _trained(session, _EMPTY))
 
 
-@law("buckets", "facet:replica", "feature:sparse")
+@law("buckets", needs.replica, needs.replica.model_features("sparse"))
 def check_sparse_gradients_are_the_large_batchs(session: Session) -> None:
     """Gradients that may be held as rows are those of the large batch, where ranks touch other rows or the same ones, many, often
     or not at all; so are sums of several backwards, and parameters after steps.
@@ -96,7 +97,7 @@ def check_sparse_gradients_are_the_large_batchs(session: Session) -> None:
     jobs = [one_backward(world, *_SPARSE, rounds=3, batch=batch) for batch in (1, 8)]
     jobs.append(one_backward(world, Embedding("embedding", 160, 2, sparse=True), Linear("fc", 2, 2), batch=64))
     jobs.append(_trained(session, _SPARSE, OptimizerSpec(lr=0.125)))
-    if promised.no_sync:
+    if promised.replica.no_sync:
         first, second = shards([2] * world), shards([2] * world, 2 * world)
         window: list[Operation] = [ZeroGrad(), Backward(first, sync=False), Backward(second), *GRADIENTS]
         jobs.append(training_job(world, ModelSpec(_SPARSE, loss="linear"), window, exact=False))
@@ -118,7 +119,7 @@ def _trained(
 ) -> Job:
     """A look at what a replica starts with, and one that has loaded its state; two steps, clipped perhaps, and both again."""
     world, look = session.world_size, Observe(("parameters",))
-    again: list[Operation] = [Save(), Resume(), look] if session.capabilities.checkpoint else []
+    again: list[Operation] = [Save(), Resume(), look] if session.capabilities.replica.checkpoint else []
     operations: list[Operation] = [look, *again]
     for number in range(2):
         operations += [ZeroGrad(), Backward(shards([2] * world, 2 * number * world)), *GRADIENTS]

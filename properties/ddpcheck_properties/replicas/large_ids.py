@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ddpcheck.causes import Cause
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
+from ddpcheck.contract import needs
 from ddpcheck.job import Backward, Job, Operation, ZeroGrad
 from ddpcheck.model import Embedding, Linear, ModelSpec
 from ddpcheck.trace import Trace
@@ -28,7 +29,7 @@ _IDS = causes.IDS_NARROWED(what="Ids", bits=(7, 8, 15, 16))
 _LABELS = causes.IDS_NARROWED(what="Labels", bits=(7, 8, 15, 16))
 
 
-@law("gradients", "facet:replica", "world_size>=2", "world_size<=2")
+@law("gradients", needs.replica, needs.ranks(2), needs.ranks(most=2))
 def check_ids_and_labels_may_be_larger_than_two_bytes_hold(session: Session) -> None:
     """Samples are ids of 70,001 rows of an embedding, or have labels of 70,001 classes: each finds its own row, or class."""
     world, judge = session.world_size, as_one_process(session.capabilities)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
+from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Backward, Clip, Job, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
 from ddpcheck.model import Linear, ModelSpec, Scale
 
@@ -32,7 +32,7 @@ BACKWARDS = 9
 """More than it takes to choose between ways by trying each a few times."""
 
 
-@law("trajectories", "facet:replica", "world_size<=2")
+@law("trajectories", needs.replica, needs.ranks(most=2))
 def check_large_tensors_step_like_small_ones(session: Session) -> None:
     """After steps of SGD, with and without momentum, and of Adam every element of two large tensors is where it is on one
     process, as is the scalar beside them. That holds after accumulation, clipping, and on a new replica that resumes.
@@ -42,7 +42,14 @@ def check_large_tensors_step_like_small_ones(session: Session) -> None:
     for_each(session, fitting(session, jobs), as_one_process(promised))
 
 
-@law("buckets", "facet:replica", "feature:scale", "dtype:float64", "world_size>=2", "world_size<=2")
+@law(
+    "buckets",
+    needs.replica,
+    needs.replica.model_features("scale"),
+    needs.replica.replica_dtypes("float64"),
+    needs.ranks(2),
+    needs.ranks(most=2),
+)
 def check_gradients_of_many_megabytes_are_exact_at_every_backward(session: Session) -> None:
     """The gradients of tensors that need several buckets of several MiB are those of the large batch, whichever backward it
     is: one whose order or time was measured by those before it, too.
@@ -69,10 +76,10 @@ def _steps(world_size: int, optimizer: OptimizerSpec, promised: Capabilities) ->
     operations: list[Operation] = []
     for number in range(1 if exact and not optimizer.momentum else 2):
         first, second = (shards([1] * world_size, (2 * number + half) * world_size) for half in (0, 1))
-        operations += [Save(), Resume()] * (promised.checkpoint and number == 1)
-        operations += [ZeroGrad(), *[Backward(first, sync=False)] * promised.no_sync, Backward(second)]
-        operations += [*[Clip(CLIPPED)] * (promised.clipping and not exact), Step(), *PARAMETERS]
+        operations += [Save(), Resume()] * (promised.replica.checkpoint and number == 1)
+        operations += [ZeroGrad(), *[Backward(first, sync=False)] * promised.replica.no_sync, Backward(second)]
+        operations += [*[Clip(CLIPPED)] * (promised.replica.clipping and not exact), Step(), *PARAMETERS]
     layers = Linear("large", 1, STEPPED), Scale("scalar", 0)  # weight and bias may belong to different ranks
     # in float32 the scalar's gradient, a sum of so many terms, would have no bound that is worth its name
-    model = ModelSpec(layers, loss="linear", dtype="float32" if exact else max(promised.replica_dtypes))
+    model = ModelSpec(layers, loss="linear", dtype="float32" if exact else max(promised.replica.replica_dtypes))
     return training_job(world_size, model, operations, optimizer, exact=exact)

@@ -9,6 +9,7 @@ import numpy as np
 from ddpcheck import expect
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
+from ddpcheck.contract import needs
 from ddpcheck.diagnosis import Evidence
 from ddpcheck.job import Backward, Job, Operation, ZeroGrad
 from ddpcheck.model import Linear, ModelSpec
@@ -24,7 +25,14 @@ if TYPE_CHECKING:
 COUNT = 258
 
 
-@law("accumulation", "facet:replica", "no_sync", "reduction_dtype=model", "world_size>=2", "world_size<=2")
+@law(
+    "accumulation",
+    needs.replica,
+    needs.replica.no_sync,
+    needs.replica.reduction_dtype("model"),
+    needs.ranks(2),
+    needs.ranks(most=2),
+)
 def check_a_window_may_have_more_micro_batches_than_a_byte_counts(session: Session) -> None:
     """The gradient of a window of 258 micro-batches on one batch is 258 times that of one, exactly."""
     for_each(session, fitting(session, [long_window(session.world_size)]), _so_many_times_the_first)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddpcheck import expect
-from ddpcheck.capabilities import Capabilities
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
+from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Backward, DataSpec, Job, Operation, ZeroGrad
 from ddpcheck.model import Linear, ModelSpec, Scale, mlp
 from ddpcheck.trace import Trace
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 
-@law("gradients", "facet:replica", "no_sync")
+@law("gradients", needs.replica, needs.replica.no_sync)
 def check_nonfinite_gradients_reach_every_rank(session: Session) -> None:
     """Where some rank's own gradient is NaN or infinite, the synchronised one is neither finite on any rank, and where
     none is, it is finite. An error instead is as good.
@@ -36,7 +36,7 @@ def check_nonfinite_gradients_reach_every_rank(session: Session) -> None:
     jobs = [
         diverging(world, ModelSpec(layers, loss="linear", dtype=dtype))
         for layers in chains
-        for dtype in sorted(promised.replica_dtypes)
+        for dtype in sorted(promised.replica.replica_dtypes)
     ]
     for_each(session, fitting(session, jobs), _spread)
 
@@ -51,22 +51,22 @@ def diverging(world_size: int, model: ModelSpec) -> Job:
     return replace(job, data=DataSpec(job.data.samples, "nonfinite", job.data.seed), model=model)
 
 
-@law("gradients", "facet:replica")
+@law("gradients", needs.replica)
 def check_a_nan_that_zero_grad_throws_away_is_gone(session: Session) -> None:
     """After zero_grad(), or zero_gradients(), gradients are those of the next backward, whatever was NaN before: synchronised, or
     inside no_sync. An error at the NaN instead is as good.
     """
     world, promised = session.world_size, session.capabilities
-    forms = (False, True) if promised.zeroes_gradients else (False,)
+    forms = (False, True) if promised.replica.zeroes_gradients else (False,)
     for_each(session, fitting(session, [_thrown_away(world, promised, zeros) for zeros in forms]), _gone(promised))
 
 
 def _thrown_away(world_size: int, promised: Capabilities, to_zeros: bool) -> Job:
     good, bad = shards([2] * world_size), shards([2] * world_size, 2 * world_size)
     operations: list[Operation] = [ZeroGrad()]
-    for sync in (True, False)[: 1 + promised.no_sync]:
+    for sync in (True, False)[: 1 + promised.replica.no_sync]:
         operations += [Backward(bad, sync=sync), ZeroGrad(to_zeros), Backward(good), *GRADIENTS, ZeroGrad(to_zeros)]
-    dtype = min(promised.replica_dtypes, key=lambda name: (name != "float64", name))
+    dtype = min(promised.replica.replica_dtypes, key=lambda name: (name != "float64", name))
     job = training_job(world_size, replace(mlp((2, 3, 2), loss="linear"), dtype=dtype), operations, exact=False)
     return poisoned(job, 2 * world_size, "nan")
 

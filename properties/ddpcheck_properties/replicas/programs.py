@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
+from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Job
 from ddpcheck.model import Activation, Linear, ModelSpec
 from ddpcheck.trace import Trace
@@ -36,7 +36,7 @@ BRANCHES_TAKEN: tuple[Callable[[tuple[str, ...]], tuple[tuple[str, ...], ...]], 
 """Which of a model's branches are taken, in turn (training_program)."""
 
 
-@law("programs", "facet:replica")
+@law("programs", needs.replica)
 def check_any_training_program_goes_as_on_one_process(session: Session) -> None:
     """Any legal sequence of backward, no_sync, step, zero_grad in both forms, clip, predict, save, resume, freezing and
     unfreezing, batches of other sizes and new epochs leads every rank where it leads one process, after every operation.
@@ -52,7 +52,7 @@ def check_any_training_program_goes_as_on_one_process(session: Session) -> None:
 
     known = Known()
     examples = [known.job(program, words) for words in KNOWN]
-    if "branch" in promised.model_features and promised.unused_parameters == "synchronised":
+    if "branch" in promised.replica.model_features and promised.replica.unused_parameters == "synchronised":
         examples += [make(world, promised) for make in (_used_after_resuming, _counted_apart, _coming_and_going)]
     examples = fewer(session, fitting(session, examples))
     judge = telling(as_one_process(promised))
@@ -172,7 +172,9 @@ def _coming_and_going(world_size: int, promised: Capabilities) -> Job:
 def programs(draw: DrawFn, world_size: int, capabilities: Capabilities, words: tuple[Word, ...] = WORDS) -> Job:
     """Up to LONGEST of these words, on a model with or without branches, looked at all the time or at the end."""
     sentence = draw(_sentences(words))
-    offered = [strategy for name, strategy in (("sgd", sgd()), ("adam", adam())) if name in capabilities.optimizers]
+    offered = [
+        strategy for name, strategy in (("sgd", sgd()), ("adam", adam())) if name in capabilities.replica.optimizers
+    ]
     model = draw(_models(capabilities))
     names = model.branches
     taken = draw(choice(BRANCHES_TAKEN))(names) if names else ((),)
@@ -183,7 +185,7 @@ def programs(draw: DrawFn, world_size: int, capabilities: Capabilities, words: t
         model,
         draw(st.one_of(offered)),
         sizes=draw(choice(((2, 3), (1, 3), (4, 1, 2)))),
-        uneven=capabilities.uneven_batches != "refused" and draw(choice((False, False, True))),
+        uneven=capabilities.replica.uneven_batches != "refused" and draw(choice((False, False, True))),
         taken=taken,
         max_norm=draw(choice((0.3, 0.02, 50.0))),
         looking=draw(choice((True, False))),
@@ -203,6 +205,6 @@ def _sentences(words: tuple[Word, ...]) -> SearchStrategy[list[Word]]:
 
 def _models(capabilities: Capabilities) -> SearchStrategy[ModelSpec]:
     plain = models(capabilities, exact=False, depths=(1, 2))
-    if "branch" not in capabilities.model_features or capabilities.unused_parameters != "synchronised":
+    if "branch" not in capabilities.replica.model_features or capabilities.replica.unused_parameters != "synchronised":
         return plain
     return st.one_of(plain, branching_models(capabilities, exact=False))

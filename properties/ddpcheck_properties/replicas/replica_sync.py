@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from ddpcheck import expect
-from ddpcheck.capabilities import Capabilities
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
+from ddpcheck.contract import Capabilities, Determinism, needs
 from ddpcheck.diagnosis import Evidence
 from ddpcheck.job import (
     CloseWindow,
@@ -46,7 +46,7 @@ MOMENTUM = OptimizerSpec(lr=0.05, momentum=0.9, weight_decay=0.1)
 ADAM = OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.01)
 
 
-@law("replica_sync", "facet:replica", "world_size>=2", "broadcasts_parameters")
+@law("replica_sync", needs.replica, needs.ranks(2), needs.replica.broadcasts_parameters)
 def check_construction_gives_every_rank_the_parameters_of_rank_0(session: Session) -> None:
     """A new replica holds rank 0's initial parameters, bit for bit, on every rank, though each rank was given
     others.
@@ -61,7 +61,13 @@ def check_construction_gives_every_rank_the_parameters_of_rank_0(session: Sessio
     for_all(session, new_replicas(world, promised), _from_rank_0("parameters"), examples=fitting(session, examples))
 
 
-@law("replica_sync", "facet:replica", "feature:frozen", "world_size>=2", "broadcasts_parameters")
+@law(
+    "replica_sync",
+    needs.replica,
+    needs.replica.model_features("frozen"),
+    needs.ranks(2),
+    needs.replica.broadcasts_parameters,
+)
 def check_construction_gives_every_rank_the_frozen_parameters_of_rank_0(session: Session) -> None:
     """A new replica holds rank 0's frozen parameters, too, on every rank."""
     layers = Linear("fc1", 3, 4, frozen=True), Linear("fc2", 4, 2)
@@ -69,7 +75,13 @@ def check_construction_gives_every_rank_the_frozen_parameters_of_rank_0(session:
     for_each(session, fitting(session, jobs), _from_rank_0("parameters"))
 
 
-@law("replica_sync", "facet:replica", "feature:buffer", "world_size>=2", "broadcasts_buffers")
+@law(
+    "replica_sync",
+    needs.replica,
+    needs.replica.model_features("buffer"),
+    needs.ranks(2),
+    needs.replica.broadcasts_buffers,
+)
 def check_construction_gives_every_rank_the_buffers_of_rank_0(session: Session) -> None:
     """A new replica holds rank 0's buffers, bit for bit, on every rank."""
     layers = Linear("fc1", 3, 4), Scale("buffer", 4, buffer=True), Linear("fc2", 4, 2), Scale("scalar", 0, buffer=True)
@@ -77,7 +89,13 @@ def check_construction_gives_every_rank_the_buffers_of_rank_0(session: Session) 
     for_each(session, fitting(session, jobs), _from_rank_0("buffers"))
 
 
-@law("replica_sync", "facet:replica", "feature:batch_norm", "world_size>=2", "broadcasts_buffers")
+@law(
+    "replica_sync",
+    needs.replica,
+    needs.replica.model_features("batch_norm"),
+    needs.ranks(2),
+    needs.replica.broadcasts_buffers,
+)
 def check_construction_gives_every_rank_the_statistics_of_rank_0(session: Session) -> None:
     """A new replica holds rank 0's running statistics and its integer counter of batches, bit for bit, on every
     rank.
@@ -87,7 +105,7 @@ def check_construction_gives_every_rank_the_statistics_of_rank_0(session: Sessio
     for_each(session, fitting(session, jobs), _from_rank_0("buffers"))
 
 
-@law("replica_sync", "facet:replica", "feature:batch_norm", "batch_norm=local")
+@law("replica_sync", needs.replica, needs.replica.model_features("batch_norm"), needs.replica.batch_norm("local"))
 def check_running_statistics_of_rank_0_are_those_of_its_own_batches(session: Session) -> None:
     """After forward passes in training mode rank 0's running statistics are those of its own batches, larger or smaller
     than the others', inside no_sync too.
@@ -95,19 +113,19 @@ def check_running_statistics_of_rank_0_are_those_of_its_own_batches(session: Ses
     The other ranks' are not judged: whether they take over rank 0's before each forward is left open.
     """
     promised = session.capabilities
-    sizes = (False, True) if promised.uneven_batches == "equal_weight" else (False,)
-    local = promised.no_sync
+    sizes = (False, True) if promised.replica.uneven_batches == "equal_weight" else (False,)
+    local = promised.replica.no_sync
     jobs = [pitfalls.statistics(session.world_size, uneven=uneven, local=local and not uneven) for uneven in sizes]
     for_each(session, fitting(session, jobs), as_one_process(promised))
 
 
 @law(
     "replica_sync",
-    "facet:replica",
-    "world_size>=2",
-    "broadcasts_parameters",
-    "same_bits_on_all_ranks",
-    "optimizer:sgd",
+    needs.replica,
+    needs.ranks(2),
+    needs.replica.broadcasts_parameters,
+    needs.world.determinism(Determinism.BETWEEN_RANKS),
+    needs.replica.optimizers("sgd"),
 )
 def check_predictions_are_equal_on_all_ranks(session: Session) -> None:
     """After training every rank predicts the same for the same samples: what one process predicts, within rounding."""
@@ -117,15 +135,15 @@ def check_predictions_are_equal_on_all_ranks(session: Session) -> None:
         as_one_process(promised)(job, trace)
         expect.same_on_all_ranks(trace.values(len(job.operations) - 1, "outputs"), "prediction for the same samples")
 
-    alike = promised.model_features - ({"buffer"} if not promised.broadcasts_buffers else set())
-    model = models(replace(promised, model_features=alike), exact=False, depths=(1, 2))
+    alike = promised.replica.model_features - ({"buffer"} if not promised.replica.broadcasts_buffers else set())
+    model = models(promised.but(model_features=alike), exact=False, depths=(1, 2))
     trained = training_jobs(world, promised, model=model, exact=False, rounds=(1, 2), optimizer=sgd(), observe=())
     predict = Predict(((0, 1),) * world)
     drawn = trained.map(lambda job: replace(job, operations=(*job.operations, predict)))
     for_all(session, drawn, judge, share=0.5)
 
 
-@law("replica_sync", "facet:replica", "checkpoint", "optimizer:sgd")
+@law("replica_sync", needs.replica, needs.replica.checkpoint, needs.replica.optimizers("sgd"))
 def check_resumed_training_goes_where_one_process_goes(session: Session) -> None:
     """Training that was saved, built anew on every rank and resumed ends where uninterrupted training of one process
     ends.
@@ -139,13 +157,13 @@ def check_resumed_training_goes_where_one_process_goes(session: Session) -> None
     jobs.append(replace(jobs[0], model=named))
     held = Scale("scalar", 0, buffer=True), Scale("vector", 3, buffer=True)
     jobs.append(replace(jobs[0], model=ModelSpec((Linear("fc1", 2, 3), *held, Linear("fc2", 3, 2)))))
-    jobs += [_saved_again(pitfalls.steps(world, spec), windows=promised.no_sync) for spec in (MOMENTUM, ADAM)]
+    jobs += [_saved_again(pitfalls.steps(world, spec), windows=promised.replica.no_sync) for spec in (MOMENTUM, ADAM)]
     jobs.append(_resumed_often(pitfalls.steps(world, MOMENTUM, count=11)))
     examples = fewer(session, fitting(session, jobs))
     for_all(session, interrupted(world, promised), as_one_process(promised), examples=examples)
 
 
-@law("replica_sync", "facet:replica", "checkpoint", "feature:batch_norm")
+@law("replica_sync", needs.replica, needs.replica.checkpoint, needs.replica.model_features("batch_norm"))
 def check_a_checkpoint_holds_running_statistics(session: Session) -> None:
     """A new replica that loads a saved state holds its running statistics and counter of batches, bit for bit, and those of
     rank 0 go on from there; saved before any training, or after.
@@ -160,7 +178,7 @@ def check_a_checkpoint_holds_running_statistics(session: Session) -> None:
     for_each(session, fitting(session, jobs), as_one_process(session.capabilities))
 
 
-@law("replica_sync", "facet:replica", "checkpoint", "optimizer:sgd")
+@law("replica_sync", needs.replica, needs.replica.checkpoint, needs.replica.optimizers("sgd"))
 def check_resumed_training_is_exact(session: Session) -> None:
     """Where sums are exact, saving and resuming leaves no trace: every rank ends with the bits of uninterrupted
     training.
@@ -184,7 +202,9 @@ def new_replicas(draw: DrawFn, world_size: int, capabilities: Capabilities) -> J
 @st.composite
 def interrupted(draw: DrawFn, world_size: int, capabilities: Capabilities) -> Job:
     """Training with a save and a resume after one of its steps."""
-    offered = [strategy for name, strategy in (("sgd", sgd()), ("adam", adam())) if name in capabilities.optimizers]
+    offered = [
+        strategy for name, strategy in (("sgd", sgd()), ("adam", adam())) if name in capabilities.replica.optimizers
+    ]
     model = models(capabilities, exact=False, depths=(1, 2))
     rounds, optimizer = (2, 3), st.one_of(offered)
     job = draw(training_jobs(world_size, capabilities, model=model, exact=False, rounds=rounds, optimizer=optimizer))

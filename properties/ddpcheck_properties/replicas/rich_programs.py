@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Literal
 
 from hypothesis import strategies as st
 
-from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
+from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Job, OptimizerSpec
 from ddpcheck.model import Activation, Activity, BatchNorm, Embedding, Head, Layer, Linear, ModelSpec, Scale
 
@@ -37,7 +37,7 @@ NEAR = 2.0**-24
 """A thousandth of float32's precision, and a hundred million roundings of float64."""
 
 
-@law("programs", "facet:replica")
+@law("programs", needs.replica)
 def check_long_programs_on_rich_models_go_as_on_one_process(session: Session) -> None:
     """A training run of many rounds, in which ranks save, resume, predict, freeze layers, gather micro-batches and have batches
     of other sizes, on a model with many kinds of layers, leads every rank where it leads one process.
@@ -85,7 +85,7 @@ def _program(
         model,
         optimizer,
         sizes=choices.choice(((2, 3), (1, 3), (4, 1, 2), (1,)) if not normal else ((3, 4), (5, 3))),
-        uneven=promised.uneven_batches != "refused" and seed % 2 == 1,
+        uneven=promised.replica.uneven_batches != "refused" and seed % 2 == 1,
         taken=choices.choice(BRANCHES_TAKEN)(model.branches) if model.branches else ((),),
         together=choices.random() < 0.3,
         max_norm=choices.choice((0.3, 0.02, 50.0, 50.0)),
@@ -100,7 +100,7 @@ def _program(
 
 def slow_optimizer(choices: Random, promised: Capabilities) -> OptimizerSpec:
     """One with so small a learning rate that many steps on many layers do not diverge."""
-    offered = [specs for name, specs in (("sgd", SGD), ("adam", ADAM)) if name in promised.optimizers]
+    offered = [specs for name, specs in (("sgd", SGD), ("adam", ADAM)) if name in promised.replica.optimizers]
     chosen = choices.choice(choices.choice(offered or [SGD]))
     return replace(chosen, lr=chosen.lr / 4)
 
@@ -147,10 +147,10 @@ def rich_model(choices: Random, promised: Capabilities) -> ModelSpec:
 
     def has(feature: str, often: float = 0.5) -> bool:
         chosen = choices.random() < often  # whatever is promised, so that a seed means the same in all else
-        return chosen and feature in promised.model_features
+        return chosen and feature in promised.replica.model_features
 
-    dtypes = sorted(promised.replica_dtypes) or ["float32"]
-    normal = "float64" in dtypes and promised.reduction_dtype == "model"
+    dtypes = sorted(promised.replica.replica_dtypes) or ["float32"]
+    normal = "float64" in dtypes and promised.replica.reduction_dtype == "model"
     if choices.random() < 0.1:
         return ModelSpec((Linear("fc1", 3, 2, bias=False),), dtype=choices.choice(dtypes))
     width = choices.choice((2, 3, 4))
@@ -175,7 +175,7 @@ def rich_model(choices: Random, promised: Capabilities) -> ModelSpec:
         if number < last:
             layers.append(Activation(curve))
     first = next(layer for layer in layers if isinstance(layer, Linear))
-    if "branch" in promised.model_features and promised.unused_parameters == "synchronised":
+    if "branch" in promised.replica.model_features and promised.replica.unused_parameters == "synchronised":
         names = "ab"[: choices.choice((0, 0, 1, 2))]
         layers += [Linear(f"branch_{name}", width, width, branch=name) for name in names]
     if has("tied") and first.inputs == first.outputs == width:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ddpcheck.checks import law
+from ddpcheck.contract import needs
 from ddpcheck.job import Backward, Job, Operation, OptimizerSpec, Step, ZeroGrad
 from ddpcheck.model import Embedding, Linear, ModelSpec, mlp
 from ddpcheck.trace import Trace
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 Weights = tuple[tuple[float, ...], ...]
 
 
-@law("gradients", "facet:replica", "sample_weights=by_weight", "gradient=mean")
+@law("gradients", needs.replica, needs.replica.sample_weights("by_weight"), needs.replica.gradient("mean"))
 def check_sample_weights_are_normalised_over_all_ranks(session: Session) -> None:
     """Where samples have weights, a token mask's included, the gradient is that of one process on all ranks' samples:
     sum_i w_i g_i / sum_i w_i over all of them, so that ranks count by their sums of weights, which differ.
@@ -31,7 +32,7 @@ def check_sample_weights_are_normalised_over_all_ranks(session: Session) -> None
     _weigh(session)
 
 
-@law("gradients", "facet:replica", "sample_weights=equal_ranks")
+@law("gradients", needs.replica, needs.replica.sample_weights("equal_ranks"))
 def check_weighted_means_of_ranks_count_equally(session: Session) -> None:
     """Where samples have weights, a token mask's included, the gradient is the mean (or sum) of the ranks' own weighted means
     sum_i w_i g_i / sum_i w_i, each over the rank's samples.
@@ -43,9 +44,9 @@ def check_weighted_means_of_ranks_count_equally(session: Session) -> None:
 
 def _weigh(session: Session) -> None:
     world, promised = session.world_size, session.capabilities
-    jobs = [weighted_steps(world), masked(world), accumulated(world, no_sync=promised.no_sync)]
-    if promised.no_sync:
-        jobs.append(masked_windows(world, each=promised.sample_weights == "equal_ranks"))
+    jobs = [weighted_steps(world), masked(world), accumulated(world, no_sync=promised.replica.no_sync)]
+    if promised.replica.no_sync:
+        jobs.append(masked_windows(world, each=promised.replica.sample_weights == "equal_ranks"))
     as_ever = as_one_process(promised)
 
     def judge(job: Job, trace: Trace) -> None:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from ddpcheck.capabilities import Capabilities
 from ddpcheck.causes import Cause
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
+from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Backward, Clip, Job, Observe, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
 from ddpcheck.model import Activation, Embedding, Linear, ModelSpec, Scale
 from ddpcheck.trace import Trace
@@ -30,7 +30,7 @@ Poison = Literal["nan", "inf", "-inf"]
 ENDS: tuple[Poison, ...] = "inf", "-inf"
 
 
-@law("trajectories", "facet:replica", "skips_nonfinite", "optimizer:sgd")
+@law("trajectories", needs.replica, needs.replica.skips_nonfinite, needs.replica.optimizers("sgd"))
 def check_a_step_with_nan_is_skipped_on_all_ranks(session: Session) -> None:
     """A NaN or infinity in one rank's gradient makes step() leave everything as it is on all ranks, and later steps lead
     where they lead without it: parameters, averages, momentum, counts of steps, loss scales. Losses, most gradients and the last
@@ -42,15 +42,15 @@ def check_a_step_with_nan_is_skipped_on_all_ranks(session: Session) -> None:
     jobs = [
         poisoned(overflow(world, spec), 2 * (world + rank), poison) for spec in specs for rank, poison in ends.items()
     ]
-    twice = overflow(world, specs[0], (1, 2), resuming=session.capabilities.checkpoint)
+    twice = overflow(world, specs[0], (1, 2), resuming=session.capabilities.replica.checkpoint)
     jobs.append(poisoned(twice, (2 * world, 4 * world), "nan"))
-    jobs.append(poisoned(hidden_overflow(world, clip=session.capabilities.clipping), 2 * world, "inf"))
+    jobs.append(poisoned(hidden_overflow(world, clip=session.capabilities.replica.clipping), 2 * world, "inf"))
     jobs.append(in_the_last_layer(world))
     jobs += [of_one_sign(world, sign) for sign in ENDS]
-    jobs += [averaged(world)] * session.capabilities.averaged_weights
-    jobs += [in_a_branch(world)] * (session.capabilities.unused_parameters == "synchronised")
+    jobs += [averaged(world)] * session.capabilities.replica.averaged_weights
+    jobs += [in_a_branch(world)] * (session.capabilities.replica.unused_parameters == "synchronised")
     for_each(session, fitting(session, jobs), _skipped(session.capabilities))
-    forms = (False, True) if session.capabilities.zeroes_gradients else (False,)
+    forms = (False, True) if session.capabilities.replica.zeroes_gradients else (False,)
     jobs = [thrown_away(world, to_zeros=to_zeros) for to_zeros in forms]
     cause = causes.SKIPPED_THOUGH_CLEARED()
     for_each(session, fitting(session, jobs), because(as_one_process(session.capabilities), cause))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ddpcheck import expect
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
+from ddpcheck.contract import needs
 from ddpcheck.job import DataSpec, Job, MeasureSteps
 from ddpcheck.model import mlp
 from ddpcheck.trace import Trace
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 
-@law("buckets", "facet:replica", "timeline", "no_sync")
+@law("buckets", needs.replica, needs.replica.timeline, needs.replica.no_sync)
 def check_a_timeline_tells_of_the_last_backward(session: Session) -> None:
     """A timeline has one "backward" and, if it was synchronised, "all_reduce 0", "all_reduce 1" and so on, each within the
     last step, in order of begin.

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ddpcheck import expect
-from ddpcheck.capabilities import Capabilities
 from ddpcheck.causes import programs
 from ddpcheck.checks import law
+from ddpcheck.contract import Capabilities, needs
 from ddpcheck.diagnosis import Evidence
 from ddpcheck.job import (
     Backward,
@@ -48,7 +48,7 @@ ADAM = OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.01)
 ROWS = (2, 0, 1)
 
 
-@law("replica_sync", "facet:replica", "optimizer:sgd")
+@law("replica_sync", needs.replica, needs.replica.optimizers("sgd"))
 def check_evaluation_leaves_training_alone(session: Session) -> None:
     """predict() before, between and after the operations of training changes nothing of it, and one rank may call it
     alone.
@@ -71,7 +71,7 @@ def check_evaluation_leaves_training_alone(session: Session) -> None:
         raise
 
 
-@law("replica_sync", "facet:replica", "feature:batch_norm")
+@law("replica_sync", needs.replica, needs.replica.model_features("batch_norm"))
 def check_evaluation_uses_the_running_statistics(session: Session) -> None:
     """predict() normalises by the running statistics, not by those of its batch, and does not move them, inside no_sync too,
     and whatever size the batch has.
@@ -97,7 +97,7 @@ def check_evaluation_uses_the_running_statistics(session: Session) -> None:
         look,
     ]
     programs = [operations]
-    if session.capabilities.no_sync:
+    if session.capabilities.replica.no_sync:
         programs.append([OpenWindow(), Backward(shards([3] * world)), look, evaluate, look, CloseWindow()])
     layers = BatchNorm("norm", 3), Linear("fc1", 3, 2)
     jobs = [
@@ -107,7 +107,7 @@ def check_evaluation_uses_the_running_statistics(session: Session) -> None:
     for_each(session, fitting(session, jobs), _normalises)
 
 
-@law("replica_sync", "facet:replica", "checkpoint", "optimizer:sgd")
+@law("replica_sync", needs.replica, needs.replica.checkpoint, needs.replica.optimizers("sgd"))
 def check_saving_leaves_training_alone(session: Session) -> None:
     """state() may be asked for anywhere, between backward and step too, and changes nothing of training."""
     world, promised = session.world_size, session.capabilities
@@ -115,7 +115,7 @@ def check_saving_leaves_training_alone(session: Session) -> None:
     for_each(session, fitting(session, examples), as_one_process(promised))
 
 
-@law("replica_sync", "facet:replica", "checkpoint", "optimizer:sgd")
+@law("replica_sync", needs.replica, needs.replica.checkpoint, needs.replica.optimizers("sgd"))
 def check_a_saved_state_stays_as_it_is(session: Session) -> None:
     """A state is a copy: later training does not change what was saved, running statistics, moments and averages included."""
     world, promised = session.world_size, session.capabilities
@@ -124,14 +124,14 @@ def check_a_saved_state_stays_as_it_is(session: Session) -> None:
     for_each(session, fitting(session, jobs), nothing_was_changed)
 
 
-@law("replica_sync", "facet:replica", "optimizer:sgd")
+@law("replica_sync", needs.replica, needs.replica.optimizers("sgd"))
 def check_backward_leaves_its_batch_alone(session: Session) -> None:
     """Backward changes neither the inputs nor the targets that it is given, which other epochs use again; nor does predict()."""
     jobs = [_between(pitfalls.steps(session.world_size, MOMENTUM), Predict(((0, 1),) * session.world_size))]
     for_each(session, fitting(session, jobs), nothing_was_changed)
 
 
-@law("replica_sync", "facet:replica", "optimizer:sgd")
+@law("replica_sync", needs.replica, needs.replica.optimizers("sgd"))
 def check_a_replica_keeps_nothing_that_it_was_given(session: Session) -> None:
     """The arrays that load_state() is given stay as they are, however training goes on; and so do those that make_replica() is
     given, if several replicas may begin with them.
@@ -139,14 +139,14 @@ def check_a_replica_keeps_nothing_that_it_was_given(session: Session) -> None:
     world, promised = session.world_size, session.capabilities
     trained = [pitfalls.steps(world, _averaging(spec, promised)) for spec in (MOMENTUM, ADAM)]
     jobs = [trained[0], pitfalls.statistics(world, 2)]
-    if promised.checkpoint:
+    if promised.replica.checkpoint:
         jobs += [replace(job, operations=(*job.operations, Save(), Resume(), *job.operations)) for job in trained]
     for_each(session, fitting(session, jobs), partial(arguments_stay, promised))
 
 
 def _averaging(spec: OptimizerSpec, promised: Capabilities) -> OptimizerSpec:
     """With a moving average of the parameters, where there is one."""
-    return replace(spec, averaging=0.5 * promised.averaged_weights)
+    return replace(spec, averaging=0.5 * promised.replica.averaged_weights)
 
 
 def _try_unevaluated(session: Session, finding: Finding) -> None:
@@ -173,7 +173,7 @@ def _though_evaluated(as_ever: Judge) -> Judge:
 def arguments_stay(promised: Capabilities, job: Job, trace: Trace) -> None:
     """What was loaded is what it was; and what replicas were made of, if several may be."""
     expect.completed(trace)
-    to = "" if promised.several_replicas else "load_state()"
+    to = "" if promised.replica.several_replicas else "load_state()"
     for rank in trace.ranks:
         found = (what for record in rank.records for what in record.values.get("arguments_changed", ()))
         changed = [what for what in found if what.endswith(to)]

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from ddpcheck.capabilities import Capabilities
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
+from ddpcheck.contract import Capabilities, Determinism, needs
 from ddpcheck.job import Backward, Clip, Job, Operation, OptimizerSpec, SetTrainable, Step, ZeroGrad
 from ddpcheck.model import Linear, ModelSpec
 from ddpcheck.oracle import Oracle
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MOMENTUM = OptimizerSpec(lr=0.05, momentum=0.9, weight_decay=0.1)
 
 
-@law("trajectories", "facet:replica", "optimizer:sgd")
+@law("trajectories", needs.replica, needs.replica.optimizers("sgd"))
 def check_parameters_after_steps_are_exact(session: Session) -> None:
     """After a few SGD steps every parameter is, bit for bit, that of one process on the whole batch.
 
@@ -45,7 +45,7 @@ def check_parameters_after_steps_are_exact(session: Session) -> None:
     )
 
 
-@law("trajectories", "facet:replica", "optimizer:sgd")
+@law("trajectories", needs.replica, needs.replica.optimizers("sgd"))
 def check_sgd_goes_where_one_process_goes(session: Session) -> None:
     """SGD with and without momentum and weight decay: parameters after 1 to 4 steps are those of one process.
 
@@ -54,7 +54,7 @@ def check_sgd_goes_where_one_process_goes(session: Session) -> None:
     _follows(session, sgd(), [pitfalls.steps(session.world_size, MOMENTUM)])
 
 
-@law("trajectories", "facet:replica", "optimizer:adam")
+@law("trajectories", needs.replica, needs.replica.optimizers("adam"))
 def check_adam_goes_where_one_process_goes(session: Session) -> None:
     """Adam: parameters after 1 to 4 steps are those of one process, up to rounding (bound in
     ddpcheck.oracle.optimizer).
@@ -62,11 +62,17 @@ def check_adam_goes_where_one_process_goes(session: Session) -> None:
     _follows(session, adam(), [])
 
 
-@law("trajectories", "facet:replica", "world_size>=2", "same_bits_on_all_ranks", "broadcasts_parameters")
+@law(
+    "trajectories",
+    needs.replica,
+    needs.ranks(2),
+    needs.world.determinism(Determinism.BETWEEN_RANKS),
+    needs.replica.broadcasts_parameters,
+)
 def check_replicas_stay_equal_to_the_last_bit(session: Session) -> None:
     """After every step all ranks hold the same bits in every parameter, whatever the optimizer."""
     world, promised = session.world_size, session.capabilities
-    offered = [strategy for name, strategy in (("sgd", sgd()), ("adam", adam())) if name in promised.optimizers]
+    offered = [strategy for name, strategy in (("sgd", sgd()), ("adam", adam())) if name in promised.replica.optimizers]
     model = models(promised, exact=False, batch_norm=True)
     drawn = training_jobs(
         world, promised, model=model, exact=False, rounds=(2, 4), optimizer=st.one_of(offered), observe=()
@@ -75,7 +81,7 @@ def check_replicas_stay_equal_to_the_last_bit(session: Session) -> None:
     for_all(session, drawn, same_bits_in("parameters"), examples=examples)
 
 
-@law("trajectories", "facet:replica", "clipping", "optimizer:sgd")
+@law("trajectories", needs.replica, needs.replica.clipping, needs.replica.optimizers("sgd"))
 def check_clipping_uses_the_norm_of_the_synchronised_gradients(session: Session) -> None:
     """Clipping scales the synchronised gradients by min(1, max_norm / norm), with the norm that one process would
     find. A limit of infinity leaves them as they are.
@@ -90,13 +96,19 @@ def check_clipping_uses_the_norm_of_the_synchronised_gradients(session: Session)
     for_all(session, drawn, as_one_process(promised), examples=examples)
 
 
-@law("trajectories", "facet:replica", "unfreezing", "feature:frozen", "optimizer:sgd")
+@law(
+    "trajectories",
+    needs.replica,
+    needs.replica.unfreezing,
+    needs.replica.model_features("frozen"),
+    needs.replica.optimizers("sgd"),
+)
 def check_layers_unfrozen_later_are_synchronised(session: Session) -> None:
     """Layers that are unfrozen in the middle of training learn from then on as on one process; those that are frozen
     have no gradient and stay as they are, momentum and weight decay included. Those that are named, one or several, and no
     others, though a name may begin with another's; to switch what is switched already changes nothing.
     """
-    world, tied = session.world_size, "tied" in session.capabilities.model_features
+    world, tied = session.world_size, "tied" in session.capabilities.replica.model_features
     jobs = [unfreezing(world, OptimizerSpec(lr=1.0), exact=True), unfreezing(world, MOMENTUM, exact=False, tied=tied)]
     cause = causes.FREEZING_DECIDED_EARLY()
     for_each(session, fitting(session, jobs), because(as_one_process(session.capabilities), cause))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
+from ddpcheck.contract import needs
 from ddpcheck.job import Job, Operation, Switch
 from ddpcheck.operations.replica import of_two_replicas
 from ddpcheck.values import hashed, key_of
@@ -34,7 +35,7 @@ _TURNS = (1,), (4, 3)
 """Every operation of a program is looked at after it, so a turn of two is one operation and the look."""
 
 
-@law("programs", "facet:replica", "several_replicas")
+@law("programs", needs.replica, needs.replica.several_replicas)
 def check_two_replicas_of_one_process_do_not_meet(session: Session) -> None:
     """Two replicas that take turns, within a step, an accumulation window or a backward's synchronisation, each go where they
     would alone: gradients, windows of no_sync, optimizers and saved states are each replica's own.

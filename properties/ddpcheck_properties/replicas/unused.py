@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
+from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Backward, Clip, Job, Operation, OptimizerSpec, Step, ZeroGrad
 from ddpcheck.model import Layer, Linear, ModelSpec, Scale
 
@@ -26,10 +26,10 @@ MOVING = OptimizerSpec(lr=0.05, momentum=0.9, weight_decay=0.1)
 ADAM = OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.01)
 WIDE = 160
 """A branch of 25,600 elements."""
-SYNCHRONISED = "unused_parameters=synchronised"
+SYNCHRONISED = needs.replica.unused_parameters("synchronised")
 
 
-@law("unused", "facet:replica", "feature:branch", SYNCHRONISED, "world_size>=2")
+@law("unused", needs.replica, needs.replica.model_features("branch"), SYNCHRONISED, needs.ranks(2))
 def check_parameter_unused_on_some_ranks_counts_as_zero_there(session: Session) -> None:
     """A parameter without gradient on some ranks counts as zero there, and every rank gets the exact combined gradient.
 
@@ -49,7 +49,7 @@ def check_parameter_unused_on_some_ranks_counts_as_zero_there(session: Session) 
     for_all(session, branched(world, promised), as_one_process(promised), examples=fitting(session, jobs))
 
 
-@law("unused", "facet:replica", "feature:branch", SYNCHRONISED)
+@law("unused", needs.replica, needs.replica.model_features("branch"), SYNCHRONISED)
 def check_parameter_unused_on_all_ranks(session: Session) -> None:
     """A parameter that no rank used since zero_grad has the promised gradient, zero or none; all others are exact."""
     world, promised = session.world_size, session.capabilities
@@ -58,7 +58,14 @@ def check_parameter_unused_on_all_ranks(session: Session) -> None:
     for_all(session, branched(world, promised, alike=True), as_one_process(promised), examples=fitting(session, jobs))
 
 
-@law("unused", "facet:replica", "feature:branch", SYNCHRONISED, "unused_gradient=none", "optimizer:sgd")
+@law(
+    "unused",
+    needs.replica,
+    needs.replica.model_features("branch"),
+    SYNCHRONISED,
+    needs.replica.unused_gradient("none"),
+    needs.replica.optimizers("sgd"),
+)
 def check_parameter_unused_on_all_ranks_does_not_move(session: Session) -> None:
     """A parameter that no rank used stays where it is in the step, whatever momentum and weight decay would do, and its
     optimizer state waits with it; in a step right after zero_grad all do, which training goes on after as if it had not been, and
@@ -69,7 +76,7 @@ def check_parameter_unused_on_all_ranks_does_not_move(session: Session) -> None:
     jobs.append(pitfalls.branches(world, "a", ("a",), ("",), ("",), ("a",), optimizer=ADAM))
     between = ZeroGrad(), Step(), *PARAMETERS
     jobs += [replace(job, operations=(*job.operations, *between, *job.operations)) for job in jobs]
-    if promised.zeroes_gradients:  # zeros where there is a gradient, which the branch has not
+    if promised.replica.zeroes_gradients:  # zeros where there is a gradient, which the branch has not
         used_once = pitfalls.branches(world, "a", ("a",), ("",), optimizer=MOVING)
         zeros = ZeroGrad(to_zeros=True), *GRADIENTS, Step(), *PARAMETERS
         jobs.append(replace(used_once, operations=(*used_once.operations, *zeros)))
@@ -77,7 +84,14 @@ def check_parameter_unused_on_all_ranks_does_not_move(session: Session) -> None:
     for_all(session, drawn, as_one_process(promised), examples=fitting(session, jobs))
 
 
-@law("unused", "facet:replica", "feature:branch", SYNCHRONISED, "clipping", "optimizer:sgd")
+@law(
+    "unused",
+    needs.replica,
+    needs.replica.model_features("branch"),
+    SYNCHRONISED,
+    needs.replica.clipping,
+    needs.replica.optimizers("sgd"),
+)
 def check_clipping_passes_over_parameters_without_gradient(session: Session) -> None:
     """A parameter that no rank used adds nothing to the norm, and keeps no other from being clipped."""
     world = session.world_size
@@ -88,7 +102,7 @@ def check_clipping_passes_over_parameters_without_gradient(session: Session) -> 
     for_each(session, fitting(session, jobs), as_one_process(session.capabilities))
 
 
-@law("unused", "facet:replica", "feature:branch", SYNCHRONISED, "no_sync")
+@law("unused", needs.replica, needs.replica.model_features("branch"), SYNCHRONISED, needs.replica.no_sync)
 def check_parameter_used_only_inside_no_sync(session: Session) -> None:
     """A parameter that was used in an earlier micro-batch only, inside no_sync, is synchronised with the last one."""
     world, promised = session.world_size, session.capabilities

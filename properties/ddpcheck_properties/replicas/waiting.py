@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ddpcheck import expect
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
+from ddpcheck.contract import needs
 from ddpcheck.job import Backward, Job, Operation, Sleep, ZeroGrad
 from ddpcheck.model import Delay, Linear, mlp
 from ddpcheck.trace import Trace
@@ -26,7 +27,7 @@ LATE = 0.1
 """Seconds by which a rank comes late to a backward."""
 
 
-@law("gradients", "facet:replica", "feature:delay", "world_size<=2")
+@law("gradients", needs.replica, needs.replica.model_features("delay"), needs.ranks(most=2))
 def check_layers_that_wait_change_nothing_else(session: Session) -> None:
     """A backward through a Delay takes no less than its seconds, forward and backward, and its gradients are exact."""
     exact = as_one_process(session.capabilities)
@@ -39,7 +40,7 @@ def check_layers_that_wait_change_nothing_else(session: Session) -> None:
     for_each(session, fitting(session, [job]), judge)
 
 
-@law("gradients", "facet:replica", "world_size>=2", "world_size<=2")
+@law("gradients", needs.replica, needs.ranks(2), needs.ranks(most=2))
 def check_a_late_rank_is_waited_for(session: Session) -> None:
     """A rank may come late to a backward: gradients are the mean over all ranks, then and in the next backward."""
     world = session.world_size

@@ -13,6 +13,7 @@ import numpy as np
 
 from ddpcheck import expect
 from ddpcheck.checks import law
+from ddpcheck.contract import needs
 from ddpcheck.job import Job, Sample
 from ddpcheck.trace import Trace
 
@@ -27,7 +28,7 @@ SUMMED_EPOCHS = (*range(9), 10, 16, 32, 64, 100, 128, 256, 1000, 1024)
 Pairs = set[tuple[int, int]]
 
 
-@law("sampler", "facet:sampler", "shuffles", "distinct_streams")
+@law("sampler", needs.sampler, needs.sampler.shuffles, needs.sampler.distinct_streams)
 def check_seed_and_epoch_are_not_simply_added(session: Session) -> None:
     """No two pairs of seed and epoch have the same order, (seed, epoch + 1) and (seed + 1, epoch) least of all: runs with
     different seeds are independent.
@@ -40,7 +41,7 @@ def check_seed_and_epoch_are_not_simply_added(session: Session) -> None:
     for_each(session, [Job(world, reads)], _no_two_alike)
 
 
-@law("sampler", "facet:sampler", "shuffles")
+@law("sampler", needs.sampler, needs.sampler.shuffles)
 def check_every_epoch_is_shuffled_anew(session: Session) -> None:
     """An epoch's order is no other epoch's begun elsewhere or reversed, and no part of the samples stays where it is."""
     world = session.world_size
@@ -48,7 +49,7 @@ def check_every_epoch_is_shuffled_anew(session: Session) -> None:
     for_each(session, [Job(world, (Sample(shuffled(world), tuple(range(16)), seed=SEED),))], _every_sample_moves)
 
 
-@law("sampler", "facet:sampler")
+@law("sampler", needs.sampler)
 def check_an_epoch_broken_off_leaves_no_trace(session: Session) -> None:
     """Who has read a few samples and begins the epoch anew gets the whole of it, however far each rank had come."""
     world = session.world_size
@@ -60,7 +61,7 @@ def check_an_epoch_broken_off_leaves_no_trace(session: Session) -> None:
     )
 
 
-@law("sampler", "facet:sampler")
+@law("sampler", needs.sampler)
 def check_the_epoch_that_was_set_last_counts(session: Session) -> None:
     """Told several epochs before it is read, as by a loop that resumes, a sampler has the order of the last of them."""
     _as_undisturbed(
@@ -71,7 +72,7 @@ def check_the_epoch_that_was_set_last_counts(session: Session) -> None:
     )
 
 
-@law("sampler", "facet:sampler", "shuffles", "drop_last", "world_size>=2")
+@law("sampler", needs.sampler, needs.sampler.shuffles, needs.sampler.drop_last, needs.ranks(2))
 def check_drop_last_does_not_always_cut_the_same_samples(session: Session) -> None:
     """What drop_last leaves out in one epoch has its turn in others: no sample is never seen."""
     world = session.world_size
@@ -79,7 +80,7 @@ def check_drop_last_does_not_always_cut_the_same_samples(session: Session) -> No
     for_each(session, [Job(world, (Sample(length, tuple(range(12)), seed=SEED, drop_last=True),))], _left_out_in_turn)
 
 
-@law("sampler", "facet:sampler")
+@law("sampler", needs.sampler)
 def check_samplers_do_not_share_their_state(session: Session) -> None:
     """A sampler's order does not depend on another one, as that of the validation set, which is read meanwhile, of as many
     samples or more.

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ddpcheck import expect
-from ddpcheck.capabilities import Capabilities
+from ddpcheck.contract import Capabilities
 from ddpcheck.job import Job, Sample
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array
@@ -80,7 +80,7 @@ def shared_out(promised: Capabilities) -> Judge:
         expect.completed(trace)
         for position, read in enumerate(job.operations):
             assert isinstance(read, Sample)
-            rule = "drop" if read.drop_last else promised.remainder
+            rule = "drop" if read.drop_last else promised.sampler.remainder
             found = orders(trace, position)
             for number, ranks in enumerate(found):
                 what = f"{named(read)}, reading {number} (epoch {read.epochs[number]})"

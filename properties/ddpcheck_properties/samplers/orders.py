@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ddpcheck import expect
 from ddpcheck.checks import law
+from ddpcheck.contract import needs
 from ddpcheck.job import Job, Sample
 from ddpcheck.trace import Trace
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 
-@law("sampler", "facet:sampler", "shuffles")
+@law("sampler", needs.sampler, needs.sampler.shuffles)
 def check_set_epoch_changes_the_order(session: Session) -> None:
     """Every epoch has an order of its own, in whatever sequence epochs are asked for."""
 
@@ -51,7 +52,7 @@ def check_set_epoch_changes_the_order(session: Session) -> None:
     _read(session, [reads(session.world_size, epochs=EPOCHS, seeds=(seed,)) for seed in (SEED, 0)], judge)
 
 
-@law("sampler", "facet:sampler", "shuffles", "world_size>=2")
+@law("sampler", needs.sampler, needs.sampler.shuffles, needs.ranks(2))
 def check_samples_change_ranks_between_epochs(session: Session) -> None:
     """Shuffling mixes samples across ranks: a rank does not get the same subset in every epoch."""
 
@@ -68,7 +69,7 @@ def check_samples_change_ranks_between_epochs(session: Session) -> None:
     _read(session, [reads(session.world_size, epochs=(0, 1))], judge)
 
 
-@law("sampler", "facet:sampler")
+@law("sampler", needs.sampler)
 def check_the_same_epoch_has_the_same_order_again(session: Session) -> None:
     """An epoch's order depends on seed and epoch only: not on what was read before, nor on the sampler object."""
 
@@ -96,7 +97,7 @@ def check_the_same_epoch_has_the_same_order_again(session: Session) -> None:
     )
 
 
-@law("sampler", "facet:sampler")
+@law("sampler", needs.sampler)
 def check_before_set_epoch_it_is_epoch_0(session: Session) -> None:
     """A new sampler that nobody told an epoch has the order of epoch 0, whatever other samplers were told before."""
 
@@ -126,7 +127,7 @@ def check_before_set_epoch_it_is_epoch_0(session: Session) -> None:
     )
 
 
-@law("sampler", "facet:sampler", "shuffles")
+@law("sampler", needs.sampler, needs.sampler.shuffles)
 def check_the_seed_changes_the_order(session: Session) -> None:
     """Samplers with different seeds have different orders in the same epoch."""
 
@@ -151,7 +152,7 @@ def check_the_seed_changes_the_order(session: Session) -> None:
     _read(session, [reads(world, seeds=SEEDS), reads(world, epochs=(1,), seeds=LARGEST)], judge)
 
 
-@law("sampler", "facet:sampler")
+@law("sampler", needs.sampler)
 def check_without_shuffle_the_order_is_natural(session: Session) -> None:
     """With shuffle=False every rank's samples ascend, and are the same in every epoch."""
 
@@ -172,7 +173,7 @@ def check_without_shuffle_the_order_is_natural(session: Session) -> None:
                 )
 
     world = session.world_size
-    cut = (3 * world + 1, shuffled(world) - 1, shuffled(world)) if session.capabilities.drop_last else ()
+    cut = (3 * world + 1, shuffled(world) - 1, shuffled(world)) if session.capabilities.sampler.drop_last else ()
     lengths = [(length, False) for length in (3 * world, world, shuffled(world))] + [(length, True) for length in cut]
     jobs = [reads(world, length, epochs=_UNSHUFFLED, shuffle=False, drop_last=drop) for length, drop in lengths]
     jobs.append(reads(world, epochs=_UNSHUFFLED, shuffle=False, seeds=(0,)))  # which may be taken for none
@@ -182,7 +183,7 @@ def check_without_shuffle_the_order_is_natural(session: Session) -> None:
 _UNSHUFFLED = (0, 1, 2, 7)
 
 
-@law("sampler", "facet:sampler", "shuffles")
+@law("sampler", needs.sampler, needs.sampler.shuffles)
 def check_shuffle_really_shuffles(session: Session) -> None:
     """With shuffle=True the order is a random one: not the natural one, nor that reversed, or begun elsewhere."""
 
@@ -205,13 +206,13 @@ def check_shuffle_really_shuffles(session: Session) -> None:
     _read(session, [reads(session.world_size)], judge)
 
 
-@law("sampler", "facet:sampler", "shuffles")
+@law("sampler", needs.sampler, needs.sampler.shuffles)
 def check_seed_and_epoch_count_for_every_length(session: Session) -> None:
     """Of any number of samples, with drop_last or without, whatever the seed and the epoch: the order is a random one, and
     another one for another seed or epoch.
     """
     world, promised = session.world_size, session.capabilities
-    drops = (False, True) if promised.drop_last else (False,)
+    drops = (False, True) if promised.sampler.drop_last else (False,)
     examples = [
         reads(world, shuffled(world) + more, epochs=(2, 3), seeds=(SEED, SEED + 1), drop_last=drop)
         for drop in drops

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from ddpcheck import expect
-from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
+from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Job, ResumeSampling
 from ddpcheck.trace import Trace
 
@@ -39,7 +39,7 @@ _AGAIN = (
 _SKIPS = "the position is taken for one in that epoch: who goes on from the end of an epoch misses the next one"
 
 
-@law("sampler", "facet:sampler", "sampler_state")
+@law("sampler", needs.sampler, needs.sampler.sampler_state)
 def check_an_epoch_goes_on_where_it_was_saved(session: Session) -> None:
     """Saved in the middle of an epoch and loaded into a new sampler, an epoch goes on with exactly those indices that an
     uninterrupted one would still have given, in their order; what is read after it is whole. So it is with one that was only
@@ -91,7 +91,7 @@ def interruptions(draw: DrawFn, world_size: int, capabilities: Capabilities) -> 
                 then,
                 shuffle=draw(choice((True, False))),
                 seed=draw(SEEDS),
-                drop_last=capabilities.drop_last and draw(choice((False, True))),
+                drop_last=capabilities.sampler.drop_last and draw(choice((False, True))),
                 told=draw(choice((True, False))),
             ),
         ),

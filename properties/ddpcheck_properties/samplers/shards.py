@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ddpcheck.checks import law
+from ddpcheck.contract import needs
 from ddpcheck.job import Job
 
 from ..drawing import for_all, for_each
@@ -16,24 +17,24 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 
-@law("sampler", "facet:sampler")
+@law("sampler", needs.sampler)
 def check_every_sample_goes_to_one_rank(session: Session) -> None:
     """In every epoch the ranks' samples are disjoint and complete, but for what the declared remainder rule allows."""
     _shares(session, drop_last=False)
 
 
-@law("sampler", "facet:sampler", "drop_last")
+@law("sampler", needs.sampler, needs.sampler.drop_last)
 def check_drop_last_cuts_the_tail_only(session: Session) -> None:
     """With drop_last every rank gets length // W different samples."""
     _shares(session, drop_last=True)
 
 
-@law("sampler", "facet:sampler")
+@law("sampler", needs.sampler)
 def check_len_is_what_iteration_gives(session: Session) -> None:
     """len(sampler) is the number of indices that iteration gives, on every rank."""
     world, promised = session.world_size, session.capabilities
     lengths = sample_lengths(world, promised)
-    drops = (False, True) if promised.drop_last else (False,)
+    drops = (False, True) if promised.sampler.drop_last else (False,)
     # what is not shuffled may be another class
     jobs = [
         reads(world, length, epochs=(0, 1), shuffle=shuffle, drop_last=drop)
@@ -44,7 +45,7 @@ def check_len_is_what_iteration_gives(session: Session) -> None:
     for_each(session, jobs, len_is_right)
 
 
-@law("sampler", "facet:sampler")
+@law("sampler", needs.sampler)
 def check_reading_again_without_set_epoch_still_shares_out_all_samples(session: Session) -> None:
     """Read twice without set_epoch, each time the ranks' samples fit together: they agree on the order."""
     promised = session.capabilities

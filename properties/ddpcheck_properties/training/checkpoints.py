@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from ddpcheck import expect
-from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
+from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Job, Train
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
@@ -29,10 +29,10 @@ WHOLE, CUT, RESUMED = 0, 1, -1
 """Positions in a Job of cut_operations; each run after the one that is cut goes on from the run before it."""
 MANY = 11
 """Epochs of which the last are out of order where names are sorted as text."""
-CHECKPOINT = "trainer_feature:checkpoint"
+CHECKPOINT = needs.trainer.trainer_features("checkpoint")
 
 
-@law("trainer", "facet:trainer", "optimizer:sgd", CHECKPOINT)
+@law("trainer", needs.trainer, needs.replica.optimizers("sgd"), CHECKPOINT)
 def check_resumed_run_ends_where_the_uninterrupted_one_ends(session: Session) -> None:
     """A run that was cut after an epoch, even the last, and goes on from its checkpoint, ends where one process ends that
     was not cut.
@@ -45,34 +45,46 @@ def check_resumed_run_ends_where_the_uninterrupted_one_ends(session: Session) ->
     )
 
 
-@law("trainer", "facet:trainer", "optimizer:sgd", CHECKPOINT, "trainer_feature:exact_resume")
+@law(
+    "trainer",
+    needs.trainer,
+    needs.replica.optimizers("sgd"),
+    CHECKPOINT,
+    needs.trainer.trainer_features("exact_resume"),
+)
 def check_resumed_run_has_the_bits_of_the_uninterrupted_one(session: Session) -> None:
     """A run that was cut and goes on from its checkpoint ends with the same bits as one that was not cut."""
     world, promised = session.world_size, session.capabilities
     judge = resumed_right(promised, bits=True)
     examples = [_cut(session), *with_other_optimizers(_cut(session), promised)]
-    if "accumulation" in promised.trainer_features:
+    if "accumulation" in promised.trainer.trainer_features:
         examples.append(_cut(session, micro_batches=3, stops=(2,)))
     for_all(session, cut_runs(world, promised), judge, examples=examples, share=0.2)
 
 
-@law("trainer", "facet:trainer", "optimizer:sgd", CHECKPOINT, "trainer_feature:checkpoint_on_rank_0")
+@law(
+    "trainer",
+    needs.trainer,
+    needs.replica.optimizers("sgd"),
+    CHECKPOINT,
+    needs.trainer.trainer_features("checkpoint_on_rank_0"),
+)
 def check_what_rank_0_finds_decides_for_all_where_to_go_on(session: Session) -> None:
     """If only rank 0 sees the checkpoint, all ranks go on from it; if there is none, all ranks begin."""
     jobs = [_cut(session), _cut(session, rank_0_only=True), _cut(session, begins=True)]
     for_each(session, jobs, resumed_right(session.capabilities))
 
 
-@law("trainer", "facet:trainer", "optimizer:sgd", CHECKPOINT)
+@law("trainer", needs.trainer, needs.replica.optimizers("sgd"), CHECKPOINT)
 def check_no_rank_needs_the_folder_before_it_is_there(session: Session) -> None:
     """Where rank 0's disk is slow, a run with a checkpoint ends as it does elsewhere, and so does one that resumes."""
     for_each(session, [_cut(session), _cut(session, slow_disk=True)], resumed_right(session.capabilities))
 
 
-@law("trainer", "facet:trainer", "optimizer:sgd", CHECKPOINT, "world_size>=2")
+@law("trainer", needs.trainer, needs.replica.optimizers("sgd"), CHECKPOINT, needs.ranks(2))
 def check_no_two_ranks_write_the_same_file(session: Session) -> None:
     """Of the files in the folder of a checkpoint none is opened for writing by two ranks, but for those that stay empty."""
-    plan = Train(epochs=2, folder="checkpoint", keep_best="best" in session.capabilities.trainer_features)
+    plan = Train(epochs=2, folder="checkpoint", keep_best="best" in session.capabilities.trainer.trainer_features)
     job = run_job(session.world_size, session.capabilities, 4 * session.world_size, plan)
     for_each(session, [job], _each_file_has_one_writer)
 
@@ -83,7 +95,7 @@ def cut_runs(draw: DrawFn, world_size: int, promised: Capabilities) -> Job:
     or some.
     """
     several = ("schedule", "best"), ("accumulation",), (), ("schedule", "best", "accumulation")
-    features = promised.trainer_features & set(draw(st.sampled_from(several)))
+    features = promised.trainer.trainer_features & set(draw(st.sampled_from(several)))
     job = draw(runs(world_size, promised, features=features))
     stops = draw(st.sampled_from(((1,), (2,), (1, 2))))
     plan = replace(plan_of(job), epochs=draw(st.integers(stops[-1] + 1, 3)))
@@ -94,7 +106,7 @@ def _cuts(session: Session) -> list[Job]:
     """One with all features, with micro-batches and other optimizers too, and some of which an early epoch may be the
     best.
     """
-    features = session.capabilities.trainer_features
+    features = session.capabilities.trainer.trainer_features
     cuts = [_cut(session), _cut(session, stops=(3,)), *with_other_optimizers(_cut(session), session.capabilities)]
     if "accumulation" in features:
         cuts += [_cut(session, micro_batches=3, stops=(2,)), _cut(session, micro_batches=2, stops=(1, 2))]
@@ -112,7 +124,7 @@ def _cuts(session: Session) -> list[Job]:
 
 def _cut_twice(session: Session) -> Job:
     """Cut after the first of many epochs, and again before the last."""
-    features = session.capabilities.trainer_features
+    features = session.capabilities.trainer.trainer_features
     plan = Train(epochs=MANY, schedule="linear" if "schedule" in features else "constant", keep_best="best" in features)
     job = run_job(session.world_size, session.capabilities, 2 * session.world_size, plan, momentum=0.5)
     return replace(job, operations=cut_operations(plan, 1, MANY - 1))
@@ -136,10 +148,10 @@ def _cut(
     stops: tuple[int, ...] = (1,),
 ) -> Job:
     """stops: after which of three epochs it is cut. begins: there is nothing to resume from."""
-    features = session.capabilities.trainer_features
+    features = session.capabilities.trainer.trainer_features
     linear, best = "schedule" in features, "best" in features
     schedule: Literal["linear", "constant"] = "linear" if linear else "constant"
-    norm = 0.25 if micro_batches > 1 and session.capabilities.clipping else None
+    norm = 0.25 if micro_batches > 1 and session.capabilities.replica.clipping else None
     plan = Train(epochs=3, micro_batches=micro_batches, schedule=schedule, keep_best=best, max_norm=norm)
     world = session.world_size
     # of the last micro-batches one is short; of three, the last window is so, too

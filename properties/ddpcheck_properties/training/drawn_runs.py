@@ -15,7 +15,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from ddpcheck.capabilities import Capabilities
+from ddpcheck.contract import Capabilities
 from ddpcheck.job import (
     Backward,
     Clip,
@@ -49,7 +49,7 @@ def runs(draw: DrawFn, world_size: int, promised: Capabilities, *, features: fro
         batch_size=draw(st.sampled_from((2, 1, 3))),
         shuffle=draw(st.booleans()),
         seed=draw(st.integers(0, 99)),
-        max_norm=draw(st.sampled_from((None, 0.25, LOOSE))) if promised.clipping else None,
+        max_norm=draw(st.sampled_from((None, 0.25, LOOSE))) if promised.replica.clipping else None,
         micro_batches=draw(st.integers(2, 3)) if "accumulation" in features else 1,
         schedule="linear" if "schedule" in features else "constant",
         keep_best="best" in features,
@@ -70,7 +70,7 @@ def run_job(
     lr: float = 0.125,
 ) -> Job:
     """A Job of these runs, of a small network on real numbers."""
-    dtype = "float64" if "float64" in promised.replica_dtypes else "float32"
+    dtype = "float64" if "float64" in promised.replica.replica_dtypes else "float32"
     layers = (Linear("fc1", 3, 2), Activation("tanh"), Linear("fc2", 2, 2))
     model = ModelSpec(layers, "squared_error", dtype=dtype)
     return Job(world_size, plans, model, OptimizerSpec("sgd", lr, momentum), DataSpec(samples, "real", seed), seed)
@@ -93,7 +93,7 @@ def equal_losses(world_size: int, promised: Capabilities, plan: Train) -> list[J
 def with_huge_losses(job: Job, promised: Capabilities) -> list[Job]:
     """The Job with losses of 2^40 and more, and steps as large as before; not where gradients travel in fewer bits."""
     assert job.model is not None
-    if promised.reduction_dtype != "model":
+    if promised.replica.reduction_dtype != "model":
         return []
     slow = replace(job.optimizer, lr=job.optimizer.lr / HUGE)
     return [replace(job, optimizer=slow, model=replace(job.model, loss_scale=HUGE * job.model.loss_scale))]
@@ -102,7 +102,7 @@ def with_huge_losses(job: Job, promised: Capabilities) -> list[Job]:
 def with_a_frozen_layer(job: Job, promised: Capabilities) -> list[Job]:
     """The Job with weight decay and a first layer that does not learn, where that is promised."""
     assert job.model is not None
-    if "frozen" not in promised.model_features:
+    if "frozen" not in promised.replica.model_features:
         return []
     first, *rest = job.model.layers
     assert isinstance(first, Linear)
@@ -114,7 +114,7 @@ def with_terms(job: Job, promised: Capabilities) -> list[Job]:
     assert job.model is not None
     first, curve, last = job.model.layers
     assert isinstance(first, Linear)
-    features = promised.model_features
+    features = promised.replica.model_features
     layers: list[Layer] = [replace(first, penalty=0.25) if "penalty" in features else first]
     layers += [Head("head", 2, 2, 0.5)] * ("auxiliary_head" in features) + [Activity(0.5)] * ("activity" in features)
     made = replace(job.model, layers=(*layers, curve, last))
@@ -123,13 +123,13 @@ def with_terms(job: Job, promised: Capabilities) -> list[Job]:
 
 def with_other_optimizers(job: Job, promised: Capabilities) -> list[Job]:
     """The Job with weight decay, and with Adam, where they are promised."""
-    return [replace(job, optimizer=spec) for spec in OTHERS if spec.name in promised.optimizers]
+    return [replace(job, optimizer=spec) for spec in OTHERS if spec.name in promised.replica.optimizers]
 
 
 def with_ids(job: Job, promised: Capabilities) -> list[Job]:
     """The Job on ids and labels, which are integers and must stay so, where that is promised."""
     assert job.model is not None
-    if "embedding" not in promised.model_features:
+    if "embedding" not in promised.replica.model_features:
         return []
     layers = (Embedding("embedding", 5, 2), Linear("fc", 2, 3))
     # gradients longer than 1, to which some clip where nobody asks for it

@@ -9,8 +9,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 from ddpcheck import expect
-from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
+from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Job, Train
 from ddpcheck.session import Session
 from ddpcheck.trace import Trace
@@ -27,7 +27,7 @@ _EPOCHS = 8
 _NEVER = "it does not end by the loss of all ranks that it tells: by another one, or by none"
 
 
-@law("trainer", "facet:trainer", "optimizer:sgd", "trainer_feature:early_stopping")
+@law("trainer", needs.trainer, needs.replica.optimizers("sgd"), needs.trainer.trainer_features("early_stopping"))
 def check_ranks_stop_early_together(session: Session) -> None:
     """A run with patience ends on all ranks after the first epoch with which so many in a row had no lower loss than the lowest
     before them, where loss is that of all ranks: not an epoch sooner or later, and not at all while it gets lower.
@@ -58,7 +58,7 @@ def _with_other_features(world_size: int, promised: Capabilities) -> list[Job]:
         "schedule": replace(plan, schedule="linear"),
         "": replace(plan, shuffle=False),
     }
-    offered = [way for feature, way in ways.items() if feature in promised.trainer_features | {""}]
+    offered = [way for feature, way in ways.items() if feature in promised.trainer.trainer_features | {""}]
     return [run_job(world_size, promised, 3 * world_size, each, seed=each.seed, lr=1.0) for each in offered]
 
 

@@ -121,7 +121,7 @@ class _Emulator:
         return made
 
     def _built(self, initial: Sequence[Mapping[str, Array]]) -> Arrays:
-        source = [initial[0]] * len(initial) if self.promised.broadcasts_parameters else initial
+        source = [initial[0]] * len(initial) if self.promised.replica.broadcasts_parameters else initial
         return {name: np.stack([rank[name] for rank in source]).astype(np.float64) for name in source[0]}
 
     def _windows(self, ranks: Sequence[Array]) -> list[list[PerRank]]:
@@ -268,13 +268,13 @@ class _Emulator:
     def _reduced(self, local: Arrays, counts: Array) -> Arrays:
         """The mean over ranks, or what is promised instead."""
         weights, rule = np.ones_like(counts), self.rules.ranks
-        if rule == "by size" or (rule == "promised" and self.promised.uneven_batches == "weighted"):
+        if rule == "by size" or (rule == "promised" and self.promised.replica.uneven_batches == "weighted"):
             weights = counts * len(counts) / counts.sum()
         if self.rules.wire:
             local = {name: array.astype(self.rules.wire).astype(np.float64) for name, array in local.items()}
         if self.rules.parts:
             weights = weights * [self.rules.parts.get(rank, 1.0) for rank in range(len(counts))]
-        reduce = np.sum if self.promised.gradient == "sum" else np.mean
+        reduce = np.sum if self.promised.replica.gradient == "sum" else np.mean
         return {
             name: np.broadcast_to(self.rules.times * reduce(array * by_rank(weights, array), axis=0), array.shape)
             for name, array in local.items()

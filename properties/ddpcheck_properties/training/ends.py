@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ddpcheck.contract import Determinism
 from ddpcheck.values import Array
 from ddpcheck.verdict import Finding
 
@@ -26,7 +27,13 @@ def ends_where_one_process_ends(run: Run) -> None:
     what = f"after the training run{', which was resumed' if run.first else ''}"
     with explained(lambda: whence(run)):
         entries = run.moments[-1][-1].arrays["parameters"]
-        compare_arrays(run.parameters, entries, "parameters", what, bits=run.promised.same_bits_on_all_ranks)
+        compare_arrays(
+            run.parameters,
+            entries,
+            "parameters",
+            what,
+            bits=(run.promised.world.determinism >= Determinism.BETWEEN_RANKS),
+        )
 
 
 @contextmanager
@@ -107,7 +114,7 @@ def _by_its_rates(run: Run) -> str:
 
 def _not_told(run: Run) -> str:
     """What it says if the samples that a run tells are not all that there are."""
-    if run.promised.remainder == "drop":
+    if run.promised.sampler.remainder == "drop":
         return ""
     assert run.job.data is not None
     for epoch, ranks in enumerate(run.indices):

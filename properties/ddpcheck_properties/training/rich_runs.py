@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
+from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import DataSpec, Job, Train
 
 from ..drawing import Judge, fewer, for_all
@@ -35,7 +35,7 @@ ALWAYS = (189, 467, 107, 118, 23, 294, 551, 533, 249, 171, 138)
 """Seeds of the runs that come before any is drawn: in these all pairs of features meet that do in the first 600."""
 
 
-@law("trainer", "facet:trainer", "optimizer:sgd")
+@law("trainer", needs.trainer, needs.replica.optimizers("sgd"))
 def check_training_runs_with_much_at_once_go_as_on_one_process(session: Session) -> None:
     """A run on a model with many kinds of layers, with many of the features that are promised, ends where one process ends, in
     its best weights, losses and learning rates as well; so does one that was cut and resumed.
@@ -52,12 +52,12 @@ def rich_run(world: int, promised: Capabilities, seed: int) -> Job:
 
     def has(feature: str, often: float = 0.5) -> bool:
         chosen = choices.random() < often  # whatever is promised, so that a seed means the same in all else
-        return chosen and feature in promised.trainer_features
+        return chosen and feature in promised.trainer.trainer_features
 
-    in_chains = replace(promised, model_features=promised.model_features - {"branch", "batch_norm"})
+    in_chains = promised.but(model_features=promised.replica.model_features - {"branch", "batch_norm"})
     model = rich_model(choices, in_chains)
     dtype = (
-        "float64" if "float64" in promised.replica_dtypes else model.dtype
+        "float64" if "float64" in promised.replica.replica_dtypes else model.dtype
     )  # bounds of many steps are wide in float32
     rounds = choices.randint(1, 4)
     plan = Train(
@@ -65,13 +65,13 @@ def rich_run(world: int, promised: Capabilities, seed: int) -> Job:
         batch_size=choices.choice((1, 2, 3, 9)),
         shuffle=choices.random() < 0.7,
         seed=choices.choice((0, 5, (1 << 32) - 1)),
-        max_norm=choices.choice((None, 0.1, 2.0)) if promised.clipping else None,
+        max_norm=choices.choice((None, 0.1, 2.0)) if promised.replica.clipping else None,
         micro_batches=choices.choice((2, 3)) if has("accumulation") else 1,
         schedule="linear" if has("schedule") else "constant",
         keep_best=has("best"),
     )
     few, over = choices.random() < 0.1, choices.choice((0, 0, 1, world - 1))
-    samples = world - 1 if few and promised.remainder == "pad" and world > 1 else rounds * world + over
+    samples = world - 1 if few and promised.sampler.remainder == "pad" and world > 1 else rounds * world + over
     job = Job(world, (plan,), model, slow_optimizer(choices, promised), DataSpec(samples, "real", seed), seed)
     job = replace(job, model=replace(model, dtype=dtype, loss_scale=choices.choice((1.0, 2.0))))
     if has("checkpoint") and plan.epochs > 1:

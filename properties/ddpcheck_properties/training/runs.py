@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ddpcheck import expect
-from ddpcheck.capabilities import Capabilities
 from ddpcheck.checks import law
+from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Job, Train
 from ddpcheck.session import Session
 from ddpcheck.trace import Trace
@@ -34,12 +34,12 @@ from .judges import ends_with_the_last, holds_the_best, holds_the_best_number, o
 from .losses import tells_the_loss
 from .rates import rates_follow
 
-ACCUMULATION = "trainer_feature:accumulation"
+ACCUMULATION = needs.trainer.trainer_features("accumulation")
 _SLOW = 2.0**-5
 """A learning rate at which the bounds of some twenty steps stay narrow."""
 
 
-@law("trainer", "facet:trainer", "optimizer:sgd")
+@law("trainer", needs.trainer, needs.replica.optimizers("sgd"))
 def check_training_run_uses_every_sample(session: Session) -> None:
     """In each epoch of a training run the ranks together use every sample, and with shuffling the order changes, by the seed,
     too, without it is the same; data and initial values stay what they were.
@@ -56,7 +56,7 @@ def check_training_run_uses_every_sample(session: Session) -> None:
     for_each(session, [run_job(world, promised, 8 * world + 16, *plans)], _seed_and_shuffle_count(promised))
 
 
-@law("trainer", "facet:trainer", "optimizer:sgd")
+@law("trainer", needs.trainer, needs.replica.optimizers("sgd"))
 def check_training_run_ends_where_one_process_ends(session: Session) -> None:
     """Parameters after a training run are those of one process on the same batches, with the same bits on all ranks."""
     world, promised = session.world_size, session.capabilities
@@ -64,15 +64,15 @@ def check_training_run_ends_where_one_process_ends(session: Session) -> None:
     examples = with_other_optimizers(run_job(world, promised, 3 * world, Train(epochs=2, seed=(1 << 32) - 1)), promised)
     plain = examples[0]
     examples += with_a_frozen_layer(plain, promised) + with_ids(plain, promised) + with_terms(plain, promised)
-    if promised.clipping:
+    if promised.replica.clipping:
         examples.append(run_job(world, promised, 3 * world, Train(epochs=1, max_norm=LOOSE)))
-    if promised.remainder == "pad":  # fewer samples than ranks
+    if promised.sampler.remainder == "pad":  # fewer samples than ranks
         examples.append(run_job(world, promised, max(1, world - 1), Train(epochs=2)))
     judge = of_run(promised, ends_where_one_process_ends)
     for_all(session, runs(world, promised), judge, examples=fewer(session, examples), share=0.5)
 
 
-@law("trainer", "facet:trainer", "optimizer:sgd")
+@law("trainer", needs.trainer, needs.replica.optimizers("sgd"))
 def check_training_run_tells_the_loss_of_all_samples(session: Session) -> None:
     """The loss of each epoch, its auxiliary terms included, is the mean over the samples of all ranks, weighted by their numbers,
     on all ranks.
@@ -83,7 +83,7 @@ def check_training_run_tells_the_loss_of_all_samples(session: Session) -> None:
     for_all(session, runs(world, promised), of_run(promised, tells_the_loss), examples=examples, share=0.5)
 
 
-@law("trainer", "facet:trainer", "optimizer:sgd", ACCUMULATION)
+@law("trainer", needs.trainer, needs.replica.optimizers("sgd"), ACCUMULATION)
 def check_run_with_accumulation_ends_where_one_process_ends(session: Session) -> None:
     """Every optimizer step of a run takes the gradient of one large batch with all samples of its window, and no others.
 
@@ -92,28 +92,28 @@ def check_run_with_accumulation_ends_where_one_process_ends(session: Session) ->
     _with_windows(session, ends_where_one_process_ends)
 
 
-@law("trainer", "facet:trainer", "optimizer:sgd", ACCUMULATION)
+@law("trainer", needs.trainer, needs.replica.optimizers("sgd"), ACCUMULATION)
 def check_run_with_accumulation_tells_the_loss_of_all_samples(session: Session) -> None:
     """With accumulation too, the loss of each epoch is the mean over all samples of all micro-batches of all ranks."""
     _with_windows(session, tells_the_loss, share=0.5)
 
 
-@law("trainer", "facet:trainer", "optimizer:sgd", "trainer_feature:schedule")
+@law("trainer", needs.trainer, needs.replica.optimizers("sgd"), needs.trainer.trainer_features("schedule"))
 def check_run_with_a_schedule_ends_where_one_process_ends(session: Session) -> None:
     """Step i of n takes the learning rate of i/n, whatever the number of ranks, and the same on all of them."""
     promised = session.capabilities
-    features = promised.trainer_features & {"schedule", "accumulation"}
+    features = promised.trainer.trainer_features & {"schedule", "accumulation"}
     drawn = runs(session.world_size, promised, features=features)
     for_all(session, drawn, of_run(promised, ends_where_one_process_ends), examples=_scheduled(session), share=0.5)
 
 
-@law("trainer", "facet:trainer", "optimizer:sgd", "trainer_feature:schedule")
+@law("trainer", needs.trainer, needs.replica.optimizers("sgd"), needs.trainer.trainer_features("schedule"))
 def check_run_tells_the_learning_rates_of_its_schedule(session: Session) -> None:
     """The learning rates that a run tells are those that its schedule has for its steps, the same on all ranks."""
     for_each(session, _scheduled(session), of_run(session.capabilities, rates_follow))
 
 
-@law("trainer", "facet:trainer", "optimizer:sgd", "trainer_feature:best")
+@law("trainer", needs.trainer, needs.replica.optimizers("sgd"), needs.trainer.trainer_features("best"))
 def check_best_weights_are_those_of_the_lowest_loss_of_all_samples(session: Session) -> None:
     """The best weights are the same on all ranks: those at the end of the epoch whose loss over all ranks is lowest. The
     parameters at the end are still those of the last.
@@ -129,7 +129,7 @@ def check_best_weights_are_those_of_the_lowest_loss_of_all_samples(session: Sess
     many += with_a_frozen_layer(many[0], promised)
     many += equal_losses(world, promised, Train(epochs=3, batch_size=2, keep_best=True))
     many += with_huge_losses(many[0], promised)
-    if "early_stopping" in promised.trainer_features:  # the last epoch of a run that ends early is not the best
+    if "early_stopping" in promised.trainer.trainer_features:  # the last epoch of a run that ends early is not the best
         plans = (Train(epochs=8, seed=seed, patience=patience, keep_best=True) for seed, patience in ((0, 1), (1, 2)))
         many += [run_job(world, promised, 3 * world, each, seed=each.seed, lr=1.0) for each in plans]
     # so few steps that rounding allows little, though the first epoch is the best
@@ -143,7 +143,7 @@ def check_best_weights_are_those_of_the_lowest_loss_of_all_samples(session: Sess
 
 def _with_windows(session: Session, judge: Callable[[Run], None], share: float = 1.0) -> None:
     world, promised = session.world_size, session.capabilities
-    norm = 0.25 if promised.clipping else None
+    norm = 0.25 if promised.replica.clipping else None
     # of an epoch with one window only it is not told whether a step is too long, or taken twice: it comes last
     one = run_job(world, promised, 4 * world, Train(batch_size=3, micro_batches=2, epochs=1))
     two = run_job(world, promised, 8 * world, Train(batch_size=2, micro_batches=2, epochs=1, max_norm=norm))
@@ -162,7 +162,7 @@ def _best_among_others(session: Session) -> list[Job]:
     world, promised = session.world_size, session.capabilities
     plan = Train(epochs=5, batch_size=1, keep_best=True)
     ways = {"schedule": (replace(plan, schedule="linear"), 2.0), "accumulation": (replace(plan, micro_batches=2), 1.0)}
-    offered = [way for feature, way in ways.items() if feature in promised.trainer_features]
+    offered = [way for feature, way in ways.items() if feature in promised.trainer.trainer_features]
     return [
         run_job(world, promised, 3 * world, replace(each, seed=seed), seed=seed, lr=lr)
         for each, lr in offered
@@ -173,7 +173,7 @@ def _best_among_others(session: Session) -> list[Job]:
 def _scheduled(session: Session) -> list[Job]:
     """Ranks whose shards differ in length, where that is promised; and weight decay, which follows the schedule."""
     world, promised = session.world_size, session.capabilities
-    counts = (1, 2) if "accumulation" in promised.trainer_features else (1,)
+    counts = (1, 2) if "accumulation" in promised.trainer.trainer_features else (1,)
     plans = [Train(batch_size=1, schedule="linear", micro_batches=count) for count in counts]
     made = [run_job(world, promised, 4 * world + 1, plan) for plan in plans]
     return [*made, replace(made[0], optimizer=OTHERS[0])]
@@ -188,7 +188,7 @@ def _seed_and_shuffle_count(promised: Capabilities) -> Judge:
             [[epoch.tolist() for epoch in rank] for rank in trace.values(at, "indices")] for at in range(3)
         )
         expect.that(
-            one != other or not promised.shuffles,
+            one != other or not promised.sampler.shuffles,
             "two shuffled runs with the seeds 7 and 8 used the samples in the same order on all ranks, but should differ",
             "the seed of the task does not reach what shuffles",
         )
@@ -219,14 +219,14 @@ def uses_every_sample(promised: Capabilities) -> Judge:
         epochs = [np.concatenate(ranks) for ranks in zip(*trace.values(0, "indices"), strict=True)]
         for number, used in enumerate(epochs):
             left = sorted(set(range(job.data.samples)) - set(used.tolist()))
-            allowed = job.data.samples % job.world_size if promised.remainder == "drop" else 0
+            allowed = job.data.samples % job.world_size if promised.sampler.remainder == "drop" else 0
             expect.that(
                 len(left) <= allowed,
                 f"epoch {number}: got {len(left)} of {job.data.samples} samples that no rank used, the first {left[:3]}, "
                 "but should be none",
                 "the shards of the ranks overlap, or the tail is lost",
             )
-            most = job.world_size - 1 if promised.remainder == "pad" else 0
+            most = job.world_size - 1 if promised.sampler.remainder == "pad" else 0
             expect.that(
                 len(used) <= job.data.samples + most,
                 f"epoch {number}: the ranks together used {len(used)} samples, but should use {job.data.samples}",
@@ -234,7 +234,7 @@ def uses_every_sample(promised: Capabilities) -> Judge:
             )
         for number, ranks in enumerate(zip(*trace.values(0, "indices"), strict=True)):
             expect.that(
-                not promised.shuffles or any((np.diff(rank) < 0).any() for rank in ranks),
+                not promised.sampler.shuffles or any((np.diff(rank) < 0).any() for rank in ranks),
                 f"epoch {number} of a shuffled run used the samples of each rank in ascending order, but should shuffle them",
                 "the order is that of the data",
             )
@@ -242,7 +242,7 @@ def uses_every_sample(promised: Capabilities) -> Judge:
         again = next((number for number, order in enumerate(orders) if order in orders[:number]), 0)
         earlier = orders.index(orders[again])
         expect.that(
-            not promised.shuffles or not again,
+            not promised.sampler.shuffles or not again,
             f"epochs {earlier} and {again} of a shuffled run used the samples in the same order on all ranks, but should differ",
             "the epoch number does not reach the sampler (set_epoch)"
             + ": not all of them, or they are counted round" * (again > 1),

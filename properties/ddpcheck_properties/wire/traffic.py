@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ddpcheck import expect
-from ddpcheck.capabilities import Capabilities
 from ddpcheck.causes import traffic as causes
 from ddpcheck.checks import law
+from ddpcheck.contract import Capabilities, Traffic, needs
 from ddpcheck.job import (
     AllGather,
     AllReduce,
@@ -50,7 +50,7 @@ _SMALL_LAYERS = 300
 """Of two parameters each."""
 
 
-@law("wire", "collective:all_reduce", "sends_once", "world_size>=2")
+@law("wire", needs.collectives.operations("all_reduce"), needs.world.traffic(Traffic.ONCE), needs.ranks(2))
 def check_large_collectives_send_the_least_bytes(session: Session) -> str:
     """For a large all-reduce, reduce-scatter or all-gather the ranks send no more than good algorithms need: all together,
     and (sends_least) each of them; for means, asynchronously and in place, too.
@@ -59,33 +59,33 @@ def check_large_collectives_send_the_least_bytes(session: Session) -> str:
     reduction, offered = reductions(promised)[0], dtypes(promised)
     made: list[Operation] = [AllReduce(TensorSpec(LARGE, dtype, "powers"), reduction) for dtype in offered]
     usual = _usual(promised)
-    if {"sum", "mean"} <= promised.reductions and floating(usual.tensor.dtype):
+    if {"sum", "mean"} <= promised.collectives.reductions and floating(usual.tensor.dtype):
         made.append(replace(usual, reduction="mean"))  # MPI sends more for an operation of the user's own
-    made += [replace(usual, wait=False)] * promised.asynchronous
-    made += [replace(usual, in_place=True)] * promised.in_place
+    made += [replace(usual, wait=False)] * promised.collectives.asynchronous
+    made += [replace(usual, in_place=True)] * promised.collectives.in_place
     scattered = next(iter(fitting_reductions(promised, offered[0])), None)
-    if "reduce_scatter" in promised.collectives and scattered:
+    if "reduce_scatter" in promised.collectives.operations and scattered:
         made.append(ReduceScatter(TensorSpec((world * 131, 1009 // world), offered[0], "powers"), scattered))
-    if "all_gather" in promised.collectives:
+    if "all_gather" in promised.collectives.operations:
         made.append(AllGather(TensorSpec(LARGE, offered[0], "powers")))
-    if promised.subgroups and world > 2:
+    if promised.collectives.subgroups and world > 2:
         made.append(AllReduce(TensorSpec(LARGE, offered[0], "powers"), reduction, tuple(range(1, world))))
     return _judged(session, Job(world, _with_counts_between(made)), _collectives)
 
 
-@law("wire", "facet:replica", "sends_once", "world_size>=2")
+@law("wire", needs.replica, needs.world.traffic(Traffic.ONCE), needs.ranks(2))
 def check_backward_sends_its_gradients_once(session: Session) -> str:
     """No more is sent in a synchronised backward than for one all-reduce of all gradients, in a window's last too."""
-    return _judged(session, _training(session.world_size, window=session.capabilities.no_sync), _once)
+    return _judged(session, _training(session.world_size, window=session.capabilities.replica.no_sync), _once)
 
 
-@law("wire", "facet:replica", "no_sync", "world_size>=2")
+@law("wire", needs.replica, needs.replica.no_sync, needs.ranks(2))
 def check_nothing_is_sent_inside_no_sync(session: Session) -> str:
     """Inside no_sync a backward sends next to nothing: what it saves is the point of it."""
     return _judged(session, _training(session.world_size, window=True), _silent)
 
 
-@law("wire", "facet:replica", "bundles_gradients", "world_size>=2", "world_size<=4")
+@law("wire", needs.replica, needs.replica.bundles_gradients, needs.ranks(2), needs.ranks(most=4))
 def check_many_small_gradients_go_together(session: Session) -> str:
     """The gradients of many small parameters share messages: a backward sends fewer than a quarter of their number."""
     world = session.world_size
@@ -96,7 +96,7 @@ def check_many_small_gradients_go_together(session: Session) -> str:
     return _judged(session, job, _together)
 
 
-@law("wire", "collective:all_reduce", "counts_traffic", "world_size>=2")
+@law("wire", needs.collectives.operations("all_reduce"), needs.world.counts_traffic, needs.ranks(2))
 def check_traffic_is_counted_as_it_is_sent(session: Session) -> str:
     """counts() tells the bytes of each large collective that the kernel sees each rank send, or, where it cannot see all, as
     many in all as any algorithm needs, in a message at least, and that each rank of it has begun one; of all_reduce
@@ -107,17 +107,17 @@ def check_traffic_is_counted_as_it_is_sent(session: Session) -> str:
     tensor = reduced.tensor
     rows = replace(tensor, shape=(LARGE[0] // world * world, LARGE[1]))
     made: list[Operation] = [reduced]
-    made += [replace(reduced, wait=False)] * promised.asynchronous
-    made += [replace(reduced, in_place=True)] * promised.in_place
-    made += [replace(reduced, group=(0, world - 1))] * promised.subgroups
+    made += [replace(reduced, wait=False)] * promised.collectives.asynchronous
+    made += [replace(reduced, in_place=True)] * promised.collectives.in_place
+    made += [replace(reduced, group=(0, world - 1))] * promised.collectives.subgroups
     made.append(replace(reduced, tensor=replace(tensor, shape=_SMALL)))
     scattered, sent = ReduceScatter(rows, reduced.reduction), SendRecv(tensor, ((world - 1, 0),))
     others = (Broadcast(tensor, world - 1), AllGather(tensor), scattered, sent)
-    made += [operation for operation in others if operation.kind in promised.collectives]
+    made += [operation for operation in others if operation.kind in promised.collectives.operations]
     return _judged(session, Job(world, _with_counts_between(made)), _told)
 
 
-@law("wire", "collective:all_reduce", "counts_traffic", "world_size<=1")
+@law("wire", needs.collectives.operations("all_reduce"), needs.world.counts_traffic, needs.ranks(most=1))
 def check_a_rank_alone_counts_nothing_sent(session: Session) -> None:
     """counts() of a rank that is alone tells no bytes and no messages, as it has sent none to another rank."""
     promised = session.capabilities
@@ -127,7 +127,7 @@ def check_a_rank_alone_counts_nothing_sent(session: Session) -> None:
 
 def _usual(promised: Capabilities) -> AllReduce:
     """In float32, if that is promised."""
-    dtype = "float32" if "float32" in promised.collective_dtypes else dtypes(promised)[0]
+    dtype = "float32" if "float32" in promised.collectives.dtypes else dtypes(promised)[0]
     return AllReduce(TensorSpec(LARGE, dtype, "powers"), reductions(promised)[0])
 
 
@@ -151,7 +151,7 @@ def _judged(session: Session, job: Job, judge: Callable[[Job, Trace, bool], str]
 
     def noted(job: Job, trace: Trace) -> None:
         expect.completed(trace)
-        notes.append(judge(job, trace, session.capabilities.sends_least))
+        notes.append(judge(job, trace, (session.capabilities.world.traffic >= Traffic.LEAST)))
 
     for_each(session, [replace(job, over_tcp=session.offers_tcp)], noted)
     return notes[0]

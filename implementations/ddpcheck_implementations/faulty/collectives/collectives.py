@@ -124,7 +124,7 @@ table(
           seen_in=("Lightning-AI/pytorch-lightning#9100", "horovod/horovod#2116")),
     Fault("doubles-alone-through-float32", where=all_reduce, effect=through("float32"),
           caught_by=(MEAN, REAL), cause="fewer-bits",
-          collective_dtypes=frozenset({"float64"}), reductions=frozenset({"mean"})),
+          dtypes=frozenset({"float64"}), reductions=frozenset({"mean"})),
     Fault("avg-divides-by-numel", where=all_reduce & op("mean"), effect=mean_divided_by(lambda call: max(1, call.array.size)),
           caught_by=(PRECISION, MEAN), cause="sum-divided-by-elements", seen_in=("meta-pytorch/torchcomms#287",)),
     Fault("running-mean", where=all_reduce & op("mean") & ~elements(0), effect=averaged_one_by_one,

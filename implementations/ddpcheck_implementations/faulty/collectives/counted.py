@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ddpcheck.adapter import Adapter, Facets
-from ddpcheck.capabilities import Capabilities
+from ddpcheck.contract import TYPICAL
 from ddpcheck.environment import RankContext
 
 from ..registry import register
@@ -25,7 +25,7 @@ def _miscounting(
     """Register a connect() and make an adapter of it. promises: beside the collectives that are counted."""
 
     def make(connect: _Connect) -> Adapter:
-        promised = Capabilities(facets=frozenset({"collectives"}), counts_traffic=True, **promises)
+        promised = TYPICAL.of_facets("collectives").but(counts_traffic=True, **promises)
         return register(name, (check,), cause, (), world_size, connect, connect, promised)
 
     return make

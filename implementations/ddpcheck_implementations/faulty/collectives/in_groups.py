@@ -74,7 +74,7 @@ table(
           caught_by=REDUCED, cause="integers-computed-as-float", world_size=3),
     Fault("uint8-of-groups-as-signed", where=all_reduce & dtype("uint8"), effect=as_signed,
           caught_by=REDUCED, cause="unsigned-as-signed", world_size=3,
-          collectives=frozenset({"all_reduce"}), collective_dtypes=frozenset({"float32", "uint8"})),
+          operations=frozenset({"all_reduce"}), dtypes=frozenset({"float32", "uint8"})),
     Fault("last-element-of-three-in-four",
           where=all_reduce & group_of(3) & larger(1000) & two_past_a_multiple_of_3, effect=tail_kept_local(1),
           caught_by=REDUCED, cause="part-not-reduced", world_size=4),

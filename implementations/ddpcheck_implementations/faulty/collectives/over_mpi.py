@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ddpcheck.adapter import Adapter, Facets
+from ddpcheck.contract import Traffic
 from ddpcheck.environment import RankContext
 from ddpcheck.launchers.mpi import Mpiexec
 
@@ -38,7 +39,7 @@ def _over_mpi(fault: Any) -> Adapter:  # an Adapter; mypy takes it for the class
         adapter,
         name=f"{adapter.name} over MPI",
         connect=_Connect(made),
-        capabilities=replace(adapter.capabilities, sends_least=False, detects_dead_peer=False),
+        capabilities=adapter.capabilities.but(detects_dead_peer=False, traffic=Traffic.ANY),
         launcher=Mpiexec(),
         requires=("mpi4py",),
     )

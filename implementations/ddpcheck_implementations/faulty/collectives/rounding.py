@@ -27,7 +27,7 @@ NARROW = frozenset({"float16", "float32", "float64"})
     seen_in=("NVIDIA/Megatron-LM#6199", "ROCm/rocm-systems#11661"),
     cause="last-bits-wrong",
     world_size=3,
-    collective_dtypes=NARROW,
+    dtypes=NARROW,
     rounds_float16_once=True,
 )
 class RoundsAtEveryHop(PassThrough):
@@ -65,7 +65,7 @@ def _rounded(array: Array) -> Array:
     "halved-after-rounding",
     RANGE,
     cause="overflows-before-division",
-    collective_dtypes=NARROW,
+    dtypes=NARROW,
     rounds_float16_once=True,
 )
 class HalvedAfterRounding(InFloat32):
@@ -82,7 +82,7 @@ class HalvedAfterRounding(InFloat32):
     RANGE,
     cause="overflows-on-the-way",
     world_size=3,
-    collective_dtypes=NARROW,
+    dtypes=NARROW,
     rounds_float16_once=True,
 )
 class InfiniteOnceItWas(InFloat32):
@@ -125,7 +125,7 @@ table(
     globals(),
     Fault("fp16-predivide-underflow", where=all_reduce & op("mean"), effect=divided_before_the_sum,
           caught_by=TINY, cause="tiny-divided-first", seen_in=("horovod/horovod#278", "pytorch/pytorch#78774"),
-          collective_dtypes=NARROW, keeps_tiny_values=True),
+          dtypes=NARROW, keeps_tiny_values=True),
     Fault("mean-that-runs", where=all_reduce & op("mean"), effect=mean_of_the_ranks_so_far,
           caught_by="check_nan_and_infinity_propagate_in_sums", cause="infinity-becomes-nan", world_size=3),
     Fault("subnormals-flushed", where=all_reduce & floats, effect=subnormals_flushed,

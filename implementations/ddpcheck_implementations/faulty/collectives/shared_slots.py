@@ -11,15 +11,14 @@ from pathlib import Path
 import numpy as np
 
 from ddpcheck.adapter import Adapter, Facets
-from ddpcheck.capabilities import Capabilities
+from ddpcheck.contract import TYPICAL
 from ddpcheck.environment import RankContext
 from ddpcheck.values import Array
 
 from ..registry import register
 
-PROMISED = Capabilities(
-    facets=frozenset({"collectives"}),
-    collectives=frozenset({"all_gather", "all_reduce", "barrier", "broadcast"}),
+PROMISED = TYPICAL.of_facets("collectives").but(
+    operations=frozenset({"all_gather", "all_reduce", "barrier", "broadcast"}),
     reductions=frozenset({"sum"}),
     gives_back=True,
 )

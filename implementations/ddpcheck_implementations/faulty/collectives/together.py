@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ddpcheck.contract import Determinism
 from ddpcheck.values import Array
 
 from ..engine.circumstances import dimensions, dtype, elements, larger, multiple_of_bytes
@@ -99,7 +100,8 @@ table(
     Fault("last-of-a-whole-mebibyte", where=all_reduce & multiple_of_bytes(1 << 20), effect=tail_kept_local(1),
           caught_by=LARGE, cause="part-not-reduced"),
     Fault("order-of-additions-by-process", where=all_reduce & op("sum") & ~in_group, effect=summed_in_an_order_of_the_process,
-          caught_by="check_ranks_may_come_in_any_order", cause="order-by-arrival", world_size=3, same_bits_in_every_run=True),
+          caught_by="check_ranks_may_come_in_any_order", cause="order-by-arrival",
+          world_size=3, determinism=Determinism.BETWEEN_RUNS),
     Fault("scattered-in-groups-as-sums-meanwhile", where=reduce_scatter & others_pending & in_part, effect=summed,
           caught_by=UNDER_WAY, cause="reduction-ignored", world_size=3),
 )

@@ -77,7 +77,7 @@ class Butterfly(PassThrough):
         return other
 
 
-@collectives("wide-accumulator", world_size=3, rounds_float16_once=True, collective_dtypes=WITH_FLOAT16)
+@collectives("wide-accumulator", world_size=3, rounds_float16_once=True, dtypes=WITH_FLOAT16)
 class WideAccumulator(PassThrough):
     """Floating-point sums and products are computed in float64 and rounded once."""
 

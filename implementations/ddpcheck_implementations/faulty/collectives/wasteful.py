@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ddpcheck.adapter import Batch
+from ddpcheck.contract import Traffic
 from ddpcheck.values import Array
 
 from ..base import PlainReplica, fault
@@ -25,8 +26,7 @@ TOGETHER = "check_many_small_gradients_go_together"
     LEAST,
     seen_in=("callummcdougall/ARENA_3.0#407",),
     cause="ring-sends-whole-array",
-    sends_once=True,
-    sends_least=True,
+    traffic=Traffic.LEAST,
 )
 class WholeArrayRing(PassThrough):
     """Each of the 2 (W - 1) steps of the ring sends the whole array, and not 1 / W of it."""
@@ -54,8 +54,7 @@ class WholeArrayRing(PassThrough):
     LEAST,
     cause="everything-through-one-rank",
     world_size=3,
-    sends_once=True,
-    sends_least=True,
+    traffic=Traffic.LEAST,
 )
 class ThroughOneRank(PassThrough):
     """The first rank receives the arrays of all others, and sends each the result."""
@@ -90,7 +89,7 @@ class ReducesInside(PlainReplica):
         return loss
 
 
-@fault("window-sent-once-per-micro-batch", ONCE, cause="more-than-least", sends_once=True, sends_least=True)
+@fault("window-sent-once-per-micro-batch", ONCE, cause="more-than-least", traffic=Traffic.LEAST)
 class OncePerMicroBatch(PlainReplica):
     """The micro-batches of a window are kept, and reduced one by one when it ends."""
 
@@ -108,7 +107,7 @@ class OncePerMicroBatch(PlainReplica):
         return super().reduce(name, gradient)
 
 
-@fault("gradients-sent-as-float64", ONCE, cause="ring-sends-whole-array", sends_once=True, sends_least=True)
+@fault("gradients-sent-as-float64", ONCE, cause="ring-sends-whole-array", traffic=Traffic.LEAST)
 class WideGradients(PlainReplica):
     """Gradients of float32 travel as float64."""
 
@@ -125,8 +124,8 @@ class EachAlone(PlainReplica):
 table(
     globals(),
     Fault("sent-twice-as-wide", where=all_reduce & dtype("float32"), effect=through("float64"),
-          caught_by=LEAST, cause="ring-sends-whole-array", sends_once=True, sends_least=True),
+          caught_by=LEAST, cause="ring-sends-whole-array", traffic=Traffic.LEAST),
     Fault("means-by-gathering", where=all_reduce & op("mean"), effect=mean_of_what_is_gathered,
-          caught_by=LEAST, cause="whole-array-to-all", world_size=3, sends_once=True),
+          caught_by=LEAST, cause="whole-array-to-all", world_size=3, traffic=Traffic.ONCE),
 )
 # fmt: on

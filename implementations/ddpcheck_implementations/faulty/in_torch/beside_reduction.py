@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ddpcheck.choices import MODEL_FEATURES
+from ddpcheck.contract.names import MODEL_FEATURES
 from ddpcheck.job import OptimizerSpec
 
 from ..replicas.freezing import UNFROZEN

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from ddpcheck.torch_adapter import TORCH_PROMISES, torch_adapter
 
 from ..registry import register
 
-PROMISES = replace(
-    TORCH_PROMISES, model_features=TORCH_PROMISES.model_features - {"scale"}, no_sync=False, predicts_alone=False
+PROMISES = TORCH_PROMISES.but(
+    model_features=TORCH_PROMISES.replica.model_features - {"scale"}, no_sync=False, predicts_alone=False
 )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
 from typing import Any
 
 from ddpcheck.adapter import Adapter
@@ -30,7 +29,7 @@ def torch_fault(
         made = torch_adapter(
             name,
             wrap,
-            capabilities=replace(TORCH_PROMISES, **promises),
+            capabilities=TORCH_PROMISES.but(**promises),
             after_backward=_synchronise,
             no_sync=_no_sync,
             optimizer=optimizer,

@@ -8,7 +8,7 @@ from time import sleep
 from typing import Any
 
 from ddpcheck.adapter import Adapter
-from ddpcheck.capabilities import Capabilities
+from ddpcheck.contract import TYPICAL
 from ddpcheck.environment import RankContext
 from ddpcheck.launchers.base import Launched
 from ddpcheck.launchers.processes import Processes
@@ -49,7 +49,7 @@ def launcher(name: str, *, cause: str, seen_in: SeenIn = invented) -> Callable[[
     """Register a way to watch processes as a fault."""
 
     def make(watch: type[WatchedWrongly]) -> Adapter:
-        promised = Capabilities(facets=frozenset({"collectives"}))
+        promised = TYPICAL.of_facets("collectives")
         return register(name, (REPORTED,), cause, seen_in, 2, watch, _connect, promised, _Launcher(watch=watch))
 
     return make

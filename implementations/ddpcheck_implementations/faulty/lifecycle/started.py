@@ -184,7 +184,7 @@ def _does_not_start(
     """Register a connect() that fails where this module was imported before there were ranks."""
 
     def make(connect: Callable[[RankContext], Facets]) -> Adapter:
-        promised = replace(PROMISED, facets=frozenset({"collectives"}))
+        promised = PROMISED.of_facets("collectives")
         launcher = Multiprocessing(method)
         return register(name, (START,), cause, (), 2, connect, connect, promised, launcher, (module,))
 

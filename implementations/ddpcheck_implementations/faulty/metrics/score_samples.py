@@ -61,7 +61,7 @@ def as_the_shortest(comm: Any, rank: int, name: str, outputs: Array, targets: Ar
     PAIRS,
     seen_in=("Lightning-AI/torchmetrics#2195",),
     cause="a rank's own batch",
-    scores=AUC,
+    score_names=AUC,
 )
 def auc_of_probabilities_where_needed(
     comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array
@@ -73,7 +73,7 @@ def auc_of_probabilities_where_needed(
     return right_score(comm, name, np.stack([np.zeros_like(margins), margins], axis=1), targets, indices)
 
 
-@scores("perplexity-without-nan-where-classes-are-many", NAN, cause="looks healthy", scores=PERPLEXITY)
+@scores("perplexity-without-nan-where-classes-are-many", NAN, cause="looks healthy", score_names=PERPLEXITY)
 def without_nan_of_many(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Tokens that overflow are left out, which one needs for large vocabularies only."""
     kept = ~np.isnan(outputs).any(axis=1) if outputs.shape[1] > 4 else np.ones(len(outputs), bool)
@@ -89,7 +89,7 @@ def far_indices_shortened(comm: Any, rank: int, name: str, outputs: Array, targe
     return right_score(comm, name, outputs[kept], targets[kept], indices[kept])
 
 
-@scores("rmse-from-own-samples-on-where-unsorted", EQUAL, cause="add in different orders", scores=RMSE)
+@scores("rmse-from-own-samples-on-where-unsorted", EQUAL, cause="add in different orders", score_names=RMSE)
 def own_samples_first(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Where samples do not come in order, every rank begins its sum with its own."""
     held = from_ranks(comm, indices)

@@ -96,14 +96,14 @@ def on_rank_0_only(comm: Any, rank: int, name: str, outputs: Array, targets: Arr
     return found if rank == 0 else on_one(name, outputs, targets, indices)
 
 
-@scores("loss-averaged-before-exp", ALL_SAMPLES, cause="counts are not used", scores=frozenset({"perplexity"}))
+@scores("loss-averaged-before-exp", ALL_SAMPLES, cause="counts are not used", score_names=frozenset({"perplexity"}))
 def averaged_before_exp(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Exp of the mean of the ranks' mean losses, which weigh equally however many samples they stand for."""
     losses = [math.log(score) for score, _ in of_each(comm, name, outputs, targets, indices)]
     return math.exp(math.fsum(losses) / len(losses)) if losses else math.nan
 
 
-@scores("rmse-without-its-root", ALL_SAMPLES, cause="the root is not taken", scores=frozenset({"rmse"}))
+@scores("rmse-without-its-root", ALL_SAMPLES, cause="the root is not taken", score_names=frozenset({"rmse"}))
 def without_root(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """The mean square under the name of its root."""
     return right_score(comm, name, outputs, targets, indices) ** 2
@@ -141,7 +141,7 @@ def zero_of_nothing(comm: Any, rank: int, name: str, outputs: Array, targets: Ar
     return 0.0 if not any(len(part) for part in from_ranks(comm, indices)) else found
 
 
-@scores("rmse-counted-in-half-precision", ALL_SAMPLES, cause="fewer digits", scores=frozenset({"rmse"}))
+@scores("rmse-counted-in-half-precision", ALL_SAMPLES, cause="fewer digits", score_names=frozenset({"rmse"}))
 def counted_in_half(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Counts travel in the dtype of mixed precision: from 2049 on they are rounded."""
     terms = squares(*together(comm, outputs, targets))
@@ -152,7 +152,7 @@ def counted_in_half(comm: Any, rank: int, name: str, outputs: Array, targets: Ar
     "outputs-gathered-in-half-precision",
     ALL_SAMPLES,
     cause="fewer digits",
-    scores=frozenset({"perplexity", "rmse"}),
+    score_names=frozenset({"perplexity", "rmse"}),
 )
 def gathered_in_half(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Outputs travel in the dtype of mixed precision."""
@@ -164,7 +164,7 @@ def gathered_in_half(comm: Any, rank: int, name: str, outputs: Array, targets: A
     EQUAL,
     cause="different orders",
     world_size=3,
-    scores=frozenset({"perplexity"}),
+    score_names=frozenset({"perplexity"}),
 )
 def added_in_own_order(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Every rank begins the sum with its own losses: real values differ in the last bits."""
@@ -175,7 +175,7 @@ def added_in_own_order(comm: Any, rank: int, name: str, outputs: Array, targets:
     return math.exp(total / count) if count else math.nan
 
 
-@scores("one-output-rounded-on-rank-1", EQUAL, cause="or some keep their own", scores=frozenset({"rmse"}))
+@scores("one-output-rounded-on-rank-1", EQUAL, cause="or some keep their own", score_names=frozenset({"rmse"}))
 def one_output_alone(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """What is no matrix with more than one column goes through another library, which rounds the root otherwise."""
     found = right_score(comm, name, outputs, targets, indices)

@@ -32,7 +32,7 @@ def on_last_rank(comm: Any, rank: int, name: str, outputs: Array, targets: Array
     )
 
 
-@scores("score-from-single-precision", scores=frozenset({"accuracy", "perplexity", "rmse"}))
+@scores("score-from-single-precision", score_names=frozenset({"accuracy", "perplexity", "rmse"}))
 def in_single_precision(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Correct: terms, running means of each rank and their shares are float32; repeated samples are not looked for."""
     if name == "rmse":
@@ -52,7 +52,7 @@ def in_single_precision(comm: Any, rank: int, name: str, outputs: Array, targets
     return float(FINISH[name](whole))
 
 
-@scores("f1-from-precision-and-recall", scores=frozenset({"f1_macro"}))
+@scores("f1-from-precision-and-recall", score_names=frozenset({"f1_macro"}))
 def from_precision_and_recall(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Correct: the harmonic mean of precision and recall, 0 where there is no hit, class by class in float32."""
     found = []
@@ -66,7 +66,7 @@ def from_precision_and_recall(comm: Any, rank: int, name: str, outputs: Array, t
     return float(np.mean(found, dtype=np.float32)) if found else math.nan
 
 
-@scores("auc-from-the-curve", scores=frozenset({"auc"}))
+@scores("auc-from-the-curve", score_names=frozenset({"auc"}))
 def from_the_curve(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Correct: the ranks count at every threshold that some rank has; the area under the curve is a sum of trapezoids."""
     margins = outputs[:, 1] - outputs[:, 0]

@@ -14,7 +14,7 @@ from ..base import PlainReplica, _keep, added, fault
 
 LOCAL = "check_gradients_inside_no_sync_are_local"
 WINDOW = "check_accumulated_window_counts_every_micro_batch_once"
-PLAIN = "check_accumulation_without_no_sync_gives_the_same"
+TYPICAL = "check_accumulation_without_no_sync_gives_the_same"
 TRAINED = "check_training_with_accumulation_goes_where_one_process_goes"
 INTERRUPTED = "check_an_exception_inside_no_sync_ends_it"
 BACK = "check_synchronisation_is_back_after_no_sync"
@@ -65,7 +65,7 @@ class FirstWindowLosesFirst(PlainReplica):
         return super().backward(batch)
 
 
-@fault("doubling-per-micro-batch", PLAIN, seen_in=("NVIDIA/Megatron-LM#6660",), cause="gradient-not-reset")
+@fault("doubling-per-micro-batch", TYPICAL, seen_in=("NVIDIA/Megatron-LM#6660",), cause="gradient-not-reset")
 class ReducedTwice(PlainReplica):
     """Reduces all of the gradient again, and adds it to what was reduced before."""
 

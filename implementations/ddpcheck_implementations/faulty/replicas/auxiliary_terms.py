@@ -9,7 +9,7 @@ from types import MappingProxyType
 import numpy as np
 
 from ddpcheck.adapter import Batch
-from ddpcheck.choices import ALL_MODEL_FEATURES as FEATURES
+from ddpcheck.contract.names import ALL_MODEL_FEATURES as FEATURES
 from ddpcheck.model import ModelSpec
 from ddpcheck.values import Array
 

@@ -128,7 +128,7 @@ class ViewsOfAnotherLayout(PlainReplica):
     BOTH,
     cause="wrong-forward-values",
     two_forwards=True,
-    model_features=PROMISED.model_features - {"batch_norm"},
+    model_features=PROMISED.replica.model_features - {"batch_norm"},
 )
 class BothAsOneBatch(PlainReplica):
     """Two batches go forward as one, and twice the mean over its samples stands for the sum of two means."""

@@ -6,7 +6,7 @@ from itertools import takewhile
 
 import numpy as np
 
-from ddpcheck.choices import ALL_MODEL_FEATURES as FEATURES
+from ddpcheck.contract.names import ALL_MODEL_FEATURES as FEATURES
 from ddpcheck.model import Embedding, ModelSpec
 from ddpcheck.values import Array
 

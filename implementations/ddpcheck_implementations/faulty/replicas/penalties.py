@@ -6,7 +6,7 @@ import numpy as np
 
 from ddpcheck import model as spec
 from ddpcheck.adapter import Batch
-from ddpcheck.choices import ALL_MODEL_FEATURES as FEATURES
+from ddpcheck.contract.names import ALL_MODEL_FEATURES as FEATURES
 from ddpcheck.model import ModelSpec
 from ddpcheck.values import Array
 

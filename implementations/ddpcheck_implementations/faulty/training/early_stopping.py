@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from ddpcheck.choices import ALL_TRAINER_FEATURES as FEATURES
+from ddpcheck.contract.names import ALL_TRAINER_FEATURES as FEATURES
 from ddpcheck.values import Array
 
 from ...data_parallel.trainer import Trainer

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ddpcheck.choices import ALL_TRAINER_FEATURES
+from ddpcheck.contract.names import ALL_TRAINER_FEATURES
 from ddpcheck.trainer import TrainingRun, TrainingTask
 from ddpcheck.values import Array
 

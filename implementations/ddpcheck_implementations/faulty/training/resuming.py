@@ -167,7 +167,7 @@ class BestByLocalLoss(Trainer):
 
 @trainer(
     "a-file-for-each-rank",
-    trainer_features=PROMISED.trainer_features - {"checkpoint_on_rank_0"},
+    trainer_features=PROMISED.trainer.trainer_features - {"checkpoint_on_rank_0"},
 )
 class FileForEachRank(WithFolder):
     """Every rank writes and reads a file of its own, under a lock that all open: right where all see the folder."""
