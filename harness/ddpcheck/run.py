@@ -56,6 +56,7 @@ def run_check(session: Session, check: Check, expected: Expectations | Mapping[s
     if not isinstance(expected, Expectations):
         expected = Expectations(expected or {}, (*installed_checks(), check))
     began, jobs = time.monotonic(), session.jobs_run
+    session.left_out.clear()
     status: Status = "passed"
     reason, finding = "", None
     try:
@@ -84,6 +85,7 @@ def run_check(session: Session, check: Check, expected: Expectations | Mapping[s
         reason,
         finding.diagnosis if finding else None,
         finding.job if finding else None,
+        tuple(sorted(session.left_out)) if status == "passed" else (),
     )
     return expected.applied(verdict)
 

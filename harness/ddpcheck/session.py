@@ -18,6 +18,7 @@ from typing import Self
 
 from .adapter import Adapter
 from .contract import Capabilities
+from .contract.narrowing import watched
 from .job import Job
 from .launchers.base import Launcher, OverTcp
 from .launchers.multiprocess import Multiprocessing
@@ -70,6 +71,8 @@ class Session:
         self.start_deadline = start_deadline
         self.effort = effort
         self.random_seed = random_seed
+        self.left_out: set[str] = set()
+        self._capabilities = watched(self.adapter.capabilities, self.left_out.add)
         self.jobs_run = 0
         self.starts = 0
         self._launcher = launcher or self.adapter.launcher
@@ -89,7 +92,8 @@ class Session:
 
     @property
     def capabilities(self) -> Capabilities:
-        return self.adapter.capabilities
+        """The adapter's promises. What a check leaves out for want of one is noted in `left_out`."""
+        return self._capabilities
 
     @property
     def parent(self) -> bool:

@@ -106,7 +106,7 @@ class Verdict:
 
     `reason` is why it was skipped, why the failure was expected, how far to trust a pass, or the traceback of a check that
     crashed (status unknown: never a pass). `job` is the smallest Job known to fail; `jobs` counts those run; `seconds` is
-    wall time.
+    wall time. `not_covered` names what a check that passed left out, since it is not promised: sub-groups, say.
     """
 
     adapter: str
@@ -119,6 +119,7 @@ class Verdict:
     reason: str = ""
     diagnosis: Diagnosis | None = None
     job: Job | None = field(default=None, compare=False)
+    not_covered: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -140,11 +141,13 @@ class Verdict:
             }
         if self.job is not None:
             made["job"] = self.job.to_plain()
+        if self.not_covered:
+            made["not_covered"] = list(self.not_covered)
         return made
 
     @staticmethod
     def from_plain(data: dict[str, Any]) -> Verdict:
-        values = dict(data)
+        values = {**data, "not_covered": tuple(data.get("not_covered", ()))}
         if "diagnosis" in values:
             found = values["diagnosis"]
             causes = tuple(map(Cause.from_plain, found.get("causes", ())))

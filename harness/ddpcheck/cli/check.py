@@ -25,7 +25,7 @@ from .failures import Failures
 from .options import INTERRUPTED, LAUNCHERS, console, launcher_named, named_reasons, usage_errors, usual_sessions
 from .options import world_sizes as sizes_option
 from .progress import Display
-from .show import oversubscribed, show_causes, show_reasons, show_table, summary
+from .show import oversubscribed, show_causes, show_not_covered, show_reasons, show_table, summary
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -181,6 +181,7 @@ def show_all(out: Console, verdicts: list[Verdict], seconds: float, failures: Pa
     out.print()
     show_table(out, verdicts)
     show_reasons(out, verdicts)
+    show_not_covered(out, verdicts)
     show_causes(out, verdicts, failures)
     note = oversubscribed(verdict.world_size for verdict in verdicts if verdict.jobs)
     if note:

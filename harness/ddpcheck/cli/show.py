@@ -156,6 +156,19 @@ def show_reasons(console: Console, verdicts: Iterable[Verdict]) -> None:
             console.print(f"  {escape(reason + whose)}: {checked}", style=_STYLES[status], soft_wrap=True)
 
 
+def show_not_covered(console: Console, verdicts: Iterable[Verdict]) -> None:
+    """What checks that passed left out, since it is not promised, with the number of these checks."""
+    checks: dict[str, dict[str, None]] = {}
+    for verdict in verdicts:
+        for part in verdict.not_covered:
+            checks.setdefault(part, {})[verdict.check] = None
+    if checks:
+        parts = ", ".join(f"{part} ({len(names)})" for part, names in sorted(checks.items()))
+        console.print(
+            f"\npassed, but not covered, since not promised (number of checks): {parts}", style="dim", soft_wrap=True
+        )
+
+
 def show_causes(console: Console, verdicts: Iterable[Verdict], failures: Path) -> None:
     """What failed, cause by cause, the one on which others may rest in front, and how to see that one again."""
     verdicts = list(verdicts)
