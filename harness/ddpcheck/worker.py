@@ -136,7 +136,8 @@ class Worker:
         try:
             execution.run()
         except ContractBroken as error:
-            return RankTrace(rank, "invalid", tuple(execution.records), str(error), failed_at=time.monotonic())
+            records, failed_at = tuple(execution.records), time.monotonic()
+            return RankTrace(rank, "invalid", records, str(error), failed_at=failed_at, wrong_form=error.form)
         except SystemExit as error:  # which would end the program: no error, but told with its place
             return RankTrace(rank, "died", tuple(execution.records), _readable(error), failed_at=time.monotonic())
         except Exception as error:
