@@ -166,7 +166,7 @@ def _start_diagnosis(error: StartFailed, world_size: int, parent: bool, *, again
         advice = f"{hidden[0]}: it hides Python's own module {hidden[0].stem} from the ranks; give it another name"
     return Diagnosis(
         f"the {world_size} ranks did not {words}: {first}",
-        (PORT_TAKEN_BY_PARENT(),) * in_use,
+        (*error.causes, *(PORT_TAKEN_BY_PARENT(),) * in_use),
         advice=advice if error.words else "",
         details=(*others, *error.words),
     )

@@ -4,7 +4,7 @@ from .cause import Kind
 
 ERROR_SWALLOWED = Kind(
     "error-swallowed",
-    "{operation} swallows an error, or takes a broken connection for its end.",
+    "An error in {operation} is swallowed, or a broken connection is taken for its end.",
     because="The rank continues with its own data, or with none.",
     operation=str,
 )
@@ -91,6 +91,15 @@ LAST_WORDS_LOST = Kind("last-output-lost", "The rank's last output is lost when 
 OUTPUT_NOT_PASSED_ON = Kind(
     "output-not-passed-on",
     "The launcher passes on the output of other ranks, but not of this one.",
+)
+RANK_READ_AT_IMPORT = Kind(
+    "rank-read-at-import",
+    "The rank is read when a module is imported, before the process has a rank.",
+    look="connect(), which should read the rank",
+)
+WORLD_OF_ITS_OWN = Kind(
+    "world-of-its-own",
+    "Every process starts a world of its own: the launcher and the implementation do not fit together.",
 )
 PORT_TAKEN_BY_PARENT = Kind(
     "port-taken-by-parent",
