@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 
-from ddpcheck.causes import Cause, collectives
+from ddpcheck.causes import Cause, Kind, collectives, ranks
 from ddpcheck.causes import operations as causes
 from ddpcheck.expect import hang
 from ddpcheck.job import (
@@ -27,6 +27,8 @@ from ddpcheck.job import (
 from ddpcheck.trace import RankTrace, Trace
 from ddpcheck.verdict import Finding
 
+_OF_ANY_TRACE = {kind.id for kind in vars(ranks).values() if isinstance(kind, Kind)}
+"""Causes that are told by where ranks stand, whatever check looks at it."""
 _OF_A_TENSOR = (AllReduce, Broadcast, AllGather, ReduceScatter)
 _TOGETHER = ("backward", "all_reduce", "broadcast", "all_gather", "reduce_scatter", "barrier", "wait")
 
@@ -51,7 +53,11 @@ def explained(finding: Finding, job: Job, trace: Trace) -> Finding:
         return finding
     if finding.hung and (group := _group_in_which_it_hangs(culprit, job, trace)) is not None:
         finding = hang(trace, group)
-    return finding.blaming(next(_causes(culprit, job, trace), None), finding.diagnosis.causes)
+    if culprit.outcome == "died":
+        return finding
+    own = finding.diagnosis.causes
+    of_check = tuple(cause for cause in own if cause.id not in _OF_ANY_TRACE)
+    return finding.blaming(next(_causes(culprit, job, trace), (*of_check, *_apart(culprit, job, trace))), own)
 
 
 def _group_in_which_it_hangs(culprit: RankTrace, job: Job, trace: Trace) -> tuple[int, ...] | None:
@@ -78,8 +84,6 @@ def _position(culprit: RankTrace) -> int:
 
 def _causes(culprit: RankTrace, job: Job, trace: Trace) -> Iterator[tuple[Cause, ...]]:
     """What explains it, the likeliest first; what is told together are alternatives."""
-    if culprit.outcome == "died":
-        return
     operation, before = _failed_in(culprit, job), job.operations[: _position(culprit)]
     raised = culprit.outcome == "raised"
     if culprit.outcome == "invalid":
@@ -103,10 +107,16 @@ def _causes(culprit: RankTrace, job: Job, trace: Trace) -> Iterator[tuple[Cause,
     late = [earlier for earlier in before if isinstance(earlier, Sleep)]
     if late and raised and _OF_TIME.search(_last_line(culprit).lower()):
         yield (causes.GAVE_UP_WAITING(rank=culprit.rank, late=late[-1].rank, seconds=late[-1].seconds),)
+
+
+def _apart(culprit: RankTrace, job: Job, trace: Trace) -> tuple[Cause, ...]:
+    """What is left to say of a rank that raised where others came through."""
+    operation = _failed_in(culprit, job)
     through = _through(culprit, trace, getattr(operation, "group", None))
-    if raised and operation.kind in _TOGETHER and through:
-        apart = () if _OF_A_MESSAGE.search(_last_line(culprit)) else (causes.TAKES_ANOTHER_PATH,)
-        yield tuple(kind(ranks=through, rank=culprit.rank) for kind in (*apart, causes.OTHER_MESSAGE_RECEIVED))
+    if culprit.outcome != "raised" or operation.kind not in _TOGETHER or not through:
+        return ()
+    other_path = () if _OF_A_MESSAGE.search(_last_line(culprit)) else (causes.TAKES_ANOTHER_PATH,)
+    return tuple(kind(ranks=through, rank=culprit.rank) for kind in (*other_path, causes.OTHER_MESSAGE_RECEIVED))
 
 
 def _why_no_backward(operation: Backward, culprit: RankTrace, job: Job) -> Iterator[tuple[Cause, ...]]:

@@ -6,6 +6,7 @@ ERROR_SWALLOWED = Kind(
     "error-swallowed",
     "An error in {operation} is swallowed, or a broken connection is taken for its end.",
     because="The rank continues with its own data, or with none.",
+    look="the error handling of {operation}, and calls after one that failed",
     operation=str,
 )
 FAILURE_FORGOTTEN = Kind(

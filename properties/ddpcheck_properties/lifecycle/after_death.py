@@ -154,8 +154,9 @@ def _nothing_came_out(job: Job, trace: Trace) -> None:
                         causes.ERROR_SWALLOWED(operation=call.kind),
                         *(causes.FAILURE_FORGOTTEN(),) * (told is not None),
                     ),
-                    "what this call does when a connection breaks, or when the one before has failed",
-                    (f"operation {told.operation} had raised {told.values['error']}",) if told is not None else (),
+                    details=(f"operation {told.operation} had raised {told.values['error']}",)
+                    if told is not None
+                    else (),
                 )
             )
 
