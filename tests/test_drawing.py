@@ -111,7 +111,8 @@ def test_an_example_gets_shorter_while_its_cause_stays() -> None:
     def judge(job: Job, trace: Trace) -> None:
         count = len(job.operations)
         if count:
-            raise Finding(Diagnosis(f"{count} barriers", "two or more" if count > 1 else "only one"))
+            cause = ranks.ALL_WAIT_IN_ONE_OPERATION() if count > 1 else ranks.CLOSE_WAITS()
+            raise Finding(Diagnosis(f"{count} barriers", (cause,)))
 
     def shorter(job: Job) -> Iterator[Job]:
         yield Job(1, ())  # which passes

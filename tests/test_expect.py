@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from ddpcheck import expect
-from ddpcheck.causes import Cause, Elements, ranks, values
+from ddpcheck.causes import Cause, Elements, collectives, operations, ranks, values
 from ddpcheck.diagnosis import Evidence, likely_causes
-from ddpcheck.job import AllReduce, Barrier, Job, Sleep, TensorSpec
-from ddpcheck.trace import RankTrace, Record, Trace
+from ddpcheck.job import AllReduce, Barrier, Job, ReduceScatter, Sleep, TensorSpec
+from ddpcheck.trace import RankTrace, Record, Trace, WrongForm
 from ddpcheck.verdict import Diagnosis, Finding
 from ddpcheck_properties.incomplete import explained
 
@@ -24,6 +24,13 @@ def causes_of(trace: Trace) -> tuple[Cause, ...]:
     with pytest.raises(Finding) as found:
         expect.completed(trace)
     return found.value.diagnosis.causes
+
+
+def found_in(job: Job, trace: Trace) -> Diagnosis:
+    """What is said of a Job that did not complete."""
+    with pytest.raises(Finding) as failed:
+        expect.completed(trace)
+    return explained(failed.value, job, trace).diagnosis
 
 
 @pytest.mark.parametrize(("got", "expected", "bound"), [(np.nan, -np.inf, np.inf), (3.5, 3.4, np.nan), (1.0, 1.1, 0.2)])
@@ -79,26 +86,44 @@ def test_who_hangs_in_a_group_waits_for_its_members_only() -> None:
     def rank(number: int, outcome: Any, *left: float | None) -> RankTrace:
         return RankTrace(number, outcome, tuple(Record(at, "barrier", 0.0, end, {}) for at, end in enumerate(left)))
 
-    def found(job: Job, trace: Trace) -> Diagnosis:
-        with pytest.raises(Finding) as hung:
-            expect.completed(trace)
-        return explained(hung.value, job, trace).diagnosis
-
     through = Trace((rank(0, "hung", 1.0, None), rank(1, "done", 1.0, 1.0), rank(2, "hung", 1.0, None)))
-    told = found(Job(3, (Barrier(), Barrier((0, 2)))), through)
+    told = found_in(Job(3, (Barrier(), Barrier((0, 2)))), through)
     assert "hung in operation 1 (barrier) in group [0, 2] for more" in told.headline
     assert told.causes == (ranks.ALL_WAIT_IN_ONE_OPERATION(),)
-    assert found(Job(3, (Barrier(), Barrier())), through).cause == ranks.LEFT_COLLECTIVE_EARLY(ranks=(1,))
+    assert found_in(Job(3, (Barrier(), Barrier())), through).cause == ranks.LEFT_COLLECTIVE_EARLY(ranks=(1,))
 
 
 def test_an_odd_shape_is_not_blamed_alone_where_its_dtype_is_new() -> None:
     raised = RankTrace(0, "raised", (Record(1, "all_reduce", 0.0, None, {}),), "no", failed_at=1.0)
-    for shape, words in (((0,), "no elements"), ((), "no dimension")):
-        for dtype, also in (("float16", ", or the first of float16 is at fault"), ("float32", ":")):
+    for shape, odd in (((0,), operations.EMPTY_ARRAY()), ((), operations.ZERO_DIMENSIONS())):
+        for dtype, also in (("float16", (operations.NEW_DTYPE(dtype="float16"),)), ("float32", ())):
             job = Job(1, (AllReduce(TensorSpec((3,))), AllReduce(TensorSpec(shape, dtype))))
-            with pytest.raises(Finding) as found:
-                expect.completed(Trace((raised,)))
-            assert f"the array has {words}{also}" in explained(found.value, job, Trace((raised,))).diagnosis.text()
+            told = found_in(job, Trace((raised,))).causes
+            assert told == (odd, *also, ranks.RANK_RAISED(error="no", at="a place without a stack"))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "cause"),
+    [
+        ("float64", (3, 2), operations.NOT_CONVERTED_BACK(dtype="float64", right_dtype="float32")),
+        ("float32", (6,), operations.SHAPE_LOST(shape=(6,), right_shape=(3, 2))),
+        ("float32", (5,), collectives.RESULTS_MIXED_UP(operation=0)),
+        ("float32", (2, 2), ranks.RESULT_VIOLATES_CONTRACT(operation="all_reduce")),
+    ],
+)
+def test_a_wrong_form_tells_where_a_result_comes_from(dtype: str, shape: tuple[int, ...], cause: Cause) -> None:
+    job = Job(1, (AllReduce(TensorSpec((5,))), AllReduce(TensorSpec((3, 2)))))
+    form = WrongForm(dtype, shape, "float32", (3, 2))
+    invalid = RankTrace(0, "invalid", (Record(1, "all_reduce", 0.0, None, {}),), "no", wrong_form=form)
+    assert found_in(job, Trace.from_plain(Trace((invalid,)).to_plain())).cause == cause
+
+
+def test_a_block_that_is_cut_at_the_rank_is_told_by_its_form() -> None:
+    job = Job(3, (ReduceScatter(TensorSpec((4,)), "sum", (1, 2)),))
+    form = WrongForm("float32", (0,), "float32", (2,))
+    invalid = RankTrace(2, "invalid", (Record(0, "reduce_scatter", 0.0, None, {}),), "no", wrong_form=form)
+    others = tuple(RankTrace(rank, "done", ()) for rank in range(2))
+    assert found_in(job, Trace((*others, invalid))).cause == operations.BLOCK_OF_RANK(rank=2, position=1)
 
 
 @pytest.mark.parametrize(
@@ -113,9 +138,8 @@ def test_only_an_error_that_speaks_of_time_is_one_of_a_time_limit(error: str, to
     job = Job(2, (Sleep(1, 0.1), AllReduce(TensorSpec((3,)))))
     raised = RankTrace(0, "raised", (Record(1, "all_reduce", 0.0, None, {}),), error, failed_at=1.0)
     trace = Trace((raised, RankTrace(1, "hung", (Record(1, "all_reduce", 0.0, None, {}),))))
-    with pytest.raises(Finding) as found:
-        expect.completed(trace)
-    assert ("gave up waiting" in explained(found.value, job, trace).diagnosis.text()) == told
+    gave_up = operations.GAVE_UP_WAITING(rank=0, late=1, seconds=0.1)
+    assert (found_in(job, trace).cause == gave_up) == told
 
 
 def test_a_death_goes_before_what_others_say_of_it() -> None:

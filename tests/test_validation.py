@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from ddpcheck import Adapter, Facets, RankContext
+from ddpcheck.causes import lifecycle
 from ddpcheck.contract import TYPICAL
 from ddpcheck.hidden import hiding
-from ddpcheck.validation import problems_of_adapter, problems_of_facets
+from ddpcheck.validation import causes_of_facets, problems_of_adapter, problems_of_facets
 
 PLACE = RankContext(0, 1, 0, 1)
 PROMISED = TYPICAL.of_facets("collectives").but(operations=frozenset({"all_reduce"}))
@@ -81,6 +82,15 @@ def test_promises_of_a_wrong_kind_are_told(promises: dict[str, Any], problem: st
     promised = TYPICAL.of_facets("collectives", "scores").but(**promises)
     problems = problems_of_adapter(replace(RIGHT, capabilities=promised))
     assert any(problem in found for found in problems), problems
+
+
+def test_a_rank_of_the_import_and_a_world_of_its_own_have_causes() -> None:
+    place = replace(PLACE, rank=1, world_size=2)
+    right = replace(connect(PLACE), rank=1, world_size=2)
+    assert causes_of_facets(right, place) == ()
+    assert causes_of_facets(None, place) == ()
+    assert causes_of_facets(replace(right, rank=0), place) == (lifecycle.RANK_READ_AT_IMPORT(),)
+    assert causes_of_facets(replace(right, rank=0, world_size=1), place) == (lifecycle.WORLD_OF_ITS_OWN(),)
 
 
 @pytest.mark.parametrize(

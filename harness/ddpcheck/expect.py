@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,20 +31,8 @@ def completed(trace: Trace) -> None:
     culprit = trace.first_failure
     if culprit is None:
         return
-    others = tuple(_where(rank) for rank in trace.ranks)
     if culprit.outcome == "hung":
-        stuck = [rank for rank in trace.ranks if rank.outcome == "hung"]
-        raise Finding(
-            Diagnosis(
-                f"rank {', '.join(str(rank.rank) for rank in stuck)} hung in {_operation(culprit)} "
-                f"for more than {trace.deadline:g} s, but should have come back",
-                why_stuck(trace, stuck),
-                "the stacks below, and whether all ranks enter the same collectives in the same order; "
-                "if they are only slow: --deadline",
-                (*others, *_stacks(stuck)),
-            ),
-            hung=True,
-        )
+        raise hang(trace)
     verb = {
         "raised": "raised an error in",
         "invalid": "returned what the contract does not allow in",
@@ -54,8 +43,25 @@ def completed(trace: Trace) -> None:
             f"rank {culprit.rank} {verb[culprit.outcome]} {_operation(culprit)}: {_message(culprit)}",
             _why_failed(culprit),
             "the error below",
-            (*others, culprit.error),
+            (*map(_where, trace.ranks), culprit.error),
         )
+    )
+
+
+def hang(trace: Trace, group: tuple[int, ...] | None = None) -> Finding:
+    """The Finding of a Trace whose first failure is a rank that hangs; `group`: of the operation in which it does."""
+    stuck = [rank for rank in trace.ranks if rank.outcome == "hung"]
+    in_group = "" if group is None else f" in group {list(group)}"
+    return Finding(
+        Diagnosis(
+            f"rank {', '.join(str(rank.rank) for rank in stuck)} hung in {_operation(stuck[0])}{in_group} "
+            f"for more than {trace.deadline:g} s, but should have come back",
+            why_stuck(trace, stuck) if group is None else _why_stuck_in(group, trace, stuck),
+            "the stacks below, and whether all ranks enter the same collectives in the same order; "
+            "if they are only slow: --deadline",
+            (*map(_where, trace.ranks), *_stacks(stuck)),
+        ),
+        hung=True,
     )
 
 
@@ -223,6 +229,13 @@ _FUTURE = '/concurrent/futures/_base.py", line'
 
 _READING = {"sample", "resume_sampling", "draw"}
 """Operations in which no rank need wait for another."""
+
+
+def _why_stuck_in(group: tuple[int, ...], trace: Trace, stuck: Sequence[RankTrace]) -> tuple[Cause, ...]:
+    """The same by where the members of the group are, whom alone they need."""
+    if len(group) == 1:
+        return (ranks.GROUP_WAITS_WITHOUT_PEERS(),)
+    return why_stuck(replace(trace, ranks=tuple(trace.ranks[rank] for rank in group)), stuck)
 
 
 def why_stuck(trace: Trace, stuck: Sequence[RankTrace]) -> tuple[Cause, ...]:

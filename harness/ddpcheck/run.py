@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Self
 
 from .adapter import Adapter
+from .causes.lifecycle import PORT_TAKEN_BY_PARENT
 from .checks import Check, select
 from .expectations import NOTHING_EXPECTED, Expectations
 from .hangs import Hangs
@@ -167,16 +168,10 @@ def _start_diagnosis(error: StartFailed, world_size: int, parent: bool, *, again
         advice = f"{hidden[0]}: it hides Python's own module {hidden[0].stem} from the ranks; give it another name"
     return Diagnosis(
         f"the {world_size} ranks did not {words}: {first}",
-        _TAKEN_BY_PARENT * in_use,  # type: ignore[arg-type]  # a sentence still
+        (*error.causes, *(PORT_TAKEN_BY_PARENT(),) * in_use),
         advice=advice if error.words else "",
         details=(*others, *error.words),
     )
-
-
-_TAKEN_BY_PARENT = (
-    "the ranks' parent imports the adapter's module before they do: a port that is opened at import is the parent's, and no rank "
-    "gets it; open it in connect()"
-)
 
 
 def skipped(item: Item, reason: str) -> Verdict:

@@ -48,9 +48,18 @@ MAKING = "make_replica() raised:"
 """The first line of an error that came before there was a replica to do the operation."""
 
 
+class WrongForm(NamedTuple):
+    """The dtype and shape of a returned array, and those that the contract demands."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    right_dtype: str
+    right_shape: tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class RankTrace:
-    """What one rank saw."""
+    """What one rank saw. wrong_form: of the array for which its outcome is invalid, if it is one."""
 
     rank: int
     outcome: Outcome
@@ -58,6 +67,7 @@ class RankTrace:
     error: str = ""
     stack: str = ""
     failed_at: float | None = None
+    wrong_form: WrongForm | None = None
 
     @property
     def last(self) -> Record | None:
@@ -146,9 +156,17 @@ def _began(rank: RankTrace) -> float:
 
 
 def rank_to_plain(rank: RankTrace) -> list[Any]:
-    return [rank.rank, rank.outcome, rank.records, rank.error, rank.stack, rank.failed_at]
+    return [rank.rank, rank.outcome, rank.records, rank.error, rank.stack, rank.failed_at, rank.wrong_form]
 
 
 def rank_from_plain(data: list[Any]) -> RankTrace:
-    number, outcome, records, error, stack, failed_at = data
-    return RankTrace(number, outcome, tuple(map(Record._make, records)), error, stack, failed_at)
+    number, outcome, records, error, stack, failed_at, *later = data  # older files have no form
+    form = _form_from_plain(*later)
+    return RankTrace(number, outcome, tuple(map(Record._make, records)), error, stack, failed_at, form)
+
+
+def _form_from_plain(data: list[Any] | None = None) -> WrongForm | None:
+    if data is None:
+        return None
+    dtype, shape, right_dtype, right_shape = data
+    return WrongForm(dtype, tuple(shape), right_dtype, tuple(right_shape))

@@ -9,6 +9,8 @@ from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from .adapter import Facets
+from .causes import Cause
+from .causes import lifecycle as causes
 from .contract import GROUPS, Capabilities, promises_of
 from .environment import RankContext
 
@@ -137,14 +139,9 @@ def problems_of_facets(facets: Any, capabilities: Capabilities, context: RankCon
     if facets.world_size != context.world_size:
         found.append(
             f"launched as {context.world_size} ranks, but the implementation sees a world of {facets.world_size}"
-            + (" (did every process start a world of its own?)" if facets.world_size == 1 else "")
         )
     if facets.rank != context.rank:
-        early = facets.rank == 0 and facets.world_size == context.world_size
-        found.append(
-            f"launched as rank {context.rank}, but the implementation says that it is rank {facets.rank!r}"
-            + " (did it read its rank when a module was imported, before there were ranks?)" * early
-        )
+        found.append(f"launched as rank {context.rank}, but the implementation says that it is rank {facets.rank!r}")
     for facet, name in _FACET_FIELDS.items():
         if facet in capabilities.facets and not callable(getattr(facets, name)):
             found.append(f"promises the facet {facet}, but Facets.{name} is {getattr(facets, name)!r}{_OR_LESS}")
@@ -162,6 +159,16 @@ def problems_of_facets(facets: Any, capabilities: Capabilities, context: RankCon
                 f"promises collectives, but {type(facets.collectives).__name__} has no {name}()" for name in missing
             ]
     return found
+
+
+def causes_of_facets(facets: Any, context: RankContext) -> tuple[Cause, ...]:
+    """Why what connect() returned may be wrong."""
+    if not isinstance(facets, Facets):
+        return ()
+    if facets.world_size == 1 < context.world_size:
+        return (causes.WORLD_OF_ITS_OWN(),)
+    early = facets.rank == 0 != context.rank and facets.world_size == context.world_size
+    return (causes.RANK_READ_AT_IMPORT(),) * early
 
 
 def _methods(capabilities: Capabilities) -> list[str]:

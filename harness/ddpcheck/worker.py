@@ -39,7 +39,7 @@ from .operations.start import GATED, HOSTS, OWN_FOLDER, SHORT_READS
 from .ranks.told_hosts import tell_hosts
 from .references import resolve
 from .trace import MAKING, RankTrace, rank_to_plain
-from .validation import problems_of_facets
+from .validation import causes_of_facets, problems_of_facets
 
 DRIVER_GONE = 75
 _PROGRESS = struct.Struct("qq")
@@ -93,11 +93,12 @@ class Worker:
             held_at_first()  # what close() should leave behind at most
             facets = adapter.connect(self._context)
             problems = problems_of_facets(facets, adapter.capabilities, self._context)
+            causes = [cause.to_plain() for cause in causes_of_facets(facets, self._context)]
         except BaseException as error:
-            jobs.send(codec.encode({"problems": [_short(error)], "error": _readable(error)}))
+            jobs.send(codec.encode({"problems": [_short(error)], "error": _readable(error), "causes": []}))
             return
         gc.freeze()  # what start-up made stays: the collector need not walk it again for every few Jobs
-        jobs.send(codec.encode({"problems": problems, "error": ""}))
+        jobs.send(codec.encode({"problems": problems, "error": "", "causes": causes}))
         while True:
             message = jobs.receive()
             if not message:
@@ -136,7 +137,8 @@ class Worker:
         try:
             execution.run()
         except ContractBroken as error:
-            return RankTrace(rank, "invalid", tuple(execution.records), str(error), failed_at=time.monotonic())
+            records, failed_at = tuple(execution.records), time.monotonic()
+            return RankTrace(rank, "invalid", records, str(error), failed_at=failed_at, wrong_form=error.form)
         except SystemExit as error:  # which would end the program: no error, but told with its place
             return RankTrace(rank, "died", tuple(execution.records), _readable(error), failed_at=time.monotonic())
         except Exception as error:

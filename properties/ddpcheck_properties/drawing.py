@@ -286,4 +286,4 @@ def _failing_job(finding: Finding) -> Job:
 
 def _first_cause(finding: Finding) -> str:
     cause = finding.diagnosis.cause
-    return cause.id if cause is not None and cause.id != "prose" else cause.headline if cause else ""
+    return cause.id if cause is not None else ""

@@ -9,13 +9,18 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..model import ModelSpec
+from ..trace import WrongForm
 from ..values import Array
 
 T = TypeVar("T")
 
 
 class ContractBroken(Exception):
-    """The implementation returned something that the contract does not allow."""
+    """The implementation returned something that the contract does not allow; `form` if it is the form of an array."""
+
+    def __init__(self, problem: str, form: WrongForm | None = None) -> None:
+        super().__init__(problem)
+        self.form = form
 
 
 def offered(facet: T | None, name: str) -> T:
@@ -30,8 +35,10 @@ def checked_array(got: Any, shape: tuple[int, ...], dtype: Any, what: str) -> Ar
     if not isinstance(got, (np.ndarray, np.generic)):
         raise ContractBroken(f"{what} must return a NumPy array, got {type(got).__name__}")
     if got.shape != shape or got.dtype != dtype:
+        form = WrongForm(str(got.dtype), got.shape, str(np.dtype(dtype)), shape)
         raise ContractBroken(
-            f"{what} returned {got.dtype}{list(got.shape)}, but must return {np.dtype(dtype)}{list(shape)}"
+            f"{what} returned {form.dtype}{list(form.shape)}, but must return {form.right_dtype}{list(form.right_shape)}",
+            form,
         )
     return np.asarray(got)
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 import re
 import select
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from .. import codec
+from ..causes import Cause
+from ..causes.lifecycle import WORLD_OF_ITS_OWN
 from ..channel import Channel, ChannelClosed, Listener
 from ..launchers.base import Launched
 from ..trace import IMPORTING, Outcome, RankTrace
@@ -23,14 +25,21 @@ _Hello = dict[str, object]
 class StartFailed(Exception):
     """The ranks did not start: `problems` has one line each, `words` the ranks' own, each rank's apart.
 
-    ranks: what became of those that failed in connect(), by rank.
+    ranks: what became of those that failed in connect(), by rank. causes: why, as far as it can be told.
     """
 
-    def __init__(self, problems: list[str], *words: str, ranks: Mapping[int, RankTrace] | None = None) -> None:
+    def __init__(
+        self,
+        problems: list[str],
+        *words: str,
+        ranks: Mapping[int, RankTrace] | None = None,
+        causes: Iterable[Cause] = (),
+    ) -> None:
         super().__init__("; ".join(problems))
         self.problems = problems
         self.words = tuple(text for text in words if text)
         self.ranks = ranks or {}
+        self.causes = tuple(dict.fromkeys(causes))
 
     @property
     def details(self) -> str:
@@ -99,13 +108,9 @@ def _ended_early(launched: Launched, world_size: int, reached: set[int]) -> str 
 
 def _check_hello(hello: _Hello, found: Mapping[tuple[int, str], object], world_size: int) -> None:
     if hello["world_size"] != world_size:
-        alone = " (each process is a world of its own: the launcher and the processes do not fit together)"
-        raise StartFailed(
-            [
-                f"launched as {world_size} ranks, but a process sees a world of {hello['world_size']} through "
-                f"{hello['engine']}" + alone * (hello["world_size"] == 1)
-            ]
-        )
+        seen = f"a process sees a world of {hello['world_size']} through {hello['engine']}"
+        alone = (WORLD_OF_ITS_OWN(),) if hello["world_size"] == 1 else ()
+        raise StartFailed([f"launched as {world_size} ranks, but {seen}"], causes=alone)
     if (hello["rank"], hello["purpose"]) in found:
         raise StartFailed([f"two processes say that they are rank {hello['rank']}"])
 
@@ -119,6 +124,7 @@ def all_connected(links: Sequence[RankLink], launched: Launched, limit: float, g
     look, stood = since + _PATIENCE, None
     problems: list[str] = []
     details: list[str] = []
+    causes: list[Cause] = []
     fates: dict[int, RankTrace] = {}
     pending = {link.jobs.fileno(): link for link in links}
     poller = select.poll()
@@ -144,6 +150,7 @@ def all_connected(links: Sequence[RankLink], launched: Launched, limit: float, g
                 link.remember()
                 answer = codec.decode(frame)
                 problems += [f"rank {link.rank}: {text}" for text in answer["problems"]]
+                causes += map(Cause.from_plain, answer["causes"])
                 if answer["problems"]:
                     text = answer["error"] or "; ".join(answer["problems"])
                     outcome: Outcome = "raised" if answer["error"] else "invalid"
@@ -164,7 +171,9 @@ def all_connected(links: Sequence[RankLink], launched: Launched, limit: float, g
         problems += [] if problems else [f"rank {who} did not come out of connect() within {seconds:.0f} s"]
         details += [f"rank {rank} stands at:\n{fate.stack}" for rank, fate in stuck.items()]
     if problems:
-        raise StartFailed(told_together(problems), *told_together(details), launched.output(), ranks=fates)
+        raise StartFailed(
+            told_together(problems), *told_together(details), launched.output(), ranks=fates, causes=causes
+        )
 
 
 _OF_A_RANK = re.compile(r"rank (\d+)(.*)", re.DOTALL)

@@ -13,7 +13,7 @@ import click
 from ..adapter import Adapter, Facets
 from ..environment import RankContext, rank_context
 from ..references import UnusableAdapter, missing_modules, resolve
-from ..validation import problems_of_facets
+from ..validation import causes_of_facets, problems_of_facets
 from . import datasets
 from .comparison import compare
 from .datasets import DataError, DataSet
@@ -46,6 +46,7 @@ def train(adapter: Adapter, plan: TrainingPlan, context: RankContext) -> int:
     check_request(adapter, plan, context.world_size)
     facets = adapter.connect(context)
     problems = problems_of_facets(facets, adapter.capabilities, context)
+    problems += [cause.headline for cause in causes_of_facets(facets, context)]
     if problems:
         raise TrainingFailed(f"{adapter.name} does not keep the contract: " + "; ".join(problems))
     data = _load(plan, facets)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from ddpcheck.causes import lifecycle as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import (
@@ -153,22 +154,28 @@ def _nothing_came_out(job: Job, trace: Trace) -> None:
             told = next((each for each in rank.records if each.operation > at and each.values["error"]), None)
             raise Finding(
                 Diagnosis(
-                    f"rank {rank.rank} came out of {call}, operation {record.operation}, which rank {dead.rank} never entered as "
-                    "it was gone; it should have raised an error, or still be waiting",
-                    _why(call, told is not None),  # type: ignore[arg-type]  # a sentence still
-                    "what this call does when a connection breaks, or when the one before has failed",
-                    (f"operation {told.operation} had raised {told.values['error']}",) if told is not None else (),
+                    f"rank {rank.rank} came out of {call.words}, operation {record.operation}, which rank {dead.rank} never "
+                    "entered as it was gone; it should have raised an error, or still be waiting",
+                    (
+                        causes.ERROR_SWALLOWED(operation=call.kind),
+                        *(causes.FAILURE_FORGOTTEN(),) * (told is not None),
+                    ),
+                    details=(f"operation {told.operation} had raised {told.values['error']}",)
+                    if told is not None
+                    else (),
                 )
             )
 
 
-def _why(call: str, noticed: bool) -> str:
-    swallowed = f"an error is swallowed in {call}: the rank goes on with what it has itself, or with nothing"
-    return f"{swallowed}; calls before it raised one" if noticed else swallowed
+class _Call(NamedTuple):
+    """A method of the contract, and the call in words."""
+
+    kind: str
+    words: str
 
 
-def _attempted(job: Job, rank: RankTrace, position: int) -> str | None:
-    """The call in words; None if it does not need the dead, or not on this rank."""
+def _attempted(job: Job, rank: RankTrace, position: int) -> _Call | None:
+    """The call; None if it does not need the dead, or not on this rank."""
     attempt = job.operations[position]
     assert isinstance(attempt, Attempt)
     operation = attempt.operation
@@ -176,15 +183,15 @@ def _attempted(job: Job, rank: RankTrace, position: int) -> str | None:
         return None  # who only starts one need not notice anything
     if isinstance(operation, Wait):
         begun = rank.values(operation.operation)["error"]
-        return None if begun else "wait() for an asynchronous all_reduce"
+        return None if begun else _Call("wait", "wait() for an asynchronous all_reduce")
     if isinstance(operation, SendRecv):
-        return "recv" if any(rank.rank == dest for _, dest in operation.pairs) else None
+        return _Call("recv", "recv") if any(rank.rank == dest for _, dest in operation.pairs) else None
     group = getattr(operation, "group", None)
     if group is not None and rank.rank not in group:
         return None
     tensor = getattr(operation, "tensor", None)
     size = f" of {tensor.dtype}{list(tensor.shape)}" if tensor is not None else ""
-    return f"{operation.kind}{size}{in_group(operation)}"
+    return _Call(operation.kind, f"{operation.kind}{size}{in_group(operation)}")
 
 
 def _closed(job: Job, trace: Trace) -> None:
@@ -195,8 +202,7 @@ def _closed(job: Job, trace: Trace) -> None:
                 Diagnosis(
                     f"rank {rank.rank} was still in close() more than {trace.deadline:g} s after its all_reduce had raised, as "
                     f"rank {trace.ranks[-1].rank} was dead; close() should come back",
-                    "close() waits for the dead rank, or for threads that wait for it: a farewell, a last barrier, or a join "  # type: ignore[arg-type]  # a sentence still
-                    "needs a time limit, or none after a failure",
+                    (causes.CLOSE_WAITS_FOR_DEAD(),),
                     "the stack below" if rank.stack else "",
                     (f"stack of rank {rank.rank}:\n{rank.stack}",) if rank.stack else (),
                 ),

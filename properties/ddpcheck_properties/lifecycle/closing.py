@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ddpcheck import expect
+from ddpcheck.causes import lifecycle as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.job import (
@@ -34,8 +35,6 @@ from .failing_ranks import LARGE, LATE, still_there
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
-
-LOST = "rank 0 closed while it was on its way: what was sent is lost when its sender, or what holds it, is gone"
 
 
 @law("failures", needs.collectives.operations("all_reduce"), needs.ranks(2), needs.ranks(most=2))
@@ -110,14 +109,14 @@ def _gave_back(job: Job, trace: Trace) -> None:
             expect.that(
                 left <= 0,
                 f"rank {rank.rank}: got {left} more {name} after close() than before connect(), but should have given all back",
-                "close() leaves something open: a process that trains again and again has no more of it some day",
+                causes.LEFT_OPEN(number=left, resource=name),
             )
 
 
 def _left_nothing(job: Job, trace: Trace) -> None:
     expect.completed(trace)
     for rank in trace.ranks:
-        for what, cause in _LEFT.items():
+        for what, kind in _LEFT.items():
             names = rank.values(len(job.operations) - 1)[what]
             if names is None:
                 raise CannotTell(
@@ -127,16 +126,11 @@ def _left_nothing(job: Job, trace: Trace) -> None:
                 not names,
                 f"rank {rank.rank}: {', '.join(names[:3])}{' and others' * (len(names) > 3)} was left when all ranks had closed, "
                 "but nothing should be that was not there before connect()",
-                cause,
+                kind(),
             )
 
 
-_LEFT = {
-    "files": "close() leaves files in the temporary folder, or each rank takes that for another's task: they fill the disk run "
-    "by run, and a later run may take them for its own",
-    "memory": "close() leaves shared memory under its name, or each rank takes that for another's task: it is in use until the "
-    "host starts anew, and a later run may take it for its own",
-}
+_LEFT = {"files": causes.FILES_LEFT, "memory": causes.NAMED_MEMORY_LEFT}
 """What may be left, and the cause."""
 
 
@@ -153,4 +147,5 @@ def _closed_and_left(job: Job, trace: Trace) -> None:
             try:
                 expect.completed(replace(trace, ranks=(rank,)))
             except Finding as finding:
-                raise finding.blaming(LOST * (late < reached < closing), *finding.diagnosis.causes) from None
+                lost = causes.SENT_DATA_LOST_BY_CLOSE(rank=0) if late < reached < closing else None
+                raise finding.blaming(lost, finding.diagnosis.causes) from None

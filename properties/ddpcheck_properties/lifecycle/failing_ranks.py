@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ddpcheck.causes import Cause
+from ddpcheck.causes import lifecycle as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.job import (
@@ -116,30 +118,25 @@ def _nobody_went_on(job: Job, trace: Trace) -> None:
                 Diagnosis(
                     f"rank {rank.rank} came out of {_place(through[-1])}, which rank {dead} never entered as it "
                     "was gone; it should have raised an error, or still be waiting",
-                    f"{_what_came_out(job, rank, through[-1])}a broken connection is taken for the end of the operation, "  # type: ignore[arg-type]  # a sentence still
-                    "or an error is swallowed",
+                    (causes.ERROR_SWALLOWED(operation=through[-1].kind),),
+                    details=("the result is the array that this rank put in",) * _is_own(job, rank, through[-1]),
                 )
             )
 
 
-def _what_came_out(job: Job, rank: RankTrace, record: Record) -> str:
+def _is_own(job: Job, rank: RankTrace, record: Record) -> bool:
+    """Whether an all-reduce gave back what this rank had put in."""
     operation, result = job.operations[record.operation], record.values.get("result")
     if not isinstance(operation, AllReduce) or result is None:
-        return ""
+        return False
     own = operation.tensor.on(rank.rank)
-    return "what came out is what this rank had put in: " * bool(np.array_equal(result, own) and own.any())
+    return bool(np.array_equal(result, own) and own.any())
 
 
 def _needs_the_dead(job: Job, rank: RankTrace, record: Record) -> bool:
     operation = job.operations[record.operation]
     group = getattr(operation, "group", None)
     return record.operation > FAILS_AT and not isinstance(operation, Sleep) and (group is None or rank.rank in group)
-
-
-_ENDS = (
-    "what notices a broken connection ends the process, by a signal as SIGPIPE, by sys.exit() or from a thread that watches over "
-    "it, where the program should get an exception: it cannot save, or say what happened"
-)
 
 
 def _raised_everywhere(job: Job, trace: Trace) -> None:
@@ -156,7 +153,9 @@ def _raised_everywhere(job: Job, trace: Trace) -> None:
             Diagnosis(
                 f"rank {rank.rank} {'was still waiting' if hung else rank.outcome} in {_place(rank.last)} after rank {dead} "
                 f"{ended}, but should have raised an error",
-                _why_it_waits(job, trace, rank) if hung else _ENDS * (rank.outcome == "died"),  # type: ignore[arg-type]  # a sentence still
+                _why_it_waits(job, trace, rank)
+                if hung
+                else (causes.PROCESS_ENDED_BY_DEATH(),) * (rank.outcome == "died"),
                 "the stack below" if rank.stack else "",
                 (f"stack of rank {rank.rank}:\n{rank.stack}",) if rank.stack else (rank.error,) * bool(rank.error),
             ),
@@ -164,16 +163,15 @@ def _raised_everywhere(job: Job, trace: Trace) -> None:
         )
 
 
-def _why_it_waits(job: Job, trace: Trace, waiting: RankTrace) -> str:
+def _why_it_waits(job: Job, trace: Trace, waiting: RankTrace) -> tuple[Cause, ...]:
     assert waiting.last is not None
     if _dead(job) in (getattr(job.operations[waiting.last.operation], "group", None) or ()):
-        return "in a group a broken connection is not noticed, or an error of it is swallowed"
-    noticed = ", ".join(str(rank.rank) for rank in trace.ranks if rank.outcome == "raised")
-    if not noticed:
-        late = any(isinstance(each, Sleep) and each.rank == waiting.rank for each in job.operations)
-        only = f"; or it is told only to who waits already: rank {waiting.rank} came when rank {_dead(job)} was gone"
-        return f"nobody told it: a broken connection is not noticed, and there is no time limit{only * late}"
-    return f"rank {noticed} noticed, and did not tell it: who raises should close its connections, so that those beyond notice"
+        return (causes.DEATH_UNNOTICED_IN_GROUP(),)
+    noticed = tuple(rank.rank for rank in trace.ranks if rank.outcome == "raised")
+    if noticed:
+        return (causes.ERROR_NOT_PASSED_ON(ranks=noticed),)
+    late = any(isinstance(each, Sleep) and each.rank == waiting.rank for each in job.operations)
+    return (causes.DEATH_UNNOTICED(), *(causes.TOLD_TO_WAITING_RANKS_ONLY(rank=waiting.rank),) * late)
 
 
 def still_there(rank: RankTrace, when: str = "") -> Finding:
@@ -181,7 +179,7 @@ def still_there(rank: RankTrace, when: str = "") -> Finding:
         Diagnosis(
             f"rank {rank.rank}'s program ended {when or f'by an exception in {_place(rank.last)}'}, but its process is still "
             f"there; it should have ended" + ", so that the others notice" * (not when),
-            "something keeps it: a thread that is no daemon, an exit handler, or a close() that waits for the other ranks",  # type: ignore[arg-type]  # a sentence still
+            (causes.PROCESS_KEPT_ALIVE(),),
             "the stack below" if rank.stack else "",
             (f"stack of rank {rank.rank}:\n{rank.stack}",) if rank.stack else (),
         ),
@@ -193,8 +191,7 @@ def _held_open(dead: int) -> Finding:
     return Finding(
         Diagnosis(
             f"rank {dead} was killed, but what it had open is not closed; it should be, so that the others notice",
-            "a process that it has started, or forked, lives on, and holds its connections",  # type: ignore[arg-type]  # a sentence still
-            "descriptors that child processes inherit, and children that outlive their rank",
+            (causes.CHILD_HOLDS_CONNECTIONS(),),
         ),
         hung=True,
     )

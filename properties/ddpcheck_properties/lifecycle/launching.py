@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ddpcheck.causes import Cause
+from ddpcheck.causes import lifecycle as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.job import Job, Raise
@@ -40,10 +42,10 @@ def _wrong(trial: Trial, deadline: float, *, killed: bool) -> Finding | None:
     wrote = tuple(trial.output.splitlines())
     if trial.status is None:
         headline = f"{first}, but the launcher still waited after {deadline:g} s, and should have ended the run"
-        return Finding(Diagnosis(headline, "the ranks are waited for in order, and one of them never ends", "", wrote))  # type: ignore[arg-type]  # a sentence still
+        return Finding(Diagnosis(headline, (causes.RANKS_AWAITED_IN_ORDER(),), details=wrote))
     if trial.status == 0:
-        cause = "a signal's number, which is negative, is taken for no failure" if killed else "a status is lost"
-        return Finding(Diagnosis(f"{first}, but the launcher says that all went well", cause, "", wrote))  # type: ignore[arg-type]  # a sentence still
+        cause = causes.SIGNAL_TAKEN_FOR_SUCCESS() if killed else causes.STATUS_LOST()
+        return Finding(Diagnosis(f"{first}, but the launcher says that all went well", (cause,), details=wrote))
     if blamed and trial.failing not in blamed:
         headline = f'{ended}, but the launcher says "{trial.ended}"'
     elif f"status {ROOT_STATUS}" in trial.known and trial.status != ROOT_STATUS:
@@ -52,11 +54,12 @@ def _wrong(trial: Trial, deadline: float, *, killed: bool) -> Finding | None:
         headline = f'{first}, but its last words, "{ROOT_CAUSE}", are not in what the launcher hands on'
     else:
         return None
-    cause = "the ranks are waited for in order: one that failed later is seen first"
-    if "killed" in trial.ended or trial.status < 0:
-        cause = "it ends the others, and takes their end for the failure"
-    elif ROOT_CAUSE not in trial.output:
-        cause = "the rank's last words are lost when the others are ended"
-        if CONSEQUENCE in trial.output:
-            cause = "what this rank writes is not handed on, as what others write is"
-    return Finding(Diagnosis(headline, cause, "the order in which the launcher looks at its ranks", wrote))  # type: ignore[arg-type]  # a sentence still
+    return Finding(Diagnosis(headline, (_why_misreported(trial),), details=wrote))
+
+
+def _why_misreported(trial: Trial) -> Cause:
+    if "killed" in trial.ended or (trial.status or 0) < 0:
+        return causes.OWN_KILL_REPORTED()
+    if ROOT_CAUSE in trial.output:
+        return causes.RANKS_AWAITED_IN_ORDER()
+    return causes.OUTPUT_NOT_PASSED_ON() if CONSEQUENCE in trial.output else causes.LAST_WORDS_LOST()

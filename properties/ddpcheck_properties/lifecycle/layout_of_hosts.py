@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ddpcheck import expect
+from ddpcheck.causes import lifecycle as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.job import Aggregate, AllReduce, Job, OptimizerSpec, Sample, Start, Train
@@ -33,11 +34,6 @@ from ..training.runs import uses_every_sample
 if TYPE_CHECKING:
     from ddpcheck.session import Session
 
-CAUSE = (
-    "ranks were told of two hosts: LOCAL_WORLD_SIZE is taken for the world size, or LOCAL_RANK for the rank, as is right on one "
-    "host only"
-)
-
 
 @law("rendezvous", needs.ranks(2), needs.ranks(most=2), needs.world.any_layout)
 def check_ranks_may_be_told_of_several_hosts(session: Session) -> None:
@@ -49,7 +45,7 @@ def check_ranks_may_be_told_of_several_hosts(session: Session) -> None:
         except Finding as finding:
             if _fails_in_any_case(session, job, judge):
                 raise
-            blamed = finding.blaming(CAUSE, *finding.diagnosis.causes)
+            blamed = finding.blaming(causes.LOCAL_TAKEN_FOR_GLOBAL(), finding.diagnosis.causes)
             blamed.job = finding.job
             raise blamed from None
 

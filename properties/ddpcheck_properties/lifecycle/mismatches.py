@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ddpcheck.causes import lifecycle as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import (
@@ -225,17 +226,14 @@ def _told_everywhere(job: Job, trace: Trace) -> None:
         if rank.outcome == "raised":
             continue
         hung = rank.outcome == "hung"
-        raised = [str(other.rank) for other in trace.ranks if other.outcome == "raised"]
+        raised = tuple(other.rank for other in trace.ranks if other.outcome == "raised")
         ended = {"done": "came through to the end", "hung": "hung", "died": "died"}.get(rank.outcome, "went on")
         stack = (f"stack of rank {rank.rank}:\n{rank.stack}",) if rank.stack else (rank.error,) * bool(rank.error)
         raise Finding(
             Diagnosis(
                 f"rank {rank.rank} {ended} {what}; it should have raised an error",
-                f"only rank {', '.join(raised)} noticed, and told nobody"  # type: ignore[arg-type]  # a sentence still
-                if raised
-                else "messages do not say what they belong to: what comes is taken for what was expected",
-                "what a message carries beside its data: operation, number of the call, dtype, count, reduction, root",
-                stack,
+                (causes.ERROR_NOT_PASSED_ON(ranks=raised) if raised else causes.MESSAGES_UNLABELLED(),),
+                details=stack,
             ),
             hung=hung,
         )

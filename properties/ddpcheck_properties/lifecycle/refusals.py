@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ddpcheck import expect
+from ddpcheck.causes import lifecycle as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.job import Backward, DataSpec, Job, MeasureSteps, Sample
@@ -58,7 +59,7 @@ def _refused_or_shared_out(session: Session) -> Judge:
             raise Finding(
                 Diagnosis(
                     f"{judges.named(read)}: rank {ranks} raised, but rank {went_on} should have, too",
-                    "only ranks that get no samples see that there are too few: the others go on, and wait for them",  # type: ignore[arg-type]  # a sentence still
+                    (causes.FEW_SAMPLES_REFUSED_BY_SOME(),),
                     details=(next(rank.error for rank in trace.ranks if rank.error),),
                 )
             )
@@ -99,7 +100,7 @@ def _option_refused(_: Job, trace: Trace) -> None:
         expect.that(
             rank.outcome == "raised" and "ValueError" in rank.error,
             f"rank {rank.rank}: a replica with the option {UNKNOWN} {rank.outcome}, but should have raised a ValueError",
-            "options are not looked at: whoever misspells one measures something else than he thinks",
+            causes.UNKNOWN_OPTION_ACCEPTED(),
         )
 
 
@@ -115,12 +116,12 @@ def _raised(job: Job, trace: Trace) -> None:
         others = ", ".join(f"rank {other.rank} {other.outcome}" for other in trace.ranks)
         headline = f"rank {rank.rank} {rank.outcome}, but should have raised: a parameter had no gradient ({others})"
         raise Finding(
-            Diagnosis(headline, "the error is raised on some ranks only, or never"),  # type: ignore[arg-type]  # a sentence still
+            Diagnosis(headline, (causes.UNUSED_PARAMETER_NOT_REFUSED(),)),
             hung=rank.outcome == "hung",
         )
 
 
 def _refused(job: Job, trace: Trace) -> None:
     for rank in trace.ranks:
-        cause = "batches of different sizes are refused on some ranks only, or not at all"
-        expect.equal(rank.outcome, "raised", f"{len(job.operations)} operations with uneven batches", rank.rank, cause)
+        what = f"{len(job.operations)} operations with uneven batches"
+        expect.equal(rank.outcome, "raised", what, rank.rank, causes.UNEVEN_BATCHES_NOT_REFUSED())

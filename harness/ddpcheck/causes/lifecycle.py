@@ -1,0 +1,137 @@
+"""What goes wrong beside values: failures that are not told, ends that leave something behind, launchers that misreport."""
+
+from .cause import Kind
+
+ERROR_SWALLOWED = Kind(
+    "error-swallowed",
+    "An error in {operation} is swallowed, or a broken connection is taken for its end.",
+    because="The rank continues with its own data, or with none.",
+    look="the error handling of {operation}, and calls after one that failed",
+    operation=str,
+)
+FAILURE_FORGOTTEN = Kind(
+    "failure-forgotten",
+    "Earlier calls raised an error; this call does not remember it.",
+    because="A broken group may count as a group of one rank.",
+)
+PROCESS_ENDED_BY_DEATH = Kind(
+    "process-ended-by-death",
+    "A broken connection ends the process; the program should get an exception.",
+    because="A signal such as SIGPIPE, sys.exit() or a watching thread ends it: the program cannot save or report.",
+)
+DEATH_UNNOTICED_IN_GROUP = Kind(
+    "death-unnoticed-in-group",
+    "A broken connection is not noticed in a group, or its error is swallowed there.",
+)
+DEATH_UNNOTICED = Kind("death-unnoticed", "No rank notices the broken connection, and there is no time limit.")
+TOLD_TO_WAITING_RANKS_ONLY = Kind(
+    "told-to-waiting-ranks-only",
+    "Only ranks that wait already are told of the death; rank {rank} came later.",
+    certainty="possible",
+    rank=int,
+)
+ERROR_NOT_PASSED_ON = Kind(
+    "error-not-passed-on",
+    "Only rank {ranks} raised; the error does not reach the other ranks.",
+    because="A rank that raises should close its connections, so that all others notice.",
+    ranks=tuple[int, ...],
+)
+PROCESS_KEPT_ALIVE = Kind(
+    "process-kept-alive",
+    "A non-daemon thread, an exit handler or a waiting close() keeps the process alive.",
+)
+CHILD_HOLDS_CONNECTIONS = Kind(
+    "child-holds-connections",
+    "A child process of the dead rank lives on and holds its connections.",
+    look="descriptors that child processes inherit, and children that outlive their rank",
+)
+CLOSE_WAITS_FOR_DEAD = Kind(
+    "close-waits-for-dead-rank",
+    "close() waits for the dead rank, or for a thread that does.",
+    because="A farewell, a last barrier or a join needs a time limit, and is pointless after a failure.",
+)
+SENT_DATA_LOST_BY_CLOSE = Kind(
+    "sent-data-lost-by-close",
+    "Rank {rank} closed before its data arrived, and they were lost.",
+    because="Sent data must survive the end of their sender.",
+    rank=int,
+)
+LEFT_OPEN = Kind(
+    "left-open-after-close",
+    "close() leaves {number} {resource} open.",
+    because="A process that trains again and again runs out of them.",
+    number=int,
+    resource=str,
+)
+FILES_LEFT = Kind(
+    "files-left-after-close",
+    "close() leaves files in the temporary folder: each rank may leave their removal to another.",
+    because="They fill the disk run by run, and a later run may take them for its own.",
+)
+NAMED_MEMORY_LEFT = Kind(
+    "shared-memory-left-after-close",
+    "close() leaves shared memory under its name: each rank may leave its removal to another.",
+    because="It stays in use until the host restarts, and a later run may take it for its own.",
+)
+
+RANKS_AWAITED_IN_ORDER = Kind(
+    "ranks-awaited-in-order",
+    "The launcher waits for the ranks in order, so it sees a later failure first, or none.",
+    look="the order in which the launcher looks at its ranks",
+)
+SIGNAL_TAKEN_FOR_SUCCESS = Kind(
+    "signal-taken-for-success",
+    "A status below zero, which stands for a signal, is taken for success.",
+)
+STATUS_LOST = Kind("exit-status-lost", "The exit status of the rank is lost.")
+OWN_KILL_REPORTED = Kind(
+    "own-kill-reported",
+    "The launcher ends the other ranks, and reports their end as the failure.",
+)
+LAST_WORDS_LOST = Kind("last-output-lost", "The rank's last output is lost when the launcher ends the others.")
+OUTPUT_NOT_PASSED_ON = Kind(
+    "output-not-passed-on",
+    "The launcher passes on the output of other ranks, but not of this one.",
+)
+RANK_READ_AT_IMPORT = Kind(
+    "rank-read-at-import",
+    "The rank is read when a module is imported, before the process has a rank.",
+    look="connect(), which should read the rank",
+)
+WORLD_OF_ITS_OWN = Kind(
+    "world-of-its-own",
+    "Every process starts a world of its own: the launcher and the implementation do not fit together.",
+)
+PORT_TAKEN_BY_PARENT = Kind(
+    "port-taken-by-parent",
+    "The module opens a port at import; the ranks' parent imports it first and holds the port.",
+    look="connect(), which should open the port",
+)
+
+LOCAL_TAKEN_FOR_GLOBAL = Kind(
+    "local-rank-taken-for-rank",
+    "LOCAL_WORLD_SIZE is used as the world size, or LOCAL_RANK as the rank.",
+    because="The ranks were told of two hosts; on one host the values are equal.",
+)
+MESSAGES_UNLABELLED = Kind(
+    "messages-unlabelled",
+    "Messages carry no description of their call: the receiver accepts whatever arrives.",
+    look="a header of each message: operation, number of the call, dtype, count, reduction, root",
+)
+
+FEW_SAMPLES_REFUSED_BY_SOME = Kind(
+    "few-samples-refused-by-some",
+    "Only ranks without samples refuse; the others go on, and wait for them.",
+)
+UNEVEN_BATCHES_NOT_REFUSED = Kind(
+    "uneven-batches-not-refused",
+    "Batches of different sizes are refused on some ranks only, or on none.",
+)
+UNUSED_PARAMETER_NOT_REFUSED = Kind(
+    "unused-parameter-not-refused",
+    "A parameter without gradient raises on some ranks only, or on none.",
+)
+UNKNOWN_OPTION_ACCEPTED = Kind(
+    "unknown-option-accepted",
+    "make_replica() ignores options that it does not know: a misspelt one seems to be set.",
+)

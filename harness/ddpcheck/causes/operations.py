@@ -1,0 +1,112 @@
+"""Why an operation raised, or returned what the contract does not allow: what the ranks were asked to do tells it."""
+
+from .cause import Kind
+
+ROOT_NOT_FOUND = Kind(
+    "root-not-found-in-group",
+    "Root {root} is not found in group {group}.",
+    because="A transport numbers ranks from 0 in each group, or the communicator belongs to another group.",
+    root=int,
+    group=tuple[int, ...],
+)
+SOURCE_IGNORED = Kind(
+    "source-ignored",
+    "recv() takes the first message to arrive, of rank {sources}, whatever source was asked for.",
+    sources=tuple[int, ...],
+)
+MESSAGES_OUT_OF_ORDER = Kind(
+    "messages-out-of-order", "Messages overtake each other, or an earlier message was left in the queue."
+)
+EMPTY_ARRAY = Kind(
+    "empty-array-not-handled",
+    "Arrays without elements are not handled.",
+    because="The number of messages, or of rows, cannot follow from a size of zero.",
+)
+ZERO_DIMENSIONS = Kind(
+    "scalar-array-not-handled",
+    "Arrays without dimensions are not handled.",
+    because="Such an array has no first dimension to cut or count; NumPy may make it one-dimensional.",
+)
+NEW_DTYPE = Kind(
+    "dtype-not-handled",
+    "{dtype} is not handled, whatever the shape: no earlier operation had this dtype.",
+    certainty="possible",
+    dtype=str,
+)
+FEW_SAMPLES = Kind(
+    "few-samples-not-handled",
+    "Fewer samples than ranks are not handled.",
+    because='A sampler that refuses them on every rank promises few_samples="refused".',
+)
+NO_SAMPLES = Kind(
+    "no-samples-not-handled", "Rank {rank} has no samples, and its forward or backward pass needs some.", rank=int
+)
+IDLE_RANK_SKIPS = Kind(
+    "idle-rank-skips-collectives",
+    "Rank {ranks} has no samples, and skips collectives of the others, such as the broadcast of buffers.",
+    ranks=tuple[int, ...],
+)
+EVALUATION_COMMUNICATES = Kind(
+    "evaluation-communicates",
+    "The evaluation in operation {operation} communicates; its messages are taken for those of training.",
+    because="Rank {ranks} evaluated alone.",
+    operation=int,
+    ranks=tuple[int, ...],
+)
+DROPPED_WINDOW_REMEMBERED = Kind(
+    "dropped-window-remembered",
+    "Operation {cleared} dropped what operation {backward} accumulated, but not its bookkeeping.",
+    because="The backward noted, for example, which parameters were used, and was never synchronised.",
+    backward=int,
+    cleared=int,
+)
+MESSAGES_DIFFER_SINCE = Kind(
+    "messages-differ-since",
+    "The ranks' messages differ since operation {operation}, where they used different parameters.",
+    because="If orders or layouts differ, gradients of different parameters are taken for each other.",
+    operation=int,
+)
+UNUSED_LEFT_OUT = Kind(
+    "unused-left-out-of-message",
+    "A parameter without gradient is left out of the message; the ranks use different parameters here.",
+)
+GAVE_UP_WAITING = Kind(
+    "gave-up-waiting",
+    "Rank {rank} gave up waiting for rank {late}, which was {seconds:g} s late.",
+    because="The implementation has a time limit of its own.",
+    rank=int,
+    late=int,
+    seconds=float,
+)
+TAKES_ANOTHER_PATH = Kind(
+    "takes-another-path",
+    "Rank {ranks} completed the operation; rank {rank} takes another path in it.",
+    ranks=tuple[int, ...],
+    rank=int,
+)
+OTHER_MESSAGE_RECEIVED = Kind(
+    "other-message-received",
+    "Rank {rank} received a partial message or another call's message; rank {ranks} completed the operation.",
+    because="Likely one rank makes an extra or a missing call.",
+    ranks=tuple[int, ...],
+    rank=int,
+)
+BLOCK_OF_RANK = Kind(
+    "block-cut-at-rank",
+    "The block is cut out at the rank {rank}, not at its position {position} in the group.",
+    rank=int,
+    position=int,
+)
+NOT_CONVERTED_BACK = Kind(
+    "result-not-converted-back",
+    "The result is computed in {dtype}, and not converted back to {right_dtype}.",
+    dtype=str,
+    right_dtype=str,
+)
+SHAPE_LOST = Kind(
+    "shape-lost",
+    "The result has all elements, but another shape: shape {shape} in place of {right_shape}.",
+    because="The shape was lost on the way, or comes from another array.",
+    shape=tuple[int, ...],
+    right_shape=tuple[int, ...],
+)
