@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from ddpcheck import Job, Session
+from ddpcheck.contract import needs
 from ddpcheck.job import AllReduce, TensorSpec
 from ddpcheck.launchers.mpi import find_mpi
 from ddpcheck.launchers.processes import Processes
@@ -145,7 +146,7 @@ def test_mpi_sends_over_tcp_while_a_job_asks_for_it() -> None:
 @needs_mpi
 def test_mpi_does_not_send_too_much() -> None:
     with Session("numpy_mpi", 4, deadline=30.0) as session:
-        promised = [check for check in WIRE.values() if "counts_traffic" not in check.needs]
+        promised = [check for check in WIRE.values() if needs.world.counts_traffic not in check.needs]
         notes = [check.function(session) for check in promised]
     assert notes == [""] * len(promised)
 

@@ -2,8 +2,8 @@
 
 An `Adapter` names an implementation, says what it promises (Capabilities) and how its ranks are started (a Launcher), and
 has `connect`: called once in every rank, it returns the `Facets` that the implementation offers there. A facet is any
-object with the methods of its Protocol below (trainer.py has the trainer's); leave out what there is not, and say so in
-Capabilities.facets.
+object with the methods of its Protocol below (trainer.py has the trainer's); leave out what there is not, and
+give no promises of its group in Capabilities.
 
     def connect(context: RankContext) -> Facets:
         ring = MyRing(context.rank, context.world_size, context.master_addr, context.master_port)
@@ -51,12 +51,13 @@ class Handle(Protocol):
 
 @runtime_checkable
 class Collectives(Protocol):
-    """Communication between ranks; a method that Capabilities.collectives does not name may be missing.
+    """Communication between ranks; a method that CollectivePromises.operations does not name may be missing.
 
     Arrays may have any shape (0-d and zero elements included) and any strides, and may be read-only, but for recv()'s.
     `group=None` means all ranks. Results are new arrays of the argument's shape and dtype, unless said otherwise; arguments
     stay as they were, so that several calls may be given one array, also at once. When a call returns, or wait() does, both are
-    the caller's to overwrite, a result if it is writable (Capabilities.writable_results). A mean of integers is not asked for.
+    the caller's to overwrite, a result if it is writable (CollectivePromises.writable_results). No mean of integers is asked
+    for.
     """
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Group | None = None) -> Array:
@@ -143,7 +144,7 @@ class MakeStreams(Protocol):
 class Batch:
     """A rank's shard of a batch: inputs (B, features) or ids (B,); targets (B, outputs) or labels (B,); B may be 0.
 
-    weights (Capabilities.sample_weights): how much each sample counts in the loss, shape (B,), in the model's dtype, never
+    weights (ReplicaPromises.sample_weights): how much each sample counts in the loss, shape (B,), in the model's dtype, never
     negative; those of a token mask are 0 and 1. The loss of the batch is then sum_i w_i l_i / sum_i w_i, times the model's
     loss_scale, and 0 with zero gradients where the weights add up to 0. None: all count the same.
     """
@@ -219,7 +220,7 @@ class MakeReplica(Protocol):
     ) -> Replica:
         """Build the model from this rank's initial values and wrap it.
 
-        `model` is a name only if Capabilities.named_models has it; `initial` is empty then. `options` are what a user
+        `model` is a name only if ReplicaPromises.named_models has it; `initial` is empty then. `options` are what a user
         set on the command line for this implementation (bucket_cap_mb, say); an unknown one should be a ValueError
         (`refuses_options`).
         """
@@ -230,7 +231,7 @@ class AggregateMetrics(Protocol):
     def __call__(self, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
         """Global means of local means over `count` samples each (0: no part in it), at least as precise as float32; all ranks
         get the same, in a mapping that no later call changes. Names are any text, the same on all ranks, and in the same
-        order unless Capabilities.metrics_by_name is promised. Local means may be ints; the global one has its fraction all
+        order unless MetricPromises.metrics_by_name is promised. Local means may be ints; the global one has its fraction all
         the same. With no sample on any rank it is NaN, or the mapping is empty.
         """
         ...
@@ -238,7 +239,7 @@ class AggregateMetrics(Protocol):
 
 class ComputeScore(Protocol):
     def __call__(self, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-        """The score `name` (Capabilities.scores) over the samples of all ranks together, as one process would compute it that
+        """The score `name` (ScorePromises.score_names) over the samples of all ranks together, as one process computes it that
         holds them all, from sums at least as precise as float32; all ranks get the same bits. No call minds those before.
 
         This rank holds B samples, perhaps none: outputs (B, K) in float32, targets, and which samples of the data set they are,
@@ -281,8 +282,9 @@ class Facets:
 class Adapter:
     """One implementation under test.
 
-    requires: modules that must be importable for it to run. description: one line for listings. The object must be a
-    module attribute, so that ranks, which are other processes, can import it.
+    requires: modules that must be importable for it to run. description: one line for listings. contract: the version of the
+    contract that it was written for (ddpcheck.contract.CONTRACT is the one that is known here). The object must be a module
+    attribute, so that ranks, which are other processes, can import it.
     """
 
     name: str
@@ -291,3 +293,4 @@ class Adapter:
     launcher: Launcher = field(default_factory=Processes)
     requires: tuple[str, ...] = ()
     description: str = ""
+    contract: int = 1

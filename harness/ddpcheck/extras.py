@@ -16,7 +16,7 @@ class BackwardBroken(Exception):
 
 @runtime_checkable
 class InPlace(Protocol):
-    """Capabilities.in_place, of the collectives."""
+    """CollectivePromises.in_place, of the collectives."""
 
     def all_reduce_in_place(self, array: Array, op: str = "sum", *, group: Group | None = None) -> None:
         """As all_reduce, into the array itself, which is C-contiguous and writeable."""
@@ -40,7 +40,7 @@ class Span(NamedTuple):
 
 @runtime_checkable
 class Timed(Protocol):
-    """Capabilities.timeline, of a replica."""
+    """ReplicaPromises.timeline, of a replica."""
 
     def timeline(self) -> Sequence[Span]:
         """What the last backward() did on this rank, in order of begin: "backward" without what waits for other ranks, and
@@ -51,7 +51,7 @@ class Timed(Protocol):
 
 @runtime_checkable
 class Unfreezing(Protocol):
-    """Capabilities.unfreezing."""
+    """ReplicaPromises.unfreezing."""
 
     def set_trainable(self, layers: Sequence[str], trainable: bool) -> None:
         """From now on the Linear layers of these names learn, or do not, whatever ModelSpec said.
@@ -64,7 +64,7 @@ class Unfreezing(Protocol):
 
 @runtime_checkable
 class Zeroing(Protocol):
-    """Capabilities.zeroes_gradients."""
+    """ReplicaPromises.zeroes_gradients."""
 
     def zero_gradients(self) -> None:
         """zero_grad() in its other form: a gradient that is there stays, as zeros, until zero_grad(); None stays None.
@@ -77,7 +77,7 @@ class Zeroing(Protocol):
 
 @runtime_checkable
 class Joining(Protocol):
-    """Capabilities.join."""
+    """ReplicaPromises.join."""
 
     def join(self) -> AbstractContextManager[Any]:
         """Within it each rank trains on its own number of batches, one step each; leaving it waits for all ranks.
@@ -89,7 +89,7 @@ class Joining(Protocol):
 
 @runtime_checkable
 class Averaging(Protocol):
-    """Capabilities.averaged_weights; asked only where OptimizerSpec.averaging is not 0."""
+    """ReplicaPromises.averaged_weights; asked only where OptimizerSpec.averaging is not 0."""
 
     def averaged(self) -> Mapping[str, Array]:
         """Every parameter's moving average (job.OptimizerSpec); state() holds it too, for load_state()."""
@@ -98,7 +98,7 @@ class Averaging(Protocol):
 
 @runtime_checkable
 class Remeasuring(Protocol):
-    """Capabilities.remeasures_statistics."""
+    """ReplicaPromises.remeasures_statistics."""
 
     def remeasure(self, batch: Batch) -> None:
         """Running means and unbiased variances become those of all ranks' samples as they reach each batch norm.
@@ -110,7 +110,7 @@ class Remeasuring(Protocol):
 
 @runtime_checkable
 class Breaking(Protocol):
-    """Capabilities.broken_backward."""
+    """ReplicaPromises.broken_backward."""
 
     def break_backward(self, batch: Batch) -> float:
         """As backward(), but a BackwardBroken, raised by something in the model when some of its gradients are there and others
@@ -121,7 +121,7 @@ class Breaking(Protocol):
 
 @runtime_checkable
 class TwoForwards(Protocol):
-    """Capabilities.two_forwards."""
+    """ReplicaPromises.two_forwards."""
 
     def backward_of_both(self, first: Batch, second: Batch) -> float:
         """As backward(), for the sum of two batches' losses, after a forward pass of each."""
@@ -130,7 +130,7 @@ class TwoForwards(Protocol):
 
 @runtime_checkable
 class ResumableSampler(Protocol):
-    """Capabilities.sampler_state."""
+    """SamplerPromises.sampler_state."""
 
     def state(self) -> Mapping[str, Any]:
         """Where this rank is: epoch, and how many indices its last iteration gave. Numbers, strings and arrays; a copy."""

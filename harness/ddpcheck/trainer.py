@@ -20,10 +20,10 @@ class TrainingTask:
     Every rank gets the whole data set (inputs and targets as in Batch) and initial values of its own; it trains on its
     share in batches of `batch_size`, the last of an epoch perhaps shorter, one optimizer step each. With `shuffle` the order
     is that of seed and epoch, without it the same in every epoch. Where the ranks' batches of a step differ in size, they weigh
-    as Capabilities.uneven_batches says. `max_norm` clips the synchronised gradients by their global norm, where
-    Capabilities.clipping is promised.
+    as ReplicaPromises.uneven_batches says. `max_norm` clips the synchronised gradients by their global norm, where
+    ReplicaPromises.clipping is promised.
 
-    The rest has values other than these defaults only where Capabilities.trainer_features promises it:
+    The rest has values other than these defaults only where TrainerPromises.trainer_features promises it:
 
     micro_batches   accumulation: so many batches to each optimizer step. Its gradient is that of one large batch with all of
                     the window's samples. The last window of an epoch takes what is left; no window goes over its end.

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from .adapter import Facets
 from .causes import Cause
 from .causes import lifecycle as causes
-from .contract import GROUPS, Capabilities, promises_of
+from .contract import CONTRACT, GROUPS, Capabilities, promises_of
 from .environment import RankContext
 
 _FACET_FIELDS = {
@@ -30,6 +30,11 @@ def problems_of_adapter(adapter: Any) -> list[str]:
     """Everything that is wrong with an adapter before it is started, one sentence each."""
     if isinstance(adapter, type) or not hasattr(adapter, "capabilities"):
         return [f"it is {_kind(adapter)}, but should be an Adapter, assigned to a name at module level"]
+    written_for = getattr(adapter, "contract", 1)
+    if written_for not in range(1, CONTRACT + 1):
+        return [
+            f"it is written for contract {written_for!r}, but this ddpcheck knows contract {CONTRACT}; update ddpcheck"
+        ]
     found = []
     for name, kind in (("name", str), ("capabilities", Capabilities)):
         if not isinstance(getattr(adapter, name, None), kind):

@@ -31,7 +31,7 @@ class Tally:
 
 
 def tallies(seen: Seen, least: float | None, *, promised: bool) -> tuple[Tally, ...]:
-    """Compare both sides. least: Benchmark.least_bytes; promised: Capabilities.sends_least."""
+    """Compare both sides. least: Benchmark.least_bytes; promised: Traffic.LEAST."""
     base, head = seen.counts
     if _uncounted(base) or _uncounted(head):
         return (Tally("traffic", (), (), "not counted"),)

@@ -93,19 +93,37 @@ def _show_cause(out: Console, kind: Kind) -> None:
 
 @command.command()
 @click.argument("adapter", required=False)
-def capabilities(adapter: str | None) -> None:
+@click.option("--markdown", is_flag=True, help="One markdown table for each facet, as in docs/contract.md.")
+def capabilities(adapter: str | None, markdown: bool) -> None:
     """What an implementation can promise, with the defaults; or what ADAPTER promises."""
-    out = console()
     with usage_errors():
         promised = resolve(adapter)[0].capabilities if adapter else Capabilities()
-    table = _table("promise", "of " + adapter if adapter else "default", "meaning")
+    column = f"of {adapter}" if adapter else "default"
+    if markdown:
+        click.echo("\n\n".join(_group_in_markdown(group, promised, column) for group in GROUPS))
+        return
+    table = _table("promise", column, "meaning")
     for group, kind in GROUPS.items():
-        own = getattr(promised, group)
-        table.add_row(f"[bold]{group}[/]", "" if own.offered else "not offered", escape(inspect.getdoc(kind) or ""))
-        for field in promises_of(kind):
-            value = _value(field.name, getattr(own, field.name))
-            table.add_row(f"  {field.name}", escape(value), escape(field.metadata["sentence"]))
-    out.print(table)
+        offered = getattr(promised, group).offered
+        table.add_row(f"[bold]{group}[/]", "" if offered else "not offered", escape(inspect.getdoc(kind) or ""))
+        for name, value, sentence in _promises(group, promised):
+            table.add_row(f"  {name}", escape(value), escape(sentence))
+    console().print(table)
+
+
+def _group_in_markdown(group: str, promised: Capabilities, column: str) -> str:
+    rows = [f"| `{name}` | {value} | {sentence} |" for name, value, sentence in _promises(group, promised)]
+    table = [f"| promise | {column} | meaning |", "|---|---|---|", *rows] if rows else []
+    return "\n".join([f"### {group}", "", inspect.getdoc(GROUPS[group]) or "", *[""] * bool(table), *table])
+
+
+def _promises(group: str, promised: Capabilities) -> list[tuple[str, str, str]]:
+    """Name, value and sentence of each promise of a group."""
+    own = getattr(promised, group)
+    return [
+        (each.name, _value(each.name, getattr(own, each.name)), each.metadata["sentence"])
+        for each in promises_of(GROUPS[group])
+    ]
 
 
 def _value(name: str, value: object) -> str:

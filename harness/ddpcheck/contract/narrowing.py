@@ -27,7 +27,9 @@ nothing.
 
 
 def watched(capabilities: Capabilities, note: Callable[[str], None]) -> Capabilities:
-    """Equal capabilities that call `note` with what is left out whenever somebody asks for one of these that is not promised."""
+    """Equal capabilities that call `note` with what is left out whenever somebody asks for one of these that is not
+    promised, of a facet that is offered.
+    """
     made = {}
     for name in GROUPS:
         own = getattr(capabilities, name)
@@ -43,8 +45,10 @@ def _watching(group: type[Promises]) -> type[Any]:
 
     def asked(self: Any, name: str) -> Any:
         value = object.__getattribute__(self, name)
-        if value is False and name in OPTIONAL_CALLS and "_note" in object.__getattribute__(self, "__dict__"):
-            object.__getattribute__(self, "_note")(OPTIONAL_CALLS[name])
+        if value is False and name in OPTIONAL_CALLS:
+            own = object.__getattribute__(self, "__dict__")
+            if own["offered"] and "_note" in own:
+                own["_note"](OPTIONAL_CALLS[name])
         return value
 
     return type(

@@ -100,7 +100,10 @@ def ranks(least: int = 1, most: int | None = None) -> Need:
             return f"more than {most} ranks show no more"
         return None
 
-    return Need(f"{least} to {most} ranks" if most is not None else f"{least} ranks or more", lacking)
+    range_of_sizes = (
+        f"{least} ranks or more" if most is None else f"{least} to {most} ranks" if least < most else f"{most} ranks"
+    )
+    return Need(range_of_sizes, lacking)
 
 
 def any_float(capabilities: Capabilities, world_size: int) -> str | None:

@@ -1,10 +1,10 @@
 """A Job again, in one process: what each operation must have shown on every rank, under the promised conventions.
 
 Every array has the rank as its first axis. A synchronised gradient is the mean of the ranks' local ones (or their sum,
-or their mean weighted by batch sizes: Capabilities.gradient and uneven_batches), which for equal shards and mean
+or their mean weighted by batch sizes: ReplicaPromises.gradient and uneven_batches), which for equal shards and mean
 losses is the large batch's gradient. What earlier backwards left local inside no_sync() joins in at the next
 synchronised one, with that one's weights. An empty batch has loss and gradient 0. Where samples have weights, a rank's
-loss is their weighted mean, and ranks count by their sums of weights, or equally: Capabilities.sample_weights.
+loss is their weighted mean, and ranks count by their sums of weights, or equally: ReplicaPromises.sample_weights.
 
 Where ranks may rightly differ, only what is promised is said: batch norm's running statistics are those of rank 0's own
 batches on rank 0; whether the others take them over before each forward is left open. Where batch norm is promised to

@@ -64,7 +64,7 @@ def check_no_later_call_ends_without_a_dead_rank(session: Session) -> None:
     for_each(session, jobs, _nothing_came_out)
 
 
-@law("failures", needs.replica, needs.world.detects_dead_peer, needs.ranks(2), needs.ranks(most=2))
+@law("failures", needs.replica, needs.world.detects_dead_peer, needs.ranks(2, most=2))
 def check_no_backward_ends_without_a_dead_rank(session: Session) -> None:
     """No rank comes out of a synchronised backward that a dead rank never entered, of one bucket or of several, nor with
     metrics or scores that lack its samples: each raises an error, or is still waiting.

@@ -46,7 +46,7 @@ LARGE = 3000
 """Elements: more than one small message, and quick in pieces."""
 
 
-@law("rendezvous", needs.ranks(2), needs.ranks(most=3))
+@law("rendezvous", needs.ranks(2, most=3))
 def check_ranks_may_come_in_any_order(session: Session) -> None:
     """Ranks are what they were declared, whoever comes first: rank 0 may be late, and the last one the first to come. Where
     promised, results have the bits of the run before.
@@ -63,7 +63,7 @@ def check_ranks_may_come_in_any_order(session: Session) -> None:
     )
 
 
-@law("rendezvous", needs.ranks(2), needs.ranks(most=3))
+@law("rendezvous", needs.ranks(2, most=3))
 def check_messages_may_come_in_pieces(session: Session) -> None:
     """A message is the same whether it arrives at once or byte by byte, its header included, at the start and later."""
     cause = causes.SHORT_READ_TAKEN_FOR_ALL()
@@ -84,7 +84,7 @@ def check_messages_may_come_in_pieces(session: Session) -> None:
         _forms_a_world(session, Start(short_reads=True), cause, cause)
 
 
-@law("rendezvous", needs.ranks(2), needs.ranks(most=3), needs.world.closed_to_strangers)
+@law("rendezvous", needs.ranks(2, most=3), needs.world.closed_to_strangers)
 def check_strangers_change_nothing(session: Session) -> None:
     """Ranks listen where MASTER_ADDR is, and a program that calls them without belonging to the world, while it forms or later,
     changes nothing: it is no rank, nobody waits for it, and nothing that it sends is run.
@@ -93,7 +93,7 @@ def check_strangers_change_nothing(session: Session) -> None:
     _forms_a_world(session, Start(strangers=True), cause, cause, _kept_to_themselves)
 
 
-@law("rendezvous", needs.ranks(2), needs.ranks(most=2), needs.world.restarts_in_place)
+@law("rendezvous", needs.ranks(2, most=2), needs.world.restarts_in_place)
 def check_a_world_can_start_where_another_was_killed(session: Session) -> None:
     """A new world can meet at the address of one that was just killed, and sees nothing of it, the last rank coming first."""
     cause = causes.OLD_WORLD_LEFT()
@@ -101,7 +101,7 @@ def check_a_world_can_start_where_another_was_killed(session: Session) -> None:
     _forms_a_world(session, Start(order, in_place=True), cause, cause)
 
 
-@law("rendezvous", needs.ranks(2), needs.ranks(most=2), needs.world.shares_host)
+@law("rendezvous", needs.ranks(2, most=2), needs.world.shares_host)
 def check_two_worlds_on_one_host_do_not_meet(session: Session) -> None:
     """While the ranks of one world wait for each other, another one starts on the host, at a MASTER_PORT of its own, and both
     are at work at once: neither sees anything of the other.

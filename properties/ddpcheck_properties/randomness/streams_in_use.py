@@ -52,7 +52,7 @@ def check_random_numbers_of_two_objects_are_apart(session: Session) -> None:
     for_each(session, [Job(session.world_size, (Draw(SEEDS[0], EPOCHS, COUNT, beside=True), plain))], _undisturbed)
 
 
-@law("randomness", needs.randomness, needs.ranks(2), needs.ranks(most=2))
+@law("randomness", needs.randomness, needs.ranks(2, most=2))
 def check_random_numbers_drawn_one_by_one_are_each_ranks_own(session: Session) -> None:
     """Drawn one in each call, as for layers that are dropped, a rank's own numbers are new ones, and neither another rank's nor
     common ones; common ones are equal on all ranks.

@@ -42,7 +42,7 @@ def check_a_backward_that_broke_leaves_nothing(session: Session) -> None:
     for_each(session, fitting(session, jobs), _as_if_never_begun(session.capabilities))
 
 
-@law("accumulation", needs.replica, needs.replica.broken_backward("raises"), needs.ranks(2), needs.ranks(most=2))
+@law("accumulation", needs.replica, needs.replica.broken_backward("raises"), needs.ranks(2, most=2))
 def check_nobody_trains_on_after_a_backward_that_broke(session: Session) -> None:
     """After a backward that an exception ended half-way on every rank, the next one raises on every rank, or is right."""
     # one Job, as ranks that have raised are started anew

@@ -40,7 +40,7 @@ def check_layers_that_wait_change_nothing_else(session: Session) -> None:
     for_each(session, fitting(session, [job]), judge)
 
 
-@law("gradients", needs.replica, needs.ranks(2), needs.ranks(most=2))
+@law("gradients", needs.replica, needs.ranks(2, most=2))
 def check_a_late_rank_is_waited_for(session: Session) -> None:
     """A rank may come late to a backward: gradients are the mean over all ranks, then and in the next backward."""
     world = session.world_size

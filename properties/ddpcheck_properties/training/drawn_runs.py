@@ -43,7 +43,7 @@ LOOSE = 64.0
 
 @st.composite
 def runs(draw: DrawFn, world_size: int, promised: Capabilities, *, features: frozenset[str] = frozenset()) -> Job:
-    """A Job of one short training run, with these of Capabilities.trainer_features."""
+    """A Job of one short training run, with these of TrainerPromises.trainer_features."""
     plan = Train(
         epochs=draw(st.integers(1, 3)),
         batch_size=draw(st.sampled_from((2, 1, 3))),

@@ -85,7 +85,7 @@ def check_nothing_is_sent_inside_no_sync(session: Session) -> str:
     return _judged(session, _training(session.world_size, window=True), _silent)
 
 
-@law("wire", needs.replica, needs.replica.bundles_gradients, needs.ranks(2), needs.ranks(most=4))
+@law("wire", needs.replica, needs.replica.bundles_gradients, needs.ranks(2, most=4))
 def check_many_small_gradients_go_together(session: Session) -> str:
     """The gradients of many small parameters share messages: a backward sends fewer than a quarter of their number."""
     world = session.world_size
