@@ -40,7 +40,7 @@ def session_of(found: Registered, effort: int = 2) -> Session:
 
 def applicable(session: Session) -> list[Check]:
     promised, world = session.capabilities, session.world_size
-    return [check for check in MINE.values() if not missing(check, lambda need: promised.lacks(need, world))]
+    return [check for check in MINE.values() if not missing(check, promised, world)]
 
 
 @pytest.mark.parametrize("fault", chosen(FAULTS), ids=name_of)

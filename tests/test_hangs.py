@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from ddpcheck.checks import Check
+from ddpcheck.contract import needs
+from ddpcheck.contract.needs import Need
 from ddpcheck.hangs import Hangs, facet_of
 
 
-def made(name: str, *needs: str, family: str = "some") -> Check:
-    return Check(f"check_{name}", family, needs, "It holds.", lambda session: None)
+def made(name: str, *needed: Need, family: str = "some") -> Check:
+    return Check(f"check_{name}", family, needed, "It holds.", lambda session: None)
 
 
-SUMS = [made(f"sum_{number}", "collective:all_reduce") for number in range(6)]
-TRAINS = [made(f"train_{number}", "world_size>=2", "facet:replica") for number in range(6)]
-SCORES = made("scores", "score:auc")
+SUMS = [made(f"sum_{number}", needs.collectives.operations("all_reduce")) for number in range(6)]
+TRAINS = [made(f"train_{number}", needs.ranks(2), needs.replica) for number in range(6)]
+SCORES = made("scores", needs.scores.score_names("auc"))
 
 
 def test_a_check_is_of_the_facet_that_it_needs() -> None:
     assert [facet_of(check) for check in (SUMS[0], TRAINS[0], SCORES)] == ["collectives", "replica", "scores"]
-    assert facet_of(made("meets", "world_size>=2", family="rendezvous")) == "rendezvous"
+    assert facet_of(made("meets", needs.ranks(2), family="rendezvous")) == "rendezvous"
 
 
 def test_after_several_hangs_the_other_checks_of_that_facet_are_left_out() -> None:
@@ -57,7 +59,7 @@ def test_where_everything_hangs_no_other_world_size_is_tried() -> None:
         assert not hangs.leaves_out(SUMS[1], 3)
         hangs.add(check, 2)
     assert hangs.leaves_out(SUMS[1], 3).startswith("collectives hung at world size 2, as much else did")
-    assert not hangs.leaves_out(made("draws", "facet:randomness"), 3)
+    assert not hangs.leaves_out(made("draws", needs.randomness), 3)
 
 
 def test_a_second_hang_is_waited_for_less_long_but_where_time_is_what_matters() -> None:
@@ -65,7 +67,7 @@ def test_a_second_hang_is_waited_for_less_long_but_where_time_is_what_matters() 
     assert hangs.seconds(SUMS[0], 30.0) == 30.0
     hangs.add(SUMS[0], 2)
     assert [hangs.seconds(SUMS[1], deadline) for deadline in (30.0, 6.0, 1.0)] == [10.0, 3.0, 1.0]
-    assert hangs.seconds(made("notices", "collective:all_reduce", family="failures"), 30.0) == 30.0
+    assert hangs.seconds(made("notices", needs.collectives.operations("all_reduce"), family="failures"), 30.0) == 30.0
 
 
 def test_without_a_limit_every_hang_is_waited_for() -> None:

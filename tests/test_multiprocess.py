@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from ddpcheck import Job, Multiprocessing, Session, StartFailed, expect
+from ddpcheck.causes import Cause, lifecycle
 from ddpcheck.job import AllReduce, Kill, TensorSpec
 from ddpcheck.launchers.multiprocess import Method
 from ddpcheck.launchers.pids import processes_under
@@ -92,16 +93,19 @@ def test_what_is_there_at_import_is_common_to_forked_ranks(
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "words", "causes"),
     [
-        ("tells-the-rank-of-its-import", "when a module was imported"),
-        ("port-taken-at-import", "Address already in use"),
+        ("tells-the-rank-of-its-import", "says that it is rank 0", (lifecycle.RANK_READ_AT_IMPORT(),)),
+        ("port-taken-at-import", "Address already in use", ()),
     ],
 )
-def test_ranks_that_cannot_start_after_an_import_in_the_parent_say_why(name: str, words: str) -> None:
+def test_ranks_that_cannot_start_after_an_import_in_the_parent_say_why(
+    name: str, words: str, causes: tuple[Cause, ...]
+) -> None:
     fault = next(found for found in faults() if found.name == name)
-    with Session(fault.adapter, 2, **QUICK) as session, pytest.raises(StartFailed, match=words):
+    with Session(fault.adapter, 2, **QUICK) as session, pytest.raises(StartFailed, match=words) as failed:
         session.start()
+    assert failed.value.causes == causes
     with Session(fault.adapter, 2, launcher=Processes(), **QUICK) as session:
         session.start()
 

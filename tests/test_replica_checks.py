@@ -42,7 +42,7 @@ def session_of(
 
 def applicable(world_size: int, capabilities: Capabilities) -> list[Check]:
     """Without the laws of what a process holds, as ranks that are threads share theirs; references keep them as processes."""
-    fit = [check for check in MINE.values() if not missing(check, lambda need: capabilities.lacks(need, world_size))]
+    fit = [check for check in MINE.values() if not missing(check, capabilities, world_size)]
     return [check for check in fit if not check.name.endswith("_leaves_the_process_as_it_was")]
 
 
@@ -61,7 +61,7 @@ def test_each_fault_is_caught_by_every_check_that_it_names(fault: Registered, mo
     with opened(fault) as session:
         for position, name in enumerate(fault.caught_by):
             check = MINE[name]
-            assert missing(check, lambda need: fault.adapter.capabilities.lacks(need, fault.world_size)) is None
+            assert missing(check, fault.adapter.capabilities, fault.world_size) is None
             with pytest.raises(Finding) as caught:
                 check.function(session)
             assert caught.value.job is not None

@@ -154,8 +154,8 @@ def test_an_unknown_score_and_jobs_that_do_not_fit_are_errors() -> None:
 def test_a_facet_without_scores_is_no_promise() -> None:
     promised = TYPICAL.of_facets("scores").but(score_names=frozenset())
     problems = problems_of_adapter(Adapter("empty", lambda context: Facets(rank=0, world_size=1), promised))
-    assert problems == ["it promises the facet scores, but Capabilities.scores names none"]
-    assert needs.scores.score_names("rmse").lacking(promised, 2) == "score rmse is not promised"
+    assert problems == ["it promises the facet scores, but Capabilities.scores.score_names is empty"]
+    assert needs.scores.score_names("rmse").lacking(promised, 2) == "rmse is not among the promised score_names"
     assert needs.scores.score_names("rmse").lacking(TYPICAL.of_facets("replica"), 2) == "facet scores is not promised"
 
 

@@ -132,6 +132,6 @@ def test_a_run_with_all_features_is_a_file_that_can_be_replayed() -> None:
 
 def test_features_that_do_not_exist_are_told_before_anything_starts() -> None:
     strange = Adapter(
-        "strange", lambda context: None, TYPICAL.of_facets("replica").but(trainer_features=frozenset({"warp"}))
+        "strange", lambda context: None, TYPICAL.of_facets("trainer").but(trainer_features=frozenset({"warp"}))
     )
-    assert any("names 'warp'" in problem for problem in problems_of_adapter(strange))
+    assert any("has 'warp'" in problem for problem in problems_of_adapter(strange))

@@ -30,7 +30,7 @@ def session_of(made: type[Trainer], world_size: int, promised: Capabilities) -> 
 
 
 def applicable(world_size: int, promised: Capabilities) -> list[Check]:
-    return [check for check in MINE.values() if not missing(check, lambda need: promised.lacks(need, world_size))]
+    return [check for check in MINE.values() if not missing(check, promised, world_size)]
 
 
 def name_of(found: Registered) -> str:

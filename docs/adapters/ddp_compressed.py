@@ -1,6 +1,5 @@
 """torch's DistributedDataParallel, whose gradients travel as float16, by torch's own hook."""
 
-import dataclasses
 from typing import Any
 
 from ddpcheck.torch_adapter import TORCH_PROMISES, torch_adapter
@@ -15,5 +14,5 @@ def wrap(module: Any) -> Any:
     return wrapped
 
 
-promised = dataclasses.replace(TORCH_PROMISES, reduction_dtype="float16")
+promised = TORCH_PROMISES.but(reduction_dtype="float16")
 adapter = torch_adapter("ddp_fp16", wrap, capabilities=promised)

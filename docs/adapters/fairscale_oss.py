@@ -1,7 +1,5 @@
 """FairScale's OSS in the place of the optimizer, with torch's DistributedDataParallel; and its clip_grad_norm()."""
 
-import dataclasses
-
 from ddpcheck.torch_adapter import TORCH_PROMISES, torch_adapter
 
 
@@ -39,5 +37,5 @@ clipping_itself = torch_adapter(
     wrap,
     optimizer=optimizer,
     clip=clip,
-    capabilities=dataclasses.replace(TORCH_PROMISES, replica_dtypes=frozenset({"float32"})),
+    capabilities=TORCH_PROMISES.but(replica_dtypes=frozenset({"float32"})),
 )

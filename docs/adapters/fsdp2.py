@@ -1,6 +1,5 @@
 """torch's fully_shard (FSDP2): parameters, gradients and the state of the optimizer are split over the ranks."""
 
-import dataclasses
 from itertools import chain
 from typing import Any
 
@@ -21,9 +20,8 @@ def wrap(module: Any) -> Any:
 adapter = torch_adapter(
     "fsdp2",
     wrap,
-    capabilities=dataclasses.replace(
-        TORCH_PROMISES,
-        model_features=TORCH_PROMISES.model_features - {"scale"},  # it takes no scalars
+    capabilities=TORCH_PROMISES.but(
+        model_features=TORCH_PROMISES.replica.model_features - {"scale"},  # it takes no scalars
         no_sync=False,  # it has another name: set_requires_gradient_sync(False)
         predicts_alone=False,
     ),

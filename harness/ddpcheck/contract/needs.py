@@ -62,9 +62,9 @@ class Promise(Need):
                 return absent
             have = getattr(getattr(capabilities, group), name)
             if isinstance(have, frozenset):
-                return None if value in have else f"{name} {value} is not promised"
+                return None if value in have else f"{value} is not among the promised {name}"
             if isinstance(have, IntEnum) and isinstance(value, IntEnum):
-                return None if have >= value else f"{name} {_word(value)} is not promised"
+                return None if have >= value else f"{name}={_word(value)} is not promised"
             return None if have == value else f"{name} is {have}, not {value}"
 
         return Need(f"{self.name}={_word(value)}", lacking, _facet(group))

@@ -48,7 +48,7 @@ def row_of_own_root(call: Call) -> Array:
     "collective-kind-mismatch",
     CALLS,
     seen_in=("pytorch/pytorch#72843", "pytorch/pytorch#79901"),
-    cause="messages do not say what they belong to",
+    cause="messages-unlabelled",
     detects_mismatch=True,
 )
 class KindsAlike(PassThrough):
@@ -82,7 +82,7 @@ class MessagesWithoutDtype(PassThrough):
     "exception-leaves-others-hanging",
     EXCEPTION,
     seen_in=("pytorch/pytorch#17113", "dmlc/xgboost#11217"),
-    cause="something keeps it: a thread that is no daemon",
+    cause="process-kept-alive",
     detects_failed_peer=True,
 )
 class StaysAfterException(PassThrough):
@@ -93,9 +93,7 @@ class StaysAfterException(PassThrough):
         threading.Thread(target=time.sleep, args=(FOR_EVER,), daemon=False).start()
 
 
-@collectives(
-    "local-retry-decision", LATE, seen_in=("InternLM/xtuner#1852",), cause="the same operations in the same order"
-)
+@collectives("local-retry-decision", LATE, seen_in=("InternLM/xtuner#1852",), cause="other-message-received")
 class TriesAgainAlone(PassThrough):
     """A rank that has waited for 10 ms takes the all-reduce for lost and begins it again, all by itself."""
 
@@ -110,7 +108,7 @@ class TriesAgainAlone(PassThrough):
 @collectives(
     "matched-by-room",
     WAYS,
-    cause="messages do not say what they belong to",
+    cause="messages-unlabelled",
     world_size=3,
     detects_mismatch=True,
 )
@@ -131,15 +129,15 @@ class MatchedByRoom(PassThrough):
 table(
     globals(),
     Fault("dtype-mismatch-accepted", where=all_reduce & op("sum") & whole_words, effect=bytes_added_as_own_dtype,
-          caught_by=ARRAYS, cause="messages do not say what they belong to", seen_in=("pytorch/pytorch#58224",),
+          caught_by=ARRAYS, cause="messages-unlabelled", seen_in=("pytorch/pytorch#58224",),
           detects_mismatch=True),
     Fault("mean-and-sum-look-alike", where=all_reduce & op("mean"), effect=divided_by_each_rank,
-          caught_by=CALLS, cause="messages do not say what they belong to", world_size=3, detects_mismatch=True),
+          caught_by=CALLS, cause="messages-unlabelled", world_size=3, detects_mismatch=True),
     Fault("means-under-way-are-sums", where=asynchronous & op("mean"), effect=divided_by_each_rank,
-          caught_by=WAYS, cause="messages do not say what they belong to", detects_mismatch=True),
+          caught_by=WAYS, cause="messages-unlabelled", detects_mismatch=True),
     Fault("means-in-groups-are-sums", where=all_reduce & op("mean") & in_group, effect=divided_by_each_rank,
-          caught_by=WAYS, cause="messages do not say what they belong to", detects_mismatch=True),
+          caught_by=WAYS, cause="messages-unlabelled", detects_mismatch=True),
     Fault("roots-in-groups-look-alike", where=broadcast & in_group, effect=row_of_own_root,
-          caught_by=WAYS, cause="messages do not say what they belong to", world_size=4, detects_mismatch=True),
+          caught_by=WAYS, cause="messages-unlabelled", world_size=4, detects_mismatch=True),
 )
 # fmt: on

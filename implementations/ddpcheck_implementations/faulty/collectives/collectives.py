@@ -138,7 +138,7 @@ table(
     Fault("transposed-output-layout", where=all_reduce, effect=sent_in_memory_order,
           caught_by=(SUM, MAXIMUM), cause="permuted", seen_in=("pytorch/pytorch#130251",)),
     Fault("empty-tensor", where=all_reduce & elements(0), effect=raises(ZeroDivisionError, "division by zero"),
-          caught_by=(SUM, MINIMUM), cause="the array has no elements", seen_in=("pytorch/pytorch#85234", "pytorch/gloo#179")),
+          caught_by=(SUM, MINIMUM), cause="empty-array-not-handled", seen_in=("pytorch/pytorch#85234", "pytorch/gloo#179")),
     Fault("own-order-of-additions", where=all_reduce & op("sum"), effect=summed_in_own_order,
           caught_by=BITS, cause="last-bits-differ", world_size=3),
     Fault("order-of-arrival", where=all_reduce & op("sum"), effect=summed_in_order_of_arrival,

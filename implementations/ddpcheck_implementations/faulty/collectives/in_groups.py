@@ -94,6 +94,6 @@ table(
     Fault("overflow-is-nan", where=all_reduce & op("sum") & floats, effect=overflow_is_nan,
           caught_by=FINITE, cause="sum-becomes-nan"),
     Fault("root-counted-in-the-world", where=broadcast & in_part, effect=root_is_a_place,
-          caught_by=MOVED, cause="a transport counts from 0 in each group", world_size=3),
+          caught_by=MOVED, cause="root-not-found-in-group", world_size=3),
 )
 # fmt: on

@@ -31,7 +31,7 @@ def local_size() -> int:
     return int(os.environ["LOCAL_WORLD_SIZE"])
 
 
-@fault("divided-by-the-ranks-of-the-host", HOSTS, cause=WORDS, any_layout=True)
+@fault("divided-by-the-ranks-of-the-host", HOSTS, cause="local-rank-taken-for-rank", any_layout=True)
 class DividedByLocalSize(PlainReplica):
     """Gradients are divided by LOCAL_WORLD_SIZE."""
 
@@ -39,7 +39,7 @@ class DividedByLocalSize(PlainReplica):
         return np.asarray(self.comm.all_reduce(gradient) / local_size(), gradient.dtype)
 
 
-@fault("each-host-starts-from-its-own-rank-0", HOSTS, cause=WORDS, any_layout=True)
+@fault("each-host-starts-from-its-own-rank-0", HOSTS, cause="local-rank-taken-for-rank", any_layout=True)
 class BroadcastFromLocalRank(PlainReplica):
     """The parameters of the host's first rank stay as they are."""
 
@@ -50,7 +50,7 @@ class BroadcastFromLocalRank(PlainReplica):
                 array[...] = found
 
 
-@sampler("share-of-the-local-rank", HOSTS, cause=WORDS, any_layout=True)
+@sampler("share-of-the-local-rank", HOSTS, cause="local-rank-taken-for-rank", any_layout=True)
 class ShareOfLocalRank(PlainSampler):
     """Rank r of each host takes every W-th sample from r on: those of another host are the same."""
 
@@ -58,14 +58,14 @@ class ShareOfLocalRank(PlainSampler):
         return order[local_rank() :: self.world]
 
 
-@metrics("metric-where-the-local-rank-is-the-rank", HOSTS, cause=WORDS, any_layout=True)
+@metrics("metric-where-the-local-rank-is-the-rank", HOSTS, cause="local-rank-taken-for-rank", any_layout=True)
 def where_alike(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """A rank whose local rank is another keeps its own means."""
     found = right_means(comm, metrics, count)
     return found if local_rank() == rank else metrics
 
 
-@trainer("training-on-the-share-of-the-local-rank", HOSTS, cause=WORDS, any_layout=True)
+@trainer("training-on-the-share-of-the-local-rank", HOSTS, cause="local-rank-taken-for-rank", any_layout=True)
 class TrainsOnLocalShare(Trainer):
     """An epoch's order is shared out by the local rank."""
 
@@ -87,6 +87,6 @@ class KnowsItsHost(PassThrough):
 table(
     globals(),
     Fault("mean-over-the-ranks-of-the-host", where=all_reduce & op("mean") & ~in_group,
-          effect=mean_divided_by(lambda call: local_size()), caught_by=HOSTS, cause=WORDS, any_layout=True),
+          effect=mean_divided_by(lambda call: local_size()), caught_by=HOSTS, cause="local-rank-taken-for-rank", any_layout=True),
 )
 # fmt: on

@@ -90,7 +90,7 @@ class OnlyTheFirstWaits(Pending):
         return Later(wait)
 
 
-@collectives("one-second-is-enough", "check_a_late_rank_changes_no_result", cause="gave up waiting for rank 1")
+@collectives("one-second-is-enough", "check_a_late_rank_changes_no_result", cause="gave-up-waiting")
 class OneSecond(PassThrough):
     """Whoever is a second late is given up."""
 
@@ -126,7 +126,7 @@ class WaitEnds(PassThrough):
         return Later(wait)
 
 
-@collectives("wait-for-the-dead", DEAD, cause="rank 0 was still waiting")
+@collectives("wait-for-the-dead", DEAD, cause="death-unnoticed")
 class WaitsForTheDead(PassThrough):
     """An asynchronous all-reduce is tried again and again when its connection breaks."""
 
@@ -153,6 +153,6 @@ table(
     Fault("barrier-passed-while-pending", where=barrier & others_pending, effect=skipped,
           caught_by=ASYNC, cause="barrier-does-not-block"),
     Fault("barrier-without-the-dead", where=barrier, effect=errors_ignored,
-          caught_by="check_no_collective_ends_without_a_dead_rank", cause="came out of operation 2 (barrier)", world_size=3),
+          caught_by="check_no_collective_ends_without_a_dead_rank", cause="error-swallowed", world_size=3),
 )
 # fmt: on

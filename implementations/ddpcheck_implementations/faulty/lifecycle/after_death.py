@@ -28,7 +28,7 @@ LINGER = 0.5
 """Seconds, less than any deadline."""
 
 
-@collectives("group-barrier-swallows-a-death", LATER, cause="swallowed in barrier in group")
+@collectives("group-barrier-swallows-a-death", LATER, cause="error-swallowed")
 class GroupBarrierSwallows(PassThrough):
     """A barrier of a group is left, however it ended."""
 
@@ -40,7 +40,7 @@ class GroupBarrierSwallows(PassThrough):
                 raise
 
 
-@collectives("large-gather-swallows-a-death", LATER, cause="swallowed in all_gather of")
+@collectives("large-gather-swallows-a-death", LATER, cause="error-swallowed")
 class LargeGatherSwallows(PassThrough):
     """Who sends nothing of a large array is taken to have sent one's own."""
 
@@ -53,7 +53,7 @@ class LargeGatherSwallows(PassThrough):
             return np.stack([array] * self.size(group))
 
 
-@collectives("alone-after-the-first-error", LATER, cause="calls before it raised one")
+@collectives("alone-after-the-first-error", LATER, cause="error-swallowed")
 class AloneAfterwards(PassThrough):
     """The error is raised once; the communicator that is broken then counts as one of a single rank."""
 
@@ -69,7 +69,7 @@ class AloneAfterwards(PassThrough):
             raise
 
 
-@collectives("connection-lost-is-the-end", DEATH, cause=ENDS)
+@collectives("connection-lost-is-the-end", DEATH, cause="process-ended-by-death")
 class LostIsTheEnd(PassThrough):
     """Who hears that a connection is broken ends the process, so that nobody waits for it."""
 
@@ -80,7 +80,7 @@ class LostIsTheEnd(PassThrough):
             os._exit(1)
 
 
-@collectives("signal-of-broken-pipes-ends-it", DEATH, cause=ENDS)
+@collectives("signal-of-broken-pipes-ends-it", DEATH, cause="process-ended-by-death")
 class SignalEndsIt(PassThrough):
     """SIGPIPE does what it does in C: whoever writes to a rank that is gone is gone, too."""
 
@@ -89,7 +89,7 @@ class SignalEndsIt(PassThrough):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
 
-@fault("backward-goes-on-alone", BACKWARD, cause="swallowed in backward", detects_dead_peer=True)
+@fault("backward-goes-on-alone", BACKWARD, cause="error-swallowed", detects_dead_peer=True)
 class BackwardGoesOnAlone(PlainReplica):
     """A reduction that fails is logged, and training goes on with local gradients."""
 
@@ -100,7 +100,7 @@ class BackwardGoesOnAlone(PlainReplica):
             self.synced, self.local = dict(self.local), {}
 
 
-@fault("thread-of-buckets-loses-its-error", BACKWARD, cause="swallowed in backward", detects_dead_peer=True)
+@fault("thread-of-buckets-loses-its-error", BACKWARD, cause="error-swallowed", detects_dead_peer=True)
 class ThreadLosesItsError(PlainReplica):
     """A second bucket is reduced on a thread, whose exception nobody reads."""
 
@@ -126,7 +126,7 @@ class _Told(Star):
             raise
 
 
-@star("close-dials-the-dead", CLOSED, cause="close() waits for the dead rank", detects_dead_peer=True)
+@star("close-dials-the-dead", CLOSED, cause="close-waits-for-dead-rank", detects_dead_peer=True)
 class DialsTheDead(_Told):
     """What was lost is connected again, to say farewell, for as long as that takes."""
 

@@ -55,7 +55,7 @@ def launcher(name: str, *, cause: str, seen_in: SeenIn = invented) -> Callable[[
     return make
 
 
-@launcher("launcher-waits-in-order", seen_in=("pytorch/pytorch#41067",), cause="waited for in order")
+@launcher("launcher-waits-in-order", seen_in=("pytorch/pytorch#41067",), cause="ranks-awaited-in-order")
 class WaitsInOrder(WatchedWrongly):
     """Rank 0 is joined first: that rank 1 has failed is not seen before rank 0 ends."""
 
@@ -63,7 +63,7 @@ class WaitsInOrder(WatchedWrongly):
         return next((int(code) for child in self.launched.children if (code := child.wait())), 0)
 
 
-@launcher("killed-rank-taken-for-well", cause="a signal's number")
+@launcher("killed-rank-taken-for-well", cause="signal-taken-for-success")
 class PositiveStatuses(WatchedWrongly):
     """A failure is a status above zero, which that of a rank killed by a signal is not."""
 
@@ -72,9 +72,7 @@ class PositiveStatuses(WatchedWrongly):
         return max(status, 0)
 
 
-@launcher(
-    "killer-hides-root-cause", seen_in=("Lightning-AI/pytorch-lightning#9388",), cause="takes their end for the failure"
-)
+@launcher("killer-hides-root-cause", seen_in=("Lightning-AI/pytorch-lightning#9388",), cause="own-kill-reported")
 class KillsAtOnce(WatchedWrongly):
     """At the first failure all others are killed, and the last that ended is reported."""
 

@@ -141,7 +141,7 @@ class ResultsKept(PassThrough):
         return self.log[-1].copy()
 
 
-@collectives("thread-after-close", CLOSED, cause="a thread that is no daemon")
+@collectives("thread-after-close", CLOSED, cause="process-kept-alive")
 class ThreadAfterClose(PassThrough):
     """A heartbeat that is no daemon begins with the first call, and nothing ends it."""
 
@@ -154,7 +154,7 @@ class ThreadAfterClose(PassThrough):
         return super().all_reduce(array, op, group=group)
 
 
-@collectives("pipe-after-close", GAVE_BACK, cause="2 more sockets and pipes after close()", gives_back=True)
+@collectives("pipe-after-close", GAVE_BACK, cause="left-open-after-close", gives_back=True)
 class PipeAfterClose(PassThrough):
     """What wakes the thread of asynchronous calls is a pipe, which is not closed."""
 
@@ -163,7 +163,7 @@ class PipeAfterClose(PassThrough):
         self.pipe = os.pipe()
 
 
-@collectives("message-lost-by-close", CLOSED, cause="what was sent is lost")
+@collectives("message-lost-by-close", CLOSED, cause="sent-data-lost-by-close")
 class LostByClose(PassThrough):
     """Messages are sent by a thread, for which close() does not wait."""
 
@@ -182,7 +182,7 @@ class LostByClose(PassThrough):
 @collectives(
     "connections-of-groups-after-close",
     GAVE_BACK,
-    cause="2 more sockets and pipes after close()",
+    cause="left-open-after-close",
     gives_back=True,
 )
 class GroupsAfterClose(PassThrough):

@@ -16,7 +16,7 @@ from ..facets import Group, PassThrough, collectives
 NAMELESS = "check_closing_leaves_no_file_and_no_shared_memory"
 
 
-@collectives("file-after-close", NAMELESS, cause="close() leaves files in the temporary folder", gives_back=True)
+@collectives("file-after-close", NAMELESS, cause="files-left-after-close", gives_back=True)
 class FileAfterClose(PassThrough):
     """Where a group meets is written to a file, once it is needed, which the next run does not need and nobody removes."""
 
@@ -27,7 +27,7 @@ class FileAfterClose(PassThrough):
         return super().all_reduce(array, op, group=group)
 
 
-@collectives("memory-after-close", NAMELESS, cause="close() leaves shared memory under its name", gives_back=True)
+@collectives("memory-after-close", NAMELESS, cause="shared-memory-left-after-close", gives_back=True)
 class MemoryAfterClose(PassThrough):
     """A rank maps memory under a name, for others to open, and leaves it to the next run to remove what dead ones left."""
 

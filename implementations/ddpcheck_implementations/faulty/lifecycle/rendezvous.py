@@ -44,7 +44,7 @@ class NoSecondTry(Star):
         return socket.create_connection(self.place)
 
 
-@star("time-limit-of-dialling-stays", LATE, cause="gave up waiting for rank 0", world_size=3)
+@star("time-limit-of-dialling-stays", LATE, cause="gave-up-waiting", world_size=3)
 class DialsWithinASecond(Star):
     """What is connected within a second has a second for each message from then on, too."""
 

@@ -191,7 +191,7 @@ def _does_not_start(
     return make
 
 
-@_does_not_start("fork", "tells-the-rank-of-its-import", _HELD, cause="when a module was imported")
+@_does_not_start("fork", "tells-the-rank-of-its-import", _HELD, cause="rank-read-at-import")
 def tells_the_rank_of_its_import(context: RankContext) -> Facets:
     """What it says of itself is what the environment said at import: every forked rank is rank 0."""
     from ...numpy_sockets import connect
@@ -199,7 +199,7 @@ def tells_the_rank_of_its_import(context: RankContext) -> Facets:
     return replace(connect(context), rank=_held().RANK)
 
 
-@_does_not_start("spawn", "port-taken-at-import", f"{__package__}.at_import.listening", cause="open it in connect()")
+@_does_not_start("spawn", "port-taken-at-import", f"{__package__}.at_import.listening", cause="port-taken-by-parent")
 def port_taken_at_import(context: RankContext) -> Facets:
     """A port is opened at import: the parent has it, and no rank that is spawned can import the module."""
     from ...numpy_sockets import connect

@@ -205,7 +205,7 @@ class RaisesOnOneRank(PassThrough):
 
 
 @collectives(
-    "dead-peer-not-detected", DEATH, seen_in=("pytorch/gloo#520", "NVIDIA/TensorRT-LLM#17578"), cause="still waiting"
+    "dead-peer-not-detected", DEATH, seen_in=("pytorch/gloo#520", "NVIDIA/TensorRT-LLM#17578"), cause="death-unnoticed"
 )
 class WaitsForTheDead(PassThrough):
     """A broken connection is tried again, for ever."""
@@ -222,7 +222,7 @@ class WaitsForTheDead(PassThrough):
     "dead-peer-ignored",
     "check_no_collective_ends_without_a_dead_rank",
     DEATH,
-    cause="which rank 1 never entered",
+    cause="error-swallowed",
 )
 class GoesOnAlone(PassThrough):
     """An error of the connection is swallowed, and the rank goes on with its own value."""

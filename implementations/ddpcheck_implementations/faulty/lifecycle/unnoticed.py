@@ -19,7 +19,7 @@ ROOM = 1 << 10
 """Bytes of a message: an array is filled up to a multiple of it."""
 
 
-@collectives("death-told-to-who-waits-only", DEATH, cause="came when rank 0 was gone")
+@collectives("death-told-to-who-waits-only", DEATH, cause="death-unnoticed")
 class ToldOnce(PassThrough):
     """The end of a rank wakes whoever waits for it, as a condition variable does; who comes later waits for the next time."""
 
@@ -33,7 +33,7 @@ class ToldOnce(PassThrough):
             raise
 
 
-@collectives("dead-member-of-a-group-waited-for", DEATH, cause="in a group a broken connection", world_size=3)
+@collectives("dead-member-of-a-group-waited-for", DEATH, cause="death-unnoticed-in-group", world_size=3)
 class GroupWaits(Parted):
     """In a group a broken connection is tried again."""
 
@@ -57,7 +57,9 @@ def _taken_out(message: Array, like: Array) -> Array:
     return message.view(np.uint8)[: like.nbytes].copy().view(like.dtype).reshape(like.shape)
 
 
-@collectives("broadcast-in-messages-of-one-size", ARRAYS, cause="broadcast of", world_size=3, detects_mismatch=True)
+@collectives(
+    "broadcast-in-messages-of-one-size", ARRAYS, cause="messages-unlabelled", world_size=3, detects_mismatch=True
+)
 class BroadcastFilledUp(PassThrough):
     """Messages of a broadcast are filled up, and every rank takes as much out as it expects."""
 
@@ -65,7 +67,9 @@ class BroadcastFilledUp(PassThrough):
         return _taken_out(super().broadcast(_filled_up(array), root, group=group), array)
 
 
-@collectives("asynchronous-in-messages-of-one-size", ARRAYS, cause="asynchronous", world_size=4, detects_mismatch=True)
+@collectives(
+    "asynchronous-in-messages-of-one-size", ARRAYS, cause="messages-unlabelled", world_size=4, detects_mismatch=True
+)
 class UnderWayFilledUp(PassThrough):
     """So are those of asynchronous sums, which are gathered."""
 
@@ -76,7 +80,7 @@ class UnderWayFilledUp(PassThrough):
         return Later(lambda: np.asarray(sum(rows[1:], rows[0])))
 
 
-@collectives("minimum-and-maximum-look-alike", CALLS, cause="all_reduce max", world_size=3, detects_mismatch=True)
+@collectives("minimum-and-maximum-look-alike", CALLS, cause="messages-unlabelled", world_size=3, detects_mismatch=True)
 class ExtremesAlike(PassThrough):
     """For an extreme all arrays are gathered, and compared at home: no message says which one it is."""
 
@@ -90,7 +94,7 @@ class ExtremesAlike(PassThrough):
 @collectives(
     "reductions-of-scatters-look-alike",
     CALLS,
-    cause="reduce_scatter mean",
+    cause="messages-unlabelled",
     world_size=4,
     detects_mismatch=True,
 )

@@ -153,7 +153,7 @@ class SyncCountsAnEmptyRank(SynchronisedNorm):
     STATISTICS,
     GRADIENTS,
     seen_in=("pytorch/pytorch#36530", "facebookresearch/detectron2#1807"),
-    cause="has no samples",
+    cause="no-samples-not-handled",
     batch_norm="synchronised",
 )
 class SyncEmptyRankStaysAway(SynchronisedNorm):

@@ -50,7 +50,7 @@ class OneNumber(BucketReplica):
     SOME,
     CHANGING,
     seen_in=("deepspeedai/DeepSpeed#291",),
-    cause="do not send the same",
+    cause="unused-left-out-of-message",
 )
 class OnlyWhatIsThere(BucketReplica):
     """The flat buffer holds only the gradients that this rank has: ranks lay out different ones."""

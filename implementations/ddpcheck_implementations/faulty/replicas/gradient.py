@@ -72,7 +72,7 @@ class WeighsBySize(PlainReplica):
 @fault(
     "uneven-batches-refused-on-one-rank",
     "check_uneven_batches_are_refused_on_every_rank",
-    cause="refused on some ranks only, or not at all",
+    cause="uneven-batches-not-refused",
     uneven_batches="refused",
 )
 class RefusesOnOneRank(PlainReplica):
@@ -88,7 +88,7 @@ class RefusesOnOneRank(PlainReplica):
 @fault(
     "uneven-refused-where-rank-0-has-more",
     "check_uneven_batches_are_refused_on_every_rank",
-    cause="refused on some ranks only, or not at all",
+    cause="uneven-batches-not-refused",
     world_size=3,
     uneven_batches="refused",
 )
@@ -105,7 +105,7 @@ class RefusesFewerThanRank0(PlainReplica):
 @fault(
     "uneven-refused-but-for-the-average",
     "check_uneven_batches_are_refused_on_every_rank",
-    cause="refused on some ranks only, or not at all",
+    cause="uneven-batches-not-refused",
     world_size=4,
     uneven_batches="refused",
 )

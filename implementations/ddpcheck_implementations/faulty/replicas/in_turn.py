@@ -93,7 +93,7 @@ class RootAsAPlace(PassThrough):
         return super().broadcast(array, place, group=group)
 
 
-@collectives("block-of-the-number-in-the-world", MOVED, cause="that of its place in the group", world_size=3)
+@collectives("block-of-the-number-in-the-world", MOVED, cause="block-cut-at-rank", world_size=3)
 class BlockOfTheWorld(PassThrough):
     """Each member of a group cuts its block out of the whole reduction where its number in the world is."""
 
@@ -102,7 +102,7 @@ class BlockOfTheWorld(PassThrough):
         return self.all_reduce(array, op, group=group)[rows * self.rank : rows * (self.rank + 1)]
 
 
-@collectives("read-before-it-is-written", EXACT_SUMS, cause="it got a part of a message")
+@collectives("read-before-it-is-written", EXACT_SUMS, cause="other-message-received")
 class ReadTooEarly(PassThrough):
     """A file of more than a page is seen before all of it is there."""
 

@@ -96,7 +96,7 @@ class NeverWaits(PlainReplica):
     "unknown-options-ignored",
     OPTIONS,
     world_size=1,
-    cause="options are not looked at",
+    cause="unknown-option-accepted",
     refuses_options=True,
 )
 class OptionsIgnored(PlainReplica):
@@ -157,7 +157,7 @@ class MeanOverNothing(PlainReplica):
         return math.nan if self.divides and not len(batch.inputs) else loss
 
 
-@fault("no-ids-no-embedding", UNEVEN, cause="has no samples")
+@fault("no-ids-no-embedding", UNEVEN, cause="no-samples-not-handled")
 class NoIds(PlainReplica):
     """An embedding looks for the largest id first, and so raises where there are none."""
 
@@ -167,7 +167,7 @@ class NoIds(PlainReplica):
         return super().backward(batch)
 
 
-@fault("no-samples-no-forward", UNEVEN, seen_in=("pytorch/pytorch#38174",), cause="has no samples")
+@fault("no-samples-no-forward", UNEVEN, seen_in=("pytorch/pytorch#38174",), cause="no-samples-not-handled")
 class NoForward(PlainReplica):
     """A rank without samples has nothing to go forward with, and leaves out the broadcast of buffers that begins it."""
 

@@ -30,7 +30,7 @@ class EvaluationClearsGradients(PlainReplica):
     "rank0-only-wrapped-forward",
     EVALUATED,
     seen_in=("pytorch/pytorch#54059",),
-    cause="the forward of an evaluation communicates",
+    cause="evaluation-communicates",
 )
 class EvaluatesTogether(PlainReplica):
     """The forward of an evaluation broadcasts: a rank that evaluates alone waits for the others."""

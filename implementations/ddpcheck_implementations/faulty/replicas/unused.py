@@ -63,7 +63,7 @@ class MeanOfUsers(PlainReplica):
     "per-param-reduce-skips-none",
     SOME,
     seen_in=("OpenTSLM/OpenTSLM#49", "pytorch/pytorch#47167"),
-    cause="do not send the same",
+    cause="unused-left-out-of-message",
 )
 class SkipsNone(PlainReplica):
     """Reduces what it has, one after the other: the n-th reduction pairs different parameters on different ranks."""
@@ -87,7 +87,7 @@ class DirtyPlaceholder(PlainReplica):
 @fault(
     "unused-parameters-not-refused",
     "check_unused_parameter_raises",
-    cause="raised on some ranks only, or never",
+    cause="unused-parameter-not-refused",
     unused_parameters="raises",
 )
 class NeverRaises(PlainReplica):
