@@ -4,8 +4,8 @@ from .cause import Kind
 
 GENERATOR_CHANGED = Kind(
     "process-generator-changed",
-    "{generators}: this generator of the process is seeded or drawn from.",
-    because="Masks, noise and orders that the program draws from it change, or come again.",
+    "Generators of the process are seeded or drawn from: {generators}.",
+    because="Masks, noise and orders that the program draws from them change, or come again.",
     look="a generator of the implementation's own",
     generators=tuple[str, ...],
 )

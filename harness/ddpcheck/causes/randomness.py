@@ -27,7 +27,7 @@ RANK_NOT_IN_SEED = Kind(
 SEED_0_IS_NONE = Kind(
     "seed-0-taken-for-none",
     "A seed of 0 is taken for no seed.",
-    look='tests such as "if seed:" and "seed or default"',
+    look='conditions such as "if seed:" and "seed or default"',
 )
 LARGE_SEED_IGNORED = Kind("large-seed-ignored", "A seed as large as {seed} does not reach the generator.", seed=int)
 TRUNCATED = Kind(

@@ -94,7 +94,7 @@ EPOCH_TIMES_SEED = Kind(
 EPOCH_0_IS_NONE = Kind(
     "epoch-0-taken-for-none",
     "Epoch 0 is taken for no epoch: set_epoch(0) changes nothing.",
-    look='tests such as "if epoch:"',
+    look='conditions such as "if epoch:"',
 )
 EPOCH_NOT_SHUFFLED = Kind(
     "epoch-not-shuffled", "Epoch {epoch} is not shuffled: it may be taken for no epoch.", epoch=int
@@ -136,7 +136,7 @@ IGNORED_AT_LENGTH = Kind(
 PARTLY_SHUFFLED = Kind("partly-shuffled", "Only a part of the order is shuffled.")
 ENDS_NOT_SHUFFLED = Kind(
     "ends-not-shuffled",
-    "The first or last samples are left out of the shuffle: {samples} never move.",
+    "The first or last samples are left out of the shuffle: sample {samples}.",
     samples=tuple[int, ...],
 )
 ORDER_DEPENDS_ON_READINGS = Kind(

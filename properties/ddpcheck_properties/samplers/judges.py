@@ -76,10 +76,12 @@ def shared_out(promised: Capabilities) -> Judge:
             assert isinstance(read, Sample)
             rule = "drop" if read.drop_last else promised.sampler.remainder
             found = orders(trace, position)
+            earlier = job.operations[:position]
+            after_others = any(isinstance(other, Sample) and other.seed != read.seed for other in earlier)
             for number, ranks in enumerate(found):
                 what = f"{named(read)}, reading {number} (epoch {read.epochs[number]})"
                 _check_lengths(ranks, read.length, rule, what, number)
-                _check_shares(ranks, read, what, _behind(found, number, read))
+                _check_shares(ranks, read, what, _behind(found, number, read), after_others=after_others)
 
     return judge
 
@@ -92,7 +94,9 @@ def _behind(found: list[list[list[int]]], number: int, read: Sample) -> tuple[in
     return tuple(again) if len(again) < len(ranks) else ()
 
 
-def _check_shares(ranks: list[list[int]], read: Sample, what: str, behind: tuple[int, ...]) -> None:
+def _check_shares(
+    ranks: list[list[int]], read: Sample, what: str, behind: tuple[int, ...], *, after_others: bool
+) -> None:
     length = read.length
     holders: dict[int, list[int]] = {}
     for rank, order in enumerate(ranks):
@@ -117,15 +121,25 @@ def _check_shares(ranks: list[list[int]], read: Sample, what: str, behind: tuple
             Diagnosis(
                 f"{what}: sample {absent[-1]} went to no rank{twice}; {len(absent)} of {length} samples are missing, but "
                 f"should be {allowed}",
-                tuple(_why_absent(ranks, read, absent, behind, shared=bool(shared))),
+                tuple(_why_absent(ranks, read, absent, behind, shared=bool(shared), after_others=after_others)),
             )
         )
 
 
 def _why_absent(
-    ranks: list[list[int]], read: Sample, absent: list[int], behind: tuple[int, ...], *, shared: bool
+    ranks: list[list[int]],
+    read: Sample,
+    absent: list[int],
+    behind: tuple[int, ...],
+    *,
+    shared: bool,
+    after_others: bool,
 ) -> Iterator[Cause]:
-    """Why these samples go to no rank. behind: the ranks that stay in an earlier epoch; shared: whether any goes to several."""
+    """Why these samples go to no rank.
+
+    behind: the ranks that stay in an earlier epoch. shared: whether a sample goes to several ranks. after_others: whether all
+    went well with another seed.
+    """
     world, length = len(ranks), read.length
     tail = not read.shuffle and absent == list(range(length))[-len(absent) :]
     bits = next((bits for bits in (8, 15, 16, 31) if absent == list(range(1 << bits, length))), None)
@@ -139,9 +153,9 @@ def _why_absent(
     elif repeating and not tail and length >= world:
         yield causes.REPEATED_ON_RANK(rank=repeating[0])
     elif shared and world > 1 and not tail:
+        if after_others and not read.seed:
+            yield randomness.SEED_0_IS_NONE()
         yield causes.RANKS_DISAGREE()
-        if not read.seed:
-            yield randomness.SEED_0_IS_NONE().but("possible")
         yield causes.DRAWN_WITH_REPLACEMENT()
     else:
         yield causes.TAIL_LOST(count=len(absent))

@@ -257,7 +257,7 @@ def _why_epochs_agree(alike: list[tuple[int, int]], seed: int) -> tuple[Cause, .
         )
     if all(0 in pair and pair in pairwise(EPOCHS) for pair in alike):
         return (causes.EPOCH_0_IS_NONE(),)
-    return (randomness.TRUNCATED(part="epoch", first=first, second=second),)
+    return (randomness.TRUNCATED(part="epoch", first=min(first, second), second=max(first, second)),)
 
 
 def _why_seeds_agree(first: int, second: int, epoch: int, order: list[list[int]], *, ignored: bool) -> Cause:
@@ -268,7 +268,7 @@ def _why_seeds_agree(first: int, second: int, epoch: int, order: list[list[int]]
         return randomness.SEED_IGNORED()
     if 0 in (first, second) and max(first, second) < 1 << 16:
         return randomness.SEED_0_IS_NONE()
-    return randomness.TRUNCATED(part="seed", first=first, second=second)
+    return randomness.TRUNCATED(part="seed", first=min(first, second), second=max(first, second))
 
 
 def _completed(judge: Judge) -> Judge:
