@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import sessions
 from chosen_faults import chosen, some
+from told_parameters import NUMBERS, PARAMETERS, tells_parameters
 
 from ddpcheck.checks import Check, missing
 from ddpcheck.job import AllReduce, TensorSpec
@@ -56,6 +57,7 @@ def test_each_fault_is_caught_by_every_check_that_it_names(fault: Registered) ->
             assert "\n" not in diagnosis.headline
             if position == 0:
                 assert tells(diagnosis, fault.cause), diagnosis.text()
+                assert tells_parameters(diagnosis, fault), diagnosis.text()
 
 
 @pytest.mark.parametrize("number", range(len(UNUSUAL)), ids=lambda number: name_of(UNUSUAL[number]))
@@ -63,6 +65,10 @@ def test_what_is_correct_but_unusual_raises_no_alarm(number: int) -> None:
     with session_of(UNUSUAL[number], effort=3) as session:
         for check in some(applicable(session), number):
             check.function(session)
+
+
+def test_faults_whose_parameters_are_told_exist() -> None:
+    assert sorted({*PARAMETERS, *NUMBERS} - {fault.name for fault in faults()}) == []
 
 
 def test_every_check_has_a_fault_that_it_must_catch() -> None:

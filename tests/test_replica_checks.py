@@ -14,6 +14,7 @@ import pytest
 import sessions
 from chosen_faults import chosen, some
 from in_threads import ThreadCollectives, ThreadedSession
+from told_parameters import tells_parameters
 
 from ddpcheck.checks import Check, missing
 from ddpcheck.contract import Capabilities
@@ -67,6 +68,7 @@ def test_each_fault_is_caught_by_every_check_that_it_names(fault: Registered, mo
             assert caught.value.job is not None
             if position == 0:
                 assert tells(caught.value.diagnosis, fault.cause), caught.value.diagnosis.text()
+                assert tells_parameters(caught.value.diagnosis, fault), caught.value.diagnosis.text()
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 4])

@@ -4,7 +4,7 @@ holds, or a long run comes to its end for want of memory, threads or descriptors
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddpcheck import expect
+from ddpcheck.causes import Cause
+from ddpcheck.causes import footprints as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.execution.footprint import GRAIN, MANY, MEMORY, each_leaves
@@ -189,18 +191,15 @@ def _making_leaves_no_trace(_: Job, trace: Trace) -> None:
                 len(was) == 1 or len(became) > 1,
                 f"make_replica() on rank {rank}: {name} is in one state after each of {len(each)} calls, but should go on from "
                 f"where it was, which were {len(was)} states",
-                f"{_SEEDED}: masks, noise and orders that the program draws then come again with every replica",
+                causes.MAKING_SEEDS(generator=name),
             )
             expect.that(
                 not rank
                 or before[rank][-1][name] == before[0][-1][name]
                 or after[rank][-1][name] != after[0][-1][name],
                 f"make_replica() on rank {rank}: {name} is afterwards in the state of rank 0's, but should go on from its own",
-                f"{_SEEDED}, with a number that all ranks share: they draw the same masks and noise from then on",
+                causes.MAKING_SEEDS_RANKS_ALIKE(generator=name),
             )
-
-
-_SEEDED = "making a replica seeds the generator of the process and does not put it back, where it needs one of its own"
 
 
 def _jobs(world_size: int, kinds: Sequence[tuple[Operation, ...]]) -> list[Job]:
@@ -265,15 +264,21 @@ def _nothing_changed(job: Job, trace: Trace) -> None:
 def _settings_stay(what: str, changed: Sequence[Sequence[str]]) -> None:
     """What the first round does, as by an import or to choose a port, it may do once."""
     names = list(changed[1])
-    generators = any(name in GENERATORS for name in names)
     expect.that(
         not names,
         f"{what}: {', '.join(names)} changed, but should stay as the program has set it",
-        "the generator of the process is seeded or drawn from: masks, noise and orders that the program draws from it change, "
-        "or come again"
-        if generators
-        else "a setting of the whole process is changed for a moment's need, and not put back",
+        tuple(_why_changed(names)),
     )
+
+
+def _why_changed(names: Sequence[str]) -> Iterator[Cause]:
+    """names: the generators and the settings of the process that changed."""
+    generators = tuple(name for name in names if name in GENERATORS)
+    settings = tuple(name for name in names if name not in GENERATORS)
+    if generators:
+        yield causes.GENERATOR_CHANGED(generators=generators)
+    if settings:
+        yield causes.SETTING_CHANGED(settings=settings)
 
 
 def _nothing_piles_up(what: str, held: Sequence[dict[str, int]], times: int) -> None:
@@ -288,7 +293,7 @@ def _nothing_piles_up(what: str, held: Sequence[dict[str, int]], times: int) -> 
             min(growth) < each_leaves(name, times),
             f"{what}: got {' and then '.join(f'{each:,}' for each in growth)} more {name} from {times} calls each, but should "
             "leave nothing behind",
-            f"{'arrays' if name == 'bytes' else 'small objects'} are kept after their use: memory grows with every call"
+            causes.MEMORY_GROWS(held="arrays" if name == "bytes" else "small objects")
             if name in MEMORY
-            else f"every call leaves {name} behind, which a long run has no more of some day",
+            else causes.RESOURCE_LEFT(resource=name),
         )

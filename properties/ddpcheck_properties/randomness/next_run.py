@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddpcheck import expect
+from ddpcheck.causes import randomness as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.job import Draw, Job, Operation, Sample, Start
@@ -48,8 +49,7 @@ def _as_before(session: Session, operation: Operation) -> None:
                     all(map(np.array_equal, first.values(0)[name], second.values(0)[name])),
                     f"seed {SEED}, epochs 0 and 3, rank {rank}: got other {SAID[name]} in the next run of the program, but "
                     "should be the same",
-                    "the time, the process or the place where it runs is part of the seed: no run can be repeated, and one that "
-                    "goes on after a break repeats some samples and leaves others out",
+                    causes.RUN_IN_SEED(),
                 )
 
     for_each(session, [replace(job, start=Start())], judge)

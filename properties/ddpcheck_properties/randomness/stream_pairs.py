@@ -14,6 +14,8 @@ from itertools import combinations
 import numpy as np
 
 from ddpcheck import expect
+from ddpcheck.causes import Cause
+from ddpcheck.causes import randomness as causes
 from ddpcheck.job import Draw, Job
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array
@@ -41,17 +43,20 @@ def all_apart(job: Job, trace: Trace) -> None:
             Diagnosis(
                 f"{_named(second)}: got {COUNT} random numbers that follow those of {_named(first)} (their differences, or "
                 f"sums, are alike: {length:.2f}, where independent ones have less than {TURNED}), but should be independent",
-                _gap(np.concatenate([found[first], found[second]]))  # type: ignore[arg-type]  # a sentence still
-                or _in_order(found[first], found[second])
-                or "one stream for all, shifted or scaled for each, or with some bits of its own: masks depend on each other",
+                (_why_they_follow(found[first], found[second]),),
             )
         )
 
 
-def _in_order(*streams: Array) -> str:
-    """What it says if the numbers of a call come in order, of which every call of a draw gives half."""
-    sorted_ones = all((np.diff(numbers[: COUNT // 2]) >= 0).all() for numbers in streams)
-    return "the numbers of a call come in ascending order, and so those of all streams go alike" * bool(sorted_ones)
+def _why_they_follow(*streams: Array) -> Cause:
+    """Why streams are alike place by place. 2 COUNT numbers leave out an eighth of the interval by chance with 1e-118."""
+    numbers = np.concatenate(streams)
+    counts, _ = np.histogram(numbers, bins=8, range=(0, 1))
+    if not counts.all():
+        return causes.NUMBERS_SCALED(low=float(numbers.min()), high=float(numbers.max()))
+    if all((np.diff(each[: COUNT // 2]) >= 0).all() for each in streams):  # a call gives half of the numbers
+        return causes.IN_ORDER()
+    return causes.STREAMS_DEPEND()
 
 
 def all_begin_apart(job: Job, trace: Trace) -> None:
@@ -66,7 +71,7 @@ def all_begin_apart(job: Job, trace: Trace) -> None:
             Diagnosis(
                 f"{_named(other)}: got the random numbers of {_named(one)}, as {len(pairs)} of {len(found)} streams got those of "
                 "another one, but should get others",
-                "seed, epoch and rank are made one number of few bits, a short hash, say: of many streams some meet by chance",  # type: ignore[arg-type]  # a sentence still
+                (causes.SEED_HASH_TOO_SHORT(count=len(pairs), streams=len(found)),),
             )
         )
 
@@ -94,15 +99,6 @@ def _turned(found: dict[Source, Array]) -> Iterator[tuple[Source, Source, float]
         yield sources[first], sources[second], float(alike[second, first])
 
 
-def _gap(numbers: Array) -> str:
-    """What it says if numbers leave out a part of the interval: 2 COUNT of them leave out an eighth by chance with 1e-118."""
-    counts, _ = np.histogram(numbers, bins=8, range=(0, 1))
-    low, high = float(numbers.min()), float(numbers.max())
-    return f"a part of the interval from 0 to 1 is left out, all are between {low:.2f} and {high:.2f}" * (
-        not counts.all()
-    )
-
-
 def _shared(found: dict[Source, Array]) -> dict[tuple[Source, Source], int]:
     """How many numbers two sources have in common, x and 1 - x counted as one; by pairs that have any, first pairs first."""
     holders: dict[float, list[int]] = {}
@@ -127,35 +123,25 @@ def _in_place(one: Array, other: Array) -> tuple[int, int]:
     return int((one == other).sum()), int((one == 1 - other).sum())
 
 
-def _why_alike(first: Source, second: Source, same: int, in_place: int, mirrored: int) -> str:
+def _why_alike(first: Source, second: Source, same: int, in_place: int, mirrored: int) -> Cause:
     """in_place, mirrored: how many of the same numbers stand at the same places, as x and x, and as x and 1 - x."""
     (seed, epoch, rank), (other_seed, other_epoch, other_rank) = first, second
     if mirrored > SHARED >= in_place:
-        return "one has 1 - x where the other has x: masks are each other's complement"
+        return causes.MIRRORED()
     if (rank is None) != (other_rank is None):
-        return "the common numbers are those of one rank's own stream: masks and structure depend on each other"
-    changed = [
-        name
-        for name, differs in (
-            ("the rank", rank != other_rank),
-            ("the epoch", epoch != other_epoch),
-            ("the seed", seed != other_seed),
-        )
-        if differs
-    ]
+        return causes.COMMON_IS_ONE_RANKS()
+    numbers = {"rank": (rank or 0, other_rank or 0), "epoch": (epoch, other_epoch), "seed": (seed, other_seed)}
+    changed = tuple(name for name, (one, other) in numbers.items() if one != other)
     if SHARED < in_place == same < COUNT - SHARED:
-        return "some of their numbers, those at the same places, are drawn from one generator"
-    if same < COUNT - SHARED and len(changed) == 1:
-        return f"one stream for all: {changed[0]} decides where in it to begin, not far enough from the others"
-    if changed == ["the seed"] and 0 in (seed, other_seed):
-        return "a seed of 0 is taken for none, and another put in its place"
-    numbers = {"the epoch": (epoch, other_epoch), "the seed": (seed, other_seed)}
-    if len(changed) == 1 and changed[0] in numbers and max(numbers[changed[0]]) - min(numbers[changed[0]]) >= 100:
-        return f"{changed[0]} is not used whole: its higher bits, or digits, are lost"
-    if len(changed) == 1:
-        return f"{changed[0]} is ignored: " + (
-            "all ranks are seeded alike, or forked with one random state, so masks are the same on different data"
-            if changed == ["the rank"]
-            else "the generator is not seeded with it"
-        )
-    return f"the generator is seeded with a sum of {' and '.join(changed)}; they need a hash, or a seed sequence"
+        return causes.SOME_SHARED(count=same, size=COUNT)
+    if len(changed) > 1:
+        return causes.SEED_IS_SUM(parts=changed)
+    (part,) = changed
+    if same < COUNT - SHARED:
+        return causes.STREAMS_OVERLAP(part=part)
+    if part == "seed" and 0 in (seed, other_seed):
+        return causes.SEED_0_IS_NONE()
+    low, high = sorted(numbers[part])
+    if part != "rank" and high - low >= 100:
+        return causes.TRUNCATED(part=part, first=low, second=high)
+    return {"rank": causes.RANK_NOT_IN_SEED, "epoch": causes.SET_EPOCH_IGNORED, "seed": causes.SEED_IGNORED}[part]()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddpcheck import expect
+from ddpcheck.causes import Cause
 from ddpcheck.causes import randomness as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
@@ -92,7 +93,7 @@ def check_the_sampler_does_not_use_global_random_numbers(session: Session) -> No
     """What one rank draws from its process's generators has no say in what the ranks must agree on: the order of samples."""
     world = session.world_size
     reads = [Sample(40 * world, (0, 1, 2, None), disturbed=rank) for rank in sorted({0, world - 1})]
-    for_each(session, [Job(world, (read,)) for read in reads], shared_out(session.capabilities))
+    for_each(session, [Job(world, (read,)) for read in reads], _by_chance(shared_out(session.capabilities)))
 
 
 @law("replica_sync", needs.replica, needs.replica.optimizers("sgd"))
@@ -148,29 +149,16 @@ def _come_again(job: Job, trace: Trace) -> None:
             zip(trace.values(0, kind), trace.values(2, kind), strict=True)
         ):
             for what, got, should, cause in (
-                ("epoch 1 begun again", again, one, ""),
-                (
-                    "epoch 1 begun again at once",
-                    at_once,
-                    one,
-                    "set_epoch() of the epoch that it is does nothing, or begins another stream",
-                ),
-                (
-                    "a new object, before set_epoch,",
-                    untold,
-                    zero,
-                    "a new object does not begin with epoch 0, or is not seeded",
-                ),
-                ("epoch 0 of a new object", fresh_zero, zero, _OTHERS),
-                ("epoch 1 of a new object", fresh_one, one, _OTHERS),
+                ("epoch 1 begun again", again, one, causes.RESTART_MISSING()),
+                ("epoch 1 begun again at once", at_once, one, causes.SAME_EPOCH_NOT_RESTARTED()),
+                ("a new object, before set_epoch,", untold, zero, causes.FIRST_EPOCH_NOT_0()),
+                ("epoch 0 of a new object", fresh_zero, zero, causes.GENERATOR_USED_BY_OTHERS()),
+                ("epoch 1 of a new object", fresh_one, one, causes.GENERATOR_USED_BY_OTHERS()),
             ):
                 expect.that(
                     bool(np.array_equal(got, should)),
                     f"{kind} numbers of {what} on rank {rank}: got {some(got)}, but should be {some(should)} as before",
-                    _drawn_ahead(got, should)
-                    or unlike(first.seed)
-                    or cause
-                    or "set_epoch() does not begin the stream again: a run that is resumed draws other numbers",
+                    (*_drawn_ahead(got, should), *unlike(first.seed), cause),
                 )
 
     for rank, ((one, zero, *_), epochs) in enumerate(
@@ -181,27 +169,23 @@ def _come_again(job: Job, trace: Trace) -> None:
                 bool(np.array_equal(got, should)),
                 f"local numbers of epoch {epoch} on rank {rank}, after five common ones: got {some(got)}, but should be "
                 f"{some(should)} as before",
-                "common numbers are drawn from the rank's own stream, too: its masks depend on how many there were",
+                causes.COMMON_FROM_OWN(),
             )
 
 
-def _drawn_ahead(got: Array, should: Array) -> str:
-    """What is right but for some numbers in front; empty if that is not what is wrong."""
+def _drawn_ahead(got: Array, should: Array) -> tuple[Cause, ...]:
+    """A cause if all is right but for some numbers in front."""
     ahead = int(np.flatnonzero(got == should[0])[0]) if should[0] in got else 0
     if not ahead or not np.array_equal(got[ahead:], should[: len(got) - ahead]):
-        return ""
-    return f"{ahead} numbers that were drawn ahead, or before, come first: set_epoch() does not empty a buffer"
+        return ()
+    return (causes.DRAWN_AHEAD(count=ahead),)
 
 
-_OTHERS = "they depend on what was drawn before, or on a generator that others use too"
-
-
-def _not_in_common(seed: int, got: Array, should: Array) -> str:
+def _not_in_common(seed: int, got: Array, should: Array) -> tuple[Cause, ...]:
+    """Why common numbers of this seed are not those of rank 0."""
     if len(got) == len(should) and np.allclose(got, should, rtol=0, atol=1e-3):
-        return "they are the same but for rounding: some are drawn, or sent, with fewer bits"
-    other = unlike(seed)
-    own = "common numbers are drawn from the rank's own stream, or from a generator that others use too"
-    return own + f", or {other}" * bool(other)
+        return (causes.COMMON_ROUNDED(),)
+    return (*unlike(seed), causes.COMMON_FROM_OWN(), causes.GENERATOR_USED_BY_OTHERS())
 
 
 def some(numbers: Array) -> str:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddpcheck import expect
+from ddpcheck.causes import Cause
+from ddpcheck.causes import randomness as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.job import Draw, Job
@@ -66,7 +68,7 @@ def _each_its_own(job: Job, trace: Trace) -> None:
     local, common = ([numbers[0] for numbers in trace.values(0, kind)] for kind in ("local", "common"))
     at_once, all_at_once = ([numbers[0] for numbers in trace.values(1, kind)] for kind in ("local", "common"))
     own = len(np.unique(np.concatenate(at_once))) > sum(map(len, at_once)) - BY_CHANCE  # else it is no matter of calls
-    cause = "a single number comes from a generator of all ranks, or from one that is begun anew for each call"
+    cause = causes.SINGLE_FROM_SHARED() if own else causes.RANK_NOT_IN_SEED()
     for rank, numbers in enumerate(local):
         others = [("its own before", len(numbers) - len(np.unique(numbers)))]
         others += [(f"rank {other}'s", _shared(numbers, local[other])) for other in range(len(local)) if other != rank]
@@ -75,29 +77,25 @@ def _each_its_own(job: Job, trace: Trace) -> None:
             expect.that(
                 alike <= BY_CHANCE,
                 f"rank {rank}, {FEW} numbers in a call for each: got {alike} that are {whose}, but should be others",
-                cause
-                if own
-                else "the ranks' own numbers are the same, however they are drawn: the rank is not in the seed",
+                cause,
             )
         expect.that(
             bool(np.array_equal(common[rank], common[0])),
             f"common numbers in a call for each on rank {rank}: got {some(common[rank])}, but should be {some(common[0])} as on "
             "rank 0",
-            "a single number comes from a generator of the rank's own"
+            causes.SINGLE_FROM_OWN()
             if np.array_equal(all_at_once[rank], all_at_once[0])
             else _behind(rank, common[rank], common[0]),
         )
 
 
-def _behind(rank: int, numbers: Array, first: Array) -> str:
+def _behind(rank: int, numbers: Array, first: Array) -> Cause:
     """Why a rank's common numbers are not rank 0's, however they are drawn."""
     for more in range(1, FEW // 2):
         for one, other, ahead in ((first, numbers, 0), (numbers, first, rank)):
             if np.array_equal(one[:-more], other[more:]):
-                return (
-                    f"rank {ahead} has drawn {more} more of the common stream before: what it does alone takes from it"
-                )
-    return "the ranks' common numbers differ, however they are drawn: the rank, or the time, is in their seed"
+                return causes.COMMON_TAKEN_BY_RANK(rank=ahead, count=more)
+    return causes.RANK_IN_COMMON_SEED()
 
 
 def _shared(numbers: Array, others: Array) -> int:
@@ -113,7 +111,7 @@ def _go_on(job: Job, trace: Trace) -> None:
             expect.that(
                 kind not in trace.ranks[rank].values(0).get("overwritten_later", ()),
                 f"{kind} numbers on rank {rank}: got others in the same array once more were drawn, but should be a new array",
-                "every call fills one buffer: a mask that is kept for backward becomes that of the next layer",
+                causes.BUFFER_REUSED(),
             )
             for epoch, numbers in zip(EPOCHS, epochs, strict=True):
                 again = len(numbers) - len(np.unique(numbers))
@@ -123,9 +121,7 @@ def _go_on(job: Job, trace: Trace) -> None:
                     again <= SHARED,
                     f"{kind} numbers of epoch {epoch} on rank {rank}{of_seed(draw.seed)}: got {again} of {len(numbers)} that "
                     "were there before in the same epoch, but should be new ones",
-                    "every call begins the stream anew, or it is no longer: all layers and steps of an epoch get the same mask"
-                    if anew
-                    else f"there are {len(numbers) - again} different numbers only: few bits, or a short period",
+                    causes.CALL_RESTARTS() if anew else causes.FEW_NUMBERS(count=len(numbers) - again),
                 )
 
 
@@ -138,8 +134,17 @@ def _go_on_far(job: Job, trace: Trace) -> None:
                 again <= AGAIN,
                 f"{kind} numbers on rank {rank}: got {again} of {len(numbers)} that were there before in the same epoch, but "
                 "should be new ones",
-                "a call for many numbers gives a block of them again and again, or they come from a table, or of few bits",
+                _why_again(numbers),
             )
+
+
+def _why_again(numbers: Array) -> Cause:
+    """Why many of these numbers, of which one call gave half, were there before."""
+    same = np.flatnonzero(numbers[1:] == numbers[0]) + 1
+    for period in same[:1].tolist():
+        if np.array_equal(numbers[:period], numbers[period : 2 * period]):
+            return causes.BLOCK_REPEATED(count=period)
+    return causes.FEW_NUMBERS(count=len(np.unique(numbers)))
 
 
 def _undisturbed(job: Job, trace: Trace) -> None:
@@ -151,5 +156,5 @@ def _undisturbed(job: Job, trace: Trace) -> None:
                     bool(np.array_equal(got, should)),
                     f"{kind} numbers of epoch {epoch} on rank {rank}, with another object beside it: got {some(got)}, then "
                     f"{some(got[len(got) // 2 :])}, but should be {some(should)}, then {some(should[len(should) // 2 :])}",
-                    "the generator belongs to all objects, or to the process: what one is told moves the others",
+                    causes.STREAMS_SHARE_GENERATOR(),
                 )

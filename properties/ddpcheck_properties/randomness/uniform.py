@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from ddpcheck import expect
+from ddpcheck.causes import randomness as causes
 from ddpcheck.job import Draw, Job
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array
@@ -48,20 +49,20 @@ def _evenly(text: str, numbers: Array) -> None:
         filled == BINS,
         f"{text} {filled} of {BINS} parts of [0, 1), but should be all of them ({len(numbers)} numbers from "
         f"{numbers.min():.3g} to {numbers.max():.3g})",
-        "the numbers are scaled or cut on the way: a probability that is compared with them is another one",
+        causes.NUMBERS_SCALED(low=float(numbers.min()), high=float(numbers.max())),
     )
     expect.that(
         parts.min() >= LEAST and parts.max() <= MOST,
         f"{text} from {parts.min()} to {parts.max()} in each of {BINS} equal parts of [0, 1), but should be about "
         f"{len(numbers) // BINS}",
-        "the numbers are not uniform: a probability that is compared with them is another one",
+        causes.NOT_UNIFORM(),
     )
     steps = abs(np.exp(2j * np.pi * np.diff(numbers)).mean())
     expect.that(
         bool(steps <= TURNED),
         f"{text} numbers that follow from one another (the steps between them are alike: {steps:.2f}, where random "
         f"ones have less than {TURNED}), but should be independent",
-        "a sequence that fills the interval evenly, or in order, is not random: neighbours are dropped by a pattern",
+        causes.NUMBERS_FOLLOW(),
     )
 
 
@@ -76,7 +77,7 @@ def in_no_order(job: Job, trace: Trace) -> None:
                 bool(uneven <= UNEVEN),
                 f"{kind} numbers on rank {rank}: got a share below x of {len(half)} of them that is off by {uneven:.3f} "
                 f"for some x, but should be x itself, within {UNEVEN}",
-                "the numbers are not uniform: a probability that is compared with them is another one",
+                causes.NOT_UNIFORM(),
             )
             turns, centred = np.exp(2j * np.pi * half), np.sqrt(12) * (half - 0.5)
             for lag in LAGS:
@@ -86,5 +87,5 @@ def in_no_order(job: Job, trace: Trace) -> None:
                     bool(alike <= TURNED_FAR),
                     f"{kind} numbers on rank {rank}: got such as follow from those {lag} places before (the steps between "
                     f"them are alike: {alike:.2f}, where random ones have less than {TURNED_FAR}), but should be independent",
-                    "numbers are mixed with those before, as by an average that moves along: neighbours are dropped together",
+                    causes.NUMBERS_MIXED(lag=lag),
                 )

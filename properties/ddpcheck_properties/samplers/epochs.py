@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddpcheck import expect
+from ddpcheck.causes import Cause, randomness
+from ddpcheck.causes import samplers as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.job import Job, Sample
@@ -57,7 +59,7 @@ def check_an_epoch_broken_off_leaves_no_trace(session: Session) -> None:
         session,
         [{"peeks": (3,) * world}, {"peeks": tuple(range(1, world + 1))}],
         "after a part of it was read",
-        "the position, or a generator, runs on when an epoch is broken off",
+        causes.BROKEN_EPOCH_RUNS_ON(),
     )
 
 
@@ -68,7 +70,7 @@ def check_the_epoch_that_was_set_last_counts(session: Session) -> None:
         session,
         [{"retold": True}],
         "after it was told another epoch",
-        "set_epoch() is taken once until the sampler is read: the first epoch that it was told stays",
+        causes.FIRST_SET_EPOCH_STAYS(),
     )
 
 
@@ -89,11 +91,11 @@ def check_samplers_do_not_share_their_state(session: Session) -> None:
         session,
         [{"beside": True}],
         "with another sampler beside it",
-        "the order, or the generator, belongs to all samplers: each overwrites that of the others",
+        causes.SAMPLERS_SHARE_STATE(state="order or generator"),
     )
 
 
-def _as_undisturbed(session: Session, ways: list[dict[str, object]], what: str, cause: str) -> None:
+def _as_undisturbed(session: Session, ways: list[dict[str, object]], what: str, cause: Cause) -> None:
     """A sampler used in each of these ways gives what a new one gives that is only read."""
 
     def judge(job: Job, trace: Trace) -> None:
@@ -129,7 +131,7 @@ def _left_out_in_turn(job: Job, trace: Trace) -> None:
         len(never) < job.world_size - 1 or found[0] == found[1],  # that set_epoch has no effect is another check's
         f"{read.length} samples with drop_last: got the samples {sorted(never)} on no rank in any of {len(found)} epochs, but "
         "should get each in some",
-        "the tail is cut before the samples are shuffled: those at the end are never seen",
+        causes.CUT_BEFORE_SHUFFLE(),
     )
 
 
@@ -145,7 +147,7 @@ def _no_two_alike(job: Job, trace: Trace) -> None:
                 first == source or first[0] == source[0],  # one seed's epochs are another check's
                 f"seed {source[0]}, epoch {source[1]}: got the order of seed {first[0]}, epoch {first[1]}, on every rank, but "
                 "should be another one",
-                "the generator is seeded with seed + epoch, or another sum of both; a pair needs a hash, or a seed sequence",
+                randomness.SEED_IS_SUM(parts=("seed", "epoch")),
             )
 
 
@@ -160,7 +162,7 @@ def _shuffled_anew(job: Job, trace: Trace) -> None:
         5 * staying < count
         or all(order == found[0] for order in found),  # that set_epoch has no effect is another check's
         f"{staying} of {count} samples on all ranks: got the same place in each of {len(found)} epochs, but should move",
-        "only a part of the order is shuffled",
+        causes.PARTLY_SHUFFLED(),
     )
     neighbours = [_neighbours(order, world) for order in found]
     for (first, one), (second, other) in combinations(zip(EPOCHS, neighbours, strict=True), 2):
@@ -168,7 +170,7 @@ def _shuffled_anew(job: Job, trace: Trace) -> None:
             2 * len(one & other) <= max(len(one), len(other), count // 2) or found[0] == found[1],
             f"epoch {second}: got {len(one & other)} of {count} samples next to the one that they followed in epoch {first} on "
             "some rank, but should be a new order",
-            "there is one order for all epochs, begun elsewhere, reversed or dealt out otherwise",
+            causes.ONE_ORDER_MOVED(),
         )
 
 
@@ -183,7 +185,7 @@ def _every_sample_moves(job: Job, trace: Trace) -> None:
         not places or all(order == found[0] for order in found),  # that set_epoch has no effect is another check's
         f"sample {', '.join(str(found[0][place]) for place in places[:3])}: got the same place, on the same rank, in each of "
         f"{len(found)} epochs, but should move",
-        "the first or last of the data are left out of the shuffle",
+        causes.ENDS_NOT_SHUFFLED(samples=tuple(found[0][place] for place in places)),
     )
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 from typing import TYPE_CHECKING
 
 import numpy as np
 from hypothesis import strategies as st
 
 from ddpcheck import expect
+from ddpcheck.causes import Cause, randomness
+from ddpcheck.causes import samplers as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.job import Job, Sample
 from ddpcheck.trace import Trace
+from ddpcheck.verdict import Diagnosis, Finding
 
 from ..drawing import Judge, for_all, for_each
 from ..strategies import SEEDS as ANY_SEED
@@ -32,21 +35,11 @@ def check_set_epoch_changes_the_order(session: Session) -> None:
         found = orders(trace, 0)
         (read,) = job.operations
         assert isinstance(read, Sample)
-        everywhere = all(order == found[0] for order in found)
-        cause = (
-            "set_epoch() has no effect"
-            + (
-                ": it is not forwarded to what shuffles, or not used there"
-                if read.seed
-                else " with a seed of 0: it is a factor, or taken for none"
-            )
-            if everywhere
-            else "set_epoch() does not take every number: epochs are counted round, in pairs, or forwards only, or 0 is "
-            "taken for none"
-        )
-        for (first, order), (second, other) in combinations(zip(EPOCHS, found, strict=True), 2):
+        pairs = combinations(zip(EPOCHS, found, strict=True), 2)
+        alike = [(first, second) for (first, order), (second, other) in pairs if order == other]
+        for first, second in alike[:1]:
             headline = f"epoch {second}: got the order of epoch {first} on every rank, but should be another one"
-            expect.that(order != other, headline, cause)
+            raise Finding(Diagnosis(headline, _why_epochs_agree(alike, read.seed)))
 
     # a seed of 0 is a factor that takes all others with it, or taken for none
     _read(session, [reads(session.world_size, epochs=EPOCHS, seeds=(seed,)) for seed in (SEED, 0)], judge)
@@ -61,9 +54,9 @@ def check_samples_change_ranks_between_epochs(session: Session) -> None:
             expect.that(
                 set(first.tolist()) != set(second.tolist()),
                 f"epoch 1 on rank {rank}: got the same {len(first)} samples as in epoch 0, but should be others",
-                "the order of epoch 0 is only reversed, or begun elsewhere"
+                causes.ONE_ORDER_MOVED()
                 if neighbours(first) == neighbours(second)
-                else "samples are dealt to the ranks first, and only shuffled within each rank's share",
+                else causes.SHUFFLED_WITHIN_SHARES(),
             )
 
     _read(session, [reads(session.world_size, epochs=(0, 1))], judge)
@@ -74,7 +67,6 @@ def check_the_same_epoch_has_the_same_order_again(session: Session) -> None:
     """An epoch's order depends on seed and epoch only: not on what was read before, nor on the sampler object."""
 
     def judge(job: Job, trace: Trace) -> None:
-        cause = "the order depends on what was read before, or on a generator that others use too"
         for rank in range(job.world_size):
             first, at_once, _, again = reading(trace, 0)[rank]
             (fresh,) = reading(trace, 1)[rank]
@@ -82,7 +74,7 @@ def check_the_same_epoch_has_the_same_order_again(session: Session) -> None:
                 expect.that(
                     bool(np.array_equal(order, first)),
                     f"epoch 3 {name} on rank {rank}: got {some(order)}, but should be {some(first)} as before",
-                    cause,
+                    causes.ORDER_DEPENDS_ON_READINGS(),
                 )
 
     world = session.world_size
@@ -109,9 +101,7 @@ def check_before_set_epoch_it_is_epoch_0(session: Session) -> None:
                 bool(np.array_equal(untold, zero)),
                 f"a new sampler, before set_epoch, on rank {rank}: got {some(untold)}, but should be {some(zero)}, the "
                 "order of epoch 0",
-                "it is the epoch that another sampler was told: samplers share their state"
-                if stale
-                else "epochs are counted from another number than 0, or there is another generator before set_epoch",
+                causes.SAMPLERS_SHARE_STATE(state="epoch") if stale else randomness.FIRST_EPOCH_NOT_0(),
             )
 
     world = session.world_size
@@ -132,20 +122,15 @@ def check_the_seed_changes_the_order(session: Session) -> None:
     """Samplers with different seeds have different orders in the same epoch."""
 
     def judge(job: Job, trace: Trace) -> None:
-        found = [(read.seed, orders(trace, position)[0]) for position, read in enumerate(job.operations)]  # type: ignore[union-attr]  # they are Samples
-        everywhere = all(order == found[0][1] for _, order in found)
+        reads_of_seeds = [read for read in job.operations if isinstance(read, Sample)]
+        found = [(read.seed, orders(trace, position)[0]) for position, read in enumerate(reads_of_seeds)]
+        (epoch,) = reads_of_seeds[0].epochs
+        ignored = len(found) == len(SEEDS) and all(order == found[0][1] for _, order in found)
         for (first, order), (second, other) in combinations(found, 2):
-            natural = all(each == sorted(each) for each in order)
             expect.that(
                 order != other,
                 f"seed {second}: got the order of seed {first} on every rank, but should be another one",
-                "nothing is shuffled in epoch 0: it is taken for none"
-                if natural
-                else "the seed is ignored"
-                if everywhere
-                else "a seed of 0 is taken for none, and another put in its place"
-                if 0 in (first, second) and max(first, second) < 1 << 16
-                else "the seed is not used whole: it is cut, or rounded, to fewer bits",
+                _why_seeds_agree(first, second, epoch or 0, order, ignored=ignored),
             )
 
     world = session.world_size
@@ -161,15 +146,13 @@ def check_without_shuffle_the_order_is_natural(session: Session) -> None:
             expect.that(
                 bool(np.all(np.diff(first) > 0)),
                 f"shuffle=False on rank {rank}: got {some(first)}, but should be an ascending order",
-                "the natural order is turned round"
-                if np.all(np.diff(first) < 0)
-                else "shuffle=False is lost on the way: the order is a random one",
+                causes.NATURAL_ORDER_REVERSED() if np.all(np.diff(first) < 0) else causes.SHUFFLED_UNASKED(),
             )
             for epoch, other in zip(_UNSHUFFLED[1:], others, strict=True):
                 expect.that(
                     bool(np.array_equal(first, other)),
                     f"shuffle=False, epoch {epoch} on rank {rank}: got {some(other)}, but should be {some(first)} as in epoch 0",
-                    "the order depends on the epoch though nothing is shuffled",
+                    causes.UNSHUFFLED_ORDER_CHANGES(),
                 )
 
     world = session.world_size
@@ -193,14 +176,14 @@ def check_shuffle_really_shuffles(session: Session) -> None:
             not all(ascending),
             f"shuffle=True: got ascending samples on every rank ({some(reading(trace, 0)[0][0])} on rank 0), but should "
             "be a random order",
-            "shuffle=True is lost on the way",
+            causes.SHUFFLE_IGNORED(),
         )
         steps = [np.diff(order) for (order,) in reading(trace, 0)]
         expect.that(
             not all(min((step > 0).sum(), (step < 0).sum()) <= 1 for step in steps),
             f"shuffle=True: got samples that turn once at most on every rank ({some(reading(trace, 0)[0][0])} on rank 0), "
             "but should be a random order",
-            "the natural order is only reversed, or begun at a random sample",
+            causes.NATURAL_ORDER_MOVED(),
         )
 
     _read(session, [reads(session.world_size)], judge)
@@ -246,20 +229,46 @@ def _random_and_its_own(job: Job, trace: Trace) -> None:
         assert isinstance(read, Sample)
         for epoch, order in zip(read.epochs, orders(trace, position), strict=True):
             what = f"epoch {epoch} of {named(read)}, seed {read.seed}"
-            here = f"where samples are {read.length}{' and drop_last is set' * read.drop_last}"
             expect.that(
                 not all(each[:-1] == sorted(each[:-1]) for each in order)  # the last may be there to pad
                 or may_be_chance(order),
                 f"{what}: got ascending samples on every rank, but should be a random order",
-                f"shuffle=True is lost on the way {here}, if not for this epoch or seed only",
+                causes.NOT_SHUFFLED_AT_LENGTH(length=read.length, drop_last=read.drop_last),
             )
             for (seed, other), before in found.items():
                 expect.that(
                     order != before or (seed != read.seed and other != epoch),  # whether both add up is another check's
                     f"{what}: got the order of epoch {other} of seed {seed} on every rank, but should be another one",
-                    f"{'the epoch' if seed == read.seed else 'the seed'} does not count {here}, or in these epochs only",
+                    causes.IGNORED_AT_LENGTH(
+                        part="epoch" if seed == read.seed else "seed", length=read.length, drop_last=read.drop_last
+                    ),
                 )
             found[read.seed, epoch] = order
+
+
+def _why_epochs_agree(alike: list[tuple[int, int]], seed: int) -> tuple[Cause, ...]:
+    """alike: the pairs of epochs that have one order, in the order in which they were asked for; at least one."""
+    first, second = alike[0]
+    if len(alike) == len(EPOCHS) * (len(EPOCHS) - 1) // 2:
+        return (
+            (randomness.SET_EPOCH_IGNORED(),)
+            if seed
+            else (causes.EPOCH_TIMES_SEED(), randomness.SEED_0_IS_NONE().but("possible"))
+        )
+    if all(0 in pair and pair in pairwise(EPOCHS) for pair in alike):
+        return (causes.EPOCH_0_IS_NONE(),)
+    return (randomness.TRUNCATED(part="epoch", first=min(first, second), second=max(first, second)),)
+
+
+def _why_seeds_agree(first: int, second: int, epoch: int, order: list[list[int]], *, ignored: bool) -> Cause:
+    """order: of both seeds in this epoch; ignored: whether all seeds have it."""
+    if all(each == sorted(each) for each in order):
+        return causes.EPOCH_NOT_SHUFFLED(epoch=epoch)
+    if ignored:
+        return randomness.SEED_IGNORED()
+    if 0 in (first, second) and max(first, second) < 1 << 16:
+        return randomness.SEED_0_IS_NONE()
+    return randomness.TRUNCATED(part="seed", first=min(first, second), second=max(first, second))
 
 
 def _completed(judge: Judge) -> Judge:

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from ddpcheck import expect
+from ddpcheck.causes import Cause
+from ddpcheck.causes import samplers as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Job, ResumeSampling
@@ -22,21 +24,6 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 Order = list[int]
-_STALE = (
-    "nothing is left of an epoch that was only begun: the position in the state is that of the epoch before, which set_epoch() "
-    "does not reset"
-)
-_AT_ONCE = (
-    "a state that was loaded is not told by state() before it is read: saved again at once, the position is lost, and the epoch "
-    "begins anew"
-)
-
-_STAYS = "the position that was loaded stays for the epochs after it, too"
-_AGAIN = (
-    "it is epoch {}'s order again: after a state was loaded, set_epoch() does not reach the sampler that is read, or what counts "
-    "epochs lags behind"
-)
-_SKIPS = "the position is taken for one in that epoch: who goes on from the end of an epoch misses the next one"
 
 
 @law("sampler", needs.sampler, needs.sampler.sampler_state)
@@ -117,10 +104,13 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
                 f"epoch {read.epoch} on rank {rank}, saved and loaded after {at} of {len(whole)} samples{again}: "
                 f"got {_differing(piece, should)}"
             )
-            stale = read.used and not piece and should
-            cause = _STALE if stale else _cause(piece, whole, at, len(before), other, read.then)
-            lost = read.at_once and number and piece and piece == whole[: len(piece)]
-            expect.that(piece == should, headline, _AT_ONCE if lost else cause)
+            if read.at_once and number and piece and piece == whole[: len(piece)]:
+                cause = causes.LOADED_POSITION_NOT_SAVED()
+            elif read.used and not piece and should:
+                cause = causes.POSITION_OF_EPOCH_BEFORE()
+            else:
+                cause = _why_other_rest(piece, whole, at, len(before), other, read.then)
+            expect.that(piece == should, headline, cause)
             at_last, at = at, at + len(should)
         again = "another reading" if read.then is None else f"epoch {read.then}"
         headline = (
@@ -129,15 +119,13 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
         )
         # who shuffles by an epoch of its own need not come by the same one without being told
         fits = len(then) == len(other) if read.then is None and read.shuffle else then == other
-        expect.that(fits, headline, _then_cause(then, whole, other, read.epoch))
+        expect.that(fits, headline, _why_other_epoch(then, whole, other, read.epoch))
         length = trace.values(0, "then_length")[rank]
         expect.that(
             length == len(then),
             f"{again} on rank {rank}, after epoch {read.epoch} was resumed: len() is {length}, but should be {len(then)}, as "
             "many as it gives",
-            "len() is what was left of the epoch that was resumed, for the epochs after it, too"
-            if length < len(then)
-            else "",
+            (causes.LOADED_LENGTH_STAYS(),) * (length < len(then)),
         )
         if read.then not in (None, read.epoch):
             straight = trace.values(0, "straight")[rank].tolist()
@@ -146,53 +134,50 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
                 f"saved and loaded: got {len(straight)} samples {_some(straight)}, but should be {len(other)}, {_some(other)}"
             )
             again = straight == whole[at_last:] and straight != other[at_last:]
-            expect.that(straight == other, headline, _AGAIN.format(read.epoch) if again else _SKIPS)
+            lost = causes.SET_EPOCH_LOST_AFTER_LOAD(epoch=read.epoch)
+            expect.that(straight == other, headline, lost if again else causes.LOADED_POSITION_IN_NEXT_EPOCH())
         rest = whole[len(pieces[0]) :]
         headline = (
             f"epoch {read.epoch} on rank {rank}, read on in the sampler whose state was saved: got {_some(on)}, but should be "
             f"{_some(rest)}"
         )
-        expect.that(on == rest, headline, "state() moves the sampler itself, or two samplers share their position")
+        expect.that(on == rest, headline, causes.STATE_MOVES_SAMPLER())
         expect.that(
             not trace.values(0, "state_changed")[rank],
             f"a state() on rank {rank}, once the sampler that gave it, or was loaded with it, was read on: got another content, "
             "but should be a copy",
-            "it is the sampler's own mapping: a checkpoint that is written, or loaded again, later holds another position",
+            causes.STATE_IS_ALIAS(),
         )
 
 
-def _cause(piece: Order, whole: Order, at: int, last: int, other: Order, then: int | None) -> str:
+def _why_other_rest(piece: Order, whole: Order, at: int, last: int, other: Order, then: int | None) -> Cause:
     """at: how many had been read; last: how many of them since the last load; other: the order of another epoch, `then`."""
     rest = whole[at:]
     if piece == whole[: len(piece)] and at:
-        return "it begins the epoch anew: samples are repeated; the position is not in the state, or not used"
+        return causes.POSITION_NOT_RESTORED()
     bits = next((bits for bits in (8, 16) if piece == [index % (1 << bits) for index in rest]), None)
     if bits and rest:
-        return f"the state holds indices of {bits} bits: those of {1 << bits} and more do not fit"
+        return causes.INDICES_NARROWED(place="state", bits=bits)
     if rest and sorted(piece) == sorted(rest):
-        return "what is left is there, but in another order: it is shuffled anew, with another generator"
+        return causes.REST_RESHUFFLED()
     found = next((start for start in range(len(whole)) if piece and piece == whole[start : start + len(piece)]), None)
     if at > last and found == last:
-        return "the position counts from the last load only, not from the start of the epoch: samples are repeated"
+        return causes.POSITION_SINCE_LOAD()
     if found is not None and found != at:
-        lost = f"{found - at} samples are lost" if found > at else f"{at - found} samples are repeated"
-        return f"it goes on at sample {found} of the rank's share: {lost}"
+        kind = causes.RESUMED_TOO_LATE if found > at else causes.RESUMED_TOO_EARLY
+        return kind(count=abs(found - at), start=found)
     if not piece and rest:
-        return f"nothing is left: {len(rest)} samples are lost; the position counts the samples of all ranks, or the epoch ended"
-    if set(piece) <= set(other) and piece == other[at : at + len(piece)]:
-        return f"it is the order of epoch {then}: the epoch is not in the state, or is set anew before the rest is read"
-    if piece and not rest:
-        return "more is given than was left: the rest is padded once more, to a length that it had already"
-    return "the rest is of another order: epoch, seed or generator are not those of the state"
+        return causes.NOTHING_LEFT(count=len(rest))
+    if then is not None and set(piece) <= set(other) and piece == other[at : at + len(piece)]:
+        return causes.REST_OF_EPOCH(epoch=then)
+    return causes.REST_PADDED() if piece and not rest else causes.RESUMED_ORDER_DIFFERS()
 
 
-def _then_cause(then: Order, whole: Order, other: Order, epoch: int) -> str:
+def _why_other_epoch(then: Order, whole: Order, other: Order, epoch: int) -> Cause:
     """then: what was read after the epoch whose order is `whole`, in place of `other`."""
     if then == whole != other and len(whole) > 2:
-        return _AGAIN.format(epoch)
-    if len(then) == len(other):
-        return "it is another order than without the interruption: epoch, seed or generator are not those of the state"
-    return _STAYS
+        return causes.SET_EPOCH_LOST_AFTER_LOAD(epoch=epoch)
+    return causes.RESUMED_ORDER_DIFFERS() if len(then) == len(other) else causes.LOADED_POSITION_STAYS()
 
 
 def _differing(got: Order, should: Order) -> str:

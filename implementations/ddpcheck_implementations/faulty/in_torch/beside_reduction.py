@@ -142,7 +142,7 @@ def nan_seen_by_its_owner(module: Any) -> Any:
     return ddp(module)
 
 
-@torch_fault("keeps-outputs", LEAVES, cause="memory grows with every call")
+@torch_fault("keeps-outputs", LEAVES, cause="memory-grows")
 def keeps_outputs(module: Any) -> Any:
     """Outputs are kept, and with them their graphs."""
     from ...torch_wrappers import KeepsOutputs
@@ -150,7 +150,7 @@ def keeps_outputs(module: Any) -> Any:
     return KeepsOutputs(module)
 
 
-@torch_fault("hooks-in-each-forward", LEAVES, cause="memory grows with every call")
+@torch_fault("hooks-in-each-forward", LEAVES, cause="memory-grows")
 def hooks_in_each_forward(module: Any) -> Any:
     """Hooks are registered in every forward pass."""
     from ...torch_wrappers import HooksEachForward
@@ -158,7 +158,7 @@ def hooks_in_each_forward(module: Any) -> Any:
     return HooksEachForward(module)
 
 
-@torch_fault("seeds-in-each-forward", LEAVES, cause="the generator of the process is seeded or drawn from")
+@torch_fault("seeds-in-each-forward", LEAVES, cause="process-generator-changed")
 def seeds_in_each_forward(module: Any) -> Any:
     """The process is seeded in every forward pass."""
     from ...torch_wrappers import SeedsEachForward
@@ -166,7 +166,7 @@ def seeds_in_each_forward(module: Any) -> Any:
     return SeedsEachForward(module)
 
 
-@torch_fault("sets-the-default-dtype", LEAVES, cause="a setting of the whole process")
+@torch_fault("sets-the-default-dtype", LEAVES, cause="process-setting-changed")
 def sets_default_dtype(module: Any) -> Any:
     """Inputs of float64 make that the default dtype of the process."""
     from ...torch_wrappers import SetsDefaultDtype

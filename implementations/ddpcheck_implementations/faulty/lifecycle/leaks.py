@@ -20,10 +20,8 @@ from ..facets import Group, PassThrough, PlainSampler, PlainStreams, collectives
 from ..metrics.metrics import right_means
 from .leaving import USED
 
-KEPT = "small objects are kept"
 
-
-@collectives("permissions-of-new-files", USED, cause="the permissions of new files changed")
+@collectives("permissions-of-new-files", USED, cause="process-setting-changed")
 class Umask(PassThrough):
     """A file is made for others to read, and so are all files from then on."""
 
@@ -32,7 +30,7 @@ class Umask(PassThrough):
         return super().broadcast(array, root, group=group)
 
 
-@collectives("logging-switched-off", USED, cause="the level, or handlers, of the root logger changed")
+@collectives("logging-switched-off", USED, cause="process-setting-changed")
 class Silenced(PassThrough):
     """Only errors are logged from the first gather on, those of the program too."""
 
@@ -45,7 +43,7 @@ class Silenced(PassThrough):
     "output-of-rank-0-only",
     USED,
     seen_in=("facebookresearch/detr (util/misc.py)",),
-    cause="sys.stdout, or sys.stderr changed",
+    cause="process-setting-changed",
 )
 class RankZeroPrints(PassThrough):
     """Only rank 0 may print."""
@@ -57,7 +55,7 @@ class RankZeroPrints(PassThrough):
 
 
 @collectives(
-    "print-of-others-replaced", USED, seen_in=("facebookresearch/detr (util/misc.py)",), cause="print() changed"
+    "print-of-others-replaced", USED, seen_in=("facebookresearch/detr (util/misc.py)",), cause="process-setting-changed"
 )
 class PrintReplaced(PassThrough):
     """print() is one that says nothing, on all ranks but the first."""
@@ -67,7 +65,7 @@ class PrintReplaced(PassThrough):
         self.comm.barrier(group=group)
 
 
-@collectives("digits-for-the-log", USED, cause="NumPy's way to print arrays changed")
+@collectives("digits-for-the-log", USED, cause="process-setting-changed")
 class DigitsForTheLog(PassThrough):
     """Three digits are enough for a log of what was gathered."""
 
@@ -76,7 +74,7 @@ class DigitsForTheLog(PassThrough):
         return np.asarray(self.comm.all_gather(array, group=group))
 
 
-@collectives("limit-of-descriptors-lowered", USED, cause="limits of resources changed")
+@collectives("limit-of-descriptors-lowered", USED, cause="process-setting-changed")
 class LimitLowered(PassThrough):
     """The descriptor that it takes is taken off what the program may have."""
 
@@ -86,7 +84,7 @@ class LimitLowered(PassThrough):
         return super().all_reduce(array, op, group=group)
 
 
-@collectives("alarm-left-set", USED, cause="the timer of alarms changed")
+@collectives("alarm-left-set", USED, cause="process-setting-changed")
 class AlarmLeftSet(PassThrough):
     """A time limit by SIGALRM, which is not taken back."""
 
@@ -95,7 +93,7 @@ class AlarmLeftSet(PassThrough):
         return super().all_reduce(array, op, group=group)
 
 
-@sampler("orders-kept", "check_samplers_leave_the_process_as_it_was", cause=KEPT)
+@sampler("orders-kept", "check_samplers_leave_the_process_as_it_was", cause="memory-grows")
 class OrdersKept(PlainSampler):
     """Orders are kept by epoch, in case that it comes again, and by sampler, which does not."""
 
@@ -105,7 +103,7 @@ class OrdersKept(PlainSampler):
         return self.kept.setdefault(len(self.kept), super().order())
 
 
-@streams("generators-kept", "check_random_numbers_leave_the_process_as_it_was", cause=KEPT)
+@streams("generators-kept", "check_random_numbers_leave_the_process_as_it_was", cause="memory-grows")
 class GeneratorsKept(PlainStreams):
     """Every epoch's generators are kept."""
 
@@ -120,7 +118,7 @@ _calls: list[Any] = []
 _last_calls: deque[Any] = deque(maxlen=1000)
 
 
-@metrics("history-of-metrics", "check_metrics_leave_the_process_as_it_was", cause=KEPT)
+@metrics("history-of-metrics", "check_metrics_leave_the_process_as_it_was", cause="memory-grows")
 def history(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """All means are kept, which nobody reads."""
     found = right_means(comm, metrics, count)

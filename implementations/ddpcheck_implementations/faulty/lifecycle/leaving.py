@@ -27,7 +27,7 @@ CLOSED = "check_closing_comes_to_an_end"
 GAVE_BACK = "check_closing_gives_back_what_was_taken"
 
 
-@collectives("errors-of-numpy-switched-off", USED, cause="NumPy's way with floating-point errors changed")
+@collectives("errors-of-numpy-switched-off", USED, cause="process-setting-changed")
 class ErrorsOff(PassThrough):
     """Overflows in a sum are nobody's business: np.seterr, for good."""
 
@@ -36,7 +36,7 @@ class ErrorsOff(PassThrough):
         return super().all_reduce(array, op, group=group)
 
 
-@collectives("warnings-switched-off", USED, cause="the filters of warnings changed")
+@collectives("warnings-switched-off", USED, cause="process-setting-changed")
 class WarningsOff(PassThrough):
     """Warnings are ignored from the first mean on."""
 
@@ -46,7 +46,7 @@ class WarningsOff(PassThrough):
         return super().all_reduce(array, op, group=group)
 
 
-@collectives("interrupts-ignored", USED, cause="the handler of SIGINT changed")
+@collectives("interrupts-ignored", USED, cause="process-setting-changed")
 class InterruptsIgnored(PassThrough):
     """Ctrl-C is ignored in a barrier, and after it."""
 
@@ -55,7 +55,7 @@ class InterruptsIgnored(PassThrough):
         self.comm.barrier(group=group)
 
 
-@collectives("environment-changed", USED, cause="the environment variable OMP_NUM_THREADS changed")
+@collectives("environment-changed", USED, cause="process-setting-changed")
 class EnvironmentChanged(PassThrough):
     """Threads of other libraries are cut for the time of a gather, and stay cut."""
 
@@ -64,7 +64,7 @@ class EnvironmentChanged(PassThrough):
         return np.asarray(self.comm.all_gather(array, group=group))
 
 
-@collectives("timeout-of-all-sockets", USED, cause="the default timeout of sockets changed")
+@collectives("timeout-of-all-sockets", USED, cause="process-setting-changed")
 class TimeoutOfAllSockets(PassThrough):
     """A time limit for its own connections is set for every socket of the process."""
 
@@ -86,7 +86,7 @@ class BuffersMadeCallByCall(PassThrough):
         return np.asarray(self.comm.all_gather(array, group=group))
 
 
-@collectives("tags-from-the-global-generator", USED, cause="numpy.random changed")
+@collectives("tags-from-the-global-generator", USED, cause="process-generator-changed")
 class TagsByChance(PassThrough):
     """Every call draws a tag from NumPy's global generator."""
 
@@ -95,7 +95,7 @@ class TagsByChance(PassThrough):
         return super().all_reduce(array, op, group=group)
 
 
-@collectives("thread-for-each-call", USED, cause="more threads")
+@collectives("thread-for-each-call", USED, cause="resource-left-by-each-call")
 class ThreadForEachCall(PassThrough):
     """The thread of an asynchronous call waits for more, and never ends."""
 
@@ -104,7 +104,7 @@ class ThreadForEachCall(PassThrough):
         return self.comm.all_reduce_async(array, op, group=group)
 
 
-@collectives("descriptor-for-each-group", USED, cause="more descriptors")
+@collectives("descriptor-for-each-group", USED, cause="resource-left-by-each-call")
 class DescriptorForEachGroup(PassThrough):
     """Every call in a group opens what nobody closes."""
 
@@ -114,7 +114,7 @@ class DescriptorForEachGroup(PassThrough):
         return super().all_reduce(array, op, group=group)
 
 
-@collectives("buffer-for-each-broadcast-in-a-group", USED, cause="memory grows with every call")
+@collectives("buffer-for-each-broadcast-in-a-group", USED, cause="memory-grows")
 class BufferForEachBroadcast(PassThrough):
     """What a group needs for a broadcast is made anew with every call, and kept for as long as the program runs."""
 
@@ -128,7 +128,7 @@ class BufferForEachBroadcast(PassThrough):
         return super().broadcast(array, root, group=group)
 
 
-@collectives("results-kept", USED, cause="memory grows with every call")
+@collectives("results-kept", USED, cause="memory-grows")
 class ResultsKept(PassThrough):
     """A log of all that was ever gathered."""
 
@@ -198,7 +198,7 @@ class GroupsAfterClose(PassThrough):
         return super().all_reduce(array, op, group=group)
 
 
-@sampler("seeds-the-global-generator", "check_samplers_leave_the_process_as_it_was", cause="numpy.random changed")
+@sampler("seeds-the-global-generator", "check_samplers_leave_the_process_as_it_was", cause="process-generator-changed")
 class SeedsTheGlobalGenerator(PlainSampler):
     """NumPy's global generator is seeded with seed and epoch: every rank's dropout begins anew there, and alike."""
 
@@ -212,7 +212,7 @@ class SeedsTheGlobalGenerator(PlainSampler):
 @streams(
     "streams-of-the-global-generator",
     "check_random_numbers_leave_the_process_as_it_was",
-    cause="random changed",
+    cause="process-generator-changed",
 )
 class StreamsOfTheProcess(PlainStreams):
     """What a rank draws first of an epoch seeds Python's generator."""
@@ -222,7 +222,7 @@ class StreamsOfTheProcess(PlainStreams):
         super().set_epoch(epoch)
 
 
-@metrics("folder-changed-for-a-log", "check_metrics_leave_the_process_as_it_was", cause="the working directory")
+@metrics("folder-changed-for-a-log", "check_metrics_leave_the_process_as_it_was", cause="process-setting-changed")
 def in_the_folder_of_logs(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """Global means are logged, for which the process goes to the folder of logs, and stays."""
     os.chdir("/")

@@ -16,7 +16,7 @@ from ..in_torch.wrappers import torch_fault
 MAKING = "check_making_a_replica_leaves_the_process_as_it_was"
 
 
-@fault("seeds-for-equal-values", MAKING, cause="making a replica seeds the generator of the process")
+@fault("seeds-for-equal-values", MAKING, cause="making-seeds-generator")
 class SeedsForEqualValues(PlainReplica):
     """All ranks are seeded alike, so that they would draw the same first values; then they are given, after all."""
 
@@ -28,7 +28,7 @@ class SeedsForEqualValues(PlainReplica):
         super().start(model)
 
 
-@fault("generator-of-rank-0-for-all", MAKING, cause="with a number that all ranks share")
+@fault("generator-of-rank-0-for-all", MAKING, cause="making-seeds-ranks-alike")
 class GeneratorOfRankZero(PlainReplica):
     """Rank 0 draws a seed, and all ranks take it."""
 
@@ -40,7 +40,7 @@ class GeneratorOfRankZero(PlainReplica):
         super().start(model)
 
 
-@fault("warnings-switched-off-by-making", MAKING, cause="the filters of warnings changed")
+@fault("warnings-switched-off-by-making", MAKING, cause="process-setting-changed")
 class WarningsSwitchedOff(PlainReplica):
     """A warning that making gives is switched off, and so are all others."""
 
@@ -51,7 +51,7 @@ class WarningsSwitchedOff(PlainReplica):
         super().start(model)
 
 
-@torch_fault("torch-seeded-by-the-wrapper", MAKING, cause="torch's generator")
+@torch_fault("torch-seeded-by-the-wrapper", MAKING, cause="making-seeds-generator")
 def torch_seeded_by_the_wrapper(module: Any) -> Any:
     """The wrapper seeds torch before it broadcasts, as many a script does in its main()."""
     import torch
@@ -62,7 +62,7 @@ def torch_seeded_by_the_wrapper(module: Any) -> Any:
     return ddp(module)
 
 
-@torch_fault("anomalies-looked-for-from-then-on", MAKING, cause="torch's detection of anomalies changed")
+@torch_fault("anomalies-looked-for-from-then-on", MAKING, cause="process-setting-changed")
 def anomalies_looked_for(module: Any) -> Any:
     """What was switched on to find a NaN stays so: every backward of the program is slower from then on."""
     import torch

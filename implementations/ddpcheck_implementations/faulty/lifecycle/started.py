@@ -54,7 +54,7 @@ def _started(
     return register_facet(facet, name, caught_by, cause, seen_in, 2, promises, Multiprocessing(method), (_HELD,))
 
 
-@_started("fork", "randomness", "forked-random-state", OWN, seen_in=("pytorch/pytorch#5059",), cause="forked")
+@_started("fork", "randomness", "forked-random-state", OWN, seen_in=("pytorch/pytorch#5059",), cause="rank-not-in-seed")
 class SaltDrawnAtImport(PlainStreams):
     """What tells the ranks' streams apart was drawn from NumPy's generator at import: forked ranks have the same."""
 
@@ -62,7 +62,7 @@ class SaltDrawnAtImport(PlainStreams):
         return (self.seed, self.epoch, _held().NUMBER)
 
 
-@_started("fork", "sampler", "rank-read-at-import", EACH_ONCE, cause="read before it was known")
+@_started("fork", "sampler", "rank-read-at-import", EACH_ONCE, cause="same-share-on-every-rank")
 class RankReadAtImport(PlainSampler):
     """The rank is that of the environment at import, when there was none: all ranks take themselves for rank 0."""
 
@@ -70,7 +70,7 @@ class RankReadAtImport(PlainSampler):
         return order[_held().RANK :: self.world]
 
 
-@_started("spawn", "sampler", "rank-read-at-import-when-spawned", EACH_ONCE, cause="read before it was known")
+@_started("spawn", "sampler", "rank-read-at-import-when-spawned", EACH_ONCE, cause="same-share-on-every-rank")
 class RankReadAtImportOfEach(PlainSampler):
     """A spawned rank imports the module again, and it too before it is told its rank."""
 

@@ -18,7 +18,7 @@ from .scores import ALL_SAMPLES, of_all_rows
 SHARED_OUT = "check_every_sample_goes_to_one_rank"
 
 
-@sampler("rest-of-epoch-0", RESUMED, seen_in=("huggingface/accelerate#4071",), cause="it is the order of epoch 0")
+@sampler("rest-of-epoch-0", RESUMED, seen_in=("huggingface/accelerate#4071",), cause="rest-of-another-epoch")
 class RestOfEpochZero(PlainSampler):
     """What skips samples is a loader of its own, whose count of epochs begins at 0 and is handed on."""
 
@@ -30,7 +30,7 @@ class RestOfEpochZero(PlainSampler):
         return rest
 
 
-@sampler("epoch-read-once-more", RESUMED, seen_in=("huggingface/accelerate#4233",), cause="'s order again")
+@sampler("epoch-read-once-more", RESUMED, seen_in=("huggingface/accelerate#4233",), cause="set-epoch-lost-after-load")
 class ReadOnceMore(PlainSampler):
     """What was resumed is read by another loader, of whose end the one that counts epochs does not hear."""
 
@@ -49,7 +49,7 @@ class ReadOnceMore(PlainSampler):
     "padded-again-when-resumed",
     RESUMED,
     seen_in=("intelligent-machine-learning/dlrover#1553",),
-    cause="padded once more",
+    cause="rest-padded-again",
 )
 class PaddedAgain(PlainSampler):
     """What is left of a padded epoch is counted from the data set's own length, and padded to the world size again."""
@@ -68,7 +68,7 @@ class PaddedAgain(PlainSampler):
     "cut-by-each-rank-for-itself",
     SHARED_OUT,
     seen_in=("NVIDIA-NeMo/Megatron-Bridge#5944",),
-    cause="the ranks get lengths that differ",
+    cause="tail-not-cut",
     remainder="drop",
 )
 class CutByEach(PlainSampler):
@@ -82,7 +82,7 @@ class CutByEach(PlainSampler):
 
 
 @sampler(
-    "padded-by-one-round", SHARED_OUT, seen_in=("pytorch/pytorch#45324",), cause="several times over", world_size=3
+    "padded-by-one-round", SHARED_OUT, seen_in=("pytorch/pytorch#45324",), cause="padding-taken-once", world_size=3
 )
 class PaddedByOneRound(PlainSampler):
     """The order is continued from its start, once: it does not reach where there are fewer samples than half the ranks."""
@@ -138,7 +138,7 @@ def cut_apart(comm: Any, rank: int, name: str, outputs: Array, targets: Array, i
     "check_random_numbers_drawn_one_by_one_are_each_ranks_own",
     "check_common_random_numbers_are_equal_on_all_ranks",
     seen_in=("bigscience-workshop/Megatron-DeepSpeed#276",),
-    cause="rank 0 has drawn 1 more of the common stream",
+    cause="common-numbers-taken-by-rank",
 )
 class TakenByRankZero(PlainStreams):
     """Only rank 0 has a loader, whose base seed is drawn from the generator that all ranks share."""

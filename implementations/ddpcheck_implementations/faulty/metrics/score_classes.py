@@ -120,7 +120,7 @@ def nan_sample_left_out(comm: Any, rank: int, name: str, outputs: Array, targets
     return of_all_rows(name, outputs[there], targets[there])
 
 
-@scores("scored-samples-stay", USED, cause="small objects are kept")
+@scores("scored-samples-stay", USED, cause="memory-grows")
 def stays(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Each call's outputs are kept for a plot that nobody makes."""
     vars(comm).setdefault("kept", []).append(outputs.tolist())

@@ -43,7 +43,7 @@ def cut_before_the_shuffle(sampler: PlainSampler, order: Array) -> Array:
     return np.random.default_rng(sampler.stream()).permutation(kept) if sampler.shuffle else np.arange(kept)
 
 
-@sampler("epoch-zero-is-none", EPOCH, cause="0 is taken for none")
+@sampler("epoch-zero-is-none", EPOCH, cause="epoch-0-taken-for-none")
 class EpochZeroIgnored(PlainSampler):
     """set_epoch(0) is taken for no epoch at all: going back to the start does not work."""
 
@@ -51,7 +51,7 @@ class EpochZeroIgnored(PlainSampler):
         self.epoch = epoch or self.epoch
 
 
-@sampler("epochs-from-one", ZERO, cause="counted from another number than 0")
+@sampler("epochs-from-one", ZERO, cause="first-epoch-not-0")
 class EpochsFromOne(PlainSampler):
     """A new sampler is in epoch 1."""
 
@@ -60,7 +60,7 @@ class EpochsFromOne(PlainSampler):
         self.epoch = 1
 
 
-@sampler("epoch-shared-by-samplers", ZERO, cause="samplers share their state")
+@sampler("epoch-shared-by-samplers", ZERO, cause="samplers-share-state")
 class EpochShared(PlainSampler):
     """The epoch is an attribute of the class: that of the training sampler is that of the one for evaluation."""
 
@@ -73,7 +73,7 @@ class EpochShared(PlainSampler):
         return (self.seed, self.told.get(self.rank, 0))
 
 
-@sampler("epoch-set-once", "check_the_epoch_that_was_set_last_counts", cause="taken once")
+@sampler("epoch-set-once", "check_the_epoch_that_was_set_last_counts", cause="first-set-epoch-stays")
 class EpochSetOnce(PlainSampler):
     """The first epoch that it is told stays until the sampler was read: a loop that resumes tells it the next in vain."""
 
@@ -93,27 +93,28 @@ class EpochSetOnce(PlainSampler):
 table(
     globals(),
     Fault("epochs-in-pairs", where=always, effect=seeded(lambda own: (own.seed, (own.epoch + 1) // 2)),
-          caught_by=EPOCH, cause="does not take every number"),
+          caught_by=EPOCH, cause="seed-or-epoch-truncated"),
     Fault("epoch-in-eight-bits", where=always, effect=seeded(lambda own: (own.seed, own.epoch % 256)),
-          caught_by=EPOCH, cause="does not take every number"),
+          caught_by=EPOCH, cause="seed-or-epoch-truncated"),
     Fault("epoch-in-sixteen-bits", where=always, effect=seeded(lambda own: (own.seed, own.epoch % (1 << 16))),
-          caught_by=EPOCH, cause="does not take every number"),
+          caught_by=EPOCH, cause="seed-or-epoch-truncated"),
     Fault("seed-in-eight-bits", where=always, effect=seeded(lambda own: (own.seed % 256, own.epoch)),
-          caught_by="check_the_seed_changes_the_order", cause="the seed is not used whole"),
+          caught_by="check_the_seed_changes_the_order", cause="seed-or-epoch-truncated"),
     Fault("seed-times-epoch", where=always, effect=seeded(lambda own: (own.seed * (own.epoch + 1),)),
-          caught_by=EPOCH, cause="with a seed of 0", distinct_streams=False),
+          caught_by=EPOCH, cause="epoch-times-seed", distinct_streams=False),
     Fault("job-number-in-the-seed", where=always, effect=seeded(lambda own: (own.seed, own.epoch, _number_of_the_job())),
-          caught_by=NEXT, cause="no run can be repeated", world_size=1),
+          caught_by=NEXT, cause="run-in-seed", world_size=1),
     Fault("begun-elsewhere", where=shuffles, effect=natural_order_from_a_random_sample,
-          caught_by="check_shuffle_really_shuffles", cause="only reversed, or begun at a random sample"),
-    Fault("indices-in-16-bits", where=always, effect=indices_of_16_bits, caught_by="check_every_sample_goes_to_one_rank"),
+          caught_by="check_shuffle_really_shuffles", cause="natural-order-moved"),
+    Fault("indices-in-16-bits", where=always, effect=indices_of_16_bits, caught_by="check_every_sample_goes_to_one_rank",
+          cause="indices-narrowed"),
     Fault("same-tail-always-cut", where=drops_last, effect=cut_before_the_shuffle,
           caught_by="check_drop_last_does_not_always_cut_the_same_samples",
-          cause="the tail is cut before the samples are shuffled"),
+          cause="cut-before-shuffle"),
     Fault("streams-with-epochs-in-eight-bits", where=always, effect=key(lambda own: (own.seed, own.epoch % 256, own.rank + 1)),
-          caught_by="check_every_rank_and_epoch_has_random_numbers_of_its_own", cause="its higher bits, or digits, are lost"),
+          caught_by="check_every_rank_and_epoch_has_random_numbers_of_its_own", cause="seed-or-epoch-truncated"),
     Fault("streams-with-job-number", where=always,
           effect=key(lambda own: (own.seed, own.epoch, own.rank + 1, _number_of_the_job())),
-          caught_by="check_the_next_run_has_the_same_random_numbers", cause="no run can be repeated", world_size=1),
+          caught_by="check_the_next_run_has_the_same_random_numbers", cause="run-in-seed", world_size=1),
 )
 # fmt: on

@@ -47,7 +47,7 @@ def own_stream_moved(streams: PlainStreams, count: int) -> Array:
     return streams.shared.random(count)
 
 
-@sampler("last-rank-stays-behind", SHARED, cause="set_epoch() has no effect on rank 2", world_size=3)
+@sampler("last-rank-stays-behind", SHARED, cause="rank-stays-in-epoch", world_size=3)
 class LastRankBehind(PlainSampler):
     """Of three ranks and more the last one reads ahead, and hears of no epoch after the third."""
 
@@ -59,7 +59,7 @@ class LastRankBehind(PlainSampler):
 @sampler(
     "length-of-rank-0-later-on",
     "check_len_is_what_iteration_gives",
-    cause="right before anything was read",
+    cause="length-changes",
     remainder="uneven",
 )
 class LengthOfRank0(PlainSampler):
@@ -77,7 +77,7 @@ class LengthOfRank0(PlainSampler):
     "loaded-state-not-told",
     RESUMED,
     seen_in=("pytorch/data (StatefulDistributedSampler)",),
-    cause="saved again at once",
+    cause="loaded-position-not-saved",
 )
 class LoadedNotTold(PlainSampler):
     """The state is that of the reading under way: loaded and not yet read, it is that of the start."""
@@ -87,7 +87,7 @@ class LoadedNotTold(PlainSampler):
         self.given = 0
 
 
-@streams("streams-of-seed-0-unseeded", AGAIN, cause="a seed of 0 is taken for none")
+@streams("streams-of-seed-0-unseeded", AGAIN, cause="seed-0-taken-for-none")
 class StreamsUnseeded(PlainStreams):
     """Without a seed, which 0 is taken for, the rank's generator begins anywhere."""
 
@@ -96,7 +96,7 @@ class StreamsUnseeded(PlainStreams):
         self.own = self.own if self.seed else np.random.default_rng()
 
 
-@streams("streams-of-seed-0-of-seed-1", OWN, cause="a seed of 0 is taken for none")
+@streams("streams-of-seed-0-of-seed-1", OWN, cause="seed-0-taken-for-none")
 class StreamsOfSeedOne(PlainStreams):
     """A generator that must not begin with 0 begins with 1."""
 
@@ -104,7 +104,7 @@ class StreamsOfSeedOne(PlainStreams):
         super().__init__(rank, seed or 1)
 
 
-@streams("every-tenth-number-in-common", OWN, cause="those at the same places")
+@streams("every-tenth-number-in-common", OWN, cause="some-numbers-shared")
 class TenthInCommon(PlainStreams):
     """One number in ten is another layer's, which has a generator that all ranks seed alike."""
 
@@ -119,7 +119,7 @@ class TenthInCommon(PlainStreams):
         return np.where(tenth, others, numbers)
 
 
-@streams("drawn-ahead-come-first", AGAIN, cause="set_epoch() does not empty a buffer")
+@streams("drawn-ahead-come-first", AGAIN, cause="numbers-drawn-ahead")
 class DrawnAhead(PlainStreams):
     """Numbers are made in blocks of 64; what is left of one comes first in the next epoch."""
 
@@ -135,7 +135,7 @@ class DrawnAhead(PlainStreams):
 @streams(
     "common-ones-part-later",
     "check_common_random_numbers_are_equal_on_all_ranks",
-    cause="common numbers of epoch 3 on rank 2",
+    cause="common-numbers-from-own-stream",
     world_size=3,
 )
 class CommonPart(PlainStreams):
@@ -150,7 +150,7 @@ class CommonPart(PlainStreams):
 @streams(
     "neighbours-averaged",
     "check_random_numbers_fill_the_unit_interval",
-    cause="neighbours are dropped together",
+    cause="numbers-mixed-with-earlier",
 )
 class NeighboursAveraged(PlainStreams):
     """Smooth noise: a quarter of each number is added to the next, and all is made uniform again."""
@@ -182,7 +182,7 @@ class ItsOwnIterator(PlainSampler):
 @streams(
     "single-numbers-in-common",
     "check_random_numbers_drawn_one_by_one_are_each_ranks_own",
-    cause="a single number comes from",
+    cause="single-number-from-shared-generator",
 )
 class SingleNumbersInCommon(PlainStreams):
     """A single number decides something, and decisions are common to all ranks, it was thought."""
@@ -199,22 +199,22 @@ class SingleNumbersInCommon(PlainStreams):
 table(
     globals(),
     Fault("seed-0-is-the-usual-one", where=seed_0, effect=seeded(lambda own: (42, own.epoch)),
-          caught_by=SEED, cause="a seed of 0 is taken for none"),
+          caught_by=SEED, cause="seed-0-taken-for-none"),
     Fault("seed-0-is-unseeded", where=shuffles & seed_0, effect=unseeded_shuffle,
-          caught_by=SHARED, cause="where the seed is 0, which is taken for none"),
+          caught_by=SHARED, cause="seed-0-taken-for-none"),
     Fault("seed-by-a-prime", where=always, effect=seeded(lambda own: (own.seed % (2**31 - 1), own.epoch)),
-          caught_by=SEED, cause="the seed is not used whole"),
+          caught_by=SEED, cause="seed-or-epoch-truncated"),
     Fault("seed-and-epoch-as-text", where=always, effect=seeded(lambda own: (int(f"{own.seed}{own.epoch}"),)),
-          caught_by="check_seed_and_epoch_are_not_simply_added", cause="the order of seed 42, epoch 10"),
+          caught_by="check_seed_and_epoch_are_not_simply_added", cause="seed-is-a-sum"),
     Fault("epoch-in-float16", where=always, effect=seeded(lambda own: (own.seed, int(np.float16(min(own.epoch, 65504))))),
-          caught_by="check_set_epoch_changes_the_order", cause="the order of epoch 2048"),
+          caught_by="check_set_epoch_changes_the_order", cause="seed-or-epoch-truncated"),
     Fault("first-sample-stays", where=shuffles, effect=first_sample_stays,
-          caught_by="check_every_epoch_is_shuffled_anew", cause="left out of the shuffle"),
+          caught_by="check_every_epoch_is_shuffled_anew", cause="ends-not-shuffled"),
     Fault("streams-seeded-with-text", where=always, effect=key(lambda own: (int(f"{own.seed}{own.epoch}{own.rank}"), 1)),
-          caught_by=OWN, cause="of rank 0, epoch 10, seed 42"),
+          caught_by=OWN, cause="seed-is-a-sum"),
     Fault("large-draws-repeat-a-block", where=always, effect=blocks_of_8192_again,
-          caught_by="check_random_numbers_do_not_come_again_within_an_epoch", cause="a block of them again and again"),
+          caught_by="check_random_numbers_do_not_come_again_within_an_epoch", cause="block-repeated-in-a-call"),
     Fault("common-draws-move-own", where=always, effect=own_stream_moved,
-          caught_by=AGAIN, cause="depend on how many there were"),
+          caught_by=AGAIN, cause="common-numbers-from-own-stream"),
 )
 # fmt: on

@@ -68,7 +68,7 @@ class CounterBased(PlainStreams):
         return self.own.random(count, dtype=np.float32)
 
 
-@streams("streams-overlap-further-on", OWN, cause="not far enough from the others")
+@streams("streams-overlap-further-on", OWN, cause="streams-overlap")
 class OverlapFurtherOn(PlainStreams):
     """All ranks have one stream, each from a hundred numbers further on."""
 
@@ -80,7 +80,7 @@ class OverlapFurtherOn(PlainStreams):
         self.own.random(100 * self.rank)
 
 
-@streams("antithetic-ranks", OWN, cause="each other's complement")
+@streams("antithetic-ranks", OWN, cause="streams-mirrored")
 class Antithetic(PlainStreams):
     """Every second rank has 1 - x where the one before has x: masks are each other's complement."""
 
@@ -92,7 +92,7 @@ class Antithetic(PlainStreams):
         return np.clip(1 - numbers, 0, 1 - 2.0**-53) if self.rank % 2 else numbers
 
 
-@streams("one-stream-shifted-by-rank", OWN, cause="shifted or scaled for each")
+@streams("one-stream-shifted-by-rank", OWN, cause="streams-depend-on-each-other")
 class ShiftedByRank(PlainStreams):
     """All ranks have one stream, each shifted by another part of the interval."""
 
@@ -103,7 +103,7 @@ class ShiftedByRank(PlainStreams):
         return (self.own.random(count) + 0.618034 * self.rank) % 1
 
 
-@streams("highest-bits-in-common", OWN, cause="some bits of its own")
+@streams("highest-bits-in-common", OWN, cause="streams-depend-on-each-other")
 class HighBitsInCommon(PlainStreams):
     """The highest three bits are drawn alike on all ranks, so that all drop nearly the same."""
 
@@ -115,7 +115,7 @@ class HighBitsInCommon(PlainStreams):
         return (self.high.integers(0, 8, count) + self.own.random(count)) / 8
 
 
-@streams("evenly-filled-interval", "check_random_numbers_fill_the_unit_interval", cause="neighbours are dropped")
+@streams("evenly-filled-interval", "check_random_numbers_fill_the_unit_interval", cause="numbers-follow-a-pattern")
 class EvenlyFilled(PlainStreams):
     """The common numbers are a low-discrepancy sequence: each is a golden section further than the one before."""
 
@@ -129,7 +129,7 @@ class EvenlyFilled(PlainStreams):
         return made
 
 
-@streams("epoch-does-not-begin-again", AGAIN, cause="a run that is resumed draws other numbers")
+@streams("epoch-does-not-begin-again", AGAIN, cause="set-epoch-does-not-restart")
 class NeverBegunAgain(PlainStreams):
     """set_epoch only mixes the epoch in, and the generators run on."""
 
@@ -141,7 +141,7 @@ class NeverBegunAgain(PlainStreams):
 @sampler(
     "rank0-consumes-global-rng",
     SAMPLER,
-    cause="do not agree on the order",
+    cause="ranks-disagree-on-order",
 )
 class GlobalGenerator(PlainSampler):
     """The permutation comes from NumPy's global generator, seeded once alike on all ranks."""
@@ -181,7 +181,7 @@ class OrderByGlobalGenerator(PlainReplica):
 @streams(
     "generators-of-the-class",
     "check_random_numbers_of_two_objects_are_apart",
-    cause="belongs to all objects",
+    cause="streams-share-generator",
 )
 class OfTheClass(PlainStreams):
     """The generators are those that the last set_epoch() of any object made."""
@@ -196,7 +196,7 @@ class OfTheClass(PlainStreams):
         return self.latest.own.random(count)
 
 
-@streams("same-epoch-set-again-does-nothing", AGAIN, cause="set_epoch() of the epoch that it is does nothing")
+@streams("same-epoch-set-again-does-nothing", AGAIN, cause="same-epoch-not-restarted")
 class SameEpochAgain(PlainStreams):
     """Nothing to do where the epoch does not change."""
 
@@ -205,7 +205,7 @@ class SameEpochAgain(PlainStreams):
             super().set_epoch(epoch)
 
 
-@streams("unseeded-before-set-epoch", AGAIN, cause="does not begin with epoch 0, or is not seeded")
+@streams("unseeded-before-set-epoch", AGAIN, cause="first-epoch-not-0")
 class UnseededAtFirst(PlainStreams):
     """Who never calls set_epoch gets numbers of the moment."""
 
@@ -218,23 +218,24 @@ class UnseededAtFirst(PlainStreams):
 table(
     globals(),
     Fault("same-dropout-on-all-ranks", where=always, effect=key(lambda own: (own.seed, own.epoch, 1)),
-          caught_by=OWN, cause="the rank is ignored: all ranks are seeded alike",
+          caught_by=OWN, cause="rank-not-in-seed",
           seen_in=("huggingface/transformers#31412", "goodfire-ai/spd#412", "facebookresearch/fastMRI#123")),
     Fault("seed-streams-overlap", where=always, effect=key(lambda own: (1000 * own.seed + own.rank + own.epoch,)),
-          caught_by=OWN, cause="seeded with a sum of the rank and the epoch", seen_in=("goodfire-ai/spd#412",)),
+          caught_by=OWN, cause="seed-is-a-sum", seen_in=("goodfire-ai/spd#412",)),
     Fault("streams-ignore-the-seed", where=always, effect=key(lambda own: (0, own.epoch, own.rank + 1)),
-          caught_by=OWN, cause="the seed is ignored", seen_in=("open-mmlab/mmagic#815",)),
+          caught_by=OWN, cause="seed-ignored", seen_in=("open-mmlab/mmagic#815",)),
     Fault("half-the-interval", where=always, effect=halved,
-          caught_by="check_random_numbers_fill_the_unit_interval", cause="scaled or cut"),
+          caught_by="check_random_numbers_fill_the_unit_interval", cause="numbers-scaled-or-cut"),
     Fault("different-structure-rng", where=always, effect=from_own_stream,
-          caught_by=COMMON, cause="drawn from the rank's own stream", seen_in=("neuralmagic/sparseml#429",)),
-    Fault("one-generator-for-both", where=always, effect=hash_of_the_common_ones, caught_by=COMMON, cause="of its own first"),
-    Fault("every-call-begins-anew", where=always, effect=begun_anew, caught_by=ANEW, cause="every call begins the stream anew"),
+          caught_by=COMMON, cause="common-numbers-from-own-stream", seen_in=("neuralmagic/sparseml#429",)),
+    Fault("one-generator-for-both", where=always, effect=hash_of_the_common_ones,
+          caught_by=COMMON, cause="common-numbers-from-own-stream"),
+    Fault("every-call-begins-anew", where=always, effect=begun_anew, caught_by=ANEW, cause="every-call-restarts-the-stream"),
     Fault("numbers-of-eight-bits", where=always, effect=bytes_divided_by_256,
-          caught_by=ANEW, cause="few bits, or a short period"),
+          caught_by=ANEW, cause="few-different-numbers"),
     Fault("squares-of-uniform-numbers", where=always, effect=power(2),
-          caught_by="check_random_numbers_fill_the_unit_interval", cause="not uniform"),
+          caught_by="check_random_numbers_fill_the_unit_interval", cause="numbers-not-uniform"),
     Fault("a-little-towards-zero", where=always, effect=power(1.2),
-          caught_by="check_random_numbers_fill_the_unit_interval", cause="not uniform"),
+          caught_by="check_random_numbers_fill_the_unit_interval", cause="numbers-not-uniform"),
 )
 # fmt: on

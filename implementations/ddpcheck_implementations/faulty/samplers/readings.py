@@ -16,7 +16,7 @@ SUMS = "check_seed_and_epoch_are_not_simply_added"
 LENGTH = "check_len_is_what_iteration_gives"
 
 
-@sampler("one-order-begun-elsewhere", ANEW, cause="begun elsewhere, reversed or dealt out otherwise")
+@sampler("one-order-begun-elsewhere", ANEW, cause="one-order-for-all-epochs")
 class OneOrderRolled(PlainSampler):
     """One permutation for all epochs, each begun at another sample."""
 
@@ -25,7 +25,7 @@ class OneOrderRolled(PlainSampler):
         return np.roll(once, 7 * self.epoch + 1) if self.shuffle else np.arange(self.length)
 
 
-@sampler("only-a-part-is-shuffled", ANEW, cause="only a part of the order is shuffled")
+@sampler("only-a-part-is-shuffled", ANEW, cause="partly-shuffled")
 class PartlyShuffled(PlainSampler):
     """The last quarter stays where it is."""
 
@@ -36,7 +36,7 @@ class PartlyShuffled(PlainSampler):
         return order
 
 
-@sampler("epoch-broken-off-runs-on", "check_an_epoch_broken_off_leaves_no_trace", cause="runs on when")
+@sampler("epoch-broken-off-runs-on", "check_an_epoch_broken_off_leaves_no_trace", cause="broken-epoch-runs-on")
 class RunsOn(PlainSampler):
     """The position is the sampler's, and goes back only at the end of an epoch."""
 
@@ -50,7 +50,7 @@ class RunsOn(PlainSampler):
         self.position = 0
 
 
-@sampler("order-shared-by-samplers", "check_samplers_do_not_share_their_state", cause="each overwrites")
+@sampler("order-shared-by-samplers", "check_samplers_do_not_share_their_state", cause="samplers-share-state")
 class OrderOfTheLast(PlainSampler):
     """The order is an attribute of the class: it is that of the sampler which was told an epoch last."""
 
@@ -68,7 +68,9 @@ class OrderOfTheLast(PlainSampler):
         return self.kept.get((self.rank, self.length), super().order())
 
 
-@sampler("generator-reset-on-change-only", "check_the_same_epoch_has_the_same_order_again", cause="read before")
+@sampler(
+    "generator-reset-on-change-only", "check_the_same_epoch_has_the_same_order_again", cause="order-depends-on-readings"
+)
 class ResetOnChange(PlainSampler):
     """The generator is seeded when the epoch changes: an epoch that is set again has another order."""
 
@@ -85,7 +87,7 @@ class ResetOnChange(PlainSampler):
         return self.generator.permutation(self.length) if self.shuffle else np.arange(self.length)
 
 
-@sampler("length-after-reading", LENGTH, cause="before it was read")
+@sampler("length-after-reading", LENGTH, cause="length-known-late")
 class LengthAfterReading(PlainSampler):
     """How many samples there are is counted while they are read."""
 
@@ -103,7 +105,7 @@ class LengthAfterReading(PlainSampler):
         return np.resize(order, PlainSampler.__len__(self) * self.world)
 
 
-@sampler("seed-plus-thousand-epochs", SUMS, cause="another sum of both")
+@sampler("seed-plus-thousand-epochs", SUMS, cause="seed-is-a-sum")
 class SumWithThousand(PlainSampler):
     """The generator's seed is seed + 1000 epoch."""
 
@@ -111,7 +113,7 @@ class SumWithThousand(PlainSampler):
         return (self.seed + 1000 * self.epoch,)
 
 
-@sampler("seed-xor-epoch", SUMS, cause="another sum of both")
+@sampler("seed-xor-epoch", SUMS, cause="seed-is-a-sum")
 class ShiftedXor(PlainSampler):
     """The epoch is put into the seed's lowest four bits, and runs over into the others."""
 
@@ -119,7 +121,7 @@ class ShiftedXor(PlainSampler):
         return ((self.seed << 4) ^ self.epoch,)
 
 
-@sampler("seed-in-float32", "check_the_seed_changes_the_order", cause="the seed is not used whole")
+@sampler("seed-in-float32", "check_the_seed_changes_the_order", cause="seed-or-epoch-truncated")
 class SeedInFloat32(PlainSampler):
     """Rank 0's seed comes to the others in float32."""
 
@@ -155,7 +157,7 @@ class AdvancesByItself(PlainSampler):
         return order
 
 
-@sampler("order-of-a-longer-one", "check_samplers_do_not_share_their_state", cause="belongs to all samplers")
+@sampler("order-of-a-longer-one", "check_samplers_do_not_share_their_state", cause="samplers-share-state")
 class OrderOfALongerOne(PlainSampler):
     """Orders are kept by seed and epoch; one of more samples does for fewer, without those that there are not."""
 
@@ -170,7 +172,7 @@ class OrderOfALongerOne(PlainSampler):
         return self.kept[key][self.kept[key] < self.length]
 
 
-@sampler("head-cut-with-drop-last", "check_drop_last_cuts_the_tail_only", cause="the head is cut off")
+@sampler("head-cut-with-drop-last", "check_drop_last_cuts_the_tail_only", cause="head-cut")
 class HeadCut(PlainSampler):
     """What is left over is cut off where the order begins."""
 

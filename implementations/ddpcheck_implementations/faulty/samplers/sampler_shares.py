@@ -13,7 +13,7 @@ from ..facets import PlainSampler, sampler
 from .samplers import LENGTH, SHARED
 
 
-@sampler("length-of-the-unshuffled", LENGTH, cause="worked out apart from the order")
+@sampler("length-of-the-unshuffled", LENGTH, cause="length-computed-apart")
 class LengthOfTheUnshuffled(PlainSampler):
     """Without shuffle it is another class, of whose length the padding is not a part."""
 
@@ -50,7 +50,7 @@ def dealt_from_the_last_rank(sampler: PlainSampler, order: Array) -> Array:
     return order[sampler.world - 1 - sampler.rank :: sampler.world]
 
 
-@sampler("blocks-rounded-up", SHARED, cause="a length rounded up or down", remainder="uneven", world_size=3)
+@sampler("blocks-rounded-up", SHARED, cause="remainder-on-one-rank", remainder="uneven", world_size=3)
 class BlocksRoundedUp(PlainSampler):
     """A rank's share is a block of length / W, rounded up: what is left over for the last one may be nothing."""
 
@@ -69,10 +69,10 @@ class BlocksRoundedUp(PlainSampler):
 table(
     globals(),
     Fault("padding-of-all-on-each", where=padded, effect=own_share_and_all_padding,
-          caught_by=(SHARED, LENGTH), cause="what pads others' shares"),
+          caught_by=(SHARED, LENGTH), cause="padded-too-much"),
     Fault("order-with-a-sample-twice", where=always, effect=first_written_over,
           caught_by=(SHARED, "check_reading_again_without_set_epoch_still_shares_out_all_samples"),
-          cause="reads some samples twice"),
+          cause="samples-repeated-on-rank"),
     # Correct, but unusual:
     Fault("padded-with-the-last-sample", where=padded, effect=padded_with_the_last,
           seen_in=("huggingface/pytorch-image-models",)),

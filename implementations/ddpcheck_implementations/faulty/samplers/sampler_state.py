@@ -13,7 +13,7 @@ RESUMED = "check_an_epoch_goes_on_where_it_was_saved"
 
 
 @sampler(
-    "resumes-at-the-start", RESUMED, seen_in=("Lightning-AI/pytorch-lightning#8126",), cause="begins the epoch anew"
+    "resumes-at-the-start", RESUMED, seen_in=("Lightning-AI/pytorch-lightning#8126",), cause="position-not-restored"
 )
 class ResumesAtStart(PlainSampler):
     """Only the epoch is in the state."""
@@ -22,7 +22,7 @@ class ResumesAtStart(PlainSampler):
         super().load_state({**state, "given": 0})
 
 
-@sampler("resume-forgets-epoch", RESUMED, cause="it is the order of epoch 0: the epoch is not in the state")
+@sampler("resume-forgets-epoch", RESUMED, cause="rest-of-another-epoch")
 class ForgetsEpoch(PlainSampler):
     """Only the position is in the state, and set_epoch after loading comes too late for the order that is already laid out."""
 
@@ -39,7 +39,7 @@ class ForgetsEpoch(PlainSampler):
         super().set_epoch(epoch)
 
 
-@sampler("prefetched-samples-lost", RESUMED, cause="samples are lost")
+@sampler("prefetched-samples-lost", RESUMED, cause="resumed-too-late")
 class PrefetchedLost(PlainSampler):
     """The position is that of a loader that has fetched up to two samples more than training has seen."""
 
@@ -49,7 +49,7 @@ class PrefetchedLost(PlainSampler):
             yield index
 
 
-@sampler("position-of-all-ranks", RESUMED, cause="samples are lost")
+@sampler("position-of-all-ranks", RESUMED, cause="resumed-too-late")
 class PositionOfAllRanks(PlainSampler):
     """The state counts the samples of all ranks, which is taken for this rank's position."""
 
@@ -57,7 +57,7 @@ class PositionOfAllRanks(PlainSampler):
         return {**super().state(), "given": self.given * self.world}
 
 
-@sampler("position-since-the-last-load", RESUMED, cause="counts from the last load only")
+@sampler("position-since-the-last-load", RESUMED, cause="position-since-last-load")
 class PositionSinceLoad(PlainSampler):
     """The count begins at 0 with every load: right for the first interruption of an epoch."""
 
@@ -68,7 +68,7 @@ class PositionSinceLoad(PlainSampler):
             yield index
 
 
-@sampler("rest-is-shuffled-anew", RESUMED, cause="shuffled anew")
+@sampler("rest-is-shuffled-anew", RESUMED, cause="rest-reshuffled")
 class RestShuffled(PlainSampler):
     """What is left of an epoch is shuffled once more, so that the order is not the uninterrupted one's."""
 
@@ -79,7 +79,7 @@ class RestShuffled(PlainSampler):
         return super().rest(indices[:begin] + left, begin)
 
 
-@sampler("every-epoch-cut-after-resume", RESUMED, cause="stays for the epochs after it")
+@sampler("every-epoch-cut-after-resume", RESUMED, cause="loaded-position-stays")
 class EveryEpochCut(PlainSampler):
     """The position that was loaded is skipped in every later epoch, too."""
 
@@ -98,7 +98,7 @@ class EveryEpochCut(PlainSampler):
     "epoch-after-the-saved-one-missed",
     RESUMED,
     seen_in=("verl-project/verl#7401",),
-    cause="from the end of an epoch misses the next",
+    cause="loaded-position-in-next-epoch",
 )
 class NextOneMissed(PlainSampler):
     """A state of an epoch that was read to its end: what is read next, whatever epoch it is, has nothing left."""
@@ -119,7 +119,7 @@ class NextOneMissed(PlainSampler):
     "set-epoch-does-not-reach-the-resumed-one",
     RESUMED,
     seen_in=("huggingface/accelerate#4233",),
-    cause="'s order again",
+    cause="set-epoch-lost-after-load",
 )
 class LoadedStays(PlainSampler):
     """The first set_epoch to another epoch after a load is told to the sampler that was there before."""
@@ -149,7 +149,7 @@ class LaysOutTheRest(PlainSampler):
         return super().rest(self.left if begin else indices, begin)
 
 
-@sampler("state-follows-the-sampler", RESUMED, cause="the sampler's own mapping")
+@sampler("state-follows-the-sampler", RESUMED, cause="sampler-state-is-no-copy")
 class StateFollows(PlainSampler):
     """The state is the sampler's own mapping, which goes on with it: saved in the background, it is that of a later batch."""
 
@@ -157,7 +157,7 @@ class StateFollows(PlainSampler):
         return self.__dict__
 
 
-@sampler("length-of-what-was-left-stays", RESUMED, cause="len() is what was left of the epoch")
+@sampler("length-of-what-was-left-stays", RESUMED, cause="loaded-length-stays")
 class LengthOfWhatWasLeft(PlainSampler):
     """What was read before an epoch was resumed is taken off the length, and stays so."""
 

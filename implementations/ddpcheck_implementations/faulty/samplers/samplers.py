@@ -52,7 +52,7 @@ def contiguous_block(sampler: PlainSampler, order: Array) -> Array:
     EPOCH,
     RANKS,
     seen_in=("pytorch/pytorch#31771", "huggingface/transformers#4398"),
-    cause="has no effect",
+    cause="set-epoch-ignored",
 )
 class NoSetEpoch(PlainSampler):
     """set_epoch is swallowed on the way to what shuffles."""
@@ -65,7 +65,7 @@ class NoSetEpoch(PlainSampler):
     "shard-before-shuffle",
     RANKS,
     seen_in=("speechbrain/speechbrain#1518",),
-    cause="only shuffled within each rank's share",
+    cause="shuffled-within-shares",
 )
 class ShardBeforeShuffle(PlainSampler):
     """Samples are dealt out in their natural order, and each share is shuffled."""
@@ -78,7 +78,7 @@ class ShardBeforeShuffle(PlainSampler):
         return np.random.default_rng(self.stream()).permutation(mine) if self.shuffle else mine
 
 
-@sampler("tail-lost-integer-split", SHARED, cause="the tail is lost")
+@sampler("tail-lost-integer-split", SHARED, cause="not-padded")
 class TailLost(PlainSampler):
     """Each rank takes length // W samples; those at the end are never seen."""
 
@@ -92,7 +92,7 @@ class TailLost(PlainSampler):
 @sampler(
     "drop-last-ignored",
     "check_drop_last_cuts_the_tail_only",
-    cause="remainder rule: drop",
+    cause="tail-padded-not-cut",
 )
 class DropLastIgnored(PlainSampler):
     """The tail is padded whether drop_last is set or not."""
@@ -101,7 +101,12 @@ class DropLastIgnored(PlainSampler):
         super().__init__(length, rank, world, shuffle=shuffle, seed=seed, drop_last=False)
 
 
-@sampler("replica-length-not-divided", LENGTH, seen_in=("galilai-group/stable-pretraining#222",), cause="len(sampler)")
+@sampler(
+    "replica-length-not-divided",
+    LENGTH,
+    seen_in=("galilai-group/stable-pretraining#222",),
+    cause="length-computed-apart",
+)
 class LengthNotDivided(PlainSampler):
     """The length is divided by the world size only where that leaves a remainder."""
 
@@ -112,7 +117,7 @@ class LengthNotDivided(PlainSampler):
 @sampler(
     "order-depends-on-what-was-read",
     "check_the_same_epoch_has_the_same_order_again",
-    cause="depends on what was read before",
+    cause="order-depends-on-readings",
 )
 class OwnStream(PlainSampler):
     """One generator for all epochs: all ranks agree, but a resumed run does not go through the same orders."""
@@ -128,7 +133,7 @@ class OwnStream(PlainSampler):
 @sampler(
     "empty-shard-raises",
     "check_too_few_samples_are_refused_on_every_rank",
-    cause="only ranks that get no samples see",
+    cause="few-samples-refused-by-some",
     few_samples="refused",
 )
 class EmptyShardRaises(PlainSampler):
@@ -140,7 +145,7 @@ class EmptyShardRaises(PlainSampler):
             raise IndexError(f"index {rank} out of range for a dataset of size {length}")
 
 
-@sampler("too-few-refused-undeclared", SHARED, cause='promises few_samples="refused"')
+@sampler("too-few-refused-undeclared", SHARED, cause="few-samples-not-handled")
 class TooFewRefused(PlainSampler):
     """No samples are an error, which nobody has been told."""
 
@@ -206,25 +211,25 @@ table(
     globals(),
     Fault("permutation-per-rank", where=always, effect=seeded(lambda own: (own.seed + own.rank, own.epoch)),
           caught_by=(SHARED, "check_reading_again_without_set_epoch_still_shares_out_all_samples"),
-          cause="do not agree on the order",
+          cause="ranks-disagree-on-order",
           seen_in=("NVlabs/LongLive#71", "Lightning-AI/pytorch-lightning#17713", "open-mmlab/mmpose#1257")),
-    Fault("seed-ignored", where=always, effect=seeded(lambda own: (own.epoch,)), caught_by=SEED, cause="the seed is ignored",
+    Fault("seed-ignored", where=always, effect=seeded(lambda own: (own.epoch,)), caught_by=SEED, cause="seed-ignored",
           seen_in=("open-mmlab/mmagic#815", "meta-pytorch/torchtune#217")),
     Fault("seed-plus-epoch", where=always, effect=seeded(lambda own: (own.seed + own.epoch,)),
-          caught_by="check_seed_and_epoch_are_not_simply_added", cause="seeded with seed + epoch",
+          caught_by="check_seed_and_epoch_are_not_simply_added", cause="seed-is-a-sum",
           seen_in=("goodfire-ai/spd#412",)),
-    Fault("not-sharded", where=always, effect=all_samples, caught_by=(SHARED, LENGTH), cause="not shared out",
+    Fault("not-sharded", where=always, effect=all_samples, caught_by=(SHARED, LENGTH), cause="whole-data-set-on-rank",
           seen_in=("huggingface/datasets#5360", "huggingface/transformers#11254")),
-    Fault("double-sharded", where=always, effect=shared_out_twice, caught_by=(SHARED, LENGTH), cause="shared out once more",
+    Fault("double-sharded", where=always, effect=shared_out_twice, caught_by=(SHARED, LENGTH), cause="sharded-twice",
           seen_in=("huggingface/accelerate#4276",)),
     Fault("tail-lost-and-padded", where=always, effect=tail_replaced,
-          caught_by=SHARED, cause="the samples at the end of the order go to no rank", world_size=3),
-    Fault("lengths-unequal", where=~drops_last, effect=not_padded, caught_by=(SHARED, LENGTH), cause="remainder rule: pad"),
+          caught_by=SHARED, cause="tail-lost", world_size=3),
+    Fault("lengths-unequal", where=~drops_last, effect=not_padded, caught_by=(SHARED, LENGTH), cause="not-padded"),
     Fault("shuffle-flag-lost", where=always, effect=natural_order,
-          caught_by=("check_shuffle_really_shuffles", EPOCH, SEED), cause="shuffle=True is lost",
+          caught_by=("check_shuffle_really_shuffles", EPOCH, SEED), cause="shuffle-ignored",
           seen_in=("Lightning-AI/pytorch-lightning#2703",)),
     Fault("shuffle-forced", where=always, effect=shuffled,
-          caught_by="check_without_shuffle_the_order_is_natural", cause="shuffle=False is lost",
+          caught_by="check_without_shuffle_the_order_is_natural", cause="shuffled-unasked",
           seen_in=("ray-project/ray#22406",)),
     Fault("contiguous-blocks", where=always, effect=contiguous_block),  # correct, but unusual
 )

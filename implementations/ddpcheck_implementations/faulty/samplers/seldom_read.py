@@ -30,7 +30,7 @@ class SeedPastBits(PlainSampler):
         return generator.permutation(self.length) if self.shuffle else np.arange(self.length)
 
 
-@sampler("epoch-0-told-begins-anew", RESUMED, cause="begins the epoch anew")
+@sampler("epoch-0-told-begins-anew", RESUMED, cause="position-not-restored")
 class ToldEpochZero(PlainSampler):
     """Told the epoch that it is in, a sampler goes on, but for epoch 0, which is false."""
 
@@ -39,7 +39,7 @@ class ToldEpochZero(PlainSampler):
         self.epoch = epoch
 
 
-@sampler("position-of-all-samples-rounded", RESUMED, cause="samples are repeated", world_size=3)
+@sampler("position-of-all-samples-rounded", RESUMED, cause="resumed-too-early", world_size=3)
 class PositionRounded(PlainSampler):
     """The state counts the samples of all ranks, of which there are no more than the data have: no padded ones."""
 
@@ -47,7 +47,7 @@ class PositionRounded(PlainSampler):
         return {**super().state(), "given": min(self.given * self.world, self.length) // self.world}
 
 
-@sampler("loaded-state-is-used-up", RESUMED, cause="it is the sampler's own mapping")
+@sampler("loaded-state-is-used-up", RESUMED, cause="sampler-state-is-no-copy")
 class LoadedStateUsedUp(PlainSampler):
     """The state that was loaded is kept, and counts on."""
 
@@ -67,7 +67,7 @@ class LoadedStateUsedUp(PlainSampler):
 @streams(
     "numbers-of-a-table",
     "check_random_numbers_do_not_come_again_within_an_epoch",
-    cause="2048 of 4096 that were there before",
+    cause="every-call-restarts-the-stream",
 )
 class NumbersOfATable(PlainStreams):
     """An epoch's numbers are made at once, and read round and round."""
@@ -85,7 +85,7 @@ class NumbersOfATable(PlainStreams):
 @streams(
     "common-numbers-move-with-many-own",
     "check_common_random_numbers_are_equal_on_all_ranks",
-    cause="it drew 2051 numbers of its own first",
+    cause="common-numbers-from-own-stream",
 )
 class CommonMoves(PlainStreams):
     """Once a rank has drawn two thousand numbers all its generators go on, the common one too."""
@@ -100,7 +100,7 @@ class CommonMoves(PlainStreams):
     "position-of-the-epoch-before",
     RESUMED,
     seen_in=("ddpcheck (numpy_sockets, before 1.0)",),
-    cause="which set_epoch() does not reset",
+    cause="position-of-epoch-before",
 )
 class PositionBefore(PlainSampler):
     """Saved when it was told the next epoch, and nothing of that was read, the state says that all of it was."""
@@ -111,7 +111,7 @@ class PositionBefore(PlainSampler):
         self.given = given
 
 
-@sampler("rest-again-until-told", RESUMED, cause="after epoch 0 was resumed: got 7 samples")
+@sampler("rest-again-until-told", RESUMED, cause="loaded-position-stays")
 class RestAgain(PlainSampler):
     """The position that was loaded is left behind by set_epoch only, which who validates never calls."""
 
@@ -123,7 +123,7 @@ class RestAgain(PlainSampler):
 @sampler(
     "a-thousand-samples-twice",
     "check_every_sample_goes_to_one_rank",
-    cause="reads some samples twice",
+    cause="samples-repeated-on-rank",
 )
 class ThousandTwice(PlainSampler):
     """Orders are made in blocks of 512, the last of which is put in place from its end."""
@@ -137,7 +137,7 @@ class ThousandTwice(PlainSampler):
 @streams(
     "streams-kept-by-seed",
     "check_random_numbers_of_two_objects_are_apart",
-    cause="the generator belongs to all objects",
+    cause="streams-share-generator",
 )
 class KeptBySeed(PlainStreams):
     """Objects of one seed have one pair of generators."""
@@ -158,7 +158,7 @@ class KeptBySeed(PlainStreams):
 @streams(
     "numbers-in-one-buffer",
     "check_random_numbers_do_not_come_again_within_an_epoch",
-    cause="every call fills one buffer",
+    cause="numbers-in-one-buffer",
 )
 class InOneBuffer(PlainStreams):
     """A rank's own numbers are always put where the last ones were."""
@@ -174,7 +174,7 @@ class InOneBuffer(PlainStreams):
 @streams(
     "seed-in-31-bits",
     "check_every_rank_and_epoch_has_random_numbers_of_its_own",
-    cause="the seed is not used whole",
+    cause="seed-or-epoch-truncated",
 )
 class SeedIn31Bits(PlainStreams):
     """The seed is a positive number of 32 bits with a sign."""
@@ -183,7 +183,7 @@ class SeedIn31Bits(PlainStreams):
         super().__init__(rank, seed & 0x7FFFFFFF)
 
 
-@streams("streams-of-a-short-hash", OWN, cause="a short hash")
+@streams("streams-of-a-short-hash", OWN, cause="seed-hash-too-short")
 class ShortHash(PlainStreams):
     """Seed, epoch and rank are mixed well, and then cut to 16 bits."""
 

@@ -35,17 +35,17 @@ def by_another_generator(sampler: PlainSampler, order: Array) -> Array:
 table(
     globals(),
     Fault("drop-last-is-not-shuffled", where=drops_last & has_remainder, effect=natural_order,
-          caught_by=ANY, cause="where samples are 81 and drop_last is set"),
+          caught_by=ANY, cause="not-shuffled-at-length"),
     Fault("seed-without-remainder", where=has_remainder, effect=seeded(lambda own: (0, own.epoch)),
-          caught_by=ANY, cause="the seed does not count where samples are 81"),
+          caught_by=ANY, cause="seed-or-epoch-ignored-at-length"),
     Fault("epochs-of-even-lengths", where=odd_length, effect=seeded(lambda own: (own.seed, own.epoch // 2)),
-          caught_by=ANY, cause="the epoch does not count where samples are 81"),
+          caught_by=ANY, cause="seed-or-epoch-ignored-at-length"),
     Fault("seed-of-the-first-epochs", where=from_epoch(3), effect=seeded(lambda own: (0, own.epoch)),
-          caught_by=ANY, cause="the seed does not count where samples are 81"),
+          caught_by=ANY, cause="seed-or-epoch-ignored-at-length"),
     Fault("too-large-to-be-shuffled", where=longer(1 << 16), effect=natural_order,
-          caught_by=ANY, cause="shuffle=True is lost on the way where samples are 70001"),
+          caught_by=ANY, cause="not-shuffled-at-length"),
     Fault("drop-last-is-always-shuffled", where=drops_last, effect=shuffled,
-          caught_by="check_without_shuffle_the_order_is_natural", cause="shuffle=False is lost on the way"),
+          caught_by="check_without_shuffle_the_order_is_natural", cause="shuffled-unasked"),
     Fault("other-lengths-otherwise", where=shuffles & odd_length, effect=by_another_generator),  # correct, but unusual
 )
 # fmt: on

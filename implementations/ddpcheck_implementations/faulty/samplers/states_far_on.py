@@ -11,7 +11,7 @@ from ..facets import PlainSampler, sampler
 from .sampler_state import RESUMED
 
 
-@sampler("position-in-a-byte", RESUMED, cause="samples are repeated")
+@sampler("position-in-a-byte", RESUMED, cause="resumed-too-early")
 class PositionInAByte(PlainSampler):
     """The position has eight bits in the state."""
 
@@ -19,7 +19,7 @@ class PositionInAByte(PlainSampler):
         return {"epoch": self.epoch, "given": self.given & 255}
 
 
-@sampler("rest-in-sixteen-bits", RESUMED, cause="indices of 16 bits")
+@sampler("rest-in-sixteen-bits", RESUMED, cause="indices-narrowed")
 class RestInSixteenBits(PlainSampler):
     """The state holds the samples that are left, as numbers of 16 bits."""
 
@@ -45,7 +45,7 @@ class RestInSixteenBits(PlainSampler):
         return self.rest([0] * begin + left, begin)
 
 
-@sampler("epoch-of-the-last-reading-saved", RESUMED, cause="the order of epoch")
+@sampler("epoch-of-the-last-reading-saved", RESUMED, cause="rest-of-another-epoch")
 class EpochOfLastReading(PlainSampler):
     """The epoch in the state is that of the last reading, also when the next was set already."""
 

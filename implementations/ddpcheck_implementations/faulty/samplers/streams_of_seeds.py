@@ -18,7 +18,7 @@ SPREAD = "check_random_numbers_fill_the_unit_interval"
 @streams(
     "large-seeds-not-in-common",
     "check_common_random_numbers_are_equal_on_all_ranks",
-    cause="does not reach the generator",
+    cause="large-seed-ignored",
 )
 class LargeSeedsNotInCommon(PlainStreams):
     """A seed that 16 bits do not hold is refused by what sends it to the ranks, and nobody looks: each has one of its own."""
@@ -32,7 +32,7 @@ class LargeSeedsNotInCommon(PlainStreams):
 @streams(
     "short-period-of-seed-0",
     "check_random_numbers_do_not_come_again_within_an_epoch",
-    cause="on rank 0 (seed 0)",
+    cause="every-call-restarts-the-stream",
 )
 class ShortPeriod(PlainStreams):
     """A generator that has a short period if it is seeded badly, with 0."""
@@ -48,7 +48,7 @@ class ShortPeriod(PlainStreams):
         return self.table[np.arange(self.given - count, self.given) % len(self.table)]
 
 
-@streams("streams-refilled-otherwise", SPREAD, cause="the numbers are not uniform")
+@streams("streams-refilled-otherwise", SPREAD, cause="numbers-not-uniform")
 class RefilledOtherwise(PlainStreams):
     """The first calls of an epoch empty a buffer; what fills it again averages three numbers, and is no longer uniform."""
 
@@ -66,7 +66,7 @@ class RefilledOtherwise(PlainStreams):
 @streams(
     "streams-in-one-buffer-later",
     "check_random_numbers_do_not_come_again_within_an_epoch",
-    cause="every call fills one buffer",
+    cause="numbers-in-one-buffer",
 )
 class InOneBufferLater(PlainStreams):
     """From the third call of an epoch on the array of the call before is filled again, to save memory."""
@@ -88,6 +88,6 @@ class InOneBufferLater(PlainStreams):
 table(
     globals(),
     Fault("streams-of-every-second-seed", where=always, effect=key(lambda own: (own.seed + 2 * own.rank, own.epoch, 1)),
-          caught_by=OWN, cause="seeded with a sum"),
+          caught_by=OWN, cause="seed-is-a-sum"),
 )
 # fmt: on

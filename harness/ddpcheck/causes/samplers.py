@@ -1,0 +1,239 @@
+"""Why a sampler deals samples wrongly: shares, order, length, and the state of an epoch that was interrupted."""
+
+from .cause import Kind
+
+WHOLE_DATA_SET = Kind(
+    "whole-data-set-on-rank", "Rank {rank} reads the whole data set: samples are not sharded.", rank=int
+)
+SHARDED_TWICE = Kind("sharded-twice", "Each rank's share is sharded a second time.")
+SAME_SHARE = Kind(
+    "same-share-on-every-rank",
+    "Every rank takes the same share: the rank is ignored, or read too early.",
+    look="the place where the sampler gets its rank",
+)
+READING_EMPTY = Kind("second-reading-empty", "A second reading gives no samples: the iterator is used up.")
+RANKS_DISAGREE = Kind(
+    "ranks-disagree-on-order",
+    "The ranks disagree on the order: each shuffles with its own seed or generator.",
+)
+DRAWN_WITH_REPLACEMENT = Kind("drawn-with-replacement", "Samples are drawn with replacement.", certainty="possible")
+REPEATED_ON_RANK = Kind(
+    "samples-repeated-on-rank",
+    "Rank {rank} reads some samples twice and skips others.",
+    because="An order is cut and joined wrongly, or samples are drawn with replacement.",
+    rank=int,
+)
+RANK_STAYS_IN_EPOCH = Kind(
+    "rank-stays-in-epoch",
+    "set_epoch() has no effect on rank {ranks}, which stays in an earlier epoch.",
+    ranks=tuple[int, ...],
+)
+INDICES_NARROWED = Kind(
+    "indices-narrowed",
+    "The {place} holds indices of {bits} bits: larger ones do not fit.",
+    place=str,
+    bits=int,
+)
+
+DIVISIBLE_PADDED = Kind(
+    "divisible-length-padded",
+    "One more round is padded, although the world size divides the length.",
+)
+DIVISIBLE_CUT = Kind("divisible-length-cut", "One round is cut, although the world size divides the length.")
+PADDING_TAKEN_ONCE = Kind(
+    "padding-taken-once",
+    "Padding repeats the order once only: few samples must come several times.",
+)
+PADDED_TOO_MUCH = Kind(
+    "padded-too-much",
+    "Rank {rank} gets more padding than equal shares need.",
+    because="The padding of other ranks' shares may be in it.",
+    rank=int,
+)
+NOT_PADDED = Kind(
+    "not-padded",
+    "Nothing is padded: ranks run out of samples at different times, or lose the tail.",
+)
+NOT_CUT = Kind(
+    "tail-not-cut",
+    "The tail is not cut: ranks get shares of different lengths.",
+    because="Ranks with more samples wait for the others at the end.",
+)
+PADDED_NOT_CUT = Kind("tail-padded-not-cut", "The tail is padded, not cut: the length is rounded up.")
+REMAINDER_PADDED = Kind("remainder-padded", "The shares are padded to equal lengths, against the remainder rule.")
+REMAINDER_ON_ONE_RANK = Kind(
+    "remainder-on-one-rank",
+    "Shares are rounded up or down, and one rank alone gets the rest.",
+)
+TAIL_LOST = Kind("tail-lost", "The last {count} samples of the order go to no rank.", count=int)
+HEAD_CUT = Kind("head-cut", "The first samples are cut, not the last.")
+CUT_BEFORE_SHUFFLE = Kind(
+    "cut-before-shuffle",
+    "The tail is cut before the shuffle: its samples are never seen.",
+)
+
+LENGTH_CHANGES = Kind(
+    "length-changes",
+    "len() is right before the first reading, and changes with readings or epochs.",
+)
+LENGTH_APART = Kind(
+    "length-computed-apart",
+    "len() is computed apart from the order, and differs from it.",
+    because="A loop that trusts len() stops early, or waits for other ranks.",
+)
+LENGTH_LATE = Kind(
+    "length-known-late",
+    "len() is right only after the order was made.",
+    because="Learning-rate schedules need the length before the first epoch.",
+)
+
+EPOCH_TIMES_SEED = Kind(
+    "epoch-times-seed",
+    "With a seed of 0 set_epoch() has no effect: epoch and seed are multiplied.",
+)
+EPOCH_0_IS_NONE = Kind(
+    "epoch-0-taken-for-none",
+    "Epoch 0 is taken for no epoch: set_epoch(0) changes nothing.",
+    look='conditions such as "if epoch:"',
+)
+EPOCH_NOT_SHUFFLED = Kind(
+    "epoch-not-shuffled", "Epoch {epoch} is not shuffled: it may be taken for no epoch.", epoch=int
+)
+SHUFFLED_WITHIN_SHARES = Kind(
+    "shuffled-within-shares",
+    "Samples are dealt to ranks first, and only shuffled within each share.",
+)
+ONE_ORDER_MOVED = Kind(
+    "one-order-for-all-epochs",
+    "All epochs have one order, only reversed, rotated or dealt differently.",
+)
+NATURAL_ORDER_MOVED = Kind(
+    "natural-order-moved",
+    "The natural order is only reversed, or starts at a random sample.",
+)
+NATURAL_ORDER_REVERSED = Kind("natural-order-reversed", "The natural order is reversed.")
+SHUFFLE_IGNORED = Kind("shuffle-ignored", "shuffle=True has no effect: the order is the natural one.")
+SHUFFLED_UNASKED = Kind("shuffled-unasked", "shuffle=False has no effect: the order is a random one.")
+UNSHUFFLED_ORDER_CHANGES = Kind(
+    "unshuffled-order-changes",
+    "The order depends on the epoch, although shuffle=False.",
+)
+NOT_SHUFFLED_AT_LENGTH = Kind(
+    "not-shuffled-at-length",
+    "The order of {length} samples is not shuffled, with drop_last={drop_last}.",
+    because="Other lengths are shuffled. This epoch or seed may matter as well.",
+    length=int,
+    drop_last=bool,
+)
+IGNORED_AT_LENGTH = Kind(
+    "seed-or-epoch-ignored-at-length",
+    "The {part} has no effect on {length} samples, with drop_last={drop_last}.",
+    because="Other lengths depend on it. These epochs or seeds may matter as well.",
+    part=str,
+    length=int,
+    drop_last=bool,
+)
+PARTLY_SHUFFLED = Kind("partly-shuffled", "Only a part of the order is shuffled.")
+ENDS_NOT_SHUFFLED = Kind(
+    "ends-not-shuffled",
+    "The first or last samples are left out of the shuffle: sample {samples}.",
+    samples=tuple[int, ...],
+)
+ORDER_DEPENDS_ON_READINGS = Kind(
+    "order-depends-on-readings",
+    "The order depends on earlier readings, or on a generator that other code uses.",
+)
+SAMPLERS_SHARE_STATE = Kind(
+    "samplers-share-state",
+    "Samplers share their {state}: one overwrites another's.",
+    look="attributes of the class or the module",
+    state=str,
+)
+BROKEN_EPOCH_RUNS_ON = Kind(
+    "broken-epoch-runs-on",
+    "The position or the generator runs on if a loop breaks off an epoch.",
+)
+FIRST_SET_EPOCH_STAYS = Kind(
+    "first-set-epoch-stays",
+    "Until the sampler is read, only the first set_epoch() counts.",
+)
+
+POSITION_NOT_RESTORED = Kind(
+    "position-not-restored",
+    "The resumed epoch starts at its first sample: the position is not saved, or not used.",
+)
+LOADED_POSITION_NOT_SAVED = Kind(
+    "loaded-position-not-saved",
+    "state() does not tell a loaded position before a reading: saved again, it is lost.",
+)
+POSITION_OF_EPOCH_BEFORE = Kind(
+    "position-of-epoch-before",
+    "The state has the position of the epoch before: set_epoch() does not reset it.",
+    because="Nothing is left of an epoch that has only begun.",
+)
+POSITION_SINCE_LOAD = Kind(
+    "position-since-last-load",
+    "The position counts from the last load only, not from the epoch's start.",
+    because="Samples are repeated.",
+)
+RESUMED_TOO_LATE = Kind(
+    "resumed-too-late",
+    "The epoch resumes {count} samples too late: they are lost.",
+    because="It resumes at sample {start} of the rank's share.",
+    look="samples that are counted when prefetched, or counted on all ranks",
+    count=int,
+    start=int,
+)
+RESUMED_TOO_EARLY = Kind(
+    "resumed-too-early",
+    "The epoch resumes {count} samples too early: they are repeated.",
+    because="It resumes at sample {start} of the rank's share.",
+    look="rounding of the position, and bits that it does not fit in",
+    count=int,
+    start=int,
+)
+NOTHING_LEFT = Kind(
+    "nothing-left-when-resumed",
+    "Nothing is left of the resumed epoch: {count} samples are lost.",
+    because="The position counts the samples of all ranks, or the epoch counts as ended.",
+    count=int,
+)
+REST_RESHUFFLED = Kind(
+    "rest-reshuffled",
+    "The remaining samples come in another order: they are shuffled anew.",
+)
+REST_OF_EPOCH = Kind(
+    "rest-of-another-epoch",
+    "The rest is of epoch {epoch}: the state lacks the epoch, or it is set anew.",
+    epoch=int,
+)
+REST_PADDED = Kind("rest-padded-again", "The rest is padded again, to a length that it had already.")
+RESUMED_ORDER_DIFFERS = Kind(
+    "resumed-order-differs",
+    "The order is another one: epoch, seed or generator are not those of the state.",
+)
+LOADED_POSITION_STAYS = Kind("loaded-position-stays", "The loaded position also applies to the epochs after it.")
+LOADED_LENGTH_STAYS = Kind(
+    "loaded-length-stays",
+    "len() stays the resumed epoch's rest in the epochs after it.",
+)
+SET_EPOCH_LOST_AFTER_LOAD = Kind(
+    "set-epoch-lost-after-load",
+    "Epoch {epoch}'s order comes again: set_epoch() does not reach the resumed sampler.",
+    because="Or a counter of epochs lags behind.",
+    epoch=int,
+)
+LOADED_POSITION_IN_NEXT_EPOCH = Kind(
+    "loaded-position-in-next-epoch",
+    "set_epoch() of another epoch keeps the loaded position.",
+    because="A run that resumes at the end of an epoch misses the next one.",
+)
+STATE_MOVES_SAMPLER = Kind(
+    "state-moves-sampler",
+    "state() moves the sampler itself, or two samplers share their position.",
+)
+STATE_IS_ALIAS = Kind(
+    "sampler-state-is-no-copy",
+    "state() returns the sampler's own mapping, not a copy.",
+    because="A checkpoint that is written or loaded later holds another position.",
+)
