@@ -1,4 +1,6 @@
-"""The contract: what an implementation can promise (promises), all promises of one (capabilities), what checks need (needs)."""
+"""The contract: what an implementation hands out (adapter, extras, trainer) and promises (promises, capabilities), and what
+checks need of it (needs).
+"""
 
 from .capabilities import CONTRACT, FACETS, GROUP_OF, GROUPS, SENTENCES, TYPICAL, Capabilities, promises_of
 from .promises import (

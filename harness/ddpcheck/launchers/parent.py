@@ -31,7 +31,7 @@ from .pids import open_process
 ENDED = struct.Struct("ii")
 """What the driver is told of each rank that ends: the rank, and its exit status."""
 KILL = b"k"
-_WORKER = "ddpcheck.worker"
+_WORKER = "ddpcheck.execution.worker"
 _TAKE_AN_ADAPTER = (_WORKER, "ddpcheck.training")
 _LOOK_EVERY = 20  # ms, where no handle tells that a process has ended
 _LEAVE_WITHIN = 2.0
@@ -56,7 +56,7 @@ def import_adapter(command: Sequence[str]) -> None:
     """Import the program and the adapter that it is for. If one cannot be imported, the rank that needs it will say so."""
     with suppress(Exception):
         if _module(command) in _TAKE_AN_ADAPTER:
-            from ..references import resolve
+            from ..running.adapter_lookup import resolve
 
             adapter, _ = resolve(command[3])
             for name in (*adapter.requires, _WORKER):

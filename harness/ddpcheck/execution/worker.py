@@ -1,0 +1,228 @@
+"""One rank: `python -m ddpcheck.execution.worker ADAPTER`, started once per rank by any launcher.
+
+It attaches to the driver named by DDPCHECK_CONTROL and DDPCHECK_SECRET, connects the adapter, and runs Jobs until told
+to stop. A second connection, served by a thread, tells the driver where the rank stands when it is stuck; when that
+connection breaks, the driver is gone and the rank ends itself, so that nothing stays behind.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import json
+import mmap
+import os
+import shutil
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+from ..contract.rank_context import RankContext, rank_context
+from ..contract.validation import causes_of_facets, problems_of_facets
+from ..job import Job
+from ..launchers.agent import SCRATCH
+from ..launchers.pids import processes_under
+from ..launchers.segments import remove_segments, segments_of
+from ..operations.start import GATED, HOSTS, OWN_FOLDER, SHORT_READS
+from ..ranks.channel import Channel, ChannelClosed, connect
+from ..ranks.simulated_hosts import tell_hosts
+from ..running.adapter_lookup import resolve
+from ..storage import codec
+from ..trace import MAKING, RankTrace, rank_to_plain
+from . import ContractBroken, Execution
+from .files_of_job import own_temporary_folder, scratch_of
+from .process_resources import held_at_first
+from .short_reads import cut_reads
+
+DRIVER_GONE = 75
+_PROGRESS = struct.Struct("qq")
+
+
+class _Scratch:
+    """Two unnamed memory files that the driver can read through /proc even when this process is stuck or dead.
+
+    One holds the position of the operation under way, and how many have been entered; into the other go the stacks that
+    faulthandler writes, without needing the interpreter's lock, on SIGUSR1 and on a crash.
+    """
+
+    def __init__(self) -> None:
+        self.progress_file = os.memfd_create("ddpcheck-progress")
+        os.ftruncate(self.progress_file, mmap.PAGESIZE)
+        self._entered = 0
+        self._page = mmap.mmap(self.progress_file, mmap.PAGESIZE)
+        self.stack_file = os.memfd_create("ddpcheck-stack")
+        faulthandler.enable(self.stack_file)
+        faulthandler.register(signal.SIGUSR1, self.stack_file, all_threads=True)
+
+    def enter(self, operation: int) -> None:
+        self._entered += 1
+        _PROGRESS.pack_into(self._page, 0, operation, self._entered)
+
+
+class Worker:
+    """The state of one rank between Jobs."""
+
+    def __init__(self, reference: str) -> None:
+        self._reference = reference
+        self._context: RankContext = rank_context()
+        self._execution: Execution | None = None
+        self._files = scratch_of(os.environ["DDPCHECK_SECRET"])
+        self._jobs = 0  # counted alike on all ranks, as all get all Jobs
+        self._scratch = _Scratch() if hasattr(os, "memfd_create") else None
+
+    def serve(self, address: str, secret: str) -> None:
+        jobs = self._attach(address, secret, "jobs")
+        sentinel = self._attach(address, secret, "sentinel")
+        self._remove_files()  # of an earlier session with the same secret, if a user has chosen it
+        threading.Thread(target=self._watch, args=(sentinel,), daemon=True, name="ddpcheck-sentinel").start()
+        try:
+            adapter, _ = resolve(self._reference)
+            if GATED in os.environ:
+                jobs.receive()  # the driver says when to go in
+            if OWN_FOLDER in os.environ:
+                own_temporary_folder(self._files)
+            if SHORT_READS in os.environ:
+                cut_reads()
+            held_at_first()  # what close() should leave behind at most
+            facets = adapter.connect(self._context)
+            problems = problems_of_facets(facets, adapter.capabilities, self._context)
+            causes = [cause.to_plain() for cause in causes_of_facets(facets, self._context)]
+        except BaseException as error:
+            jobs.send(codec.encode({"problems": [_short(error)], "error": _readable(error), "causes": []}))
+            return
+        gc.freeze()  # what start-up made stays: the collector need not walk it again for every few Jobs
+        jobs.send(codec.encode({"problems": problems, "error": "", "causes": causes}))
+        while True:
+            message = jobs.receive()
+            if not message:
+                break
+            jobs.send(codec.encode(rank_to_plain(self._run(facets, Job.from_plain(json.loads(message))))))
+        self._remove_files()  # on this host, which may be another than the driver's
+        if facets.close is not None:
+            facets.close()
+
+    def _remove_files(self) -> None:
+        shutil.rmtree(self._files, ignore_errors=True)
+
+    def _attach(self, address: str, secret: str, purpose: str) -> Channel:
+        channel = connect(address, secret)
+        scratch = self._scratch
+        channel.send(
+            codec.encode(
+                {
+                    "purpose": purpose,
+                    "rank": self._context.rank,
+                    "world_size": self._context.world_size,
+                    "engine": self._context.engine,
+                    "pid": os.getpid(),
+                    "host": socket.gethostname(),
+                    "files": [scratch.progress_file, scratch.stack_file] if scratch else [],
+                }
+            )
+        )
+        return channel
+
+    def _run(self, facets: Any, job: Job) -> RankTrace:
+        rank = self._context.rank
+        enter = self._scratch.enter if self._scratch else (lambda operation: None)
+        self._jobs += 1
+        execution = self._execution = Execution(facets, job, rank, enter, f"{self._files}{os.sep}{self._jobs}")
+        try:
+            execution.run()
+        except ContractBroken as error:
+            records, failed_at = tuple(execution.records), time.monotonic()
+            return RankTrace(rank, "invalid", records, str(error), failed_at=failed_at, wrong_form=error.form)
+        except SystemExit as error:  # which would end the program: no error, but told with its place
+            return RankTrace(rank, "died", tuple(execution.records), _readable(error), failed_at=time.monotonic())
+        except Exception as error:
+            return RankTrace(rank, "raised", tuple(execution.records), _readable(error), failed_at=time.monotonic())
+        return RankTrace(rank, "done", tuple(execution.records))
+
+    def _watch(self, sentinel: Channel) -> None:
+        """Answer every question of the driver with where the main thread stands."""
+        main = threading.main_thread().ident
+        while True:
+            try:
+                sentinel.receive()
+                execution = self._execution
+                frame = sys._current_frames().get(main or 0)
+                stack = "".join(traceback.format_stack(frame)) if frame else ""
+                records = tuple(execution.records) if execution else ()
+                trace = RankTrace(self._context.rank, "hung", records, stack=_trimmed(stack))
+                sentinel.send(codec.encode(rank_to_plain(trace)))
+            except ChannelClosed:
+                self.end_alone()
+
+    def end_alone(self) -> NoReturn:
+        """End without the driver, and remove what it would have removed, processes that this one has started included."""
+        for process in processes_under(os.getpid()):
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        self._remove_files()
+        if scratch := os.environ.get(SCRATCH):
+            shutil.rmtree(scratch, ignore_errors=True)
+        _leave(DRIVER_GONE)
+
+
+def _short(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _readable(error: BaseException) -> str:
+    """The traceback from the implementation's first frame on: the harness's own frames say nothing to a user."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = str(Path(__file__).resolve().parent)
+    kept = next((i for i, frame in enumerate(frames) if not frame.filename.startswith(own)), 0)
+    notes = getattr(error, "__notes__", [])
+    made = [f"{MAKING}\n"] if MAKING in notes else []
+    if made:
+        notes.remove(MAKING)
+    text = made + traceback.format_list(frames[kept:]) + traceback.format_exception_only(error)
+    return "".join(text).rstrip()
+
+
+def _trimmed(stack: str) -> str:
+    """The stack from the operation's runner on, or from what this module calls: where the implementation stands."""
+    at = stack.rfind(f"{Path(__file__).with_name('execution')}{os.sep}")
+    if at < 0:
+        at = stack.find('\n  File "', stack.rfind(f'"{__file__}", line')) + 3
+    line = stack.rfind("\n", 0, at) + 1 if at >= 0 else 0
+    return stack[line:].rstrip()
+
+
+def main() -> NoReturn:
+    if len(sys.argv) != 2 or "DDPCHECK_CONTROL" not in os.environ or "DDPCHECK_SECRET" not in os.environ:
+        sys.exit(
+            "usage: DDPCHECK_CONTROL=... DDPCHECK_SECRET=... python -m ddpcheck.execution.worker ADAPTER\n"
+            "ddpcheck starts this by itself; by hand only for `ddpcheck check --attach`, which prints both values"
+        )
+    # a shell's background job ignores interrupts, and all that it starts would
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if HOSTS in os.environ:
+        tell_hosts(os.environ, [int(size) for size in os.environ[HOSTS].split(",")])
+    worker = Worker(sys.argv[1])
+    try:
+        worker.serve(os.environ["DDPCHECK_CONTROL"], os.environ["DDPCHECK_SECRET"])
+    except ChannelClosed:
+        worker.end_alone()
+    # An implementation's threads and exit handlers must not turn a finished rank into a crash at exit.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    _leave(0)
+
+
+def _leave(status: int) -> NoReturn:
+    """End this process without the exit handler that would have removed what MPI keeps, if nobody has."""
+    remove_segments(segments_of())
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    main()
