@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from ..models.spec import Linear
+from ..models.spec import Linear, ModelSpec
 from . import (
     Aggregate,
     AllGather,
@@ -19,6 +19,7 @@ from . import (
     Calls,
     Clip,
     CloseWindow,
+    DataSpec,
     Disturb,
     Draw,
     Join,
@@ -49,11 +50,21 @@ from . import (
     ZeroGrad,
 )
 
-if TYPE_CHECKING:
-    from ..job import Job
+
+class DeclaredJob(Protocol):
+    """A Job, as far as it decides which operations can run in it."""
+
+    @property
+    def world_size(self) -> int: ...
+    @property
+    def operations(self) -> tuple[Operation, ...]: ...
+    @property
+    def model(self) -> ModelSpec | None: ...
+    @property
+    def data(self) -> DataSpec | None: ...
 
 
-def misfits(job: Job, operation: Operation) -> list[str]:
+def misfits(job: DeclaredJob, operation: Operation) -> list[str]:
     """Why this operation cannot run in this Job, one sentence each."""
     kind = type(operation)
     found = ["the Job has no model"] if kind in _ON_REPLICA and job.model is None else []
@@ -61,7 +72,7 @@ def misfits(job: Job, operation: Operation) -> list[str]:
     return found + judge(job, operation) if judge else found
 
 
-def _of_samples(job: Job, operation: Any) -> list[str]:
+def _of_samples(job: DeclaredJob, operation: Any) -> list[str]:
     found = []
     if len(operation.samples) != job.world_size:
         found.append(f"has samples for {len(operation.samples)} ranks, not {job.world_size}")
@@ -80,7 +91,7 @@ def _of_samples(job: Job, operation: Any) -> list[str]:
     return found + (_of_broken(job, operation) if isinstance(operation, Backward) and operation.broken else [])
 
 
-def _of_broken(job: Job, operation: Backward) -> list[str]:
+def _of_broken(job: DeclaredJob, operation: Backward) -> list[str]:
     found = ["is broken, and has two forward passes, or is interrupted"] * bool(
         operation.second or operation.interrupted
     )
@@ -92,7 +103,7 @@ def _of_broken(job: Job, operation: Backward) -> list[str]:
     return found
 
 
-def _of_backward(job: Job, operation: Any) -> list[str]:
+def _of_backward(job: DeclaredJob, operation: Any) -> list[str]:
     second = operation.second
     found = _of_samples(job, operation) + (_of_samples(job, Backward(second)) if second else [])
     return found + _of_weights(operation) if operation.weights else found
@@ -107,20 +118,20 @@ def _of_weights(operation: Backward) -> list[str]:
     return found
 
 
-def _of_batches(job: Job, operation: Any) -> list[str]:
+def _of_batches(job: DeclaredJob, operation: Any) -> list[str]:
     rounds = range(operation.rounds()) if operation.batches else ()
     misfits = [text for number in rounds for text in _of_samples(job, Backward(operation.round(number)))]
     return misfits if rounds else ["no rank has a batch"]
 
 
-def _of_layers(job: Job, operation: Any) -> list[str]:
+def _of_layers(job: DeclaredJob, operation: Any) -> list[str]:
     known = (
         {layer.name for layer in job.model.layers if isinstance(layer, Linear) and not layer.uses} if job.model else ()
     )
     return [f"{name!r} is no Linear layer with parameters of its own" for name in operation.layers if name not in known]
 
 
-def _of_group(job: Job, operation: Any) -> list[str]:
+def _of_group(job: DeclaredJob, operation: Any) -> list[str]:
     world, group = range(job.world_size), operation.group
     found = []
     if group is not None and (sorted(set(group)) != list(group) or not set(group) <= set(world) or not group):
@@ -135,7 +146,7 @@ def _of_group(job: Job, operation: Any) -> list[str]:
     return found
 
 
-def _of_measured(job: Job, operation: Any) -> list[str]:
+def _of_measured(job: DeclaredJob, operation: Any) -> list[str]:
     shared = operation.collective in ("all_gather", "reduce_scatter") and operation.count % job.world_size
     found = [f"{operation.count} elements cannot be shared out to {job.world_size} ranks"] if shared else []
     if operation.collective == "send_recv" and job.world_size < 2:
@@ -145,41 +156,41 @@ def _of_measured(job: Job, operation: Any) -> list[str]:
     return found
 
 
-def _of_rank(job: Job, operation: Any) -> list[str]:
+def _of_rank(job: DeclaredJob, operation: Any) -> list[str]:
     inside = 0 <= operation.rank < job.world_size
     return [] if inside else [f"rank {operation.rank} is not in range({job.world_size})"]
 
 
-def _of_ranks(job: Job, operation: Any) -> list[str]:
+def _of_ranks(job: DeclaredJob, operation: Any) -> list[str]:
     strange = set(operation.ranks) - set(range(job.world_size))
     found = [f"ranks {sorted(strange)} are not in range({job.world_size})"] if strange else []
     return found + misfits(job, operation.operation)
 
 
-def _of_calls(job: Job, operation: Any) -> list[str]:
+def _of_calls(job: DeclaredJob, operation: Any) -> list[str]:
     found = ["a message needs two ranks"] if operation.collective == "send_recv" and job.world_size < 2 else []
     return found if operation.times > 0 else [*found, f"needs a positive number of calls, not {operation.times}"]
 
 
-def _of_attempt(job: Job, operation: Any) -> list[str]:
+def _of_attempt(job: DeclaredJob, operation: Any) -> list[str]:
     return misfits(job, operation.operation)
 
 
-def _of_rounds(job: Job, operation: Any) -> list[str]:
+def _of_rounds(job: DeclaredJob, operation: Any) -> list[str]:
     return [text for each in operation.operations for text in misfits(job, each)]
 
 
-def _of_pairs(job: Job, operation: Any) -> list[str]:
+def _of_pairs(job: DeclaredJob, operation: Any) -> list[str]:
     world = set(range(job.world_size))
     return [f"pair {pair} is not two ranks" for pair in operation.pairs if len(set(pair) & world) != 2]
 
 
-def _of_metrics(job: Job, operation: Any) -> list[str]:
+def _of_metrics(job: DeclaredJob, operation: Any) -> list[str]:
     fits = len(operation.values) == len(operation.counts) == job.world_size
     return [] if fits else [f"needs one value and one count for each of {job.world_size} ranks"]
 
 
-def _of_scores(job: Job, operation: Any) -> list[str]:
+def _of_scores(job: DeclaredJob, operation: Any) -> list[str]:
     found = []
     if len(operation.indices) != job.world_size:
         found.append(f"has samples for {len(operation.indices)} ranks, not {job.world_size}")
@@ -192,18 +203,18 @@ def _of_scores(job: Job, operation: Any) -> list[str]:
     return found
 
 
-def _of_reads(job: Job, operation: Any) -> list[str]:
+def _of_reads(job: DeclaredJob, operation: Any) -> list[str]:
     found = [] if operation.disturbed is None else _of_rank(job, Disturb(operation.disturbed))
     fits = len(operation.peeks) in (0, job.world_size)
     return found if fits else [*found, f"has peeks for {len(operation.peeks)} ranks, not {job.world_size}"]
 
 
-def _of_draws(job: Job, operation: Any) -> list[str]:
+def _of_draws(job: DeclaredJob, operation: Any) -> list[str]:
     fits = len(operation.extra) in (0, job.world_size)
     return [] if fits else [f"has extra draws for {len(operation.extra)} ranks, not {job.world_size}"]
 
 
-def _of_training(job: Job, operation: Any) -> list[str]:
+def _of_training(job: DeclaredJob, operation: Any) -> list[str]:
     found = [] if job.data else ["the Job has no data"]
     sizes = (operation.epochs, operation.batch_size, operation.micro_batches)
     if min(sizes) <= 0:
@@ -219,7 +230,7 @@ _ON_REPLICA = frozenset(
     {Backward, ZeroGrad, Clip, Step, Observe, Predict, Save, Resume, SetTrainable, Join, Remeasure, Train, MeasureSteps}
     | {OpenWindow, CloseWindow, Switch, Make}
 )
-_JUDGES: dict[type, Callable[[Job, Any], list[str]]] = {
+_JUDGES: dict[type, Callable[[DeclaredJob, Any], list[str]]] = {
     Backward: _of_backward,
     **dict.fromkeys((Predict, Remeasure, MeasureSteps), _of_samples),
     **dict.fromkeys((AllReduce, Broadcast, AllGather, ReduceScatter, Barrier), _of_group),

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from ddpcheck.values import Array
 
 from .connections import wire_format
-
-if TYPE_CHECKING:
-    from .shared_memory.small_reductions import Express
 
 
 class Algorithms(Protocol):
@@ -33,6 +30,14 @@ class Algorithms(Protocol):
     def barrier(self, header: bytes) -> None: ...
 
 
+class SmallReductions(Protocol):
+    """Reductions of arrays of up to `limit` bytes, in one exchange (shared_memory.small_reductions)."""
+
+    limit: int
+
+    def reduce(self, operation: str, op: str, array: Array, mine: Array, target: Array) -> None: ...
+
+
 class Group:
     """Ascending ranks, this one among them. `algorithms` is None if it is the only one. `express` goes before them."""
 
@@ -40,7 +45,7 @@ class Group:
         self.ranks = tuple(ranks)
         self.size = len(self.ranks)
         self.algorithms = algorithms
-        self.express: Express | None = None
+        self.express: SmallReductions | None = None
         self._code = wire_format.group_code(self.ranks)
         self.begun = 0
 
