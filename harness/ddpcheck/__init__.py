@@ -87,8 +87,8 @@ __all__ = [
     "run_checks",
 ]
 
-_HOMES = {
-    "adapter": ("Adapter", "Batch", "Collectives", "Facets", "Handle", "Replica", "Sampler"),
+_NAMES_BY_MODULE = {
+    "contract.adapter": ("Adapter", "Batch", "Collectives", "Facets", "Handle", "Replica", "Sampler"),
     "contract": (
         "TYPICAL",
         "Capabilities",
@@ -104,28 +104,28 @@ _HOMES = {
         "WorldPromises",
     ),
     "checks": ("Check", "law"),
-    "environment": ("RankContext", "rank_context"),
+    "contract.rank_context": ("RankContext", "rank_context"),
     "job": ("Job",),
     "launchers.mpi": ("Mpiexec",),
     "launchers.multiprocess": ("Multiprocessing",),
     "launchers.processes": ("Processes",),
     "launchers.torchrun": ("Torchrun",),
-    "model": ("ModelSpec", "mlp"),
+    "models.spec": ("ModelSpec", "mlp"),
     "ranks.attaching": ("StartFailed",),
     "run": ("check_adapter", "run_checks"),
     "session": ("Session",),
     "testing": ("parametrize_with_checks",),
     "trace": ("RankTrace", "Trace"),
-    "trainer": ("TrainingRun", "TrainingTask"),
+    "contract.trainer": ("TrainingRun", "TrainingTask"),
     "verdict": ("Diagnosis", "Finding", "Verdict"),
 }
-_MODULES = {name: module for module, names in _HOMES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'ddpcheck' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)
+    value = getattr(importlib.import_module(f".{_MODULE_OF[name]}", __name__), name)
     globals()[name] = value
     return value
 
