@@ -177,9 +177,7 @@ def _ranks_below(running: subprocess.Popen[bytes]) -> list[int]:
     """Wait until ranks run below this process; who they are."""
     children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
     while running.poll() is None:
-        ranks = [
-            int(child) for child in children.read_text().split() if "ddpcheck.execution.worker" in _words_of(int(child))
-        ]
+        ranks = [int(child) for child in children.read_text().split() if "ddpcheck.worker" in _words_of(int(child))]
         if len(ranks) >= 2:
             return ranks
     raise AssertionError(running.communicate()[0])

@@ -303,7 +303,7 @@ def test_ranks_that_a_user_started_attach(monkeypatch: pytest.MonkeyPatch) -> No
         settings = dict(word.split("=", 1) for word in text.splitlines()[1].split() if word.startswith("DDPCHECK"))
         for rank in range(2):
             env = os.environ | settings | {"RANK": str(rank), "WORLD_SIZE": "2"}
-            started.append(subprocess.Popen([sys.executable, "-m", "ddpcheck.execution.worker", MISBEHAVING], env=env))
+            started.append(subprocess.Popen([sys.executable, "-m", "ddpcheck.worker", MISBEHAVING], env=env))
 
     with Session(MISBEHAVING, 2, launcher=Attached("127.0.0.1", announce=start_by_hand), **QUICK) as session:
         assert session.run(reduce_by("sum")).completed

@@ -31,7 +31,7 @@ from .pids import open_process
 ENDED = struct.Struct("ii")
 """What the driver is told of each rank that ends: the rank, and its exit status."""
 KILL = b"k"
-_WORKER = "ddpcheck.execution.worker"
+_WORKER = "ddpcheck.worker"
 _TAKE_AN_ADAPTER = (_WORKER, "ddpcheck.training")
 _LOOK_EVERY = 20  # ms, where no handle tells that a process has ended
 _LEAVE_WITHIN = 2.0

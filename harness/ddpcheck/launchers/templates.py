@@ -24,7 +24,7 @@ from typing import IO, Self
 
 from .template import FORKED, HEADER, NUMBER, STATUS
 
-RANK_PROGRAM = (sys.executable, "-m", "ddpcheck.execution.worker")
+RANK_PROGRAM = (sys.executable, "-m", "ddpcheck.worker")
 """How the command of a rank begins that a template can stand in for."""
 
 _UNLIKE = 2

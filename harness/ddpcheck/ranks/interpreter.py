@@ -10,7 +10,7 @@ from pathlib import Path
 # the folder is entered after the interpreter has started: no launcher can be asked for it in the same way
 _ENTER = (
     "import os, runpy, sys; os.chdir(sys.argv.pop(1)); "
-    "runpy.run_module('ddpcheck.execution.worker', run_name='__main__', alter_sys=True)"
+    "runpy.run_module('ddpcheck.worker', run_name='__main__', alter_sys=True)"
 )
 
 

@@ -1,4 +1,4 @@
-"""One rank: `python -m ddpcheck.execution.worker ADAPTER`, started once per rank by any launcher.
+"""One rank: `python -m ddpcheck.worker ADAPTER`, started once per rank by any launcher.
 
 It attaches to the driver named by DDPCHECK_CONTROL and DDPCHECK_SECRET, connects the adapter, and runs Jobs until told
 to stop. A second connection, served by a thread, tells the driver where the rank stands when it is stuck; when that
@@ -24,22 +24,22 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ..contract.rank_context import RankContext, rank_context
-from ..contract.validation import causes_of_facets, problems_of_facets
-from ..job import Job
-from ..launchers.agent import SCRATCH
-from ..launchers.pids import processes_under
-from ..launchers.segments import remove_segments, segments_of
-from ..operations.start import GATED, HOSTS, OWN_FOLDER, SHORT_READS
-from ..ranks.channel import Channel, ChannelClosed, connect
-from ..ranks.simulated_hosts import tell_hosts
-from ..running.adapter_lookup import resolve
-from ..storage import codec
-from ..trace import MAKING, RankTrace, rank_to_plain
-from . import ContractBroken, Execution
-from .files_of_job import own_temporary_folder, scratch_of
-from .process_resources import held_at_first
-from .short_reads import cut_reads
+from .contract.rank_context import RankContext, rank_context
+from .contract.validation import causes_of_facets, problems_of_facets
+from .execution import ContractBroken, Execution
+from .execution.files_of_job import own_temporary_folder, scratch_of
+from .execution.process_resources import held_at_first
+from .execution.short_reads import cut_reads
+from .job import Job
+from .launchers.agent import SCRATCH
+from .launchers.pids import processes_under
+from .launchers.segments import remove_segments, segments_of
+from .operations.start import GATED, HOSTS, OWN_FOLDER, SHORT_READS
+from .ranks.channel import Channel, ChannelClosed, connect
+from .ranks.simulated_hosts import tell_hosts
+from .running.adapter_lookup import resolve
+from .storage import codec
+from .trace import MAKING, RankTrace, rank_to_plain
 
 DRIVER_GONE = 75
 _PROGRESS = struct.Struct("qq")
@@ -200,7 +200,7 @@ def _trimmed(stack: str) -> str:
 def main() -> NoReturn:
     if len(sys.argv) != 2 or "DDPCHECK_CONTROL" not in os.environ or "DDPCHECK_SECRET" not in os.environ:
         sys.exit(
-            "usage: DDPCHECK_CONTROL=... DDPCHECK_SECRET=... python -m ddpcheck.execution.worker ADAPTER\n"
+            "usage: DDPCHECK_CONTROL=... DDPCHECK_SECRET=... python -m ddpcheck.worker ADAPTER\n"
             "ddpcheck starts this by itself; by hand only for `ddpcheck check --attach`, which prints both values"
         )
     # a shell's background job ignores interrupts, and all that it starts would
