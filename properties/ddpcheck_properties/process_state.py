@@ -62,9 +62,9 @@ FILLING = 9
 
 
 @law("collectives", needs.collectives, needs.ranks(most=2))
-def check_collectives_leave_the_process_as_it_was(session: Session) -> None:
-    """Collectives change no setting of the process, use none of its random numbers, and leave nothing behind: no thread,
-    descriptor, shared memory or array for each call.
+def check_collectives_leave_process_state_unchanged(session: Session) -> None:
+    """Collectives change no process setting and use none of the process's random numbers. No call leaves a thread,
+    descriptor, shared memory or array behind.
     """
     world, promised = session.world_size, session.capabilities
     dtype = dtypes(promised)[0]
@@ -103,9 +103,9 @@ def _calls(session: Session, tensor: TensorSpec) -> list[tuple[Operation, ...]]:
 
 
 @law("sampler", needs.sampler, needs.ranks(most=2))
-def check_samplers_leave_the_process_as_it_was(session: Session) -> None:
-    """Making and reading samplers changes no setting of the process, seeds and uses none of its random numbers, and leaves
-    nothing behind.
+def check_samplers_leave_process_state_unchanged(session: Session) -> None:
+    """Creating and reading samplers changes no process setting, neither seeds nor uses the process's random generators, and
+    leaves nothing behind.
     """
     world = session.world_size
     kinds = [(Sample(400 * world, (0, 1), shuffle),) for shuffle in (True, False)]
@@ -113,16 +113,16 @@ def check_samplers_leave_the_process_as_it_was(session: Session) -> None:
 
 
 @law("metrics", needs.metrics, needs.ranks(most=2))
-def check_metrics_leave_the_process_as_it_was(session: Session) -> None:
-    """Aggregating metrics changes no setting of the process, and leaves nothing behind."""
+def check_metrics_leave_process_state_unchanged(session: Session) -> None:
+    """Aggregating metrics changes no process setting and leaves nothing behind."""
     world = session.world_size
     jobs = _jobs(world, [(Aggregate((1.5,) * world, (2,) * world),)])
     _leave_no_trace(session, jobs, jobs)
 
 
 @law("scores", needs.scores, needs.ranks(most=2))
-def check_scores_leave_the_process_as_it_was(session: Session) -> None:
-    """Computing scores changes no setting of the process, and leaves nothing behind, neither samples nor sums."""
+def check_scores_leave_process_state_unchanged(session: Session) -> None:
+    """Computing scores changes no process setting and leaves nothing behind, neither samples nor sums."""
     world = session.world_size
     held = tuple((rank, rank + world) for rank in range(world))
     each = _jobs(world, [(Score(name, held, 2),) for name in sorted(session.capabilities.scores.score_names)])
@@ -130,16 +130,16 @@ def check_scores_leave_the_process_as_it_was(session: Session) -> None:
 
 
 @law("randomness", needs.randomness, needs.ranks(most=2))
-def check_random_numbers_leave_the_process_as_it_was(session: Session) -> None:
-    """A rank's streams are its own: the generators of the process are neither seeded nor used, no setting is changed."""
+def check_random_streams_leave_process_state_unchanged(session: Session) -> None:
+    """Each rank's streams are its own: they neither seed nor use the process's generators, and change no setting."""
     many, one = _jobs(session.world_size, [(Draw(0, (0, 1), count),) for count in (1000, 1)])
     _leave_no_trace(session, [many], [one])
 
 
 @law("replica_sync", needs.replica, needs.ranks(most=2))
-def check_training_leaves_the_process_as_it_was(session: Session) -> None:
-    """A replica that trains, predicts and is saved changes no setting of the process, uses none of its random numbers, and
-    leaves nothing behind with each step: no batch, graph, hook, thread or descriptor.
+def check_training_leaves_process_state_unchanged(session: Session) -> None:
+    """A replica that trains, predicts and is saved changes no process setting and uses none of the process's random numbers.
+    No step leaves a batch, graph, hook, thread or descriptor behind.
     """
     large = [_trained(session, mlp((_WIDTH, _WIDTH), loss="linear"), kind) for kind in _uses(session, _ROWS)]
     widest = max(session.capabilities.replica.replica_dtypes, default="float32")
@@ -149,9 +149,9 @@ def check_training_leaves_the_process_as_it_was(session: Session) -> None:
 
 
 @law("replica_sync", needs.replica, needs.ranks(most=2))
-def check_making_a_replica_leaves_the_process_as_it_was(session: Session) -> None:
-    """make_replica() may draw from the process's random numbers, as building a module does, but seeds none of the generators:
-    they go on from where they were, each rank's from its own. It changes no other setting.
+def check_make_replica_seeds_no_process_generator(session: Session) -> None:
+    """make_replica() may draw from the process's random generators, as building a module does, but seeds none: each rank's
+    generators continue from their own state. It changes no other setting.
     """
     job = training_job(session.world_size, mlp((2, 3, 2), loss="linear"), [Make()], exact=False)
     for_each(session, fitting(session, [job]), _making_leaves_no_trace)

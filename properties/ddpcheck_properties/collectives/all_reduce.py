@@ -57,13 +57,13 @@ POOL = 16
 
 @law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.reductions("sum"))
 def check_all_reduce_sums_exactly(session: Session) -> None:
-    """All-reduce gives every rank the exact sum of the ranks' arrays, whatever their shape, dtype and layout."""
+    """All-reduce gives every rank the exact sum of all ranks' arrays, for every shape, dtype and memory layout."""
     _exact(session, "sum")
 
 
 @law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.reductions("mean"), FLOATS)
 def check_all_reduce_gives_the_exact_mean(session: Session) -> None:
-    """All-reduce gives every rank the exact mean, where values are multiples of the number of ranks."""
+    """All-reduce gives every rank the exact mean when values are multiples of the world size."""
     _exact(session, "mean")
 
 
@@ -87,7 +87,7 @@ def check_all_reduce_multiplies_exactly(session: Session) -> None:
 
 @law("collectives", needs.collectives.operations("all_reduce"))
 def check_all_reduce_keeps_the_precision_of_its_dtype(session: Session) -> None:
-    """All-reduce computes and sends every promised dtype with all its bits, never through a narrower one."""
+    """All-reduce computes and sends every promised dtype in full precision, never through a narrower one."""
     jobs_of_dtypes = [
         Job(
             session.world_size,
@@ -103,9 +103,9 @@ def check_all_reduce_keeps_the_precision_of_its_dtype(session: Session) -> None:
 
 
 @law("collectives", needs.collectives.operations("all_reduce"))
-def check_all_reduce_of_large_tensors(session: Session) -> None:
-    """Tensors past 64 KiB, 1 MiB and 4 MiB are reduced exactly, by each reduction in every memory layout, with small ones in
-    between.
+def check_all_reduce_of_large_tensors_is_exact(session: Session) -> None:
+    """All-reduce is exact for tensors larger than 64 KiB, 1 MiB and 4 MiB, for each reduction and memory layout, with small
+    tensors in between.
     """
     world, promised = session.world_size, session.capabilities
     offered = dtypes(promised, floats=True) or dtypes(promised)
@@ -135,7 +135,9 @@ def check_all_reduce_of_large_tensors(session: Session) -> None:
 
 @law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.reductions("sum"), FLOATS)
 def check_nan_and_infinity_propagate_in_sums(session: Session) -> None:
-    """A NaN on any rank makes sum and mean NaN; infinities stay, opposite ones give NaN, and a sum that overflows is one."""
+    """A NaN on any rank makes sum and mean NaN. Infinities stay infinite, opposite infinities give NaN, and a sum that
+    overflows gives infinity.
+    """
     _not_finite(session, tuple(each for each in reductions(session.capabilities) if each in ("sum", "mean")))
     if session.world_size == 2:  # with more terms it is for their order to say whether a sum overflows
         steps = {each: 2 ** (int(np.finfo(each).maxexp) - 2) for each in dtypes(session.capabilities, floats=True)}
@@ -154,13 +156,13 @@ def check_nan_and_infinity_propagate_in_sums(session: Session) -> None:
     FLOATS,
 )
 def check_nan_propagates_in_minimum_and_maximum(session: Session) -> None:
-    """A NaN on any rank, first, last or between, makes minimum and maximum NaN: a comparison would lose it."""
+    """A NaN on any rank (first, last or between) makes minimum and maximum NaN. A plain comparison would lose it."""
     _not_finite(session, ("min", "max"))
 
 
 @law("collectives", needs.collectives)
-def check_collectives_leave_their_arguments_alone(session: Session) -> None:
-    """No collective changes its argument; every result is a new array, which no later collective overwrites.
+def check_collectives_do_not_change_their_arguments(session: Session) -> None:
+    """No collective changes its argument. Every result is a new array, which no later collective overwrites.
 
     The same with arrays past 64 KiB, after as many calls as a pool of buffers may have, and in groups of one rank, where
     there is nothing to send.

@@ -30,10 +30,8 @@ if TYPE_CHECKING:
 
 
 @law("collectives", needs.collectives)
-def check_arguments_may_be_read_only(session: Session) -> None:
-    """Collectives read their arguments: an array that nobody can write to, as that of another framework, is as good as any,
-    small or large, in a group, and asynchronously.
-    """
+def check_collectives_accept_read_only_arguments(session: Session) -> None:
+    """Collectives accept read-only arrays, such as those of another framework: small or large, in a group, and asynchronously."""
     world, promised = session.world_size, session.capabilities
     dtype, reduction = usual(promised)
     made: list[Operation] = []

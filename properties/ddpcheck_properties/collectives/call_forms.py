@@ -72,9 +72,9 @@ def other_ways(world_size: int, promised: Capabilities, tensor: TensorSpec, redu
 
 
 @law("collectives", needs.collectives)
-def check_collectives_of_every_size_are_right(session: Session) -> None:
-    """From one element to some hundred KiB, each size half as large again as the last, next to powers of two, and divided by
-    many numbers: no size goes a wrong way.
+def check_collectives_are_correct_at_every_array_size(session: Session) -> None:
+    """Collectives are correct at every array size from one element to some hundred KiB. Sizes grow by half, lie next to
+    powers of two, or have many divisors.
     """
     world, promised = session.world_size, session.capabilities
     dtype, reduction = usual(promised)
@@ -98,8 +98,8 @@ def check_collectives_of_every_size_are_right(session: Session) -> None:
 
 
 @law("collectives", needs.collectives)
-def check_the_257th_call_is_as_the_first(session: Session) -> None:
-    """More calls of one kind in a row than a byte counts are all right: no counter of calls or handles runs out.
+def check_call_counters_do_not_wrap(session: Session) -> None:
+    """More consecutive calls of one kind than a byte can count are all correct. No counter of calls or handles wraps.
 
     One kind at each world size, or each where the effort is large; at up to three ranks, or where all is asked, in a group, too,
     and seventy asynchronous calls at once. Who would take more than half of the deadline for so many gets them in several Jobs.
@@ -137,9 +137,9 @@ def check_the_257th_call_is_as_the_first(session: Session) -> None:
 
 
 @law("collectives", needs.collectives, needs.collectives.writable_results)
-def check_results_can_be_written_to(session: Session) -> None:
-    """What a collective gives is an array that its owner can overwrite: small or large, with or without dimensions, waited
-    for, and in a group of one.
+def check_collective_results_are_writable(session: Session) -> None:
+    """The owner of a collective's result can overwrite it. This holds for small and large arrays, with or without dimensions,
+    for results of wait(), and in a group of one.
     """
     world, promised = session.world_size, session.capabilities
     dtype, reduction = usual(promised)
@@ -159,9 +159,10 @@ def check_results_can_be_written_to(session: Session) -> None:
 
 
 @law("collectives", needs.collectives, needs.collectives.subgroups, needs.ranks(2))
-def check_groups_move_and_reduce_arrays_of_any_size(session: Session) -> None:
-    """In every group a broadcast comes from each of its roots, gathered arrays are in order, and large ones are right too: of
-    every dtype and layout, and without dimension or element. Arguments stay as they are, and results are nobody else's.
+def check_group_collectives_are_correct_for_any_array(session: Session) -> None:
+    """In every group, broadcast works from each root and all-gather keeps rank order. Reductions and large arrays are correct
+    too, for every dtype and memory layout, and for arrays without dimensions or elements. Arguments do not change, and
+    results share memory with nothing else.
     """
     world, promised = session.world_size, session.capabilities
     dtype, reduction = usual(promised)

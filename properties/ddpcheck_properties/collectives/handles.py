@@ -30,9 +30,9 @@ _FEW = 3
 
 
 @law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.asynchronous, needs.ranks(2))
-def check_wait_gives_the_result_of_all_ranks_though_one_is_late(session: Session) -> None:
-    """wait() returns only once every rank's values are in, whichever rank starts late, and whichever of several handles is the
-    first to wait.
+def check_wait_returns_after_every_rank_has_contributed(session: Session) -> None:
+    """wait() returns only after every rank's values have arrived, whichever rank starts late and whichever handle is waited
+    for first.
     """
     world = session.world_size
     started = [_begun(session, seed, 20_000) for seed in range(5, 8)]
@@ -46,9 +46,9 @@ def check_wait_gives_the_result_of_all_ranks_though_one_is_late(session: Session
 
 
 @law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.asynchronous, needs.ranks(2))
-def check_an_asynchronous_all_reduce_returns_at_once(session: Session) -> None:
-    """An asynchronous all-reduce comes back before the other ranks have begun it, whoever of them is late: small or large, in
-    a group, and while others are under way.
+def check_asynchronous_all_reduce_returns_immediately(session: Session) -> None:
+    """An asynchronous all-reduce returns before the other ranks have started it, whichever of them is late. This holds for
+    small and large arrays, in a group, and while others are pending.
     """
     for late in LATENESS:
         try:
@@ -101,9 +101,9 @@ def _at_once(job: Job, trace: Trace) -> None:
 
 
 @law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.asynchronous)
-def check_one_handle_can_wait_while_others_come_and_go(session: Session) -> None:
-    """An all-reduce that is waited for last gives its own result, however many were begun and waited for since: more than a byte
-    counts.
+def check_oldest_handle_keeps_its_result(session: Session) -> None:
+    """An all-reduce that is waited for last gives its own result, however many others were started and waited for since: even
+    more than a byte can count.
 
     Who would take longer than some seconds for so many does fewer; so do more than three ranks, unless all is asked.
     """

@@ -27,8 +27,9 @@ LARGE = ((1000, 7), (521, 521), (3, 262_144))
 
 @law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.in_place)
 def check_all_reduce_in_place_is_exact(session: Session) -> None:
-    """In place as into a new array: of each size, shape, dtype and reduction, in groups, and beside other calls. The array may
-    be a part of one that empty() gave, whose memory stays in use as long as a part of it is, or one of NumPy's own.
+    """All-reduce in place is as exact as into a new array: for every size, shape, dtype and reduction, in groups, and beside
+    other calls. The array may be NumPy's own or a part of an array from empty(), whose memory stays in use while any part of
+    it is.
     """
     world, promised = session.world_size, session.capabilities
     drawn = []
@@ -89,8 +90,8 @@ def _in_their_place(job: Job, trace: Trace) -> None:
     needs.world.determinism(Determinism.BETWEEN_RANKS),
     needs.ranks(2),
 )
-def check_all_reduce_in_place_gives_all_ranks_the_same_bits(session: Session) -> None:
-    """Real values reduced in place give every rank the same bits, whatever the size."""
+def check_all_reduce_in_place_is_bitwise_equal(session: Session) -> None:
+    """Real values reduced in place have the same bits on every rank, for every size."""
     world, promised = session.world_size, session.capabilities
     dtype = next(iter(dtypes(promised, floats=True)), dtypes(promised)[0])
     usual = usual_reduction(promised, dtype)

@@ -21,9 +21,9 @@ LARGE = (523, 521)
 
 
 @law("collectives", needs.collectives)
-def check_every_collective_is_right_for_large_arrays(session: Session) -> None:
-    """Past 64 Ki elements and past 1 MiB every collective is right: each reduction and dtype, in a group, from every
-    root, and asynchronously.
+def check_collectives_are_correct_for_large_arrays(session: Session) -> None:
+    """Every collective is correct past 64 Ki elements and past 1 MiB. This holds for each reduction and dtype, in a group,
+    from every root, and asynchronously.
 
     A third of them at each world size, or all where the effort is large.
     """

@@ -40,7 +40,7 @@ _ADDED: tuple[Literal["sum"], Literal["mean"]] = ("sum", "mean")
     needs.ranks(3),
 )
 def check_float16_is_rounded_once(session: Session) -> None:
-    """Sums and means of float16 are off by one rounding of the exact result, however many ranks there are."""
+    """Sums and means of float16 differ from the exact result by at most one rounding, however many ranks there are."""
     made: list[AllReduce] = []
     for each in _ADDED:
         if each in session.capabilities.collectives.reductions:
@@ -55,9 +55,9 @@ def check_float16_is_rounded_once(session: Session) -> None:
     needs.collectives.rounds_float16_once,
     needs.ranks(2),
 )
-def check_float16_leaves_its_range_only_at_the_end(session: Session) -> None:
-    """A sum or mean of float16 that float16 holds is right, though the sum before it is divided, or that of some ranks, is
-    larger than float16 holds: in a group, asynchronously and shared out, too.
+def check_float16_intermediate_sums_do_not_overflow(session: Session) -> None:
+    """A float16 sum or mean that fits float16 is correct even if a partial sum, or the sum before division, exceeds that
+    range. This also holds in a group, asynchronously, and in reduce-scatter.
     """
     world, promised = session.world_size, session.capabilities
     largest = int(np.finfo("float16").max) // _SPREAD
@@ -74,8 +74,10 @@ def check_float16_leaves_its_range_only_at_the_end(session: Session) -> None:
 
 
 @law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.keeps_tiny_values, needs.ranks(2))
-def check_tiny_values_do_not_vanish(session: Session) -> None:
-    """Next to the smallest values of a dtype a sum is exact, and a mean off by half of the smallest: the sum is divided."""
+def check_smallest_values_are_not_flushed_to_zero(session: Session) -> None:
+    """Near the smallest values of a dtype, sums are exact. A mean is off by at most half of the smallest value, because the
+    sum is divided.
+    """
     made = [
         AllReduce(TensorSpec((size,), dtype, "tiny", 4), each)
         for dtype in dtypes(session.capabilities, floats=True)

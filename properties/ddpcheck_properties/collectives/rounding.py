@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @law("collectives", needs.collectives.operations("all_reduce"), FLOATS)
 def check_all_reduce_of_real_values_is_within_rounding(session: Session) -> None:
-    """For real values all-reduce is off by no more than rounding, |got - exact| <= gamma_m sum|terms|, in its dtype."""
+    """For real values, the all-reduce error is at most the rounding in its dtype: |got - exact| <= gamma_m sum|terms|."""
     examples = _long_sums(session)
     for_all(session, jobs(session.world_size, _real(session)), results_hold, examples=examples, share=0.5)
 
@@ -40,8 +40,8 @@ def check_all_reduce_of_real_values_is_within_rounding(session: Session) -> None
     needs.ranks(2),
     FLOATS,
 )
-def check_all_reduce_gives_all_ranks_the_same_bits(session: Session) -> None:
-    """All-reduce of real values gives every rank the same bits: replicas that differ in the last bit drift apart."""
+def check_all_reduce_is_bitwise_equal_on_all_ranks(session: Session) -> None:
+    """All-reduce of real values gives every rank the same bits. Replicas that differ in the last bit drift apart."""
     examples = _long_sums(session)
     for_all(session, jobs(session.world_size, _real(session)), same_bits_everywhere, examples=examples, share=0.5)
 
@@ -53,7 +53,7 @@ def check_all_reduce_gives_all_ranks_the_same_bits(session: Session) -> None:
     FLOATS,
 )
 def check_all_reduce_is_reproducible(session: Session) -> None:
-    """The same arrays reduced again give the same bits."""
+    """Reducing the same arrays again gives the same bits."""
 
     def judge(job: Job, trace: Trace) -> None:
         expect.completed(trace)

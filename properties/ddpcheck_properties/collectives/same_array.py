@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 
 @law("collectives", needs.collectives)
-def check_one_array_may_be_given_to_several_calls(session: Session) -> None:
-    """One array, small or large, may be given to any collectives one after the other, with each reduction, in groups, and to
-    several asynchronous ones that are under way at once: each has its own result, which stays as it is.
+def check_one_array_can_be_passed_to_several_calls(session: Session) -> None:
+    """One array, small or large, may be passed to any collectives in turn, with each reduction, in groups, and to several
+    pending asynchronous ones. Each call has its own result, which does not change later.
     """
     world, promised = session.world_size, session.capabilities
     dtype, _ = usual(promised)

@@ -62,7 +62,7 @@ VERY_LATE = 1.2
 
 
 @law("collectives", needs.collectives.operations("broadcast"))
-def check_broadcast_gives_the_array_of_the_root(session: Session) -> None:
+def check_broadcast_gives_every_rank_the_root_array(session: Session) -> None:
     """Broadcast gives every rank the root's array, bit for bit, from every root and for every value of the dtype."""
     world, promised = session.world_size, session.capabilities
     examples = [
@@ -133,7 +133,8 @@ def check_reduce_scatter_gives_each_rank_its_block(session: Session) -> None:
 
 @law("collectives", needs.collectives.operations("barrier"), needs.ranks(2))
 def check_barrier_waits_for_every_rank(session: Session) -> None:
-    """No rank leaves a barrier before every rank has entered it, whichever rank is late, and however often in a row.
+    """No rank leaves a barrier before every rank has entered it, whichever rank is late, and for any number of barriers in a
+    row.
 
     A rank is later than a barrier takes, so that one which only waits for a while shows.
     """
@@ -159,8 +160,10 @@ def check_barrier_waits_for_every_rank(session: Session) -> None:
 
 
 @law("collectives", needs.collectives.operations("send_recv"), needs.ranks(2))
-def check_messages_reach_their_receiver(session: Session) -> None:
-    """What one rank sends another receives, bit for bit: between all pairs, both ways, round a ring, and several."""
+def check_send_recv_delivers_messages_unchanged(session: Session) -> None:
+    """Every message arrives bit for bit as it was sent: between all pairs of ranks, in both directions, round a ring, and
+    several in a row.
+    """
     world, promised = session.world_size, session.capabilities
     ring = tuple((rank, (rank + 1) % world) for rank in range(world))
     back = tuple((dest, source) for source, dest in reversed(ring))
@@ -190,8 +193,10 @@ def check_messages_reach_their_receiver(session: Session) -> None:
 
 
 @law("collectives", needs.collectives)
-def check_collectives_in_a_row_do_not_disturb_each_other(session: Session) -> None:
-    """Collectives of different kinds and sizes in a row each give their own result: nothing is left over."""
+def check_consecutive_collectives_are_independent(session: Session) -> None:
+    """Consecutive collectives of different kinds and sizes each give their own result. Nothing is left over from one to the
+    next.
+    """
     world, promised = session.world_size, session.capabilities
     examples: list[Job] = []
     if "all_reduce" in promised.collectives.operations:
@@ -208,8 +213,8 @@ def check_collectives_in_a_row_do_not_disturb_each_other(session: Session) -> No
 
 
 @law("collectives", needs.collectives, needs.ranks(2))
-def check_a_late_rank_changes_no_result(session: Session) -> None:
-    """A rank that comes late is waited for: no time limit, no second try makes another result of it, then or later."""
+def check_late_ranks_do_not_change_results(session: Session) -> None:
+    """Collectives wait for a late rank. No timeout or retry changes a result, then or later."""
     world, promised = session.world_size, session.capabilities
     dtype = dtypes(promised)[0]
     reduction = usual_reduction(promised, dtype)

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 
 @law("failures", needs.collectives.operations("all_reduce"), needs.ranks(2, most=2))
-def check_closing_comes_to_an_end(session: Session) -> None:
-    """close() comes back on every rank without an error, though the ranks do not call it at the same time; what was sent
-    before arrives; and when their programs end then, so do their processes.
+def check_close_returns_on_every_rank(session: Session) -> None:
+    """close() returns on every rank without an error, even when ranks call it at different times, and messages sent before
+    still arrive. When the programs then end, so do their processes.
     """
     world, promised = session.world_size, session.capabilities
     tensor = TensorSpec((5,), dtypes(promised)[0], seed=1)
@@ -60,9 +60,9 @@ def check_closing_comes_to_an_end(session: Session) -> None:
 
 
 @law("failures", needs.collectives.operations("all_reduce"), needs.world.gives_back, needs.ranks(2, most=2))
-def check_closing_gives_back_what_was_taken(session: Session) -> None:
-    """After close() a process has no more sockets, pipes, threads and child processes than before connect(), so that it can
-    train again and again. Memory may stay for arrays that are in use.
+def check_close_releases_process_resources(session: Session) -> None:
+    """After close(), a process has no more sockets, pipes, threads and child processes than before connect(), so that it can
+    train repeatedly. Memory may stay allocated for arrays in use.
     """
     try:
         for_each(session, [Job(session.world_size, (*_one_of_each(session), Close()))], _gave_back)
@@ -71,9 +71,9 @@ def check_closing_gives_back_what_was_taken(session: Session) -> None:
 
 
 @law("failures", needs.collectives.operations("all_reduce"), needs.world.gives_back, needs.ranks(2, most=2))
-def check_closing_leaves_no_file_and_no_shared_memory(session: Session) -> None:
-    """Once all ranks are closed there is no file in the temporary folder that was not there before connect(), and no shared
-    memory that has a name.
+def check_close_leaves_no_files_or_shared_memory(session: Session) -> None:
+    """After all ranks have closed, the temporary folder holds no file that was not there before connect(). No named shared
+    memory remains.
     """
     operations = (*_one_of_each(session), Close(), Left())
     try:

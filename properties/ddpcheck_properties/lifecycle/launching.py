@@ -21,9 +21,9 @@ SOON, LATER = 0.15, 1.0
 
 
 @law("failures", needs.ranks(2))
-def check_the_first_rank_that_fails_is_the_one_reported(session: Session) -> None:
-    """When one rank fails, or is killed, and the others because of it, the launcher ends the run soon and reports the first,
-    with its words.
+def check_launcher_reports_the_first_failed_rank(session: Session) -> None:
+    """When one rank fails or is killed and the others fail because of it, the launcher soon ends the run. It reports the
+    first failed rank, with that rank's error text.
     """
     # the last rank, which who waits in order comes to last, and the one before it, which is rank 0 of two
     for failing, killed in ((session.world_size - 1, False), (session.world_size - 2, True)):

@@ -52,9 +52,9 @@ APART = 1
 
 
 @law("failures", needs.collectives.operations("all_reduce"), needs.world.detects_mismatch, needs.ranks(2))
-def check_arrays_that_do_not_fit_are_an_error_on_every_rank(session: Session) -> None:
-    """Where one rank's array is of another dtype or size every rank raises, also if both have the same number of bytes; in a
-    group and asynchronously, too.
+def check_mismatched_arrays_raise_on_every_rank(session: Session) -> None:
+    """When one rank's array has another dtype or size, every rank raises, even if both have the same number of bytes. This
+    also holds in a group and asynchronously.
     """
     world, promised = session.world_size, session.capabilities
     reduction, offered = reductions(promised)[0], dtypes(promised)
@@ -100,8 +100,8 @@ def check_arrays_that_do_not_fit_are_an_error_on_every_rank(session: Session) ->
 
 
 @law("failures", needs.collectives.operations("all_reduce"), needs.world.detects_mismatch, needs.ranks(2))
-def check_calls_that_do_not_fit_are_an_error_on_every_rank(session: Session) -> None:
-    """Where one rank calls another collective, reduction or root, or calls once more, every rank raises."""
+def check_mismatched_calls_raise_on_every_rank(session: Session) -> None:
+    """When one rank uses another collective, reduction or root, or makes one extra call, every rank raises."""
     promised, last = session.capabilities, session.world_size - 1
     tensor = TensorSpec((2 * session.world_size,), dtypes(promised)[0], "powers")
     among = fitting_reductions(promised, tensor.dtype) or list(reductions(promised))
@@ -122,9 +122,9 @@ def check_calls_that_do_not_fit_are_an_error_on_every_rank(session: Session) -> 
 
 
 @law("failures", needs.collectives.operations("all_reduce"), needs.world.detects_mismatch, needs.ranks(2))
-def check_calls_under_way_or_in_groups_that_do_not_fit_are_an_error(session: Session) -> None:
-    """Where one rank calls another collective, reduction or root, in another order, or with an array of another dtype or size,
-    every rank raises: asynchronously, in a group, or both.
+def check_asynchronous_or_group_mismatches_raise_on_every_rank(session: Session) -> None:
+    """Every rank raises when one rank uses another collective, reduction or root, another order, or an array of another dtype
+    or size. This holds for asynchronous calls, for group calls, and for both at once.
     """
     world, promised = session.world_size, session.capabilities
     dtype, *others = sorted(dtypes(promised), key=lambda dtype: (not floating(dtype), dtype != "float32"))

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 @law("metrics", needs.metrics)
 def check_metrics_are_weighted_by_counts(session: Session) -> None:
-    """The aggregated metric is the mean over all samples of all ranks, local means weighted by their counts, as precisely as
-    float32 can tell it.
+    """An aggregated metric is the mean over all samples of all ranks: local means weighted by their counts, to float32
+    precision.
     """
     world = session.world_size
     values = tuple(float(3 * rank + 1) for rank in range(world))
@@ -51,8 +51,8 @@ def check_metrics_are_weighted_by_counts(session: Session) -> None:
 
 
 @law("metrics", needs.metrics)
-def check_ranks_without_samples_take_no_part_in_metrics(session: Session) -> None:
-    """A rank that has no samples does not change the mean, whatever its value is, be it NaN: the mean of nothing."""
+def check_metrics_ignore_ranks_without_samples(session: Session) -> None:
+    """A rank without samples does not change the mean, whatever its value, even NaN (the mean of nothing)."""
     world = session.world_size
     jobs = []
     for only in range(world):
@@ -64,17 +64,17 @@ def check_ranks_without_samples_take_no_part_in_metrics(session: Session) -> Non
 
 
 @law("metrics", needs.metrics)
-def check_metrics_over_no_samples_are_no_number(session: Session) -> None:
-    """With no sample on any rank there is no mean: the result is empty or NaN on every rank, and none fails."""
+def check_metrics_without_samples_are_empty_or_nan(session: Session) -> None:
+    """Without samples on any rank there is no mean: the result is empty or NaN on every rank, and no rank fails."""
     world = session.world_size
     made = [Aggregate((value,) * world, (0,) * world) for value in (3.0, math.nan, 0.0)]
     for_each(session, [Job(world, (one, Aggregate((1.5,) * world, (2,) * world))) for one in made], nothing_or_weighted)
 
 
 @law("metrics", needs.metrics)
-def check_a_metric_that_is_no_number_stays_one(session: Session) -> None:
-    """A NaN or infinity of any rank that has samples is that of all ranks, or an infinity NaN on all: a run that diverged must
-    not look healthy. Other metrics beside it are what they are.
+def check_nonfinite_metrics_reach_every_rank(session: Session) -> None:
+    """A NaN or infinity on any rank with samples appears on all ranks; an infinity may appear as NaN on all. A diverged run
+    must not look healthy. Other metrics beside it keep their values.
     """
     world = session.world_size
     jobs = []
@@ -92,8 +92,8 @@ def check_a_metric_that_is_no_number_stays_one(session: Session) -> None:
 
 @law("metrics", needs.metrics)
 def check_several_metrics_keep_their_names(session: Session) -> None:
-    """Of several metrics, or none, each is the mean of its own values, whatever it is called, and the caller's mapping stays
-    as it is.
+    """With several metrics, or none, each result is the mean of that metric's own values, whatever its name. The caller's
+    mapping does not change.
 
     Python's hashes of names differ from rank to rank: an order that follows from them shows.
     """
@@ -146,8 +146,8 @@ def check_several_metrics_keep_their_names(session: Session) -> None:
 
 
 @law("metrics", needs.metrics, needs.metrics.metrics_by_name, needs.ranks(2))
-def check_metrics_in_another_order_on_each_rank_are_told_by_name(session: Session) -> None:
-    """Where each rank fills its mapping in an order of its own, every metric is still the mean of its own values."""
+def check_metrics_are_matched_by_name_not_order(session: Session) -> None:
+    """When each rank fills its mapping in a different order, every metric is still the mean of its own values."""
     world = session.world_size
     values = tuple(float(3 * rank + 1) for rank in range(world))
     counts = (*(1,) * (world - 1), 64 - (world - 1))
@@ -158,8 +158,8 @@ def check_metrics_in_another_order_on_each_rank_are_told_by_name(session: Sessio
 
 
 @law("metrics", needs.metrics, needs.ranks(2))
-def check_metrics_are_equal_on_all_ranks(session: Session) -> None:
-    """Every rank gets the same bits, for real values too: decisions that follow from a metric must not differ."""
+def check_metrics_are_bitwise_equal_on_all_ranks(session: Session) -> None:
+    """Every rank gets the same bits, for real values too, because decisions based on a metric must not differ between ranks."""
     world = session.world_size
     jobs = []
     for first in (0.1, 1e-3, 12.7):

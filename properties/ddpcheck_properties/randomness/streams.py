@@ -42,9 +42,9 @@ stands for seed, epoch and rank, and one or two if it has 20.
 
 
 @law("randomness", needs.randomness)
-def check_every_rank_and_epoch_has_random_numbers_of_its_own(session: Session) -> None:
-    """Random numbers of different (seed, epoch, rank) are different ones that do not follow from each other, and the common
-    ones are none of a rank's own.
+def check_random_numbers_differ_by_seed_epoch_and_rank(session: Session) -> None:
+    """Different (seed, epoch, rank) give different random numbers, none derivable from another. Common numbers differ from
+    every rank's own numbers.
     """
     world = session.world_size
     epochs = tuple(range(world + 1))  # so that rank + epoch meets for every pair of ranks
@@ -55,8 +55,8 @@ def check_every_rank_and_epoch_has_random_numbers_of_its_own(session: Session) -
 
 
 @law("randomness", needs.randomness)
-def check_random_numbers_fill_the_unit_interval(session: Session) -> None:
-    """Own and common random numbers are spread evenly over the whole of [0, 1), in no order, on every rank."""
+def check_random_numbers_are_uniform_on_unit_interval(session: Session) -> None:
+    """Own and common random numbers are uniform over the whole of [0, 1), in no order, on every rank."""
     # and after some calls of an epoch
     late = Draw(SEEDS[0], (1,), 2 * COUNT, extra=(3,) * session.world_size, common_first=5)
     draws = (Draw(SEEDS[0], (0, 1, 258), COUNT), *(Draw(seed, (0, 1), COUNT) for seed in UNLIKE[1:]), late)
@@ -66,7 +66,9 @@ def check_random_numbers_fill_the_unit_interval(session: Session) -> None:
 
 @law("randomness", needs.randomness)
 def check_common_random_numbers_are_equal_on_all_ranks(session: Session) -> None:
-    """Common random numbers are the same on all ranks, however many others a rank drew, of its own or of its process's."""
+    """Common random numbers are the same on all ranks, however many other numbers a rank drew from its own stream or its
+    process's generators.
+    """
     world = session.world_size
     draws: list[Operation] = [Draw(seed, (0, 2, 3, 12, 258, (1 << 16) + 2), COUNT) for seed in UNLIKE]
     for rank in sorted({0, world - 1}):
@@ -76,9 +78,9 @@ def check_common_random_numbers_are_equal_on_all_ranks(session: Session) -> None
 
 
 @law("randomness", needs.randomness)
-def check_random_numbers_come_again_with_their_seed(session: Session) -> None:
-    """Equal (seed, epoch, rank) give equal numbers: in an epoch begun again, at once or later, and in a new object, which
-    begins with epoch 0, whatever else was drawn.
+def check_random_numbers_depend_only_on_seed_epoch_and_rank(session: Session) -> None:
+    """Equal (seed, epoch, rank) give equal numbers, whatever else was drawn. This holds when an epoch starts again, at once
+    or later, and in a new object, which starts at epoch 0.
     """
     world = session.world_size
     jobs = []
@@ -89,16 +91,18 @@ def check_random_numbers_come_again_with_their_seed(session: Session) -> None:
 
 
 @law("sampler", needs.sampler)
-def check_the_sampler_does_not_use_global_random_numbers(session: Session) -> None:
-    """What one rank draws from its process's generators has no say in what the ranks must agree on: the order of samples."""
+def check_sampler_ignores_global_random_state(session: Session) -> None:
+    """Numbers that one rank draws from its process's generators do not affect the order of samples, on which all ranks must
+    agree.
+    """
     world = session.world_size
     reads = [Sample(40 * world, (0, 1, 2, None), disturbed=rank) for rank in sorted({0, world - 1})]
     for_each(session, [Job(world, (read,)) for read in reads], _by_chance(shared_out(session.capabilities)))
 
 
 @law("replica_sync", needs.replica, needs.replica.optimizers("sgd"))
-def check_training_does_not_use_global_random_numbers(session: Session) -> None:
-    """What one rank draws from its process's generators does not change training: no choice is made by them."""
+def check_training_ignores_global_random_state(session: Session) -> None:
+    """Numbers that one rank draws from its process's generators do not change training."""
     world, promised = session.world_size, session.capabilities
     trained = explicit_examples.steps(world, OptimizerSpec(lr=0.05, momentum=0.9))
     jobs = []

@@ -34,9 +34,9 @@ AGAIN = 1 << 10
 
 
 @law("randomness", needs.randomness)
-def check_random_numbers_do_not_come_again_within_an_epoch(session: Session) -> None:
-    """Within an epoch a call gives the next numbers of its stream, and none that a call before it gave, which stay what they
-    are.
+def check_random_numbers_do_not_repeat_within_an_epoch(session: Session) -> None:
+    """Within an epoch, each call returns the next numbers of its stream and repeats none from earlier calls. Numbers already
+    returned do not change.
     """
     half = MANY // 2  # of which there is a call before the two that are looked at
     draws = [Draw(seed, EPOCHS, MANY) for seed in UNLIKE]
@@ -46,8 +46,8 @@ def check_random_numbers_do_not_come_again_within_an_epoch(session: Session) -> 
 
 
 @law("randomness", needs.randomness)
-def check_random_numbers_of_two_objects_are_apart(session: Session) -> None:
-    """Own and common numbers stay as they are when other objects, of another seed or the same, are told an epoch and drawn
+def check_random_streams_of_two_objects_are_independent(session: Session) -> None:
+    """Own and common numbers do not change when other objects, with another seed or the same, are set to an epoch and drawn
     from.
     """
     plain = Draw(SEEDS[0], EPOCHS, COUNT)
@@ -55,9 +55,9 @@ def check_random_numbers_of_two_objects_are_apart(session: Session) -> None:
 
 
 @law("randomness", needs.randomness, needs.ranks(2, most=2))
-def check_random_numbers_drawn_one_by_one_are_each_ranks_own(session: Session) -> None:
-    """Drawn one in each call, as for layers that are dropped, a rank's own numbers are new ones, and neither another rank's nor
-    common ones; common ones are equal on all ranks.
+def check_random_numbers_drawn_singly_differ_between_ranks(session: Session) -> None:
+    """When drawn one per call, as for dropped layers, a rank's own numbers are new, and differ from other ranks' numbers and
+    the common ones. Common numbers are equal on all ranks.
     """
     draws = Draw(SEEDS[0], (1,), FEW, one_by_one=True), Draw(SEEDS[0], (1,), FEW)
     for_each(session, [Job(session.world_size, draws)], _each_its_own)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @law("accumulation", needs.replica, needs.replica.no_sync)
 def check_gradients_inside_no_sync_are_local(session: Session) -> None:
-    """Inside no_sync every rank holds the sum of its own gradients, exactly, and nothing of the other ranks'."""
+    """Inside no_sync, every rank holds the exact sum of its own gradients and nothing of the other ranks' gradients."""
     world, promised = session.world_size, session.capabilities
     jobs = [explicit_examples.accumulation(world, (2, 2, 2), look=True)]
     if promised.replica.uneven_batches == "equal_weight":
@@ -39,8 +39,8 @@ def check_gradients_inside_no_sync_are_local(session: Session) -> None:
 
 
 @law("accumulation", needs.replica, needs.replica.no_sync)
-def check_accumulated_window_counts_every_micro_batch_once(session: Session) -> None:
-    """The gradient after a window of micro-batches is the sum of the large micro-batches' gradients, each counted once.
+def check_accumulation_counts_every_micro_batch_once(session: Session) -> None:
+    """After an accumulation window, the gradient is the sum of the large micro-batches' gradients, each counted once.
 
     Windows have one to four micro-batches, of equal or different sizes, and one has 33; the first window and later
     ones are judged.
@@ -59,7 +59,7 @@ def check_accumulated_window_counts_every_micro_batch_once(session: Session) -> 
 
 
 @law("accumulation", needs.replica)
-def check_accumulation_without_no_sync_gives_the_same(session: Session) -> None:
+def check_accumulation_without_no_sync_sums_gradients(session: Session) -> None:
     """Several synchronised backwards without zero_grad add up to the sum of the large batches' gradients."""
     world, promised = session.world_size, session.capabilities
     examples = fitting(session, [explicit_examples.accumulation(world, (2, 2, 2), (1, 1), sync=True, look=True)])
@@ -67,23 +67,23 @@ def check_accumulation_without_no_sync_gives_the_same(session: Session) -> None:
 
 
 @law("accumulation", needs.replica, needs.replica.no_sync, needs.replica.optimizers("sgd"))
-def check_training_with_accumulation_goes_where_one_process_goes(session: Session) -> None:
-    """Steps with accumulated gradients lead every replica to the parameters of one process, within rounding."""
+def check_accumulated_steps_match_one_process(session: Session) -> None:
+    """After steps with accumulated gradients, every replica has the parameters of one process, within rounding."""
     world, promised = session.world_size, session.capabilities
     for_all(session, windows(world, promised, stepping=True), as_one_process(promised))
 
 
 @law("accumulation", needs.replica, needs.replica.no_sync)
-def check_synchronisation_is_back_after_no_sync(session: Session) -> None:
-    """A backward after no_sync was left is synchronised, even if what was accumulated inside was thrown away."""
+def check_synchronisation_resumes_after_no_sync(session: Session) -> None:
+    """A backward after no_sync is synchronised, even if the gradients accumulated inside no_sync were discarded."""
     world, promised = session.world_size, session.capabilities
     for_all(session, thrown_away(world, promised), as_one_process(promised), share=0.5)
 
 
 @law("accumulation", needs.replica, needs.replica.no_sync)
-def check_an_exception_inside_no_sync_ends_it(session: Session) -> None:
-    """An exception that leaves no_sync() on some or all ranks, and is caught by the training program, comes out of it
-    and leaves synchronisation switched on, or off inside another no_sync().
+def check_exception_inside_no_sync_restores_synchronisation(session: Session) -> None:
+    """An exception raised inside no_sync() on some or all ranks reaches the training program, which catches it.
+    Synchronisation is then on again, or still off inside an outer no_sync().
     """
     world, promised = session.world_size, session.capabilities
     as_ever = because(
@@ -106,9 +106,9 @@ def check_an_exception_inside_no_sync_ends_it(session: Session) -> None:
 
 
 @law("accumulation", needs.replica, needs.replica.two_forwards)
-def check_two_forwards_before_one_backward_count_both(session: Session) -> None:
-    """Two forward passes and one backward on the sum of their losses: gradients are the sum of both batches', whatever
-    the second forward pass did to buffers and to what the first one keeps for backward.
+def check_two_forwards_then_one_backward_sums_gradients(session: Session) -> None:
+    """Two forward passes and one backward on the sum of their losses give the sum of both batches' gradients. The second
+    forward may change buffers and what the first saved for backward; the result is the same.
     """
     world, promised = session.world_size, session.capabilities
     chains: list[tuple[Layer, ...]] = [

@@ -29,10 +29,10 @@ LOOK = Observe(("parameters", "averaged"))
 
 
 @law("replica_sync", needs.replica, needs.replica.averaged_weights, needs.replica.optimizers("sgd"))
-def check_averaged_weights_follow_the_parameters_of_all(session: Session) -> None:
-    """The moving average of each parameter is that of one process, and has the same bits on all ranks: from construction
-    on, after each step, and after save and resume. It goes by steps, not by backwards, and takes in what is frozen, from the
-    start or later, or had no gradient.
+def check_averaged_weights_match_one_process(session: Session) -> None:
+    """The moving average of each parameter equals that of one process, with the same bits on all ranks. This holds from
+    construction, after each step, and after save and resume. The average advances by steps, not backwards, and includes
+    parameters that are frozen, from the start or later, or had no gradient.
     """
     world, promised = session.world_size, session.capabilities
     specs = [OptimizerSpec(lr=0.05, averaging=averaging) for averaging in (0.5, 0.9)]

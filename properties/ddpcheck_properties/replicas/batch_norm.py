@@ -40,9 +40,9 @@ NEEDS = needs.replica.model_features("batch_norm"), needs.replica.batch_norm("sy
 
 
 @law("replica_sync", *NEEDS)
-def check_running_statistics_are_those_of_all_samples(session: Session) -> None:
-    """After forward passes in training mode the running statistics are those of all ranks' samples together, on every
-    rank, with equal weight for each sample; one sample per rank is enough.
+def check_sync_batch_norm_running_statistics_cover_all_samples(session: Session) -> None:
+    """After forward passes in training mode, running statistics on every rank are those of all ranks' samples together, each
+    with equal weight. One sample per rank is enough.
     """
     layers = BatchNorm("norm", 3), Linear("fc1", 3, 2)
     uneven = session.capabilities.replica.uneven_batches != "refused"
@@ -54,9 +54,9 @@ def check_running_statistics_are_those_of_all_samples(session: Session) -> None:
 
 
 @law("replica_sync", *NEEDS, needs.replica.replica_dtypes("float64"), needs.replica.reduction_dtype("model"))
-def check_synchronised_batch_norm_has_the_gradients_of_the_large_batch(session: Session) -> None:
-    """Losses and gradients, those of layers before a batch norm included, are those of one process that normalises by
-    all ranks' samples, for equal and unequal batches and for one sample per rank.
+def check_sync_batch_norm_gradients_equal_the_large_batch(session: Session) -> None:
+    """Losses and gradients equal those of one process that normalises over all ranks' samples, including gradients of layers
+    before the batch norm. This holds for equal and unequal batches and for one sample per rank.
     """
     uneven = (
         session.capabilities.replica.uneven_batches == "equal_weight"
@@ -66,9 +66,9 @@ def check_synchronised_batch_norm_has_the_gradients_of_the_large_batch(session: 
 
 
 @law("replica_sync", needs.replica, needs.replica.model_features("batch_norm"), needs.replica.remeasures_statistics)
-def check_remeasured_statistics_are_those_of_all_samples(session: Session) -> None:
-    """Running statistics that are measured anew are those of all ranks' samples, each with equal weight, on every rank. Counters
-    and gradients stay, and the next forward pass in training mode moves statistics as ever.
+def check_remeasured_statistics_cover_all_samples(session: Session) -> None:
+    """Remeasured running statistics are those of all ranks' samples, each with equal weight, on every rank. Remeasuring
+    changes no counter or gradient, and the next forward pass in training mode updates statistics as usual.
     """
     jobs = []
     for batches in _batches(session.world_size, uneven=True):

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     needs.replica.replica_dtypes("float64"),
     needs.replica.reduction_dtype("model"),
 )
-def check_local_batch_norm_has_the_gradients_of_each_ranks_own_batch(session: Session) -> None:
-    """Losses are those of networks that normalise by their rank's own batch, and gradients the mean over the ranks of
-    theirs, those of layers before the batch norm included.
+def check_local_batch_norm_uses_each_ranks_own_batch(session: Session) -> None:
+    """Losses are those of networks that normalise over their rank's own batch. Gradients are the mean over ranks of those
+    networks' gradients, including layers before the batch norm.
     """
     uneven = session.capabilities.replica.uneven_batches == "equal_weight"
     for_each(session, fitting(session, jobs(session.world_size, uneven=uneven)), _same(session.capabilities))

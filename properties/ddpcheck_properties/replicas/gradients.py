@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @law("gradients", needs.replica)
 def check_gradients_equal_the_large_batch_exactly(session: Session) -> None:
-    """After backward every gradient is, bit for bit, the one that a single process computes on all ranks' samples.
+    """After backward, every gradient equals, bit for bit, the gradient that one process computes on all ranks' samples.
 
     Inputs lie on a lattice where every sum is exact in any order, so that no tolerance is needed:
     ddpcheck.oracle.exactness.
@@ -54,8 +54,8 @@ def check_gradients_equal_the_large_batch_exactly(session: Session) -> None:
 
 
 @law("gradients", needs.replica)
-def check_gradients_of_real_values_equal_the_large_batch_within_rounding(session: Session) -> None:
-    """For real values every gradient is that of the large batch up to rounding, |got - exact| <= gamma_m sum|terms|.
+def check_gradients_equal_the_large_batch_within_rounding(session: Session) -> None:
+    """For real values, every gradient equals the large-batch gradient up to rounding: |got - exact| <= gamma_m sum|terms|.
 
     That holds for small and large gradients alike, as a loss gives that is scaled by 2^-30 or 2^20, where one rank's are much
     larger than the others', and for batches that no number of pieces divides.
@@ -69,9 +69,9 @@ def check_gradients_of_real_values_equal_the_large_batch_within_rounding(session
 
 
 @law("gradients", needs.replica, needs.replica.no_sync)
-def check_reduction_is_the_mean_of_local_gradients_to_the_last_bits(session: Session) -> None:
-    """A synchronised gradient is the mean (or sum) of the ranks' own local gradients, but for the reduction's own
-    rounding.
+def check_gradients_are_the_mean_of_local_gradients(session: Session) -> None:
+    """A synchronised gradient equals the mean (or sum) of the ranks' local gradients. Only the rounding of the reduction
+    itself is allowed.
 
     The local gradients are the implementation's, taken inside no_sync, so no error but the reduction's is left:
     W - 1 additions and at most two roundings for the division, gamma_(W + 1) sum|local| / W. It holds for every model,
@@ -95,16 +95,16 @@ def check_reduction_is_the_mean_of_local_gradients_to_the_last_bits(session: Ses
 
 
 @law("gradients", needs.replica, needs.ranks(2), needs.world.determinism(Determinism.BETWEEN_RANKS))
-def check_gradients_have_the_same_bits_on_all_ranks(session: Session) -> None:
-    """After backward all ranks hold the same bits in every gradient, whatever the rounding."""
+def check_gradients_are_bitwise_equal_on_all_ranks(session: Session) -> None:
+    """After backward, every gradient has the same bits on all ranks, whatever the rounding."""
     world, promised = session.world_size, session.capabilities
     drawn = training_jobs(world, promised, model=models(promised, exact=False, batch_norm=True), exact=False)
     for_all(session, drawn, same_bits_in("gradients"))
 
 
 @law("gradients", needs.replica, needs.ranks(2), needs.replica.uneven_batches("equal_weight"))
-def check_uneven_batches_weigh_equally(session: Session) -> None:
-    """Ranks with batches of different sizes: the gradient is the mean of their local means, each with equal weight.
+def check_uneven_batches_count_equally_per_rank(session: Session) -> None:
+    """When batch sizes differ between ranks, the gradient is the mean of the ranks' local means, each with equal weight.
 
     A rank without samples has loss 0, and counts with a gradient of zeros; it takes part in all that ranks do together.
     """
@@ -112,14 +112,16 @@ def check_uneven_batches_weigh_equally(session: Session) -> None:
 
 
 @law("gradients", needs.replica, needs.ranks(2), needs.replica.uneven_batches("weighted"))
-def check_uneven_batches_are_weighted_by_their_sizes(session: Session) -> None:
-    """Ranks with batches of different sizes: the gradient is the mean over all samples, as on one process."""
+def check_uneven_batches_are_weighted_by_size(session: Session) -> None:
+    """When batch sizes differ between ranks, the gradient is the mean over all samples, as on one process."""
     _uneven(session)
 
 
 @law("gradients", needs.replica)
-def check_large_tensors_beside_small_ones(session: Session) -> None:
-    """Tensors past the usual bucket sizes, and those of one element beside them, have exact gradients at every step."""
+def check_large_and_one_element_gradients_are_exact(session: Session) -> None:
+    """Gradients are exact at every step for tensors larger than the usual bucket sizes and for one-element tensors beside
+    them.
+    """
     promised = session.capabilities
     jobs = [
         explicit_examples.large_and_small(session.world_size, dtype)
@@ -129,16 +131,16 @@ def check_large_tensors_beside_small_ones(session: Session) -> None:
 
 
 @law("gradients", needs.replica)
-def check_zero_grad_resets(session: Session) -> None:
-    """After zero_grad gradients are none or zero, and the next backward's gradients hold nothing of the one before."""
+def check_zero_grad_resets_gradients(session: Session) -> None:
+    """After zero_grad, gradients are None or zero. The next backward's gradients contain nothing of the previous backward."""
     world, promised = session.world_size, session.capabilities
     drawn = training_jobs(world, promised, rounds=(2,)).map(_looking_after_zero_grad)
     for_all(session, drawn, as_one_process(promised), share=0.3)
 
 
 @law("gradients", needs.replica)
-def check_backward_leaves_parameters_alone(session: Session) -> None:
-    """Backward, synchronised or not, changes no parameter's bits on any rank."""
+def check_backward_does_not_change_parameters(session: Session) -> None:
+    """Backward, synchronised or not, changes no bit of any parameter on any rank."""
     world, promised = session.world_size, session.capabilities
     look = Observe(("parameters",))
     drawn = training_jobs(world, promised, exact=False, observe=(look,)).map(

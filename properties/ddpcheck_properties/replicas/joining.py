@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     needs.replica.uneven_batches("equal_weight"),
     needs.replica.optimizers("sgd"),
 )
-def check_ranks_that_run_out_of_batches_join(session: Session) -> None:
-    """Ranks train together until the last has used its last batch: those that have run out count as zero, and the
-    divisor is the promised one, with buffers, too, which may be broadcast before each forward. Afterwards all ranks have the
-    same parameters, train on together, and may join again.
+def check_join_handles_ranks_out_of_batches(session: Session) -> None:
+    """Inside join(), ranks train together until the last rank has used its last batch. Ranks without batches count as zero,
+    and the divisor is the promised one. Models may have buffers, which may be broadcast before each forward. Afterwards all
+    ranks have equal parameters, train on together, and may join again.
     """
     world = session.world_size
     numbers = [[3] + [1] * (world - 1), [1 + rank for rank in range(world)], [2] * (world - 1) + [0], [2] * world]

@@ -52,10 +52,10 @@ _MOMENTUM = OptimizerSpec(lr=0.125, momentum=0.5)
 
 
 @law("buckets", needs.replica, needs.replica.model_features("scale"), needs.replica.model_features("mixed_dtypes"))
-def check_parameters_of_several_dtypes_keep_their_own(session: Session) -> None:
-    """Where parameters of float32 and float64 take turns in a model, few or large ones, all have the gradients of the large
-    batch, those of float64 to their own last bits; start with all bits of rank 0's; and go on with them after steps, and from
-    a saved state, frozen ones among them or not. All of them count in the norm by which they are clipped.
+def check_mixed_dtype_parameters_keep_their_precision(session: Session) -> None:
+    """When float32 and float64 parameters, few or large, alternate in a model, all gradients equal the large batch, float64
+    ones to their last bits. Parameters start with all bits of rank 0 and keep them after steps and from a saved state, with
+    or without frozen ones. All parameters count in the clipping norm.
     """
     world, promised = session.world_size, session.capabilities
     among = one_backward(world, *_FROZEN_AMONG, rounds=2, batch=2), _trained(session, _FROZEN_AMONG)
@@ -68,9 +68,9 @@ def check_parameters_of_several_dtypes_keep_their_own(session: Session) -> None:
 
 
 @law("buckets", needs.replica, needs.replica.model_features("strided"))
-def check_parameters_may_lie_column_after_column(session: Session) -> None:
-    """Weights that lie in memory as if transposed, small and large ones, start as rank 0's, have the gradients of the large
-    batch, move with every step and go on from a saved state, like those that lie row after row.
+def check_column_major_parameters_train_like_row_major(session: Session) -> None:
+    """Weights stored column-major (as if transposed), small or large, behave like row-major ones. They start as rank 0's, get
+    large-batch gradients, move with every step, and continue from a saved state.
     """
     world = session.world_size
     large = Linear("fc1", 3, 997, strided=True), Linear("fc2", 997, 41, strided=True)
@@ -82,16 +82,18 @@ def check_parameters_may_lie_column_after_column(session: Session) -> None:
 
 
 @law("buckets", needs.replica, needs.replica.model_features("empty"))
-def check_parameters_without_elements_are_in_nobodys_way(session: Session) -> None:
-    """A model may have weights and biases of no elements, whose gradients have none; all others train as they would without."""
+def check_zero_size_parameters(session: Session) -> None:
+    """A model may have zero-size weights and biases, whose gradients are zero-size too. All other parameters train as they
+    would without them.
+    """
     world = session.world_size
     _as_one_process(session, one_backward(world, *_EMPTY[:2], rounds=3, batch=2), _trained(session, _EMPTY))
 
 
 @law("buckets", needs.replica, needs.replica.model_features("sparse"))
-def check_sparse_gradients_are_the_large_batchs(session: Session) -> None:
-    """Gradients that may be held as rows are those of the large batch, where ranks touch other rows or the same ones, many, often
-    or not at all; so are sums of several backwards, and parameters after steps.
+def check_sparse_gradients_equal_the_large_batch(session: Session) -> None:
+    """Gradients that may be stored as sparse rows equal the large batch, whether ranks touch the same or different rows, and
+    many, often or not at all. So do sums of several backwards, and parameters after steps.
     """
     world, promised = session.world_size, session.capabilities
     jobs = [one_backward(world, *_SPARSE, rounds=3, batch=batch) for batch in (1, 8)]

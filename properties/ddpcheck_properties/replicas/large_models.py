@@ -33,9 +33,9 @@ BACKWARDS = 9
 
 
 @law("trajectories", needs.replica, needs.ranks(most=2))
-def check_large_tensors_step_like_small_ones(session: Session) -> None:
-    """After steps of SGD, with and without momentum, and of Adam every element of two large tensors is where it is on one
-    process, as is the scalar beside them. That holds after accumulation, clipping, and on a new replica that resumes.
+def check_optimizer_steps_every_element_of_large_tensors(session: Session) -> None:
+    """After steps of SGD, with and without momentum, and of Adam, every element of two large tensors and the scalar beside
+    them match one process. This also holds after accumulation, after clipping, and on a new replica that resumes.
     """
     promised = session.capabilities
     jobs = [_steps(session.world_size, optimizer, promised) for optimizer in OPTIMIZERS]
@@ -50,9 +50,9 @@ def check_large_tensors_step_like_small_ones(session: Session) -> None:
     needs.ranks(2),
     needs.ranks(most=2),
 )
-def check_gradients_of_many_megabytes_are_exact_at_every_backward(session: Session) -> None:
-    """The gradients of tensors that need several buckets of several MiB are those of the large batch, whichever backward it
-    is: one whose order or time was measured by those before it, too.
+def check_multi_megabyte_gradients_are_exact_in_every_backward(session: Session) -> None:
+    """Gradients that fill several buckets of several MiB equal the large batch in every backward. This includes a backward
+    whose order or timing was measured in earlier backwards.
     """
     operations: list[Operation] = []
     for number in range(BACKWARDS):

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 @law("gradients", needs.replica, needs.replica.no_sync)
 def check_nonfinite_gradients_reach_every_rank(session: Session) -> None:
-    """Where some rank's own gradient is NaN or infinite, the synchronised one is neither finite on any rank, and where
-    none is, it is finite. An error instead is as good.
+    """Where any rank's local gradient is NaN or infinite, the synchronised gradient is non-finite on every rank; elsewhere it
+    is finite. Raising an error instead is allowed.
     """
     world, promised = session.world_size, session.capabilities
     chains = ((Linear("fc1", 5, 4),), (Scale("scale", 7), Linear("fc1", 7, 2)))
@@ -52,9 +52,9 @@ def diverging(world_size: int, model: ModelSpec) -> Job:
 
 
 @law("gradients", needs.replica)
-def check_a_nan_that_zero_grad_throws_away_is_gone(session: Session) -> None:
-    """After zero_grad(), or zero_gradients(), gradients are those of the next backward, whatever was NaN before: synchronised, or
-    inside no_sync. An error at the NaN instead is as good.
+def check_zero_grad_clears_nan_gradients(session: Session) -> None:
+    """After zero_grad() or zero_gradients(), an earlier NaN does not affect the next backward's gradients, whether
+    synchronised or inside no_sync. Raising an error at the NaN instead is allowed.
     """
     world, promised = session.world_size, session.capabilities
     forms = (False, True) if promised.replica.zeroes_gradients else (False,)

@@ -24,8 +24,8 @@ Weights = tuple[tuple[float, ...], ...]
 
 @law("gradients", needs.replica, needs.replica.sample_weights("by_weight"), needs.replica.gradient("mean"))
 def check_sample_weights_are_normalised_over_all_ranks(session: Session) -> None:
-    """Where samples have weights, a token mask's included, the gradient is that of one process on all ranks' samples:
-    sum_i w_i g_i / sum_i w_i over all of them, so that ranks count by their sums of weights, which differ.
+    """With sample weights (token masks included), the gradient equals that of one process on all ranks' samples: sum_i w_i
+    g_i / sum_i w_i. Each rank thus counts by its own sum of weights, and these sums differ.
 
     A rank without any weight adds nothing; where no rank has any, loss and gradients are 0. Weights stay as they were given.
     """
@@ -33,9 +33,9 @@ def check_sample_weights_are_normalised_over_all_ranks(session: Session) -> None
 
 
 @law("gradients", needs.replica, needs.replica.sample_weights("equal_ranks"))
-def check_weighted_means_of_ranks_count_equally(session: Session) -> None:
-    """Where samples have weights, a token mask's included, the gradient is the mean (or sum) of the ranks' own weighted means
-    sum_i w_i g_i / sum_i w_i, each over the rank's samples.
+def check_sample_weights_are_normalised_per_rank(session: Session) -> None:
+    """With sample weights (token masks included), the gradient is the mean (or sum) of the ranks' own weighted means. A
+    rank's weighted mean is sum_i w_i g_i / sum_i w_i over its samples.
 
     A rank without any weight counts with loss 0 and a gradient of zeros. Weights stay as they were given.
     """

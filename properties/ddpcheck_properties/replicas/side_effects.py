@@ -49,10 +49,8 @@ ROWS = (2, 0, 1)
 
 
 @law("replica_sync", needs.replica, needs.replica.optimizers("sgd"))
-def check_evaluation_leaves_training_alone(session: Session) -> None:
-    """predict() before, between and after the operations of training changes nothing of it, and one rank may call it
-    alone.
-    """
+def check_predict_does_not_change_training(session: Session) -> None:
+    """predict() before, between or after training operations does not change training. One rank may call it alone."""
     world, promised = session.world_size, session.capabilities
     everyone = ((0,),) * world
     alone = [tuple((0,) if rank == only else () for rank in range(world)) for only in sorted({0, world - 1})]
@@ -72,9 +70,9 @@ def check_evaluation_leaves_training_alone(session: Session) -> None:
 
 
 @law("replica_sync", needs.replica, needs.replica.model_features("batch_norm"))
-def check_evaluation_uses_the_running_statistics(session: Session) -> None:
-    """predict() normalises by the running statistics, not by those of its batch, and does not move them, inside no_sync too,
-    and whatever size the batch has.
+def check_predict_uses_the_running_statistics(session: Session) -> None:
+    """predict() normalises by the running statistics, not by its batch's, and does not update them. This also holds inside
+    no_sync, and for every batch size.
 
     For one batch norm and one linear layer the outputs are at most 12 roundings away from the exact ones, of terms
     whose absolute values add up to `size` in _normalised.
@@ -108,8 +106,8 @@ def check_evaluation_uses_the_running_statistics(session: Session) -> None:
 
 
 @law("replica_sync", needs.replica, needs.replica.checkpoint, needs.replica.optimizers("sgd"))
-def check_saving_leaves_training_alone(session: Session) -> None:
-    """state() may be asked for anywhere, between backward and step too, and changes nothing of training."""
+def check_saving_does_not_change_training(session: Session) -> None:
+    """state() may be called at any point, also between backward and step, and does not change training."""
     world, promised = session.world_size, session.capabilities
     examples = [
         _between(explicit_examples.steps(world, spec), *GRADIENTS, Save(), *GRADIENTS) for spec in (MOMENTUM, ADAM)
@@ -118,8 +116,8 @@ def check_saving_leaves_training_alone(session: Session) -> None:
 
 
 @law("replica_sync", needs.replica, needs.replica.checkpoint, needs.replica.optimizers("sgd"))
-def check_a_saved_state_stays_as_it_is(session: Session) -> None:
-    """A state is a copy: later training does not change what was saved, running statistics, moments and averages included."""
+def check_saved_state_is_a_copy(session: Session) -> None:
+    """A saved state is a copy: later training changes nothing in it, including running statistics, moments and averages."""
     world, promised = session.world_size, session.capabilities
     trained = [explicit_examples.steps(world, _averaging(spec, promised)) for spec in (MOMENTUM, ADAM)]
     jobs = [_between(job, Save()) for job in (*trained, explicit_examples.statistics(world, 2))]
@@ -127,16 +125,16 @@ def check_a_saved_state_stays_as_it_is(session: Session) -> None:
 
 
 @law("replica_sync", needs.replica, needs.replica.optimizers("sgd"))
-def check_backward_leaves_its_batch_alone(session: Session) -> None:
-    """Backward changes neither the inputs nor the targets that it is given, which other epochs use again; nor does predict()."""
+def check_backward_does_not_change_its_batch(session: Session) -> None:
+    """Neither backward nor predict() changes the inputs and targets that it is given, which later epochs use again."""
     jobs = [_between(explicit_examples.steps(session.world_size, MOMENTUM), Predict(((0, 1),) * session.world_size))]
     for_each(session, fitting(session, jobs), nothing_was_changed)
 
 
 @law("replica_sync", needs.replica, needs.replica.optimizers("sgd"))
-def check_a_replica_keeps_nothing_that_it_was_given(session: Session) -> None:
-    """The arrays that load_state() is given stay as they are, however training goes on; and so do those that make_replica() is
-    given, if several replicas may begin with them.
+def check_replica_does_not_change_given_arrays(session: Session) -> None:
+    """The arrays given to load_state() never change, however training continues. Neither do those given to make_replica(), if
+    several replicas may start with them.
     """
     world, promised = session.world_size, session.capabilities
     trained = [explicit_examples.steps(world, _averaging(spec, promised)) for spec in (MOMENTUM, ADAM)]

@@ -31,10 +31,11 @@ ENDS: tuple[Poison, ...] = "inf", "-inf"
 
 
 @law("trajectories", needs.replica, needs.replica.skips_nonfinite, needs.replica.optimizers("sgd"))
-def check_a_step_with_nan_is_skipped_on_all_ranks(session: Session) -> None:
-    """A NaN or infinity in one rank's gradient makes step() leave everything as it is on all ranks, and later steps lead
-    where they lead without it: parameters, averages, momentum, counts of steps, loss scales. Losses, most gradients and the last
-    micro-batch may be finite, clipping may come before, and another such step. A NaN that zero_grad throws away is nothing.
+def check_nonfinite_step_is_skipped_on_all_ranks(session: Session) -> None:
+    """step() with a NaN or infinity in one rank's gradient changes nothing on any rank: no parameter, average, momentum, step
+    count or loss scale. Later steps proceed as if the skipped step had not happened. This holds even if the losses, most
+    gradients and the last micro-batch are finite, after clipping, and after another skipped step. A NaN that zero_grad
+    cleared causes no skip.
     """
     world = session.world_size
     specs = OptimizerSpec(lr=1.0, momentum=1.0), OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.01)

@@ -30,8 +30,8 @@ MOMENTUM = OptimizerSpec(lr=0.05, momentum=0.9, weight_decay=0.1)
 
 
 @law("trajectories", needs.replica, needs.replica.optimizers("sgd"))
-def check_parameters_after_steps_are_exact(session: Session) -> None:
-    """After a few SGD steps every parameter is, bit for bit, that of one process on the whole batch.
+def check_parameters_after_sgd_steps_are_exact(session: Session) -> None:
+    """After a few SGD steps, every parameter equals, bit for bit, that of one process on the whole batch.
 
     With an integer learning rate parameters stay on the lattice where sums are exact.
     """
@@ -46,8 +46,8 @@ def check_parameters_after_steps_are_exact(session: Session) -> None:
 
 
 @law("trajectories", needs.replica, needs.replica.optimizers("sgd"))
-def check_sgd_goes_where_one_process_goes(session: Session) -> None:
-    """SGD with and without momentum and weight decay: parameters after 1 to 4 steps are those of one process.
+def check_sgd_matches_one_process(session: Session) -> None:
+    """After 1 to 4 SGD steps, with and without momentum and weight decay, parameters equal those of one process.
 
     Up to rounding, whose bound is carried through gradients, velocity and parameters: ddpcheck.oracle.bounds.
     """
@@ -55,10 +55,8 @@ def check_sgd_goes_where_one_process_goes(session: Session) -> None:
 
 
 @law("trajectories", needs.replica, needs.replica.optimizers("adam"))
-def check_adam_goes_where_one_process_goes(session: Session) -> None:
-    """Adam: parameters after 1 to 4 steps are those of one process, up to rounding (bound in
-    ddpcheck.oracle.optimizer).
-    """
+def check_adam_matches_one_process(session: Session) -> None:
+    """After 1 to 4 Adam steps, parameters equal those of one process, up to rounding (bound in ddpcheck.oracle.optimizer)."""
     _follows(session, adam(), [])
 
 
@@ -69,8 +67,8 @@ def check_adam_goes_where_one_process_goes(session: Session) -> None:
     needs.world.determinism(Determinism.BETWEEN_RANKS),
     needs.replica.broadcasts_parameters,
 )
-def check_replicas_stay_equal_to_the_last_bit(session: Session) -> None:
-    """After every step all ranks hold the same bits in every parameter, whatever the optimizer."""
+def check_replicas_stay_in_sync_bitwise(session: Session) -> None:
+    """After every step, every parameter has the same bits on all ranks, whatever the optimizer."""
     world, promised = session.world_size, session.capabilities
     offered = [strategy for name, strategy in (("sgd", sgd()), ("adam", adam())) if name in promised.replica.optimizers]
     model = models(promised, exact=False, batch_norm=True)
@@ -82,9 +80,9 @@ def check_replicas_stay_equal_to_the_last_bit(session: Session) -> None:
 
 
 @law("trajectories", needs.replica, needs.replica.clipping, needs.replica.optimizers("sgd"))
-def check_clipping_uses_the_norm_of_the_synchronised_gradients(session: Session) -> None:
-    """Clipping scales the synchronised gradients by min(1, max_norm / norm), with the norm that one process would
-    find. A limit of infinity leaves them as they are.
+def check_clipping_uses_the_global_gradient_norm(session: Session) -> None:
+    """Clipping scales the synchronised gradients by min(1, max_norm / norm), with the norm that one process would compute. An
+    infinite max_norm leaves them unchanged.
     """
     world, promised = session.world_size, session.capabilities
     model = models(promised, exact=False, depths=(1, 2))
@@ -104,9 +102,9 @@ def check_clipping_uses_the_norm_of_the_synchronised_gradients(session: Session)
     needs.replica.optimizers("sgd"),
 )
 def check_layers_unfrozen_later_are_synchronised(session: Session) -> None:
-    """Layers that are unfrozen in the middle of training learn from then on as on one process; those that are frozen
-    have no gradient and stay as they are, momentum and weight decay included. Those that are named, one or several, and no
-    others, though a name may begin with another's; to switch what is switched already changes nothing.
+    """Layers unfrozen during training learn from then on as on one process. Frozen layers have no gradient and do not change,
+    even with momentum and weight decay. set_trainable() affects exactly the named layers, one or several, even if one name is
+    a prefix of another. Repeating a setting has no effect.
     """
     world, tied = session.world_size, "tied" in session.capabilities.replica.model_features
     jobs = [unfreezing(world, OptimizerSpec(lr=1.0), exact=True), unfreezing(world, MOMENTUM, exact=False, tied=tied)]

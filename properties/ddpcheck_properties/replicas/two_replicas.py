@@ -36,9 +36,9 @@ _TURNS = (1,), (4, 3)
 
 
 @law("programs", needs.replica, needs.replica.several_replicas)
-def check_two_replicas_of_one_process_do_not_meet(session: Session) -> None:
-    """Two replicas that take turns, within a step, an accumulation window or a backward's synchronisation, each go where they
-    would alone: gradients, windows of no_sync, optimizers and saved states are each replica's own.
+def check_replicas_in_one_process_are_independent(session: Session) -> None:
+    """Two replicas that take turns, within a step, an accumulation window or a backward's synchronisation, each behave as
+    they would alone. Gradients, no_sync windows, optimizers and saved states belong to one replica each.
     """
     world, promised = session.world_size, session.capabilities
     known = [in_turns(training_program(world, promised, words), turns) for words in _PROGRAMS for turns in _TURNS]

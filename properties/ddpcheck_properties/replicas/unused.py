@@ -30,8 +30,8 @@ SYNCHRONISED = needs.replica.unused_parameters("synchronised")
 
 
 @law("unused", needs.replica, needs.replica.model_features("branch"), SYNCHRONISED, needs.ranks(2))
-def check_parameter_unused_on_some_ranks_counts_as_zero_there(session: Session) -> None:
-    """A parameter without gradient on some ranks counts as zero there, and every rank gets the exact combined gradient.
+def check_unused_parameters_on_some_ranks_count_as_zero(session: Session) -> None:
+    """A parameter without gradient on some ranks counts as zero there. Every rank gets the exact combined gradient.
 
     Branches have equal shapes, so that what one of them sends can pass for another's. Those of another chain share a weight,
     which every rank uses in places of its own.
@@ -50,8 +50,8 @@ def check_parameter_unused_on_some_ranks_counts_as_zero_there(session: Session) 
 
 
 @law("unused", needs.replica, needs.replica.model_features("branch"), SYNCHRONISED)
-def check_parameter_unused_on_all_ranks(session: Session) -> None:
-    """A parameter that no rank used since zero_grad has the promised gradient, zero or none; all others are exact."""
+def check_globally_unused_parameters_have_promised_gradient(session: Session) -> None:
+    """A parameter that no rank used since zero_grad has the promised gradient, zero or None. All other gradients are exact."""
     world, promised = session.world_size, session.capabilities
     jobs = [
         explicit_examples.branches(world, "a", ("",), ("a",), ("",)),
@@ -69,10 +69,10 @@ def check_parameter_unused_on_all_ranks(session: Session) -> None:
     needs.replica.unused_gradient("none"),
     needs.replica.optimizers("sgd"),
 )
-def check_parameter_unused_on_all_ranks_does_not_move(session: Session) -> None:
-    """A parameter that no rank used stays where it is in the step, whatever momentum and weight decay would do, and its
-    optimizer state waits with it; in a step right after zero_grad all do, which training goes on after as if it had not been, and
-    after its other form those that had no gradient before.
+def check_globally_unused_parameters_do_not_move(session: Session) -> None:
+    """A step neither moves a parameter that no rank used, whatever the momentum and weight decay, nor changes its optimizer
+    state. A step right after zero_grad() moves no parameter, and training continues as if that step had not happened. A step
+    right after zero_gradients() does not move parameters that had no gradient before.
     """
     world, promised = session.world_size, session.capabilities
     jobs = [explicit_examples.branches(world, "a", ("a",), ("",), ("a",), optimizer=MOVING)]
@@ -95,8 +95,8 @@ def check_parameter_unused_on_all_ranks_does_not_move(session: Session) -> None:
     needs.replica.clipping,
     needs.replica.optimizers("sgd"),
 )
-def check_clipping_passes_over_parameters_without_gradient(session: Session) -> None:
-    """A parameter that no rank used adds nothing to the norm, and keeps no other from being clipped."""
+def check_clipping_ignores_unused_parameters(session: Session) -> None:
+    """A parameter that no rank used adds nothing to the clipping norm. All other parameters are still clipped."""
     world = session.world_size
     plain = OptimizerSpec(lr=0.05)
     job = explicit_examples.branches(world, "ab", ("a",), ("",), ("b",), optimizer=plain)
@@ -106,8 +106,8 @@ def check_clipping_passes_over_parameters_without_gradient(session: Session) -> 
 
 
 @law("unused", needs.replica, needs.replica.model_features("branch"), SYNCHRONISED, needs.replica.no_sync)
-def check_parameter_used_only_inside_no_sync(session: Session) -> None:
-    """A parameter that was used in an earlier micro-batch only, inside no_sync, is synchronised with the last one."""
+def check_parameters_used_only_inside_no_sync_are_synchronised(session: Session) -> None:
+    """A parameter used only in an earlier micro-batch, inside no_sync, is synchronised with the last micro-batch."""
     world, promised = session.world_size, session.capabilities
     operations: list[Operation] = [
         ZeroGrad(),

@@ -28,8 +28,8 @@ LATE = 0.1
 
 
 @law("gradients", needs.replica, needs.replica.model_features("delay"), needs.ranks(most=2))
-def check_layers_that_wait_change_nothing_else(session: Session) -> None:
-    """A backward through a Delay takes no less than its seconds, forward and backward, and its gradients are exact."""
+def check_delay_layers_wait_and_keep_gradients_exact(session: Session) -> None:
+    """A backward through a Delay layer takes at least the layer's seconds, forward and backward, and its gradients are exact."""
     exact = as_one_process(session.capabilities)
 
     def judge(job: Job, trace: Trace) -> None:
@@ -41,8 +41,8 @@ def check_layers_that_wait_change_nothing_else(session: Session) -> None:
 
 
 @law("gradients", needs.replica, needs.ranks(2, most=2))
-def check_a_late_rank_is_waited_for(session: Session) -> None:
-    """A rank may come late to a backward: gradients are the mean over all ranks, then and in the next backward."""
+def check_backward_waits_for_late_ranks(session: Session) -> None:
+    """When a rank enters a backward late, gradients are still the mean over all ranks, in this backward and the next."""
     world = session.world_size
     model = mlp((2, 3, 2))
     operations: list[Operation] = [ZeroGrad()]  # else the first one would be late to construction

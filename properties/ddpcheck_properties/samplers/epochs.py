@@ -31,9 +31,9 @@ Pairs = set[tuple[int, int]]
 
 
 @law("sampler", needs.sampler, needs.sampler.shuffles, needs.sampler.distinct_streams)
-def check_seed_and_epoch_are_not_simply_added(session: Session) -> None:
-    """No two pairs of seed and epoch have the same order, (seed, epoch + 1) and (seed + 1, epoch) least of all: runs with
-    different seeds are independent.
+def check_sampler_does_not_add_seed_and_epoch(session: Session) -> None:
+    """No two pairs of seed and epoch have the same order, in particular not (seed, epoch + 1) and (seed + 1, epoch). Runs
+    with different seeds are independent.
     """
     world = session.world_size
     joined = 10 * SEED + 1 - SEED  # followed by "0" it reads as the seed does followed by epoch 10
@@ -44,16 +44,16 @@ def check_seed_and_epoch_are_not_simply_added(session: Session) -> None:
 
 
 @law("sampler", needs.sampler, needs.sampler.shuffles)
-def check_every_epoch_is_shuffled_anew(session: Session) -> None:
-    """An epoch's order is no other epoch's begun elsewhere or reversed, and no part of the samples stays where it is."""
+def check_every_epoch_is_shuffled_independently(session: Session) -> None:
+    """An epoch's order is no rotation or reversal of another epoch's, and no part of the samples keeps its place."""
     world = session.world_size
     for_each(session, [Job(world, (Sample(shuffled(world), EPOCHS, seed=SEED),))], _shuffled_anew)
     for_each(session, [Job(world, (Sample(shuffled(world), tuple(range(16)), seed=SEED),))], _every_sample_moves)
 
 
 @law("sampler", needs.sampler)
-def check_an_epoch_broken_off_leaves_no_trace(session: Session) -> None:
-    """Who has read a few samples and begins the epoch anew gets the whole of it, however far each rank had come."""
+def check_interrupted_epoch_restarts_in_full(session: Session) -> None:
+    """After reading a few samples and restarting the epoch, every rank gets the whole epoch, however far each rank had read."""
     world = session.world_size
     _as_undisturbed(
         session,
@@ -64,8 +64,8 @@ def check_an_epoch_broken_off_leaves_no_trace(session: Session) -> None:
 
 
 @law("sampler", needs.sampler)
-def check_the_epoch_that_was_set_last_counts(session: Session) -> None:
-    """Told several epochs before it is read, as by a loop that resumes, a sampler has the order of the last of them."""
+def check_last_set_epoch_call_wins(session: Session) -> None:
+    """After several set_epoch calls before reading, as in a loop that resumes, a sampler has the order of the last epoch set."""
     _as_undisturbed(
         session,
         [{"retold": True}],
@@ -75,16 +75,16 @@ def check_the_epoch_that_was_set_last_counts(session: Session) -> None:
 
 
 @law("sampler", needs.sampler, needs.sampler.shuffles, needs.sampler.drop_last, needs.ranks(2))
-def check_drop_last_does_not_always_cut_the_same_samples(session: Session) -> None:
-    """What drop_last leaves out in one epoch has its turn in others: no sample is never seen."""
+def check_drop_last_does_not_always_drop_the_same_samples(session: Session) -> None:
+    """Samples that drop_last drops in one epoch appear in others: every sample is seen in some epoch."""
     world = session.world_size
     length = shuffled(world) + world - 1
     for_each(session, [Job(world, (Sample(length, tuple(range(12)), seed=SEED, drop_last=True),))], _left_out_in_turn)
 
 
 @law("sampler", needs.sampler)
-def check_samplers_do_not_share_their_state(session: Session) -> None:
-    """A sampler's order does not depend on another one, as that of the validation set, which is read meanwhile, of as many
+def check_samplers_do_not_share_state(session: Session) -> None:
+    """A sampler's order does not depend on another sampler that is read meanwhile, such as a validation sampler with as many
     samples or more.
     """
     _as_undisturbed(

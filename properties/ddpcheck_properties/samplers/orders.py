@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @law("sampler", needs.sampler, needs.sampler.shuffles)
 def check_set_epoch_changes_the_order(session: Session) -> None:
-    """Every epoch has an order of its own, in whatever sequence epochs are asked for."""
+    """Every epoch has its own order, in whatever sequence epochs are set."""
 
     def judge(job: Job, trace: Trace) -> None:
         found = orders(trace, 0)
@@ -47,7 +47,7 @@ def check_set_epoch_changes_the_order(session: Session) -> None:
 
 @law("sampler", needs.sampler, needs.sampler.shuffles, needs.ranks(2))
 def check_samples_change_ranks_between_epochs(session: Session) -> None:
-    """Shuffling mixes samples across ranks: a rank does not get the same subset in every epoch."""
+    """Shuffling moves samples between ranks: no rank gets the same subset in every epoch."""
 
     def judge(job: Job, trace: Trace) -> None:
         for rank, (first, second) in enumerate(reading(trace, 0)):
@@ -63,8 +63,8 @@ def check_samples_change_ranks_between_epochs(session: Session) -> None:
 
 
 @law("sampler", needs.sampler)
-def check_the_same_epoch_has_the_same_order_again(session: Session) -> None:
-    """An epoch's order depends on seed and epoch only: not on what was read before, nor on the sampler object."""
+def check_sampler_order_depends_only_on_seed_and_epoch(session: Session) -> None:
+    """The order depends only on seed and epoch, not on earlier reads or on the sampler object."""
 
     def judge(job: Job, trace: Trace) -> None:
         for rank in range(job.world_size):
@@ -90,8 +90,8 @@ def check_the_same_epoch_has_the_same_order_again(session: Session) -> None:
 
 
 @law("sampler", needs.sampler)
-def check_before_set_epoch_it_is_epoch_0(session: Session) -> None:
-    """A new sampler that nobody told an epoch has the order of epoch 0, whatever other samplers were told before."""
+def check_new_sampler_without_set_epoch_uses_epoch_0(session: Session) -> None:
+    """Before any set_epoch call, a new sampler has the order of epoch 0, whatever epochs other samplers were set to before."""
 
     def judge(job: Job, trace: Trace) -> None:
         for rank in range(job.world_size):
@@ -138,8 +138,8 @@ def check_the_seed_changes_the_order(session: Session) -> None:
 
 
 @law("sampler", needs.sampler)
-def check_without_shuffle_the_order_is_natural(session: Session) -> None:
-    """With shuffle=False every rank's samples ascend, and are the same in every epoch."""
+def check_order_without_shuffle_is_sequential(session: Session) -> None:
+    """With shuffle=False, every rank's samples ascend and are the same in every epoch."""
 
     def judge(job: Job, trace: Trace) -> None:
         for rank, (first, *others) in enumerate(reading(trace, 0)):
@@ -167,8 +167,8 @@ _UNSHUFFLED = (0, 1, 2, 7)
 
 
 @law("sampler", needs.sampler, needs.sampler.shuffles)
-def check_shuffle_really_shuffles(session: Session) -> None:
-    """With shuffle=True the order is a random one: not the natural one, nor that reversed, or begun elsewhere."""
+def check_shuffled_order_is_random(session: Session) -> None:
+    """With shuffle=True, the order is random: not the sequential order, nor its reverse or a rotation."""
 
     def judge(job: Job, trace: Trace) -> None:
         ascending = [bool(np.all(np.diff(order) > 0)) for (order,) in reading(trace, 0)]
@@ -190,9 +190,9 @@ def check_shuffle_really_shuffles(session: Session) -> None:
 
 
 @law("sampler", needs.sampler, needs.sampler.shuffles)
-def check_seed_and_epoch_count_for_every_length(session: Session) -> None:
-    """Of any number of samples, with drop_last or without, whatever the seed and the epoch: the order is a random one, and
-    another one for another seed or epoch.
+def check_shuffling_uses_seed_and_epoch_at_every_length(session: Session) -> None:
+    """At every number of samples, with or without drop_last, and for every seed and epoch, the order is random. Another seed
+    or epoch gives another order.
     """
     world, promised = session.world_size, session.capabilities
     drops = (False, True) if promised.sampler.drop_last else (False,)

@@ -27,11 +27,11 @@ Order = list[int]
 
 
 @law("sampler", needs.sampler, needs.sampler.sampler_state)
-def check_an_epoch_goes_on_where_it_was_saved(session: Session) -> None:
-    """Saved in the middle of an epoch and loaded into a new sampler, an epoch goes on with exactly those indices that an
-    uninterrupted one would still have given, in their order; what is read after it is whole. So it is with one that was only
-    begun, in a sampler that has read others before; and with one that was loaded, and is saved again before it is read. Another
-    epoch, if that is told after the state was loaded, is whole from the start.
+def check_sampler_state_resumes_mid_epoch(session: Session) -> None:
+    """A new sampler that loads a state saved mid-epoch yields exactly the indices that an uninterrupted epoch would still
+    yield, in order; the next read is a whole epoch. This also holds for an epoch that has only just begun, in a sampler read
+    before. It also holds for a state that is loaded and saved again before reading. If another epoch is set after loading,
+    that epoch is whole from the start.
     """
     world = session.world_size
     ways: list[tuple[tuple[int, ...], bool]] = [

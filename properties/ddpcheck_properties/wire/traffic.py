@@ -51,9 +51,9 @@ _SMALL_LAYERS = 300
 
 
 @law("wire", needs.collectives.operations("all_reduce"), needs.world.traffic(Traffic.ONCE), needs.ranks(2))
-def check_large_collectives_send_the_least_bytes(session: Session) -> str:
-    """For a large all-reduce, reduce-scatter or all-gather the ranks send no more than good algorithms need: all together,
-    and (sends_least) each of them; for means, asynchronously and in place, too.
+def check_large_collectives_send_no_excess_bytes(session: Session) -> str:
+    """In a large all-reduce, reduce-scatter or all-gather, the ranks together send no more than good algorithms need; with
+    Traffic.LEAST, neither does each rank. This also holds for means, asynchronously and in place.
     """
     world, promised = session.world_size, session.capabilities
     reduction, offered = reductions(promised)[0], dtypes(promised)
@@ -74,20 +74,22 @@ def check_large_collectives_send_the_least_bytes(session: Session) -> str:
 
 
 @law("wire", needs.replica, needs.world.traffic(Traffic.ONCE), needs.ranks(2))
-def check_backward_sends_its_gradients_once(session: Session) -> str:
-    """No more is sent in a synchronised backward than for one all-reduce of all gradients, in a window's last too."""
+def check_backward_sends_gradients_only_once(session: Session) -> str:
+    """A synchronised backward, also the last of an accumulation window, sends no more than one all-reduce of all gradients."""
     return _judged(session, _training(session.world_size, window=session.capabilities.replica.no_sync), _once)
 
 
 @law("wire", needs.replica, needs.replica.no_sync, needs.ranks(2))
 def check_nothing_is_sent_inside_no_sync(session: Session) -> str:
-    """Inside no_sync a backward sends next to nothing: what it saves is the point of it."""
+    """Inside no_sync, a backward sends next to nothing: saving this traffic is the purpose of no_sync."""
     return _judged(session, _training(session.world_size, window=True), _silent)
 
 
 @law("wire", needs.replica, needs.replica.bundles_gradients, needs.ranks(2, most=4))
-def check_many_small_gradients_go_together(session: Session) -> str:
-    """The gradients of many small parameters share messages: a backward sends fewer than a quarter of their number."""
+def check_small_gradients_share_messages(session: Session) -> str:
+    """The gradients of many small parameters share messages: a backward sends fewer messages than a quarter of the number of
+    parameters.
+    """
     world = session.world_size
     layers = tuple(Linear(f"fc{number}", 2, 2) for number in range(_SMALL_LAYERS))
     shards = tuple((rank,) for rank in range(world))
@@ -97,10 +99,10 @@ def check_many_small_gradients_go_together(session: Session) -> str:
 
 
 @law("wire", needs.collectives.operations("all_reduce"), needs.world.counts_traffic, needs.ranks(2))
-def check_traffic_is_counted_as_it_is_sent(session: Session) -> str:
-    """counts() tells the bytes of each large collective that the kernel sees each rank send, or, where it cannot see all, as
-    many in all as any algorithm needs, in a message at least, and that each rank of it has begun one; of all_reduce
-    asynchronously, in place, in a group and of small arrays, too.
+def check_traffic_counters_match_bytes_sent(session: Session) -> str:
+    """For each large collective, counts() reports on each rank the bytes that the kernel sees sent, and one collective begun.
+    Where the kernel cannot see all bytes, the total is at least what any algorithm needs, in at least one message. All-reduce
+    is also checked asynchronously, in place, in a group, and with small arrays.
     """
     world, promised = session.world_size, session.capabilities
     reduced = _usual(promised)
@@ -118,8 +120,8 @@ def check_traffic_is_counted_as_it_is_sent(session: Session) -> str:
 
 
 @law("wire", needs.collectives.operations("all_reduce"), needs.world.counts_traffic, needs.ranks(most=1))
-def check_a_rank_alone_counts_nothing_sent(session: Session) -> None:
-    """counts() of a rank that is alone tells no bytes and no messages, as it has sent none to another rank."""
+def check_traffic_counters_of_a_single_rank_are_zero(session: Session) -> None:
+    """At world size 1, counts() reports no bytes and no messages, because nothing is sent to another rank."""
     promised = session.capabilities
     reduced = AllReduce(TensorSpec(LARGE, dtypes(promised)[0], "powers"), reductions(promised)[0])
     for_each(session, [Job(session.world_size, (reduced, Sent()))], _nothing_told)
