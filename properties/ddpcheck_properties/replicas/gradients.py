@@ -22,7 +22,7 @@ from ddpcheck.job import Backward, Job, Observe, Operation, ZeroGrad
 from ddpcheck.models.spec import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale
 from ddpcheck.numerics import reduction_bound
 from ddpcheck.oracle import Contributions
-from ddpcheck.oracle.wrong_terms import terms_of
+from ddpcheck.oracle.hypotheses.auxiliary_terms import terms_of
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array
 from ddpcheck.verdict import Finding
