@@ -1,4 +1,4 @@
-"""What an aggregated metric is that is wrong: which mistake gives that number, likeliest first."""
+"""Which mistake gives a wrong mean: hypotheses about aggregated metrics, likeliest first."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from ddpcheck.causes import Cause
+from ddpcheck.causes import metrics as causes
 from ddpcheck.job import Aggregate
 
 HALF = 65504.0
@@ -16,105 +18,106 @@ _DECIMALS = 10
 """Fewer than these are what people show."""
 
 
-def causes(made: Aggregate, got: float | None, rank: int, before: Sequence[Aggregate]) -> Iterator[str]:
+def mean_causes(made: Aggregate, got: float | None, rank: int, before: Sequence[Aggregate]) -> Iterator[Cause]:
     """What would give this number if something specific had gone wrong, likeliest first."""
     world, values = len(made.values), made.values
     pairs = list(zip(values, made.counts, strict=True))
     present = [value for value, count in pairs if count]
     total = math.fsum(value * count for value, count in pairs if count)
     if got is None:
-        yield "the metric's name is missing"
+        yield causes.METRIC_MISSING()
         return
     if before and got in (
         mean_of([*before, made]),
         math.fsum(map(mean_of, ([each] for each in (*before, made)))) / (len(before) + 1),
     ):
-        yield "it is the mean of this call and those before it: sums are kept from call to call"
+        yield causes.CALLS_ACCUMULATED()
     if before and got == _summed_again([*before, made]):
-        yield "sums over all ranks are kept in place of this rank's own, and summed up over the ranks again with the next call"
+        yield causes.SUMS_REDUCED_AGAIN()
     if got in (mean_of([each]) for each in before):
-        yield "it is the mean of an earlier call, which is told again"
+        yield causes.METRIC_OF_EARLIER_CALL()
     if 0 in made.counts and math.isnan(got):
         idle = [value for value, count in pairs if not count]
         what = next(
             (what for what, test in (("NaN", math.isnan), ("infinity", math.isinf)) if any(map(test, idle))), ""
         )
         if what:
-            yield f"a rank without samples took part with its {what}: 0 times {what} is NaN"
+            yield causes.NONFINITE_OF_EMPTY_RANK(value=what)
         elif not made.counts[rank]:
-            yield f"rank {rank}, which has no samples, gives NaN of its own: did it take part, as all ranks have to?"
+            yield causes.EMPTY_RANK_NOT_AGGREGATED(rank=rank)
     if math.isnan(got) and not made.counts[0] and all(map(math.isfinite, values)):
-        yield "rank 0 has no samples, and makes NaN of the mean for all: whether there are any is for the sum of counts to say"
+        yield causes.RANK_0_DECIDES_EMPTY()
     told = [(value, count) for value, count in pairs if value and count]
     if (counted := sum(made.counts)) % world:
         floored = counted // world
         whole = total / world / floored if floored else math.nan
         if got == whole or (math.isnan(whole) and not math.isfinite(got)):
-            yield "the ranks' counts are averaged as integers, which cuts the fraction off"
+            yield causes.COUNTS_AVERAGED_AS_INTEGERS()
     if 0.0 in values and told and got == total / sum(count for _, count in told):
-        yield "a mean of 0 is taken for none: its samples are left out"
+        yield causes.ZERO_MEAN_IGNORED()
     if max(made.counts) >= 1 << 31:
-        yield "a count needs more than 32 bits: it overflows on the way"
+        yield causes.COUNT_OVERFLOWS()
     if got in (math.fsum(values) / world, math.fsum(present) / len(present)):
-        yield "it is the mean of the ranks' means: counts are not used"
+        yield causes.MEAN_OF_RANK_MEANS()
     if 0 in made.counts and got == math.fsum(present) / world:
-        yield "it is the mean of the ranks' means, to which a rank without samples gives 0"
+        yield causes.EMPTY_RANK_GIVES_ZERO()
     if got == math.fsum(values):
-        yield "it is the sum of the ranks' means"
+        yield causes.SUM_OF_RANK_MEANS()
     if got == total:
-        yield "it is the sum over all samples: not divided by the total count"
+        yield causes.METRIC_NOT_DIVIDED()
     if got == values[rank]:
-        yield "it is this rank's own mean: not aggregated"
+        yield causes.METRIC_NOT_AGGREGATED()
     if 0 in made.counts and got == total / sum(max(count, 1) for count in made.counts):
-        yield "a rank without samples is counted as one sample, with a mean of 0"
+        yield causes.EMPTY_RANK_COUNTED()
     if before and any(got == total / sum(each.counts) for each in before if any(each.counts)):
-        yield "it is divided by the count of an earlier call, which is kept"
+        yield causes.DIVIDED_BY_EARLIER_COUNT()
     exact = mean_of([made])
     if any(isinstance(value, int) for value in values) and got in (math.floor(exact), math.ceil(exact)):
-        yield "its fraction is cut off: where it is given as an int, it is aggregated as one"
+        yield causes.METRIC_TRUNCATED()
     yield from _of_counts(made, got, rank, total)
-    if missing := _missing(pairs, got):
-        yield f"it is the mean of the other ranks: the part of rank {missing} is missing"
+    if (missing := _missing(pairs, got)) is not None:
+        yield causes.RANK_MISSING_FROM_METRIC(rank=missing)
     if got == 0.0 > exact:
-        yield "a negative mean is cut off at 0"
+        yield causes.NEGATIVE_MEAN_CUT()
     if len(present) > 2 and 1 in made.counts and got == mean_of([_without_single(made)]):
-        yield "a rank that has one sample is left out"
-    if any(got == round(exact, places) for places in range(_DECIMALS)):
-        yield "the mean is rounded to so many decimals, or taken for 0: what is small, as a learning rate, is lost"
+        yield causes.SINGLE_SAMPLE_LEFT_OUT()
+    decimals = next((places for places in range(_DECIMALS) if got == round(exact, places)), None)
+    if decimals is not None:
+        yield causes.METRIC_ROUNDED(decimals=decimals)
     if abs(exact) < HALF and got == float(np.float16(exact)):
-        yield "the mean has no more digits than half precision"
+        yield causes.METRIC_IN_HALF_PRECISION()
     if abs(got - exact) <= 1e-3 * max(map(abs, present)):
-        kept = "; or something of an earlier call is in it" if before else ""
-        yield f"the mean is right but for rounding: it, or a count, is kept with fewer digits than float32 has{kept}"
+        yield causes.METRIC_IMPRECISE()
+        if before:
+            yield causes.VALUE_OF_EARLIER_CALL_ADDED()
     elif got in present and len(present) > 1:
         alone = next(place for place, pair in enumerate(pairs) if pair[0] == got and pair[1])
-        yield f"it is rank {alone}'s own mean, as if the others had no samples: what they bring is lost, or overwritten"
+        yield causes.ONE_RANK_WINS(rank=alone)
     elif 0 < got < min(present):
-        yield f"what is larger than {got:g} is cut off there"
+        yield causes.METRIC_CAPPED(limit=got)
     elif min(present) <= got <= max(present):
-        yield "it is a mean, but with other weights than the counts: they are lost, or changed, on the way"
+        yield causes.METRIC_WEIGHTS_CHANGED()
 
 
-def _of_counts(made: Aggregate, got: float, rank: int, total: float) -> Iterator[str]:
+def _of_counts(made: Aggregate, got: float, rank: int, total: float) -> Iterator[Cause]:
     """The sum over all samples is divided by another count than theirs, or the counts take part in one of the two sums only."""
     world, counts = len(made.values), made.counts
     every = sum(counts)
     present = [value for value, count in zip(made.values, counts, strict=True) if count]
     wrong = {
-        "the means are multiplied by their counts, but the sum is divided by the number of ranks": total / world,
-        "the means are added up without their counts, and divided by the count of all samples": math.fsum(present)
-        / every,
-        f"exactly {world} x too large: the count is averaged over the ranks, and the sum is not": total * world / every,
-        f"exactly {world} x too small: it is divided by the number of ranks once more": total / every / world,
-        "it is divided by the largest count of a rank, and not by that of all samples": total / max(counts),
-        "it is divided by this rank's own count, and not by that of all samples": total / (counts[rank] or math.nan),
-        "the sum and the count have changed places": every / (total or math.nan),
+        causes.WEIGHTED_SUM_BY_RANKS(): total / world,
+        causes.UNWEIGHTED_SUM_BY_SAMPLES(): math.fsum(present) / every,
+        causes.COUNT_AVERAGED(world_size=world): total * world / every,
+        causes.METRIC_DIVIDED_TWICE(world_size=world): total / every / world,
+        causes.DIVIDED_BY_LARGEST_COUNT(): total / max(counts),
+        causes.DIVIDED_BY_OWN_COUNT(): total / (counts[rank] or math.nan),
+        causes.SUM_AND_COUNT_SWAPPED(): every / (total or math.nan),
     }
     yield from (cause for cause, value in wrong.items() if world > 1 and math.isclose(got, value, rel_tol=1e-6))
     if not math.isfinite(got) or not got:
         most = max(every, *(abs(value * count) for value, count in zip(made.values, counts, strict=True) if count))
         if HALF < most < 1 << 31:
-            yield f"sums or counts of up to {most:g} are infinite in half precision, which ends at {HALF:g}"
+            yield causes.HALF_PRECISION_OVERFLOWS(largest=float(most))
 
 
 def _summed_again(calls: Sequence[Aggregate]) -> float:
@@ -127,16 +130,16 @@ def _summed_again(calls: Sequence[Aggregate]) -> float:
     return total / count if count else math.nan
 
 
-def _missing(pairs: Sequence[tuple[float, int]], got: float) -> str:
-    """The rank without which this is the mean, if it is so without one; empty else."""
+def _missing(pairs: Sequence[tuple[float, int]], got: float) -> int | None:
+    """The rank without which this is the mean, if there is one."""
     there = [rank for rank, (_, count) in enumerate(pairs) if count]
     for rank in (
         there if len(there) > 2 else ()
     ):  # of two the other's mean would be left, which may be had in other ways
         others = [pair for other, pair in enumerate(pairs) if other != rank and pair[1]]
         if got == math.fsum(value * count for value, count in others) / sum(count for _, count in others):
-            return str(rank)
-    return ""
+            return rank
+    return None
 
 
 def _without_single(made: Aggregate) -> Aggregate:

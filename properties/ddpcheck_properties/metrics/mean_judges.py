@@ -13,12 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ddpcheck import expect
+from ddpcheck.causes import Cause
+from ddpcheck.causes import metrics as causes
 from ddpcheck.job import Aggregate, Job, Operation
 from ddpcheck.numerics import gamma
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
-from .mean_causes import causes, mean_of
+from .mean_causes import mean_causes, mean_of
 
 
 def weighted(job: Job, trace: Trace) -> None:
@@ -39,70 +41,74 @@ def by_name(job: Job, trace: Trace) -> None:
             close = _as(wanted, got, made)
             wrong = {name: value for name, value in wanted.items() if close.get(name) != value}
             seen = {name: value for name, value in close.items() if wanted.get(name) != value}
-            if made.turned and all(got.get(name) == _by_place(made, name, rank) for name in wanted):
-                cause = "metrics are matched by their place in each rank's mapping, which has its own order, not by their names"
-            elif not wrong:
-                cause = "names that were not passed come back, as those of an earlier call"
-            elif any(
-                name not in got and (_otherwise(name) <= got.keys() or _rewritten(name) & got.keys()) for name in wanted
-            ):
-                cause = (
-                    "names come back written otherwise: in lower case, without blanks, in another form of Unicode, or parted "
-                    "where they have a comma, a new line or the like"
-                )
-            elif any(name not in got and _shortened(name, got, value) for name, value in wanted.items()):
-                cause = "a prefix of names, val_ or train_ say, is cut off: what is left is the name of another metric"
-            elif any(got.keys() == set(each.names) for each in earlier) and not got.keys() & wanted.keys():
-                cause = "the names are those of an earlier call, which was of as many metrics"
-            elif sorted(got.values()) == sorted(wanted.values()):
-                cause = "the values are there under other names: they are packed in one order and unpacked in another"
-            elif not got.keys() >= wanted.keys():
-                cause = "names are missing: others are expected, as those of an earlier call, or fewer"
-            elif all(got[name] == own[name] for name in wrong):
-                cause = f"{', '.join(list(wrong)[:3])}: this rank's own mean, not aggregated"
-            elif all(got[name] in _by_another_rule(made, name) for name in wrong):
-                cause = f"{', '.join(list(wrong)[:3])}: not the mean, but the sum, an extreme or a root of squares, by its name"
-            elif len(cut := {got.get(name) for name in wrong}) == 1 and _beyond(next(iter(cut)), wrong):
-                cause = (
-                    f"{', '.join(list(wrong)[:3])}: what is beyond {next(iter(cut)):g} is cut off there, by its name"
-                )
-            elif all(any(got[name] == wanted[other] and other[:8] == name[:8] for other in wanted) for name in wrong):
-                cause = "names that begin alike are taken for one: they are cut off"
-            elif all(got[name] in wanted.values() for name in wrong):
-                cause = "different names are taken for one, as where a hash of few bits, or a part, stands for each"
-            elif alike := _common_cause(made, {name: got[name] for name in wrong}, rank):
-                cause = alike
-            elif len(wanted) > 1 and 0.0 in made.values and not made.turned:
-                cause = "metrics that are equal on a rank are taken for one: what stands for both is reduced once for each name"
-            else:
-                cause = "ranks pack their metrics in different orders, as of a set: values of different ones are mixed"
+            cause = _why_other_names(made, wanted, wrong, close, got, own, earlier, rank)
             expect.equal(seen, wrong, f"{len(wanted)} metrics, {_named(made)}: those wrong", rank, cause)
             expect.that(
                 not values["argument_changed"],
                 f"the mapping of metrics that rank {rank} passed was changed, but should stay as it was",
-                "the global means are written into the caller's mapping: who logs local means afterwards logs others",
+                causes.METRICS_WRITTEN_INTO_ARGUMENT(),
             )
             expect.that(
                 not values["earlier_changed"],
                 f"what an earlier call gave rank {rank} was changed by {_named(made)}, but should stay as it was",
-                "one mapping is returned again and again: who keeps what it was given, as a history, has the last means only",
+                causes.RESULT_MAPPING_REUSED(),
             )
 
 
-def _beyond(bound: float | None, wanted: Mapping[str, float]) -> bool:
+def _why_other_names(
+    made: Aggregate,
+    wanted: Mapping[str, float],
+    wrong: Mapping[str, float],
+    close: Mapping[str, float],
+    got: Mapping[str, float],
+    own: Mapping[str, float],
+    earlier: Sequence[Aggregate],
+    rank: int,
+) -> Cause:
+    """wanted: by name; wrong: those of them that this rank has otherwise, or not. close: as got, but for rounding."""
+    some = tuple(list(wrong)[:3])
+    if made.turned and all(got.get(name) == _by_place(made, name, rank) for name in wanted):
+        return causes.METRICS_BY_POSITION()
+    if not wrong:
+        return causes.EARLIER_NAMES_RETURNED()
+    missing = [name for name in wanted if name not in got]
+    if any(_otherwise(name) <= got.keys() or _rewritten(name) & got.keys() for name in missing):
+        return causes.NAMES_REWRITTEN()
+    if any(_shortened(name, got, wanted[name]) for name in missing):
+        return causes.NAME_PREFIX_CUT()
+    if any(got.keys() == set(each.names) for each in earlier) and not got.keys() & wanted.keys():
+        return causes.NAMES_OF_EARLIER_CALL()
+    if sorted(got.values()) == sorted(wanted.values()):
+        return causes.NAMES_UNPACKED_IN_OTHER_ORDER()
+    if missing:
+        return causes.NAMES_MISSING()
+    if all(got[name] == own[name] for name in wrong):
+        return causes.NAMED_METRIC_NOT_AGGREGATED(names=some)
+    if all(got[name] in _by_another_rule(made, name) for name in wrong):
+        return causes.RULE_BY_NAME(names=some)
+    if len(cut := {got[name] for name in wrong}) == 1 and _beyond(limit := cut.pop(), wrong):
+        return causes.CAPPED_BY_NAME(names=some, limit=limit)
+    if all(any(got[name] == wanted[other] and other[:8] == name[:8] for other in wanted) for name in wrong):
+        return causes.NAMES_CUT_SHORT()
+    if all(got[name] in wanted.values() for name in wrong):
+        return causes.NAMES_CONFUSED()
+    if alike := _common_cause(made, {name: got[name] for name in wrong}, rank):
+        return alike
+    if len(wanted) > 1 and 0.0 in made.values and not made.turned:
+        return causes.EQUAL_METRICS_REDUCED_TOGETHER()
+    return causes.METRICS_MIXED_UP()
+
+
+def _beyond(bound: float, wanted: Mapping[str, float]) -> bool:
     """Whether all of these lie beyond a bound, on one side of it, where a share, or what cannot be negative, ends."""
-    return (
-        bound is not None
-        and bound in (0.0, 1.0, 100.0)
-        and (min(wanted.values()) > bound or max(wanted.values()) < bound)
-    )
+    return bound in (0.0, 1.0, 100.0) and (min(wanted.values()) > bound or max(wanted.values()) < bound)
 
 
-def _common_cause(made: Aggregate, wrong: Mapping[str, float], rank: int) -> str:
-    """What explains all that is wrong, as the n-th metric is n times the first; empty if nothing does."""
+def _common_cause(made: Aggregate, wrong: Mapping[str, float], rank: int) -> Cause | None:
+    """The cause that explains all that is wrong, as the n-th metric is n times the first; None if nothing does."""
     firsts = [wrong[name] / place for place, name in enumerate(made.names, start=1) if name in wrong]
-    explained = [dict.fromkeys(causes(made, first, rank, ())) for first in firsts]
-    return next((cause for cause in explained[0] if all(cause in others for others in explained)), "")
+    explained = [dict.fromkeys(mean_causes(made, first, rank, ())) for first in firsts]
+    return next((cause for cause in explained[0] if all(cause in others for others in explained)), None)
 
 
 def _by_place(made: Aggregate, name: str, rank: int) -> float:
@@ -126,7 +132,7 @@ def nothing_or_weighted(job: Job, trace: Trace) -> None:
             raise Finding(
                 Diagnosis(
                     f"metric over no samples on rank {rank}: got {metrics}, but should be an empty mapping or NaN",
-                    "a number out of nothing: a division by max(count, 1), or this rank's own value",  # type: ignore[arg-type]  # a sentence still
+                    (causes.NUMBER_WITHOUT_SAMPLES(),),
                 )
             )
     made = job.operations[1]
@@ -140,15 +146,12 @@ def stays_strange(job: Job, trace: Trace) -> None:
     assert isinstance(made, Aggregate)
     strange = {value for value in made.values if not math.isfinite(value)}
     wanted = strange.pop() if len(strange) == 1 else math.nan
-    left_out = f"the rank whose value is {wanted} is left out, or its value is replaced"
     for rank, metrics in enumerate(trace.values(0, "metrics")):
         got = metrics.get("metric", 0.0)
         expect.that(
             got == wanted or math.isnan(got),
             f"{_named(made)}: metrics on rank {rank}: got {metrics}, but should be {wanted}",
-            "infinities of either sign have no mean: one of them is left out, or goes before the other"
-            if strange
-            else left_out,
+            causes.OPPOSITE_INFINITIES() if strange else causes.NONFINITE_LEFT_OUT(value=wanted),
         )
 
 
@@ -165,7 +168,7 @@ def stays_strange_alone(job: Job, trace: Trace) -> None:
         expect.that(
             math.isnan(got),
             f"{what.format(strange)} {got}, but should be NaN",
-            "a NaN is left out where there are other metrics",
+            causes.NAN_LEFT_OUT_BESIDE_OTHERS(),
         )
         close = _as(wanted, metrics, made)
         others = replace(made, counts=tuple(count * (other != rank) for other, count in enumerate(made.counts)))
@@ -173,11 +176,11 @@ def stays_strange_alone(job: Job, trace: Trace) -> None:
             expect.that(
                 close.get(name) == wanted[name],
                 f"{what.format(name)} {close.get(name)}, but should be {wanted[name]}",
-                f"the NaN of {strange} spreads to metrics that have none"
+                causes.NAN_SPREADS(metric=strange)
                 if math.isnan(close.get(name, 0.0))
-                else f"all metrics of rank {rank} are left out for the NaN in one of them"
+                else causes.RANK_LEFT_OUT_FOR_NAN(rank=rank)
                 if len(made.values) > 1 and close.get(name) == (made.names.index(name) + 1) * mean_of([others])
-                else "values of different metrics are mixed",
+                else causes.METRICS_MIXED_UP(),
             )
 
 
@@ -204,7 +207,7 @@ def equal(job: Job, trace: Trace) -> None:
         assert isinstance(made, Aggregate)
         first, *others = trace.values(position, "metrics")
         for rank, metrics in enumerate(others, start=1):
-            cause = "the ranks add in different orders, or some keep their own value"
+            cause = causes.RANKS_ADD_IN_OTHER_ORDER()
             expect.equal(metrics, first, f"{_named(made)}: metrics, compared with rank 0,", rank, cause)
 
 
@@ -213,12 +216,14 @@ def _compare(made: Aggregate, position: int, trace: Trace, earlier: Sequence[Ope
     wanted = {"metric": mean_of([made])}
     found = [_as(wanted, metrics, made) for metrics in trace.values(position, "metrics")]
     fitting = {
-        rank: list(causes(made, got.get("metric"), rank, before)) for rank, got in enumerate(found) if got != wanted
+        rank: list(mean_causes(made, got.get("metric"), rank, before))
+        for rank, got in enumerate(found)
+        if got != wanted
     }
     for rank, got in enumerate(found):
         # what explains the numbers of all ranks comes before what is true of one by chance
         likely = sorted(fitting.get(rank, []), key=lambda cause: not all(cause in each for each in fitting.values()))
-        expect.equal(got, wanted, f"{_named(made)}: metrics", rank, next(iter(likely), ""))
+        expect.equal(got, wanted, f"{_named(made)}: metrics", rank, tuple(likely[:2]))
 
 
 def _as(wanted: Mapping[str, float], got: Mapping[str, float], made: Aggregate) -> dict[str, float]:

@@ -1,0 +1,189 @@
+"""Why an aggregated metric is not the mean over all samples, or comes back under another name."""
+
+from .cause import Kind
+
+METRIC_MISSING = Kind("metric-missing", "The metric's name is missing from the result.")
+CALLS_ACCUMULATED = Kind(
+    "metric-accumulates-calls", "The mean covers this call and earlier calls: sums are kept between calls."
+)
+SUMS_REDUCED_AGAIN = Kind(
+    "reduced-sums-kept",
+    "Sums over all ranks are kept as the rank's own, and are reduced again in the next call.",
+)
+METRIC_OF_EARLIER_CALL = Kind("metric-of-earlier-call", "The mean of an earlier call is returned again.")
+NONFINITE_OF_EMPTY_RANK = Kind(
+    "nonfinite-of-empty-rank",
+    "A rank without samples contributes its {value}: 0 times {value} is NaN.",
+    value=str,
+)
+EMPTY_RANK_NOT_AGGREGATED = Kind(
+    "empty-rank-not-aggregated",
+    "Rank {rank} has no samples and returns a NaN of its own.",
+    look="whether a rank without samples takes part in the reduction, as all ranks have to",
+    rank=int,
+)
+RANK_0_DECIDES_EMPTY = Kind(
+    "rank-0-decides-emptiness",
+    "Rank 0 has no samples and makes the mean NaN for all ranks.",
+    because="Only the sum of all counts says whether there are samples.",
+)
+COUNTS_AVERAGED_AS_INTEGERS = Kind(
+    "counts-averaged-as-integers", "The ranks' counts are averaged as integers, which cuts off the fraction."
+)
+ZERO_MEAN_IGNORED = Kind("zero-mean-ignored", "A local mean of 0 is taken for none: its samples are left out.")
+COUNT_OVERFLOWS = Kind("count-overflows", "A count needs more than 32 bits and overflows on the way.")
+MEAN_OF_RANK_MEANS = Kind("mean-of-rank-means", "It is the mean of the ranks' means: counts are not used.")
+EMPTY_RANK_GIVES_ZERO = Kind(
+    "empty-rank-gives-zero", "It is the mean of the ranks' means, where a rank without samples gives 0."
+)
+SUM_OF_RANK_MEANS = Kind("sum-of-rank-means", "It is the sum of the ranks' means.")
+METRIC_NOT_DIVIDED = Kind("metric-not-divided", "It is the sum over all samples, not divided by the total count.")
+METRIC_NOT_AGGREGATED = Kind("metric-not-aggregated", "It is the rank's own mean: nothing is aggregated.")
+EMPTY_RANK_COUNTED = Kind("empty-rank-counted", "A rank without samples is counted as one sample with a mean of 0.")
+DIVIDED_BY_EARLIER_COUNT = Kind("divided-by-earlier-count", "It is divided by the count of an earlier call.")
+METRIC_TRUNCATED = Kind(
+    "metric-truncated", "The fraction is cut off: a metric given as an int is aggregated as an int."
+)
+RANK_MISSING_FROM_METRIC = Kind(
+    "rank-missing-from-metric", "It is the mean of the other ranks: rank {rank} is missing.", rank=int
+)
+NEGATIVE_MEAN_CUT = Kind("negative-mean-cut", "A negative mean is cut off at 0.")
+SINGLE_SAMPLE_LEFT_OUT = Kind("single-sample-left-out", "A rank with one sample is left out.")
+METRIC_ROUNDED = Kind(
+    "metric-rounded",
+    "The mean is rounded to {decimals} decimals: small values, such as a learning rate, are lost.",
+    decimals=int,
+)
+METRIC_IN_HALF_PRECISION = Kind("metric-in-half-precision", "The mean has no more digits than half precision.")
+METRIC_IMPRECISE = Kind(
+    "metric-imprecise",
+    "The mean is right but for rounding: it, or a count, has fewer digits than float32.",
+)
+VALUE_OF_EARLIER_CALL_ADDED = Kind(
+    "value-of-earlier-call-added", "Part of an earlier call is in the mean.", certainty="possible"
+)
+ONE_RANK_WINS = Kind(
+    "one-rank-wins",
+    "It is rank {rank}'s own mean: the parts of other ranks are lost or overwritten.",
+    rank=int,
+)
+METRIC_CAPPED = Kind("metric-capped", "Values above {limit:g} are cut off.", limit=float)
+METRIC_WEIGHTS_CHANGED = Kind(
+    "metric-weights-changed", "It is a mean with other weights than the counts: they are lost or changed on the way."
+)
+WEIGHTED_SUM_BY_RANKS = Kind(
+    "weighted-sum-divided-by-ranks",
+    "Means are multiplied by their counts, but the sum is divided by the number of ranks.",
+)
+UNWEIGHTED_SUM_BY_SAMPLES = Kind(
+    "unweighted-sum-divided-by-samples",
+    "Means are added up without their counts and divided by the count of all samples.",
+)
+COUNT_AVERAGED = Kind(
+    "count-averaged",
+    "The count is averaged over the ranks, and the sum is not: exactly {world_size} x too large.",
+    world_size=int,
+)
+METRIC_DIVIDED_TWICE = Kind(
+    "metric-divided-twice",
+    "It is divided by the number of ranks once more: exactly {world_size} x too small.",
+    world_size=int,
+)
+DIVIDED_BY_LARGEST_COUNT = Kind(
+    "divided-by-largest-count", "It is divided by the largest count of a rank, not by that of all samples."
+)
+DIVIDED_BY_OWN_COUNT = Kind(
+    "divided-by-own-count", "It is divided by the rank's own count, not by that of all samples."
+)
+SUM_AND_COUNT_SWAPPED = Kind("sum-and-count-swapped", "The sum and the count are swapped.")
+HALF_PRECISION_OVERFLOWS = Kind(
+    "half-precision-overflows",
+    "Sums or counts of up to {largest:g} are infinite in half precision, which ends at 65,504.",
+    largest=float,
+)
+
+METRICS_BY_POSITION = Kind(
+    "metrics-by-position",
+    "Metrics are matched by their position in each rank's mapping, not by their names.",
+    because="Each rank fills its mapping in an order of its own.",
+)
+EARLIER_NAMES_RETURNED = Kind(
+    "earlier-names-returned", "Names come back that were not passed, such as those of an earlier call."
+)
+NAMES_REWRITTEN = Kind(
+    "names-rewritten",
+    "Names come back changed: in lower case, stripped, normalised or split.",
+    because="They may be split at a comma, a new line or the like, or be in another form of Unicode.",
+)
+NAME_PREFIX_CUT = Kind(
+    "name-prefix-cut",
+    "A prefix of the name, such as val_ or train_, is cut off.",
+    because="The rest is the name of another metric.",
+)
+NAMES_OF_EARLIER_CALL = Kind("names-of-earlier-call", "The names are those of an earlier call with as many metrics.")
+NAMES_UNPACKED_IN_OTHER_ORDER = Kind(
+    "names-unpacked-in-other-order",
+    "The values are under other names: they are packed in one order and unpacked in another.",
+)
+NAMES_MISSING = Kind(
+    "names-missing",
+    "Names are missing: the implementation expects others, such as those of an earlier call, or fewer.",
+)
+NAMED_METRIC_NOT_AGGREGATED = Kind(
+    "named-metric-not-aggregated", "{names}: the rank's own mean, not aggregated.", names=tuple[str, ...]
+)
+RULE_BY_NAME = Kind(
+    "rule-by-name",
+    "{names}: the name decides the rule: a sum, an extreme or a root of squares, not the mean.",
+    names=tuple[str, ...],
+)
+CAPPED_BY_NAME = Kind(
+    "capped-by-name",
+    "{names}: the name decides that values beyond {limit:g} are cut off.",
+    names=tuple[str, ...],
+    limit=float,
+)
+NAMES_CUT_SHORT = Kind("names-cut-short", "Names with the same beginning are taken for one: they are cut short.")
+NAMES_CONFUSED = Kind(
+    "names-confused", "Different names are taken for one, such as by a hash of few bits.", certainty="likely"
+)
+EQUAL_METRICS_REDUCED_TOGETHER = Kind(
+    "equal-metrics-reduced-together",
+    "Metrics that are equal on a rank are taken for one, which is reduced once for each name.",
+)
+METRICS_MIXED_UP = Kind(
+    "metrics-mixed-up", "Values of different metrics are mixed: ranks pack them in different orders, such as a set's."
+)
+METRICS_WRITTEN_INTO_ARGUMENT = Kind(
+    "metrics-written-into-argument",
+    "The global means are written into the caller's mapping.",
+    because="A caller that logs its local means afterwards logs the global ones.",
+)
+RESULT_MAPPING_REUSED = Kind(
+    "result-mapping-reused",
+    "The same mapping is returned by every call.",
+    because="A caller that keeps a history has the last means only.",
+)
+NUMBER_WITHOUT_SAMPLES = Kind(
+    "number-without-samples",
+    "There are no samples, but a number is returned.",
+    because="The sum may be divided by max(count, 1), or the rank's own value is returned.",
+    look="the division by the count of all samples, which is 0 here",
+)
+OPPOSITE_INFINITIES = Kind(
+    "opposite-infinities", "Infinities of both signs have no mean: one of them is left out or preferred."
+)
+NONFINITE_LEFT_OUT = Kind(
+    "nonfinite-left-out", "The rank whose value is {value} is left out, or its value is replaced.", value=float
+)
+NAN_LEFT_OUT_BESIDE_OTHERS = Kind(
+    "nan-left-out-beside-others", "A NaN is left out when there are other metrics in the call."
+)
+NAN_SPREADS = Kind("nan-spreads", "The NaN of {metric} spreads to metrics without NaN.", metric=str)
+RANK_LEFT_OUT_FOR_NAN = Kind(
+    "rank-left-out-for-nan", "All metrics of rank {rank} are left out, since one of them is NaN.", rank=int
+)
+RANKS_ADD_IN_OTHER_ORDER = Kind(
+    "ranks-add-in-other-order",
+    "The ranks add up in different orders, or some keep their own value.",
+)
