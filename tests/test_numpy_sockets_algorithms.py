@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ddpcheck_implementations.numpy_sockets.movers.choice import ALGORITHMS, Way
+from ddpcheck_implementations.numpy_sockets.algorithms.choice import ALGORITHMS, Way
 from rank_arrays import REDUCED, of_rank, same_bits
 from socket_ranks import on_ranks
 

@@ -1,6 +1,6 @@
 """A counterexample that travels: a failing Job as a short script that needs no harness to show the fault.
 
-    path = write_script(Path("shows_it.py"), "my_ddp.adapter:adapter", job, Told("check_...", "the law", diagnosis))
+    path = write_script(Path("shows_it.py"), "my_ddp.adapter:adapter", job, FailedCheck("check_...", "the law", diagnosis))
 
 The script runs as `python shows_it.py`, under mpirun, and under torchrun. It calls the adapter's facets one after the
 other and says of each result what it should be: computed in the script for collectives, samplers, metrics and

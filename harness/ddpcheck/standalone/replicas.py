@@ -38,7 +38,7 @@ class Replicas:
         assert job.model is not None
         world, used = range(job.world_size), set[str]()
         text.inputs.append(f"MODEL = {model(job.model, used)}")
-        text.needs("model", *used)
+        text.needs("models.spec", *used)
         text.needs("job", "OptimizerSpec")
         text.inputs.append(f"OPTIMIZER = {declaration(job.optimizer, set())}")
         remark = (
@@ -232,7 +232,7 @@ class Replicas:
         return self.text.job.model.dtype
 
     def _batch(self, op: Backward | Predict) -> None:
-        self.text.needs("adapter", "Batch")
+        self.text.needs("contract.adapter", "Batch")
         samples = [list(rank) for rank in op.samples]
         branches = f", {[tuple(rank) for rank in op.branches]}[rank]" if any(op.branches) else ""
         weights = f", weights={self._weights(op)}" if isinstance(op, Backward) and op.weights else ""

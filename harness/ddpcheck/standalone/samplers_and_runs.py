@@ -227,7 +227,7 @@ def _numbers(values: tuple[float, ...]) -> str:
 
 def train(text: Text, position: int, op: Train) -> None:
     text.use("train")
-    text.needs("trainer", "TrainingTask")
+    text.needs("contract.trainer", "TrainingTask")
     text.comment(position, "a whole training run by the implementation's own loop")
     plan = (
         f"epochs={op.epochs}, batch_size={op.batch_size}, shuffle={op.shuffle}, seed={op.seed}, max_norm={op.max_norm}"
