@@ -5,13 +5,13 @@ from __future__ import annotations
 from ddpcheck.contract import TYPICAL, Capabilities
 from ddpcheck.job import Backward, Job, Observe, ZeroGrad
 from ddpcheck.model import ModelSpec
-from ddpcheck.oracle import Moment, Oracle
+from ddpcheck.oracle import ExpectedOperation, Oracle
 from ddpcheck_properties.strategies import shards, training_job
 
 PROMISED = TYPICAL.of_facets("replica")
 
 
-def moments(job: Job, capabilities: Capabilities = PROMISED, bounds: bool = False) -> list[Moment]:
+def moments(job: Job, capabilities: Capabilities = PROMISED, bounds: bool = False) -> list[ExpectedOperation]:
     return list(Oracle(job, capabilities, bounds=bounds).walk())
 
 

@@ -11,7 +11,7 @@ from ddpcheck.causes import Cause, Elements, gradients, values
 from ddpcheck.diagnosis import Evidence, likely_causes
 from ddpcheck.diagnosis.narrowed import as_bfloat16, as_float16
 from ddpcheck.job import OptimizerSpec
-from ddpcheck.oracle import Contributions, Entry
+from ddpcheck.oracle import Contributions, ExpectedArray
 from ddpcheck.oracle.history import History
 from ddpcheck.oracle.optimizer import Optimizer
 from ddpcheck.oracle.rounding import Value
@@ -48,7 +48,7 @@ class Asked:
 @pytest.mark.parametrize(("got", "times"), [(2.0, 1), (0.0, 2)])
 def test_of_many_wrong_arrays_one_is_explained_that_is_not_zero(got: float, times: int) -> None:
     asked = Asked()
-    entry = Entry(Value(np.ones((2, 3))), "float64", ("there", "there"), (0, 1), made_of=asked)
+    entry = ExpectedArray(Value(np.ones((2, 3))), "float64", ("there", "there"), (0, 1), made_of=asked)
     entries = {f"fc{number}": entry for number in range(100)}
     wrong = {name: np.full(3, 2.0) for name in entries}
     with pytest.raises(Finding) as found:

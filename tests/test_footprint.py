@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from ddpcheck.execution.footprint import held
-from ddpcheck.execution.settings import Settings
+from ddpcheck.execution.settings import ProcessSettings
 
 
 @pytest.fixture(autouse=True)
@@ -56,11 +56,11 @@ CHANGES: list[tuple[str, Callable[[], object]]] = [
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 @pytest.mark.parametrize(("name", "change"), CHANGES, ids=[name for name, _ in CHANGES])
 def test_a_setting_that_is_changed_is_seen_and_put_back(name: str, change: Callable[[], object]) -> None:
-    before = Settings()
+    before = ProcessSettings()
     change()
-    assert Settings().changed(before) == [name]
+    assert ProcessSettings().changed(before) == [name]
     before.restore()
-    assert name not in Settings().changed(before)
+    assert name not in ProcessSettings().changed(before)
 
 
 @contextmanager
@@ -82,7 +82,7 @@ def smallest_numbers_taken_for_zero() -> Iterator[None]:
     platform.machine() != "x86_64" or platform.libc_ver()[0] != "glibc", reason="sets a register of one processor"
 )
 def test_numbers_that_a_library_takes_for_zero_are_seen() -> None:
-    before = Settings()
+    before = ProcessSettings()
     with smallest_numbers_taken_for_zero():
-        assert Settings().changed(before) == ["the smallest numbers, which are taken for 0"]
-    assert Settings().changed(before) == []
+        assert ProcessSettings().changed(before) == ["the smallest numbers, which are taken for 0"]
+    assert ProcessSettings().changed(before) == []

@@ -17,7 +17,7 @@ from ddpcheck.trace import Record as Recorded
 from ddpcheck_benchmarks.gate.command import command
 from ddpcheck_benchmarks.gate.decision import BASE, HEAD, Design
 from ddpcheck_benchmarks.gate.launches import Pairing, Seen, Toss
-from ddpcheck_benchmarks.gate.record import Place, Record
+from ddpcheck_benchmarks.gate.record import MeasuredSide, Record
 from ddpcheck_benchmarks.gate.result import result_of
 from ddpcheck_benchmarks.gate.storage import save_sides
 from ddpcheck_benchmarks.gate.summary import LONGEST, markdown
@@ -35,7 +35,10 @@ def recorded(ratio: float, confirmed: float | None = None, control: float | None
     """What a gate would have recorded of one benchmark on a machine with noise of 5 %."""
     rng = np.random.default_rng(7)
     one = Benchmark("all_reduce:1MiB", "all_reduce", 1 << 20, calls=4)
-    places = (Place("base", "main 1234567", {"commit": "1234567"}), Place("head", "working tree 89abcde", {}))
+    places = (
+        MeasuredSide("base", "main 1234567", {"commit": "1234567"}),
+        MeasuredSide("head", "working tree 89abcde", {}),
+    )
     record = Record("mine", 2, 11, Design(), (one,), places, least={one.name: one.least_bytes(2, PROMISED)})
     record.seen[one.name] = Seen()
     counts = ({"bytes": 1 << 20, "messages": 2},) * 2

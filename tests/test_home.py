@@ -10,7 +10,7 @@ import pytest
 import ddpcheck
 from ddpcheck import Job, Session, StartFailed
 from ddpcheck.job import AllReduce, TensorSpec
-from ddpcheck.ranks.home import Home
+from ddpcheck.ranks.home import Interpreter
 
 HARNESS = Path(ddpcheck.__file__).parents[1]
 MINIMAL = Path(__file__).with_name("minimal_adapter.py")
@@ -50,7 +50,7 @@ def trees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return made
 
 
-def result(home: Home) -> float:
+def result(home: Interpreter) -> float:
     with Session(f"{MINIMAL}:adapter", 2, home=home) as session:
         trace = session.run(JOB)
     assert trace.completed, trace.first_failure
@@ -58,18 +58,18 @@ def result(home: Home) -> float:
 
 
 def test_each_home_has_its_own_code(trees: list[Path]) -> None:
-    homes = [Home("elsewhere:adapter", (tree, MINIMAL.parent, HARNESS), tree) for tree in trees]
+    homes = [Interpreter("elsewhere:adapter", (tree, MINIMAL.parent, HARNESS), tree) for tree in trees]
     assert [result(home) for home in homes] == [1001, 1002]
 
 
 def test_the_drivers_folder_is_not_looked_into(trees: list[Path]) -> None:
-    away = Home("elsewhere:adapter", (MINIMAL.parent, HARNESS), trees[1])
+    away = Interpreter("elsewhere:adapter", (MINIMAL.parent, HARNESS), trees[1])
     with pytest.raises(StartFailed, match="no module 'elsewhere'"):
         result(away)
 
 
 def test_an_interpreter_that_is_not_there_is_told(tmp_path: Path) -> None:
-    home = Home("minimal_adapter:adapter", (MINIMAL.parent, HARNESS), tmp_path, str(tmp_path / "python"))
+    home = Interpreter("minimal_adapter:adapter", (MINIMAL.parent, HARNESS), tmp_path, str(tmp_path / "python"))
     with pytest.raises(FileNotFoundError):
         result(home)
     assert sys.executable != home.python

@@ -16,7 +16,7 @@ from ddpcheck.extras import Timed
 from ddpcheck.job import OptimizerSpec
 from ddpcheck.model import BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
 from ddpcheck.values import Array, key_of, numbers
-from ddpcheck_implementations.data_parallel import Settings, numpy_facets
+from ddpcheck_implementations.data_parallel import EngineSettings, numpy_facets
 from ddpcheck_implementations.data_parallel.overlap import Choice, CommunicationThread
 from ddpcheck_implementations.data_parallel.replica import DataParallel
 from ddpcheck_implementations.numpy_sockets.communicator import Communicator
@@ -24,7 +24,7 @@ from ddpcheck_implementations.numpy_sockets.communicator import Communicator
 DEEP = mlp((3, 8, 8, 2), dtype="float64")
 
 
-def replica_of(comm: Any, model: ModelSpec, settings: Settings) -> DataParallel:
+def replica_of(comm: Any, model: ModelSpec, settings: EngineSettings) -> DataParallel:
     make = numpy_facets(comm, comm.rank, comm.world_size, settings=settings).make_replica
     assert make is not None
     replica = make(model, model.initial(comm.rank, "real"), OptimizerSpec("sgd", lr=0.1, momentum=0.9), {})
@@ -41,7 +41,7 @@ def spans_of(replica: Timed) -> list[tuple[str, float, float]]:
     return [(span.name, span.begin, span.end) for span in replica.timeline()]
 
 
-def trained(settings: Settings) -> Callable[[Communicator], dict[str, Array]]:
+def trained(settings: EngineSettings) -> Callable[[Communicator], dict[str, Array]]:
     """The state after some steps, and a backward that is not followed by a step."""
 
     def program(comm: Communicator) -> dict[str, Array]:
@@ -64,7 +64,7 @@ def test_backward_completes_parameters_in_the_order_of_the_buckets() -> None:
     model = ModelSpec(layers)
 
     def program(comm: Communicator) -> Any:
-        replica = replica_of(comm, model, Settings(bucket_cap_mb=1e-6))
+        replica = replica_of(comm, model, EngineSettings(bucket_cap_mb=1e-6))
         replica.backward(Batch(np.array([0, 1]), np.ones((2, 3), np.float32)))
         return [bucket.names for bucket in replica._buckets], replica._network.learned, spans_of(replica)
 
@@ -74,15 +74,15 @@ def test_backward_completes_parameters_in_the_order_of_the_buckets() -> None:
 
 
 def test_overlap_and_its_choice_change_no_bit() -> None:
-    want = on_ranks(2, trained(Settings(bucket_cap_mb=3e-4, overlap="off")))[0]
+    want = on_ranks(2, trained(EngineSettings(bucket_cap_mb=3e-4, overlap="off")))[0]
     for overlap in ("on", "auto"):
-        for got in on_ranks(2, trained(Settings(bucket_cap_mb=3e-4, overlap=overlap))):  # type: ignore[arg-type]
+        for got in on_ranks(2, trained(EngineSettings(bucket_cap_mb=3e-4, overlap=overlap))):  # type: ignore[arg-type]
             assert got.keys() == want.keys()
             assert all(got[name].tobytes() == want[name].tobytes() for name in want)
 
 
 def test_size_of_buckets_changes_no_bit_of_two_ranks() -> None:
-    states = [on_ranks(2, trained(Settings(bucket_cap_mb=cap, overlap="off")))[0] for cap in (1e-6, 3e-4, 25)]
+    states = [on_ranks(2, trained(EngineSettings(bucket_cap_mb=cap, overlap="off")))[0] for cap in (1e-6, 3e-4, 25)]
     assert all(state[name].tobytes() == states[0][name].tobytes() for state in states for name in states[0])
 
 
@@ -102,7 +102,7 @@ def test_a_bucket_is_reduced_while_backward_goes_on() -> None:
 
     def program(comm: Communicator) -> Any:
         telling = Telling(comm)
-        replica = replica_of(telling, DEEP, Settings(bucket_cap_mb=1e-6, overlap="on"))
+        replica = replica_of(telling, DEEP, EngineSettings(bucket_cap_mb=1e-6, overlap="on"))
         first = replica._network._layers[0]
         backward = first.backward
 
@@ -127,7 +127,7 @@ def test_a_bucket_is_reduced_while_backward_goes_on() -> None:
 @pytest.mark.parametrize("overlap", ["on", "off"])
 def test_timeline_tells_of_the_last_backward_only(overlap: Any) -> None:
     def program(comm: Communicator) -> Any:
-        replica = replica_of(comm, DEEP, Settings(bucket_cap_mb=25, overlap=overlap))
+        replica = replica_of(comm, DEEP, EngineSettings(bucket_cap_mb=25, overlap=overlap))
         told = [spans_of(replica)]
         for _ in range(2):
             replica.backward(batch_of(comm.rank, 0))
@@ -169,7 +169,7 @@ def test_an_error_during_overlap_is_raised_by_backward_on_every_rank() -> None:
 
     def program(comm: Communicator) -> None:
         failing = Failing(comm)
-        replica = replica_of(failing, DEEP, Settings(bucket_cap_mb=1e-6, overlap="on"))
+        replica = replica_of(failing, DEEP, EngineSettings(bucket_cap_mb=1e-6, overlap="on"))
         try:
             replica.backward(batch_of(comm.rank, 0))
         finally:

@@ -16,7 +16,7 @@ from ddpcheck.expectations import NOTHING_EXPECTED, Expectations
 from ddpcheck.job import AllReduce, TensorSpec
 from ddpcheck.planning import RANKS_START, installed_checks, plan
 from ddpcheck.profiles import profile_named
-from ddpcheck.run import Ranks, Settings, run_check, run_items
+from ddpcheck.run import CheckRunner, Settings, run_check, run_items
 
 QUICK = Settings(profile_named("quick"), deadline=1.0)
 
@@ -217,7 +217,7 @@ def test_run_check_knows_the_installed_checks_names() -> None:
 
 def test_ranks_start_once() -> None:
     items = plan(minimal_adapter.adapter, [2], OWN)
-    with Ranks(items[0].reference, 2, QUICK) as ranks:
+    with CheckRunner(items[0].reference, 2, QUICK) as ranks:
         for item in items[:3]:
             ranks.verdict(item)
         assert ranks.session.starts == 1

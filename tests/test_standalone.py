@@ -58,7 +58,7 @@ from ddpcheck.launchers.processes import Processes
 from ddpcheck.model import Activity, BatchNorm, Head, Linear, ModelSpec
 from ddpcheck.numerics import same_bits
 from ddpcheck.references import reference_of
-from ddpcheck.standalone import _OF_REPLICA, _WRITERS, NoScript, Told, script, write_beside, write_script
+from ddpcheck.standalone import _OF_REPLICA, _WRITERS, FailedCheck, NoScript, script, write_beside, write_script
 from ddpcheck.standalone.comparing import since
 from ddpcheck.standalone.literals import bound, literal
 from ddpcheck.standalone.text import FORMULAS, Text
@@ -69,7 +69,7 @@ from ddpcheck_properties.replicas.broken_backwards import broken
 ROOTS = [str(Path(__file__).parents[1] / name) for name in ("harness", "implementations", "properties")]
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 RIGHT = "ddpcheck_implementations.numpy_sockets:adapter"
-TOLD = Told("check_it", "What must be, is.", Diagnosis('got """2""", but should be 1', "a back\\slash"))
+TOLD = FailedCheck("check_it", "What must be, is.", Diagnosis('got """2""", but should be 1', "a back\\slash"))
 TRAINED = (ZeroGrad(), Backward(((0, 1), (2, 3))), Step()) * 2
 FLOAT64 = mlp((2, 3, 1), activation="tanh", dtype="float64")
 JOBS = {

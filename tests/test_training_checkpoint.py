@@ -23,7 +23,7 @@ from training_in_threads import (
 from ddpcheck.adapter import Facets
 from ddpcheck.training import checkpoint as files
 from ddpcheck.training.datasets import DataSet
-from ddpcheck.training.ranks import FailedElsewhere, Ranks, TrainingFailed
+from ddpcheck.training.ranks import FailedElsewhere, RankExchange, TrainingFailed
 from ddpcheck_implementations.data_parallel import numpy_facets
 
 
@@ -101,10 +101,10 @@ def test_resuming_from_what_does_not_fit_says_what(data: DataSet, tmp_path: Path
 # ---------------------------------------------------------------------------------------------------------------- ranks
 
 
-def ranks_of(collectives: Any, rank: int, size: int) -> Ranks:
+def ranks_of(collectives: Any, rank: int, size: int) -> RankExchange:
     facets = numpy_facets(collectives, rank, size)
     assert facets.aggregate_metrics is not None
-    return Ranks(rank, size, facets.aggregate_metrics)
+    return RankExchange(rank, size, facets.aggregate_metrics)
 
 
 def test_numbers_are_gathered_through_metrics() -> None:

@@ -47,7 +47,7 @@ class Wanted:
 
 
 @dataclass
-class Place:
+class PlannedMeasurement:
     """One implementation at one world size, with what is to be measured there."""
 
     reference: str
@@ -68,7 +68,7 @@ class Place:
         return f"{self.adapter.name}, {self.world_size} rank{'s' * (self.world_size > 1)}"
 
 
-def places(wanted: Wanted, results: Results) -> list[Place]:
+def places(wanted: Wanted, results: Results) -> list[PlannedMeasurement]:
     """World size by world size; what cannot be measured is skipped in the results, with the reason."""
     found = []
     memory = available_memory()
@@ -94,7 +94,7 @@ def places(wanted: Wanted, results: Results) -> list[Place]:
                 else:
                     chosen.append(case)
             found.append(
-                Place(
+                PlannedMeasurement(
                     reference,
                     adapter,
                     world_size,

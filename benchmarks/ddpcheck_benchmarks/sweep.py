@@ -15,7 +15,7 @@ from .cases import Case
 from .collectives import measure_collectives
 from .hosts.launcher import Hosts
 from .hosts.network import Network, network
-from .places import Place, Wanted, places
+from .places import PlannedMeasurement, Wanted, places
 from .records import Point, Results
 from .step_cases import StepCase
 from .steps import measure_step
@@ -61,7 +61,7 @@ class _Sweep:
         self._measured = 0.0  # seconds, without the start of ranks
         self._out_of_time = 0
 
-    def run(self, chosen: list[Place], points: int) -> None:
+    def run(self, chosen: list[PlannedMeasurement], points: int) -> None:
         launches = self._wanted.effort.launches
         began = time.monotonic()
         for launch in range(launches):
@@ -80,16 +80,16 @@ class _Sweep:
                 f"{_points(self._out_of_time)}: there was no time left (--minutes {self._wanted.minutes:g})"
             )
 
-    def _granted(self, place: Place) -> list[StepCase | Case]:
+    def _granted(self, place: PlannedMeasurement) -> list[StepCase | Case]:
         return [item for item in place.items if self._allowance.grants(item.name)]
 
-    def _again(self, place: Place, item: StepCase | Case) -> int:
+    def _again(self, place: PlannedMeasurement, item: StepCase | Case) -> int:
         """In how many launches after the first it should be measured, if there is time."""
         effort = self._wanted.effort
         most = effort.crowded_launches if place.crowded else effort.launches
         return sum(effort.includes(item.bytes, launch) for launch in range(1, min(most, effort.launches)))
 
-    def _launch(self, place: Place, launch: int) -> None:
+    def _launch(self, place: PlannedMeasurement, launch: int) -> None:
         """One Session; none if nothing is to be measured in it."""
         wanted = (item for item in self._granted(place) if not launch or launch <= self._again(place, item))
         due = {item.name for item in wanted if self._allowance.fits(item.name)}
@@ -112,14 +112,14 @@ class _Sweep:
             f"launch {launch + 1} of {self._wanted.effort.launches}, {place.name}: {seconds:.1f} s"
         )
 
-    def _launcher(self, place: Place) -> Launcher | None:
+    def _launcher(self, place: PlannedMeasurement) -> Launcher | None:
         """None: the implementation's own."""
         fabric = self._wanted.fabric
         if fabric is None or self._hosts is None:
             return None
         return Hosts(self._hosts, place.adapter.launcher, fabric.each)
 
-    def _measure(self, session: Session, place: Place, launch: int, due: set[str]) -> None:
+    def _measure(self, session: Session, place: PlannedMeasurement, launch: int, due: set[str]) -> None:
         sent = self._hosts.sent if self._hosts else None
         effort, results = self._wanted.effort, self._results
         for step in place.steps:  # before the collectives, whose buffers would count as its memory
@@ -152,7 +152,7 @@ class _Sweep:
         self._progress.begin(f"launch {launch + 1}, {item.name}")
         return True
 
-    def _end(self, place: Place, item: StepCase | Case, launch: int, seconds: float) -> None:
+    def _end(self, place: PlannedMeasurement, item: StepCase | Case, launch: int, seconds: float) -> None:
         if not launch:
             self._measured += seconds
             self._allowance.took(item.name, seconds, self._again(place, item))
@@ -163,7 +163,7 @@ def _points(count: int) -> str:
     return f"{count} point{'s' * (count != 1)}"
 
 
-def _add_start(place: Place, link: str, seconds: float, results: Results) -> None:
+def _add_start(place: PlannedMeasurement, link: str, seconds: float, results: Results) -> None:
     """How long it took until every rank had come out of connect(): interpreters, imports and rendezvous."""
     name = f"startup[{'-'.join([place.adapter.name, f'p{place.world_size}', *[link] * bool(link)])}]"
     info = {"kind": "startup", "adapter": place.adapter.name, "world_size": place.world_size, "link": link}

@@ -17,25 +17,25 @@ from .planning import Item, installed_checks, plan
 from .profiles import profile_named
 from .references import UnusableAdapter
 from .results import write_failure
-from .run import Ranks, Settings
+from .run import CheckRunner, Settings
 from .standalone import write_beside
 from .verdict import Verdict
 
-_PLACES = pytest.StashKey[dict[tuple[str, int], "Place"]]()
+_PLACES = pytest.StashKey[dict[tuple[str, int], "CheckTarget"]]()
 
 
 @dataclass(eq=False)
-class Place:
+class CheckTarget:
     """Where checks run: one adapter at one world size. One object in a whole run, since pytest groups tests by it."""
 
     name: str
     reference: str
     world_size: int
     settings: Settings
-    ranks: Ranks | None = field(default=None, init=False)
+    ranks: CheckRunner | None = field(default=None, init=False)
 
-    def open(self, templates: Templates) -> Ranks:
-        self.ranks = Ranks(self.reference, self.world_size, self.settings, templates=templates)
+    def open(self, templates: Templates) -> CheckRunner:
+        self.ranks = CheckRunner(self.reference, self.world_size, self.settings, templates=templates)
         return self.ranks
 
     def __str__(self) -> str:
@@ -47,7 +47,7 @@ class BoundCheck:
     """Call it: it passes, fails with the diagnosis, skips or is an expected failure, with its reason."""
 
     item: Item
-    place: Place
+    place: CheckTarget
     expected: Expectations
     failures: Path
 
@@ -99,7 +99,7 @@ def bound_checks(
         except UnusableAdapter as error:
             raise ValueError(str(error)) from error
         for item in items:
-            fresh = Place(item.adapter.name, item.reference, item.world_size, Settings(profile))
+            fresh = CheckTarget(item.adapter.name, item.reference, item.world_size, Settings(profile))
             place = places.setdefault((item.reference, item.world_size), fresh)
             marks = [pytest.mark.skip(reason=item.skip)] if item.skip else []
             cases.append(pytest.param(place, BoundCheck(item, place, expected, failures), id=item.name, marks=marks))

@@ -17,7 +17,7 @@ from .causes import KINDS
 from .launchers.templates import Templates
 from .planning import RANKS_START, installed_checks, plan
 from .references import reference_of
-from .run import Ranks, Settings
+from .run import CheckRunner, Settings
 from .verdict import Diagnosis, Verdict
 
 GROUP = "ddpcheck.faults"
@@ -45,7 +45,7 @@ class KnownFault(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Kill:
+class FaultOutcome:
     """What became of one fault.
 
     first: the first Verdict against it, in the order in which `ddpcheck check` runs; seconds: until then, the start of
@@ -86,7 +86,9 @@ def installed_faults(name: str = "faults") -> tuple[KnownFault, ...]:
     return tuple(found)
 
 
-def judged(fault: KnownFault, settings: Settings, *, every: bool = False, templates: Templates | None = None) -> Kill:
+def judged(
+    fault: KnownFault, settings: Settings, *, every: bool = False, templates: Templates | None = None
+) -> FaultOutcome:
     """Run the checks on a fault until one fails, then those that it names; `every`: all that apply.
 
     StartFailed is a Verdict like any other.
@@ -97,7 +99,9 @@ def judged(fault: KnownFault, settings: Settings, *, every: bool = False, templa
     ]
     first, seconds = None, 0.0
     verdicts: list[Verdict] = []
-    with Ranks(items[0].reference, fault.world_size, replace(settings, most_hangs=None), templates=templates) as ranks:
+    with CheckRunner(
+        items[0].reference, fault.world_size, replace(settings, most_hangs=None), templates=templates
+    ) as ranks:
         for item in items:
             if first is not None and not every and item.check.name not in fault.caught_by:
                 continue
@@ -108,7 +112,9 @@ def judged(fault: KnownFault, settings: Settings, *, every: bool = False, templa
     failed = tuple(verdict.check for verdict in verdicts if verdict.status in ("failed", "hung"))
     started = first is None or first.check != RANKS_START.name  # else no other check could run
     missed = tuple(name for name in fault.caught_by if started and name not in failed)
-    return Kill(fault.name, fault.seen_in, fault.family, fault.world_size, first, round(seconds, 2), failed, missed)
+    return FaultOutcome(
+        fault.name, fault.seen_in, fault.family, fault.world_size, first, round(seconds, 2), failed, missed
+    )
 
 
 def chosen(faults: Iterable[KnownFault], patterns: Iterable[str]) -> tuple[KnownFault, ...]:

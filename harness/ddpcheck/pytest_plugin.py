@@ -16,7 +16,7 @@ import pytest
 if TYPE_CHECKING:
     from .audit.asserting import Audited
     from .launchers.templates import Templates
-    from .run import Ranks
+    from .run import CheckRunner
 
 if "ddpcheck_properties" not in sys.modules:  # pytest warns of a module that came before its rewriting
     pytest.register_assert_rewrite("ddpcheck_properties")
@@ -106,7 +106,7 @@ def ddpcheck_templates() -> Iterator[Templates]:
 
 
 @pytest.fixture(scope="module")
-def ddpcheck_ranks(request: pytest.FixtureRequest, ddpcheck_templates: Templates) -> Iterator[Ranks]:
+def ddpcheck_ranks(request: pytest.FixtureRequest, ddpcheck_templates: Templates) -> Iterator[CheckRunner]:
     """The ranks of one adapter at one world size. They start with the first check that runs on them."""
     place = request.param
     with place.open(ddpcheck_templates) as ranks:

@@ -91,7 +91,7 @@ def run_check(session: Session, check: Check, expected: Expectations | Mapping[s
     return expected.applied(verdict)
 
 
-class Ranks:
+class CheckRunner:
     """One adapter at one world size: its items are judged one after the other, on ranks that start with the first."""
 
     def __init__(
@@ -201,7 +201,7 @@ def run_items(
                 yield from (skipped(item, item.skip or why) for item in group)
                 continue
             reference, world_size = group[0].reference, group[0].world_size
-            with Ranks(reference, world_size, settings, templates=templates, hangs=hangs[reference]) as ranks:
+            with CheckRunner(reference, world_size, settings, templates=templates, hangs=hangs[reference]) as ranks:
                 running.add(ranks.session)
                 for item in group:
                     begin(item)

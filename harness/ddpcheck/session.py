@@ -29,9 +29,9 @@ from .plain import to_json
 from .ranks.attaching import StartFailed
 from .ranks.gathering import gathered
 from .ranks.hard_start import LEAST_SECONDS, HardStart, of_neighbours
-from .ranks.home import Home
+from .ranks.home import Interpreter
 from .ranks.strangers import Strangers
-from .ranks.world import World
+from .ranks.world import LaunchedRanks
 from .references import reference_of, resolve
 from .trace import RankTrace, Trace
 from .verdict import CannotTell
@@ -61,7 +61,7 @@ class Session:
         effort: int = 25,
         random_seed: int | None = None,
         launcher: Launcher | None = None,
-        home: Home | None = None,
+        home: Interpreter | None = None,
         templates: Templates | None = None,
     ) -> None:
         self.adapter, self.reference = resolve(adapter if isinstance(adapter, str) else reference_of(adapter))
@@ -79,7 +79,7 @@ class Session:
         if templates is not None and isinstance(self._launcher, Processes):
             self._launcher = replace(self._launcher, templates=templates)
         self._home = home
-        self._world: World | None = None
+        self._world: LaunchedRanks | None = None
         self._busy = False
         self._connecting = 0.0  # seconds that connect() took at most
         self._over_tcp = False
@@ -276,7 +276,7 @@ class Session:
         self._go_on()
         self.starts += 1
         over_tcp = self._launcher.over_tcp() if self._over_tcp and isinstance(self._launcher, OverTcp) else {}
-        world = World(self._launcher, self.world_size)
+        world = LaunchedRanks(self._launcher, self.world_size)
         try:
             took = world.start(
                 self.reference, self._home, over_tcp, hard, self.start_deadline, self._start_seconds, self.grace

@@ -8,7 +8,7 @@ from ddpcheck.adapter import Adapter, Facets
 from ddpcheck.environment import RankContext
 
 from . import numpy_mpi, numpy_sockets
-from .data_parallel.settings import Settings
+from .data_parallel.settings import EngineSettings
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class _Connect:
     """An Adapter's connect(): that of a reference, with other settings of the engine."""
 
     reference: Adapter
-    settings: Settings
+    settings: EngineSettings
 
     def __call__(self, context: RankContext) -> Facets:
         from .data_parallel import numpy_facets
@@ -32,7 +32,7 @@ def _small_buckets(reference: Adapter) -> Adapter:
         reference,
         name=f"{reference.name}_small_buckets",
         capabilities=reference.capabilities.but(bundles_gradients=False),
-        connect=_Connect(reference, Settings(bucket_cap_mb=1e-6, overlap="on")),
+        connect=_Connect(reference, EngineSettings(bucket_cap_mb=1e-6, overlap="on")),
         description=f"{reference.name} with one bucket for each parameter, reduced during backward",
     )
 

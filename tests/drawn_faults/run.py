@@ -31,7 +31,7 @@ from told import VARIABLE
 from ddpcheck.launchers.templates import Templates
 from ddpcheck.planning import installed_checks, plan
 from ddpcheck.profiles import profile_named
-from ddpcheck.run import Ranks, Settings
+from ddpcheck.run import CheckRunner, Settings
 from ddpcheck.verdict import Verdict
 
 WORLD_SIZES = (3, 2, 4)
@@ -84,7 +84,7 @@ def judged(family: str, circumstance: str, effect: str, seed: int, templates: Te
 def _first_failure(reference: str, world_size: int, templates: Templates) -> Verdict | None:
     items = [item for item in plan(reference, (world_size,), installed_checks()) if not item.skip]
     settings = Settings(profile_named("default"), DEADLINE, None)
-    with Ranks(items[0].reference, world_size, settings, templates=templates) as ranks:
+    with CheckRunner(items[0].reference, world_size, settings, templates=templates) as ranks:
         return next((verdict for verdict in map(ranks.verdict, items) if not verdict.ok), None)
 
 

@@ -12,7 +12,7 @@ import argparse
 
 from ddpcheck.launchers.templates import Templates
 from ddpcheck.planning import RANKS_START, installed_checks, plan
-from ddpcheck.run import Ranks, Settings
+from ddpcheck.run import CheckRunner, Settings
 
 
 def main() -> None:
@@ -28,7 +28,7 @@ def main() -> None:
             for item in plan(name, (options.world_size,), installed_checks()):
                 if item.skip or item.check is RANKS_START:
                     continue
-                with Ranks(item.reference, item.world_size, settings, templates=templates) as ranks:
+                with CheckRunner(item.reference, item.world_size, settings, templates=templates) as ranks:
                     verdict = ranks.verdict(item)
                 ran += 1
                 if not verdict.ok:

@@ -13,7 +13,7 @@ from ddpcheck.values import Array
 
 from .decision import HEAD, confirm, differs, log_ratios, look, looks, seconds_apart
 from .launches import Pairing, Seen, Toss
-from .record import Place, Record, Stage
+from .record import MeasuredSide, Record, Stage
 from .side import Side
 from .workload import Benchmark
 
@@ -163,6 +163,6 @@ def _names(benchmarks: Sequence[Benchmark]) -> str:
     return ", ".join(benchmark.name for benchmark in benchmarks)
 
 
-def places_of(sides: Sequence[Side], saw: Sequence[dict[str, object]]) -> tuple[Place, ...]:
+def places_of(sides: Sequence[Side], saw: Sequence[dict[str, object]]) -> tuple[MeasuredSide, ...]:
     """How sides are told in a record."""
-    return tuple(Place(side.name, side.revision, seen) for side, seen in zip(sides, saw, strict=True))
+    return tuple(MeasuredSide(side.name, side.revision, seen) for side, seen in zip(sides, saw, strict=True))

@@ -23,7 +23,7 @@ SCHEMA = "ddpcheck.gate/1"
 
 
 @dataclass(frozen=True)
-class Place:
+class MeasuredSide:
     """One side, as it is told: its name, its revision, and what its interpreter saw (probe.py)."""
 
     name: str
@@ -42,7 +42,7 @@ class Record:
     seed: int
     design: Design
     benchmarks: tuple[Benchmark, ...]
-    places: tuple[Place, ...]
+    places: tuple[MeasuredSide, ...]
     sends_least: bool = False
     least: dict[str, float | None] = field(default_factory=dict)
     seen: dict[str, Seen] = field(default_factory=dict)
@@ -102,7 +102,7 @@ def _made(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Record:
         **plain,
         design=Design.from_plain(about["design"]),
         benchmarks=tuple(Benchmark(**data) for data in about["benchmarks"]),
-        places=tuple(Place(**data) for data in about["places"]),
+        places=tuple(MeasuredSide(**data) for data in about["places"]),
         environment=Environment(**about["environment"]),
     )
     for name, data in about["seen"].items():

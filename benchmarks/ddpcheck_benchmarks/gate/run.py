@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ddpcheck.contract import Capabilities, Traffic
-from ddpcheck.ranks.home import Home
+from ddpcheck.ranks.home import Interpreter
 from ddpcheck.references import missing_modules, resolve
 
 from .course import measure, places_of
@@ -121,7 +121,7 @@ class _Maker:
         path = path_for(tree, root, roots, self._lent, shared=shared)
         here = Path.cwd()
         folder = tree / here.relative_to(root) if here.is_relative_to(root) else tree
-        home = Home(moved(self._reference, root, tree), path, folder if folder.is_dir() else tree, python)
+        home = Interpreter(moved(self._reference, root, tree), path, folder if folder.is_dir() else tree, python)
         return Side(name, revision, home, tree, environment)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import ddpcheck
 from ddpcheck.job import Job
-from ddpcheck.ranks.home import Home
+from ddpcheck.ranks.home import Interpreter
 
 _LOOK_WITHIN = 120.0
 
@@ -30,7 +30,7 @@ class Side:
 
     name: str
     revision: str
-    home: Home
+    home: Interpreter
     tree: Path | None = None
     environment: Path | None = None
 

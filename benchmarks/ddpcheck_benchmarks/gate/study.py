@@ -22,14 +22,14 @@ import numpy as np
 
 from ddpcheck.adapter import Adapter
 from ddpcheck.contract import Traffic
-from ddpcheck.ranks.home import Home
+from ddpcheck.ranks.home import Interpreter
 from ddpcheck.references import resolve
 from ddpcheck.values import Array
 
 from .course import measure
 from .decision import Design, confirm, log_ratios, looks
 from .launches import Pairing, Toss
-from .record import Place, Record
+from .record import MeasuredSide, Record
 from .result import REGRESSION, result_of
 from .side import Side, Unusable, path_for
 from .trials import NOT_MEASURED, Trial, table, trials_in
@@ -220,9 +220,10 @@ def _prepared(
     chosen = tuple(benchmark_named(name) for name in benchmarks.split(","))
     here = path_for(Path("/"), Path("/nowhere"), (), Path(__file__).parents[2], shared=True)
     base, head = (
-        Side(side, name, Home(name, here, Path.cwd())) for side, name in zip(("base", "head"), names, strict=True)
+        Side(side, name, Interpreter(name, here, Path.cwd()))
+        for side, name in zip(("base", "head"), names, strict=True)
     )
-    places = Place(base.name, base.revision, {}), Place(head.name, head.revision, {})
+    places = MeasuredSide(base.name, base.revision, {}), MeasuredSide(head.name, head.revision, {})
     record = Record(
         adapter.name, world_size, seed, Design(), chosen, places, (adapter.capabilities.world.traffic >= Traffic.LEAST)
     )

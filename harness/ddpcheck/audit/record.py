@@ -14,14 +14,14 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from .run import Run, Settings
+from .run import Run, RunSettings
 
 _INTENTIONS = ("no_sync", "SyncBatchNorm", "set_epoch", "DistributedSampler", "init_process_group")
 
 
 def main(words: list[str]) -> None:
     """Run the script that the words name, as `python` would."""
-    settings = Settings.here()
+    settings = RunSettings.here()
     module = words[0] == "-m"
     root = str(Path.cwd()) if module else str(Path(words[0]).resolve().parent)
     run = Run(settings, int(os.environ.get("RANK", "0")), root)

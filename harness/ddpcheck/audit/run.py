@@ -26,7 +26,7 @@ _WAIT_FOR_OTHERS = 20.0
 
 
 @dataclass(frozen=True)
-class Settings:
+class RunSettings:
     """folder: of the whole audit. name: real, or a mirror's. steps, far: optimizer steps that are recorded, and looked at.
 
     mirror_size: M, or 0 for the real run. order: the real run's ranks in the order in which a mirror puts them together.
@@ -50,16 +50,16 @@ class Settings:
         return {VARIABLE: json.dumps(asdict(self))}
 
     @staticmethod
-    def here() -> Settings:
+    def here() -> RunSettings:
         data = json.loads(os.environ[VARIABLE])
-        return Settings(**{**data, "order": tuple(data["order"])})
+        return RunSettings(**{**data, "order": tuple(data["order"])})
 
 
 @dataclass
 class Run:
     """What the parts of a recorder share."""
 
-    settings: Settings
+    settings: RunSettings
     rank: int
     root: str
     journal: Journal = field(init=False)

@@ -16,7 +16,7 @@ from pathlib import Path
 from ..launchers.base import Launched
 from ..launchers.processes import Processes
 from .journal import Event, Journaled
-from .run import Settings
+from .run import RunSettings
 
 _POLL = 0.05
 _STACKS_WITHIN = 2.0
@@ -69,7 +69,7 @@ def audited(request: Request, keep: Path | None = None) -> Iterator[Path]:
 
 def real_run(request: Request, folder: Path) -> Ended:
     """The script on its ranks, as torchrun would start them."""
-    settings = Settings(
+    settings = RunSettings(
         str(folder), "real", request.ranks, request.steps, request.far, no_gpu=request.no_gpu, seconds=request.seconds
     )
     return _run(request, settings, request.ranks, {})
@@ -81,17 +81,17 @@ def resumed_runs(request: Request, folder: Path) -> tuple[Ended, ...]:
     for name, arguments in (("interrupted", request.interrupted), ("resumed", request.resumed)):
         head = 2 if request.script[0] == "-m" else 1
         again = replace(request, script=(*request.script[:head], *arguments))
-        settings = Settings(
+        settings = RunSettings(
             str(folder), name, request.ranks, 0, request.far, no_gpu=request.no_gpu, seconds=request.seconds
         )
         made.append(_run(again, settings, request.ranks, {}))
     return tuple(made)
 
 
-def mirrors_of(request: Request, folder: Path) -> tuple[Settings, ...]:
+def mirrors_of(request: Request, folder: Path) -> tuple[RunSettings, ...]:
     """M = 1, M = 1 with the samples in another order (which shows the rounding noise), and M = N."""
     order = tuple(range(request.ranks))
-    one = Settings(
+    one = RunSettings(
         str(folder), "one", request.ranks, request.steps, request.far, 1, order, request.in_turn, request.no_gpu
     )
     every = replace(one, name="all", mirror_size=request.ranks, in_turn=False)
@@ -101,18 +101,18 @@ def mirrors_of(request: Request, folder: Path) -> tuple[Settings, ...]:
     return one, noise, every
 
 
-def mirror_run(request: Request, settings: Settings) -> Ended:
+def mirror_run(request: Request, settings: RunSettings) -> Ended:
     """The script as one process, in the place of rank 0 of M identical ranks."""
     shutil.rmtree(Path(settings.folder) / settings.name, ignore_errors=True)
     return _run(request, settings, 1, _as_mirror(settings))
 
 
-def _as_mirror(settings: Settings) -> dict[str, str]:
+def _as_mirror(settings: RunSettings) -> dict[str, str]:
     size = str(settings.mirror_size)
     return {"WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
 
 
-def _run(request: Request, settings: Settings, processes: int, variables: Mapping[str, str]) -> Ended:
+def _run(request: Request, settings: RunSettings, processes: int, variables: Mapping[str, str]) -> Ended:
     command = [sys.executable, "-m", "ddpcheck.audit.record", *request.script]
     folder = Path(settings.folder) / settings.name
     folder.mkdir(parents=True, exist_ok=True)

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from ..kill import Kill, chosen, installed_faults, judged
+from ..kill import FaultOutcome, chosen, installed_faults, judged
 from ..launchers.templates import Templates
 from ..profiles import PROFILES, profile_named
 from ..results import Environment
@@ -59,9 +59,11 @@ def command(
     with usage_errors():
         settings = Settings(profile_named(profile), deadline, seed)
         found = chosen(installed_faults("unusual" if unusual else "faults"), patterns)
-    as_wished: Callable[[Kill], bool] = (lambda kill: kill.first is None) if unusual else (lambda kill: kill.caught)
+    as_wished: Callable[[FaultOutcome], bool] = (
+        (lambda kill: kill.first is None) if unusual else (lambda kill: kill.caught)
+    )
     began = time.monotonic()
-    kills: list[Kill] = []
+    kills: list[FaultOutcome] = []
     with _bar(out) as bar, Templates() as templates, suppress(KeyboardInterrupt):
         task = bar.add_task("", total=len(found))
         for fault in found:
@@ -88,7 +90,7 @@ def _bar(out: Console) -> Progress:
     return Progress(*columns, console=out, transient=True, disable=not at_terminal(out))
 
 
-def _show(out: Console, kill: Kill, well: bool, *, unusual: bool) -> None:
+def _show(out: Console, kill: FaultOutcome, well: bool, *, unusual: bool) -> None:
     about = f"{kill.family}, {ranks(kill.world_size)}" + ("" if unusual else _origin(kill))
     title = f"{symbol('passed' if well else 'failed')} [bold]{escape(kill.name)}[/] ({about})"
     if kill.first is None:
@@ -103,11 +105,11 @@ def _show(out: Console, kill: Kill, well: bool, *, unusual: bool) -> None:
         out.print(f"    should have failed, too: {', '.join(kill.missed)}", style="bold red", soft_wrap=True)
 
 
-def _origin(kill: Kill) -> str:
+def _origin(kill: FaultOutcome) -> str:
     return escape(f", seen in {', '.join(kill.seen_in)}") if kill.seen_in else ", invented"
 
 
-def _summary(kills: Sequence[Kill], seconds: float, *, unusual: bool) -> str:
+def _summary(kills: Sequence[FaultOutcome], seconds: float, *, unusual: bool) -> str:
     if unusual:
         flagged = sum(kill.first is not None for kill in kills)
         return f"{len(kills)} correct adapters, {flagged} flagged; {seconds:.0f} s"

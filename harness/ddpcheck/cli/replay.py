@@ -15,7 +15,7 @@ from ..references import resolve
 from ..replay import ReplaySession, described
 from ..results import Failure
 from ..run import run_check
-from ..standalone import NoScript, Told, write_script
+from ..standalone import FailedCheck, NoScript, write_script
 from ..suggest import one_of
 from .options import LAUNCHERS, console, launcher_named, usage_errors
 from .show import ranks, show_failure, symbol
@@ -65,13 +65,13 @@ def command(
     else:
         show_failure(out, verdict, None)
     if script_file is not None:
-        told = Told(check.name, check.sentence, verdict.diagnosis)
+        told = FailedCheck(check.name, check.sentence, verdict.diagnosis)
         _write_script(script_file, reference, failure.job, told, launcher)
         out.print(f"stand-alone: python {script_file}", markup=False, soft_wrap=True)
     sys.exit(0 if verdict.ok else 1)
 
 
-def _write_script(path: Path, reference: str, job: Job, told: Told, launcher: Launcher | None) -> None:
+def _write_script(path: Path, reference: str, job: Job, told: FailedCheck, launcher: Launcher | None) -> None:
     try:
         write_script(path, reference, job, told, launcher)
     except NoScript as error:

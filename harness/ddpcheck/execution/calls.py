@@ -9,13 +9,13 @@ import numpy as np
 from .. import job as ops
 from ..values import Array
 from .contract import checked_array
-from .here import Here, Values
+from .here import RankState, Values
 
 OFTEN = 50
 """Calls after which the driver is told that the rank gets on."""
 
 
-def calls(here: Here, op: ops.Calls) -> Values:
+def calls(here: RankState, op: ops.Calls) -> Values:
     world = here.job.world_size
     values, wanted = op.values(here.rank, world), op.wanted(here.rank, world)
     results = None if wanted is None else np.empty_like(wanted)
@@ -40,7 +40,7 @@ def _array(op: ops.Calls, world: int) -> Array:
     return np.zeros(2 * size, op.dtype)[::2] if op.strided else np.zeros(size, op.dtype)
 
 
-def _call(here: Here, op: ops.Calls, array: Array) -> Callable[[], Array | None]:
+def _call(here: RankState, op: ops.Calls, array: Array) -> Callable[[], Array | None]:
     comm, world = here.collectives, here.job.world_size
 
     def checked(got: object, *shape: int) -> Array:

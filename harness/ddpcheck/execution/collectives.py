@@ -9,12 +9,12 @@ import numpy as np
 from .. import job as ops
 from ..values import Array, overwritten, poison, poison_like, unreceived
 from .contract import checked_array
-from .here import Here, Values
+from .here import RankState, Values
 from .layouts import laid_out, taken_back
 from .measuring import measured_collective
 
 
-def all_reduce(here: Here, op: ops.AllReduce) -> Values:
+def all_reduce(here: RankState, op: ops.AllReduce) -> Values:
     if not here.takes_part(op.group):
         return {}
     tensor, comm = op.tensor.on(here.rank), here.collectives
@@ -28,14 +28,14 @@ def all_reduce(here: Here, op: ops.AllReduce) -> Values:
     return _result(here, comm.all_reduce(argument, op.reduction, group=op.group), argument, tensor, "all_reduce()")
 
 
-def _argument(here: Here, tensor: ops.TensorSpec, values: Array) -> Array:
+def _argument(here: RankState, tensor: ops.TensorSpec, values: Array) -> Array:
     """An array with these values, laid out as the tensor says: a new one, if it is not shared."""
     if tensor.layout == "shared":
         return here.shared.setdefault(tensor, values.copy())
     return laid_out(values, tensor.layout_on(here.rank))
 
 
-def _reduced_in_place(here: Here, op: ops.AllReduce, tensor: Array) -> Values:
+def _reduced_in_place(here: RankState, op: ops.AllReduce, tensor: Array) -> Values:
     array, beside = _room(here, op, tensor)
     array[...] = tensor
     before = [lies.tobytes() for lies in beside]
@@ -51,7 +51,7 @@ def _reduced_in_place(here: Here, op: ops.AllReduce, tensor: Array) -> Values:
     return values
 
 
-def _room(here: Here, op: ops.AllReduce, tensor: Array) -> tuple[Array, tuple[Array, ...]]:
+def _room(here: RankState, op: ops.AllReduce, tensor: Array) -> tuple[Array, tuple[Array, ...]]:
     """Where to reduce in place: an array of empty(), one of NumPy's, or the middle of one of empty(); and what lies beside it.
 
     Of that last one nobody keeps the whole: its memory is in use as long as any part of it is.
@@ -67,14 +67,14 @@ def _room(here: Here, op: ops.AllReduce, tensor: Array) -> tuple[Array, tuple[Ar
     return array[1:-1].reshape(tensor.shape), (array[:1], array[-1:])
 
 
-def wait(here: Here, op: ops.Wait) -> Values:
+def wait(here: RankState, op: ops.Wait) -> Values:
     if op.operation not in here.handles:
         return {}
     handle, argument, tensor = here.handles.pop(op.operation)
     return _result(here, handle.wait(), argument, tensor, "wait()")
 
 
-def broadcast(here: Here, op: ops.Broadcast) -> Values:
+def broadcast(here: RankState, op: ops.Broadcast) -> Values:
     if not here.takes_part(op.group):
         return {}
     tensor = op.tensor.on(here.rank)
@@ -84,7 +84,7 @@ def broadcast(here: Here, op: ops.Broadcast) -> Values:
     return _result(here, result, argument, given, "broadcast()")
 
 
-def all_gather(here: Here, op: ops.AllGather) -> Values:
+def all_gather(here: RankState, op: ops.AllGather) -> Values:
     if not here.takes_part(op.group):
         return {}
     tensor = op.tensor.on(here.rank)
@@ -94,7 +94,7 @@ def all_gather(here: Here, op: ops.AllGather) -> Values:
     return _result(here, result, argument, tensor, "all_gather()", shape)
 
 
-def reduce_scatter(here: Here, op: ops.ReduceScatter) -> Values:
+def reduce_scatter(here: RankState, op: ops.ReduceScatter) -> Values:
     if not here.takes_part(op.group):
         return {}
     tensor = op.tensor.on(here.rank)
@@ -106,7 +106,7 @@ def reduce_scatter(here: Here, op: ops.ReduceScatter) -> Values:
 
 
 def _result(
-    here: Here, result: Any, argument: Array, given: Array, what: str, shape: tuple[int, ...] | None = None
+    here: RankState, result: Any, argument: Array, given: Array, what: str, shape: tuple[int, ...] | None = None
 ) -> Values:
     """What a collective yields: its result, and what became of the argument, whose values were `given`."""
     made = np.array(checked_array(result, given.shape if shape is None else shape, given.dtype, what))
@@ -132,13 +132,13 @@ def _result(
     return values
 
 
-def barrier(here: Here, op: ops.Barrier) -> Values:
+def barrier(here: RankState, op: ops.Barrier) -> Values:
     if here.takes_part(op.group):
         here.collectives.barrier(group=op.group)
     return {}
 
 
-def send_recv(here: Here, op: ops.SendRecv) -> Values:
+def send_recv(here: RankState, op: ops.SendRecv) -> Values:
     tensor = op.tensor.on(here.rank)
     received: dict[str, Array] = {}
     values: Values = {"received": received, "read_only": False}
@@ -158,5 +158,5 @@ def send_recv(here: Here, op: ops.SendRecv) -> Values:
     return values
 
 
-def measure_collective(here: Here, op: ops.MeasureCollective) -> Values:
+def measure_collective(here: RankState, op: ops.MeasureCollective) -> Values:
     return measured_collective(here.collectives, here.facets.counts, op, here.rank, here.job.world_size)

@@ -20,7 +20,7 @@ _FEW_BYTES = 1 << 16
 Options = tuple[tuple[str, float | str], ...]
 
 
-class Held:
+class HeldReplica:
     """A Job's replica on one rank, built when it is first asked for, and what goes with it.
 
     saved: states by name. lent: what make_replica() and load_state() were given, by what it is, with copies; and mappings: the

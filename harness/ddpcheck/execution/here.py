@@ -13,13 +13,13 @@ from ..launchers.segments import Segment
 from ..trace import Record
 from ..values import Array, poison
 from .contract import offered
-from .held import Held
+from .held import HeldReplica
 
 Values: TypeAlias = dict[str, Any]
 """What an operation yields."""
 
 
-class Here:
+class RankState:
     """One rank during one Job. `records` are those of the operations entered so far; progress tells the driver of each, and
     again within one that has much to do.
     """
@@ -30,8 +30,8 @@ class Here:
         self.facets, self.job, self.rank, self.scratch = facets, job, rank, scratch
         self.progress = progress
         self.records: list[Record] = []
-        self.held = Held(facets, job, rank)
-        self._other: Held | None = None
+        self.held = HeldReplica(facets, job, rank)
+        self._other: HeldReplica | None = None
         self.handles: dict[int, tuple[Any, Array, Array]] = {}
         """Of asynchronous operations by position: handle, argument, and the values that the argument had."""
         self.shared: dict[TensorSpec, Array] = {}
@@ -55,7 +55,7 @@ class Here:
     def switch(self) -> None:
         """Another replica, and what goes with it, takes the place of this one, which waits to come back."""
         self.held.replica()  # built now at the latest: construction may communicate, and comes in one order on all ranks
-        other = self._other or Held(self.facets, self.job.of_second(), self.rank)
+        other = self._other or HeldReplica(self.facets, self.job.of_second(), self.rank)
         self._other, self.held = self.held, other
 
     def takes_part(self, group: tuple[int, ...] | None) -> bool:

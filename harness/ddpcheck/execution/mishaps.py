@@ -12,7 +12,7 @@ from .. import job as ops
 from ..launchers.segments import named_memory, remove_segments, still_named
 from ..operations.start import OWN_FOLDER
 from .footprint import held, held_at_first, named_at_first
-from .here import Here, Values
+from .here import RankState, Values
 from .short_reads import cut_reads, reads_cut, whole_reads
 from .sockets import sent_by_connection
 
@@ -24,25 +24,25 @@ class ProgramEnded(BaseException):
     """Nobody in the rank's program catches this."""
 
 
-def sleep(here: Here, op: ops.Sleep) -> Values:
+def sleep(here: RankState, op: ops.Sleep) -> Values:
     if op.rank == here.rank:
         time.sleep(op.seconds)
     return {}
 
 
-def raise_(here: Here, op: ops.Raise) -> Values:
+def raise_(here: RankState, op: ops.Raise) -> Values:
     if op.rank == here.rank:
         raise RuntimeError(op.message)
     return {}
 
 
-def kill(here: Here, op: ops.Kill) -> Values:
+def kill(here: RankState, op: ops.Kill) -> Values:
     if op.rank == here.rank:
         os.kill(os.getpid(), signal.SIGKILL)
     return {}
 
 
-def leave(here: Here, op: ops.Leave) -> Values:
+def leave(here: RankState, op: ops.Leave) -> Values:
     if op.rank != here.rank:
         return {}
     if op.close and here.facets.close is not None:
@@ -50,7 +50,7 @@ def leave(here: Here, op: ops.Leave) -> Values:
     raise ProgramEnded("this rank's program ends, as the Job says")
 
 
-def close(here: Here, op: ops.Close) -> Values:
+def close(here: RankState, op: ops.Close) -> Values:
     here.named_memory = named_memory() - named_at_first()
     if here.facets.close is not None:
         here.facets.close()
@@ -58,7 +58,7 @@ def close(here: Here, op: ops.Close) -> Values:
     return {"before": before, "held": held(before)}
 
 
-def left(here: Here, op: ops.Left) -> Values:
+def left(here: RankState, op: ops.Left) -> Values:
     if here.scratch is None or not _all_here(Path(here.scratch), here.rank, here.job.world_size):
         return {"files": None, "memory": None}
     folder = Path(tempfile.gettempdir())
@@ -80,11 +80,11 @@ def _all_here(folder: Path, rank: int, world_size: int) -> bool:
     return True
 
 
-def sent(here: Here, op: ops.Sent) -> Values:
+def sent(here: RankState, op: ops.Sent) -> Values:
     counts = here.facets.counts
     return {"sent": sent_by_connection(), "counts": dict(counts()) if counts is not None else None}
 
 
-def short_reads(here: Here, op: ops.ShortReads) -> Values:
+def short_reads(here: RankState, op: ops.ShortReads) -> Values:
     (cut_reads if op.on else whole_reads)()
     return {"reads": reads_cut()}

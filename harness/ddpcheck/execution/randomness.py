@@ -11,10 +11,10 @@ import numpy as np
 from .. import job as ops
 from ..values import Array
 from .contract import ContractBroken, offered
-from .here import Here, Values
+from .here import RankState, Values
 
 
-def draw(here: Here, op: ops.Draw) -> Values:
+def draw(here: RankState, op: ops.Draw) -> Values:
     make = offered(here.facets.make_streams, "make_streams")
     streams = make(op.seed)
     others = [make(op.seed + 1), make(op.seed)] if op.beside else []
@@ -53,7 +53,7 @@ def _numbers(got: Any, count: int, what: str) -> Array:
     return got.astype(np.float64)
 
 
-def disturb(here: Here, op: ops.Disturb) -> Values:
+def disturb(here: RankState, op: ops.Disturb) -> Values:
     disturb_generators(op.rank, here.rank, here.job.world_size)
     return {}
 

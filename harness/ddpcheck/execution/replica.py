@@ -13,7 +13,7 @@ from ..adapter import Batch
 from ..extras import BackwardBroken
 from .contract import ContractBroken, checked_array, checked_number
 from .held import arrays_of
-from .here import Here, Values
+from .here import RankState, Values
 from .measuring import measured_steps
 
 
@@ -21,7 +21,7 @@ class _Interruption(Exception):
     """Raised and caught by the training program (job.Backward.interrupted)."""
 
 
-def backward(here: Here, op: ops.Backward) -> Values:
+def backward(here: RankState, op: ops.Backward) -> Values:
     replica = here.held.replica()
     batch = here.held.batch(op.samples[here.rank], op.branches_on(here.rank), op.weights_on(here.rank))
     given = _bytes_of(batch)
@@ -57,7 +57,7 @@ def _changed(batch: Batch, before: Mapping[str, bytes]) -> Values:
     return {"batch_changed": changed} if changed else {}
 
 
-def _broken(here: Here, op: ops.Backward, batch: Batch) -> Values:
+def _broken(here: RankState, op: ops.Backward, batch: Batch) -> Values:
     replica, breaks = here.held.replica(), here.rank in op.broken
     try:
         with nullcontext() if op.sync else replica.no_sync():
@@ -69,33 +69,33 @@ def _broken(here: Here, op: ops.Backward, batch: Batch) -> Values:
     return {"swallowed": True} if breaks else {}
 
 
-def zero_grad(here: Here, op: ops.ZeroGrad) -> Values:
+def zero_grad(here: RankState, op: ops.ZeroGrad) -> Values:
     (here.held.extra("zero_gradients") if op.to_zeros else here.held.replica().zero_grad)()
     return {}
 
 
-def open_window(here: Here, op: ops.OpenWindow) -> Values:
+def open_window(here: RankState, op: ops.OpenWindow) -> Values:
     window = here.held.replica().no_sync()
     window.__enter__()
     here.held.windows.append(window)
     return {}
 
 
-def close_window(here: Here, op: ops.CloseWindow) -> Values:
+def close_window(here: RankState, op: ops.CloseWindow) -> Values:
     here.held.windows.pop().__exit__(None, None, None)
     return {}
 
 
-def clip(here: Here, op: ops.Clip) -> Values:
+def clip(here: RankState, op: ops.Clip) -> Values:
     return {"norm": checked_number(here.held.replica().clip(op.max_norm), "clip()")}
 
 
-def step(here: Here, op: ops.Step) -> Values:
+def step(here: RankState, op: ops.Step) -> Values:
     here.held.replica().step()
     return {}
 
 
-def observe(here: Here, op: ops.Observe) -> Values:
+def observe(here: RankState, op: ops.Observe) -> Values:
     declared, seen = here.held.declared, Values()
     for what in op.what:
         got = here.held.extra(what)()
@@ -107,21 +107,21 @@ def observe(here: Here, op: ops.Observe) -> Values:
     return seen
 
 
-def _gradients(here: Here, got: Any) -> dict[str, Any]:
+def _gradients(here: RankState, got: Any) -> dict[str, Any]:
     declared, switched = here.held.declared, here.held.switched
     if switched and isinstance(got, Mapping):
         got = dict.fromkeys(switched) | dict(got)  # a frozen layer's may be left out
     return declared.copied_if_there(got, "gradients()", declared.learned | switched)
 
 
-def set_trainable(here: Here, op: ops.SetTrainable) -> Values:
+def set_trainable(here: RankState, op: ops.SetTrainable) -> Values:
     parameters = here.held.declared.parameters
     here.held.switched |= {name for name in parameters if name.rpartition(".")[0] in op.layers}
     here.held.extra("set_trainable")(list(op.layers), op.trainable)
     return {}
 
 
-def join(here: Here, op: ops.Join) -> Values:
+def join(here: RankState, op: ops.Join) -> Values:
     replica = here.held.replica()
     losses = []
     with here.held.extra("join")():
@@ -132,12 +132,12 @@ def join(here: Here, op: ops.Join) -> Values:
     return {"losses": losses}
 
 
-def remeasure(here: Here, op: ops.Remeasure) -> Values:
+def remeasure(here: RankState, op: ops.Remeasure) -> Values:
     here.held.extra("remeasure")(here.held.batch(op.samples[here.rank]))
     return {}
 
 
-def predict(here: Here, op: ops.Predict) -> Values:
+def predict(here: RankState, op: ops.Predict) -> Values:
     model, samples = here.job.model, op.samples[here.rank]
     assert model is not None
     shape = (len(samples), model.output_features)
@@ -152,7 +152,7 @@ def predict(here: Here, op: ops.Predict) -> Values:
     return {"outputs": outputs} | changed
 
 
-def save(here: Here, op: ops.Save) -> Values:
+def save(here: RankState, op: ops.Save) -> Values:
     state = here.held.replica().state()
     if not isinstance(state, Mapping):
         raise ContractBroken(
@@ -172,16 +172,16 @@ def save(here: Here, op: ops.Save) -> Values:
     return values
 
 
-def resume(here: Here, op: ops.Resume) -> Values:
+def resume(here: RankState, op: ops.Resume) -> Values:
     here.held.resume(op.name)
     return {}
 
 
-def switch(here: Here, op: ops.Switch) -> Values:
+def switch(here: RankState, op: ops.Switch) -> Values:
     here.switch()
     return {}
 
 
-def measure_steps(here: Here, op: ops.MeasureSteps) -> Values:
+def measure_steps(here: RankState, op: ops.MeasureSteps) -> Values:
     replica = here.held.replica(op.options, op.named)
     return measured_steps(replica, here.facets.counts, op, here.held.batch(op.samples[here.rank]))

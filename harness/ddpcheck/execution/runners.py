@@ -9,15 +9,15 @@ from .. import job as ops
 from . import calls, collectives, mishaps, randomness, replica, sampling, scoring, training
 from .contract import ContractBroken
 from .footprint import held
-from .here import Here, Values
-from .settings import Settings, draw_from_all
+from .here import RankState, Values
+from .settings import ProcessSettings, draw_from_all
 
 
-def on_ranks(here: Here, op: ops.OnRanks) -> Values:
+def on_ranks(here: RankState, op: ops.OnRanks) -> Values:
     return RUNNERS[type(op.operation)](here, op.operation) if here.rank in op.ranks else {}
 
 
-def attempt(here: Here, op: ops.Attempt) -> Values:
+def attempt(here: RankState, op: ops.Attempt) -> Values:
     try:
         RUNNERS[type(op.operation)](here, op.operation)
     except ContractBroken:
@@ -27,36 +27,36 @@ def attempt(here: Here, op: ops.Attempt) -> Values:
     return {"error": ""}
 
 
-def rounds(here: Here, op: ops.Rounds) -> Values:
+def rounds(here: RankState, op: ops.Rounds) -> Values:
     found, changed = [held()], []
     for number in range(op.rounds):
-        Settings.at_first().restore()
-        program = Settings()
+        ProcessSettings.at_first().restore()
+        program = ProcessSettings()
         for operation in op.operations * op.times:
             here.progress(here.position)
             RUNNERS[type(operation)](here, operation)
             here.forget()
-        changed.append(Settings().changed(program))
+        changed.append(ProcessSettings().changed(program))
         found.append(held(found[-1], op.times if number else 0))  # the first may leave what it likes
     return {"changed": changed, "held": found}
 
 
-def make(here: Here, op: ops.Make) -> Values:
+def make(here: RankState, op: ops.Make) -> Values:
     found: Values = {"changed": [], "before": [], "after": []}
     for _ in range(op.times):
         here.progress(here.position)
-        Settings.at_first().restore()
+        ProcessSettings.at_first().restore()
         draw_from_all(here.rank)
-        program = Settings()
+        program = ProcessSettings()
         here.held.renew()
-        now = Settings()
+        now = ProcessSettings()
         found["changed"].append(now.changed(program))
         found["before"].append(program.generators())
         found["after"].append(now.generators())
     return found
 
 
-RUNNERS: dict[type[ops.Operation], Callable[[Here, Any], Values]] = {
+RUNNERS: dict[type[ops.Operation], Callable[[RankState, Any], Values]] = {
     ops.Backward: replica.backward,
     ops.ZeroGrad: replica.zero_grad,
     ops.OpenWindow: replica.open_window,

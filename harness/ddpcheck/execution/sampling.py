@@ -9,13 +9,13 @@ from typing import Any
 
 from .. import job as ops
 from .contract import ContractBroken, checked_indices, checked_number, offered
-from .here import Here, Values
+from .here import RankState, Values
 from .randomness import disturb_generators
 
 _WHO = "the sampler"
 
 
-def sample(here: Here, op: ops.Sample) -> Values:
+def sample(here: RankState, op: ops.Sample) -> Values:
     make = offered(here.facets.make_sampler, "make_sampler")
     sampler = make(op.length, shuffle=op.shuffle, seed=op.seed, drop_last=op.drop_last)
     others = [
@@ -42,7 +42,7 @@ def sample(here: Here, op: ops.Sample) -> Values:
     return {"epochs": epochs, "length": len(sampler), "length_before": length}
 
 
-def resume_sampling(here: Here, op: ops.ResumeSampling) -> Values:
+def resume_sampling(here: RankState, op: ops.ResumeSampling) -> Values:
     make = offered(here.facets.make_sampler, "make_sampler")
 
     def new() -> Any:
@@ -105,7 +105,7 @@ def _next(reading: Iterator[Any], count: int | None = None) -> list[Any]:
     return found
 
 
-def aggregate(here: Here, op: ops.Aggregate) -> Values:
+def aggregate(here: RankState, op: ops.Aggregate) -> Values:
     what = "aggregate_metrics()"
     given = op.given(here.rank)
     got = offered(here.facets.aggregate_metrics, "aggregate_metrics")(given, op.counts[here.rank])

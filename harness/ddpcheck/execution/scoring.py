@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from .. import job as ops
 from .contract import checked_number, offered
-from .here import Here, Values
+from .here import RankState, Values
 
 
-def score(here: Here, op: ops.Score) -> Values:
+def score(here: RankState, op: ops.Score) -> Values:
     given = op.given(here.rank)
     before = [array.copy() for array in given]
     got = offered(here.facets.compute_score, "compute_score")(op.name, *given)

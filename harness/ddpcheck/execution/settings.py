@@ -27,13 +27,13 @@ GENERATORS = ("random", "numpy.random", "torch's generator")
 """Settings that nobody but the program may move."""
 
 
-class Settings:
+class ProcessSettings:
     """The settings of this process as they are now."""
 
-    first: ClassVar[Settings | None] = None
+    first: ClassVar[ProcessSettings | None] = None
 
     @classmethod
-    def at_first(cls) -> Settings:
+    def at_first(cls) -> ProcessSettings:
         """Those of the first call in this process, before the first Job: what a Job leaves changed, others find so."""
         cls.first = cls.first or cls()
         return cls.first
@@ -43,7 +43,7 @@ class Settings:
         self._environment = dict(os.environ)
         self._signals = {number: signal.getsignal(number) for number in signal.valid_signals()}
 
-    def changed(self, since: Settings) -> list[str]:
+    def changed(self, since: ProcessSettings) -> list[str]:
         """The names of those that are others than `since`, in words."""
         before, now = since._values, self._values
         came = all(before[name] is None for name in now if name.startswith("torch"))  # an import in between

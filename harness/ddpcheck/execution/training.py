@@ -9,10 +9,10 @@ from .. import job as ops
 from ..files import watched
 from ..trainer import TrainingRun, TrainingTask
 from .contract import ContractBroken, checked_indices, checked_number, offered
-from .here import Here, Values
+from .here import RankState, Values
 
 
-def train(here: Here, op: ops.Train) -> Values:
+def train(here: RankState, op: ops.Train) -> Values:
     task = _task(here, op)
     run = offered(here.facets.train, "train")
     given = {"inputs": task.inputs, "targets": task.targets, **task.initial}
@@ -26,7 +26,7 @@ def train(here: Here, op: ops.Train) -> Values:
     return values | {"arguments_changed": [name for name, array in given.items() if array.tobytes() != before[name]]}
 
 
-def _task(here: Here, op: ops.Train) -> TrainingTask:
+def _task(here: RankState, op: ops.Train) -> TrainingTask:
     job = here.job
     assert job.model is not None
     assert job.data is not None
@@ -40,7 +40,7 @@ def _task(here: Here, op: ops.Train) -> TrainingTask:
     )  # fmt: skip
 
 
-def _folder(here: Here, op: ops.Train) -> str | None:
+def _folder(here: RankState, op: ops.Train) -> str | None:
     if op.folder is None:
         return None
     if here.scratch is None:
@@ -50,7 +50,7 @@ def _folder(here: Here, op: ops.Train) -> str | None:
     return str(Path(here.scratch, name))
 
 
-def _told(here: Here, op: ops.Train, run: Any) -> Values:
+def _told(here: RankState, op: ops.Train, run: Any) -> Values:
     """What the run tells of itself."""
     if not isinstance(run, TrainingRun):
         raise ContractBroken(f"train() must return a ddpcheck.TrainingRun, got {type(run).__name__}")

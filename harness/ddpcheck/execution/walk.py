@@ -11,9 +11,9 @@ import numpy as np
 from ..adapter import Facets
 from ..job import Job
 from ..trace import Record
-from .here import Here
+from .here import RankState
 from .runners import RUNNERS
-from .settings import Settings
+from .settings import ProcessSettings
 from .short_reads import whole_reads
 
 
@@ -26,9 +26,9 @@ class Execution:
     def __init__(
         self, facets: Facets, job: Job, rank: int, progress: Callable[[int], None], scratch: str | None = None
     ) -> None:
-        Settings.at_first()
+        ProcessSettings.at_first()
         self._job = job
-        self._here = Here(facets, job, rank, scratch, progress)
+        self._here = RankState(facets, job, rank, scratch, progress)
         self.records = self._here.records
 
     def run(self) -> None:

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 from .case import Case
 from .gradients import Gradients
 from .history import Accumulated, History
-from .moments import Entry, Origin, Presence
+from .moments import ExpectedArray, Origin, Presence
 from .rounding import Value
 
 
 def gradients_shown(
     case: Case, gradients: Gradients, zeros: Mapping[str, Value], frozen: Iterable[str], history: History
-) -> dict[str, Entry]:
+) -> dict[str, ExpectedArray]:
     """zeros: of the shape of every parameter. frozen: parameters of layers that learned before, or will."""
     none: Presence = "none"
     weighted = case.promised.replica.uneven_batches == "weighted"
@@ -30,16 +30,16 @@ def gradients_shown(
             )
         value = gradients.sum(name) or zeros[name]
         presence = gradients.presence(name)
-        shown[name] = Entry(value, case.described[name].dtype, presence, case.everyone, not inside, origin)
+        shown[name] = ExpectedArray(value, case.described[name].dtype, presence, case.everyone, not inside, origin)
     return shown | {
-        name: Entry(zeros[name], case.described[name].dtype, (none,) * len(case.everyone), case.everyone)
+        name: ExpectedArray(zeros[name], case.described[name].dtype, (none,) * len(case.everyone), case.everyone)
         for name in frozen
     }
 
 
 def tensors_shown(
     case: Case, values: Mapping[str, Value], origins: Mapping[str, Origin], *, apart: bool
-) -> dict[str, Entry]:
+) -> dict[str, ExpectedArray]:
     """Parameters, averages of them, or buffers. apart: whether ranks have moved running statistics apart."""
     there: Presence = "there"
     shown = {}
@@ -47,5 +47,5 @@ def tensors_shown(
         moved = apart and ".running_" in name
         ranks = (0,) if moved else case.everyone
         dtype, alike = case.described[name].dtype, case.alike(name) and not moved
-        shown[name] = Entry(value, dtype, (there,) * len(case.everyone), ranks, alike, origins.get(name))
+        shown[name] = ExpectedArray(value, dtype, (there,) * len(case.everyone), ranks, alike, origins.get(name))
     return shown

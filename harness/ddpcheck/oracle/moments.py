@@ -29,7 +29,7 @@ class Origin(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ExpectedArray:
     """What one named array must be on every rank: value.exact[r] on rank r.
 
     presence: whether rank r must hold an array, must hold None, or may hold None or zeros. ranks: those on which the
@@ -58,7 +58,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class ExpectedOperation:
     """What one operation must have yielded.
 
     numbers: by name (loss, norm), a value for every rank; known: what such a number would be if something specific had gone
@@ -70,7 +70,7 @@ class Moment:
     operation: Operation
     numbers: Mapping[str, Value] = field(default_factory=dict)
     known: Callable[[], Alternatives] = tuple
-    arrays: Mapping[str, Mapping[str, Entry]] = field(default_factory=dict)
+    arrays: Mapping[str, Mapping[str, ExpectedArray]] = field(default_factory=dict)
     outputs: tuple[Value, ...] = ()
     promised: tuple[int, ...] = ()
 
@@ -78,7 +78,7 @@ class Moment:
         """Whether no number of it is larger. Training that diverges shows it in the loss first."""
         return not any((np.abs(value.exact) > limit).any() for value in self.numbers.values())
 
-    def tolerating(self, relative: float) -> Moment:
+    def tolerating(self, relative: float) -> ExpectedOperation:
         """The same, with this times the largest of its kind for a bound, where none is known and counters are none."""
         arrays = {what: _tolerating(relative, entries) for what, entries in self.arrays.items()}
         numbers = {name: _near(value, relative * _largest([value])) for name, value in self.numbers.items()}
@@ -86,7 +86,7 @@ class Moment:
         return replace(self, arrays=arrays, numbers=numbers, outputs=outputs)
 
 
-def _tolerating(relative: float, entries: Mapping[str, Entry]) -> dict[str, Entry]:
+def _tolerating(relative: float, entries: Mapping[str, ExpectedArray]) -> dict[str, ExpectedArray]:
     error = relative * _largest([entry.value for entry in entries.values()])
     return {name: replace(entry, value=_near(entry.value, error)) for name, entry in entries.items()}
 

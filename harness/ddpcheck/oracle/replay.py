@@ -31,7 +31,7 @@ from .gradients import Gradients
 from .history import Done, History
 from .looks import gradients_shown, tensors_shown
 from .losses import losses_gone_wrong, losses_of_initial_values, losses_of_unloaded_values
-from .moments import Alternatives, Entry, Moment
+from .moments import Alternatives, ExpectedArray, ExpectedOperation
 from .network import evaluate, outputs
 from .rounding import Value, combine
 from .sample_weights import losses_weighed_wrong
@@ -63,7 +63,7 @@ class Oracle:
         self._windows = 0  # how deep inside no_sync
         self._resumed = False
 
-    def walk(self) -> Iterator[Moment]:
+    def walk(self) -> Iterator[ExpectedOperation]:
         """What must be, one operation after the other. Operations that are none of a replica's show nothing."""
         oracles: list[Oracle] = [self]
         for position, (replica, op) in enumerate(of_two_replicas(self.case.job.operations)):
@@ -71,8 +71,8 @@ class Oracle:
                 oracles.append(Oracle(self.case.job.of_second(), self.case.promised, bounds=self._bounded))
             yield oracles[replica]._after(position, op)
 
-    def _after(self, position: int, op: ops.Operation) -> Moment:
-        moment = Moment(position, op)
+    def _after(self, position: int, op: ops.Operation) -> ExpectedOperation:
+        moment = ExpectedOperation(position, op)
         if isinstance(op, ops.Backward) and op.broken:
             pass  # what it left behind, the zero_grad that follows takes away
         elif isinstance(op, ops.Backward):
@@ -106,7 +106,7 @@ class Oracle:
             self._zero_grad()
         return moment
 
-    def _observed(self, what: str) -> dict[str, Entry]:
+    def _observed(self, what: str) -> dict[str, ExpectedArray]:
         case, weights = self.case, self.weights
         if what == "gradients":
             return gradients_shown(case, self._gradients, weights.zeros, self._frozen, self._history)

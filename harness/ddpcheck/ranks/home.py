@@ -15,7 +15,7 @@ _ENTER = (
 
 
 @dataclass(frozen=True)
-class Home:
+class Interpreter:
     """reference: the adapter, as the ranks find it (references.py). path: the folders on their PYTHONPATH, and nothing of the
     driver's. folder: where they run, which is not on their path unless `path` has it. python: the interpreter; it
     needs NumPy, and one of `path` must hold ddpcheck unless it is installed there.

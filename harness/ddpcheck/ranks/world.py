@@ -17,11 +17,11 @@ from ..launchers.base import Launched, Launcher
 from ..launchers.templates import RANK_PROGRAM
 from .attaching import all_connected, attached
 from .hard_start import HardStart
-from .home import Home
+from .home import Interpreter
 from .rank_link import RankLink
 
 
-class World:
+class LaunchedRanks:
     """Ranks that start together, and of which nothing is left after stop()."""
 
     def __init__(self, launcher: Launcher, world_size: int) -> None:
@@ -40,7 +40,7 @@ class World:
     def start(
         self,
         reference: str,
-        home: Home | None,
+        home: Interpreter | None,
         conditions: Mapping[str, str],
         hard: HardStart | None,
         seconds: float,

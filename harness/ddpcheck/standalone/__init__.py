@@ -26,7 +26,7 @@ from . import collectives, others, repeated, scores
 from .replicas import Replicas
 from .text import NoScript, Text
 
-__all__ = ["NoScript", "Told", "script", "write_beside", "write_script"]
+__all__ = ["FailedCheck", "NoScript", "script", "write_beside", "write_script"]
 
 _CUT = "# ------------------------------ the rest"
 _WRITERS: dict[str, Callable[[Text, int, Any], None]] = {
@@ -53,7 +53,7 @@ _OF_REPLICA = (
 
 
 @dataclass(frozen=True)
-class Told:
+class FailedCheck:
     """What the check said: its name, its law in a sentence, and the diagnosis, if there is one."""
 
     check: str
@@ -61,7 +61,7 @@ class Told:
     diagnosis: Diagnosis | None = None
 
 
-def write_script(path: Path, reference: str, job: Job, told: Told, launcher: Launcher | None = None) -> Path:
+def write_script(path: Path, reference: str, job: Job, told: FailedCheck, launcher: Launcher | None = None) -> Path:
     """launcher: instead of the adapter's own. NoScript if the Job has an operation that cannot be shown this way."""
     text = script(reference, job, told, path.name, launcher)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -74,14 +74,16 @@ def write_beside(file: Path, reference: str, verdict: Verdict, launcher: Launche
     if verdict.job is None:
         return None
     sentences = {check.name: check.sentence for check in installed_checks()}
-    told = Told(verdict.check, sentences.get(verdict.check, ""), verdict.diagnosis)
+    told = FailedCheck(verdict.check, sentences.get(verdict.check, ""), verdict.diagnosis)
     try:
         return write_script(file.with_suffix(".py"), reference, verdict.job, told, launcher)
     except Exception:  # a by-product: nothing that goes wrong here may hide the failure itself
         return None
 
 
-def script(reference: str, job: Job, told: Told, name: str = "script.py", launcher: Launcher | None = None) -> str:
+def script(
+    reference: str, job: Job, told: FailedCheck, name: str = "script.py", launcher: Launcher | None = None
+) -> str:
     """The source of the script for a Job that failed. NoScript if there is none."""
     try:
         adapter, full = resolve(reference)
@@ -133,7 +135,7 @@ def _write_one(text: Text, position: int, operation: Operation) -> None:
     _WRITERS[operation.kind](text, position, operation)
 
 
-def _docstring(adapter: Adapter, job: Job, told: Told, name: str, text: Text) -> str:
+def _docstring(adapter: Adapter, job: Job, told: FailedCheck, name: str, text: Text) -> str:
     size = job.world_size
     ranks = f"{size} rank" + "s" * (size != 1)
     found = told.diagnosis or Diagnosis("")

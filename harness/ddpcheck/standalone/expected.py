@@ -6,7 +6,7 @@ from collections.abc import Set as AbstractSet
 
 import numpy as np
 
-from ..oracle import Entry
+from ..oracle import ExpectedArray
 from ..oracle.rounding import Value
 from ..values import Array
 from .literals import bound, literal
@@ -30,7 +30,7 @@ def number(text: Text, value: Value, name: str, what: str) -> None:
     text.add(f'expect("{what}", float({name}), {wants}{within})')
 
 
-def tensor(text: Text, what: str, name: str, entry: Entry, switched: AbstractSet[str]) -> None:
+def tensor(text: Text, what: str, name: str, entry: ExpectedArray, switched: AbstractSet[str]) -> None:
     """The tensor `name` of the dict `what` is as the entry says. switched: layers that were frozen or unfrozen."""
     value, got, indent = entry.value, f'{what}["{name}"]', ""
     if anything_goes(value):

@@ -7,7 +7,7 @@ import math
 
 from ..contract import Determinism
 from ..job import Backward, Clip, Job, Make, Observe, Operation, Predict, Resume, Save, SetTrainable, Step, ZeroGrad
-from ..oracle import Moment, Oracle, is_exact
+from ..oracle import ExpectedOperation, Oracle, is_exact
 from . import expected, repeated, stepping
 from .literals import bound, declaration, listed, literal, mapping, model
 from .text import NoScript, Text
@@ -25,7 +25,7 @@ class Replicas:
         self.text, job = text, text.job
         self.exact = is_exact(job, text.capabilities)
         operated = any(isinstance(op, (Backward, Observe, Predict)) for op in job.operations)
-        self.moments: dict[int, Moment] = {}
+        self.moments: dict[int, ExpectedOperation] = {}
         self.switched: set[str] = set()  # layers that were frozen or unfrozen
         self._whose = ""  # which of two replicas it is that goes on
         if operated:

@@ -28,7 +28,7 @@ from . import checkpoint as files
 from .checkpoint import Checkpoint
 from .datasets import DataSet, Samples
 from .plan import TrainingPlan, windows
-from .ranks import Ranks, TrainingFailed
+from .ranks import RankExchange, TrainingFailed
 from .weights import initial_values
 
 _EVALUATED_AT_ONCE = 512
@@ -90,9 +90,9 @@ class Training:
     watcher: Watcher
 
     @property
-    def ranks(self) -> Ranks:
+    def ranks(self) -> RankExchange:
         assert self.facets.aggregate_metrics is not None
-        return Ranks(self.facets.rank, self.facets.world_size, self.facets.aggregate_metrics)
+        return RankExchange(self.facets.rank, self.facets.world_size, self.facets.aggregate_metrics)
 
     def run(self) -> Trained:
         """All epochs. Every rank calls it, and all get the same numbers."""

@@ -21,7 +21,7 @@ from .display import Display
 from .loop import Trained, Training, Unwatched
 from .options import plan_of, plan_options
 from .plan import TrainingPlan, UnusablePlan
-from .ranks import Ranks, TrainingFailed
+from .ranks import RankExchange, TrainingFailed
 
 DONE, FAILED, ASKED_WRONGLY = 0, 1, 2
 
@@ -65,9 +65,9 @@ def train(adapter: Adapter, plan: TrainingPlan, context: RankContext) -> int:
     return status
 
 
-def _ranks(facets: Facets) -> Ranks:
+def _ranks(facets: Facets) -> RankExchange:
     assert facets.aggregate_metrics is not None
-    return Ranks(facets.rank, facets.world_size, facets.aggregate_metrics)
+    return RankExchange(facets.rank, facets.world_size, facets.aggregate_metrics)
 
 
 def _load(plan: TrainingPlan, facets: Facets) -> DataSet:

@@ -33,7 +33,7 @@ class FailedElsewhere(TrainingFailed):
 
 
 @dataclass(frozen=True)
-class Ranks:
+class RankExchange:
     """All ranks, as seen from one of them."""
 
     rank: int

@@ -18,14 +18,14 @@ from .facets import numpy_facets
 from .metrics import aggregate_metrics
 from .promises import PROMISES
 from .sampler import DistributedSampler
-from .settings import Settings
+from .settings import EngineSettings
 from .streams import RandomStreams
 
 __all__ = [
     "PROMISES",
     "DistributedSampler",
+    "EngineSettings",
     "RandomStreams",
-    "Settings",
     "aggregate_metrics",
     "numpy_facets",
 ]

@@ -12,7 +12,7 @@ from ddpcheck.values import Array
 from .metrics import aggregate_metrics
 from .sampler import DistributedSampler
 from .scores import compute_score
-from .settings import DEFAULTS, Settings
+from .settings import DEFAULTS, EngineSettings
 from .streams import RandomStreams
 
 if TYPE_CHECKING:  # a quarter of the time that a rank takes to start
@@ -30,7 +30,7 @@ def numpy_facets(
     world_size: int,
     close: Callable[[], None] | None = None,
     trainer: type[Trainer] | None = None,
-    settings: Settings = DEFAULTS,
+    settings: EngineSettings = DEFAULTS,
     counts: Callable[[], Mapping[str, int]] | None = None,
 ) -> Facets:
     """What an adapter's connect() returns for a communicator with NumPy arrays in and out.

@@ -32,7 +32,7 @@ from ..numpy_network import Network, OnGradient, Optimizer
 from .buckets import Bucket, Empty, lay_out
 from .flat import FlatBuffer
 from .overlap import Choice, CommunicationThread
-from .settings import DEFAULTS, Settings
+from .settings import DEFAULTS, EngineSettings
 
 _OPTIMIZER = "optimizer."
 
@@ -46,7 +46,7 @@ class DataParallel:
         optimizer: Optimizer,
         collectives: Collectives,
         world_size: int,
-        settings: Settings = DEFAULTS,
+        settings: EngineSettings = DEFAULTS,
     ) -> None:
         self._network = network
         self._optimizer = optimizer

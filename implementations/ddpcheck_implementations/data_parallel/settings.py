@@ -10,7 +10,7 @@ Overlap = Literal["on", "off", "auto"]
 
 
 @dataclass(frozen=True)
-class Settings:
+class EngineSettings:
     """bucket_cap_mb: MiB of gradients in one message; a larger parameter has one of its own. Messages of 4 MiB cost less for
     each byte than those of 25 MiB on all transports here, as they stay in the cache, and leave more to overlap.
 
@@ -33,13 +33,13 @@ class Settings:
     def bucket_bytes(self) -> int:
         return int(self.bucket_cap_mb * (1 << 20))
 
-    def changed(self, options: Mapping[str, Any]) -> Settings:
+    def changed(self, options: Mapping[str, Any]) -> EngineSettings:
         """With a user's options. ValueError if one is unknown, or cannot be."""
         known = [field.name for field in fields(self)]
         unknown = sorted(set(options) - set(known))
         if unknown:
             raise ValueError(f"unknown option {', '.join(unknown)}: this implementation has {' and '.join(known)}")
-        return Settings(**{name: options.get(name, getattr(self, name)) for name in known})
+        return EngineSettings(**{name: options.get(name, getattr(self, name)) for name in known})
 
 
-DEFAULTS = Settings()
+DEFAULTS = EngineSettings()

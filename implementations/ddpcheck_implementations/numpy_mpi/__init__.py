@@ -11,7 +11,7 @@ from ddpcheck.contract import Determinism, Traffic
 from ddpcheck.environment import RankContext
 from ddpcheck.launchers.mpi import Mpiexec
 
-from ..data_parallel import PROMISES, Settings, numpy_facets
+from ..data_parallel import PROMISES, EngineSettings, numpy_facets
 
 
 def connect(context: RankContext) -> Facets:
@@ -23,7 +23,7 @@ def connect(context: RankContext) -> Facets:
 
     comm = MpiCommunicator(MPI.COMM_WORLD)
     # where MPI allows no other thread to call it, nothing overlaps
-    settings = Settings(overlap="auto" if MPI.Query_thread() >= MPI.THREAD_SERIALIZED else "off")
+    settings = EngineSettings(overlap="auto" if MPI.Query_thread() >= MPI.THREAD_SERIALIZED else "off")
     return numpy_facets(comm, comm.rank, comm.world_size, comm.close, settings=settings, counts=comm.counts)
 
 

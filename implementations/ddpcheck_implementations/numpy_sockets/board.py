@@ -33,7 +33,7 @@ from .bell import Bell, Rope
 from .errors import CommunicationError
 from .peer import Peer, Traffic
 from .plans import HALVES_BYTES, Halves
-from .waiting import Looks
+from .waiting import Polling
 
 SLOTS = 4
 BLOCK_BYTES = 512 * 1024
@@ -140,7 +140,7 @@ class Board:
         self.traffic = traffic
         self._bell = bell
         self.crowded = crowded
-        self._looks = Looks(_SPINS, crowded=crowded)
+        self._looks = Polling(_SPINS, crowded=crowded)
 
     def publish(self, readers: Sequence[Line], header: bytes, block: Array, counted: int) -> Array:
         """Let `readers` have the elements of an array of at most BLOCK_BYTES. Returns the flat copy that they read."""

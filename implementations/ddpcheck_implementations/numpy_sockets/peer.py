@@ -21,7 +21,7 @@ from ddpcheck.values import Array
 from . import wire
 from .errors import CommunicationError, Mismatch, PeerLost
 from .options import LOOK_SECONDS, set_options
-from .waiting import Looks
+from .waiting import Polling
 
 _NOTHING = np.empty(0, np.uint8)
 _SPINS = 20  # looks at a socket take longer than those at memory
@@ -55,7 +55,7 @@ class Peer:
         self.traffic = traffic
         self._own_rank = own_rank
         self._socket = connection
-        self.looks = (lambda: iter(())) if crowded else Looks(_SPINS)  # the kernel wakes who waits for a socket fast
+        self.looks = (lambda: iter(())) if crowded else Polling(_SPINS)  # the kernel wakes who waits for a socket fast
         self._whole = True  # no message is half sent
         self.beside: Sequence[Peer] = ()
         self._wanted = b""  # of the message that is awaited, or comes in

@@ -17,7 +17,7 @@ _TAKEN, _SHY = 500e-6, 0.05
 """Who gets it back only after so long has lost it to a program that is no rank: it offers nothing for a while."""
 
 
-class Looks:
+class Polling:
     """One rank's, for one wait at a time. It spins so many times before it offers its processor; never if it is crowded."""
 
     def __init__(self, spins: int, *, crowded: bool = False) -> None:

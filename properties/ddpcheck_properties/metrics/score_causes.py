@@ -14,13 +14,13 @@ from ddpcheck.values import Array
 
 from .score_filled import of_zeros
 from .score_formulas import OF_SCORES
-from .score_held import Held, Named, counted
+from .score_held import Named, SamplesByRank, counted
 from .score_mixed import of_mixed
 
 
 def causes(made: Score, before: Sequence[Score], rank: int, got: float, want: float, bound: float) -> Iterator[str]:
     """Those that give what this rank got, where rounding may take it as far as the right one."""
-    held = Held(made)
+    held = SamplesByRank(made)
     if made.far:  # smaller ones went well before
         yield _APART if made.name == "rmse" else _CUT_OFF
         return
@@ -63,7 +63,7 @@ _APART = (
 _CUT_OFF = "what is large of the loss, or of the perplexity, is cut off"
 
 
-def _all(held: Held, before: Sequence[Score], rank: int) -> Named:
+def _all(held: SamplesByRank, before: Sequence[Score], rank: int) -> Named:
     if held.name in TERMS:
         yield from _of_a_narrow_count(held)  # with few samples less, a score may be the same by chance
     yield from _of_earlier(held, before)
@@ -80,7 +80,7 @@ def _all(held: Held, before: Sequence[Score], rank: int) -> Named:
     yield from of_mixed(held)
 
 
-def _of_earlier(held: Held, before: Sequence[Score]) -> Named:
+def _of_earlier(held: SamplesByRank, before: Sequence[Score]) -> Named:
     alike = [each for each in before if each.name == held.name and each.classes == held.made.classes]
     for number in range(len(alike)):
         rows = [each.rows(counted(each.indices)) for each in (*alike[number:], held.made)]
@@ -90,10 +90,10 @@ def _of_earlier(held: Held, before: Sequence[Score]) -> Named:
             score_of(held.name, outputs, targets),
         )
     for each in alike:
-        yield "it is that of an earlier call, which is told again", Held(each).of([counted(each.indices)])
+        yield "it is that of an earlier call, which is told again", SamplesByRank(each).of([counted(each.indices)])
 
 
-def _of_repetition(made: Score, held: Held) -> Named:
+def _of_repetition(made: Score, held: SamplesByRank) -> Named:
     without = [[index for index in rank if index >= 0] for rank in made.indices]
     padded = any(-1 in rank for rank in made.indices)
     if padded:
@@ -145,7 +145,7 @@ def _cut(ranks: Sequence[Sequence[int]], size: int) -> list[Sequence[int]]:
     return [rank[: max(0, size - begin)] for rank, begin in zip(ranks, begins, strict=True)]
 
 
-def _of_names(made: Score, held: Held) -> Named:
+def _of_names(made: Score, held: SamplesByRank) -> Named:
     """Indices in a dtype that does not hold them."""
     every = counted(made.indices)
     names = made.called(np.array(every, np.int64))
@@ -159,7 +159,7 @@ def _of_names(made: Score, held: Held) -> Named:
             )
 
 
-def _of_labels(held: Held) -> Named:
+def _of_labels(held: SamplesByRank) -> Named:
     outputs, labels = held.together(range(held.world))
     for kind, largest in (("uint8", 255), ("int8", 127)):
         if labels.dtype.kind == "i" and labels.max(initial=0) > largest:
@@ -167,7 +167,7 @@ def _of_labels(held: Held) -> Named:
             yield f"labels past {largest} begin again: they travel as {kind}", score_of(held.name, outputs, kept)
 
 
-def _of_ranks(held: Held, rank: int) -> Named:
+def _of_ranks(held: SamplesByRank, rank: int) -> Named:
     name, there = held.name, [place for place, (outputs, _) in enumerate(held.parts) if len(outputs)]
     scores = {place: held.of_ranks([place]) for place in there}
     told = {place: score for place, score in scores.items() if not math.isnan(score)}
@@ -188,7 +188,7 @@ def _of_ranks(held: Held, rank: int) -> Named:
         yield "it is this rank's own: nothing is combined", scores.get(rank, math.nan)
 
 
-def _of_some_ranks(held: Held) -> Named:
+def _of_some_ranks(held: SamplesByRank) -> Named:
     """After what is the score's own: with few samples, one rank's may be that of a mistake by chance."""
     there = [place for place, (outputs, _) in enumerate(held.parts) if len(outputs)]
     for place in there if held.world > 1 else ():
@@ -197,7 +197,7 @@ def _of_some_ranks(held: Held) -> Named:
         yield f"the samples of rank {place} are missing", held.of_ranks(other for other in there if other != place)
 
 
-def _of_some_samples(held: Held) -> Named:
+def _of_some_samples(held: SamplesByRank) -> Named:
     sizes = sorted({len(outputs) for outputs, _ in held.parts})
     outputs, targets = held.together(range(held.world))
     every = counted(held.made.indices)
@@ -216,7 +216,7 @@ def _of_some_samples(held: Held) -> Named:
         yield text, score_of(held.name, outputs[targets != label], targets[targets != label])
 
 
-def _of_offsets(held: Held) -> Named:
+def _of_offsets(held: SamplesByRank) -> Named:
     """What came of it if the ranks' samples lie one behind the other, and are cut apart at wrong places."""
     sizes = [len(outputs) for outputs, _ in held.parts]
     outputs, targets = held.together(range(held.world))
@@ -227,12 +227,12 @@ def _of_offsets(held: Held) -> Named:
             yield text, score_of(held.name, outputs[rows], targets[rows])
 
 
-def _terms(held: Held) -> list[Array]:
+def _terms(held: SamplesByRank) -> list[Array]:
     """Of every rank that has samples, what each of them adds to the score's sum."""
     return [TERMS[held.name](*part) for part in held.parts if len(part[0])]
 
 
-def _of_a_narrow_count(held: Held) -> Named:
+def _of_a_narrow_count(held: SamplesByRank) -> Named:
     terms = _terms(held)
     count = sum(map(len, terms))
     if 0 < count < np.finfo(np.float16).max and (narrow := float(np.float16(count))) != count:
@@ -243,7 +243,7 @@ def _of_a_narrow_count(held: Held) -> Named:
         )
 
 
-def _of_terms(held: Held) -> Named:
+def _of_terms(held: SamplesByRank) -> Named:
     terms = _terms(held)
     finish, total = FINISH[held.name], math.fsum(np.concatenate(terms))
     count, empty = sum(map(len, terms)), held.world - len(terms)

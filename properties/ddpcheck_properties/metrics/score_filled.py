@@ -7,10 +7,10 @@ import numpy as np
 from ddpcheck.oracle.scores import score_of
 from ddpcheck.values import Array
 
-from .score_held import Held, Named, counted
+from .score_held import Named, SamplesByRank, counted
 
 
-def of_zeros(held: Held) -> Named:
+def of_zeros(held: SamplesByRank) -> Named:
     """Zeros that count, that have the index of sample 0, or that stand where samples should."""
     longest = max(len(outputs) for outputs, _ in held.parts)
     shorter = [rank for rank, (outputs, _) in enumerate(held.parts) if len(outputs) < longest]
@@ -44,6 +44,6 @@ def _filled(array: Array, size: int) -> Array:
     return np.concatenate([array, np.zeros((size - len(array), *array.shape[1:]), array.dtype)])
 
 
-def _score(held: Held, parts: list[tuple[Array, ...]]) -> float:
+def _score(held: SamplesByRank, parts: list[tuple[Array, ...]]) -> float:
     outputs, targets = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     return score_of(held.name, outputs, targets)

@@ -9,10 +9,10 @@ import numpy as np
 from ddpcheck.oracle.scores import TERMS, confusion, f1_of_classes, margins
 from ddpcheck.values import Array
 
-from .score_held import Held, Named
+from .score_held import Named, SamplesByRank
 
 
-def _of_accuracy(held: Held) -> Named:
+def _of_accuracy(held: SamplesByRank) -> Named:
     outputs, labels = held.together(range(held.world))
     both, _, labelled = confusion(outputs, labels)
     yield (
@@ -29,7 +29,7 @@ def _of_accuracy(held: Held) -> Named:
         yield text, float((guesses == labels).mean())
 
 
-def _of_f1(held: Held) -> Named:
+def _of_f1(held: SamplesByRank) -> Named:
     outputs, labels = held.together(range(held.world))
     counts = confusion(outputs, labels)
     both, guessed, labelled = counts
@@ -66,7 +66,7 @@ def _of_f1(held: Held) -> Named:
     )
 
 
-def _of_auc(held: Held) -> Named:
+def _of_auc(held: SamplesByRank) -> Named:
     low, high = margins(*held.together(range(held.world)))
     pairs = high[:, None] - low
     outputs, labels = held.together(range(held.world))
@@ -101,7 +101,7 @@ def _likely(margin: Array, batch: Array) -> Array:
     return margin if ((batch >= 0) & (batch <= 1)).all() else 1 / (1 + np.exp(-margin))
 
 
-def _of_rmse(held: Held) -> Named:
+def _of_rmse(held: SamplesByRank) -> Named:
     outputs, targets = held.together(range(held.world))
     differences = outputs.astype(np.float64) - targets
     yield "the root is not taken: it is the mean square", float(np.square(differences).mean())
@@ -121,7 +121,7 @@ def _of_rmse(held: Held) -> Named:
         )
 
 
-def _of_perplexity(held: Held) -> Named:
+def _of_perplexity(held: SamplesByRank) -> Named:
     terms = TERMS["perplexity"](*held.together(range(held.world)))
     mean = float(terms.mean())
     yield "exp is not taken: it is the mean cross entropy", mean

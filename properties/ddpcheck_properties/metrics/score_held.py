@@ -19,7 +19,7 @@ def counted(indices: Iterable[Sequence[int]]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(index for rank in indices for index in rank if index >= 0))
 
 
-class Held:
+class SamplesByRank:
     """Each rank's outputs and targets, samples that several have with the first of them, and padding left out."""
 
     def __init__(self, made: Score) -> None:

@@ -9,12 +9,12 @@ import numpy as np
 from ddpcheck.oracle.scores import score_of
 from ddpcheck.values import Array
 
-from .score_held import Held, Named
+from .score_held import Named, SamplesByRank
 
 _ROUNDED: dict[str, Callable[[Array], Array]] = {"float16": lambda x: x.astype(np.float16), "integers": np.rint}
 
 
-def of_mixed(held: Held) -> Named:
+def of_mixed(held: SamplesByRank) -> Named:
     """What a score would be of such samples."""
     outputs, targets = held.together(range(held.world))
     for decimals in (2, 3, 4):

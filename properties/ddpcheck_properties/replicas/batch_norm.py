@@ -22,7 +22,7 @@ from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, Determinism, needs
 from ddpcheck.job import Backward, DataSpec, Job, Observe, Operation, Remeasure, ZeroGrad
 from ddpcheck.model import Activation, BatchNorm, Layer, Linear, ModelSpec
-from ddpcheck.oracle import Moment, Oracle
+from ddpcheck.oracle import ExpectedOperation, Oracle
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array
 from ddpcheck.verdict import Diagnosis, Finding
@@ -158,7 +158,7 @@ def _ran(job: Job, trace: Trace) -> None:
         raise finding.blaming(cause) from None
 
 
-def _walk(job: Job, promised: Capabilities, *, bounds: bool) -> tuple[Moment, ...]:
+def _walk(job: Job, promised: Capabilities, *, bounds: bool) -> tuple[ExpectedOperation, ...]:
     return tuple(Oracle(job, promised, bounds=bounds).walk())
 
 
@@ -211,7 +211,7 @@ def _same_gradients(promised: Capabilities) -> Judge:
     return judge
 
 
-def _same_losses(moment: Moment, local: Moment, job: Job, trace: Trace) -> None:
+def _same_losses(moment: ExpectedOperation, local: ExpectedOperation, job: Job, trace: Trace) -> None:
     exact, own = moment.numbers["loss"].exact, local.numbers["loss"].exact
     for rank, loss in enumerate(trace.values(moment.position, "loss")):
         try:
@@ -223,7 +223,7 @@ def _same_losses(moment: Moment, local: Moment, job: Job, trace: Trace) -> None:
             raise finding.blaming(cause) from None
 
 
-def _gradients(moment: Moment, job: Job, trace: Trace) -> None:
+def _gradients(moment: ExpectedOperation, job: Job, trace: Trace) -> None:
     entries = moment.arrays["gradients"]
     largest = max(float(abs(entry.value.exact).max()) for entry in entries.values())
     for name in reversed(list(entries)):

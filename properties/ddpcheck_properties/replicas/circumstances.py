@@ -28,10 +28,10 @@ from ddpcheck.job import (
     ZeroGrad,
 )
 from ddpcheck.operations.data import LOUDER
-from ddpcheck.oracle import Entry
+from ddpcheck.oracle import ExpectedArray
 
 
-def nowhere(got: Sequence[Mapping[str, Any]], entries: Mapping[str, Entry]) -> Cause | None:
+def nowhere(got: Sequence[Mapping[str, Any]], entries: Mapping[str, ExpectedArray]) -> Cause | None:
     """The cause if several gradients should be there, and all are none everywhere."""
     due = [name for name, entry in entries.items() if "there" in entry.presence]
     absent = len(due) > 1 and all(seen.get(name) is None for seen in got for name in due)
@@ -63,7 +63,7 @@ ONE_FACTOR = {values.WRONG_FACTOR.id, values.WRONG_DIVISOR.id, values.LOSS_SCALE
 """Causes that are one factor for all elements."""
 
 
-def dropped(entry: Entry) -> Cause:
+def dropped(entry: ExpectedArray) -> Cause:
     """Why a gradient that should be there is none."""
     parts = entry.evidence(0).parts
     if parts is not None and not np.any(parts.mean(axis=0)):

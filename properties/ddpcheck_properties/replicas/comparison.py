@@ -16,7 +16,7 @@ from ddpcheck.contract import Capabilities, Determinism
 from ddpcheck.diagnosis import Evidence
 from ddpcheck.job import Backward, Job, Resume, Step
 from ddpcheck.operations.replica import of_two_replicas
-from ddpcheck.oracle import Entry, Moment, Oracle, is_exact
+from ddpcheck.oracle import ExpectedArray, ExpectedOperation, Oracle, is_exact
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array
 from ddpcheck.verdict import Diagnosis, Finding
@@ -76,7 +76,7 @@ def because(
     return explained
 
 
-def compare(moment: Moment, job: Job, trace: Trace, *, bits: bool = True) -> None:
+def compare(moment: ExpectedOperation, job: Job, trace: Trace, *, bits: bool = True) -> None:
     """One operation of a finished Trace against what it must have yielded; `bits`: synchronised arrays agree bit by
     bit.
     """
@@ -109,7 +109,7 @@ def _loaded_before(job: Job, position: int) -> bool:
     return bool(telling) and isinstance(telling[-1], Resume)
 
 
-def _known(moment: Moment, expected: Array, rank: int, all_got: list[float], job: Job) -> Evidence:
+def _known(moment: ExpectedOperation, expected: Array, rank: int, all_got: list[float], job: Job) -> Evidence:
     """What explains a number explains those of all ranks, or it is chance.
 
     Numbers come as Python floats, and were computed in the model's dtype: 1e-5 is near enough.
@@ -154,7 +154,7 @@ _FEW_BITS = 2.0**-7
 
 
 def compare_arrays(
-    got: list[Mapping[str, Any]], entries: Mapping[str, Entry], what: str, time: str, *, bits: bool = True
+    got: list[Mapping[str, Any]], entries: Mapping[str, ExpectedArray], what: str, time: str, *, bits: bool = True
 ) -> None:
     """What every rank shows by name. The Finding is that of the first wrong array, one that is not zero if there is one,
     as zeros tell little; its details name all that are wrong.
@@ -193,7 +193,9 @@ def compare_arrays(
     raise first.noting(note).about(what, named_first).blaming(*causes)
 
 
-def _apart(got: list[Mapping[str, Any]], entries: Mapping[str, Entry], wrong: Mapping[str, list[int]]) -> Cause | None:
+def _apart(
+    got: list[Mapping[str, Any]], entries: Mapping[str, ExpectedArray], wrong: Mapping[str, list[int]]
+) -> Cause | None:
     """What is sure of parameters that are wrong, should be the same on all ranks, and are not."""
     for name in wrong:
         shown = [np.asarray(got[rank].get(name)) for rank in entries[name].ranks]
@@ -203,7 +205,7 @@ def _apart(got: list[Mapping[str, Any]], entries: Mapping[str, Entry], wrong: Ma
 
 
 def _compare_one(
-    got: Any, entry: Entry, text: str, rank: int, otherwise: tuple[Cause, ...] = (), *, explained: bool = True
+    got: Any, entry: ExpectedArray, text: str, rank: int, otherwise: tuple[Cause, ...] = (), *, explained: bool = True
 ) -> None:
     """otherwise: causes that are sure if nothing else explains it. explained: with a cause, which for hundreds of arrays takes
     minutes.

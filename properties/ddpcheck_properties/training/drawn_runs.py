@@ -30,7 +30,7 @@ from ddpcheck.job import (
     ZeroGrad,
 )
 from ddpcheck.model import Activation, Activity, Embedding, Head, Layer, Linear, ModelSpec
-from ddpcheck.oracle import Moment, Oracle
+from ddpcheck.oracle import ExpectedOperation, Oracle
 from ddpcheck.oracle.terms_gone_wrong import terms_of
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array
@@ -197,7 +197,7 @@ class Run:
         return [self.job.optimizer.lr * ((steps - step) / steps if linear else 1.0) for step in range(taken)]
 
     @cached_property
-    def moments(self) -> list[list[Moment]]:
+    def moments(self) -> list[list[ExpectedOperation]]:
         """The same run in one process: for each epoch those of its steps; its last one shows the parameters."""
         operations: list[Operation] = []
         ends = []

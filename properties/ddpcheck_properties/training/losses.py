@@ -12,7 +12,7 @@ from ddpcheck import expect
 from ddpcheck.diagnosis import Evidence
 from ddpcheck.job import Backward
 from ddpcheck.numerics import gamma
-from ddpcheck.oracle import Moment
+from ddpcheck.oracle import ExpectedOperation
 from ddpcheck.values import Array
 
 from .drawn_runs import Run
@@ -37,7 +37,7 @@ def tells_the_loss(run: Run) -> None:
                 expect.within(np.float64(got), mean, bound, f"loss of epoch {epoch}", rank, known)
 
 
-def _loss(run: Run, moments: Sequence[Moment]) -> tuple[Array, Array]:
+def _loss(run: Run, moments: Sequence[ExpectedOperation]) -> tuple[Array, Array]:
     """The mean loss over an epoch's samples, and its bound."""
     job = run.job
     assert job.model is not None
