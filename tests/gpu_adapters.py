@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from ddpcheck.adapter import Adapter
+from ddpcheck.contract.adapter import Adapter
 from ddpcheck.job import OptimizerSpec
-from ddpcheck.torch_adapter import TORCH_PROMISES, torch_adapter
+from ddpcheck.pytorch.adapter import TORCH_PROMISES, torch_adapter
 
 
 def _ddp(module: Any) -> Any:
@@ -73,7 +73,7 @@ def _stepping_on_another_stream(wrapped: Any, spec: OptimizerSpec) -> Any:
     """An optimizer that updates beside what comes next, and that nobody waits for."""
     import torch
 
-    from ddpcheck.torch_replica import make_optimizer
+    from ddpcheck.pytorch.replica import make_optimizer
 
     optimizer = make_optimizer([p for p in wrapped.parameters() if p.requires_grad], spec)
     side, step = torch.cuda.Stream(), optimizer.step

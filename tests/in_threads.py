@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.adapter import Adapter, Facets
 from ddpcheck.contract import Capabilities
+from ddpcheck.contract.adapter import Adapter, Facets
 from ddpcheck.execution import Execution
 from ddpcheck.job import Job
 from ddpcheck.trace import Outcome, RankTrace, Trace

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ddpcheck.contract import TYPICAL, Capabilities
 from ddpcheck.job import Backward, Job, Observe, ZeroGrad
-from ddpcheck.model import ModelSpec
+from ddpcheck.models.spec import ModelSpec
 from ddpcheck.oracle import ExpectedOperation, Oracle
 from ddpcheck_properties.strategies import shards, training_job
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ddpcheck.alike import alike, known_by
 from ddpcheck.causes import Cause, ranks
+from ddpcheck.running.failure_groups import alike, known_by
 from ddpcheck.verdict import Diagnosis, Status, Verdict
 
 SUMMED = Cause("summed-not-averaged", (("factor", 2.0),))

@@ -12,7 +12,7 @@ pytest.importorskip("torch")
 
 from ddpcheck.audit.asserting import Audited, audit  # the marker above must come first
 from ddpcheck.cli import main
-from ddpcheck.results import Results
+from ddpcheck.storage.results import Results
 
 SCRIPTS = Path(__file__).parent / "audit_scripts"
 TRAIN = str(SCRIPTS / "train.py")

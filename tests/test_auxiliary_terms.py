@@ -11,13 +11,13 @@ import pytest
 from in_threads import ThreadedSession
 from oracle_jobs import PROMISED, moments, one_backward
 
-from ddpcheck.adapter import Batch
 from ddpcheck.contract import TYPICAL
+from ddpcheck.contract.adapter import Batch
 from ddpcheck.job import Backward, DataSpec, Job
-from ddpcheck.model import Activation, Activity, Embedding, Head, Layer, Linear, ModelSpec
+from ddpcheck.models.spec import Activation, Activity, Embedding, Head, Layer, Linear, ModelSpec
 from ddpcheck.oracle import Oracle, is_exact
 from ddpcheck.oracle.network import Shards, evaluate
-from ddpcheck.oracle.terms_gone_wrong import terms_of
+from ddpcheck.oracle.wrong_terms import terms_of
 from ddpcheck.values import Array
 from ddpcheck_implementations.faulty import base
 from ddpcheck_implementations.faulty.replicas import unusual_terms

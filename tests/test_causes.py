@@ -9,7 +9,7 @@ import pytest
 
 from ddpcheck.causes import Cause, Elements, gradients, values
 from ddpcheck.diagnosis import Evidence, likely_causes
-from ddpcheck.diagnosis.narrowed import as_bfloat16, as_float16
+from ddpcheck.diagnosis.lost_precision import as_bfloat16, as_float16
 from ddpcheck.job import OptimizerSpec
 from ddpcheck.oracle import Contributions, ExpectedArray
 from ddpcheck.oracle.history import History

@@ -16,10 +16,10 @@ from click.testing import CliRunner, Result
 
 import ddpcheck_properties
 from ddpcheck.cli import COMMANDS, faults, main
-from ddpcheck.kill import judged
-from ddpcheck.profiles import PROFILES, profile_named
-from ddpcheck.results import Results
 from ddpcheck.run import Settings
+from ddpcheck.running.fault_runs import judged
+from ddpcheck.running.profiles import PROFILES, profile_named
+from ddpcheck.storage.results import Results
 from ddpcheck_implementations.faulty import unusual
 
 MINIMAL = Path(__file__).parent / "minimal_adapter.py"

@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 from socket_ranks import on_ranks
 
-from ddpcheck.channel import Listener
 from ddpcheck.launchers.base import Launched
 from ddpcheck.launchers.processes import Processes
+from ddpcheck.ranks.channel import Listener
 from ddpcheck.values import Array
 from ddpcheck_benchmarks import compare_all_reduce, compare_steps
 from ddpcheck_benchmarks.compared import MAKERS, MEMORY, Compared, of_memory, plain

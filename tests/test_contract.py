@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-import ddpcheck.adapter
-import ddpcheck.extras
-import ddpcheck.trainer
+import ddpcheck.contract.adapter
+import ddpcheck.contract.extras
+import ddpcheck.contract.trainer
 from ddpcheck import Adapter
 from ddpcheck.cli import main
 from ddpcheck.contract import CONTRACT, GROUPS, TYPICAL, Capabilities, promises_of
-from ddpcheck.profiles import PROFILES
+from ddpcheck.contract.validation import problems_of_adapter
 from ddpcheck.run import Settings, run_checks
-from ddpcheck.validation import problems_of_adapter
+from ddpcheck.running.profiles import PROFILES
 
 FROZEN = Path(__file__).parent / "contract_1"
 PAGE = Path(__file__).parents[1] / "docs" / "contract.md"
@@ -42,7 +42,7 @@ def promises() -> dict[str, dict[str, Any]]:
 def signatures() -> dict[str, list[str]]:
     """The parameters of every method of every facet, by `Protocol.method`; those with a default end in "="."""
     found = {}
-    for module in (ddpcheck.adapter, ddpcheck.extras, ddpcheck.trainer):
+    for module in (ddpcheck.contract.adapter, ddpcheck.contract.extras, ddpcheck.contract.trainer):
         for name, kind in vars(module).items():
             if getattr(kind, "_is_protocol", False) and kind.__module__ == module.__name__:
                 for method, function in vars(kind).items():

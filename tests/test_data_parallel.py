@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from socket_ranks import on_ranks
 
-from ddpcheck.adapter import Batch
+from ddpcheck.contract.adapter import Batch
 from ddpcheck.job import OptimizerSpec
-from ddpcheck.model import BatchNorm, Linear, ModelSpec, mlp
+from ddpcheck.models.spec import BatchNorm, Linear, ModelSpec, mlp
 from ddpcheck.values import Array, key_of, numbers
 from ddpcheck_implementations.data_parallel import numpy_facets
 from ddpcheck_implementations.data_parallel.flat import FlatBuffer

@@ -15,7 +15,7 @@ from ddpcheck.execution import Execution
 from ddpcheck.execution.layouts import laid_out
 from ddpcheck.execution.runners import RUNNERS
 from ddpcheck.job import DataSpec, Layout, MeasureSteps, Observe, Operation, Resume, Save, Step, TensorSpec
-from ddpcheck.model import Linear
+from ddpcheck.models.spec import Linear
 from ddpcheck.numerics import same_bits
 from ddpcheck.values import overwritten
 

@@ -15,8 +15,8 @@ from told_parameters import NUMBERS, PARAMETERS, tells_parameters
 
 from ddpcheck.checks import Check, missing
 from ddpcheck.job import AllReduce, TensorSpec
-from ddpcheck.kill import tells
 from ddpcheck.numerics import same_bits
+from ddpcheck.running.fault_runs import tells
 from ddpcheck.session import Session
 from ddpcheck.verdict import Finding
 from ddpcheck_implementations.faulty import Registered, faults, unusual

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ddpcheck.adapter import Adapter
+from ddpcheck.contract.adapter import Adapter
 from ddpcheck.values import Array
 from ddpcheck_implementations.faulty.engine import circumstances as at
 from ddpcheck_implementations.faulty.engine import collective_effects as effects

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from ddpcheck.references import reference_of, resolve
+from ddpcheck.running.adapter_lookup import reference_of, resolve
 from ddpcheck_implementations.faulty import faults, unusual
 
 EVERY = (*faults(), *unusual())

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from ddpcheck.execution.footprint import held
-from ddpcheck.execution.settings import ProcessSettings
+from ddpcheck.execution.process_resources import held
+from ddpcheck.execution.process_settings import ProcessSettings
 
 
 @pytest.fixture(autouse=True)

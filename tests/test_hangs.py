@@ -5,7 +5,7 @@ from __future__ import annotations
 from ddpcheck.checks import Check
 from ddpcheck.contract import needs
 from ddpcheck.contract.needs import Need
-from ddpcheck.hangs import Hangs, facet_of
+from ddpcheck.running.hang_budget import Hangs, facet_of
 
 
 def made(name: str, *needed: Need, family: str = "some") -> Check:

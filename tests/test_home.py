@@ -10,7 +10,7 @@ import pytest
 import ddpcheck
 from ddpcheck import Job, Session, StartFailed
 from ddpcheck.job import AllReduce, TensorSpec
-from ddpcheck.ranks.home import Interpreter
+from ddpcheck.ranks.interpreter import Interpreter
 
 HARNESS = Path(ddpcheck.__file__).parents[1]
 MINIMAL = Path(__file__).with_name("minimal_adapter.py")

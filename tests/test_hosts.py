@@ -17,8 +17,8 @@ from click.testing import CliRunner
 from ddpcheck.job import AllReduce, Job, TensorSpec
 from ddpcheck.launchers.mpi import Mpi, Mpiexec, find_mpi
 from ddpcheck.launchers.torchrun import Torchrun
-from ddpcheck.model import Delay, Linear, ModelSpec
-from ddpcheck.references import resolve
+from ddpcheck.models.spec import Delay, Linear, ModelSpec
+from ddpcheck.running.adapter_lookup import resolve
 from ddpcheck.session import Session
 from ddpcheck_benchmarks import bench
 from ddpcheck_benchmarks.hosts import launcher
@@ -153,7 +153,7 @@ def test_a_delay_waits_in_both_directions_and_changes_nothing(engine: str, monke
             return found
     else:
         torch = pytest.importorskip("torch")
-        from ddpcheck.torch_model import build_model
+        from ddpcheck.pytorch.model import build_model
 
         def gradients(spec: ModelSpec) -> dict[str, np.ndarray]:
             module = build_model(spec, initial)

@@ -13,7 +13,7 @@ import pytest
 from ddpcheck import Adapter, Facets, Job, RankContext, Session
 from ddpcheck.execution.measuring import measured_collective, pattern
 from ddpcheck.job import DataSpec
-from ddpcheck.model import mlp
+from ddpcheck.models.spec import mlp
 from ddpcheck.operations.measure import Collective, MeasureCollective, MeasureSteps
 from ddpcheck_implementations.numpy_sockets import adapter as numpy_sockets
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ddpcheck.job import OptimizerSpec
-from ddpcheck.model import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
+from ddpcheck.models.spec import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
 from ddpcheck.values import Array, key_of, numbers
 from ddpcheck_implementations.numpy_network import Network, make_optimizer
 from ddpcheck_implementations.numpy_network.layers import Relu

@@ -13,8 +13,8 @@ from socket_ranks import on_ranks
 
 from ddpcheck.values import Array
 from ddpcheck_implementations.numpy_sockets.communicator import Communicator
-from ddpcheck_implementations.numpy_sockets.memory import KEPT
-from ddpcheck_implementations.numpy_sockets.options import UNDER_WAY_BYTES, set_options
+from ddpcheck_implementations.numpy_sockets.connections.socket_options import UNDER_WAY_BYTES, set_options
+from ddpcheck_implementations.numpy_sockets.shared_memory.mapping import KEPT
 
 
 @pytest.fixture(autouse=True, params=socket_ranks.TRANSPORTS)

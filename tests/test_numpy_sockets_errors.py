@@ -204,9 +204,9 @@ def test_bytes_that_no_rank_would_send_are_an_error_that_names_their_sender() ->
 SURVIVOR = """
 import os, signal, sys
 import numpy as np
-from ddpcheck.environment import rank_context
+from ddpcheck.contract.rank_context import rank_context
 from ddpcheck_implementations.numpy_sockets.errors import PeerLost
-from ddpcheck_implementations.numpy_sockets.start import start
+from ddpcheck_implementations.numpy_sockets.meeting.start import start
 
 comm = start(rank_context(), transport=sys.argv[1], timeout=float(sys.argv[3]))
 array = comm.empty((400_000,), np.float32)

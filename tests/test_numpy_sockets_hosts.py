@@ -13,12 +13,12 @@ from socket_ranks import on_ranks, outcomes_of
 
 from ddpcheck.execution.sockets import sent_by_connection
 from ddpcheck.values import Array, key_of, numbers
-from ddpcheck_implementations.numpy_sockets import host
 from ddpcheck_implementations.numpy_sockets.communicator import Communicator
+from ddpcheck_implementations.numpy_sockets.connections.peer import Peer
+from ddpcheck_implementations.numpy_sockets.connections.wire_format import DTYPES, HEADER_BYTES
 from ddpcheck_implementations.numpy_sockets.errors import CommunicationError, Mismatch, PeerLost
-from ddpcheck_implementations.numpy_sockets.memory import map_region
-from ddpcheck_implementations.numpy_sockets.peer import Peer
-from ddpcheck_implementations.numpy_sockets.wire import DTYPES, HEADER_BYTES
+from ddpcheck_implementations.numpy_sockets.meeting import host
+from ddpcheck_implementations.numpy_sockets.shared_memory.mapping import map_region
 
 HIERARCHICAL = {"algorithm": "hierarchical"}
 LARGE = 300_003

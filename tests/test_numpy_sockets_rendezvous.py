@@ -13,9 +13,9 @@ import pytest
 from socket_ranks import LIMIT, in_threads
 
 from ddpcheck.launchers.ports import reserve_port
-from ddpcheck_implementations.numpy_sockets import rendezvous
 from ddpcheck_implementations.numpy_sockets.errors import RendezvousError
-from ddpcheck_implementations.numpy_sockets.rendezvous import Meeting, meet
+from ddpcheck_implementations.numpy_sockets.meeting import rendezvous
+from ddpcheck_implementations.numpy_sockets.meeting.rendezvous import Meeting, meet
 
 
 def meetings(count: int, port: int, **options: Any) -> list[Meeting]:

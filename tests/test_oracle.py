@@ -14,15 +14,15 @@ from ddpcheck.causes import gradients as gradients_causes
 from ddpcheck.contract import TYPICAL, Capabilities
 from ddpcheck.diagnosis import likely_causes
 from ddpcheck.job import Backward, Clip, Job, Observe, Operation, OptimizerSpec, Predict, Resume, Save, Step, ZeroGrad
-from ddpcheck.model import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
+from ddpcheck.models.spec import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
 from ddpcheck.oracle import Contributions, Oracle
 from ddpcheck.oracle.autodiff import gradients
 from ddpcheck.oracle.fused import affine, cross_entropy, cross_entropy_majorant, scaled, squared_distance, tanh_majorant
 from ddpcheck.oracle.history import Accumulated
 from ddpcheck.oracle.network import Shards, evaluate
-from ddpcheck.oracle.shares import Pass
+from ddpcheck.oracle.wrong_passes import Pass
 from ddpcheck.values import Array
-from ddpcheck_properties.pitfalls import window
+from ddpcheck_properties.explicit_examples import window
 from ddpcheck_properties.strategies import branching, shards, training_job
 
 EVERY_LAYER = (

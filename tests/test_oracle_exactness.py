@@ -9,7 +9,7 @@ import pytest
 from oracle_jobs import PROMISED, job_model, moments
 
 from ddpcheck.job import Backward, Observe, Operation, OptimizerSpec, Step, ZeroGrad
-from ddpcheck.model import Linear, ModelSpec, mlp
+from ddpcheck.models.spec import Linear, ModelSpec, mlp
 from ddpcheck.oracle import is_exact
 from ddpcheck.oracle.exactness import SIGNIFICAND, largest_integer, reciprocal_is_exact
 from ddpcheck.values import Array

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from socket_ranks import on_ranks, outcomes_of
 
-from ddpcheck.adapter import Batch
-from ddpcheck.extras import Timed
+from ddpcheck.contract.adapter import Batch
+from ddpcheck.contract.extras import Timed
 from ddpcheck.job import OptimizerSpec
-from ddpcheck.model import BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
+from ddpcheck.models.spec import BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
 from ddpcheck.values import Array, key_of, numbers
 from ddpcheck_implementations.data_parallel import EngineSettings, numpy_facets
 from ddpcheck_implementations.data_parallel.overlap import Choice, CommunicationThread

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ddpcheck import check_adapter
-from ddpcheck.planning import installed_checks
-from ddpcheck.profiles import PROFILES
+from ddpcheck.running.planning import installed_checks
+from ddpcheck.running.profiles import PROFILES
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

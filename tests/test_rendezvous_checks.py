@@ -12,14 +12,14 @@ import sessions
 
 from ddpcheck import Adapter, Finding, Job, RankTrace, Trace, run_checks
 from ddpcheck.contract import TYPICAL
-from ddpcheck.environment import rank_context
+from ddpcheck.contract.rank_context import rank_context
 from ddpcheck.execution.short_reads import cut_reads, reads_cut, whole_reads
 from ddpcheck.job import AllGather, Barrier, Operation, ShortReads, Start, TensorSpec
 from ddpcheck.launchers.attached import Attached
+from ddpcheck.ranks.simulated_hosts import tell_hosts
 from ddpcheck.ranks.strangers import Strangers, listening
-from ddpcheck.ranks.told_hosts import tell_hosts
-from ddpcheck.replay import described
 from ddpcheck.run import Settings
+from ddpcheck.storage.replay import described
 from ddpcheck.trace import StartReport
 from ddpcheck_implementations.faulty import PlainReplica
 from ddpcheck_implementations.faulty.base import PROMISED, _Connect

@@ -19,14 +19,14 @@ from told_parameters import tells_parameters
 from ddpcheck.checks import Check, missing
 from ddpcheck.contract import Capabilities
 from ddpcheck.job import OptimizerSpec
-from ddpcheck.kill import tells
-from ddpcheck.model import Linear, ModelSpec, Scale
+from ddpcheck.models.spec import Linear, ModelSpec, Scale
 from ddpcheck.oracle import is_exact
+from ddpcheck.running.fault_runs import tells
 from ddpcheck.values import Array
 from ddpcheck.verdict import Finding
 from ddpcheck_implementations.faulty import PlainReplica, Registered, faults, unusual
 from ddpcheck_implementations.faulty.base import PROMISED, facets
-from ddpcheck_properties import CHECKS, pitfalls
+from ddpcheck_properties import CHECKS, explicit_examples
 from ddpcheck_properties.replicas import kinds_of_parameters
 
 FAMILIES = ("gradients", "trajectories", "accumulation", "unused", "buckets", "replica_sync", "programs")
@@ -171,7 +171,7 @@ def test_nothing_is_asked_that_was_not_promised(number: int) -> None:
 
 def test_ranks_of_the_construction_examples_start_different() -> None:
     layers = Linear("fc1", 3, 4, frozen=True), Scale("buffer", 4, buffer=True), Linear("fc2", 4, 2)
-    job = pitfalls.construction(2, *layers, exact=False)
+    job = explicit_examples.construction(2, *layers, exact=False)
     first, second = job.initial(0), job.initial(1)
     assert all((first[name] != second[name]).any() for name in first)
 

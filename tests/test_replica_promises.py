@@ -9,7 +9,7 @@ import pytest
 
 from ddpcheck.contract import TYPICAL, Capabilities
 from ddpcheck.job import Backward, Job, Join, Observe, Operation, OptimizerSpec, Remeasure, SetTrainable, Step
-from ddpcheck.model import Linear, ModelSpec
+from ddpcheck.models.spec import Linear, ModelSpec
 from ddpcheck.oracle import Oracle
 from ddpcheck.values import Array
 from ddpcheck_properties.replicas.averages import averaging_job

@@ -9,14 +9,14 @@ import minimal_adapter
 import pytest
 
 from ddpcheck import Diagnosis, Finding, Job, Session, Verdict, check_adapter, law, run_checks
-from ddpcheck.adapter import Adapter
 from ddpcheck.checks import Check
 from ddpcheck.contract import needs
-from ddpcheck.expectations import NOTHING_EXPECTED, Expectations
+from ddpcheck.contract.adapter import Adapter
 from ddpcheck.job import AllReduce, TensorSpec
-from ddpcheck.planning import RANKS_START, installed_checks, plan
-from ddpcheck.profiles import profile_named
 from ddpcheck.run import CheckRunner, Settings, run_check, run_items
+from ddpcheck.running.expected_failures import NOTHING_EXPECTED, Expectations
+from ddpcheck.running.planning import RANKS_START, installed_checks, plan
+from ddpcheck.running.profiles import profile_named
 
 QUICK = Settings(profile_named("quick"), deadline=1.0)
 
@@ -233,6 +233,6 @@ def test_unknown_names_are_errors() -> None:
 def test_import_is_cheap() -> None:
     import subprocess
 
-    code = "import sys, ddpcheck, ddpcheck.pytest_plugin, ddpcheck.cli; print('numpy' in sys.modules, 'rich' in sys.modules)"
+    code = "import sys, ddpcheck, ddpcheck.testing.pytest_plugin, ddpcheck.cli; print('numpy' in sys.modules, 'rich' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from oracle_jobs import moments
 
-from ddpcheck.adapter import Batch
 from ddpcheck.contract import TYPICAL, Capabilities
+from ddpcheck.contract.adapter import Batch
 from ddpcheck.job import Backward, Job, Observe, ZeroGrad
-from ddpcheck.model import ModelSpec, mlp
+from ddpcheck.models.spec import ModelSpec, mlp
 from ddpcheck.oracle import Oracle, is_exact
 from ddpcheck.oracle.network import evaluate
 from ddpcheck.values import Array

@@ -12,12 +12,12 @@ from socket_ranks import on_ranks
 from ddpcheck import Adapter, Facets, Job, RankTrace, Trace
 from ddpcheck.contract import TYPICAL, needs
 from ddpcheck.contract.names import SCORES
+from ddpcheck.contract.validation import problems_of_adapter
 from ddpcheck.execution import ContractBroken, Execution
 from ddpcheck.job import Score
 from ddpcheck.oracle.scores import allowed, score_of
-from ddpcheck.plain import from_plain, to_plain
+from ddpcheck.storage.plain import from_plain, to_plain
 from ddpcheck.trace import Record
-from ddpcheck.validation import problems_of_adapter
 from ddpcheck.values import Array
 from ddpcheck.verdict import Finding
 from ddpcheck_implementations.data_parallel.scores import compute_score

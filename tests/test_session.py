@@ -19,14 +19,14 @@ import pytest
 import sessions
 
 from ddpcheck import Job, Session, StartFailed, Trace, expect
-from ddpcheck.channel import Listener
-from ddpcheck.channel import connect as attach
 from ddpcheck.job import AllReduce, Barrier, Kill, Operation, Raise, Rounds, Sleep, TensorSpec
 from ddpcheck.launchers.attached import Attached
 from ddpcheck.launchers.templates import Templates
 from ddpcheck.launchers.torchrun import Torchrun
-from ddpcheck.ranks import gathering
+from ddpcheck.ranks import answers_and_hangs
 from ddpcheck.ranks.attaching import told_together
+from ddpcheck.ranks.channel import Listener
+from ddpcheck.ranks.channel import connect as attach
 from ddpcheck.ranks.rank_link import RankLink
 from ddpcheck.verdict import Finding
 
@@ -98,7 +98,7 @@ def test_many_calls_in_one_operation_may_take_long(session: Session) -> None:
 
 @pytest.mark.parametrize(("patience", "outcome"), [(60.0, "done"), (0.0, "hung")])
 def test_who_imports_a_module_is_not_hung_yet(patience: float, outcome: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gathering, "_TO_IMPORT", patience)
+    monkeypatch.setattr(answers_and_hangs, "_TO_IMPORT", patience)
     with Session(MISBEHAVING.replace(":adapter", ":importing"), 2, deadline=0.5) as running:
         assert {rank.outcome for rank in running.run(reduce_by("sum")).ranks} == {outcome}
 
@@ -228,7 +228,7 @@ def test_a_stranger_cannot_attach() -> None:
 
 def test_a_wrong_secret_is_refused() -> None:
     listener = Listener("127.0.0.1")
-    code = f"from ddpcheck.channel import connect\nconnect({listener.address!r}, 'wrong')"
+    code = f"from ddpcheck.ranks.channel import connect\nconnect({listener.address!r}, 'wrong')"
     rank = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
     assert listener.accept(20.0) is None
     assert "does not accept this secret" in rank.communicate(timeout=20)[1]

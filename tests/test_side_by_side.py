@@ -10,12 +10,12 @@ from dataclasses import replace
 import minimal_adapter
 import pytest
 
-from ddpcheck.adapter import Adapter
-from ddpcheck.expectations import NOTHING_EXPECTED
-from ddpcheck.planning import Item, installed_checks, plan
-from ddpcheck.profiles import profile_named
+from ddpcheck.contract.adapter import Adapter
 from ddpcheck.run import Settings, run_items
-from ddpcheck.side_by_side import side_by_side
+from ddpcheck.running.expected_failures import NOTHING_EXPECTED
+from ddpcheck.running.interleaving import side_by_side
+from ddpcheck.running.planning import Item, installed_checks, plan
+from ddpcheck.running.profiles import profile_named
 
 TWO_AT_ONCE = Settings(profile_named("quick"), sessions=2)
 SUMS = tuple(check for check in installed_checks() if check.name == "check_all_reduce_sums_exactly")

@@ -55,9 +55,9 @@ from ddpcheck.job import (
 )
 from ddpcheck.launchers.multiprocess import Method, Multiprocessing
 from ddpcheck.launchers.processes import Processes
-from ddpcheck.model import Activity, BatchNorm, Head, Linear, ModelSpec
+from ddpcheck.models.spec import Activity, BatchNorm, Head, Linear, ModelSpec
 from ddpcheck.numerics import same_bits
-from ddpcheck.references import reference_of
+from ddpcheck.running.adapter_lookup import reference_of
 from ddpcheck.standalone import _OF_REPLICA, _WRITERS, FailedCheck, NoScript, script, write_beside, write_script
 from ddpcheck.standalone.comparing import since
 from ddpcheck.standalone.literals import bound, literal

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from ddpcheck import Adapter, Facets, Job, RankContext, Session
-from ddpcheck.channel import Listener
 from ddpcheck.contract import TYPICAL
 from ddpcheck.job import AllReduce, Kill, TensorSpec
 from ddpcheck.launchers.processes import Processes
 from ddpcheck.launchers.templates import RANK_PROGRAM, Forked, Templates
+from ddpcheck.ranks.channel import Listener
 
 HERE = Path(__file__)
 SUM = Job(2, (AllReduce(TensorSpec((4,), "float64")),))

@@ -14,11 +14,12 @@ torch = pytest.importorskip("torch")
 
 from torch_replicas import initial_of, spec  # noqa: E402
 
-from ddpcheck import check_adapter, torch_adapter  # noqa: E402  # all of these need torch, see importorskip
-from ddpcheck.adapter import Replica  # noqa: E402
-from ddpcheck.environment import RankContext  # noqa: E402
+from ddpcheck import check_adapter
+from ddpcheck.contract.adapter import Replica  # noqa: E402
+from ddpcheck.contract.rank_context import RankContext  # noqa: E402
 from ddpcheck.job import OptimizerSpec  # noqa: E402
-from ddpcheck.model import Linear  # noqa: E402
+from ddpcheck.models.spec import Linear  # noqa: E402
+from ddpcheck.pytorch import adapter as torch_adapter  # noqa: E402  # all of these need torch, see importorskip
 
 
 def made_by(wrap: Any, options: Mapping[str, Any]) -> Replica:
@@ -75,7 +76,7 @@ def test_a_wrap_that_forgets_its_return_is_told() -> None:
 
 def test_importing_the_adapter_does_not_import_torch() -> None:
     modules = (
-        "ddpcheck.torch_adapter, ddpcheck_implementations.torch_ddp, ddpcheck_implementations.torch_steps.adapters"
+        "ddpcheck.pytorch.adapter, ddpcheck_implementations.torch_ddp, ddpcheck_implementations.torch_steps.adapters"
     )
     root = Path(__file__).parents[1]
     subprocess.run(

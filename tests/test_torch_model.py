@@ -12,9 +12,9 @@ torch = pytest.importorskip("torch")
 
 from torch_replicas import T, X, assert_close, initial_of, replica_of, spec  # noqa: E402
 
-from ddpcheck.adapter import Batch  # noqa: E402
-from ddpcheck.model import Activation, BatchNorm, Embedding, Linear, Scale  # noqa: E402
-from ddpcheck.torch_model import build_model  # noqa: E402
+from ddpcheck.contract.adapter import Batch  # noqa: E402
+from ddpcheck.models.spec import Activation, BatchNorm, Embedding, Linear, Scale  # noqa: E402
+from ddpcheck.pytorch.model import build_model  # noqa: E402
 
 
 def test_linear_and_squared_error() -> None:

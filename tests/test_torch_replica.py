@@ -13,11 +13,11 @@ torch = pytest.importorskip("torch")
 from torch.nn.modules.module import register_module_forward_pre_hook  # noqa: E402
 from torch_replicas import T, X, assert_close, initial_of, replica_of, spec  # noqa: E402
 
-from ddpcheck.adapter import Batch  # noqa: E402
-from ddpcheck.extras import BackwardBroken  # noqa: E402
+from ddpcheck.contract.adapter import Batch  # noqa: E402
+from ddpcheck.contract.extras import BackwardBroken  # noqa: E402
 from ddpcheck.job import OptimizerSpec  # noqa: E402
-from ddpcheck.model import Linear, mlp  # noqa: E402
-from ddpcheck.torch_replica import Hooks, TorchReplica  # noqa: E402
+from ddpcheck.models.spec import Linear, mlp  # noqa: E402
+from ddpcheck.pytorch.replica import Hooks, TorchReplica  # noqa: E402
 
 
 def test_arrays_are_copies_in_and_out() -> None:

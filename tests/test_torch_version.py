@@ -6,7 +6,7 @@ import importlib.metadata
 
 import pytest
 
-from ddpcheck.torch_version import torch_at_least
+from ddpcheck.pytorch.version import torch_at_least
 
 
 @pytest.mark.parametrize("version", ["2.12.0", "2.12.1+cu130", "2.15.0a0+git1", "3.0.0"])

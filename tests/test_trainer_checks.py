@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from in_threads import ThreadedSession
 
-from ddpcheck.adapter import Adapter, Facets
 from ddpcheck.contract import TYPICAL
+from ddpcheck.contract.adapter import Adapter, Facets
+from ddpcheck.contract.trainer import TrainingRun, TrainingTask
+from ddpcheck.contract.validation import problems_of_adapter
 from ddpcheck.job import Job, Train
-from ddpcheck.trainer import TrainingRun, TrainingTask
-from ddpcheck.validation import problems_of_adapter
 from ddpcheck.verdict import Finding
 from ddpcheck_implementations.data_parallel import numpy_facets
 from ddpcheck_properties.training import runs

@@ -13,7 +13,7 @@ from in_threads import ThreadedSession
 
 from ddpcheck.checks import Check, missing
 from ddpcheck.contract import Capabilities
-from ddpcheck.kill import tells
+from ddpcheck.running.fault_runs import tells
 from ddpcheck.verdict import Finding
 from ddpcheck_implementations.data_parallel.trainer import Trainer
 from ddpcheck_implementations.faulty import Registered, faults, unusual

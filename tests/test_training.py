@@ -17,7 +17,7 @@ from training_in_threads import (
     trained,
 )
 
-from ddpcheck.adapter import Facets
+from ddpcheck.contract.adapter import Facets
 from ddpcheck.training.comparison import Comparison
 from ddpcheck.training.datasets import DataSet, Samples
 from ddpcheck_implementations.data_parallel import numpy_facets

@@ -20,7 +20,7 @@ from training_in_threads import (
     trained,
 )
 
-from ddpcheck.adapter import Facets
+from ddpcheck.contract.adapter import Facets
 from ddpcheck.training import checkpoint as files
 from ddpcheck.training.datasets import DataSet
 from ddpcheck.training.ranks import FailedElsewhere, RankExchange, TrainingFailed

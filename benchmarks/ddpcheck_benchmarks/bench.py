@@ -12,8 +12,8 @@ from rich.console import Console
 from ddpcheck.cli.options import console, usage_errors
 from ddpcheck.cli.options import world_sizes as sizes_option
 from ddpcheck.operations.measure import Collective
-from ddpcheck.references import known_adapters
-from ddpcheck.suggest import one_of
+from ddpcheck.running.adapter_lookup import known_adapters
+from ddpcheck.running.suggestions import one_of
 
 from .cases import COLLECTIVES
 from .consistency import judged
@@ -21,7 +21,7 @@ from .display import Display
 from .hosts.link import Fabric
 from .hosts.network import unavailable as no_hosts
 from .machine import command_line
-from .places import Wanted
+from .plan import Wanted
 from .records import Results
 from .scope import Scope
 from .sizes import named

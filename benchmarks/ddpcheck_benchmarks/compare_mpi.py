@@ -16,8 +16,8 @@ from typing import Any
 import click
 import numpy as np
 
-from ddpcheck.environment import rank_context
-from ddpcheck.references import resolve
+from ddpcheck.contract.rank_context import rank_context
+from ddpcheck.running.adapter_lookup import resolve
 
 from .sizes import named, sizes
 from .stats import interval

@@ -9,11 +9,11 @@ from multiprocessing.connection import Client, Listener
 
 import numpy as np
 
-from ddpcheck.environment import RankContext
-from ddpcheck.references import resolve
+from ddpcheck.contract.rank_context import RankContext
+from ddpcheck.running.adapter_lookup import resolve
 from ddpcheck.values import Array
 from ddpcheck_implementations.numpy_sockets.communicator import Communicator
-from ddpcheck_implementations.numpy_sockets.memory import Region, map_region
+from ddpcheck_implementations.numpy_sockets.shared_memory.mapping import Region, map_region
 
 SOCKETS = "ddpcheck_implementations.numpy_sockets"
 AUTHORITY = b"ring"

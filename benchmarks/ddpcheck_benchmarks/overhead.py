@@ -18,11 +18,11 @@ from typing import Any
 import click
 import numpy as np
 
-from ddpcheck.adapter import Batch
-from ddpcheck.environment import RankContext, rank_context
+from ddpcheck.contract.adapter import Batch
+from ddpcheck.contract.rank_context import RankContext, rank_context
 from ddpcheck.execution.measuring import measured_collective, measured_steps, pattern
 from ddpcheck.operations.measure import MeasureCollective
-from ddpcheck.references import resolve
+from ddpcheck.running.adapter_lookup import resolve
 from ddpcheck.values import Array
 
 from .ranks_time import Floats

@@ -15,14 +15,14 @@ import click
 import numpy as np
 
 from ddpcheck.launchers.processes import Processes
-from ddpcheck.references import reference_of, resolve
+from ddpcheck.running.adapter_lookup import reference_of, resolve
 
 from .stats import interval
 
 _ALONE = "import os, numpy; numpy.ones(1, 'f4'); os._exit(0)"
 _FIRST = """
 import os, numpy
-from ddpcheck.environment import rank_context
+from ddpcheck.contract.rank_context import rank_context
 from {module} import {name} as adapter
 adapter.connect(rank_context()).collectives.all_reduce(numpy.ones(1, 'f4'))
 os._exit(0)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ddpcheck.job import DataSpec, Job, MeasureCollective, MeasureSteps, OptimizerSpec
-from ddpcheck.model import Delay, Linear, ModelSpec, mlp
+from ddpcheck.models.spec import Delay, Linear, ModelSpec, mlp
 
 Scaling = Literal["weak", "strong"]
 Options = tuple[tuple[str, float | str], ...]

@@ -15,7 +15,7 @@ from .cases import Case
 from .collectives import measure_collectives
 from .hosts.launcher import Hosts
 from .hosts.network import Network, network
-from .places import PlannedMeasurement, Wanted, places
+from .plan import PlannedMeasurement, Wanted, places
 from .records import Point, Results
 from .step_cases import StepCase
 from .steps import measure_step

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from typing import Protocol
 
-from ddpcheck.channel import Channel, ChannelClosed, Listener, connect
+from ddpcheck.ranks.channel import Channel, ChannelClosed, Listener, connect
 from ddpcheck.values import Array
 
 from .compared import MEMORY, Compared, plain

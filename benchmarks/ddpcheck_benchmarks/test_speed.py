@@ -16,8 +16,8 @@ import pytest
 
 from ddpcheck.contract import needs
 from ddpcheck.job import Job
-from ddpcheck.results import visible_cores
 from ddpcheck.session import Session
+from ddpcheck.storage.results import visible_cores
 from ddpcheck.trace import Trace
 
 from .cases import COLLECTIVES, cases

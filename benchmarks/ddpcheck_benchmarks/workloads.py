@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ddpcheck.job import Backward, DataSpec, Job, Observe, OptimizerSpec, Step, ZeroGrad
-from ddpcheck.model import mlp
+from ddpcheck.models.spec import mlp
 
 
 def three_steps(world_size: int, seed: int = 0) -> Job:

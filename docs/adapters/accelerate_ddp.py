@@ -1,6 +1,6 @@
 """Hugging Face Accelerate: the module that prepare() returns."""
 
-from ddpcheck.torch_adapter import torch_adapter
+from ddpcheck.pytorch.adapter import torch_adapter
 
 
 def wrap(module):

@@ -1,7 +1,7 @@
 """Hugging Face Accelerate: the samples of this rank in a DataLoader that prepare_data_loader() has shared out."""
 
 from ddpcheck import TYPICAL
-from ddpcheck.torch_adapter import torch_adapter
+from ddpcheck.pytorch.adapter import torch_adapter
 
 
 class Loader:

@@ -1,7 +1,7 @@
 """Hugging Face Datasets: shuffle(), then split_dataset_by_node()."""
 
 from ddpcheck import TYPICAL
-from ddpcheck.torch_adapter import torch_adapter
+from ddpcheck.pytorch.adapter import torch_adapter
 
 
 class Split:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ddpcheck.torch_adapter import torch_adapter
+from ddpcheck.pytorch.adapter import torch_adapter
 
 
 def wrap(module: Any) -> Any:

@@ -1,6 +1,6 @@
 """FairScale's OSS in the place of the optimizer, with torch's DistributedDataParallel; and its clip_grad_norm()."""
 
-from ddpcheck.torch_adapter import TORCH_PROMISES, torch_adapter
+from ddpcheck.pytorch.adapter import TORCH_PROMISES, torch_adapter
 
 
 def wrap(module):

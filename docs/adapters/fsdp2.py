@@ -3,7 +3,7 @@
 from itertools import chain
 from typing import Any
 
-from ddpcheck.torch_adapter import TORCH_PROMISES, torch_adapter
+from ddpcheck.pytorch.adapter import TORCH_PROMISES, torch_adapter
 
 
 def wrap(module: Any) -> Any:

@@ -1,7 +1,7 @@
 """Scores of pytorch-ignite, whose compute() adds up what all ranks have counted."""
 
 from ddpcheck import TYPICAL
-from ddpcheck.torch_adapter import torch_adapter
+from ddpcheck.pytorch.adapter import torch_adapter
 
 
 def compute(name, outputs, targets, indices):

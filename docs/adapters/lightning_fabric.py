@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from ddpcheck.torch_adapter import torch_adapter
+from ddpcheck.pytorch.adapter import torch_adapter
 
 
 @cache

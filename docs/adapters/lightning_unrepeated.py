@@ -1,7 +1,7 @@
 """Lightning's UnrepeatedDistributedSampler, which predict() puts in the place of a user's: no sample comes twice."""
 
 from ddpcheck import TYPICAL
-from ddpcheck.torch_adapter import torch_adapter
+from ddpcheck.pytorch.adapter import torch_adapter
 
 
 def sampler(length, *, shuffle, seed, drop_last):

@@ -3,7 +3,7 @@
 from functools import partial
 
 from ddpcheck import TYPICAL
-from ddpcheck.torch_adapter import torch_adapter
+from ddpcheck.pytorch.adapter import torch_adapter
 
 
 def sampler(round_up, length, *, shuffle, seed, drop_last):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ddpcheck import TYPICAL
-from ddpcheck.torch_adapter import torch_adapter
+from ddpcheck.pytorch.adapter import torch_adapter
 
 
 def sampler(length, *, shuffle, seed, drop_last):

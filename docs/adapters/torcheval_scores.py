@@ -1,7 +1,7 @@
 """Scores of torcheval, whose sync_and_compute() gathers the states of all ranks' metrics."""
 
 from ddpcheck import TYPICAL
-from ddpcheck.torch_adapter import torch_adapter
+from ddpcheck.pytorch.adapter import torch_adapter
 
 
 def metric_of(name, classes):

@@ -3,7 +3,7 @@
 from functools import partial
 
 from ddpcheck import TYPICAL
-from ddpcheck.torch_adapter import torch_adapter
+from ddpcheck.pytorch.adapter import torch_adapter
 
 
 def aggregate(nan_strategy, metrics, count):

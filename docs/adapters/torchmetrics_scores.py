@@ -1,7 +1,7 @@
 """Scores of torchmetrics that are no means: compute() gathers or sums up what all ranks have. It knows of no sample twice."""
 
 from ddpcheck import TYPICAL
-from ddpcheck.torch_adapter import torch_adapter
+from ddpcheck.pytorch.adapter import torch_adapter
 
 
 def metric_of(name, classes):

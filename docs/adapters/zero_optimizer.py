@@ -1,6 +1,6 @@
 """torch's DistributedDataParallel with its ZeroRedundancyOptimizer: each rank updates some parameters, and sends them round."""
 
-from ddpcheck.torch_adapter import torch_adapter
+from ddpcheck.pytorch.adapter import torch_adapter
 
 
 def wrap(module):

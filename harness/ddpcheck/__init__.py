@@ -9,7 +9,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .adapter import Adapter, Batch, Collectives, Facets, Handle, Replica, Sampler
     from .checks import Check, law
     from .contract import (
         TYPICAL,
@@ -25,19 +24,20 @@ if TYPE_CHECKING:
         TrainerPromises,
         WorldPromises,
     )
-    from .environment import RankContext, rank_context
+    from .contract.adapter import Adapter, Batch, Collectives, Facets, Handle, Replica, Sampler
+    from .contract.rank_context import RankContext, rank_context
+    from .contract.trainer import TrainingRun, TrainingTask
     from .job import Job
     from .launchers.mpi import Mpiexec
     from .launchers.multiprocess import Multiprocessing
     from .launchers.processes import Processes
     from .launchers.torchrun import Torchrun
-    from .model import ModelSpec, mlp
+    from .models.spec import ModelSpec, mlp
     from .ranks.attaching import StartFailed
     from .run import check_adapter, run_checks
     from .session import Session
     from .testing import parametrize_with_checks
     from .trace import RankTrace, Trace
-    from .trainer import TrainingRun, TrainingTask
     from .verdict import Diagnosis, Finding, Verdict
 
 __version__ = "0.1.0"

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from . import operations
-from .model import ModelSpec
+from .models.spec import ModelSpec
 from .operations import *  # noqa: F403  # as its __all__ says: who has a Job needs its operations
 from .operations import DataSpec, Operation, OptimizerSpec, Start
-from .operations.misfits import misfits
+from .operations.validation import misfits
 from .operations.windows import windows_that_do_not_fit
-from .plain import from_plain, plain, to_plain
+from .storage.plain import from_plain, plain, to_plain
 from .values import Array, Kind, key_of
 
 __all__ = ["Job"]

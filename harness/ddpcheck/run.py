@@ -19,19 +19,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from .adapter import Adapter
 from .causes.lifecycle import PORT_TAKEN_BY_PARENT
 from .checks import Check, select
-from .expectations import NOTHING_EXPECTED, Expectations
-from .hangs import Hangs
-from .hidden import hiding
+from .contract.adapter import Adapter
 from .launchers.base import Launcher
 from .launchers.templates import Templates
-from .planning import RANKS_START, Item, installed_checks, plan
-from .profiles import Profile, profile_named
 from .ranks.attaching import StartFailed
+from .running.expected_failures import NOTHING_EXPECTED, Expectations
+from .running.hang_budget import Hangs
+from .running.interleaving import side_by_side
+from .running.planning import RANKS_START, Item, installed_checks, plan
+from .running.profiles import Profile, profile_named
+from .running.shadowed_modules import hiding
 from .session import Session
-from .side_by_side import side_by_side
 from .verdict import CannotTell, Diagnosis, Finding, Status, Verdict
 
 
@@ -41,7 +41,7 @@ class Settings:
 
     sessions: how many world sizes, or adapters, may be at work at once. An adapter that does not promise to share its host
     has one at a time. most_hangs: so many checks of a facet may hang, at the cost of a deadline each, and fewer of the next
-    facets and world sizes; those after them are skipped (hangs.py). None for no limit.
+    facets and world sizes; those after them are skipped (hang_budget.py). None for no limit.
     """
 
     profile: Profile = field(default_factory=lambda: profile_named("default"))

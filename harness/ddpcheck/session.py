@@ -16,8 +16,8 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from .adapter import Adapter
 from .contract import Capabilities
+from .contract.adapter import Adapter
 from .contract.narrowing import watched
 from .job import Job
 from .launchers.base import Launcher, OverTcp
@@ -25,14 +25,14 @@ from .launchers.multiprocess import Multiprocessing
 from .launchers.processes import Processes
 from .launchers.templates import Templates
 from .launchers.trial import Trial, run_trial
-from .plain import to_json
+from .ranks.answers_and_hangs import gathered
 from .ranks.attaching import StartFailed
-from .ranks.gathering import gathered
 from .ranks.hard_start import LEAST_SECONDS, HardStart, of_neighbours
-from .ranks.home import Interpreter
+from .ranks.interpreter import Interpreter
 from .ranks.strangers import Strangers
 from .ranks.world import LaunchedRanks
-from .references import reference_of, resolve
+from .running.adapter_lookup import reference_of, resolve
+from .storage.plain import to_json
 from .trace import RankTrace, Trace
 from .verdict import CannotTell
 
@@ -43,7 +43,7 @@ _SMALL = 1 << 14
 class Session:
     """Ranks that run Jobs.
 
-    adapter: an Adapter, or its reference (references.py). deadline: seconds for one operation of a Job. grace: seconds for
+    adapter: an Adapter, or its reference (adapter_lookup.py). deadline: seconds for one operation of a Job. grace: seconds for
     the other ranks once one has failed. start_deadline: seconds until all ranks are connected. effort: how many Jobs a drawn
     check runs.
     random_seed: None derandomizes drawing. launcher: instead of the adapter's own. home: where the ranks live, if they are to

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from . import codec
+from .storage import codec
 
 _SEEN_WITHIN = 0.3
 """Seconds after which a death is surely seen."""

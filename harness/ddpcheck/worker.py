@@ -24,22 +24,22 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from . import codec
-from .channel import Channel, ChannelClosed, connect
-from .environment import RankContext, rank_context
+from .contract.rank_context import RankContext, rank_context
+from .contract.validation import causes_of_facets, problems_of_facets
 from .execution import ContractBroken, Execution
-from .execution.footprint import held_at_first
+from .execution.files_of_job import own_temporary_folder, scratch_of
+from .execution.process_resources import held_at_first
 from .execution.short_reads import cut_reads
-from .files import own_temporary_folder, scratch_of
 from .job import Job
 from .launchers.agent import SCRATCH
 from .launchers.pids import processes_under
 from .launchers.segments import remove_segments, segments_of
 from .operations.start import GATED, HOSTS, OWN_FOLDER, SHORT_READS
-from .ranks.told_hosts import tell_hosts
-from .references import resolve
+from .ranks.channel import Channel, ChannelClosed, connect
+from .ranks.simulated_hosts import tell_hosts
+from .running.adapter_lookup import resolve
+from .storage import codec
 from .trace import MAKING, RankTrace, rank_to_plain
-from .validation import causes_of_facets, problems_of_facets
 
 DRIVER_GONE = 75
 _PROGRESS = struct.Struct("qq")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ddpcheck.adapter import Adapter, Facets
-from ddpcheck.environment import RankContext
+from ddpcheck.contract.adapter import Adapter, Facets
+from ddpcheck.contract.rank_context import RankContext
 
 from . import numpy_mpi, numpy_sockets
 from .data_parallel.settings import EngineSettings

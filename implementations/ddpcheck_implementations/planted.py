@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.adapter import Adapter, Batch, Facets
-from ddpcheck.environment import RankContext
+from ddpcheck.contract.adapter import Adapter, Batch, Facets
+from ddpcheck.contract.rank_context import RankContext
 from ddpcheck.values import Array
 
 from . import numpy_sockets

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ddpcheck.adapter import Adapter
 from ddpcheck.contract import Capabilities, Determinism, Traffic
+from ddpcheck.contract.adapter import Adapter
 from ddpcheck.contract.names import ALL_MODEL_FEATURES, ALL_TRAINER_FEATURES
-from ddpcheck.torch_adapter import (
+from ddpcheck.contract.trainer import Train, TrainingRun, TrainingTask
+from ddpcheck.pytorch.adapter import (
     TORCH_PROMISES,
     torch_adapter,
     torch_collectives,
@@ -18,8 +19,7 @@ from ddpcheck.torch_adapter import (
     torch_sampler,
     torch_scores,
 )
-from ddpcheck.torch_version import torch_at_least
-from ddpcheck.trainer import Train, TrainingRun, TrainingTask
+from ddpcheck.pytorch.version import torch_at_least
 
 if TYPE_CHECKING:
     from torch import nn

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-from ddpcheck.torch_model import array_of, build_model, tensor_of
-from ddpcheck.torch_parts import device_of_backend
-from ddpcheck.torch_replica import make_optimizer
-from ddpcheck.torch_terms import loss_of_model
-from ddpcheck.trainer import TrainingRun, TrainingTask
+from ddpcheck.contract.trainer import TrainingRun, TrainingTask
+from ddpcheck.pytorch.auxiliary_terms import loss_of_model
+from ddpcheck.pytorch.facets import device_of_backend
+from ddpcheck.pytorch.model import array_of, build_model, tensor_of
+from ddpcheck.pytorch.replica import make_optimizer
 from ddpcheck.values import Array
 
 Batch = tuple[Tensor, Tensor, Tensor]

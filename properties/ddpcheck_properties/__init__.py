@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from ddpcheck.checks import Check, checks_of
 
-from . import footprints
+from . import process_state
 from .collectives import (
     all_reduce,
     arguments,
+    call_forms,
     contents,
     groups,
     handles,
@@ -18,7 +19,6 @@ from .collectives import (
     rounding,
     same_array,
     transfers,
-    ways,
 )
 from .lifecycle import after_death, closing, failing_ranks, launching, layout_of_hosts, mismatches, refusals, rendezvous
 from .metrics import means, scores
@@ -43,9 +43,9 @@ from .replicas import (
     replica_sync,
     rich_programs,
     sample_weights,
+    side_effects,
     skipping,
     timeline,
-    traces_left,
     trajectories,
     two_replicas,
     unused,
@@ -78,7 +78,7 @@ CHECKS: tuple[Check, ...] = checks_of(
     batch_norm_steps,
     broken_backwards,
     averages,
-    traces_left,
+    side_effects,
     programs,
     rich_programs,
     two_replicas,
@@ -88,7 +88,7 @@ CHECKS: tuple[Check, ...] = checks_of(
     precision,
     groups,
     handles,
-    ways,
+    call_forms,
     arguments,
     same_array,
     many_calls,
@@ -107,7 +107,7 @@ CHECKS: tuple[Check, ...] = checks_of(
     early_stopping,
     checkpoints,
     rich_runs,
-    footprints,
+    process_state,
     traffic,
     launching,
     refusals,

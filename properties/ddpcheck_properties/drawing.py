@@ -25,7 +25,7 @@ from ddpcheck.operations import Operation, Predict, Step
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
-from .incomplete import explained
+from .early_ends import explained
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -155,7 +155,7 @@ def _by_all_ranks(operation: Operation) -> Operation:
 
 
 def _replayed(session: Session) -> Job | None:
-    """The one Job that the session is there for (ddpcheck.replay), instead of all that would be drawn."""
+    """The one Job that the session is there for (ddpcheck.storage.replay), instead of all that would be drawn."""
     job: Job | None = getattr(session, "replay_job", None)
     return job
 

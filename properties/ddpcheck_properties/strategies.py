@@ -19,7 +19,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from ddpcheck.contract import TYPICAL, Capabilities
 from ddpcheck.job import Backward, DataSpec, Job, Observe, Operation, OptimizerSpec, PerRank, Predict, Step, ZeroGrad
-from ddpcheck.model import Activation, Activity, BatchNorm, Embedding, Head, Layer, Linear, ModelSpec, Scale
+from ddpcheck.models.spec import Activation, Activity, BatchNorm, Embedding, Head, Layer, Linear, ModelSpec, Scale
 from ddpcheck.oracle import is_exact, loss_scale_for
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ddpcheck import parametrize_with_checks
 
 if TYPE_CHECKING:
-    from ddpcheck.bound import BoundCheck
+    from ddpcheck.testing.bound_checks import BoundCheck
 
 
 @parametrize_with_checks()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ddpcheck.results import UnreadableFile
+from ddpcheck.storage.results import UnreadableFile
 
 from .document import page, plain, summary
 from .reading import read

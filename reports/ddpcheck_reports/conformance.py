@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ddpcheck.results import Results
+from ddpcheck.storage.results import Results
 from ddpcheck.verdict import SYMBOLS, Status, Verdict
 
 from .markdown import table

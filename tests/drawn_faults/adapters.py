@@ -15,8 +15,8 @@ import scores
 import streams
 import trainers
 
-from ddpcheck.adapter import Adapter, Facets
-from ddpcheck.environment import RankContext
+from ddpcheck.contract.adapter import Adapter, Facets
+from ddpcheck.contract.rank_context import RankContext
 from ddpcheck_implementations.numpy_sockets import adapter as right
 
 FAMILIES: dict[str, ModuleType] = {

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from told import say, tell
 
-from ddpcheck.adapter import Facets
 from ddpcheck.contract import Capabilities
+from ddpcheck.contract.adapter import Facets
 from ddpcheck.values import Array
 from ddpcheck_implementations.faulty.engine import circumstances as at
 from ddpcheck_implementations.faulty.engine import collective_effects as effects

@@ -10,7 +10,7 @@ from history import CIRCUMSTANCES as AT_THAT_TIME
 from history import Remembering, made_of, promised
 from told import tell
 
-from ddpcheck.adapter import Facets
+from ddpcheck.contract.adapter import Facets
 from ddpcheck.values import Array
 
 __all__ = ["CIRCUMSTANCES", "EFFECTS", "promised", "wrapped"]

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.adapter import Batch, Facets
 from ddpcheck.contract import Capabilities
+from ddpcheck.contract.adapter import Batch, Facets
 from ddpcheck.contract.names import ALL_MODEL_FEATURES
 from ddpcheck.job import OptimizerSpec
-from ddpcheck.model import ModelSpec
+from ddpcheck.models.spec import ModelSpec
 from ddpcheck.values import Array
 from ddpcheck_implementations.faulty.base import PROMISED, PlainReplica
 

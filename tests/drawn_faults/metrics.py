@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from told import tell
 
-from ddpcheck.adapter import Facets
 from ddpcheck.contract import Capabilities
+from ddpcheck.contract.adapter import Facets
 
 Call = dict[str, Any]
 """One call: names; counts, and values, with the ranks as first axis; ints, whether a rank passes one; rank; number, from 1 on;

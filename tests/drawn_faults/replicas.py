@@ -10,7 +10,7 @@ import numpy as np
 from history import CIRCUMSTANCES, Remembering, made_of, promised
 from told import say
 
-from ddpcheck.adapter import Batch, Facets
+from ddpcheck.contract.adapter import Batch, Facets
 from ddpcheck.values import Array
 
 __all__ = ["CIRCUMSTANCES", "EFFECTS", "promised", "wrapped"]

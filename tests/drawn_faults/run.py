@@ -29,9 +29,9 @@ from report import markdown
 from told import VARIABLE
 
 from ddpcheck.launchers.templates import Templates
-from ddpcheck.planning import installed_checks, plan
-from ddpcheck.profiles import profile_named
 from ddpcheck.run import CheckRunner, Settings
+from ddpcheck.running.planning import installed_checks, plan
+from ddpcheck.running.profiles import profile_named
 from ddpcheck.verdict import Verdict
 
 WORLD_SIZES = (3, 2, 4)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from told import tell
 
-from ddpcheck.adapter import Facets
 from ddpcheck.contract import Capabilities
+from ddpcheck.contract.adapter import Facets
 
 Reading = dict[str, Any]
 """One reading: length, shuffle, seed, drop_last, epoch, rank, world; times, how often this sampler was read; number, which

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from told import say, tell
 
-from ddpcheck.adapter import Facets
 from ddpcheck.contract import Capabilities
+from ddpcheck.contract.adapter import Facets
 from ddpcheck.values import Array
 from ddpcheck_implementations.data_parallel.scores import compute_score
 

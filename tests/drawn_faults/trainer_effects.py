@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.adapter import Batch
+from ddpcheck.contract.adapter import Batch
 from ddpcheck.values import Array
 from ddpcheck_implementations.data_parallel.checkpoint import Checkpoint
 

@@ -13,9 +13,9 @@ import numpy as np
 from told import tell
 from trainer_effects import EFFECTS as EFFECTS
 
-from ddpcheck.adapter import Batch, Facets
 from ddpcheck.contract import Capabilities
-from ddpcheck.trainer import TrainingRun
+from ddpcheck.contract.adapter import Batch, Facets
+from ddpcheck.contract.trainer import TrainingRun
 from ddpcheck_implementations.data_parallel import numpy_facets
 from ddpcheck_implementations.data_parallel.checkpoint import Checkpoint, read, share, write
 from ddpcheck_implementations.data_parallel.trainer import Trainer, Window

@@ -11,8 +11,8 @@ from __future__ import annotations
 import argparse
 
 from ddpcheck.launchers.templates import Templates
-from ddpcheck.planning import RANKS_START, installed_checks, plan
 from ddpcheck.run import CheckRunner, Settings
+from ddpcheck.running.planning import RANKS_START, installed_checks, plan
 
 
 def main() -> None:

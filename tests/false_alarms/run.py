@@ -25,14 +25,14 @@ from pathlib import Path
 from report import markdown
 
 from ddpcheck.job import Job
-from ddpcheck.kill import installed_faults
 from ddpcheck.launchers.templates import Templates
-from ddpcheck.planning import installed_checks, plan
-from ddpcheck.profiles import profile_named
-from ddpcheck.references import known_adapters, reference_of
-from ddpcheck.results import write_failure
 from ddpcheck.run import run_check
+from ddpcheck.running.adapter_lookup import known_adapters, reference_of
+from ddpcheck.running.fault_runs import installed_faults
+from ddpcheck.running.planning import installed_checks, plan
+from ddpcheck.running.profiles import profile_named
 from ddpcheck.session import Session
+from ddpcheck.storage.results import write_failure
 from ddpcheck.trace import Trace
 from ddpcheck_properties.drawing import Drawn
 

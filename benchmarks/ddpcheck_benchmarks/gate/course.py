@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ddpcheck.adapter import Adapter
+from ddpcheck.contract.adapter import Adapter
 from ddpcheck.values import Array
 
 from .decision import HEAD, confirm, differs, log_ratios, look, looks, seconds_apart

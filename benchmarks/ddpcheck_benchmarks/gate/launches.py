@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ddpcheck import expect
-from ddpcheck.adapter import Adapter
+from ddpcheck.contract.adapter import Adapter
 from ddpcheck.ranks.attaching import StartFailed
 from ddpcheck.session import Session
 from ddpcheck.values import Array

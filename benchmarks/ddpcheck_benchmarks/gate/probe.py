@@ -12,7 +12,7 @@ def main() -> None:
     """Import the adapter as a rank will, and read the Jobs as a rank will."""
     import ddpcheck
     from ddpcheck.job import Job
-    from ddpcheck.references import missing_modules, resolve
+    from ddpcheck.running.adapter_lookup import missing_modules, resolve
 
     told: dict[str, Any] = {
         "python": sys.version.split()[0],

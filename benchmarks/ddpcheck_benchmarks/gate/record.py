@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from ddpcheck.results import Environment, UnreadableFile
+from ddpcheck.storage.results import Environment, UnreadableFile
 from ddpcheck.values import Array
 
 from .decision import Design

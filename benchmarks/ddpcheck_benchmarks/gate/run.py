@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ddpcheck.contract import Capabilities, Traffic
-from ddpcheck.ranks.home import Interpreter
-from ddpcheck.references import missing_modules, resolve
+from ddpcheck.ranks.interpreter import Interpreter
+from ddpcheck.running.adapter_lookup import missing_modules, resolve
 
 from .course import measure, places_of
 from .decision import Design

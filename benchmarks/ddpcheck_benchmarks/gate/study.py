@@ -20,10 +20,10 @@ from pathlib import Path
 import click
 import numpy as np
 
-from ddpcheck.adapter import Adapter
 from ddpcheck.contract import Traffic
-from ddpcheck.ranks.home import Interpreter
-from ddpcheck.references import resolve
+from ddpcheck.contract.adapter import Adapter
+from ddpcheck.ranks.interpreter import Interpreter
+from ddpcheck.running.adapter_lookup import resolve
 from ddpcheck.values import Array
 
 from .course import measure

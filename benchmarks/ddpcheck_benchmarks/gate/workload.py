@@ -11,9 +11,9 @@ import numpy as np
 
 from ddpcheck.contract import Capabilities
 from ddpcheck.job import DataSpec, Job, OptimizerSpec
-from ddpcheck.model import ModelSpec, mlp
+from ddpcheck.models.spec import ModelSpec, mlp
 from ddpcheck.operations.measure import Collective, MeasureCollective, MeasureSteps
-from ddpcheck.suggest import one_of
+from ddpcheck.running.suggestions import one_of
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array
 

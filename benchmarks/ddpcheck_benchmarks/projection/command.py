@@ -13,8 +13,8 @@ import click
 from rich.console import Console
 
 from ddpcheck.cli.options import console, usage_errors
-from ddpcheck.results import Environment
-from ddpcheck.suggest import one_of
+from ddpcheck.running.suggestions import one_of
+from ddpcheck.storage.results import Environment
 
 from ..machine import command_line
 from ..sizes import size as size_of

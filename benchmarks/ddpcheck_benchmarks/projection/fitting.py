@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ddpcheck.suggest import one_of
+from ddpcheck.running.suggestions import one_of
 
 from .formulas import FORMULAS, Formula, Link
 from .measurements import Point, Series

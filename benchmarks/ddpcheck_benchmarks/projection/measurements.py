@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.results import UnreadableFile
+from ddpcheck.storage.results import UnreadableFile
 
 HINT = "write one with: ddpcheck bench ADAPTER --json FILE"
 QUANTILE = 0.25

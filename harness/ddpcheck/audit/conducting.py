@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from ..results import visible_cores
+from ..storage.results import visible_cores
 from .comparison import evidence_of
 from .evidence import Evidence
 from .runs import Ended, Request, audited, mirror_run, mirrors_of, real_run, resumed_runs

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..results import UnreadableFile
+from ..storage.results import UnreadableFile
 from .journal import Event
 
 SCHEMA = "ddpcheck.audit/1"

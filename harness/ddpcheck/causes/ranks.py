@@ -13,7 +13,7 @@ RANK_RAISED = Kind(
 RESULT_VIOLATES_CONTRACT = Kind(
     "result-violates-contract",
     "{operation} returned a value that the contract does not allow.",
-    look="the docstring of the method in ddpcheck/adapter.py",
+    look="the docstring of the method in ddpcheck/contract/adapter.py",
     certainty="certain",
     operation=str,
 )

@@ -17,7 +17,7 @@ from ..audit.evidence import SCHEMA, Evidence
 from ..audit.page import page, write_markdown
 from ..audit.runs import Request
 from ..audit.verdicts import answer, verdicts_of
-from ..results import Results, save_junit
+from ..storage.results import Results, save_junit
 from .options import at_terminal, console, usage_errors
 
 _FILE = click.Path(path_type=Path, dir_okay=False)

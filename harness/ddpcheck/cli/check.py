@@ -12,14 +12,14 @@ import click
 from rich.console import Console
 
 from ..checks import select
-from ..expectations import Expectations
 from ..launchers.base import Launcher
-from ..planning import Item, installed_checks, plan
-from ..profiles import PROFILES, profile_named
-from ..references import known_adapters
-from ..results import Results, save_junit, write_failure
 from ..run import Settings, run_items
+from ..running.adapter_lookup import known_adapters
+from ..running.expected_failures import Expectations
+from ..running.planning import Item, installed_checks, plan
+from ..running.profiles import PROFILES, profile_named
 from ..standalone import write_beside
+from ..storage.results import Results, save_junit, write_failure
 from ..verdict import Verdict
 from .failures import Failures
 from .options import INTERRUPTED, LAUNCHERS, console, launcher_named, named_reasons, usage_errors, usual_sessions

@@ -15,9 +15,9 @@ from rich.markup import escape
 
 from ..launchers.mpi import find_mpi
 from ..launchers.ports import reserve_port
-from ..planning import RANKS_START, installed_checks, plan
-from ..references import UnusableAdapter, known_adapters
-from ..results import Environment, installed_packages
+from ..running.adapter_lookup import UnusableAdapter, known_adapters
+from ..running.planning import RANKS_START, installed_checks, plan
+from ..storage.results import Environment, installed_packages
 from .options import LAUNCHERS, console, launcher_named, usage_errors
 from .show import symbol
 

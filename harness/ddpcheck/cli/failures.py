@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ..alike import known_by, said
+from ..running.failure_groups import known_by, said
 from ..verdict import Verdict
 from .show import show_briefly, show_failure
 

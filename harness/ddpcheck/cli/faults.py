@@ -17,11 +17,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from ..kill import FaultOutcome, chosen, installed_faults, judged
 from ..launchers.templates import Templates
-from ..profiles import PROFILES, profile_named
-from ..results import Environment
 from ..run import Settings
+from ..running.fault_runs import FaultOutcome, chosen, installed_faults, judged
+from ..running.profiles import PROFILES, profile_named
+from ..storage.results import Environment
 from .options import INTERRUPTED, at_terminal, console, usage_errors
 from .show import ranks, symbol
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import click
 
-from ..adapter import Adapter
-from ..environment import DEFAULT_MASTER_PORT
+from ..contract.adapter import Adapter
+from ..contract.rank_context import DEFAULT_MASTER_PORT
 from ..launchers.base import Launcher
 from ..launchers.multiprocess import Multiprocessing
-from ..references import missing_modules, resolve
+from ..running.adapter_lookup import missing_modules, resolve
 from .options import launcher_named, usage_errors
 from .running import run_ranks
 

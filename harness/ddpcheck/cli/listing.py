@@ -12,9 +12,9 @@ from rich.table import Table
 
 from ..causes import KINDS, Kind
 from ..contract import GROUPS, Capabilities, promises_of
-from ..planning import installed_checks
-from ..profiles import PROFILES
-from ..references import UnusableAdapter, known_adapters, missing_modules, resolve
+from ..running.adapter_lookup import UnusableAdapter, known_adapters, missing_modules, resolve
+from ..running.planning import installed_checks
+from ..running.profiles import PROFILES
 from .options import ATTACHED, LAUNCHERS, console, launcher_named, usage_errors
 
 

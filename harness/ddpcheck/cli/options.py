@@ -10,9 +10,9 @@ import click
 from rich.console import Console
 
 from ..launchers.base import Launcher
-from ..references import UnusableAdapter
-from ..results import UnreadableFile, visible_cores
-from ..suggest import one_of
+from ..running.adapter_lookup import UnusableAdapter
+from ..running.suggestions import one_of
+from ..storage.results import UnreadableFile, visible_cores
 
 INTERRUPTED = 130
 """The exit status after Ctrl-C, as shells say it of SIGINT."""

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from ..planning import Item
+from ..running.planning import Item
 from ..verdict import Verdict
 from .options import at_terminal
 from .show import ranks, summary

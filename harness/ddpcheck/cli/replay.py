@@ -9,14 +9,14 @@ import click
 
 from ..job import Job
 from ..launchers.base import Launcher
-from ..planning import installed_checks
 from ..ranks.attaching import StartFailed
-from ..references import resolve
-from ..replay import ReplaySession, described
-from ..results import Failure
 from ..run import run_check
+from ..running.adapter_lookup import resolve
+from ..running.planning import installed_checks
+from ..running.suggestions import one_of
 from ..standalone import FailedCheck, NoScript, write_script
-from ..suggest import one_of
+from ..storage.replay import ReplaySession, described
+from ..storage.results import Failure
 from .options import LAUNCHERS, console, launcher_named, usage_errors
 from .show import ranks, show_failure, symbol
 

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ..alike import alike
-from ..results import failure_file, visible_cores
+from ..running.failure_groups import alike
+from ..storage.results import failure_file, visible_cores
 from ..verdict import SYMBOLS, Diagnosis, Verdict
 
 WORDS: dict[str, str] = {

@@ -10,11 +10,11 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from ..expectations import Expectations
-from ..planning import RANKS_START, installed_checks, plan
-from ..profiles import profile_named
-from ..references import UnusableAdapter, known_adapters
 from ..run import Settings
+from ..running.adapter_lookup import UnusableAdapter, known_adapters
+from ..running.expected_failures import Expectations
+from ..running.planning import RANKS_START, installed_checks, plan
+from ..running.profiles import profile_named
 from ..verdict import Verdict
 from .check import exit_code, run_shown, show_all
 from .options import console, usage_errors, usual_sessions

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from ..adapter import Adapter
-from ..environment import RankContext
+from ..contract.adapter import Adapter
+from ..contract.rank_context import RankContext
 from ..launchers.ports import reserve_port
-from ..references import resolve
+from ..running.adapter_lookup import resolve
 from ..training.options import arguments_of, plan_of, plan_options
 from ..training.plan import TrainingPlan, UnusablePlan
 from ..training.program import check_request, explain, train

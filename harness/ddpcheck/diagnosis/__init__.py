@@ -13,6 +13,6 @@ whole factors, untouched tails, last-bit differences and lost precision are look
     crept       updates that went a small part of their way
 """
 
-from .causes import Evidence, likely_causes
+from .likely_cause import Evidence, likely_causes
 
 __all__ = ["Evidence", "likely_causes"]

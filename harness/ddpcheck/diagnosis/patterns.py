@@ -1,4 +1,4 @@
-"""What the wrong elements of an array have in common. For causes.py."""
+"""What the wrong elements of an array have in common. For likely_cause.py."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from ..causes import Cause, values
 from ..numerics import LARGEST, different_bits, ulp_distance
 from ..values import Array
-from .where import elements
+from .wrong_elements import elements
 
 _ALIKE = 2.0**-7
 """Weights that differ by less come of lost precision."""

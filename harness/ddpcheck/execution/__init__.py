@@ -12,7 +12,7 @@ problems of one operation are raised together.
 The rest are the runners, by facet.
 """
 
-from .contract import ContractBroken
-from .walk import Execution
+from .job_runner import Execution
+from .result_validation import ContractBroken
 
 __all__ = ["ContractBroken", "Execution"]

@@ -8,8 +8,8 @@ import numpy as np
 
 from .. import job as ops
 from ..values import Array
-from .contract import checked_array
-from .here import RankState, Values
+from .rank_state import RankState, Values
+from .result_validation import checked_array
 
 OFTEN = 50
 """Calls after which the driver is told that the rank gets on."""

@@ -8,10 +8,10 @@ import numpy as np
 
 from .. import job as ops
 from ..values import Array, overwritten, poison, poison_like, unreceived
-from .contract import checked_array
-from .here import RankState, Values
 from .layouts import laid_out, taken_back
 from .measuring import measured_collective
+from .rank_state import RankState, Values
+from .result_validation import checked_array
 
 
 def all_reduce(here: RankState, op: ops.AllReduce) -> Values:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..adapter import Batch
+from ..contract.adapter import Batch
 from ..operations.measure import MeasureCollective, MeasureSteps
 from ..values import Array
 

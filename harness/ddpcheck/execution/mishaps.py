@@ -11,8 +11,8 @@ from pathlib import Path
 from .. import job as ops
 from ..launchers.segments import named_memory, remove_segments, still_named
 from ..operations.start import OWN_FOLDER
-from .footprint import held, held_at_first, named_at_first
-from .here import RankState, Values
+from .process_resources import held, held_at_first, named_at_first
+from .rank_state import RankState, Values
 from .short_reads import cut_reads, reads_cut, whole_reads
 from .sockets import sent_by_connection
 

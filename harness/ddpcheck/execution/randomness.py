@@ -10,8 +10,8 @@ import numpy as np
 
 from .. import job as ops
 from ..values import Array
-from .contract import ContractBroken, offered
-from .here import RankState, Values
+from .rank_state import RankState, Values
+from .result_validation import ContractBroken, offered
 
 
 def draw(here: RankState, op: ops.Draw) -> Values:

@@ -1,4 +1,4 @@
-"""Operations on a replica: adapter.Replica and ddpcheck.extras say what each method promises."""
+"""Operations on a replica: adapter.Replica and ddpcheck.contract.extras say what each method promises."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from .. import job as ops
-from ..adapter import Batch
-from ..extras import BackwardBroken
-from .contract import ContractBroken, checked_array, checked_number
-from .held import arrays_of
-from .here import RankState, Values
+from ..contract.adapter import Batch
+from ..contract.extras import BackwardBroken
+from .held_replica import arrays_of
 from .measuring import measured_steps
+from .rank_state import RankState, Values
+from .result_validation import ContractBroken, checked_array, checked_number
 
 
 class _Interruption(Exception):

@@ -7,10 +7,10 @@ from typing import Any
 
 from .. import job as ops
 from . import calls, collectives, mishaps, randomness, replica, sampling, scoring, training
-from .contract import ContractBroken
-from .footprint import held
-from .here import RankState, Values
-from .settings import ProcessSettings, draw_from_all
+from .process_resources import held
+from .process_settings import ProcessSettings, draw_from_all
+from .rank_state import RankState, Values
+from .result_validation import ContractBroken
 
 
 def on_ranks(here: RankState, op: ops.OnRanks) -> Values:

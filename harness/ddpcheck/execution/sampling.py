@@ -8,9 +8,9 @@ from itertools import islice
 from typing import Any
 
 from .. import job as ops
-from .contract import ContractBroken, checked_indices, checked_number, offered
-from .here import RankState, Values
 from .randomness import disturb_generators
+from .rank_state import RankState, Values
+from .result_validation import ContractBroken, checked_indices, checked_number, offered
 
 _WHO = "the sampler"
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from .. import job as ops
-from .contract import checked_number, offered
-from .here import RankState, Values
+from .rank_state import RankState, Values
+from .result_validation import checked_number, offered
 
 
 def score(here: RankState, op: ops.Score) -> Values:

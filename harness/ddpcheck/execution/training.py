@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from .. import job as ops
-from ..files import watched
-from ..trainer import TrainingRun, TrainingTask
-from .contract import ContractBroken, checked_indices, checked_number, offered
-from .here import RankState, Values
+from ..contract.trainer import TrainingRun, TrainingTask
+from .files_of_job import watched
+from .rank_state import RankState, Values
+from .result_validation import ContractBroken, checked_indices, checked_number, offered
 
 
 def train(here: RankState, op: ops.Train) -> Values:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..channel import Listener
+from ..ranks.channel import Listener
 from .base import Launched
 
 

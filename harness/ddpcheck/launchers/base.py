@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Protocol, Self, runtime_checkable
 
-from ..environment import ENGINE_VARIABLES
+from ..contract.rank_context import ENGINE_VARIABLES
 
 
 class Launched(Protocol):

@@ -56,7 +56,7 @@ def import_adapter(command: Sequence[str]) -> None:
     """Import the program and the adapter that it is for. If one cannot be imported, the rank that needs it will say so."""
     with suppress(Exception):
         if _module(command) in _TAKE_AN_ADAPTER:
-            from ..references import resolve
+            from ..running.adapter_lookup import resolve
 
             adapter, _ = resolve(command[3])
             for name in (*adapter.requires, _WORKER):

@@ -12,7 +12,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..environment import RANK_VARIABLES
+from ..contract.rank_context import RANK_VARIABLES
 from .base import Launched, Launcher
 
 ROOT_CAUSE, CONSEQUENCE = "the root of it all", "it lost another rank"

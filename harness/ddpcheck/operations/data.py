@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from ..model import ModelSpec
-from ..plain import plain
+from ..models.spec import ModelSpec
+from ..storage.plain import plain
 from ..values import Array, Kind, key_of, numbers
 
 PerRank = tuple[tuple[int, ...], ...]

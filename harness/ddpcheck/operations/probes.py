@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from ..plain import plain
+from ..storage.plain import plain
 
 if TYPE_CHECKING:
     from . import Operation
@@ -48,7 +48,7 @@ class Leave:
 class Close:
     """The implementation is closed, as at the end of a program. The ranks are of no use afterwards.
 
-    Yields before and held: what the process had open before connect(), and what it holds now (footprint.py).
+    Yields before and held: what the process had open before connect(), and what it holds now (process_resources.py).
     """
 
     kind: ClassVar[str] = "close"
@@ -93,7 +93,7 @@ class Make:
 @dataclass(frozen=True, slots=True)
 class Rounds:
     """These operations again and again: `rounds` rounds of `times` each, whose values are dropped. A Wait among them names
-    this operation's own position. After each round the settings of the process (footprint.py) become again what they were.
+    this operation's own position. After each round the settings of the process (process_resources.py) become again what they were.
 
     Yields changed: names of the settings that each round changed; held: what the process held before, and after each round.
     """

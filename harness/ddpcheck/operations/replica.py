@@ -1,4 +1,4 @@
-"""What is done with a replica: adapter.Replica and ddpcheck.extras say what each method promises."""
+"""What is done with a replica: adapter.Replica and ddpcheck.contract.extras say what each method promises."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeVar
 
-from ..plain import plain
+from ..storage.plain import plain
 from .data import PerRank
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..plain import plain
+from ..storage.plain import plain
 
 
 @plain

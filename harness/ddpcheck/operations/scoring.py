@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from ..plain import plain
+from ..storage.plain import plain
 from ..values import Array, hashed, key_of, numbers
 from .data import PerRank
 

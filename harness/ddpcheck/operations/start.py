@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..plain import plain
+from ..storage.plain import plain
 
 GATED, SHORT_READS, HOSTS = "DDPCHECK_GATED", "DDPCHECK_SHORT_READS", "DDPCHECK_HOSTS"
 OWN_FOLDER = "DDPCHECK_OWN_FOLDER"

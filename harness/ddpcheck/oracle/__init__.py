@@ -7,7 +7,7 @@ that no line of backward code is common to the oracle and to what it judges.
 
 from .contributions import Contributions
 from .exactness import is_exact, loss_scale_for
-from .moments import ExpectedArray, ExpectedOperation
+from .expected import ExpectedArray, ExpectedOperation
 from .replay import Oracle
 
 __all__ = ["Contributions", "ExpectedArray", "ExpectedOperation", "Oracle", "is_exact", "loss_scale_for"]

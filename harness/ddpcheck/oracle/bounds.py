@@ -16,7 +16,7 @@ from math import isfinite
 
 import numpy as np
 
-from ..model import ModelSpec
+from ..models.spec import ModelSpec
 from ..numerics import gamma
 from ..values import Array
 from .depth import roundings

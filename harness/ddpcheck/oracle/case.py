@@ -6,7 +6,7 @@ import numpy as np
 
 from ..contract import Capabilities
 from ..job import Job, PerRank
-from ..model import BatchNorm, Linear
+from ..models.spec import BatchNorm, Linear
 from ..values import Array
 from .network import Shards, owner
 from .rounding import Value, from_rank_zero

@@ -13,7 +13,7 @@ from ..causes import gradients as causes
 from ..diagnosis import Evidence
 from ..values import Array
 from .sample_weights import SampleWeights
-from .terms_gone_wrong import Terms
+from .wrong_terms import Terms
 
 _SEARCHED = 200
 """Elements of the largest flat buffer that is looked through."""

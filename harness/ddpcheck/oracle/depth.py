@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..model import Activation, Activity, Delay, Embedding, Head, Linear, ModelSpec, Scale
+from ..models.spec import Activation, Activity, Delay, Embedding, Head, Linear, ModelSpec, Scale
 
 
 def roundings(model: ModelSpec, rows: int) -> int:

@@ -46,7 +46,7 @@ from ..job import (
     Step,
     ZeroGrad,
 )
-from ..model import Activation, Activity, BatchNorm, Embedding, Head, Linear, ModelSpec, Scale
+from ..models.spec import Activation, Activity, BatchNorm, Embedding, Head, Linear, ModelSpec, Scale
 from ..numerics import unit_roundoff
 from .depth import widest
 from .network import owner

@@ -10,7 +10,7 @@ import numpy as np
 from ..values import Array
 from .case import Case
 from .clipping import Clip, clipped
-from .moments import Presence
+from .expected import Presence
 from .network import Shards
 from .rounding import Value, combine, over_ranks
 

@@ -16,8 +16,8 @@ from .contributions import Contributions
 from .gradients import Gradient
 from .rounding import by_rank
 from .sample_weights import SampleWeights
-from .shares import Pass
-from .terms_gone_wrong import Terms, terms_of
+from .wrong_passes import Pass
+from .wrong_terms import Terms, terms_of
 
 _IN_TURN = 4
 """Of so many buffers in turn one may not be cleared."""

@@ -8,11 +8,11 @@ import numpy as np
 
 from ..causes import Cause
 from ..causes import gradients as causes
-from ..model import Tensor
+from ..models.spec import Tensor
 from ..values import Array
-from .moments import Alternatives
+from .expected import Alternatives
 from .network import evaluate
-from .shares import Pass
+from .wrong_passes import Pass
 
 
 def losses_gone_wrong(losses: Array, counts: Array) -> Alternatives:

@@ -34,7 +34,7 @@ import autograd.numpy
 import numpy
 from autograd.tracer import getval
 
-from ..model import BATCH_NORM_EPS, Activation, Activity, BatchNorm, Embedding, Head, Linear, ModelSpec, Scale
+from ..models.spec import BATCH_NORM_EPS, Activation, Activity, BatchNorm, Embedding, Head, Linear, ModelSpec, Scale
 from ..values import Array
 from .autodiff import gradients
 from .fused import affine, cross_entropy, cross_entropy_majorant, scaled, squared_distance, tanh_majorant

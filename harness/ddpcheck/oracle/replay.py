@@ -27,18 +27,18 @@ from ..values import Array
 from . import bounds
 from .case import Case
 from .clipping import global_norm
+from .expected import Alternatives, ExpectedArray, ExpectedOperation
 from .gradients import Gradients
 from .history import Done, History
-from .looks import gradients_shown, tensors_shown
 from .losses import losses_gone_wrong, losses_of_initial_values, losses_of_unloaded_values
-from .moments import Alternatives, ExpectedArray, ExpectedOperation
 from .network import evaluate, outputs
+from .observations import gradients_shown, tensors_shown
 from .rounding import Value, combine
 from .sample_weights import losses_weighed_wrong
-from .shares import Pass
-from .terms_gone_wrong import losses_lacking_terms
 from .updates import norms_gone_wrong
 from .weights import Weights
+from .wrong_passes import Pass
+from .wrong_terms import losses_lacking_terms
 
 _unbounded_is_no_error = np.errstate(over="ignore", invalid="ignore")
 """Bounds may grow past all numbers; they are infinite then."""

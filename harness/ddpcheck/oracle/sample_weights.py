@@ -11,7 +11,7 @@ from ..causes import Cause
 from ..causes import gradients as causes
 from ..values import Array
 from .rounding import by_rank
-from .shares import Pass
+from .wrong_passes import Pass
 
 
 def losses_weighed_wrong(forward: Pass, losses: Array) -> Iterator[tuple[Cause, Array]]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..causes import updates as causes
 from ..diagnosis import Evidence
-from ..model import BATCH_NORM_MOMENTUM, BatchNorm
+from ..models.spec import BATCH_NORM_MOMENTUM, BatchNorm
 from ..numerics import gamma
 from ..values import Array
 from .network import Evaluation, Shards

@@ -9,7 +9,7 @@ from typing import Any
 import autograd.numpy
 import numpy
 
-from ..model import Linear, ModelSpec
+from ..models.spec import Linear, ModelSpec
 from ..values import Array
 
 np: Any = autograd.numpy  # as in network.py

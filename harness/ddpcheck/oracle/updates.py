@@ -13,11 +13,11 @@ from ..causes import updates as causes
 from ..diagnosis import Evidence
 from ..job import Job, OptimizerSpec
 from ..values import Array
+from .adam_variants import other_adams
 from .clipping import Clip
+from .expected import Alternatives, Origin
 from .history import History
-from .moments import Alternatives, Origin
 from .optimizer import Optimizer
-from .other_adams import other_adams
 from .rounding import Value
 from .shards import shards_misplaced
 

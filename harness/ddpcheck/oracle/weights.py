@@ -7,17 +7,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..model import BATCH_NORM_MOMENTUM, BatchNorm
+from ..models.spec import BATCH_NORM_MOMENTUM, BatchNorm
 from .averaged import Averaged
 from .case import Case
+from .expected import Origin
 from .gradients import Gradients
 from .history import History
-from .moments import Origin
 from .network import Evaluation, Shards
 from .optimizer import Optimizer
-from .passed_over import PassedOver
 from .rounding import Value, combine
 from .statistics import Tracked, running_statistics
+from .steps_without_gradient import PassedOver
 from .updates import Loading, Update
 
 

@@ -11,12 +11,12 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from .. import codec
 from ..causes import Cause
 from ..causes.lifecycle import WORLD_OF_ITS_OWN
-from ..channel import Channel, ChannelClosed, Listener
 from ..launchers.base import Launched
+from ..storage import codec
 from ..trace import IMPORTING, Outcome, RankTrace
+from .channel import Channel, ChannelClosed, Listener
 from .rank_link import RankLink, asked
 
 _Hello = dict[str, object]

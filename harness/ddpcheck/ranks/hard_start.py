@@ -8,10 +8,10 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from ..channel import ChannelClosed
 from ..job import AllGather, AllReduce, Broadcast, Job, SendRecv
 from ..operations.start import GATED, HOSTS, OWN_FOLDER, SHORT_READS, Start
 from ..trace import StartReport, Trace
+from .channel import ChannelClosed
 from .rank_link import RankLink
 from .strangers import Strangers
 

@@ -13,13 +13,13 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
-from .. import codec
-from ..channel import Channel, ChannelClosed
 from ..job import Job
 from ..launchers.base import Launched
 from ..launchers.pids import end_process, open_process, queued
 from ..launchers.segments import Segment, remove_segments, segments_of
+from ..storage import codec
 from ..trace import RankTrace, Record, rank_from_plain
+from .channel import Channel, ChannelClosed
 
 _PROGRESS = struct.Struct("qq")
 _ANSWER_WITHIN = 1.0

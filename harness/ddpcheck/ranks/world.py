@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from ..channel import ChannelClosed, Listener
-from ..files import scratch_of
+from ..execution.files_of_job import scratch_of
 from ..launchers.base import Launched, Launcher
 from ..launchers.templates import RANK_PROGRAM
 from .attaching import all_connected, attached
+from .channel import ChannelClosed, Listener
 from .hard_start import HardStart
-from .home import Interpreter
+from .interpreter import Interpreter
 from .rank_link import RankLink
 
 

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..adapter import Adapter
+from ..contract.adapter import Adapter
 from ..job import Backward, Job, Operation, Rounds, Sample
 from ..launchers.base import Launcher
 from ..launchers.multiprocess import Multiprocessing
-from ..planning import installed_checks
-from ..references import UnusableAdapter, resolve
+from ..running.adapter_lookup import UnusableAdapter, resolve
+from ..running.planning import installed_checks
 from ..verdict import Diagnosis, Verdict
-from . import collectives, others, repeated, scores
+from . import collectives, repeated, samplers_and_runs, scores
 from .replicas import Replicas
 from .text import NoScript, Text
 
@@ -37,12 +37,12 @@ _WRITERS: dict[str, Callable[[Text, int, Any], None]] = {
     "reduce_scatter": collectives.reduce_scatter,
     "barrier": collectives.barrier,
     "send_recv": collectives.send_recv,
-    "sample": others.sample,
-    "resume_sampling": others.resume_sampling,
-    "aggregate": others.aggregate,
+    "sample": samplers_and_runs.sample,
+    "resume_sampling": samplers_and_runs.resume_sampling,
+    "aggregate": samplers_and_runs.aggregate,
     "score": scores.score,
-    "train": others.train,
-    "sleep": others.sleep,
+    "train": samplers_and_runs.train,
+    "sleep": samplers_and_runs.sleep,
     "calls": repeated.calls,
     "close": repeated.close,
 }
@@ -126,7 +126,7 @@ def _fill(text: Text) -> None:
         else:
             raise NoScript(f"operation {position} ({operation.kind}) has no plain form")
     if any(isinstance(operation, Sample) for operation in job.operations):
-        others.compare_orders(text)
+        samplers_and_runs.compare_orders(text)
 
 
 def _write_one(text: Text, position: int, operation: Operation) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..model import ModelSpec
+from ..models.spec import ModelSpec
 from ..numerics import same_bits
 from ..values import Array
 

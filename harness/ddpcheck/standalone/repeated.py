@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..execution.footprint import MANY
+from ..execution.process_resources import MANY
 from ..job import Calls, Close, Make, Rounds
 from ..operations.calls import PERIOD
 from .text import NoScript, Text

@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..causes import Cause, values
-from ..model import Activation, ModelSpec
+from ..models.spec import Activation, ModelSpec
 from ..oracle.network import Shards, evaluate, outputs
 from ..oracle.optimizer import Optimizer
 from ..oracle.rounding import Value

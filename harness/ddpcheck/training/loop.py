@@ -19,10 +19,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ..adapter import Batch, Facets, Replica, Sampler
 from ..contract import Capabilities
+from ..contract.adapter import Batch, Facets, Replica, Sampler
 from ..job import OptimizerSpec
-from ..model import ModelSpec
+from ..models.spec import ModelSpec
 from ..values import Array
 from . import checkpoint as files
 from .checkpoint import Checkpoint

@@ -10,7 +10,7 @@ from typing import Literal
 from ..contract import Capabilities, needs
 from ..contract.needs import Need
 from ..job import OptimizerSpec
-from ..model import ModelSpec, mlp
+from ..models.spec import ModelSpec, mlp
 from .datasets import DataSet
 
 _SIZES = re.compile(r"\d+(-\d+)+")

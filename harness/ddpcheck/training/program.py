@@ -10,10 +10,10 @@ from typing import Any, NoReturn
 
 import click
 
-from ..adapter import Adapter, Facets
-from ..environment import RankContext, rank_context
-from ..references import UnusableAdapter, missing_modules, resolve
-from ..validation import causes_of_facets, problems_of_facets
+from ..contract.adapter import Adapter, Facets
+from ..contract.rank_context import RankContext, rank_context
+from ..contract.validation import causes_of_facets, problems_of_facets
+from ..running.adapter_lookup import UnusableAdapter, missing_modules, resolve
 from . import datasets
 from .comparison import compare
 from .datasets import DataError, DataSet

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..adapter import AggregateMetrics
+from ..contract.adapter import AggregateMetrics
 from ..values import Array
 
 _PIECE = 20

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ..model import Linear, ModelSpec
+from ..models.spec import Linear, ModelSpec
 from ..values import Array, key_of, numbers
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.adapter import Collectives
+from ddpcheck.contract.adapter import Collectives
 from ddpcheck.values import Array
 
 NAME = "checkpoint.npz"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ddpcheck.adapter import Collectives, Facets
+from ddpcheck.contract.adapter import Collectives, Facets
 from ddpcheck.values import Array
 
 from .metrics import aggregate_metrics
@@ -16,9 +16,9 @@ from .settings import DEFAULTS, EngineSettings
 from .streams import RandomStreams
 
 if TYPE_CHECKING:  # a quarter of the time that a rank takes to start
+    from ddpcheck.contract.trainer import TrainingRun, TrainingTask
     from ddpcheck.job import OptimizerSpec
-    from ddpcheck.model import ModelSpec
-    from ddpcheck.trainer import TrainingRun, TrainingTask
+    from ddpcheck.models.spec import ModelSpec
 
     from .replica import DataParallel
     from .trainer import Trainer

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ddpcheck.adapter import Collectives
+from ddpcheck.contract.adapter import Collectives
 
 
 def aggregate_metrics(collectives: Collectives, metrics: Mapping[str, float], count: int) -> dict[str, float]:

@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.adapter import Batch, Collectives
-from ddpcheck.extras import Span
+from ddpcheck.contract.adapter import Batch, Collectives
+from ddpcheck.contract.extras import Span
 from ddpcheck.values import Array
 
 from ..numpy_network import Network, OnGradient, Optimizer

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ddpcheck.adapter import Collectives
+from ddpcheck.contract.adapter import Collectives
 from ddpcheck.values import Array
 
 

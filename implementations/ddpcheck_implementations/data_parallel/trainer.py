@@ -11,8 +11,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ddpcheck.adapter import AggregateMetrics, Batch, Collectives, MakeSampler
-from ddpcheck.trainer import TrainingRun, TrainingTask
+from ddpcheck.contract.adapter import AggregateMetrics, Batch, Collectives, MakeSampler
+from ddpcheck.contract.trainer import TrainingRun, TrainingTask
 from ddpcheck.values import Array
 
 from .checkpoint import Checkpoint, read, share, write

@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from ddpcheck.references import missing_modules
+from ddpcheck.running.adapter_lookup import missing_modules
 
 from .base import PlainReplica, fault
 from .registry import REGISTERED, Registered

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.adapter import Adapter, Batch, Facets
 from ddpcheck.contract import TYPICAL
-from ddpcheck.environment import RankContext
+from ddpcheck.contract.adapter import Adapter, Batch, Facets
+from ddpcheck.contract.rank_context import RankContext
 from ddpcheck.job import OptimizerSpec
 from ddpcheck.launchers.base import Launcher
-from ddpcheck.model import ModelSpec
+from ddpcheck.models.spec import ModelSpec
 from ddpcheck.values import Array
 
 from ..numpy_network import Network, make_optimizer

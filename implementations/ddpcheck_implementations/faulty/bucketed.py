@@ -7,7 +7,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from ddpcheck.model import ModelSpec
+from ddpcheck.models.spec import ModelSpec
 from ddpcheck.values import Array
 
 from .base import PlainReplica, added

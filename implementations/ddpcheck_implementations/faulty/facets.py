@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ddpcheck.adapter import Adapter, Facets
 from ddpcheck.contract import TYPICAL
-from ddpcheck.environment import RankContext
+from ddpcheck.contract.adapter import Adapter, Facets
+from ddpcheck.contract.rank_context import RankContext
 from ddpcheck.launchers.base import Launcher
 from ddpcheck.values import Array
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ddpcheck.adapter import Adapter, Facets
 from ddpcheck.contract import Capabilities
-from ddpcheck.environment import RankContext
+from ddpcheck.contract.adapter import Adapter, Facets
+from ddpcheck.contract.rank_context import RankContext
 from ddpcheck.launchers.base import Launcher
 from ddpcheck.launchers.processes import Processes
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.adapter import Adapter, Facets
 from ddpcheck.contract import TYPICAL
-from ddpcheck.environment import RankContext
+from ddpcheck.contract.adapter import Adapter, Facets
+from ddpcheck.contract.rank_context import RankContext
 from ddpcheck.values import Array
 
-from ..numpy_sockets.welcome import accept_declared
+from ..numpy_sockets.meeting.accepting import accept_declared
 from .registry import SeenIn, invented, register
 
 LENGTH = struct.Struct("!Q")

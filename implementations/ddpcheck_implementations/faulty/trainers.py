@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ddpcheck.adapter import Adapter, Facets
 from ddpcheck.contract import TYPICAL
+from ddpcheck.contract.adapter import Adapter, Facets
 from ddpcheck.contract.names import TRAINER_FEATURES
-from ddpcheck.environment import RankContext
+from ddpcheck.contract.rank_context import RankContext
 
 from ..data_parallel import numpy_facets
 from ..data_parallel.trainer import Trainer

@@ -6,9 +6,9 @@ python -m ddpcheck.training numpy_mpi                    the same program as a s
 
 from __future__ import annotations
 
-from ddpcheck.adapter import Adapter, Facets
 from ddpcheck.contract import Determinism, Traffic
-from ddpcheck.environment import RankContext
+from ddpcheck.contract.adapter import Adapter, Facets
+from ddpcheck.contract.rank_context import RankContext
 from ddpcheck.launchers.mpi import Mpiexec
 
 from ..data_parallel import PROMISES, EngineSettings, numpy_facets

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ddpcheck.model import BATCH_NORM_EPS, BATCH_NORM_MOMENTUM
+from ddpcheck.models.spec import BATCH_NORM_EPS, BATCH_NORM_MOMENTUM
 from ddpcheck.values import Array
 
 Place = Callable[[str], Array | None]

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 
-from ddpcheck import model as spec
-from ddpcheck.model import ModelSpec
+from ddpcheck.models import spec
+from ddpcheck.models.spec import ModelSpec
 from ddpcheck.values import Array
 
 from .layers import BatchNorm, Delay, Embedding, Gradients, Layer, Linear, Place, Relu, Scale, Tanh

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from ddpcheck import model as spec
+from ddpcheck.models import spec
 from ddpcheck.values import Array
 
 from .layers import Base, Gradients, Linear, add

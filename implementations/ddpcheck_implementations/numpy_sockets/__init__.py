@@ -25,12 +25,12 @@ import os
 from dataclasses import replace
 from functools import partial
 
-from ddpcheck.adapter import Adapter, Facets
 from ddpcheck.contract import Determinism, Traffic
-from ddpcheck.environment import RankContext
+from ddpcheck.contract.adapter import Adapter, Facets
+from ddpcheck.contract.rank_context import RankContext
 
 from ..data_parallel import PROMISES, numpy_facets
-from .choice import FOR_SMALL_ARRAYS
+from .algorithms.choice import FOR_SMALL_ARRAYS
 
 _SENDS_LEAST = (
     not os.environ.get("NUMPY_SOCKETS_HOSTS") and os.environ.get("NUMPY_SOCKETS_ALGORITHM") not in FOR_SMALL_ARRAYS
@@ -42,7 +42,7 @@ more than once if they must go by an algorithm for small ones.
 
 def connect(context: RankContext, transport: str | None = None) -> Facets:
     """Meet the other ranks, and hand out everything that works over this communicator."""
-    from .start import start
+    from .meeting.start import start
 
     communicator = start(
         context,

@@ -1,4 +1,4 @@
-"""Collectives of ranks that have met: over one connection to every other rank, in memory, or both (algorithms.py).
+"""Collectives of ranks that have met: over one connection to every other rank, in memory, or both (movers.py).
 
 Groups share connections and memory; a rank takes part in the operations of its groups in the order of its calls.
 """
@@ -12,16 +12,16 @@ import numpy as np
 
 from ddpcheck.values import Array
 
-from . import wire
-from .algorithms import algorithms_of
 from .background import Pending
-from .express import express_of
+from .connections import wire_format
+from .connections.peer import Link, Peer, Traffic
 from .group import Group
 from .guard import Guard
-from .host import Hosts
-from .in_memory import Channel, Host
-from .memory import WORTH_BYTES
-from .peer import Link, Peer, Traffic
+from .meeting.host import Hosts
+from .movers import algorithms_of
+from .shared_memory.collectives import Channel, Host
+from .shared_memory.mapping import WORTH_BYTES
+from .shared_memory.small_reductions import express_of
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -30,7 +30,7 @@ _NO_ELEMENTS = np.empty(0, np.float64)
 
 
 class Communicator:
-    """The collectives facet; ddpcheck.adapter.Collectives says what each method does. `traffic` counts what was sent.
+    """The collectives facet; ddpcheck.contract.adapter.Collectives says what each method does. `traffic` counts what was sent.
 
     After an error it cannot be used any more (guard.py).
     """
@@ -94,7 +94,9 @@ class Communicator:
         algorithms = members.algorithms
         if algorithms is not None:
             divisor = members.size if op == "mean" else 1
-            self._guard.now(algorithms.all_reduce_in_place, header, array.reshape(-1), wire.REDUCTIONS[op], divisor)
+            self._guard.now(
+                algorithms.all_reduce_in_place, header, array.reshape(-1), wire_format.REDUCTIONS[op], divisor
+            )
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
         """An array of the caller's own, in memory that the other ranks of this host can reach; freed as any other."""
@@ -142,7 +144,7 @@ class Communicator:
         result = self.empty((rows, *array.shape[1:]), array.dtype)
         divisor = members.size if op == "mean" else 1
         self._guard.now(
-            algorithms.reduce_scatter, header, array.ravel(), result.reshape(-1), wire.REDUCTIONS[op], divisor
+            algorithms.reduce_scatter, header, array.ravel(), result.reshape(-1), wire_format.REDUCTIONS[op], divisor
         )
         return result
 
@@ -157,13 +159,13 @@ class Communicator:
 
     def send(self, array: Array, dest: int) -> None:
         peer = self._peer(dest)
-        header = wire.pack("send", array, sequence=self._sent[dest])
+        header = wire_format.pack("send", array, sequence=self._sent[dest])
         self._sent[dest] += 1
         self._guard.now(peer.send, header, array.ravel())
 
     def recv(self, array: Array, source: int) -> Array:
         peer = self._peer(source)
-        header = wire.pack("send", array, sequence=self._received[source])
+        header = wire_format.pack("send", array, sequence=self._received[source])
         self._received[source] += 1
         result = np.empty(array.shape, array.dtype)
         self._guard.now(peer.receive, header, result.reshape(-1))
@@ -193,7 +195,7 @@ class Communicator:
             return np.array(array, order="C")
         result = self.empty(array.shape, array.dtype)
         divisor = members.size if op == "mean" else 1
-        members.algorithms.all_reduce(header, array.ravel(), result.reshape(-1), wire.REDUCTIONS[op], divisor)
+        members.algorithms.all_reduce(header, array.ravel(), result.reshape(-1), wire_format.REDUCTIONS[op], divisor)
         return result
 
     def _of(self, group: Sequence[int] | None) -> Group:

@@ -9,10 +9,10 @@ import numpy as np
 
 from ddpcheck.values import Array
 
-from . import wire
+from .connections import wire_format
 
 if TYPE_CHECKING:
-    from .express import Express
+    from .shared_memory.small_reductions import Express
 
 
 class Algorithms(Protocol):
@@ -41,11 +41,11 @@ class Group:
         self.size = len(self.ranks)
         self.algorithms = algorithms
         self.express: Express | None = None
-        self._code = wire.group_code(self.ranks)
+        self._code = wire_format.group_code(self.ranks)
         self.begun = 0
 
     def header(self, operation: str, array: Array, detail: int | str = 0) -> bytes:
         """The header of this group's next operation."""
-        packed = wire.pack(operation, array, detail, self._code, self.begun)
+        packed = wire_format.pack(operation, array, detail, self._code, self.begun)
         self.begun += 1
         return packed

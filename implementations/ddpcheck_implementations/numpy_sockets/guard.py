@@ -9,8 +9,8 @@ from typing import TypeVar, TypeVarTuple
 from ddpcheck.values import Array
 
 from .background import Background, Pending
+from .connections.peer import Peer
 from .errors import CommunicationError
-from .peer import Peer
 
 Ts = TypeVarTuple("Ts")
 T = TypeVar("T")

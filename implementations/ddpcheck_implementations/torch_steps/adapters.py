@@ -6,8 +6,8 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from ddpcheck.contract.names import ALL_MODEL_FEATURES, MODEL_FEATURES
-from ddpcheck.environment import RankContext
-from ddpcheck.torch_adapter import TORCH_PROMISES, torch_adapter
+from ddpcheck.contract.rank_context import RankContext
+from ddpcheck.pytorch.adapter import TORCH_PROMISES, torch_adapter
 
 if TYPE_CHECKING:
     from torch import nn

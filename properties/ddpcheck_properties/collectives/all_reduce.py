@@ -40,8 +40,8 @@ from ..strategies_collectives import (
     shapes,
     usual_reduction,
 )
-from .judges import arguments_are_left_alone, results_hold
-from .ways import other_ways
+from .call_forms import other_ways
+from .comparison import arguments_are_left_alone, results_hold
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session

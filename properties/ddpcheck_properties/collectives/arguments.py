@@ -22,8 +22,8 @@ from ddpcheck.verdict import Finding
 
 from ..drawing import for_each
 from ..strategies_collectives import exact_tensor
-from .judges import results_hold
-from .ways import large_rows, usual
+from .call_forms import large_rows, usual
+from .comparison import results_hold
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session

@@ -16,7 +16,7 @@ from ddpcheck.verdict import Finding
 
 from ..drawing import for_each, takes_its_time
 from ..strategies_collectives import Reduction, dtypes, exact_tensor, fitting_reductions
-from .judges import results_hold
+from .comparison import results_hold
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session

@@ -46,7 +46,7 @@ from ..strategies_collectives import (
     usual_reduction,
 )
 from .all_reduce import PAST_64_KIB
-from .judges import arguments_are_left_alone, results_hold
+from .comparison import arguments_are_left_alone, results_hold
 from .transfers import LATE
 
 if TYPE_CHECKING:

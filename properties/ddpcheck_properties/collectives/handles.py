@@ -14,10 +14,10 @@ from ddpcheck.verdict import Diagnosis, Finding
 
 from ..drawing import Judge, asks_all, for_each
 from ..strategies_collectives import exact_tensor
-from .judges import results_hold
+from .call_forms import CALLS, usual
+from .comparison import results_hold
 from .results import named
 from .transfers import LATE, VERY_LATE
-from .ways import CALLS, usual
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session

@@ -14,9 +14,9 @@ from ddpcheck.trace import Trace
 from ..drawing import for_each
 from ..strategies_collectives import dtypes, exact_tensor, fitting_reductions, usual_reduction
 from .all_reduce import PAST_64_KIB
-from .judges import results_hold, same_bits_everywhere
+from .call_forms import SIZES
+from .comparison import results_hold, same_bits_everywhere
 from .results import named
-from .ways import SIZES
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session

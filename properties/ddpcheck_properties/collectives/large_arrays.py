@@ -11,7 +11,7 @@ from ddpcheck.job import AllGather, AllReduce, Broadcast, Job, Operation, Reduce
 from ..drawing import for_each, takes_its_time
 from ..strategies_collectives import dtypes, exact_tensor, fitting_reductions, usual_reduction
 from .all_reduce import A_MIB
-from .judges import results_hold
+from .comparison import results_hold
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session

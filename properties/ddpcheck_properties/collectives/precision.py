@@ -18,9 +18,9 @@ from ddpcheck.verdict import Finding
 
 from ..drawing import for_each
 from ..strategies_collectives import dtypes
-from .judges import results_hold
+from .call_forms import other_ways
+from .comparison import results_hold
 from .results import finished, named, wants
-from .ways import other_ways
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session

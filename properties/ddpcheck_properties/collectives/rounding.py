@@ -18,9 +18,9 @@ from ..drawing import for_all
 from ..strategies import choice
 from ..strategies_collectives import a_float, dtypes, jobs, reductions, tensors
 from .all_reduce import FLOATS, PAST_64_KIB
-from .judges import results_hold, same_bits_everywhere
+from .call_forms import other_ways
+from .comparison import results_hold, same_bits_everywhere
 from .results import finished, named
-from .ways import other_ways
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session

@@ -25,8 +25,8 @@ from ddpcheck.verdict import Finding
 
 from ..drawing import for_each
 from ..strategies_collectives import Reduction, exact_tensor, fitting_reductions
-from .judges import arguments_are_left_alone, results_hold
-from .ways import large_rows, usual
+from .call_forms import large_rows, usual
+from .comparison import arguments_are_left_alone, results_hold
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session

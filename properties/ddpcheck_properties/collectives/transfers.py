@@ -46,7 +46,7 @@ from ..strategies_collectives import (
     usual_reduction,
 )
 from .all_reduce import PAST_64_KIB
-from .judges import results_hold
+from .comparison import results_hold
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session

@@ -27,13 +27,13 @@ from ddpcheck.job import (
     Wait,
     ZeroGrad,
 )
-from ddpcheck.model import mlp
+from ddpcheck.models.spec import mlp
 from ddpcheck.trace import RankTrace, Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
 from ..collectives.results import in_group
 from ..drawing import for_each, takes_its_time
-from ..pitfalls import fitting
+from ..explicit_examples import fitting
 from ..replicas.large_models import several_buckets
 from ..strategies import shards, training_job
 from ..strategies_collectives import dtypes, reductions

@@ -18,11 +18,11 @@ from ddpcheck.job import Aggregate, AllReduce, Job, OptimizerSpec, Sample, Start
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
-from .. import pitfalls
-from ..collectives.judges import results_hold
+from .. import explicit_examples
+from ..collectives.comparison import results_hold
 from ..drawing import Judge, for_each
+from ..explicit_examples import fitting
 from ..metrics.mean_judges import weighted
-from ..pitfalls import fitting
 from ..replicas.comparison import as_one_process
 from ..samplers.judges import shared_out
 from ..strategies_collectives import exact_tensor, fitting_reductions
@@ -86,7 +86,7 @@ def _parts(session: Session) -> Iterator[tuple[Job, Judge]]:
         values = tuple(float(3 * rank + 1) for rank in range(world))
         yield Job(world, (Aggregate(values, (*(1,) * (world - 1), 64 - (world - 1))),)), weighted
     if "replica" in facets and "sgd" in promised.replica.optimizers:
-        for job in fitting(session, [pitfalls.steps(world, OptimizerSpec(lr=0.05), count=2)]):
+        for job in fitting(session, [explicit_examples.steps(world, OptimizerSpec(lr=0.05), count=2)]):
             yield job, as_one_process(promised)
 
 

@@ -10,13 +10,13 @@ from ddpcheck.causes import lifecycle as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.job import Backward, DataSpec, Job, MeasureSteps, Sample
-from ddpcheck.model import Linear, ModelSpec
+from ddpcheck.models.spec import Linear, ModelSpec
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
-from .. import pitfalls
+from .. import explicit_examples
 from ..drawing import Judge, for_each
-from ..pitfalls import fitting
+from ..explicit_examples import fitting
 from ..samplers import judges
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def check_uneven_batches_are_refused_on_every_rank(session: Session) -> None:
     # a Job that raises costs new ranks: the first has most samples at one world size, the last at the next; of four ranks two
     # neighbours have as many as the average
     batches = [1] * (world - 1) + [4] if world % 2 else [3, *[2] * (world - 2), 1]
-    job = pitfalls.uneven(world, batches=batches if world > 2 else ())
+    job = explicit_examples.uneven(world, batches=batches if world > 2 else ())
     for_each(session, [replace(job, operations=job.operations[:2])], _refused)
 
 
@@ -84,7 +84,7 @@ def check_unused_parameter_raises(session: Session) -> None:
     world = session.world_size
     # a Job that raises costs new ranks, seconds for some implementations: one is enough
     taken = ("a", "") if world == 2 else ("",)
-    for_each(session, fitting(session, [pitfalls.branches(world, "a", taken, taken)]), _raised)
+    for_each(session, fitting(session, [explicit_examples.branches(world, "a", taken, taken)]), _raised)
 
 
 @law("replica_sync", needs.replica, needs.replica.refuses_options, needs.ranks(most=1))

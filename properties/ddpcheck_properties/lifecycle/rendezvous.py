@@ -31,10 +31,10 @@ from ddpcheck.numerics import same_bits
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
-from .. import pitfalls
-from ..collectives.judges import results_hold
+from .. import explicit_examples
+from ..collectives.comparison import results_hold
 from ..drawing import Judge, for_each
-from ..pitfalls import fitting
+from ..explicit_examples import fitting
 from ..replicas.comparison import as_one_process
 from ..strategies_collectives import dtypes, exact_tensor, reductions
 
@@ -197,7 +197,7 @@ def _probe(session: Session) -> tuple[Job, Judge] | None:
         if operations:
             return Job(world, tuple(operations)), results_hold
     if "replica" in promised.facets and "sgd" in promised.replica.optimizers:
-        jobs = fitting(session, [pitfalls.steps(world, OptimizerSpec(lr=0.05), count=2)])
+        jobs = fitting(session, [explicit_examples.steps(world, OptimizerSpec(lr=0.05), count=2)])
         return (jobs[0], as_one_process(promised)) if jobs else None
     return None
 

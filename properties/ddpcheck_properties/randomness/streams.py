@@ -17,9 +17,9 @@ from ddpcheck.trace import Trace
 from ddpcheck.values import Array
 from ddpcheck.verdict import Finding
 
-from .. import pitfalls
+from .. import explicit_examples
 from ..drawing import Judge, for_each
-from ..pitfalls import fitting
+from ..explicit_examples import fitting
 from ..replicas.comparison import as_one_process
 from ..samplers.judges import shared_out
 from .seeds import SEEDS, UNLIKE, unlike
@@ -100,7 +100,7 @@ def check_the_sampler_does_not_use_global_random_numbers(session: Session) -> No
 def check_training_does_not_use_global_random_numbers(session: Session) -> None:
     """What one rank draws from its process's generators does not change training: no choice is made by them."""
     world, promised = session.world_size, session.capabilities
-    trained = pitfalls.steps(world, OptimizerSpec(lr=0.05, momentum=0.9))
+    trained = explicit_examples.steps(world, OptimizerSpec(lr=0.05, momentum=0.9))
     jobs = []
     for rank in sorted({0, world - 1}):
         operations: list[Operation] = [Disturb(rank)]

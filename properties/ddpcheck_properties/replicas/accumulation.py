@@ -14,13 +14,13 @@ from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Backward, CloseWindow, Job, OpenWindow, Operation, OptimizerSpec, Step, ZeroGrad
-from ddpcheck.model import Activation, BatchNorm, Layer, Linear, ModelSpec, Scale, mlp
+from ddpcheck.models.spec import Activation, BatchNorm, Layer, Linear, ModelSpec, Scale, mlp
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
-from .. import pitfalls
+from .. import explicit_examples
 from ..drawing import for_all, for_each
-from ..pitfalls import fitting, window
+from ..explicit_examples import fitting, window
 from ..strategies import GRADIENTS, PARAMETERS, SEEDS, choice, models, sgd, shards, training_job
 from .comparison import as_one_process, because
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def check_gradients_inside_no_sync_are_local(session: Session) -> None:
     """Inside no_sync every rank holds the sum of its own gradients, exactly, and nothing of the other ranks'."""
     world, promised = session.world_size, session.capabilities
-    jobs = [pitfalls.accumulation(world, (2, 2, 2), look=True)]
+    jobs = [explicit_examples.accumulation(world, (2, 2, 2), look=True)]
     if promised.replica.uneven_batches == "equal_weight":
         jobs += [running_dry(world), running_dry(world, all_at_last=True)]
     for_all(session, windows(world, promised, look=True), as_one_process(promised), examples=fitting(session, jobs))
@@ -47,11 +47,13 @@ def check_accumulated_window_counts_every_micro_batch_once(session: Session) -> 
     """
     world, promised = session.world_size, session.capabilities
     jobs = [
-        pitfalls.accumulation(world, (2, 2, 2) if world == 2 else (2, 2)),  # the number of ranks is another factor
-        pitfalls.accumulation(world, (1, 1, 1), (2, 2, 2)),
-        pitfalls.accumulation(world, (4, 1)),
-        pitfalls.accumulation(world, (2,), (1, 1, 1, 1), (2,)),
-        pitfalls.accumulation(world, (1,) * 33, (1,) * 9),
+        explicit_examples.accumulation(
+            world, (2, 2, 2) if world == 2 else (2, 2)
+        ),  # the number of ranks is another factor
+        explicit_examples.accumulation(world, (1, 1, 1), (2, 2, 2)),
+        explicit_examples.accumulation(world, (4, 1)),
+        explicit_examples.accumulation(world, (2,), (1, 1, 1, 1), (2,)),
+        explicit_examples.accumulation(world, (1,) * 33, (1,) * 9),
     ]
     for_all(session, windows(world, promised), as_one_process(promised), examples=fitting(session, jobs))
 
@@ -60,7 +62,7 @@ def check_accumulated_window_counts_every_micro_batch_once(session: Session) -> 
 def check_accumulation_without_no_sync_gives_the_same(session: Session) -> None:
     """Several synchronised backwards without zero_grad add up to the sum of the large batches' gradients."""
     world, promised = session.world_size, session.capabilities
-    examples = fitting(session, [pitfalls.accumulation(world, (2, 2, 2), (1, 1), sync=True, look=True)])
+    examples = fitting(session, [explicit_examples.accumulation(world, (2, 2, 2), (1, 1), sync=True, look=True)])
     for_all(session, windows(world, promised, sync=True), as_one_process(promised), examples=examples)
 
 
@@ -176,7 +178,7 @@ def windows(
     operations: list[Operation] = []
     for _ in range(draw(choice((1, 2, 3)))):
         sizes = draw(choice(((2, 2), (1,), (1, 1, 1), (2, 2, 2, 2), (4, 1), (1, 2), (2, 1, 4))))
-        operations += pitfalls.window(world_size, sizes, sync=sync, look=look or sync)
+        operations += explicit_examples.window(world_size, sizes, sync=sync, look=look or sync)
         operations += [Step(), *PARAMETERS] if stepping else []
     return training_job(world_size, model, operations, optimizer, exact=not stepping, seed=draw(SEEDS))
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.job import Backward, Clip, Job, Operation, OptimizerSpec, Resume, Save, SetTrainable, Step, ZeroGrad
-from ddpcheck.model import Activation, Activity, Head, Layer, Linear, ModelSpec
+from ddpcheck.models.spec import Activation, Activity, Head, Layer, Linear, ModelSpec
 
 from ..drawing import for_each
-from ..pitfalls import fitting
+from ..explicit_examples import fitting
 from ..strategies import GRADIENTS, PARAMETERS, shards, training_job
 from .comparison import as_one_process
 

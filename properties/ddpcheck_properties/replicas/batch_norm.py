@@ -21,14 +21,14 @@ from ddpcheck.causes import batch_norm as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, Determinism, needs
 from ddpcheck.job import Backward, DataSpec, Job, Observe, Operation, Remeasure, ZeroGrad
-from ddpcheck.model import Activation, BatchNorm, Layer, Linear, ModelSpec
+from ddpcheck.models.spec import Activation, BatchNorm, Layer, Linear, ModelSpec
 from ddpcheck.oracle import ExpectedOperation, Oracle
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array
 from ddpcheck.verdict import Diagnosis, Finding
 
 from ..drawing import Judge, for_each
-from ..pitfalls import fitting
+from ..explicit_examples import fitting
 from ..strategies import GRADIENTS, shards, training_job
 from .comparison import as_one_process, compare, when
 

@@ -15,14 +15,14 @@ from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Backward, Job, Observe, ZeroGrad
-from ddpcheck.model import Activation, BatchNorm, Linear, ModelSpec
+from ddpcheck.models.spec import Activation, BatchNorm, Linear, ModelSpec
 from ddpcheck.oracle import Oracle
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array
 from ddpcheck.verdict import Finding
 
 from ..drawing import Judge, for_each
-from ..pitfalls import fitting
+from ..explicit_examples import fitting
 from ..strategies import shards, training_job
 from .batch_norm import TOLERANCE
 from .comparison import when

@@ -18,14 +18,14 @@ from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.diagnosis import Evidence
 from ddpcheck.job import Backward, Job, Observe, Operation, OptimizerSpec, Step, ZeroGrad
-from ddpcheck.model import Activation, BatchNorm, Linear, ModelSpec
+from ddpcheck.models.spec import Activation, BatchNorm, Linear, ModelSpec
 from ddpcheck.oracle.optimizer import Optimizer
 from ddpcheck.oracle.rounding import Value
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array
 
 from ..drawing import for_each
-from ..pitfalls import fitting
+from ..explicit_examples import fitting
 from ..strategies import shards, training_job
 from .comparison import when
 

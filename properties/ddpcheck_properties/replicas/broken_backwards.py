@@ -9,12 +9,12 @@ from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Backward, Job, Operation, Step
-from ddpcheck.model import mlp
+from ddpcheck.models.spec import mlp
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
 from ..drawing import Judge, for_each
-from ..pitfalls import fitting, window
+from ..explicit_examples import fitting, window
 from ..strategies import PARAMETERS, shards, training_job
 from .comparison import as_one_process
 

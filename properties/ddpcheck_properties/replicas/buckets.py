@@ -12,14 +12,14 @@ from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Backward, Clip, Job, Observe, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
-from ddpcheck.model import Activation, Layer, Linear, ModelSpec, Scale
+from ddpcheck.models.spec import Activation, Layer, Linear, ModelSpec, Scale
 from ddpcheck.oracle import Oracle
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
-from .. import pitfalls
+from .. import explicit_examples
 from ..drawing import Judge, for_each, takes_its_time
-from ..pitfalls import fitting, one_backward
+from ..explicit_examples import fitting, one_backward
 from ..strategies import GRADIENTS, PARAMETERS, shards, training_job
 from .comparison import as_one_process, compare_arrays, when
 from .unused import SYNCHRONISED
@@ -108,7 +108,7 @@ def check_every_step_may_use_other_parameters_on_every_rank(session: Session) ->
     """
     world, promised = session.world_size, session.capabilities
     jobs = [changing(world, 0, 2), *(changing(world, start) for start in range(3))]
-    jobs.append(pitfalls.branches(world, "ab", ("a", "ab"), *[("b", "b")] * 9, ("ab", "a")))
+    jobs.append(explicit_examples.branches(world, "ab", ("a", "ab"), *[("b", "b")] * 9, ("ab", "a")))
     if "sgd" in promised.replica.optimizers:
         jobs.append(_stepping(jobs[1]))
     for_each(session, fitting(session, jobs), as_one_process(promised))

@@ -21,7 +21,7 @@ from ddpcheck.trace import Trace
 from ddpcheck.values import Array
 from ddpcheck.verdict import Diagnosis, Finding
 
-from .circumstances import clipped, dropped, ended, gone, just_done, lateness, loudness, meant, nowhere
+from .hypotheses import clipped, dropped, ended, gone, just_done, lateness, loudness, meant, nowhere
 
 _LISTED = 12
 _NOUNS = {"gradients": "gradient of", "parameters": "parameter", "buffers": "buffer", "averaged": "average of"}

@@ -19,17 +19,17 @@ from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, Determinism, needs
 from ddpcheck.diagnosis import Evidence
 from ddpcheck.job import Backward, Job, Observe, Operation, ZeroGrad
-from ddpcheck.model import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale
+from ddpcheck.models.spec import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale
 from ddpcheck.numerics import reduction_bound
 from ddpcheck.oracle import Contributions
-from ddpcheck.oracle.terms_gone_wrong import terms_of
+from ddpcheck.oracle.wrong_terms import terms_of
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array
 from ddpcheck.verdict import Finding
 
-from .. import pitfalls
+from .. import explicit_examples
 from ..drawing import Judge, for_all, for_each
-from ..pitfalls import fitting
+from ..explicit_examples import fitting
 from ..strategies import GRADIENTS, models, training_jobs
 from .comparison import as_one_process, when
 
@@ -49,7 +49,7 @@ def check_gradients_equal_the_large_batch_exactly(session: Session) -> None:
         session,
         training_jobs(world, promised),
         as_one_process(promised),
-        examples=fitting(session, pitfalls.shapes(world)),
+        examples=fitting(session, explicit_examples.shapes(world)),
     )
 
 
@@ -61,9 +61,9 @@ def check_gradients_of_real_values_equal_the_large_batch_within_rounding(session
     larger than the others', and for batches that no number of pieces divides.
     """
     world, promised = session.world_size, session.capabilities
-    jobs = [pitfalls.scaled(world, factor) for factor in (2.0**-30, 2.0**20)]
-    jobs.append(pitfalls.one_backward(world, Linear("fc1", 3, 2), batch=101, exact=False))
-    jobs += [pitfalls.louder(world)] * (world > 1)
+    jobs = [explicit_examples.scaled(world, factor) for factor in (2.0**-30, 2.0**20)]
+    jobs.append(explicit_examples.one_backward(world, Linear("fc1", 3, 2), batch=101, exact=False))
+    jobs += [explicit_examples.louder(world)] * (world > 1)
     examples = fitting(session, jobs)
     for_all(session, training_jobs(world, promised, exact=False), as_one_process(promised), examples=examples)
 
@@ -82,14 +82,14 @@ def check_reduction_is_the_mean_of_local_gradients_to_the_last_bits(session: Ses
         world, promised, model=models(promised, exact=False, batch_norm=True), exact=False, rounds=(1,), observe=()
     ).map(local_then_synchronised)
     layers = Linear("fc1", 3, 4), BatchNorm("norm", 4), Activation("tanh"), Linear("fc2", 4, 2)
-    jobs = [pitfalls.one_backward(world, *layers, batch=3, exact=False)]
-    jobs += pitfalls.shapes(world, (1, 4, 28, 31, 33), exact=False)
+    jobs = [explicit_examples.one_backward(world, *layers, batch=3, exact=False)]
+    jobs += explicit_examples.shapes(world, (1, 4, 28, 31, 33), exact=False)
     jobs += [
-        pitfalls.one_backward(world, Linear("fc1", 1, size), exact=False, dtype=dtype)
+        explicit_examples.one_backward(world, Linear("fc1", 1, size), exact=False, dtype=dtype)
         for size in (1537, 12289)
         for dtype in sorted(promised.replica.replica_dtypes)
     ]
-    jobs.append(pitfalls.large_and_small(world, min(promised.replica.replica_dtypes), exact=False))
+    jobs.append(explicit_examples.large_and_small(world, min(promised.replica.replica_dtypes), exact=False))
     examples = fitting(session, map(local_then_synchronised, jobs))
     for_all(session, drawn, reduction_is_tight(promised), examples=examples)
 
@@ -121,7 +121,10 @@ def check_uneven_batches_are_weighted_by_their_sizes(session: Session) -> None:
 def check_large_tensors_beside_small_ones(session: Session) -> None:
     """Tensors past the usual bucket sizes, and those of one element beside them, have exact gradients at every step."""
     promised = session.capabilities
-    jobs = [pitfalls.large_and_small(session.world_size, dtype) for dtype in sorted(promised.replica.replica_dtypes)]
+    jobs = [
+        explicit_examples.large_and_small(session.world_size, dtype)
+        for dtype in sorted(promised.replica.replica_dtypes)
+    ]
     for_each(session, fitting(session, jobs), as_one_process(promised))
 
 
@@ -149,11 +152,11 @@ def _uneven(session: Session) -> None:
     judge = as_one_process(promised)
     nobody = [[2 * (rank != empty) for rank in range(world)] for empty in (world - 1, 0)]
     exact = promised.replica.uneven_batches != "weighted"  # the sizes' sum is no power of two
-    examples = [pitfalls.uneven(world, exact=exact, batches=batches) for batches in ((), *nobody)]
+    examples = [explicit_examples.uneven(world, exact=exact, batches=batches) for batches in ((), *nobody)]
     ids = ModelSpec((Embedding("embedding", 5, 3), Scale("scalar", 0), Linear("fc1", 3, 4)), loss="cross_entropy")
-    examples.append(pitfalls.uneven(world, exact=False, batches=nobody[0], model=ids))
+    examples.append(explicit_examples.uneven(world, exact=False, batches=nobody[0], model=ids))
     buffered = ModelSpec((Linear("fc1", 2, 3), Scale("scale", 3, buffer=True), Linear("fc2", 3, 1)), loss="linear")
-    examples.append(pitfalls.uneven(world, exact=False, batches=nobody[0], model=buffered))
+    examples.append(explicit_examples.uneven(world, exact=False, batches=nobody[0], model=buffered))
     for_all(session, training_jobs(world, promised, uneven=True), judge, examples=fitting(session, examples), share=0.5)
     for_all(session, training_jobs(world, promised, exact=False, uneven=True), judge, share=0.5)
 

@@ -14,14 +14,14 @@ from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Backward, DataSpec, Job, Join, Operation, OptimizerSpec, Step, ZeroGrad
-from ddpcheck.model import Linear, ModelSpec, Scale, mlp
+from ddpcheck.models.spec import Linear, ModelSpec, Scale, mlp
 from ddpcheck.oracle import Oracle
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array
 from ddpcheck.verdict import Finding
 
 from ..drawing import Judge, fewer, for_each
-from ..pitfalls import fitting
+from ..explicit_examples import fitting
 from ..strategies import PARAMETERS, shards
 from .comparison import as_one_process
 

@@ -11,10 +11,10 @@ from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.job import Backward, Clip, Job, Observe, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
-from ddpcheck.model import Activation, Embedding, Layer, Linear, ModelSpec, Scale
+from ddpcheck.models.spec import Activation, Embedding, Layer, Linear, ModelSpec, Scale
 
 from ..drawing import for_each
-from ..pitfalls import fitting, one_backward
+from ..explicit_examples import fitting, one_backward
 from ..strategies import GRADIENTS, PARAMETERS, shards, training_job
 from .comparison import as_one_process, because
 from .gradients import local_then_synchronised, reduction_is_tight

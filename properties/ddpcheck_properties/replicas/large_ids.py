@@ -9,12 +9,12 @@ from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.job import Backward, Job, Operation, ZeroGrad
-from ddpcheck.model import Embedding, Linear, ModelSpec
+from ddpcheck.models.spec import Embedding, Linear, ModelSpec
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
 from ..drawing import Judge, for_each
-from ..pitfalls import fitting
+from ..explicit_examples import fitting
 from ..strategies import GRADIENTS, shards, training_job
 from .comparison import as_one_process
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Backward, Clip, Job, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
-from ddpcheck.model import Linear, ModelSpec, Scale
+from ddpcheck.models.spec import Linear, ModelSpec, Scale
 
 from ..drawing import for_each
-from ..pitfalls import fitting
+from ..explicit_examples import fitting
 from ..strategies import GRADIENTS, PARAMETERS, shards, training_job
 from .comparison import as_one_process
 

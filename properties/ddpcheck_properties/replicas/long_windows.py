@@ -12,11 +12,11 @@ from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.diagnosis import Evidence
 from ddpcheck.job import Backward, Job, Operation, ZeroGrad
-from ddpcheck.model import Linear, ModelSpec
+from ddpcheck.models.spec import Linear, ModelSpec
 from ddpcheck.trace import Trace
 
 from ..drawing import for_each
-from ..pitfalls import fitting
+from ..explicit_examples import fitting
 from ..strategies import GRADIENTS, shards, training_job
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Backward, DataSpec, Job, Operation, ZeroGrad
-from ddpcheck.model import Linear, ModelSpec, Scale, mlp
+from ddpcheck.models.spec import Linear, ModelSpec, Scale, mlp
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
 from ..drawing import Judge, for_each
-from ..pitfalls import fitting
+from ..explicit_examples import fitting
 from ..strategies import GRADIENTS, shards, training_job
 from .comparison import as_one_process, when
 from .skipping import poisoned

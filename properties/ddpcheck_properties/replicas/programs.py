@@ -11,15 +11,15 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Job
-from ddpcheck.model import Activation, Linear, ModelSpec
+from ddpcheck.models.spec import Activation, Linear, ModelSpec
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
 from ..drawing import Judge, fewer, for_all, within_promises
-from ..pitfalls import fitting
+from ..explicit_examples import fitting
 from ..strategies import ADAM, SEEDS, adam, branching, branching_models, choice, models, sgd
 from .comparison import as_one_process
-from .program_words import WORDS, Word, said, training_program
+from .program_grammar import WORDS, Word, said, training_program
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session

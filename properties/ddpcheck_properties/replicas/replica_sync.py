@@ -28,13 +28,13 @@ from ddpcheck.job import (
     Save,
     Step,
 )
-from ddpcheck.model import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
+from ddpcheck.models.spec import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array
 
-from .. import pitfalls
+from .. import explicit_examples
 from ..drawing import Judge, fewer, for_all, for_each
-from ..pitfalls import fitting
+from ..explicit_examples import fitting
 from ..strategies import SEEDS, adam, choice, models, sgd, training_job, training_jobs
 from .comparison import as_one_process
 
@@ -54,9 +54,9 @@ def check_construction_gives_every_rank_the_parameters_of_rank_0(session: Sessio
     world, promised = session.world_size, session.capabilities
     layers = Linear("fc1", 3, 4), Scale("scale", 0), Linear("fc2", 4, 2)
     examples = [
-        pitfalls.construction(world, *layers),
-        pitfalls.construction(world, Embedding("embedding", 5, 3), *layers, exact=False),
-        pitfalls.construction(world, Linear("fc1", 520, 520)),
+        explicit_examples.construction(world, *layers),
+        explicit_examples.construction(world, Embedding("embedding", 5, 3), *layers, exact=False),
+        explicit_examples.construction(world, Linear("fc1", 520, 520)),
     ]
     for_all(session, new_replicas(world, promised), _from_rank_0("parameters"), examples=fitting(session, examples))
 
@@ -71,7 +71,7 @@ def check_construction_gives_every_rank_the_parameters_of_rank_0(session: Sessio
 def check_construction_gives_every_rank_the_frozen_parameters_of_rank_0(session: Session) -> None:
     """A new replica holds rank 0's frozen parameters, too, on every rank."""
     layers = Linear("fc1", 3, 4, frozen=True), Linear("fc2", 4, 2)
-    jobs = [pitfalls.construction(session.world_size, *layers, exact=exact) for exact in (True, False)]
+    jobs = [explicit_examples.construction(session.world_size, *layers, exact=exact) for exact in (True, False)]
     for_each(session, fitting(session, jobs), _from_rank_0("parameters"))
 
 
@@ -85,7 +85,7 @@ def check_construction_gives_every_rank_the_frozen_parameters_of_rank_0(session:
 def check_construction_gives_every_rank_the_buffers_of_rank_0(session: Session) -> None:
     """A new replica holds rank 0's buffers, bit for bit, on every rank."""
     layers = Linear("fc1", 3, 4), Scale("buffer", 4, buffer=True), Linear("fc2", 4, 2), Scale("scalar", 0, buffer=True)
-    jobs = [pitfalls.construction(session.world_size, *layers, exact=exact) for exact in (True, False)]
+    jobs = [explicit_examples.construction(session.world_size, *layers, exact=exact) for exact in (True, False)]
     for_each(session, fitting(session, jobs), _from_rank_0("buffers"))
 
 
@@ -101,7 +101,7 @@ def check_construction_gives_every_rank_the_statistics_of_rank_0(session: Sessio
     rank.
     """
     layers = Linear("fc1", 3, 4), BatchNorm("norm", 4), Linear("fc2", 4, 2)
-    jobs = [pitfalls.construction(session.world_size, *layers, exact=exact) for exact in (True, False)]
+    jobs = [explicit_examples.construction(session.world_size, *layers, exact=exact) for exact in (True, False)]
     for_each(session, fitting(session, jobs), _from_rank_0("buffers"))
 
 
@@ -115,7 +115,9 @@ def check_running_statistics_of_rank_0_are_those_of_its_own_batches(session: Ses
     promised = session.capabilities
     sizes = (False, True) if promised.replica.uneven_batches == "equal_weight" else (False,)
     local = promised.replica.no_sync
-    jobs = [pitfalls.statistics(session.world_size, uneven=uneven, local=local and not uneven) for uneven in sizes]
+    jobs = [
+        explicit_examples.statistics(session.world_size, uneven=uneven, local=local and not uneven) for uneven in sizes
+    ]
     for_each(session, fitting(session, jobs), as_one_process(promised))
 
 
@@ -149,16 +151,19 @@ def check_resumed_training_goes_where_one_process_goes(session: Session) -> None
     ends.
     """
     world, promised = session.world_size, session.capabilities
-    jobs = [interrupt(pitfalls.steps(world, spec), 1) for spec in (MOMENTUM, ADAM)]
-    jobs += [_resumed_twice(pitfalls.steps(world, spec)) for spec in (MOMENTUM, ADAM)]
+    jobs = [interrupt(explicit_examples.steps(world, spec), 1) for spec in (MOMENTUM, ADAM)]
+    jobs += [_resumed_twice(explicit_examples.steps(world, spec)) for spec in (MOMENTUM, ADAM)]
     jobs.append(replace(jobs[0], model=ModelSpec((Linear("fc1", 2, 3, frozen=True), *mlp((3, 3, 2)).layers[1:]))))
     # what wrappers put before every name is part of these
     named = ModelSpec((Linear("module", 2, 3), Activation("tanh"), Linear("submodule", 3, 2)))
     jobs.append(replace(jobs[0], model=named))
     held = Scale("scalar", 0, buffer=True), Scale("vector", 3, buffer=True)
     jobs.append(replace(jobs[0], model=ModelSpec((Linear("fc1", 2, 3), *held, Linear("fc2", 3, 2)))))
-    jobs += [_saved_again(pitfalls.steps(world, spec), windows=promised.replica.no_sync) for spec in (MOMENTUM, ADAM)]
-    jobs.append(_resumed_often(pitfalls.steps(world, MOMENTUM, count=11)))
+    jobs += [
+        _saved_again(explicit_examples.steps(world, spec), windows=promised.replica.no_sync)
+        for spec in (MOMENTUM, ADAM)
+    ]
+    jobs.append(_resumed_often(explicit_examples.steps(world, MOMENTUM, count=11)))
     examples = fewer(session, fitting(session, jobs))
     for_all(session, interrupted(world, promised), as_one_process(promised), examples=examples)
 
@@ -169,8 +174,8 @@ def check_a_checkpoint_holds_running_statistics(session: Session) -> None:
     rank 0 go on from there; saved before any training, or after.
     """
     layers = Linear("fc1", 3, 4), BatchNorm("norm", 4), Linear("fc2", 4, 2)
-    job = pitfalls.construction(session.world_size, *layers)
-    trained = pitfalls.statistics(session.world_size)
+    job = explicit_examples.construction(session.world_size, *layers)
+    trained = explicit_examples.statistics(session.world_size)
     *begin, end = (position + 1 for position, each in enumerate(trained.operations) if isinstance(each, Observe))
     resumed = (*trained.operations[: begin[0]], Save(), *trained.operations[begin[0] : begin[1]], Resume(), LOOK)
     jobs = [replace(job, operations=(Save(), Resume(), LOOK))]
@@ -186,7 +191,7 @@ def check_resumed_training_is_exact(session: Session) -> None:
     world, promised = session.world_size, session.capabilities
     model = models(promised, depths=(1, 2), losses=("linear",))
     steps = training_jobs(world, promised, model=model, rounds=(2,), optimizer=sgd(exact=True), observe=())
-    example = interrupt(pitfalls.steps(world, OptimizerSpec(lr=1.0, momentum=1.0), count=2, exact=True), 1)
+    example = interrupt(explicit_examples.steps(world, OptimizerSpec(lr=1.0, momentum=1.0), count=2, exact=True), 1)
     drawn = steps.map(lambda job: interrupt(job, 1))
     for_all(session, drawn, as_one_process(promised), examples=fitting(session, [example]), share=0.5)
 

@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Job, OptimizerSpec
-from ddpcheck.model import Activation, Activity, BatchNorm, Embedding, Head, Layer, Linear, ModelSpec, Scale
+from ddpcheck.models.spec import Activation, Activity, BatchNorm, Embedding, Head, Layer, Linear, ModelSpec, Scale
 
 from ..drawing import Judge, fewer, for_all, within_promises
-from ..pitfalls import fitting
+from ..explicit_examples import fitting
 from ..strategies import ADAM, LOSSES, SEEDS, SGD
 from .comparison import as_one_process
-from .program_words import Word, training_program
+from .program_grammar import Word, training_program
 from .programs import BRANCHES_TAKEN, Known, telling
-from .traces_left import arguments_stay, nothing_was_changed
+from .side_effects import arguments_stay, nothing_was_changed
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session

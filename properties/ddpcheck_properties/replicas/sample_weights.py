@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.job import Backward, Job, Operation, OptimizerSpec, Step, ZeroGrad
-from ddpcheck.model import Embedding, Linear, ModelSpec, mlp
+from ddpcheck.models.spec import Embedding, Linear, ModelSpec, mlp
 from ddpcheck.trace import Trace
 
 from ..drawing import for_each
-from ..pitfalls import fitting
+from ..explicit_examples import fitting
 from ..strategies import GRADIENTS, PARAMETERS, shards, training_job
 from .comparison import as_one_process
-from .traces_left import nothing_was_changed
+from .side_effects import nothing_was_changed
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session

@@ -12,13 +12,13 @@ from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Backward, Clip, Job, Observe, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
-from ddpcheck.model import Activation, Embedding, Linear, ModelSpec, Scale
+from ddpcheck.models.spec import Activation, Embedding, Linear, ModelSpec, Scale
 from ddpcheck.trace import Trace
 from ddpcheck.values import key_of
 from ddpcheck.verdict import Finding
 
 from ..drawing import Judge, for_each
-from ..pitfalls import fitting
+from ..explicit_examples import fitting
 from ..strategies import GRADIENTS, PARAMETERS, shards, training_job
 from .averages import LOOK
 from .comparison import as_one_process, because

@@ -9,11 +9,11 @@ from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.job import DataSpec, Job, MeasureSteps
-from ddpcheck.model import mlp
+from ddpcheck.models.spec import mlp
 from ddpcheck.trace import Trace
 
 from ..drawing import for_each
-from ..pitfalls import fitting
+from ..explicit_examples import fitting
 from ..strategies import shards
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, Determinism, needs
 from ddpcheck.job import Backward, Clip, Job, Operation, OptimizerSpec, SetTrainable, Step, ZeroGrad
-from ddpcheck.model import Linear, ModelSpec
+from ddpcheck.models.spec import Linear, ModelSpec
 from ddpcheck.oracle import Oracle
 
-from .. import pitfalls
+from .. import explicit_examples
 from ..drawing import for_all, for_each
-from ..pitfalls import fitting
+from ..explicit_examples import fitting
 from ..strategies import GRADIENTS, PARAMETERS, adam, choice, models, sgd, shards, training_job, training_jobs
 from .comparison import as_one_process, because
 from .gradients import same_bits_in
@@ -41,7 +41,7 @@ def check_parameters_after_steps_are_exact(session: Session) -> None:
         session,
         training_jobs(world, promised, model=model, rounds=(2, 1, 3), optimizer=sgd(exact=True)),
         as_one_process(promised),
-        examples=fitting(session, [pitfalls.steps(world, OptimizerSpec(lr=1.0), count=2, exact=True)]),
+        examples=fitting(session, [explicit_examples.steps(world, OptimizerSpec(lr=1.0), count=2, exact=True)]),
     )
 
 
@@ -51,7 +51,7 @@ def check_sgd_goes_where_one_process_goes(session: Session) -> None:
 
     Up to rounding, whose bound is carried through gradients, velocity and parameters: ddpcheck.oracle.bounds.
     """
-    _follows(session, sgd(), [pitfalls.steps(session.world_size, MOMENTUM)])
+    _follows(session, sgd(), [explicit_examples.steps(session.world_size, MOMENTUM)])
 
 
 @law("trajectories", needs.replica, needs.replica.optimizers("adam"))
@@ -77,7 +77,7 @@ def check_replicas_stay_equal_to_the_last_bit(session: Session) -> None:
     drawn = training_jobs(
         world, promised, model=model, exact=False, rounds=(2, 4), optimizer=st.one_of(offered), observe=()
     )
-    examples = fitting(session, [pitfalls.steps(world, MOMENTUM, count=4)])
+    examples = fitting(session, [explicit_examples.steps(world, MOMENTUM, count=4)])
     for_all(session, drawn, same_bits_in("parameters"), examples=examples)
 
 
@@ -90,8 +90,8 @@ def check_clipping_uses_the_norm_of_the_synchronised_gradients(session: Session)
     model = models(promised, exact=False, depths=(1, 2))
     steps = training_jobs(world, promised, model=model, exact=False, rounds=(1, 2), optimizer=sgd())
     drawn = st.builds(_clipping, steps, choice((0.05, 0.5, 100.0)))
-    small = _clipping(pitfalls.steps(world, OptimizerSpec(lr=0.05), count=12), 0.1, look=True)
-    only_asked = _clipping(pitfalls.steps(world, OptimizerSpec(lr=0.05), count=2), math.inf)
+    small = _clipping(explicit_examples.steps(world, OptimizerSpec(lr=0.05), count=12), 0.1, look=True)
+    only_asked = _clipping(explicit_examples.steps(world, OptimizerSpec(lr=0.05), count=2), math.inf)
     examples = fitting(session, [small, _barely_clipped(world, promised), only_asked])
     for_all(session, drawn, as_one_process(promised), examples=examples)
 
@@ -149,7 +149,7 @@ def _clipping(job: Job, max_norm: float, *, look: bool = False) -> Job:
 
 def _barely_clipped(world_size: int, promised: Capabilities) -> Job:
     """One step whose gradients are clipped to a little less than their norm."""
-    step = pitfalls.steps(world_size, OptimizerSpec(lr=0.05), count=1)
+    step = explicit_examples.steps(world_size, OptimizerSpec(lr=0.05), count=1)
     *_, (norm,) = (
         moment.numbers.values() for moment in Oracle(_clipping(step, 1.0), promised).walk() if "norm" in moment.numbers
     )

@@ -16,9 +16,9 @@ from ddpcheck.values import hashed, key_of
 from ddpcheck.verdict import Finding
 
 from ..drawing import fewer, for_all
-from ..pitfalls import fitting
+from ..explicit_examples import fitting
 from .comparison import as_one_process
-from .program_words import Word, training_program
+from .program_grammar import Word, training_program
 from .programs import programs
 
 if TYPE_CHECKING:

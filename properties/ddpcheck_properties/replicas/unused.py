@@ -11,11 +11,11 @@ from hypothesis.strategies import DrawFn
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Backward, Clip, Job, Operation, OptimizerSpec, Step, ZeroGrad
-from ddpcheck.model import Layer, Linear, ModelSpec, Scale
+from ddpcheck.models.spec import Layer, Linear, ModelSpec, Scale
 
-from .. import pitfalls
+from .. import explicit_examples
 from ..drawing import for_all, for_each
-from ..pitfalls import fitting
+from ..explicit_examples import fitting
 from ..strategies import GRADIENTS, PARAMETERS, SEEDS, branching, branching_models, choice, shards, training_job
 from .comparison import as_one_process
 
@@ -38,12 +38,12 @@ def check_parameter_unused_on_some_ranks_counts_as_zero_there(session: Session) 
     """
     world, promised = session.world_size, session.capabilities
     jobs = [
-        pitfalls.branches(world, "a", ("a", "")),
-        pitfalls.branches(world, "ab", ("a", "b")),
-        pitfalls.branches(world, "abc", ("abc", "ac")),
-        pitfalls.branches(world, "ab", ("ab", "ab"), ("b", "a"), ("ab", "ab")),
-        pitfalls.branches(world, "a", ("a", "a"), ("a", ""), width=WIDE),
-        pitfalls.branches(world, "a", *[("a", "a")] * 4, *[("a", "")] * 4),  # buffers that are filled in turn
+        explicit_examples.branches(world, "a", ("a", "")),
+        explicit_examples.branches(world, "ab", ("a", "b")),
+        explicit_examples.branches(world, "abc", ("abc", "ac")),
+        explicit_examples.branches(world, "ab", ("ab", "ab"), ("b", "a"), ("ab", "ab")),
+        explicit_examples.branches(world, "a", ("a", "a"), ("a", ""), width=WIDE),
+        explicit_examples.branches(world, "a", *[("a", "a")] * 4, *[("a", "")] * 4),  # buffers that are filled in turn
         _tied_through_branches(world),
     ]
     for_all(session, branched(world, promised), as_one_process(promised), examples=fitting(session, jobs))
@@ -53,7 +53,10 @@ def check_parameter_unused_on_some_ranks_counts_as_zero_there(session: Session) 
 def check_parameter_unused_on_all_ranks(session: Session) -> None:
     """A parameter that no rank used since zero_grad has the promised gradient, zero or none; all others are exact."""
     world, promised = session.world_size, session.capabilities
-    jobs = [pitfalls.branches(world, "a", ("",), ("a",), ("",)), pitfalls.branches(world, "ab", ("a",), ("b",))]
+    jobs = [
+        explicit_examples.branches(world, "a", ("",), ("a",), ("",)),
+        explicit_examples.branches(world, "ab", ("a",), ("b",)),
+    ]
     jobs.append(_among_many(world))
     for_all(session, branched(world, promised, alike=True), as_one_process(promised), examples=fitting(session, jobs))
 
@@ -72,12 +75,12 @@ def check_parameter_unused_on_all_ranks_does_not_move(session: Session) -> None:
     after its other form those that had no gradient before.
     """
     world, promised = session.world_size, session.capabilities
-    jobs = [pitfalls.branches(world, "a", ("a",), ("",), ("a",), optimizer=MOVING)]
-    jobs.append(pitfalls.branches(world, "a", ("a",), ("",), ("",), ("a",), optimizer=ADAM))
+    jobs = [explicit_examples.branches(world, "a", ("a",), ("",), ("a",), optimizer=MOVING)]
+    jobs.append(explicit_examples.branches(world, "a", ("a",), ("",), ("",), ("a",), optimizer=ADAM))
     between = ZeroGrad(), Step(), *PARAMETERS
     jobs += [replace(job, operations=(*job.operations, *between, *job.operations)) for job in jobs]
     if promised.replica.zeroes_gradients:  # zeros where there is a gradient, which the branch has not
-        used_once = pitfalls.branches(world, "a", ("a",), ("",), optimizer=MOVING)
+        used_once = explicit_examples.branches(world, "a", ("a",), ("",), optimizer=MOVING)
         zeros = ZeroGrad(to_zeros=True), *GRADIENTS, Step(), *PARAMETERS
         jobs.append(replace(used_once, operations=(*used_once.operations, *zeros)))
     drawn = branched(world, promised, optimizer=MOVING)
@@ -96,7 +99,7 @@ def check_clipping_passes_over_parameters_without_gradient(session: Session) -> 
     """A parameter that no rank used adds nothing to the norm, and keeps no other from being clipped."""
     world = session.world_size
     plain = OptimizerSpec(lr=0.05)
-    job = pitfalls.branches(world, "ab", ("a",), ("",), ("b",), optimizer=plain)
+    job = explicit_examples.branches(world, "ab", ("a",), ("",), ("b",), optimizer=plain)
     operations = [each for op in job.operations for each in ((Clip(0.1), op) if isinstance(op, Step) else (op,))]
     jobs = [replace(job, operations=tuple(operations))]
     for_each(session, fitting(session, jobs), as_one_process(session.capabilities))

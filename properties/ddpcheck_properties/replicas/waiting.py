@@ -11,11 +11,11 @@ from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.job import Backward, Job, Operation, Sleep, ZeroGrad
-from ddpcheck.model import Delay, Linear, mlp
+from ddpcheck.models.spec import Delay, Linear, mlp
 from ddpcheck.trace import Trace
 
 from ..drawing import for_each
-from ..pitfalls import fitting, one_backward
+from ..explicit_examples import fitting, one_backward
 from ..strategies import GRADIENTS, shards, training_job
 from .comparison import as_one_process, because
 

@@ -29,9 +29,9 @@ from ddpcheck.job import (
     Train,
     ZeroGrad,
 )
-from ddpcheck.model import Activation, Activity, Embedding, Head, Layer, Linear, ModelSpec
+from ddpcheck.models.spec import Activation, Activity, Embedding, Head, Layer, Linear, ModelSpec
 from ddpcheck.oracle import ExpectedOperation, Oracle
-from ddpcheck.oracle.terms_gone_wrong import terms_of
+from ddpcheck.oracle.wrong_terms import terms_of
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array
 

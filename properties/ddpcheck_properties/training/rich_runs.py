@@ -17,7 +17,7 @@ from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import DataSpec, Job, Train
 
 from ..drawing import Judge, fewer, for_all
-from ..pitfalls import fitting
+from ..explicit_examples import fitting
 from ..replicas.rich_programs import rich_model, slow_optimizer
 from ..strategies import SEEDS
 from .checkpoints import cut_operations, resumed_right

@@ -28,7 +28,7 @@ from ddpcheck.job import (
     Wait,
     ZeroGrad,
 )
-from ddpcheck.model import Linear, ModelSpec
+from ddpcheck.models.spec import Linear, ModelSpec
 from ddpcheck.operations.probes import Sent
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
@@ -37,7 +37,7 @@ from ..collectives.results import named
 from ..drawing import for_each
 from ..strategies_collectives import dtypes, fitting_reductions, floating, reductions
 from .counts import begun, by_itself, by_kernel, counted
-from .judges import CHANGE, HEADERS, Demand, sends_no_more
+from .traffic_limits import CHANGE, HEADERS, Demand, sends_no_more
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session

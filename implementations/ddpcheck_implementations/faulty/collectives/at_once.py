@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ddpcheck.adapter import Handle
+from ddpcheck.contract.adapter import Handle
 from ddpcheck.values import Array
 
 from ..engine.circumstances import Circumstance, larger_bytes, read_only

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.adapter import Adapter, Facets
 from ddpcheck.contract import TYPICAL
-from ddpcheck.environment import RankContext
+from ddpcheck.contract.adapter import Adapter, Facets
+from ddpcheck.contract.rank_context import RankContext
 
 from ..registry import register
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ddpcheck.adapter import Adapter, Facets
 from ddpcheck.contract import Traffic
-from ddpcheck.environment import RankContext
+from ddpcheck.contract.adapter import Adapter, Facets
+from ddpcheck.contract.rank_context import RankContext
 from ddpcheck.launchers.mpi import Mpiexec
 
 from ..base import PlainReplica, facets

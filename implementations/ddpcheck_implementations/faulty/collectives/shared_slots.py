@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ddpcheck.adapter import Adapter, Facets
 from ddpcheck.contract import TYPICAL
-from ddpcheck.environment import RankContext
+from ddpcheck.contract.adapter import Adapter, Facets
+from ddpcheck.contract.rank_context import RankContext
 from ddpcheck.values import Array
 
 from ..registry import register

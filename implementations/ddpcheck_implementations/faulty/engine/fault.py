@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ddpcheck.adapter import Adapter
+from ddpcheck.contract.adapter import Adapter
 
 from ..registry import SeenIn, invented
 from .circumstances import Circumstance

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.model import Embedding, ModelSpec, Scale
+from ddpcheck.models.spec import Embedding, ModelSpec, Scale
 from ddpcheck.values import Array
 
 from ..base import Counting, PlainReplica, fault

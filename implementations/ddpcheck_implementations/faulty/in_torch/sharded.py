@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ddpcheck.torch_adapter import TORCH_PROMISES, torch_adapter
+from ddpcheck.pytorch.adapter import TORCH_PROMISES, torch_adapter
 
 from ..registry import register
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
-from ddpcheck.adapter import Adapter
-from ddpcheck.torch_adapter import TORCH_PROMISES, torch_adapter
+from ddpcheck.contract.adapter import Adapter
+from ddpcheck.pytorch.adapter import TORCH_PROMISES, torch_adapter
 
 from ..registry import SeenIn, invented, register
 

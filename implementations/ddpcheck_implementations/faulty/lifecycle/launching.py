@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from time import sleep
 from typing import Any
 
-from ddpcheck.adapter import Adapter
 from ddpcheck.contract import TYPICAL
-from ddpcheck.environment import RankContext
+from ddpcheck.contract.adapter import Adapter
+from ddpcheck.contract.rank_context import RankContext
 from ddpcheck.launchers.base import Launched
 from ddpcheck.launchers.processes import Processes
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ddpcheck.environment import RankContext
+from ddpcheck.contract.rank_context import RankContext
 from ddpcheck.values import Array
 
 from ..star import HELLO, LENGTH, MAGIC, PATIENCE, Star, exactly, star

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.adapter import Adapter, Facets
-from ddpcheck.environment import RankContext
+from ddpcheck.contract.adapter import Adapter, Facets
+from ddpcheck.contract.rank_context import RankContext
 from ddpcheck.launchers.multiprocess import Method, Multiprocessing
 from ddpcheck.values import Array
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.adapter import Handle
+from ddpcheck.contract.adapter import Handle
 from ddpcheck.values import Array
 
 from ..collectives.collectives import SUM

@@ -9,9 +9,9 @@ import numpy as np
 
 from ddpcheck.values import Array
 
-from ..collectives.apart import ARRAYS, CALLS
 from ..collectives.in_groups import Parted
 from ..collectives.memory import Later
+from ..collectives.mismatched_calls import ARRAYS, CALLS
 from ..facets import Group, PassThrough, collectives
 from .timing import DEATH, FOR_EVER
 

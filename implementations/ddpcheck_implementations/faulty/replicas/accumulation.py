@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 
 import numpy as np
 
-from ddpcheck.adapter import Batch
+from ddpcheck.contract.adapter import Batch
 from ddpcheck.values import Array
 
 from ..base import PlainReplica, _keep, added, fault

@@ -8,9 +8,9 @@ from types import MappingProxyType
 
 import numpy as np
 
-from ddpcheck.adapter import Batch
+from ddpcheck.contract.adapter import Batch
 from ddpcheck.contract.names import ALL_MODEL_FEATURES as FEATURES
-from ddpcheck.model import ModelSpec
+from ddpcheck.models.spec import ModelSpec
 from ddpcheck.values import Array
 
 from ...numpy_network.terms import Head, Term

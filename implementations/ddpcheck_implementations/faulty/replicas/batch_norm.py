@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.model import BATCH_NORM_EPS, ModelSpec
+from ddpcheck.models.spec import BATCH_NORM_EPS, ModelSpec
 from ddpcheck.values import Array
 
 from ...numpy_network import Network

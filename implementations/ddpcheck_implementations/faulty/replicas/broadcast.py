@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ddpcheck.adapter import Batch
-from ddpcheck.model import ModelSpec
+from ddpcheck.contract.adapter import Batch
+from ddpcheck.models.spec import ModelSpec
 from ddpcheck.values import Array
 
 from ..base import PlainReplica, fault

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ddpcheck.model import ModelSpec
+from ddpcheck.models.spec import ModelSpec
 from ddpcheck.values import Array
 
 from ...numpy_network import Network

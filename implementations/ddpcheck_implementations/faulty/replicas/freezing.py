@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.model import Linear, ModelSpec
+from ddpcheck.models.spec import Linear, ModelSpec
 from ddpcheck.values import Array
 
 from ..base import PlainReplica, fault

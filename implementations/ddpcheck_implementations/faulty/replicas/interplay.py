@@ -8,8 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from ddpcheck.adapter import Batch
-from ddpcheck.model import ModelSpec
+from ddpcheck.contract.adapter import Batch
+from ddpcheck.models.spec import ModelSpec
 from ddpcheck.values import Array
 
 from ..base import PROMISED, PlainReplica, added, fault

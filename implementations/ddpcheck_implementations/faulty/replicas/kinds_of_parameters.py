@@ -7,7 +7,7 @@ from itertools import takewhile
 import numpy as np
 
 from ddpcheck.contract.names import ALL_MODEL_FEATURES as FEATURES
-from ddpcheck.model import Embedding, ModelSpec
+from ddpcheck.models.spec import Embedding, ModelSpec
 from ddpcheck.values import Array
 
 from ..base import PlainReplica, fault

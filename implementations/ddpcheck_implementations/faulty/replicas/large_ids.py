@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ddpcheck.adapter import Batch
+from ddpcheck.contract.adapter import Batch
 
 from ..base import PlainReplica, fault
 

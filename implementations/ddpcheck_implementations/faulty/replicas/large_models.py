@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ddpcheck.adapter import Batch
+from ddpcheck.contract.adapter import Batch
 from ddpcheck.values import Array
 
 from ..base import Counting, PlainReplica, fault

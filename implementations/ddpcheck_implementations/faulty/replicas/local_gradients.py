@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck import model as spec
-from ddpcheck.adapter import Batch
-from ddpcheck.model import ModelSpec, Scale
+from ddpcheck.contract.adapter import Batch
+from ddpcheck.models import spec
+from ddpcheck.models.spec import ModelSpec, Scale
 from ddpcheck.values import Array
 
 from ...numpy_network import Network

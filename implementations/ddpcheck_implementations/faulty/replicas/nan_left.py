@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ddpcheck.model import ModelSpec
+from ddpcheck.models.spec import ModelSpec
 from ddpcheck.values import Array
 
 from ..base import PlainReplica, fault

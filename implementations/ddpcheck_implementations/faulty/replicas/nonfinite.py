@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ddpcheck.adapter import Batch
+from ddpcheck.contract.adapter import Batch
 from ddpcheck.values import Array
 
 from ..base import PlainReplica, added, fault

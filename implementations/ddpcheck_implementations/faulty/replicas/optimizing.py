@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ddpcheck.job import OptimizerSpec
-from ddpcheck.model import ModelSpec
+from ddpcheck.models.spec import ModelSpec
 from ddpcheck.values import Array
 
 from ..base import PlainReplica, added, fault

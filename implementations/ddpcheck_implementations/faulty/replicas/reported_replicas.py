@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.adapter import Batch
+from ddpcheck.contract.adapter import Batch
 from ddpcheck.job import OptimizerSpec
-from ddpcheck.model import ModelSpec
+from ddpcheck.models.spec import ModelSpec
 from ddpcheck.values import Array
 
 from ...numpy_network.layers import Gradients, add

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from ddpcheck.adapter import Batch
-from ddpcheck.extras import Span
+from ddpcheck.contract.adapter import Batch
+from ddpcheck.contract.extras import Span
 
 from ..base import PlainReplica, fault
 

@@ -6,7 +6,7 @@ that buffers were written in between is counted, as torch's version counters do.
 
 from __future__ import annotations
 
-from ddpcheck.adapter import Batch
+from ddpcheck.contract.adapter import Batch
 
 from ..base import PlainReplica, fault
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from ddpcheck.adapter import Batch
+from ddpcheck.contract.adapter import Batch
 from ddpcheck.job import OptimizerSpec
-from ddpcheck.model import ModelSpec
+from ddpcheck.models.spec import ModelSpec
 from ddpcheck.values import Array
 
 from ...numpy_network.optimizers import Adam, Sgd

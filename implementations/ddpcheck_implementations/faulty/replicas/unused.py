@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.adapter import Batch
-from ddpcheck.model import Linear, ModelSpec
+from ddpcheck.contract.adapter import Batch
+from ddpcheck.models.spec import Linear, ModelSpec
 from ddpcheck.values import Array
 
 from ..base import PlainReplica, fault

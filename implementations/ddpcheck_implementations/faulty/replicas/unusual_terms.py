@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ddpcheck import model as spec
-from ddpcheck.adapter import Batch
+from ddpcheck.contract.adapter import Batch
 from ddpcheck.contract.names import ALL_MODEL_FEATURES as FEATURES
-from ddpcheck.model import ModelSpec
+from ddpcheck.models import spec
+from ddpcheck.models.spec import ModelSpec
 from ddpcheck.values import Array
 
 from ...numpy_network import Network

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ddpcheck.trainer import TrainingTask
+from ddpcheck.contract.trainer import TrainingTask
 
 from ...data_parallel.checkpoint import Checkpoint
 from ...data_parallel.trainer import Engine, Trainer, Window

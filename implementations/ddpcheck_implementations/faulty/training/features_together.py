@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from ddpcheck.contract.names import ALL_TRAINER_FEATURES
-from ddpcheck.trainer import TrainingRun, TrainingTask
+from ddpcheck.contract.trainer import TrainingRun, TrainingTask
 from ddpcheck.values import Array
 
 from ...data_parallel.checkpoint import Checkpoint

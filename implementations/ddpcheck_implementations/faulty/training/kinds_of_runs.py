@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from ddpcheck.contract.names import ALL_TRAINER_FEATURES as FEATURES
-from ddpcheck.trainer import TrainingRun, TrainingTask
+from ddpcheck.contract.trainer import TrainingRun, TrainingTask
 
 from ...data_parallel.checkpoint import Checkpoint
 from ...data_parallel.trainer import Engine, Trainer

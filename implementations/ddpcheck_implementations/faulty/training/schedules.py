@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ddpcheck.trainer import TrainingRun
+from ddpcheck.contract.trainer import TrainingRun
 
 from ...data_parallel.trainer import Trainer, Window
 from ..trainers import trainer

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ddpcheck.trainer import TrainingTask
+from ddpcheck.contract.trainer import TrainingTask
 from ddpcheck.values import Array
 
 from ...data_parallel.trainer import Engine, Trainer, Window

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ddpcheck.adapter import Batch
+from ddpcheck.contract.adapter import Batch
 from ddpcheck.values import Array
 
 from ...data_parallel.trainer import Trainer, Window

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ddpcheck.adapter import Batch
-from ddpcheck.trainer import TrainingRun, TrainingTask
+from ddpcheck.contract.adapter import Batch
+from ddpcheck.contract.trainer import TrainingRun, TrainingTask
 
 from ...data_parallel.trainer import Engine, Trainer, Window
 from ..trainers import trainer

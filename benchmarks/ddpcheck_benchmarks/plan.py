@@ -1,0 +1,129 @@
+"""What is measured where: every implementation at every world size, as far as it can be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ddpcheck.contract import needs
+from ddpcheck.contract.adapter import Adapter
+from ddpcheck.operations.measure import Collective
+from ddpcheck.running.adapter_lookup import missing_modules, resolve
+
+from .cases import Case, cases, memory_needed
+from .collectives import Plan
+from .effort import Effort
+from .hosts.launcher import cannot_carry
+from .hosts.link import Fabric
+from .machine import available_memory
+from .records import Results
+from .sizes import named
+from .step_cases import NAMED, StepCase, step_cases
+from .steps import StepPlan
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to measure. sizes: bytes; oversubscribed_size: the largest where there are more ranks than cores.
+
+    models: names of step_cases.MODELS; buckets: values of bucket_cap_mb. fabric: emulated hosts that ranks live on, each rank
+    with a core of its own in as far as it waits for an accelerator. minutes: what all of it may take.
+    """
+
+    adapters: tuple[str, ...]
+    world_sizes: tuple[int, ...]
+    collectives: tuple[Collective, ...]
+    sizes: tuple[int, ...]
+    oversubscribed_size: int
+    models: tuple[str, ...]
+    buckets: tuple[float, ...]
+    effort: Effort
+    seed: int = 0
+    fabric: Fabric | None = None
+    minutes: float = 14.0
+
+    @property
+    def link(self) -> str:
+        return self.fabric.name if self.fabric else ""
+
+
+@dataclass
+class PlannedMeasurement:
+    """One implementation at one world size, with what is to be measured there."""
+
+    reference: str
+    adapter: Adapter
+    world_size: int
+    cases: list[Case]
+    steps: list[StepCase]
+    crowded: bool
+    plan: Plan = field(default_factory=dict)
+    step_plan: StepPlan = field(default_factory=dict)
+
+    @property
+    def items(self) -> list[StepCase | Case]:
+        return [*self.steps, *self.cases]
+
+    @property
+    def name(self) -> str:
+        return f"{self.adapter.name}, {self.world_size} rank{'s' * (self.world_size > 1)}"
+
+
+def places(wanted: Wanted, results: Results) -> list[PlannedMeasurement]:
+    """World size by world size; what cannot be measured is skipped in the results, with the reason."""
+    found = []
+    memory = available_memory()
+    for world_size in wanted.world_sizes:
+        for name in wanted.adapters:
+            adapter, reference = resolve(name)
+            reason = _unusable(adapter, world_size, wanted.fabric)
+            if reason:
+                results.skip(f"{adapter.name}, world size {world_size}: {reason}")
+                continue
+            crowded = world_size > results.environment["cores"] and wanted.fabric is None
+            sizes = [size for size in wanted.sizes if not crowded or size <= wanted.oversubscribed_size]
+            if len(sizes) < len(wanted.sizes):
+                results.skip(
+                    f"world size {world_size}: above {named(wanted.oversubscribed_size)}, as there are more ranks than cores"
+                )
+            chosen = []
+            for case in cases(
+                adapter.name, adapter.capabilities, world_size, wanted.collectives, sizes, link=wanted.link
+            ):
+                if memory_needed(case) > memory / 2:
+                    results.skip(f"{case.name}: needs {memory_needed(case) >> 20} MiB, {memory >> 20} MiB are free")
+                else:
+                    chosen.append(case)
+            found.append(
+                PlannedMeasurement(
+                    reference,
+                    adapter,
+                    world_size,
+                    chosen,
+                    _steps(adapter, world_size, crowded, wanted, results),
+                    crowded,
+                )
+            )
+    return found
+
+
+def _steps(adapter: Adapter, world_size: int, crowded: bool, wanted: Wanted, results: Results) -> list[StepCase]:
+    if needs.replica.lacking(adapter.capabilities, world_size):
+        return []
+    models = [
+        model for model in wanted.models if model not in NAMED or model in adapter.capabilities.replica.named_models
+    ]
+    if len(models) < len(wanted.models):
+        results.skip(f"{adapter.name}: it has no {', '.join(sorted(set(wanted.models) - set(models)))}")
+    many, models = len(models), [model for model in models if not crowded or model == "small"]
+    if len(models) < many:
+        results.skip(f"world size {world_size}: steps of all models but small, as there are more ranks than cores")
+    return list(step_cases(adapter.name, world_size, models, () if crowded else wanted.buckets, wanted.link))
+
+
+def _unusable(adapter: Adapter, world_size: int, fabric: Fabric | None) -> str | None:
+    if fabric is not None and (reason := cannot_carry(adapter.launcher) or fabric.refuses(world_size)):
+        return reason
+    absent = missing_modules(adapter)
+    if absent:
+        return f"not installed: {', '.join(absent)}"
+    return adapter.launcher.unavailable() or adapter.capabilities.refuses(world_size)

@@ -1,0 +1,143 @@
+"""What facets may offer beside adapter's Protocols: each method belongs to a promise, and is called only if that is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from ..values import Array
+from .adapter import Batch, Group
+
+
+class BackwardBroken(Exception):
+    """What a Job has the model raise in the middle of a backward (Breaking)."""
+
+
+@runtime_checkable
+class InPlace(Protocol):
+    """CollectivePromises.in_place, of the collectives."""
+
+    def all_reduce_in_place(self, array: Array, op: str = "sum", *, group: Group | None = None) -> None:
+        """As all_reduce, into the array itself, which is C-contiguous and writeable."""
+        ...
+
+    def empty(self, shape: tuple[int, ...], dtype: str) -> Array:
+        """A new array of the caller's own, in memory that the transport reaches with the fewest copies.
+
+        Freed as any other; ranks need not call it in the same order, nor for all_reduce_in_place only.
+        """
+        ...
+
+
+class Span(NamedTuple):
+    """From begin to end, in seconds of time.monotonic()."""
+
+    name: str
+    begin: float
+    end: float
+
+
+@runtime_checkable
+class Timed(Protocol):
+    """ReplicaPromises.timeline, of a replica."""
+
+    def timeline(self) -> Sequence[Span]:
+        """What the last backward() did on this rank, in order of begin: "backward" without what waits for other ranks, and
+        "all_reduce 0", "all_reduce 1" and so on, one for each bucket.
+        """
+        ...
+
+
+@runtime_checkable
+class Unfreezing(Protocol):
+    """ReplicaPromises.unfreezing."""
+
+    def set_trainable(self, layers: Sequence[str], trainable: bool) -> None:
+        """From now on the Linear layers of these names learn, or do not, whatever ModelSpec said.
+
+        Called on all ranks, between zero_grad() and the next backward(). gradients() has those of the layers that learn;
+        a frozen layer's may be left out or None.
+        """
+        ...
+
+
+@runtime_checkable
+class Zeroing(Protocol):
+    """ReplicaPromises.zeroes_gradients."""
+
+    def zero_gradients(self) -> None:
+        """zero_grad() in its other form: a gradient that is there stays, as zeros, until zero_grad(); None stays None.
+
+        A parameter whose gradient is zero takes part in step(): momentum and weight decay move it. What was gathered
+        inside no_sync() is dropped.
+        """
+        ...
+
+
+@runtime_checkable
+class Joining(Protocol):
+    """ReplicaPromises.join."""
+
+    def join(self) -> AbstractContextManager[Any]:
+        """Within it each rank trains on its own number of batches, one step each; leaving it waits for all ranks.
+
+        Afterwards every rank holds the same parameters. The optimizer's state need not be equal.
+        """
+        ...
+
+
+@runtime_checkable
+class Averaging(Protocol):
+    """ReplicaPromises.averaged_weights; asked only where OptimizerSpec.averaging is not 0."""
+
+    def averaged(self) -> Mapping[str, Array]:
+        """Every parameter's moving average (job.OptimizerSpec); state() holds it too, for load_state()."""
+        ...
+
+
+@runtime_checkable
+class Remeasuring(Protocol):
+    """ReplicaPromises.remeasures_statistics."""
+
+    def remeasure(self, batch: Batch) -> None:
+        """Running means and unbiased variances become those of all ranks' samples as they reach each batch norm.
+
+        What was there before is forgotten; counters of batches, parameters and gradients stay.
+        """
+        ...
+
+
+@runtime_checkable
+class Breaking(Protocol):
+    """ReplicaPromises.broken_backward."""
+
+    def break_backward(self, batch: Batch) -> float:
+        """As backward(), but a BackwardBroken, raised by something in the model when some of its gradients are there and others
+        are not yet, ends it and comes out. On a rank whose other ranks do the same, or inside no_sync().
+        """
+        ...
+
+
+@runtime_checkable
+class TwoForwards(Protocol):
+    """ReplicaPromises.two_forwards."""
+
+    def backward_of_both(self, first: Batch, second: Batch) -> float:
+        """As backward(), for the sum of two batches' losses, after a forward pass of each."""
+        ...
+
+
+@runtime_checkable
+class ResumableSampler(Protocol):
+    """SamplerPromises.sampler_state."""
+
+    def state(self) -> Mapping[str, Any]:
+        """Where this rank is: epoch, and how many indices its last iteration gave. Numbers, strings and arrays; a copy."""
+        ...
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """The next iteration gives the rest of the state's epoch, after set_epoch() to that same epoch, too; later ones and
+        those of other epochs are whole. Called on a sampler made with equal arguments, on the rank that saved it.
+        """
+        ...

@@ -1,0 +1,279 @@
+"""The likeliest cause of a wrong array: what is asked of it, in which order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..causes import Cause, values
+from ..causes.prose import as_causes
+from ..values import Array
+from .lost_precision import narrowed, sent_as
+from .low_rank import low_rank
+from .offset import offset
+from .patterns import (
+    SUMS,
+    all_fit,
+    changed_by,
+    clamped,
+    cut_off,
+    lost_precision,
+    overflown,
+    thinned,
+    tiny_differences,
+    weighted,
+    zeros,
+)
+from .tiny_updates import crept
+from .wrong_elements import elements, remainder, seams, shifted, tail
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a check knows beside the expected value.
+
+    local: what the array would be if nothing had been communicated (this rank's own contribution).
+    alternatives: (cause, array): what the array would be if this were the cause.
+    before: what it was before it was updated.
+    idle: what it would be after an update by a gradient of zero, to which the update adds its gradient, times a number.
+    precision: whether a difference of 1e-2 or 1e-3 may come from fewer bits.
+    doubt: what else a factor of the world size may come from. less: what else may have divided by so much.
+    parts: what every rank has put in, with the ranks as first axis.
+    otherwise: causes that are sure even if nothing else fits.
+    bound: by how much rounding may change each element, where that is more than a few last bits.
+    moved: nothing was computed, so that an element is right or wrong by itself, however small it is beside others.
+    """
+
+    world_size: int = 1
+    local: Array | None = None
+    alternatives: tuple[tuple[Cause | str, Array], ...] = ()
+    before: Array | None = None
+    idle: Array | None = None
+    precision: bool = True
+    doubt: Cause | str | tuple[Cause | str, ...] = ()
+    less: Cause | str | tuple[Cause | str, ...] = ()
+    otherwise: Cause | str | tuple[Cause | str, ...] = ()
+    parts: Array | None = None
+    bound: Array | None = None
+    moved: bool = False
+
+
+Explanation = Cause | str | tuple[Cause | str, ...]
+
+
+def likely_causes(got: Array, expected: Array, evidence: Evidence) -> tuple[Cause, ...]:
+    """The first explanation that fits all elements, or that fits the wrong ones; else what is sure in any case."""
+    if got.shape != expected.shape or not expected.size:
+        return as_causes(evidence.otherwise)
+    with np.errstate(all="ignore"):
+        return as_causes(next(_explanations(np.asarray(got), np.asarray(expected), evidence), evidence.otherwise))
+
+
+def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[Explanation]:
+    if evidence.moved:
+        yield from _elsewhere(got, expected, evidence)
+    wrong = ~_close(got, expected)
+    if not wrong.any():
+        if evidence.moved:
+            yield from _changed_on_the_way(got, expected)
+            return
+        yield from _nearer(got, expected, evidence.alternatives)
+        yield from tiny_differences(got, expected)
+        return
+    if (
+        not np.isfinite(expected).all() or np.isnan(got).any()
+    ):  # a factor says nothing, and the elements are of no one size
+        for sentence, array in evidence.alternatives:
+            if np.array_equal(got, array, equal_nan=True):
+                yield sentence
+    if not np.isfinite(got[wrong]).all() and np.isfinite(expected).all():
+        yield from overflown(got, expected)
+        yield (values.NONFINITE(), *as_causes(evidence.otherwise))
+    if np.isnan(expected[wrong]).all() and not np.isnan(got[wrong]).any():
+        yield values.NAN_LOST().among(elements(wrong))
+    yield from _likely_factor(got, expected, evidence)
+    local = evidence.local
+    if local is not None and local.shape == got.shape and not _close(local, expected).all():
+        if got.any() and _close(got, local).all():  # zeros are everybody's
+            yield values.NOT_REDUCED()
+        if got[wrong].any() and _close(got[wrong], local[wrong]).all():
+            yield values.PART_NOT_REDUCED().among(elements(wrong))
+    yield from crept(got, expected, evidence.before)
+    for sentence, array in evidence.alternatives * bool(got.any()):
+        if array.shape == got.shape and not _close(array, expected).all() and _close(got, array).all():
+            yield sentence
+    yield from _other_factor(got, expected, evidence)
+    searched = Counter(sentence for sentence, _ in evidence.alternatives) if wrong.sum() < _BY_CHANCE else Counter()
+    for sentence, array in evidence.alternatives:
+        # zeros come of much else, but for what says that all is zero; one zero is anybody's
+        telling = got[wrong].any() or (got.size > 1 and not array.any())
+        if (
+            telling
+            and searched[sentence] < _MANY
+            and array.shape == got.shape
+            and _close(got[wrong], array[wrong]).all()
+        ):
+            yield _partly(sentence, wrong)
+    yield from _within_rounding(got, expected, evidence)
+    if evidence.parts is not None:
+        yield from narrowed(got, expected, evidence.parts)
+    if got.size > 1 and np.array_equal(np.sort(got, axis=None), np.sort(expected, axis=None), equal_nan=True):
+        yield values.PERMUTED()
+    if evidence.parts is not None:
+        yield from clamped(got, expected, evidence.parts)
+        yield from weighted(got, expected, evidence.parts)
+    yield from shifted(got, expected, evidence.local, wrong)
+    yield from zeros(got, expected, wrong)
+    yield from cut_off(got, expected, wrong)
+    if evidence.parts is not None:
+        yield from thinned(got, expected, evidence.parts)
+    if evidence.before is None or evidence.idle is not None:
+        yield from low_rank(got, expected, evidence.idle, evidence.bound)
+    yield from changed_by(got, expected, evidence.before)
+    yield from offset(got, expected)
+    yield from lost_precision(got, expected, small=evidence.precision)
+    yield from remainder(wrong, evidence.world_size)
+    yield from seams(wrong)
+    yield from tail(wrong, got.itemsize)
+
+
+_BY_CHANCE, _MANY = 3, 8
+"""So few elements may agree with one of so many arrays that were searched for them."""
+_NEARLY_ALL = 0.99
+"""Of the elements: what is rounded to few bits on the way may go the other way here and there."""
+_APART = 8
+"""How many times the rounding apart what is told from each other has to be."""
+
+
+def _partly(cause: Cause | str, wrong: Array) -> Cause | str:
+    """The cause, for the wrong elements only."""
+    return cause.among(elements(wrong)) if isinstance(cause, Cause) else f"{elements(wrong)}: {cause}"
+
+
+def _nearer(got: Array, expected: Array, alternatives: Sequence[tuple[Cause | str, Array]]) -> Iterator[Cause | str]:
+    """What explains a difference of some last bits to the very last ones, as where a small step is a little too small."""
+    if got.dtype.kind != "f" or got.size < 2:
+        return
+    near = 4 * float(np.finfo(got.dtype).eps) * float(np.abs(got).max())
+    for sentence, array in alternatives:
+        if array.shape == got.shape and (abs(got - array) <= near).all() and (abs(array - expected) > 4 * near).any():
+            yield sentence
+
+
+def _within_rounding(got: Array, expected: Array, evidence: Evidence) -> Iterator[Cause | str]:
+    """What explains an array of sums of many terms, whose last bits are anybody's."""
+    bound = evidence.bound
+    if bound is None or got.dtype.kind != "f" or not np.isfinite(bound).all():
+        return
+    seen = got.astype(np.float64)
+    if (abs(seen) <= bound).all():  # zeros come of much else
+        return
+    for sentence, array in evidence.alternatives:
+        if array.shape != got.shape or not (abs(array - expected) > _APART * bound).any():
+            continue
+        if (abs(seen - array) <= bound).mean() >= _NEARLY_ALL:
+            yield sentence
+
+
+def _elsewhere(got: Array, expected: Array, evidence: Evidence) -> Iterator[Cause | str]:
+    """What was only moved, and is all there, or is something else that is known, to the last bit."""
+    if _same(got, expected):
+        return
+    for sentence, array in evidence.alternatives:
+        if _same(got, array):
+            yield sentence
+    if got.size > 1 and _same(np.sort(got, axis=None), np.sort(expected, axis=None)):
+        yield values.PERMUTED()
+    yield from sent_as(got, expected)
+
+
+def _changed_on_the_way(got: Array, expected: Array) -> Iterator[Cause]:
+    differ = ~(np.equal(got, expected) | (np.isnan(got) & np.isnan(expected)))
+    if differ.any():
+        yield from zeros(got, expected, differ)
+        yield values.BITS_CHANGED().among(elements(differ))
+
+
+def _same(a: Array, b: Array) -> bool:
+    return a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+
+
+def _close(a: Array, b: Array, factor: float = 1.0) -> Array:
+    """Equal, or equal but for the rounding of `a`'s dtype: a and factor * b."""
+    if a.dtype.kind != "f":
+        return np.asarray(a == (b if factor == 1 else b * factor))  # a product is a float: it has 53 bits
+    u = float(np.finfo(a.dtype).eps)
+    a, b = a.astype(np.float64), b.astype(np.float64) * factor
+    return np.asarray(
+        np.isclose(a, b, rtol=64 * u, atol=64 * u * float(np.max(np.abs(b), initial=0.0)) + 1e-300, equal_nan=True)
+    )
+
+
+def _likely_factor(got: Array, expected: Array, evidence: Evidence) -> Iterator[Explanation]:
+    size = evidence.world_size
+    known: list[tuple[float, Explanation]] = [
+        (float(size), (values.SUMMED_NOT_AVERAGED(world_size=size), *as_causes(evidence.doubt))),
+        (1.0 / size, (values.DIVIDED_TOO_OFTEN(world_size=size), *as_causes(evidence.less))),
+    ] * (size > 1)
+    yield from _matching(got, expected, known)
+
+
+def _other_factor(got: Array, expected: Array, evidence: Evidence) -> Iterator[Explanation]:
+    """Rarer factors, and any that all elements share; of one element anything is a factor."""
+    size = evidence.world_size
+    rarer: list[tuple[float, Explanation]] = [
+        (float(size) ** 2, values.MULTIPLIED_NOT_AVERAGED(world_size=size)),
+        (1.0 / size**2, values.DIVIDED_TWICE_TOO_OFTEN(world_size=size)),
+    ] * (size > 1)
+    if got.size not in (1, size):
+        rarer.append((size / got.size, values.DIVIDED_BY_ELEMENTS(size=got.size, world_size=size)))
+    yield from _matching(got, expected, rarer)
+    nonzero = (expected != 0) & np.isfinite(expected)
+    if got.dtype.kind not in "fi" or nonzero.sum() < 2 or not _close(got[~nonzero], expected[~nonzero]).all():
+        return
+    ratios = got[nonzero].astype(np.float64) / expected[nonzero]
+    ratio = float(ratios.flat[0])
+    if ratio == -1 and np.array_equal(got, -expected):
+        yield values.WRONG_SIGN()
+    elif ratio != 0 and _all_equal(ratios, ratio, got[nonzero], expected[nonzero]):
+        yield _factor(ratio, size)
+
+
+def _factor(ratio: float, size: int) -> Cause:
+    """The cause of one factor for all elements."""
+    divisor = size / ratio
+    if size > 1 and 1.5 < divisor <= 2 * size and abs(divisor - round(divisor)) < 1e-4:
+        return values.WRONG_DIVISOR(divisor=round(divisor), world_size=size, factor=ratio)
+    if abs(np.log2(abs(ratio))) in _LOSS_SCALES:
+        return values.LOSS_SCALE_KEPT(factor=ratio)
+    return values.WRONG_FACTOR(factor=ratio)
+
+
+def _all_equal(ratios: Array, ratio: float, got: Array, expected: Array) -> bool:
+    """Whether it is one factor. One that is nearly 1 might be lost precision, which leaves few bits, and goes up here and down
+    there: only numbers of different digits tell, two of them by their last bits.
+    """
+    off = abs(ratio - 1)
+    if off > _NEARLY_ONE:
+        return bool(np.allclose(ratios, ratio, rtol=1e-5, atol=0))
+    if all_fit(got, SUMS + (24 if got.itemsize == 8 else 11)):
+        return False
+    u = float(np.finfo(expected.dtype).eps) if expected.dtype.kind == "f" else 0.0
+    different = len(np.unique(np.abs(np.frexp(expected.astype(np.float64))[0])))
+    apart = max(4 * u, 0.02 * off if different > 2 else 0.0)
+    return off > 64 * u > 0 and different > 1 and bool(np.allclose(ratios, ratio, rtol=0, atol=apart))
+
+
+_NEARLY_ONE = 2.0**-7
+_LOSS_SCALES = range(7, 33)
+"""Powers of two that no number of ranks, micro-batches or samples here is."""
+
+
+def _matching(got: Array, expected: Array, factors: list[tuple[float, Explanation]]) -> Iterator[Explanation]:
+    if got.dtype.kind in "fi" and expected.any():
+        for value, sentence in factors:
+            if value != 1 and _close(got, expected, value).all():
+                yield sentence

@@ -1,0 +1,54 @@
+"""The walk through a Job on one rank."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+
+import numpy as np
+
+from ..contract.adapter import Facets
+from ..job import Job
+from ..trace import Record
+from .process_settings import ProcessSettings
+from .rank_state import RankState
+from .runners import RUNNERS
+from .short_reads import whole_reads
+
+
+class Execution:
+    """One Job on one rank. `records` grows as operations are entered, so that it tells where a rank is stuck.
+
+    scratch: the folder where the Job's files go, the same on all ranks, and used by no other Job; it need not exist.
+    """
+
+    def __init__(
+        self, facets: Facets, job: Job, rank: int, progress: Callable[[int], None], scratch: str | None = None
+    ) -> None:
+        ProcessSettings.at_first()
+        self._job = job
+        self._here = RankState(facets, job, rank, scratch, progress)
+        self.records = self._here.records
+
+    def run(self) -> None:
+        """All operations in order; an exception of the implementation goes through."""
+        poisoned = self._job.data is not None and bool(self._job.data.poisoned)
+        try:
+            # once for all operations: NumPy may warn of what is there on purpose
+            with np.errstate(invalid="ignore", over="ignore") if poisoned else nullcontext():
+                self._run_all()
+        finally:
+            whole_reads()
+
+    def _run_all(self) -> None:
+        clock, here, records = time.monotonic, self._here, self.records
+        for position, operation in enumerate(self._job.operations):
+            here.progress(position)
+            if operation.kind != "wait":
+                here.overwrite_waited()
+            entered = clock()
+            records.append(Record(position, operation.kind, entered, None, {}))
+            values = RUNNERS[type(operation)](here, operation)
+            records[-1] = Record(position, operation.kind, entered, clock(), values)
+        here.looked_again()

@@ -1,0 +1,91 @@
+"""What the runners know: this rank, its part of the Job, and what the operations before have left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ..contract.adapter import Facets
+from ..job import Job, TensorSpec
+from ..launchers.segments import Segment
+from ..trace import Record
+from ..values import Array, poison
+from .held_replica import HeldReplica
+from .result_validation import offered
+
+Values: TypeAlias = dict[str, Any]
+"""What an operation yields."""
+
+
+class RankState:
+    """One rank during one Job. `records` are those of the operations entered so far; progress tells the driver of each, and
+    again within one that has much to do.
+    """
+
+    def __init__(
+        self, facets: Facets, job: Job, rank: int, scratch: str | None, progress: Callable[[int], None]
+    ) -> None:
+        self.facets, self.job, self.rank, self.scratch = facets, job, rank, scratch
+        self.progress = progress
+        self.records: list[Record] = []
+        self.held = HeldReplica(facets, job, rank)
+        self._other: HeldReplica | None = None
+        self.handles: dict[int, tuple[Any, Array, Array]] = {}
+        """Of asynchronous operations by position: handle, argument, and the values that the argument had."""
+        self.shared: dict[TensorSpec, Array] = {}
+        """Arrays that several operations are given: nobody overwrites them."""
+        self.named_memory: set[Segment] = set()
+        """Shared memory that was there under a name when the implementation was closed."""
+        self.aggregated: list[tuple[Mapping[str, Any], str]] = []
+        """What metrics became so far, and what it was then, in writing."""
+        self._handed_out: list[tuple[Values, str, Array, Any]] = []
+        self._waited: list[Array] = []
+
+    @property
+    def position(self) -> int:
+        """Of the operation under way."""
+        return len(self.records) - 1
+
+    @property
+    def collectives(self) -> Any:
+        return offered(self.facets.collectives, "collectives")
+
+    def switch(self) -> None:
+        """Another replica, and what goes with it, takes the place of this one, which waits to come back."""
+        self.held.replica()  # built now at the latest: construction may communicate, and comes in one order on all ranks
+        other = self._other or HeldReplica(self.facets, self.job.of_second(), self.rank)
+        self._other, self.held = self.held, other
+
+    def takes_part(self, group: tuple[int, ...] | None) -> bool:
+        return group is None or self.rank in group
+
+    def look_again(self, values: Values, name: str, now: Array, handed_out: Any) -> None:
+        """At the end of the Job `handed_out` must still be what it is now; else `values` will name it."""
+        self._handed_out.append((values, name, now, handed_out))
+
+    def waited(self, argument: Array) -> None:
+        """An argument is the caller's again after wait(): what still reads it then sends nonsense."""
+        self._waited.append(argument)
+
+    def overwrite_waited(self) -> None:
+        for argument in self._waited:
+            poison(argument)
+        self._waited.clear()
+
+    def is_shared(self, argument: Array) -> bool:
+        return any(argument is each for each in self.shared.values())
+
+    def forget(self) -> None:
+        """Nothing of what was handed out so far is looked at again."""
+        self.overwrite_waited()
+        self._handed_out.clear()
+        self.aggregated.clear()
+
+    def looked_again(self) -> None:
+        for values, name, before, handed_out in self._handed_out:
+            if before.tobytes() != np.asarray(handed_out).tobytes():
+                values.setdefault("overwritten_later", []).append(name)
+        if changed := [*self.held.changed(), *(self._other.changed() if self._other else ())]:
+            self.records[-1].values["arguments_changed"] = changed

@@ -1,0 +1,105 @@
+"""Whether what an implementation gave back is what the contract allows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ..models.spec import ModelSpec
+from ..trace import WrongForm
+from ..values import Array
+
+T = TypeVar("T")
+
+
+class ContractBroken(Exception):
+    """The implementation returned something that the contract does not allow; `form` if it is the form of an array."""
+
+    def __init__(self, problem: str, form: WrongForm | None = None) -> None:
+        super().__init__(problem)
+        self.form = form
+
+
+def offered(facet: T | None, name: str) -> T:
+    """The facet, which must be there."""
+    if facet is None:
+        raise ContractBroken(f"the Job needs Facets.{name}, which this implementation does not offer")
+    return facet
+
+
+def checked_array(got: Any, shape: tuple[int, ...], dtype: Any, what: str) -> Array:
+    """The array itself, of this shape and dtype; `what` gave it."""
+    if not isinstance(got, (np.ndarray, np.generic)):
+        raise ContractBroken(f"{what} must return a NumPy array, got {type(got).__name__}")
+    if got.shape != shape or got.dtype != dtype:
+        form = WrongForm(str(got.dtype), got.shape, str(np.dtype(dtype)), shape)
+        raise ContractBroken(
+            f"{what} returned {form.dtype}{list(form.shape)}, but must return {form.right_dtype}{list(form.right_shape)}",
+            form,
+        )
+    return np.asarray(got)
+
+
+def checked_indices(got: Iterable[Any], length: int, what: str) -> Array:
+    """int64 (n,), each of [0, length)."""
+    indices = list(got)
+    strange = [i for i in indices if not isinstance(i, (int, np.integer)) or not 0 <= i < length]
+    if strange:
+        raise ContractBroken(f"{what} gave {strange[:5]!r}, which are no indices below {length}")
+    return np.array(indices, np.int64)
+
+
+def checked_number(got: Any, what: str) -> float:
+    try:
+        return float(got)
+    except (TypeError, ValueError):
+        raise ContractBroken(f"{what} must return a number, got {got!r}") from None
+
+
+class Declared:
+    """The names of a model's tensors, by role, and arrays by those names."""
+
+    def __init__(self, model: ModelSpec) -> None:
+        tensors = model.tensors()
+        self._forms = {tensor.name: (tensor.shape, tensor.dtype) for tensor in tensors}
+        self.learned = frozenset(tensor.name for tensor in tensors if tensor.role == "learned")
+        self.buffers = frozenset(tensor.name for tensor in tensors if tensor.role == "buffer")
+        self.parameters = self._forms.keys() - self.buffers
+
+    def copied(self, got: Any, what: str, names: AbstractSet[str]) -> dict[str, Array]:
+        """Copies of arrays that have these names, and shapes and dtypes as declared; `what` gave them."""
+        return {name: np.array(got[name]) for name in self._checked(got, what, names, optional=False)}
+
+    def copied_if_there(self, got: Any, what: str, names: AbstractSet[str]) -> dict[str, Array | None]:
+        """The same, but each may be None."""
+        checked = self._checked(got, what, names, optional=True)
+        return {name: None if got[name] is None else np.array(got[name]) for name in checked}
+
+    def _checked(self, got: Any, what: str, names: AbstractSet[str], *, optional: bool) -> Mapping[str, Any]:
+        if not isinstance(got, Mapping):
+            raise ContractBroken(f"{what} must return a mapping of names to arrays, got {type(got).__name__}")
+        problems = [f"{name!r} is missing" for name in names if name not in got]
+        problems += [f"{name!r} is no name of this model" for name in got if name not in names]
+        for name in names & got.keys():
+            array = got[name]
+            if array is None and optional:
+                continue
+            if not isinstance(array, (np.ndarray, np.generic)):
+                problems.append(f"{name!r} is {type(array).__name__}, not an array")
+                continue
+            shape, dtype = self._forms[name]
+            if array.shape != shape or array.dtype != dtype:
+                grown = (
+                    "; np.ascontiguousarray and np.asfortranarray make a 0-d array 1-d"
+                    if (array.shape, shape) == ((1,), ())
+                    else ""
+                )
+                problems.append(
+                    f"{name!r} is {array.dtype}{list(array.shape)}, but was declared {dtype}{list(shape)}{grown}"
+                )
+        if problems:
+            raise ContractBroken(f"{what}: " + "; ".join(problems))
+        return got

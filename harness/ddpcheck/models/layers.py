@@ -1,0 +1,89 @@
+"""The layers of a ModelSpec, declared; spec.py says what each computes, and which names its parameters have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from ..storage.plain import plain
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class Linear:
+    kind: ClassVar[str] = "linear"
+    name: str
+    inputs: int
+    outputs: int
+    bias: bool = True
+    frozen: bool = False
+    branch: str | None = None
+    uses: str | None = None
+    strided: bool = False
+    penalty: float = 0.0
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class Activation:
+    kind: ClassVar[str] = "activation"
+    function: Literal["relu", "tanh"]
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class Scale:
+    kind: ClassVar[str] = "scale"
+    name: str
+    features: int
+    buffer: bool = False
+    wide: bool = False
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class BatchNorm:
+    kind: ClassVar[str] = "batch_norm"
+    name: str
+    features: int
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class Embedding:
+    kind: ClassVar[str] = "embedding"
+    name: str
+    vocabulary: int
+    features: int
+    sparse: bool = False
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """Seconds that it takes to go through this layer forward, and backward."""
+
+    kind: ClassVar[str] = "delay"
+    forward: float
+    backward: float
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class Activity:
+    kind: ClassVar[str] = "activity"
+    coefficient: float
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class Head:
+    kind: ClassVar[str] = "head"
+    name: str
+    inputs: int
+    outputs: int
+    coefficient: float
+    bias: bool = True
+
+
+Layer = Linear | Activation | Scale | BatchNorm | Embedding | Delay | Activity | Head

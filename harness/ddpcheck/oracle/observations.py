@@ -1,0 +1,51 @@
+"""What an Observe must show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from .case import Case
+from .expected import ExpectedArray, Origin, Presence
+from .gradients import Gradients
+from .history import Accumulated, History
+from .rounding import Value
+
+
+def gradients_shown(
+    case: Case, gradients: Gradients, zeros: Mapping[str, Value], frozen: Iterable[str], history: History
+) -> dict[str, ExpectedArray]:
+    """zeros: of the shape of every parameter. frozen: parameters of layers that learned before, or will."""
+    none: Presence = "none"
+    weighted = case.promised.replica.uneven_batches == "weighted"
+    by_weight = case.promised.replica.sample_weights == "by_weight"
+    exact = {name: zeros[name].exact for name in gradients.of}
+    shown = {}
+    for name, gradient in gradients.of.items():
+        inside = gradient.pending is not None
+        origin = None
+        if history.knows(name):
+            shared = case.shared(name)
+            origin = Accumulated(
+                name, history, exact, case.described[name].dtype, shared, inside, weighted, gradients.clipped, by_weight
+            )
+        value = gradients.sum(name) or zeros[name]
+        presence = gradients.presence(name)
+        shown[name] = ExpectedArray(value, case.described[name].dtype, presence, case.everyone, not inside, origin)
+    return shown | {
+        name: ExpectedArray(zeros[name], case.described[name].dtype, (none,) * len(case.everyone), case.everyone)
+        for name in frozen
+    }
+
+
+def tensors_shown(
+    case: Case, values: Mapping[str, Value], origins: Mapping[str, Origin], *, apart: bool
+) -> dict[str, ExpectedArray]:
+    """Parameters, averages of them, or buffers. apart: whether ranks have moved running statistics apart."""
+    there: Presence = "there"
+    shown = {}
+    for name, value in values.items():
+        moved = apart and ".running_" in name
+        ranks = (0,) if moved else case.everyone
+        dtype, alike = case.described[name].dtype, case.alike(name) and not moved
+        shown[name] = ExpectedArray(value, dtype, (there,) * len(case.everyone), ranks, alike, origins.get(name))
+    return shown

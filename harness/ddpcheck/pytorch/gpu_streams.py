@@ -1,0 +1,37 @@
+"""A GPU's streams: what makes it show that an engine does not wait for one. On the CPU there are none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import numpy as np
+import torch
+
+from ..values import Array
+
+Value = TypeVar("Value", Array, Array | None)
+
+_BUSY_CYCLES = 4_000_000
+"""Some 2 ms: more than the host takes to start a small model's backward and its communication."""
+
+
+def keep_busy(device: torch.device) -> None:
+    """Let the host run ahead of the device: who does not wait for the usual stream uses values not yet there."""
+    if device.type == "cuda":
+        torch.cuda._sleep(_BUSY_CYCLES)  # type: ignore[no-untyped-call]
+
+
+def settled(device: torch.device, what: str, read: Callable[[], Mapping[str, Value]]) -> Mapping[str, Value]:
+    """What is read; RuntimeError if it is something else once the device is idle."""
+    found = read()
+    if device.type != "cuda":
+        return found
+    torch.cuda.synchronize(device)
+    for name, now in read().items():
+        before = found[name]
+        if now is not None and before is not None and not np.array_equal(before, now, equal_nan=True):
+            raise RuntimeError(
+                f"{what} {name} changes after the call has returned: what still runs on another stream is not waited for"
+            )
+    return found

@@ -1,0 +1,36 @@
+"""Where the ranks of a Session live, if not in the driver's own world: another interpreter, another checkout."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+# the folder is entered after the interpreter has started: no launcher can be asked for it in the same way
+_ENTER = (
+    "import os, runpy, sys; os.chdir(sys.argv.pop(1)); "
+    "runpy.run_module('ddpcheck.worker', run_name='__main__', alter_sys=True)"
+)
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """reference: the adapter, as the ranks find it (adapter_lookup.py). path: the folders on their PYTHONPATH, and nothing of the
+    driver's. folder: where they run, which is not on their path unless `path` has it. python: the interpreter; it
+    needs NumPy, and one of `path` must hold ddpcheck unless it is installed there.
+    """
+
+    reference: str
+    path: tuple[Path, ...]
+    folder: Path
+    python: str = sys.executable
+
+    def command(self) -> list[str]:
+        """What starts one rank."""
+        # -P: neither the driver's folder nor this one goes before `path`
+        return [self.python, "-P", "-c", _ENTER, str(self.folder), self.reference]
+
+    def variables(self) -> dict[str, str]:
+        """The environment that goes with it."""
+        return {"PYTHONPATH": os.pathsep.join(map(str, self.path))}

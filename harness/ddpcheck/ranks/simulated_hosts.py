@@ -1,0 +1,19 @@
+"""A layout of several hosts that ranks of one host are told of: what a launcher would have set on such hosts."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping, Sequence
+
+from ..contract.rank_context import local_names, rank_context
+
+
+def tell_hosts(variables: MutableMapping[str, str], sizes: Sequence[int]) -> None:
+    """Set what the rank is told of its host, in the names of its launcher and in torchrun's: the next `sizes[h]` ranks are on
+    host h.
+    """
+    rank = rank_context(variables).rank
+    host = next(host for host in range(len(sizes)) if rank < sum(sizes[: host + 1]))
+    local_rank, local_size = str(rank - sum(sizes[:host])), str(sizes[host])
+    for rank_name, size_name in {local_names(variables), ("LOCAL_RANK", "LOCAL_WORLD_SIZE")}:
+        variables.update({rank_name: local_rank, size_name: local_size})
+    variables.update({"GROUP_RANK": str(host), "NODE_RANK": str(host), "GROUP_WORLD_SIZE": str(len(sizes))})

@@ -1,0 +1,187 @@
+"""Finding an adapter by what a user calls it: an entry point's name, `module:attribute`, or
+`path/to/file.py:attribute`.
+
+Ranks are other processes, so an adapter must have such a reference; `reference_of` finds the one of an object.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ..contract.adapter import Adapter
+from ..contract.rank_context import ENGINE_VARIABLES
+from ..contract.validation import problems_of_adapter
+from .suggestions import hint
+
+GROUP = "ddpcheck.adapters"
+
+
+class UnusableAdapter(Exception):
+    """No adapter can be made of what the user named; the message says what is wrong and what to do."""
+
+
+def known_adapters() -> dict[str, str]:
+    """The reference of every adapter that an installed distribution offers, by name."""
+    return {entry.name: entry.value for entry in entry_points(group=GROUP)}
+
+
+def resolve(reference: str) -> tuple[Adapter, str]:
+    """The adapter, and its full reference. UnusableAdapter if there is none, or if it breaks the contract (all
+    problems).
+    """
+    full = known_adapters().get(reference, reference)
+    place, separator, attribute = full.rpartition(":")
+    if not separator or not attribute.isidentifier():
+        raise UnusableAdapter(f"{reference!r} is no known adapter; {_meant(reference)}")
+    if place.endswith(".py") and Path(place).is_file() and is_training_script(Path(place)):
+        raise UnusableAdapter(f"{place} is a training script, no adapter; audit it: ddpcheck audit {place}")
+    module = _load_file(Path(place)) if place.endswith(".py") else _load_module(place, full)
+    try:
+        adapter = getattr(module, attribute)
+    except AttributeError:
+        there = [name for name, value in vars(module).items() if isinstance(value, Adapter)]
+        what = hint(attribute, there) if there else "is the adapter defined at module level?"
+        raise UnusableAdapter(f"{place} has no attribute {attribute!r}; {what}") from None
+    problems = problems_of_adapter(adapter)
+    if problems:
+        raise UnusableAdapter(f"{full} does not fit the contract: " + "; ".join(problems))
+    return adapter, f"{Path(place).resolve()}:{attribute}" if place.endswith(".py") else full
+
+
+_TRAINS = re.compile(r"\.backward\(|optimi[sz]er\.step\(|Trainer\(|\.fit\(")
+_RUNS = re.compile(r"^(if __name__ ==|main\(|train\(|\w+\.fit\()", re.MULTILINE)
+_ADAPTER = re.compile(r"^\w*adapter\w*\s*[:=]|^import ddpcheck|^from ddpcheck", re.MULTILINE)
+
+
+def is_training_script(path: Path) -> bool:
+    """Whether a file trains when it is run, and holds no adapter: by its text, since its import may start the training."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False
+    return bool(_TRAINS.search(text) and _RUNS.search(text)) and not _ADAPTER.search(text)
+
+
+def _meant(reference: str) -> str:
+    """What a name may have been meant for that is no place of an adapter."""
+    module, _, attribute = reference.rpartition(".")
+    own = "name your own as module:attribute or path/to/file.py:attribute"
+    if attribute == "py" and Path(reference).is_file():
+        audit = f"ddpcheck audit {reference}"
+        if is_training_script(Path(reference)):
+            return f"it is a training script; audit it: {audit}"
+        return f"name the adapter in that file, too: {reference}:adapter, or what it is called there (scripts: {audit})"
+    if ":" not in reference and _importable(reference):
+        return f"name the adapter in that module, too: {reference}:adapter, or what it is called there"
+    if ":" not in reference and module and _importable(module):
+        return f"did you mean {module}:{attribute}?"
+    what = hint(reference, known_adapters())
+    return what if what.endswith("?") else f"{what}; {own}"
+
+
+def reference_of(adapter: Any) -> str:
+    """`module:attribute` (or the file, for modules that ranks cannot import by name) under which an adapter object
+    lives.
+    """
+    for name, module in list(sys.modules.items()):
+        for attribute, value in list(getattr(module, "__dict__", {}).items()):
+            if value is adapter:
+                file = getattr(module, "__file__", None)
+                if name == "__main__" or not _importable(name):
+                    if file is None:
+                        break
+                    return f"{Path(file).resolve()}:{attribute}"
+                return f"{name}:{attribute}"
+    raise UnusableAdapter(
+        f"the adapter {getattr(adapter, 'name', adapter)!r} is no module attribute: assign it to a name at module level, so that "
+        "the ranks, which are other processes, can import it"
+    )
+
+
+def missing_modules(adapter: Adapter) -> list[str]:
+    """Modules that the adapter requires and that are not installed."""
+    return [name for name in adapter.requires if importlib.util.find_spec(name) is None]
+
+
+def _importable(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError, AttributeError):
+        return False
+
+
+def _load_module(name: str, reference: str) -> ModuleType:
+    try:
+        with _importing(name):
+            return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        file = Path(f"{name}.py")
+        what = f"did you mean {file}:{reference.rpartition(':')[2]}?" if file.is_file() else _ELSEWHERE
+        raise UnusableAdapter(f"no module {name!r} for {reference!r}; {what}") from error
+
+
+_ELSEWHERE = "run from the folder that holds it, or install it"
+
+
+@contextmanager
+def _importing(name: str) -> Iterator[None]:
+    """What goes wrong in the module is told with its place; only that there is no such module stays a ModuleNotFoundError."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
+            raise
+        frames = traceback.extract_tb(error.__traceback__)
+        inside = [frame for frame in frames if frame.filename != __file__ and not _PYTHONS_OWN.search(frame.filename)]
+        place = f" ({inside[-1].filename}, line {inside[-1].lineno})" if inside else ""
+        text = f"importing {name} failed: {type(error).__name__}: {error}{place}"
+        raise UnusableAdapter("; ".join(part for part in (text, _next(error)) if part)) from error
+
+
+_PYTHONS_OWN = re.compile(r"<frozen|importlib|/argparse\.py$")
+
+
+def _next(error: BaseException) -> str:
+    """What to do about what went wrong in an import."""
+    if isinstance(error, ModuleNotFoundError):
+        return "install what it needs"
+    if isinstance(error, ImportError) and "no known parent package" in str(error):
+        return "it belongs to a package: name it as package.module:attribute, from the folder that holds the package"
+    if isinstance(error, SystemExit):
+        return 'an adapter\'s module is imported: what it does as a script belongs under if __name__ == "__main__"'
+    if isinstance(error, KeyError) and error.args and error.args[0] in ENGINE_VARIABLES:
+        return "only ranks have that variable, and the adapter is imported before there are any: read it in connect()"
+    return ""
+
+
+def _load_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise UnusableAdapter(f"there is no file {path}")
+    name = f"ddpcheck_file_{path.stem}"
+    loaded = sys.modules.get(name)
+    if loaded is not None and loaded.__file__ == str(path.resolve()):
+        return loaded
+    spec = importlib.util.spec_from_file_location(name, path.resolve())
+    if spec is None or spec.loader is None:
+        raise UnusableAdapter(f"{path} cannot be imported")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    if str(path.resolve().parent) not in sys.path:
+        sys.path.insert(0, str(path.resolve().parent))
+    try:
+        with _importing(str(path)):
+            spec.loader.exec_module(module)
+    except UnusableAdapter:
+        del sys.modules[name]  # half of it is no module
+        raise
+    return module

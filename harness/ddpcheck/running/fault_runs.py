@@ -1,0 +1,131 @@
+"""Do the checks catch faults? Adapters that are wrong on purpose, each against the checks that must catch it.
+
+Distributions offer such adapters under the entry point group `ddpcheck.faults`: a function that returns KnownFaults, one
+named `faults` for those that must be caught, one named `unusual` for correct ones that must not.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from importlib.metadata import entry_points
+from typing import Any, Protocol
+
+from ..causes import KINDS
+from ..contract.adapter import Adapter
+from ..launchers.templates import Templates
+from ..run import CheckRunner, Settings
+from ..verdict import Diagnosis, Verdict
+from .adapter_lookup import reference_of
+from .planning import RANKS_START, installed_checks, plan
+
+GROUP = "ddpcheck.faults"
+
+
+class KnownFault(Protocol):
+    """name: an id. seen_in: threads or files of real code with this fault, empty if it was invented. caught_by: every check
+    that must fail; the first of them must tell `cause`. world_size: the smallest at which it shows. family: its group.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def seen_in(self) -> tuple[str, ...]: ...
+    @property
+    def caught_by(self) -> tuple[str, ...]: ...
+    @property
+    def cause(self) -> str: ...
+    @property
+    def adapter(self) -> Adapter: ...
+    @property
+    def world_size(self) -> int: ...
+    @property
+    def family(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FaultOutcome:
+    """What became of one fault.
+
+    first: the first Verdict against it, in the order in which `ddpcheck check` runs; seconds: until then, the start of
+    the ranks included. failed: every check that was seen to fail. missed: those that should have, and passed.
+    """
+
+    name: str
+    seen_in: tuple[str, ...]
+    family: str
+    world_size: int
+    first: Verdict | None
+    seconds: float
+    failed: tuple[str, ...]
+    missed: tuple[str, ...]
+
+    @property
+    def caught(self) -> bool:
+        return self.first is not None and not self.missed
+
+    def to_plain(self) -> dict[str, Any]:
+        made: dict[str, Any] = {name: getattr(self, name) for name in ("name", "family", "world_size", "seconds")}
+        lists = {"seen_in": list(self.seen_in), "failed": list(self.failed), "missed": list(self.missed)}
+        return {**made, **lists, "first": None if self.first is None else self.first.to_plain()}
+
+
+def tells(diagnosis: Diagnosis, cause: str) -> bool:
+    """Whether a failure tells this cause: by its id, or in its words where a check still tells a sentence."""
+    if cause in KINDS:
+        return any(each.id == cause for each in diagnosis.causes)
+    return cause in diagnosis.text()
+
+
+def installed_faults(name: str = "faults") -> tuple[KnownFault, ...]:
+    """What installed distributions offer under this name, in their order. ValueError if there is nothing."""
+    found = [fault for entry in entry_points(group=GROUP, name=name) for fault in entry.load()()]
+    if not found:
+        raise ValueError(f"no faults are installed (entry point {name!r} of {GROUP!r}); install ddpcheck with pip")
+    return tuple(found)
+
+
+def judged(
+    fault: KnownFault, settings: Settings, *, every: bool = False, templates: Templates | None = None
+) -> FaultOutcome:
+    """Run the checks on a fault until one fails, then those that it names; `every`: all that apply.
+
+    StartFailed is a Verdict like any other.
+    """
+    began = time.monotonic()
+    items = [
+        item for item in plan(reference_of(fault.adapter), (fault.world_size,), installed_checks()) if not item.skip
+    ]
+    first, seconds = None, 0.0
+    verdicts: list[Verdict] = []
+    with CheckRunner(
+        items[0].reference, fault.world_size, replace(settings, most_hangs=None), templates=templates
+    ) as ranks:
+        for item in items:
+            if first is not None and not every and item.check.name not in fault.caught_by:
+                continue
+            verdict = ranks.verdict(item)
+            verdicts.append(verdict)
+            if first is None and not verdict.ok:
+                first, seconds = verdict, time.monotonic() - began
+    failed = tuple(verdict.check for verdict in verdicts if verdict.status in ("failed", "hung"))
+    started = first is None or first.check != RANKS_START.name  # else no other check could run
+    missed = tuple(name for name in fault.caught_by if started and name not in failed)
+    return FaultOutcome(
+        fault.name, fault.seen_in, fault.family, fault.world_size, first, round(seconds, 2), failed, missed
+    )
+
+
+def chosen(faults: Iterable[KnownFault], patterns: Iterable[str]) -> tuple[KnownFault, ...]:
+    """Those of which a pattern is the family, or a part of it between dots, or is in the name; all if there are none. ValueError
+    on no match.
+    """
+    every, wanted = tuple(faults), tuple(patterns)
+    found = tuple(
+        f for f in every if not wanted or any(p in (f.family, *f.family.split(".")) or p in f.name for p in wanted)
+    )
+    if not found:
+        families = sorted({f.family.partition(".")[0] for f in every})
+        raise ValueError(f"no fault matches {', '.join(wanted)}; families are {', '.join(families)}")
+    return found

@@ -1,0 +1,77 @@
+"""What hung on one adapter so far, and what is therefore not waited for again: a hang costs a deadline each time.
+
+Who hangs in one collective most often hangs in all of them, at every world size; what else he offers may be well. So the
+checks of a facet are left out once several of them hung, and sooner in the next facet, and at other world sizes.
+"""
+
+from __future__ import annotations
+
+from ..checks import Check
+
+_SOONER = 3
+"""By how much a deadline is shorter once a hang was waited for in full."""
+_LEAST_SECONDS = 3.0
+"""A deadline is not made shorter than this: a check may let a rank come a second late, and a machine may be slow."""
+_ABOUT_TIME = frozenset({"failures"})
+"""Families that judge how long ranks take to notice something: they have the whole deadline."""
+_EVERYTHING = 3
+"""When so many facets hang, nothing will come of another world size."""
+
+
+class Hangs:
+    """Told of each check that hung. most: so many in the first facet that hangs; None for no limit at all."""
+
+    def __init__(self, most: int | None) -> None:
+        self._most = most
+        self._hung: dict[tuple[str, int], list[str]] = {}
+        self._stuck: list[int] = []
+
+    def start_is_stuck(self, world_size: int) -> None:
+        """Ranks did not come out of connect()."""
+        self._stuck.append(world_size)
+
+    def leaves_out_start(self, world_size: int) -> str:
+        """Why ranks are not to start at this world size; empty if they are."""
+        if self._most is None or not self._stuck:
+            return ""
+        return f"the ranks did not come out of connect() at world size {self._stuck[0]}; --world-size {world_size} tries it here"
+
+    def add(self, check: Check, world_size: int) -> None:
+        self._hung.setdefault((facet_of(check), world_size), []).append(check.name)
+
+    def leaves_out(self, check: Check, world_size: int) -> str:
+        """Why a check is not to run at this world size; empty if it is."""
+        if self._most is None:
+            return ""
+        alone = "; --check with its name runs it alone"
+        sizes = [size for (_, size), names in self._hung.items() if check.name in names and size != world_size]
+        if sizes:
+            return f"it hung at world size {sizes[0]}, and is not waited for again{alone}"
+        facet = facet_of(check)
+        hung = len(self._hung.get((facet, world_size), ()))
+        if hung and hung >= self._limit(facet, world_size):
+            return f"{hung} of the checks of {facet} hung before it{alone}"
+        sizes = [size for other, size in self._hung if other == facet and size != world_size]
+        if sizes and not hung and len({other for other, _ in self._hung}) >= _EVERYTHING:
+            return f"{facet} hung at world size {sizes[0]}, as much else did{alone}"
+        return ""
+
+    def seconds(self, check: Check, deadline: float) -> float:
+        """For how long to wait in this check for an operation of a Job."""
+        if self._most is None or not self._hung or check.family in _ABOUT_TIME:
+            return deadline
+        return min(deadline, max(_LEAST_SECONDS, round(deadline / _SOONER, 1)))
+
+    def _limit(self, facet: str, world_size: int) -> int:
+        """How many may hang: one where the facet hung at another world size, and fewer the more facets have hung."""
+        assert self._most is not None
+        places = list(self._hung)  # in the order in which they first hung
+        if any(other == facet and size != world_size for other, size in places[: places.index((facet, world_size))]):
+            return 1
+        before = list(dict.fromkeys(other for other, _ in places)).index(facet)
+        return max(1, self._most >> before)
+
+
+def facet_of(check: Check) -> str:
+    """What of an adapter a check uses: the first facet that it needs, or its family if it needs none."""
+    return next((need.facet for need in check.needs if need.facet), check.family)

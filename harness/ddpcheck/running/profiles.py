@@ -1,0 +1,42 @@
+"""How hard to look: a profile is a number of drawn Jobs per check, and the world sizes to run at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .suggestions import one_of
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """effort: how many Jobs a check draws at two ranks, beside its fixed examples; a third as many at one and three, a fifth
+    beyond: one rank has nobody to differ from, and with more ranks a Job costs more, after most faults have shown.
+    """
+
+    name: str
+    effort: int
+    world_sizes: tuple[int, ...]
+    sentence: str
+
+    def draws(self, world_size: int) -> int:
+        return -(-self.effort // {1: 3, 2: 1, 3: 3}.get(world_size, 5))
+
+
+PROFILES = {
+    profile.name: profile
+    for profile in (
+        Profile("quick", 8, (1, 2, 3), "Eight drawn Jobs per check: while you edit, and on every push."),
+        Profile("default", 25, (1, 2, 3, 4), "Twenty-five drawn Jobs per check: before a merge."),
+        Profile(
+            "thorough",
+            300,
+            (1, 2, 3, 4, 5),
+            "Three hundred drawn Jobs per check: over night, and before a release.",
+        ),
+    )
+}
+
+
+def profile_named(name: str) -> Profile:
+    """ValueError, with the known names, if there is none."""
+    return PROFILES[one_of(name, PROFILES, "profile")]

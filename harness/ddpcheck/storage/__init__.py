@@ -1,0 +1,1 @@
+"""Files: Jobs and results as plain data, written, read and run again."""

@@ -1,0 +1,66 @@
+"""Plain data and NumPy arrays to bytes and back: JSON for the structure, raw bytes for the arrays, never pickle.
+
+Arrays keep dtype, shape and every bit (NaN payloads included); they come back C-contiguous and read-only.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any
+
+import numpy as np
+
+from ..values import Array
+
+_HEADER = struct.Struct("!I")
+_MARK = "__array__"
+_ALLOWED_KINDS = "biufc"
+
+
+class _Encoder:
+    def __init__(self) -> None:
+        self.chunks: list[bytes] = []
+        self.size = 0
+
+    def array(self, value: Any) -> Any:
+        if isinstance(value, np.generic):
+            value = np.asarray(value)
+        if not isinstance(value, np.ndarray):
+            raise TypeError(
+                f"cannot encode {type(value).__module__}.{type(value).__qualname__}: plain data and NumPy arrays only"
+            )
+        if value.dtype.kind not in _ALLOWED_KINDS:
+            raise TypeError(f"cannot encode an array of dtype {value.dtype}: numbers and booleans only")
+        raw = value.tobytes()
+        self.chunks.append(raw)
+        self.size += len(raw)
+        return {_MARK: [value.dtype.str, value.shape, self.size - len(raw)]}
+
+
+def encode(data: Any) -> bytes:
+    """Bytes of nested dicts (string keys), lists, tuples, scalars and arrays. TypeError on anything else."""
+    encoder = _Encoder()
+    head = json.dumps(data, default=encoder.array, separators=(",", ":"), check_circular=False).encode()
+    return b"".join((_HEADER.pack(len(head)), head, *encoder.chunks))
+
+
+def decode(raw: bytes | memoryview) -> Any:
+    """Inverse of encode (tuples come back as lists). ValueError on bytes that encode did not make."""
+    if len(raw) < _HEADER.size:
+        raise ValueError(f"{len(raw)} bytes are too few for an encoded value")
+    (size,) = _HEADER.unpack_from(raw)
+    start = _HEADER.size + size
+    body = memoryview(raw)[start:]
+
+    def revive(mapping: dict[str, Any]) -> Any:
+        if _MARK not in mapping:
+            return mapping
+        dtype, shape, offset = mapping[_MARK]
+        count = 1
+        for length in shape:
+            count *= length
+        array: Array = np.frombuffer(body, dtype, count, offset).reshape(shape)
+        return array
+
+    return json.loads(bytes(raw[_HEADER.size : start]), object_hook=revive)

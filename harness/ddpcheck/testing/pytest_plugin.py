@@ -1,0 +1,113 @@
+"""The second door: pytest options, and tests out of `parametrize_with_checks`.
+
+This module is part of every pytest run of whoever has ddpcheck installed: it imports pytest only, and does nothing until a
+test is marked. Ranks are a fixture of module scope, so that they start once for an adapter and a world size, and end with
+its last check; each xdist worker has its own.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from ..audit.asserting import Audited
+    from ..launchers.templates import Templates
+    from ..run import CheckRunner
+
+if "ddpcheck_properties" not in sys.modules:  # pytest warns of a module that came before its rewriting
+    pytest.register_assert_rewrite("ddpcheck_properties")
+
+_RANKS = "ddpcheck_ranks"
+_UNBOUND = pytest.StashKey[str]()
+_HELP = "name the implementation with --ddp-adapter, as in: pytest --pyargs ddpcheck_properties --ddp-adapter my_ddp:adapter"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("ddpcheck", "checks of data-parallel implementations")
+    group.addoption(
+        "--ddp-adapter",
+        action="append",
+        default=[],
+        metavar="REF",
+        help="implementation to check: a known name, module:attribute, or file.py:attribute; repeatable",
+    )
+    group.addoption("--ddp-world-sizes", metavar="1,2,3", help="world sizes; else those of the profile")
+    group.addoption("--ddp-profile", default="default", metavar="NAME", help="quick, default or thorough")
+    group.addoption(
+        "--ddp-failures", default="ddpcheck-failures", metavar="DIR", help="where failing Jobs are written, for replay"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "ddpcheck(...): made by ddpcheck.parametrize_with_checks")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    mark = metafunc.definition.get_closest_marker("ddpcheck")
+    if mark is None:
+        return
+    if "check" not in metafunc.fixturenames:
+        raise pytest.Collector.CollectError(
+            f"{metafunc.function.__name__} is made by parametrize_with_checks: give it the argument `check`, and call it"
+        )
+    wanted = dict(mark.kwargs)
+    if wanted["adapters"] is None:
+        wanted["adapters"] = metafunc.config.getoption("--ddp-adapter")
+        if not wanted["adapters"]:
+            metafunc.config.stash[_UNBOUND] = (
+                f"{metafunc.definition.nodeid.partition('::')[0]} has no adapter to check; {_HELP}"
+            )
+    from .bound_checks import bound_checks
+
+    try:
+        cases = bound_checks(metafunc.config, **wanted)
+    except ValueError as error:
+        raise pytest.Collector.CollectError(str(error)) from None
+    # scope: ranks are grouped by module; with a narrower one they would start for every check
+    metafunc.parametrize((_RANKS, "check"), cases, indirect=[_RANKS], scope="module")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    unbound = config.stash.get(_UNBOUND, None)
+    if unbound is not None:
+        raise pytest.UsageError(unbound)
+    if config.pluginmanager.hasplugin("xdist"):
+        for item in items:
+            ranks = _parameters(item).get(_RANKS)
+            if ranks is not None:  # --dist loadgroup keeps these together
+                item.add_marker(pytest.mark.xdist_group(str(ranks)))
+
+
+def _parameters(item: pytest.Item) -> dict[str, Any]:
+    call = getattr(item, "callspec", None)
+    return {} if call is None else dict(call.params)
+
+
+@pytest.fixture
+def ddp_audit() -> Callable[..., Audited]:
+    """Audits a training script: write `ddp_audit("train.py", "--epochs", "1", ranks=2).holds()` in a test."""
+    from ..audit.asserting import audit
+
+    return audit
+
+
+@pytest.fixture(scope="session")
+def ddpcheck_templates() -> Iterator[Templates]:
+    """From which the ranks of all adapters are forked."""
+    from ..launchers.templates import Templates
+
+    with Templates() as templates:
+        yield templates
+
+
+@pytest.fixture(scope="module")
+def ddpcheck_ranks(request: pytest.FixtureRequest, ddpcheck_templates: Templates) -> Iterator[CheckRunner]:
+    """The ranks of one adapter at one world size. They start with the first check that runs on them."""
+    place = request.param
+    with place.open(ddpcheck_templates) as ranks:
+        yield ranks

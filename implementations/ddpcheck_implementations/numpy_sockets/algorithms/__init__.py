@@ -1,0 +1,1 @@
+"""Algorithms that move a group's bytes over connections, and the choice among them."""

@@ -1,0 +1,1 @@
+"""Connections between ranks: whole messages, both ways, with errors that name the peer."""

@@ -1,0 +1,290 @@
+"""One connection to one peer: whole messages both ways, and an error that names the peer for all that can go wrong.
+
+The socket is blocking, with the time limit in the kernel, so that a small message costs one system call each way. The
+ring asks for no waiting call by call.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from ..errors import CommunicationError, Mismatch, PeerLost
+from ..shared_memory.waiting import Polling
+from . import wire_format
+from .socket_options import LOOK_SECONDS, set_options
+
+_NOTHING = np.empty(0, np.uint8)
+_SPINS = 20  # looks at a socket take longer than those at memory
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What this rank has sent. A ring counts one message for each of its steps; headers are counted apart."""
+
+    messages: int = 0
+    payload_bytes: int = 0
+    header_bytes: int = 0
+
+
+class Link(Protocol):
+    """Whole messages to and from another rank, in order, from and into contiguous flat arrays."""
+
+    def send(self, header: bytes, payload: Array) -> None: ...
+
+    def receive(self, header: bytes, payload: Array) -> None: ...
+
+
+class Peer:
+    """The other end of a connection is rank `rank`. `beside` are this rank's other ones."""
+
+    def __init__(
+        self, connection: socket.socket, own_rank: int, rank: int, timeout: float, traffic: Traffic, crowded: bool
+    ) -> None:
+        self.rank = rank
+        self.timeout = timeout
+        self.traffic = traffic
+        self._own_rank = own_rank
+        self._socket = connection
+        self.looks = (lambda: iter(())) if crowded else Polling(_SPINS)  # the kernel wakes who waits for a socket fast
+        self._whole = True  # no message is half sent
+        self.beside: Sequence[Peer] = ()
+        self._wanted = b""  # of the message that is awaited, or comes in
+        self._header = bytearray(wire_format.HEADER_BYTES)
+        set_options(connection, timeout)
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    # ------------------------------------------------------------------------------------------------ whole messages
+
+    def send(self, header: bytes, payload: Array = _NOTHING) -> None:
+        """One message, from a contiguous array."""
+        traffic = self.traffic
+        traffic.messages += 1
+        traffic.payload_bytes += payload.nbytes
+        traffic.header_bytes += len(header)
+        self._whole = False
+        try:
+            sent = self._socket.sendmsg((header, payload.data))
+            if sent < len(header) + payload.nbytes:
+                self._socket.sendall(header[sent:])
+                self._socket.sendall(as_bytes(payload)[max(0, sent - len(header)) :])
+        except OSError as error:
+            raise self._lost(error, "taken") from error
+        self._whole = True
+
+    def receive(self, header: bytes, payload: Array = _NOTHING) -> None:
+        """One message into a contiguous array. Mismatch if its header is not `header`, as soon as the header is there."""
+        got, self._wanted = self._header, header
+        try:
+            received = self._first_of((got, payload.data))
+            if received < wire_format.HEADER_BYTES:
+                self._receive_rest(memoryview(got), received)
+                received = wire_format.HEADER_BYTES
+            if got != header:
+                raise self.unexpected(bytes(got), header)
+            if received < wire_format.HEADER_BYTES + payload.nbytes:
+                self._receive_rest(as_bytes(payload), received - wire_format.HEADER_BYTES)
+        except (OSError, EOFError) as error:
+            raise self._lost(error, "sent") from error
+
+    def _first_of(self, buffers: tuple[bytearray, memoryview]) -> int:
+        """What is there of a message, as soon as anything is."""
+        for _ in self.looks():
+            try:
+                return self._socket.recvmsg_into(buffers, 0, socket.MSG_DONTWAIT)[0]
+            except BlockingIOError:
+                pass
+        received: int = self._patiently(self._socket.recvmsg_into, buffers)[0]
+        return received
+
+    def _receive_rest(self, view: memoryview, received: int) -> None:
+        while received < len(view):
+            more = self._patiently(self._socket.recv_into, view[received:], 0, socket.MSG_WAITALL)
+            if not more:
+                raise EOFError
+            received += more
+
+    def _patiently(self, receive: Callable[..., Any], *args: object) -> Any:
+        """What `receive` gives within the time limit, or else its BlockingIOError. Mismatch if others call what does not fit."""
+        latest = time.monotonic() + self.timeout
+        while True:
+            try:
+                return receive(*args)
+            except BlockingIOError:
+                if time.monotonic() > latest:
+                    raise
+            self.look_round()
+
+    # -------------------------------------------------------------------------------------------- piece by piece (ring)
+
+    def start_stream(self, header: bytes) -> None:
+        """Send the header of a message whose payload follows by send_some()."""
+        self._whole = False
+        self.traffic.header_bytes += len(header)
+        try:
+            self._socket.sendall(header)
+        except OSError as error:
+            raise self._lost(error, "taken") from error
+
+    def end_stream(self, messages: int) -> None:
+        """All of the stream, which was `messages` steps of an algorithm, is sent."""
+        self.traffic.messages += messages
+        self._whole = True
+
+    def send_some(self, view: memoryview) -> int:
+        """Send what fits now; 0 if nothing does."""
+        try:
+            sent = self._socket.send(view, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise self._lost(error, "taken") from error
+        self.traffic.payload_bytes += sent
+        return sent
+
+    def receive_some(self, view: memoryview) -> int:
+        """Receive what is there now; 0 if nothing is."""
+        try:
+            received = self._socket.recv_into(view, 0, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise self._lost(error, "sent") from error
+        if not received:
+            raise self._lost(EOFError(), "sent")
+        return received
+
+    # ----------------------------------------------------------------------------------------------------------- ends
+
+    def gone(self) -> bool:
+        """The peer has closed its end, and said nothing before that we have not read."""
+        try:
+            return not self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
+    def trouble(self, header: bytes) -> CommunicationError | None:
+        """Why nothing will come by another way in the operation of this header: the peer's last words, or that it is gone.
+
+        Whatever it sends here instead does not fit either.
+        """
+        try:
+            said = self._said()
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            return self._lost(error, "sent")
+        if not said:
+            return self._lost(EOFError(), "sent")
+        return self.unexpected(said, header) if len(said) == wire_format.HEADER_BYTES else None
+
+    def stray(self, header: bytes) -> CommunicationError | None:
+        """What to raise if one of `beside` has called something else where this rank is in the operation of this header.
+
+        It may never be its turn to be heard: ranks that do not call the same may wait in a circle.
+        """
+        for peer in self.beside:
+            with suppress(OSError):
+                said = peer._said()
+                if len(said) == wire_format.HEADER_BYTES and wire_format.part(said, header):
+                    return peer.unexpected(said, header)
+        return None
+
+    def look_round(self) -> None:
+        """Mismatch if there is a stray while a message is awaited from here, or comes in."""
+        stray = self.stray(self._wanted)
+        if stray is not None:
+            raise stray
+
+    def _said(self) -> bytes:
+        """The start of what is unread: a header between messages. BlockingIOError if nothing is."""
+        return self._socket.recv(wire_format.HEADER_BYTES, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+
+    def silent(self, verb: str) -> PeerLost:
+        """What to raise when it has "sent", or "taken", nothing within the time limit."""
+        return self._lost(BlockingIOError(), verb)
+
+    def abandon(self, culprit: int) -> None:
+        """Tell the peer that no more will come, and why if the stream is between two messages."""
+        try:
+            if self._whole:
+                self._socket.send(wire_format.pack_abort(culprit), socket.MSG_DONTWAIT)
+            self._socket.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass  # it is gone, or will find out by its time limit
+
+    def close(self) -> None:
+        """What was sent before still arrives: the kernel delivers it after close, unless unread data makes it reset."""
+        try:
+            self._socket.shutdown(socket.SHUT_WR)
+            while self._socket.recv(1 << 16, socket.MSG_DONTWAIT):
+                pass
+        except OSError:
+            pass  # nothing is unread, or the peer was faster
+        self._socket.close()
+
+    def _lost(self, error: Exception, verb: str) -> PeerLost:
+        if isinstance(error, BlockingIOError):
+            return PeerLost(
+                self.rank,
+                f"rank {self.rank} has {verb} nothing for {self.timeout:g} s: it is stuck, or has not called this operation; "
+                "look at its stack, or raise NUMPY_SOCKETS_TIMEOUT",
+            )
+        return PeerLost(
+            self.rank,
+            f"rank {self.rank} closed its connection to rank {self._own_rank}: it died or gave up; see its output",
+        )
+
+    def unexpected(self, got: bytes, wanted: bytes) -> CommunicationError:
+        """What to raise when the header of a message is another one: its sender gave up, or calls something else."""
+        culprit = wire_format.culprit_of(got)
+        if culprit is not None:
+            return self.stray(wanted) or PeerLost(
+                culprit, f"rank {self.rank} gave up because of rank {culprit}; see the output of rank {culprit}"
+            )
+        return Mismatch(
+            self.rank,
+            f"rank {self._own_rank} is in {wire_format.describe(wanted)}, but rank {self.rank} sent {wire_format.describe(got)}: all ranks "
+            "must call the same operations in the same order, with arrays of equal size and dtype",
+        )
+
+
+def as_bytes(array: Array) -> memoryview:
+    """A contiguous array's memory."""
+    return array.view(np.uint8).data
+
+
+def wait_for(reader: Peer | None, writer: Peer | None) -> None:
+    """Return when one of them is ready. PeerLost if neither is within the time limit."""
+    poll = select.poll()
+    if reader is not None and reader is writer:
+        poll.register(reader, select.POLLIN | select.POLLOUT)
+    else:
+        if reader is not None:
+            poll.register(reader, select.POLLIN)
+        if writer is not None:
+            poll.register(writer, select.POLLOUT)
+    slowest = reader or writer
+    assert slowest is not None
+    for _ in slowest.looks():
+        if poll.poll(0):
+            return
+    latest = time.monotonic() + slowest.timeout
+    while not poll.poll(1000 * min(slowest.timeout, LOOK_SECONDS)):
+        if time.monotonic() > latest:
+            raise slowest.silent("sent" if reader else "taken")
+        if reader is not None:
+            reader.look_round()

@@ -1,0 +1,209 @@
+"""How ranks that know one address find each other: at the end each has one connection to every other rank.
+
+Rank 0 listens on MASTER_ADDR:MASTER_PORT. Every other rank connects as soon as rank 0 is there, and says its rank and
+where it listens itself. When all have come, rank 0 sends each the table of addresses and a secret that it has drawn
+for this run. Rank r then connects to the ranks 1 .. r - 1 of the table, showing the secret, and accepts those above
+it. Its connection to rank 0 stays.
+
+Ranks are what they declare, never the order of arrival. Whoever does not speak the protocol is dropped, and cannot
+hold up the others; one that does, but does not fit (another run, a rank twice) is told why.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import socket
+import struct
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from ..errors import RendezvousError
+from .accepting import accept_declared
+
+_MAGIC = b"NPSR"
+_VERSION = 1
+_HELLO = struct.Struct("!4sH16sIIH46s")  # magic, version, run, rank, world size, own port, own address
+_REPLY = struct.Struct("!4sBI")  # magic, welcome or not, length of what follows
+_ENTRY = struct.Struct("!46sH")  # address, port
+_GREETING = struct.Struct("!4sH16sI")  # magic, version, secret, rank
+_SECRET_BYTES = 16
+_Address = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """Who meets where. `run` tells two runs apart that use the same address by mistake."""
+
+    rank: int
+    world_size: int
+    address: str
+    port: int
+    run: str = ""
+    timeout: float = 120.0
+
+    @property
+    def run_digest(self) -> bytes:
+        return hashlib.blake2b(self.run.encode(), digest_size=16).digest()
+
+    def __str__(self) -> str:
+        return f"{self.address}:{self.port}"
+
+
+def meet(meeting: Meeting) -> dict[int, socket.socket]:
+    """A connection to every other rank. RendezvousError if they have not all come by the time limit, or do not fit."""
+    if meeting.world_size == 1:
+        return {}
+    deadline = time.monotonic() + meeting.timeout
+    return _host(meeting, deadline) if meeting.rank == 0 else _join(meeting, deadline)
+
+
+# ------------------------------------------------------------------------------------------------------------- rank 0
+
+
+def _host(meeting: Meeting, deadline: float) -> dict[int, socket.socket]:
+    table: dict[int, _Address] = {0: ("", 0)}
+
+    def judge(hello: bytes) -> int | str | None:
+        magic, version, run, rank, world_size, port, address = _HELLO.unpack(hello)
+        if magic != _MAGIC:
+            return None
+        if version != _VERSION or run != meeting.run_digest:
+            return f"rank 0 at {meeting} belongs to another run, or another version: choose another MASTER_PORT"
+        if world_size != meeting.world_size or not 0 < rank < world_size:
+            return (
+                f"rank {rank} of {world_size} does not fit a world of {meeting.world_size}: check RANK and WORLD_SIZE"
+            )
+        if rank in table:
+            return f"there is a rank {rank} already: every process needs a RANK of its own"
+        table[rank] = (address.rstrip(b"\0").decode(errors="replace"), port)
+        return int(rank)
+
+    with _listen(meeting.address, meeting.port) as listener:
+        expected = set(range(1, meeting.world_size))
+        found = accept_declared(listener, _HELLO.size, judge, _refusal, expected, deadline, f"rank 0 at {meeting}")
+    secret = os.urandom(_SECRET_BYTES)
+    body = secret + b"".join(_ENTRY.pack(host.encode(), port) for host, port in (table[r] for r in range(len(table))))
+    for connection in found.values():
+        connection.sendall(_REPLY.pack(_MAGIC, 1, len(body)) + body)
+    return found
+
+
+def _refusal(reason: str) -> bytes:
+    text = reason.encode()
+    return _REPLY.pack(_MAGIC, 0, len(text)) + text
+
+
+# ------------------------------------------------------------------------------------------------------ the other ranks
+
+
+def _join(meeting: Meeting, deadline: float) -> dict[int, socket.socket]:
+    delay = 0.005
+    while True:
+        try:
+            return _try_to_join(meeting, deadline)
+        except OSError as failure:
+            error = str(failure)
+        if time.monotonic() + delay > deadline:
+            raise RendezvousError(
+                0,
+                f"rank {meeting.rank} could not meet rank 0 at {meeting} within {meeting.timeout:g} s ({error}): is rank 0 "
+                "running, and are MASTER_ADDR and MASTER_PORT the same for all ranks?",
+            )
+        time.sleep(delay)  # rank 0 may be late
+        delay = min(2 * delay, 0.25)
+
+
+def _try_to_join(meeting: Meeting, deadline: float) -> dict[int, socket.socket]:
+    """OSError if rank 0 is not there, or hangs up: it may be worth another try."""
+    with ExitStack() as opened:
+        connection = opened.enter_context(_connect((meeting.address, meeting.port), deadline))
+        with _listen(connection.getsockname()[0], 0) as listener:
+            secret, table = _introduce(meeting, connection, listener.getsockname()[1])
+            found = {0: connection}
+            for lower in range(1, meeting.rank):
+                found[lower] = opened.enter_context(_greet(meeting, lower, table[lower], secret, deadline))
+            found |= _accept_higher(meeting, listener, secret, deadline)
+        opened.pop_all()  # all is well: keep them open
+    return found
+
+
+def _introduce(meeting: Meeting, connection: socket.socket, port: int) -> tuple[bytes, list[_Address]]:
+    """The secret and the table, once all ranks have come."""
+    own = connection.getsockname()[0].encode()
+    rank, size = meeting.rank, meeting.world_size
+    connection.sendall(_HELLO.pack(_MAGIC, _VERSION, meeting.run_digest, rank, size, port, own))
+    magic, welcome, length = _REPLY.unpack(receive_exactly(connection, _REPLY.size))
+    if magic != _MAGIC or length > _SECRET_BYTES + _ENTRY.size * size + 1000:
+        raise RendezvousError(0, f"another program answers at {meeting}: choose another MASTER_PORT")
+    body = receive_exactly(connection, length)
+    if not welcome:
+        raise RendezvousError(0, f"rank {rank} was turned away: {body.decode(errors='replace')}")
+    entries = _ENTRY.iter_unpack(body[_SECRET_BYTES:])
+    return body[:_SECRET_BYTES], [(address.rstrip(b"\0").decode(), port) for address, port in entries]
+
+
+def _greet(meeting: Meeting, lower: int, place: _Address, secret: bytes, deadline: float) -> socket.socket:
+    try:
+        connection = _connect(place, deadline)
+        connection.sendall(_GREETING.pack(_MAGIC, _VERSION, secret, meeting.rank))
+    except OSError as error:
+        raise RendezvousError(
+            lower,
+            f"rank {meeting.rank} cannot reach rank {lower} at {place[0]}:{place[1]} ({error}): see the output of rank {lower}, "
+            "and check that its host lets ranks connect",
+        ) from error
+    return connection
+
+
+def _accept_higher(
+    meeting: Meeting, listener: socket.socket, secret: bytes, deadline: float
+) -> dict[int, socket.socket]:
+    """Connections from the ranks above. All ranks listen before they introduce themselves, so connecting waits for nobody."""
+    rank = meeting.rank
+    found: set[int] = set()
+
+    def judge(greeting: bytes) -> int | None:
+        _, _, shown, declared = _GREETING.unpack(greeting)
+        if not rank < declared < meeting.world_size or declared in found or not hmac.compare_digest(shown, secret):
+            return None
+        found.add(declared)
+        return int(declared)
+
+    expected = set(range(rank + 1, meeting.world_size))
+    return accept_declared(listener, _GREETING.size, judge, _refusal, expected, deadline, f"rank {rank}")
+
+
+# -------------------------------------------------------------------------------------------------------------- sockets
+
+
+def _listen(address: str, port: int) -> socket.socket:
+    """Listen on this address only, not on all that the host has."""
+    try:
+        family, _, _, _, place = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        return socket.create_server(place[:2], family=family, backlog=1024)
+    except OSError as error:
+        raise RendezvousError(0, f"cannot listen on {address}:{port} ({error}): choose another MASTER_PORT") from error
+
+
+def _connect(place: _Address, deadline: float) -> socket.socket:
+    remaining = max(0.001, deadline - time.monotonic())
+    connection = socket.create_connection(place, timeout=remaining)
+    if connection.getsockname() == connection.getpeername():
+        connection.close()
+        raise ConnectionRefusedError("nobody listens there: the port was connected to itself")
+    connection.settimeout(remaining)
+    return connection
+
+
+def receive_exactly(connection: socket.socket, size: int) -> bytes:
+    """Exactly `size` bytes."""
+    got = bytearray()
+    while len(got) < size:
+        piece = connection.recv(size - len(got))
+        if not piece:
+            raise ConnectionResetError("rank 0 hung up before it answered")
+        got += piece
+    return bytes(got)

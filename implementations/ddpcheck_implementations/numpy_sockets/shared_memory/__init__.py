@@ -1,0 +1,1 @@
+"""Ranks of one host: messages and sums in memory that they share."""

@@ -1,0 +1,226 @@
+"""Judges of collectives: Traces against what results.py says, with evidence of what may have gone wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from ddpcheck import expect
+from ddpcheck.causes import Cause
+from ddpcheck.causes import collectives as causes
+from ddpcheck.diagnosis import Evidence
+from ddpcheck.job import AllGather, AllReduce, Barrier, Broadcast, Job, SendRecv, Wait
+from ddpcheck.numerics import different_bits, same_bits
+from ddpcheck.trace import Trace
+from ddpcheck.values import Array, poison_like, unreceived
+from ddpcheck.verdict import Diagnosis, Finding
+
+from .hypotheses import of_a_product, suspects
+from .results import Collective, Want, finished, members_of, named, wants
+
+_LONG = 0.5
+"""Seconds that no barrier takes by chance."""
+
+
+def results_hold(job: Job, trace: Trace) -> None:
+    """The judge of most collective checks: every rank got what it must, and no barrier let a rank through early."""
+    expect.completed(trace)
+    for position, operation in enumerate(job.operations):
+        if isinstance(operation, Barrier):
+            _blocked(operation, position, trace)
+        elif isinstance(operation, SendRecv):
+            _received(job, operation, position, trace)
+    for position, collective, members in finished(job):
+        wanted = wants(collective, members)
+        for rank in members:
+
+            def evidence(position: int = position, collective: Collective = collective, rank: int = rank) -> Evidence:
+                return _evidence(job, collective, rank)
+
+            what = f"{named(collective, position)}: result"
+            got = trace.ranks[rank].values(position)["result"]
+            try:
+                _compare(got, wanted[rank], what, rank, evidence)
+            except Finding as finding:
+                right = [each for each in members if _fits(trace.ranks[each].values(position)["result"], wanted[each])]
+                if right:
+                    finding = finding.noting(f"on rank {', '.join(map(str, right))} it is right")
+                if isinstance(collective, AllReduce) and collective.reduction == "prod":
+                    finding = of_a_product(finding, got, [collective.tensor.on(each) for each in members])
+                raise finding.at(position) from None
+
+
+def same_bits_everywhere(job: Job, trace: Trace) -> None:
+    """A judge: every all-reduce gave all its members the same bits."""
+    expect.completed(trace)
+    for position, collective, members in finished(job):
+        if isinstance(collective, AllReduce):
+            results = [trace.ranks[rank].values(position)["result"] for rank in members]
+            expect.same_on_all_ranks(results, f"{named(collective, position)}: result")
+
+
+def arguments_are_left_alone(job: Job, trace: Trace) -> None:
+    """A judge: no collective changed its argument, and every result is an array of its own."""
+    expect.completed(trace)
+    for position, operation in enumerate(job.operations):
+        if isinstance(operation, SendRecv):
+            for rank in sorted({dest for _, dest in operation.pairs}):
+                _kept(trace.ranks[rank].values(position), f"{named(operation, position)} on rank {rank}")
+    for position, collective, members in finished(job):
+        for rank in members:
+            seen = trace.ranks[rank].values(position)
+            waited = isinstance(job.operations[position], Wait)
+            what = f"{named(collective, position)}{', waited for,' * waited} on rank {rank}"
+            expect.that(
+                not seen["argument_changed"],
+                f"{what}: its argument was changed, but should stay as it was",
+                causes.WORKS_IN_ARGUMENT(),
+            )
+            expect.that(
+                not seen["aliases_argument"],
+                f"{what}: the result shares memory with the argument, but should be a new array",
+                causes.RESULT_ALIASES_ARGUMENT(),
+            )
+            _kept(seen, what)
+
+
+def can_be_written_to(job: Job, trace: Trace) -> None:
+    """A judge: whatever a collective gave is an array that its owner can overwrite."""
+    expect.completed(trace)
+    for position, operation in enumerate(job.operations):
+        made = job.operations[operation.operation] if isinstance(operation, Wait) else operation
+        for rank, record in enumerate(trace.ranks):
+            expect.that(
+                not record.values(position).get("read_only"),
+                f"{named(made, position)} on rank {rank}: got a read-only result, but should get one to write to",
+                causes.RESULT_READ_ONLY(),
+            )
+
+
+def _kept(seen: Mapping[str, Any], what: str) -> None:
+    expect.that(
+        not seen.get("overwritten_later"),
+        f"{what}: the result was overwritten by a later operation, but should be a new array",
+        causes.RESULT_BUFFER_REUSED(),
+    )
+
+
+def _compare(got: Array, want: Want, what: str, rank: int, evidence: Callable[[], Evidence]) -> None:
+    """Evidence costs more than the comparison, so it is gathered only once something is wrong."""
+    if want.bound is None and same_bits(got, want.value):
+        return
+    try:
+        _look(got, want, what, rank, Evidence())
+    except Finding:
+        _look(got, want, what, rank, evidence())
+        raise
+    if want.moved and (lost := different_bits(got, want.value) & (want.value == 0)).any():
+        raise Finding(
+            Diagnosis(
+                f"{what} on rank {rank}: got another sign of zero in {int(lost.sum())} of {lost.size} elements, but bits "
+                "should be kept",
+                (causes.SIGN_OF_ZERO_LOST(),),
+            )
+        )
+
+
+def _fits(got: Array, want: Want) -> bool:
+    try:
+        _compare(got, want, "", 0, Evidence)
+    except Finding:
+        return False
+    return True
+
+
+def _look(got: Array, want: Want, what: str, rank: int, evidence: Evidence) -> None:
+    if want.bound is None:
+        expect.same_array(got, want.value, what, rank, evidence)
+    else:
+        expect.within(got, want.value, want.bound, what, rank, evidence)
+
+
+_OF_LAYOUTS = {
+    "mixed": causes.LAYOUTS_DIFFER,
+    "columns": causes.STRIDE_IGNORED,
+    "repeated": causes.ZERO_STRIDE_IGNORED,
+}
+
+
+def _evidence(job: Job, collective: Collective, rank: int) -> Evidence:
+    """What the result would be if something specific had gone wrong."""
+    members = members_of(collective.group, job.world_size)
+    dtype = collective.tensor.dtype
+    local = collective.tensor.on(rank) if isinstance(collective, AllReduce) else None
+    with np.errstate(all="ignore"):
+        others = tuple(
+            (cause, np.asarray(array).astype(dtype)) for cause, array in suspects(job, collective, rank, members)
+        )
+    kind = _OF_LAYOUTS.get(collective.tensor.layout)
+    otherwise = (kind(),) if kind else ()
+    return Evidence(
+        len(members), local, others, otherwise=otherwise, moved=isinstance(collective, Broadcast | AllGather)
+    )
+
+
+def _blocked(barrier: Barrier, position: int, trace: Trace) -> None:
+    """No member left before every member had entered."""
+    members = members_of(barrier.group, len(trace.ranks))
+    records = {
+        rank: next(record for record in trace.ranks[rank].records if record.operation == position) for rank in members
+    }
+    latest = max(members, key=lambda rank: records[rank].entered)
+    for rank in members:
+        left, entered = records[rank].left, records[latest].entered
+        if left is not None and left < entered:
+            waited = left - records[rank].entered
+            gave_up = (causes.BARRIER_GAVE_UP(seconds=waited),) * (waited > _LONG)
+            raise Finding(
+                Diagnosis(
+                    f"{named(barrier, position)}: rank {rank} left {1000 * (entered - left):.0f} ms before rank {latest} "
+                    f"entered, but should have waited for it",
+                    (*gave_up, causes.BARRIER_DOES_NOT_BLOCK()),
+                )
+            )
+
+
+def _as_laid_out(array: Array, sent: str, received: str) -> Iterator[tuple[Cause, Array]]:
+    """An array whose elements go as they lie in memory, or are put there as they come."""
+    if array.ndim:
+        if sent == "F":
+            yield causes.SENT_BY_COLUMNS(), array.ravel(order="F").reshape(array.shape)
+        if received == "F":
+            by_columns = array.ravel().reshape(array.shape, order="F")
+            yield causes.RECEIVED_BY_ROWS(), by_columns
+        if sent == "reversed" or received == "reversed":
+            yield causes.REVERSED_IGNORED(), array[::-1]
+
+
+def _received(job: Job, operation: SendRecv, position: int, trace: Trace) -> None:
+    """Every receiver has the sender's array."""
+    arrays = [operation.tensor.on(rank) for rank in range(len(trace.ranks))]
+    wrong_senders = tuple((causes.WRONG_SENDER(rank=rank), array) for rank, array in enumerate(arrays))
+    for source, dest in operation.pairs:
+        got = trace.ranks[dest].values(position)["received"][f"{source}>{dest}"]
+        what = f"{named(operation, position)}: what rank {source} sent"
+        want = Want(arrays[source], moved=True)
+
+        def evidence(source: int = source, dest: int = dest) -> Evidence:
+            others = tuple(
+                (
+                    causes.MESSAGES_OVERTAKE(rank=source, operation=place),
+                    each.tensor.on(source),
+                )
+                for place, each in enumerate(job.operations)
+                if isinstance(each, SendRecv) and (source, dest) in each.pairs and place != position
+            )
+            late = causes.READ_AFTER_RETURN(call="send()")
+            overwritten_since = ((late, poison_like(arrays[source])),) * arrays[source].dtype.name.startswith("float")
+            array, layout = arrays[source], operation.tensor.layout_on
+            never = causes.NOTHING_RECEIVED(), unreceived(array)
+            laid_out = _as_laid_out(array, layout(source), layout(dest))
+            known = (*overwritten_since, never, *laid_out, *wrong_senders, *others)
+            return Evidence(len(arrays), None, known, moved=True)
+
+        _compare(got, want, what, dest, evidence)

@@ -1,0 +1,299 @@
+"""What using an implementation must leave as it was: the settings of the process, which belong to the program, and what it
+holds, or a long run comes to its end for want of memory, threads or descriptors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ddpcheck import expect
+from ddpcheck.causes import Cause
+from ddpcheck.causes import footprints as causes
+from ddpcheck.checks import law
+from ddpcheck.contract import needs
+from ddpcheck.execution.process_resources import GRAIN, MANY, MEMORY, each_leaves
+from ddpcheck.execution.process_settings import GENERATORS
+from ddpcheck.job import (
+    Aggregate,
+    AllGather,
+    AllReduce,
+    Backward,
+    Barrier,
+    Broadcast,
+    Clip,
+    Draw,
+    Job,
+    Make,
+    Operation,
+    OptimizerSpec,
+    Predict,
+    ReduceScatter,
+    Rounds,
+    Sample,
+    Save,
+    Score,
+    SendRecv,
+    Step,
+    TensorSpec,
+    Wait,
+    ZeroGrad,
+)
+from ddpcheck.models.spec import ModelSpec, mlp
+from ddpcheck.trace import Trace
+from ddpcheck.verdict import Finding
+
+from .collectives.results import in_group
+from .drawing import for_each, within_promises
+from .explicit_examples import fitting
+from .strategies import GRADIENTS, shards, training_job
+from .strategies_collectives import Reduction, dtypes, fitting_reductions, usual_reduction
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+_IN_GROUPS = (AllReduce, Broadcast, AllGather, ReduceScatter, Barrier)
+FILLING = 9
+"""Jobs of three such rounds after which a record of the last thousand calls is full."""
+
+
+@law("collectives", needs.collectives, needs.ranks(most=2))
+def check_collectives_leave_the_process_as_it_was(session: Session) -> None:
+    """Collectives change no setting of the process, use none of its random numbers, and leave nothing behind: no thread,
+    descriptor, shared memory or array for each call.
+    """
+    world, promised = session.world_size, session.capabilities
+    dtype = dtypes(promised)[0]
+    count = GRAIN // np.dtype(dtype).itemsize
+    kinds = _calls(session, TensorSpec((world * (count // world + 1),), dtype, "powers"))
+    _leave_no_trace(session, _jobs(world, kinds), _jobs(world, _calls(session, TensorSpec((world,), dtype, "powers"))))
+
+
+def _calls(session: Session, tensor: TensorSpec) -> list[tuple[Operation, ...]]:
+    """Each promised collective with this tensor, and all in a group; all_reduce with each reduction, or with one if it is
+    small.
+    """
+    world, promised = session.world_size, session.capabilities
+    reduction = usual_reduction(promised, tensor.dtype)
+    small = tensor.shape[0] <= world
+    reductions: list[Reduction] = [reduction] if small else fitting_reductions(promised, tensor.dtype)
+    made: dict[str, tuple[Operation, ...]] = {
+        "all_reduce": tuple(AllReduce(tensor, each) for each in reductions),
+        "broadcast": (Broadcast(tensor),),
+        "all_gather": (AllGather(tensor),),
+        "reduce_scatter": (ReduceScatter(tensor, reduction),),
+        "barrier": (Barrier(),),
+    }
+    if world > 1:
+        made["send_recv"] = (SendRecv(tensor, ((0, world - 1), (world - 1, 0))),)
+    everyone = tuple(range(world))
+    kinds = [operations for name, operations in made.items() if name in promised.collectives.operations]
+    if promised.collectives.subgroups:
+        in_groups = [first for first, *_ in kinds if isinstance(first, _IN_GROUPS)]
+        kinds.append(tuple(replace(first, group=everyone) for first in in_groups))
+    if "all_reduce" in promised.collectives.operations:
+        kinds += [(AllReduce(tensor, reduction, wait=False), Wait(0))] * promised.collectives.asynchronous
+        kinds += [(AllReduce(tensor, reduction, (world - 1,)),)] * promised.collectives.subgroups
+        kinds += [(AllReduce(tensor, reduction, in_place=True),)] * promised.collectives.in_place
+    return kinds
+
+
+@law("sampler", needs.sampler, needs.ranks(most=2))
+def check_samplers_leave_the_process_as_it_was(session: Session) -> None:
+    """Making and reading samplers changes no setting of the process, seeds and uses none of its random numbers, and leaves
+    nothing behind.
+    """
+    world = session.world_size
+    kinds = [(Sample(400 * world, (0, 1), shuffle),) for shuffle in (True, False)]
+    _leave_no_trace(session, _jobs(world, kinds), _jobs(world, [(Sample(4, (0, 1)),)]))
+
+
+@law("metrics", needs.metrics, needs.ranks(most=2))
+def check_metrics_leave_the_process_as_it_was(session: Session) -> None:
+    """Aggregating metrics changes no setting of the process, and leaves nothing behind."""
+    world = session.world_size
+    jobs = _jobs(world, [(Aggregate((1.5,) * world, (2,) * world),)])
+    _leave_no_trace(session, jobs, jobs)
+
+
+@law("scores", needs.scores, needs.ranks(most=2))
+def check_scores_leave_the_process_as_it_was(session: Session) -> None:
+    """Computing scores changes no setting of the process, and leaves nothing behind, neither samples nor sums."""
+    world = session.world_size
+    held = tuple((rank, rank + world) for rank in range(world))
+    each = _jobs(world, [(Score(name, held, 2),) for name in sorted(session.capabilities.scores.score_names)])
+    _leave_no_trace(session, each, each[:1])
+
+
+@law("randomness", needs.randomness, needs.ranks(most=2))
+def check_random_numbers_leave_the_process_as_it_was(session: Session) -> None:
+    """A rank's streams are its own: the generators of the process are neither seeded nor used, no setting is changed."""
+    many, one = _jobs(session.world_size, [(Draw(0, (0, 1), count),) for count in (1000, 1)])
+    _leave_no_trace(session, [many], [one])
+
+
+@law("replica_sync", needs.replica, needs.ranks(most=2))
+def check_training_leaves_the_process_as_it_was(session: Session) -> None:
+    """A replica that trains, predicts and is saved changes no setting of the process, uses none of its random numbers, and
+    leaves nothing behind with each step: no batch, graph, hook, thread or descriptor.
+    """
+    large = [_trained(session, mlp((_WIDTH, _WIDTH), loss="linear"), kind) for kind in _uses(session, _ROWS)]
+    widest = max(session.capabilities.replica.replica_dtypes, default="float32")
+    small = [_trained(session, mlp((2, 3, 2), loss="linear", dtype=widest), kind) for kind in _uses(session, 1)]
+    large = fitting(session, large)
+    _leave_no_trace(session, large if _leaving(session, [_again(_together(large))]) else [], fitting(session, small))
+
+
+@law("replica_sync", needs.replica, needs.ranks(most=2))
+def check_making_a_replica_leaves_the_process_as_it_was(session: Session) -> None:
+    """make_replica() may draw from the process's random numbers, as building a module does, but seeds none of the generators:
+    they go on from where they were, each rank's from its own. It changes no other setting.
+    """
+    job = training_job(session.world_size, mlp((2, 3, 2), loss="linear"), [Make()], exact=False)
+    for_each(session, fitting(session, [job]), _making_leaves_no_trace)
+
+
+_WIDTH, _ROWS = 100, 96
+"""So that the weights, and what comes out of a layer for a rank's batch, are GRAIN bytes in float32."""
+
+
+def _uses(session: Session, rows: int) -> list[tuple[Operation, ...]]:
+    """What is done with a replica again and again, by kind; the first is a step of training."""
+    world, promised = session.world_size, session.capabilities
+    batch = shards([rows] * world)
+    step: list[Operation] = [ZeroGrad(), Backward(batch), *GRADIENTS, *[Step()] * bool(promised.replica.optimizers)]
+    kinds: list[tuple[Operation, ...]] = [tuple(step)]
+    kinds += [(ZeroGrad(), Backward(batch, sync=False), Backward(batch))] * promised.replica.no_sync
+    kinds += [(ZeroGrad(), Backward(batch), Clip(1.0))] * promised.replica.clipping
+    return [*kinds, (Predict(batch),), *[(Save(),)] * promised.replica.checkpoint]
+
+
+def _trained(session: Session, model: ModelSpec, operations: tuple[Operation, ...]) -> Job:
+    rule = OptimizerSpec("adam" if "sgd" not in session.capabilities.replica.optimizers else "sgd", lr=2.0**-20)
+    job = training_job(session.world_size, model, operations, rule, exact=False)
+    return within_promises(job, session.capabilities)
+
+
+def _making_leaves_no_trace(_: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    changed, before, after = (trace.values(0, name) for name in ("changed", "before", "after"))
+    for rank, each in enumerate(changed):
+        # the first may import what sets something, once
+        others = [name for name in each[1] if name not in GENERATORS and name in each[2]]
+        _settings_stay(f"make_replica() on rank {rank}", ((), others))
+        for name in after[rank][-1]:
+            was, became = ({states[name] for states in found[rank] if name in states} for found in (before, after))
+            expect.that(
+                len(was) == 1 or len(became) > 1,
+                f"make_replica() on rank {rank}: {name} is in one state after each of {len(each)} calls, but should go on from "
+                f"where it was, which were {len(was)} states",
+                causes.MAKING_SEEDS(generator=name),
+            )
+            expect.that(
+                not rank
+                or before[rank][-1][name] == before[0][-1][name]
+                or after[rank][-1][name] != after[0][-1][name],
+                f"make_replica() on rank {rank}: {name} is afterwards in the state of rank 0's, but should go on from its own",
+                causes.MAKING_SEEDS_RANKS_ALIKE(generator=name),
+            )
+
+
+def _jobs(world_size: int, kinds: Sequence[tuple[Operation, ...]]) -> list[Job]:
+    return [Job(world_size, operations) for operations in kinds]
+
+
+def _leave_no_trace(session: Session, large: Sequence[Job], small: Sequence[Job]) -> None:
+    """One kind at a time, so that what it leaves has a name. Small ones are many and, for time's sake, together at first.
+
+    Who seems to leave something is asked again: a first use may allocate in several steps what then stays. And what grows
+    with small ones may be a record of the last thousand calls: it is full before they are looked at kind by kind.
+    """
+    for_each(session, _leaving(session, [_again(job) for job in large]), _nothing_changed)
+    if not small or not all(_leaving(session, [_again(_together(small), MANY, 2)]) for _ in range(2)):
+        return
+    for one in small:
+        if _leaving(session, [_again(one, MANY, 2)]):
+            job = _again(one, MANY)
+            for_each(session, [job] * FILLING, _completed)
+            for_each(session, [job], _nothing_changed)
+
+
+def _again(job: Job, *rounds: int) -> Job:
+    """The Job's operations in so many rounds, of so many times each."""
+    return replace(job, operations=(Rounds(job.operations, *rounds),))
+
+
+def _together(jobs: Sequence[Job]) -> Job:
+    return replace(jobs[0], operations=tuple(operation for job in jobs for operation in job.operations))
+
+
+def _leaving(session: Session, jobs: Sequence[Job]) -> list[Job]:
+    """Those whose rounds leave something behind, or change a setting."""
+    found: list[Job] = []
+
+    def judge(job: Job, trace: Trace) -> None:
+        expect.completed(trace)
+        try:
+            _nothing_changed(job, trace)
+        except Finding:
+            found.append(job)
+
+    for_each(session, jobs, judge)
+    return found
+
+
+def _completed(_: Job, trace: Trace) -> None:
+    expect.completed(trace)
+
+
+def _nothing_changed(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    (rounds,) = job.operations
+    assert isinstance(rounds, Rounds)
+    what = ", ".join(dict.fromkeys(operation.kind + in_group(operation) for operation in rounds.operations))
+    for rank in range(job.world_size):
+        changed, held = (trace.values(0, name)[rank] for name in ("changed", "held"))
+        _settings_stay(f"{what} on rank {rank}", changed)
+        _nothing_piles_up(f"{what} on rank {rank}", held, rounds.times)
+
+
+def _settings_stay(what: str, changed: Sequence[Sequence[str]]) -> None:
+    """What the first round does, as by an import or to choose a port, it may do once."""
+    names = list(changed[1])
+    expect.that(
+        not names,
+        f"{what}: {', '.join(names)} changed, but should stay as the program has set it",
+        tuple(_why_changed(names)),
+    )
+
+
+def _why_changed(names: Sequence[str]) -> Iterator[Cause]:
+    """names: the generators and the settings of the process that changed."""
+    generators = tuple(name for name in names if name in GENERATORS)
+    settings = tuple(name for name in names if name not in GENERATORS)
+    if generators:
+        yield causes.GENERATOR_CHANGED(generators=generators)
+    if settings:
+        yield causes.SETTING_CHANGED(settings=settings)
+
+
+def _nothing_piles_up(what: str, held: Sequence[dict[str, int]], times: int) -> None:
+    """More in each of the rounds after the first: by one for each call, or nearly so."""
+    _, *after = held
+    many = times >= MANY
+    for name in after[0]:
+        if many != (name == "objects"):  # others come to light, or to an end, with few calls
+            continue
+        growth = [later[name] - earlier[name] for earlier, later in pairwise(after)]
+        expect.that(
+            min(growth) < each_leaves(name, times),
+            f"{what}: got {' and then '.join(f'{each:,}' for each in growth)} more {name} from {times} calls each, but should "
+            "leave nothing behind",
+            causes.MEMORY_GROWS(held="arrays" if name == "bytes" else "small objects")
+            if name in MEMORY
+            else causes.RESOURCE_LEFT(resource=name),
+        )

@@ -1,0 +1,233 @@
+"""The words of random training programs: which may follow which, and the Job that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+import numpy as np
+
+from ddpcheck.contract import Capabilities
+from ddpcheck.job import (
+    Backward,
+    Clip,
+    CloseWindow,
+    Job,
+    Observe,
+    OpenWindow,
+    Operation,
+    OptimizerSpec,
+    PerRank,
+    Predict,
+    Resume,
+    Save,
+    SetTrainable,
+    Step,
+    ZeroGrad,
+)
+from ddpcheck.models.spec import Embedding, Linear, ModelSpec, Scale, mlp
+
+from ..strategies import shards, training_job
+
+Word = Literal[
+    "backward", "step", "zero_grad", "local", "clip", "predict", "predict_alone", "save", "resume",
+    "zeros", "resize", "epoch", "freeze", "unfreeze", "open", "close",
+]  # fmt: skip
+"""local: a backward inside no_sync. zeros: zero_grad in its other form. resize: later batches have the next size. epoch: the
+samples begin anew, in another order. freeze, unfreeze: the next layer that can be. open, close: no_sync around what stands
+between them.
+"""
+WORDS: tuple[Word, ...] = get_args(Word)
+EVERYTHING = Observe(("parameters", "gradients"))
+MOMENTUM = OptimizerSpec(lr=0.05, momentum=0.9, weight_decay=0.1)
+
+
+@dataclass
+class _State:
+    """What the legality of the next operation depends on. local: whether there are gradients that are not reduced yet."""
+
+    gradients: bool = False
+    local: bool = False
+    saved: bool = False
+    windows: int = 0
+
+    def allows(self, word: Word, promised: Capabilities) -> bool:
+        """Replicas would rightly part after a step or clip with local gradients. What is local may be there on some ranks
+        only, so that nobody can say what becomes zero.
+        """
+        reduced = self.gradients and not self.local
+        switches = promised.replica.unfreezing and "frozen" in promised.replica.model_features
+        return {
+            "local": promised.replica.no_sync,
+            "open": promised.replica.no_sync,
+            "close": self.windows > 0,
+            "step": reduced,
+            "clip": reduced and promised.replica.clipping,
+            "zeros": reduced and promised.replica.zeroes_gradients,
+            "save": promised.replica.checkpoint,
+            "resume": self.saved and not self.windows,
+            "freeze": switches and not self.windows,
+            "unfreeze": switches and not self.windows,
+        }.get(word, True)
+
+    def after(self, word: Word) -> None:
+        if word in ("backward", "local"):
+            self.gradients, self.local = True, word == "local" or self.windows > 0
+        elif word in ("zero_grad", "resume", "freeze", "unfreeze"):
+            self.gradients = self.local = False
+        self.windows += (word == "open") - (word == "close")
+        self.saved = self.saved or word == "save"
+
+
+def legal(words: Iterable[Word], promised: Capabilities) -> Iterator[Word]:
+    """The words that are defined where they stand and promised; the others are left out. Open windows are closed at the
+    end.
+    """
+    state = _State()
+    for word in words:
+        if state.allows(word, promised):
+            state.after(word)
+            yield word
+    for _ in range(state.windows):
+        yield "close"
+
+
+@dataclass
+class _Samples:
+    """Where a program has come to in its data. sizes: of one rank's batches; uneven: odd ranks have one sample more.
+
+    Samples go out in the order of an epoch, and go on from its start when they run out.
+    """
+
+    world_size: int
+    sizes: Sequence[int]
+    uneven: bool = False
+    taken: int = 0
+    resized: int = 0
+    order: tuple[int, ...] | None = None
+
+    def next(self) -> PerRank:
+        size = self.sizes[self.resized % len(self.sizes)]
+        batches = [size + (rank % 2 if self.uneven else 0) for rank in range(self.world_size)]
+        start, self.taken = self.taken, self.taken + sum(batches)
+        made = shards(batches, start)
+        if self.order is None:
+            return made
+        return tuple(tuple(self.order[index % len(self.order)] for index in rank) for rank in made)
+
+    def next_epoch(self, seed: int) -> None:
+        """The samples of the first epoch, in another order."""
+        known = self.taken if self.order is None else len(self.order)
+        if known:
+            self.order = tuple(np.random.default_rng(seed).permutation(known).tolist())
+            self.taken = 0
+
+
+@dataclass
+class _Layers:
+    """Which layers learn. Those of `model` that can be switched, one after the other."""
+
+    model: ModelSpec
+    frozen: list[str] = field(default_factory=list)
+    switched: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        linear = [layer for layer in self.model.layers if isinstance(layer, Linear) and not layer.uses]
+        self.frozen = [layer.name for layer in linear if layer.frozen]
+        self.linear = [layer.name for layer in linear]
+        self.lasting = {layer.name for layer in linear if not layer.branch}
+        self.others = any(
+            isinstance(layer, Embedding) or (isinstance(layer, Scale) and not layer.buffer)
+            for layer in self.model.layers
+        )
+
+    def switch(self, *, trainable: bool) -> list[Operation]:
+        """Nothing where no layer is left to be switched; something that every batch uses is always left to learn."""
+        if trainable:
+            candidates = self.frozen
+        else:
+            learning = [name for name in self.linear if name not in self.frozen]
+            candidates = [name for name in learning if self.others or self.lasting - {*self.frozen, name}]
+        if not candidates:
+            return []
+        name = candidates[0]
+        self.frozen = [other for other in self.frozen if other != name] + [name] * (not trainable)
+        self.switched = [*dict.fromkeys((*self.switched, name))]
+        return [ZeroGrad(), SetTrainable((name,), trainable)]
+
+    def again(self) -> list[Operation]:
+        """A new replica is told anew."""
+        return [SetTrainable((name,), name not in self.frozen) for name in self.switched]
+
+
+def training_program(
+    world_size: int,
+    promised: Capabilities,
+    words: Iterable[Word],
+    model: ModelSpec | None = None,
+    optimizer: OptimizerSpec = MOMENTUM,
+    *,
+    sizes: tuple[int, ...] = (2, 3, 1),
+    uneven: bool = False,
+    taken: tuple[tuple[str, ...], ...] = ((),),
+    together: bool = False,
+    max_norm: float = 0.3,
+    looking: bool = True,
+    seed: int = 0,
+) -> Job:
+    """A Job of these words. In the n-th backward rank r takes the branches taken[(n + r) % len], or all ranks `together` those
+    of rank 0. looking: at everything after every operation, else at the end only.
+    """
+    model = model or mlp((2, 3, 2))
+    samples, layers = _Samples(world_size, sizes, uneven), _Layers(model)
+    ranks = range(world_size)
+    operations: list[Operation] = []
+    backwards = 0
+    for number, word in enumerate(legal(words, promised)):
+        active = tuple(taken[(backwards + (0 if together else rank)) % len(taken)] for rank in ranks)
+        made: list[Operation] = []
+        if word in ("backward", "local"):
+            made = [Backward(samples.next(), word == "backward", active)]
+            backwards += 1
+        elif word == "resize":
+            samples.resized += 1
+        elif word == "epoch":
+            samples.next_epoch(seed + number)
+        elif word in ("freeze", "unfreeze"):
+            made = layers.switch(trainable=word == "unfreeze")
+        elif word == "predict":
+            made = [Predict(shards([2] * world_size), active)]
+        elif word == "predict_alone":
+            made = [Predict(tuple((0,) * (rank == world_size - 1) for rank in ranks), active)]
+        elif word == "resume":
+            made = [Resume(), *layers.again()]
+        else:
+            made = [Clip(max_norm) if word == "clip" else _PLAIN[word]]
+        operations += [*made, EVERYTHING] if made and looking else made
+    operations += [] if looking else [EVERYTHING]
+    return training_job(world_size, model, operations, optimizer, exact=False, seed=seed)
+
+
+_PLAIN: dict[Word, Operation] = {
+    "step": Step(),
+    "zero_grad": ZeroGrad(),
+    "zeros": ZeroGrad(to_zeros=True),
+    "save": Save(),
+    "open": OpenWindow(),
+    "close": CloseWindow(),
+}
+
+
+def said(operations: Iterable[Operation]) -> str:
+    """A program in a reader's words, without the looks."""
+    told = ((_SAID.get(type(each)) or each.kind, isinstance(each, Backward) and not each.sync) for each in operations)
+    return ", ".join(word + " in no_sync" * local for word, local in told if word != Observe.kind)
+
+
+_SAID: dict[type[Operation], str] = {
+    OpenWindow: "no_sync begins",
+    CloseWindow: "no_sync ends",
+    SetTrainable: "freeze or unfreeze",
+    Resume: "load",
+}

@@ -1,0 +1,257 @@
+"""What must leave no trace in training: evaluating, on one rank or on all, and saving; and what training must leave alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ddpcheck import expect
+from ddpcheck.causes import programs
+from ddpcheck.checks import law
+from ddpcheck.contract import Capabilities, needs
+from ddpcheck.diagnosis import Evidence
+from ddpcheck.job import (
+    Backward,
+    CloseWindow,
+    Job,
+    Observe,
+    OpenWindow,
+    Operation,
+    OptimizerSpec,
+    PerRank,
+    Predict,
+    Resume,
+    Save,
+    ZeroGrad,
+)
+from ddpcheck.models.spec import BATCH_NORM_EPS, BatchNorm, Linear, ModelSpec
+from ddpcheck.numerics import gamma
+from ddpcheck.trace import Trace
+from ddpcheck.values import Array
+from ddpcheck.verdict import Finding
+
+from .. import explicit_examples
+from ..drawing import Judge, for_all, for_each
+from ..explicit_examples import fitting
+from ..strategies import GRADIENTS, models, sgd, shards, training_job, training_jobs
+from .comparison import as_one_process, when
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+MOMENTUM = OptimizerSpec(lr=0.05, momentum=0.9, weight_decay=0.1)
+ADAM = OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.01)
+ROWS = (2, 0, 1)
+
+
+@law("replica_sync", needs.replica, needs.replica.optimizers("sgd"))
+def check_evaluation_leaves_training_alone(session: Session) -> None:
+    """predict() before, between and after the operations of training changes nothing of it, and one rank may call it
+    alone.
+    """
+    world, promised = session.world_size, session.capabilities
+    everyone = ((0,),) * world
+    alone = [tuple((0,) if rank == only else () for rank in range(world)) for only in sorted({0, world - 1})]
+    steps = explicit_examples.steps(world, MOMENTUM)
+    # gradients first: what evaluating does to those would else be seen only in the predictions after the step
+    examples = [_between(steps, *GRADIENTS, Predict(samples), *GRADIENTS) for samples in (everyone, *alone)]
+    drawn = training_jobs(
+        world, promised, model=models(promised, exact=False, depths=(1, 2)), exact=False, optimizer=sgd()
+    )
+    evaluated = drawn.map(lambda job: _between(job, Predict(everyone)))
+    judge = _though_evaluated(as_one_process(promised))
+    try:
+        for_all(session, evaluated, judge, examples=fitting(session, examples), share=0.3)
+    except Finding as finding:
+        _try_unevaluated(session, finding)
+        raise
+
+
+@law("replica_sync", needs.replica, needs.replica.model_features("batch_norm"))
+def check_evaluation_uses_the_running_statistics(session: Session) -> None:
+    """predict() normalises by the running statistics, not by those of its batch, and does not move them, inside no_sync too,
+    and whatever size the batch has.
+
+    For one batch norm and one linear layer the outputs are at most 12 roundings away from the exact ones, of terms
+    whose absolute values add up to `size` in _normalised.
+    """
+    world = session.world_size
+    look, evaluate, larger = (
+        Observe(("parameters", "buffers")),
+        *(Predict((rows,) * world) for rows in (ROWS, 23 * ROWS)),
+    )
+    operations: list[Operation] = [
+        look,
+        evaluate,
+        look,
+        ZeroGrad(),
+        Backward(shards([3] * world)),
+        look,
+        larger,
+        look,
+        evaluate,  # what comes of a batch that was there before, as long as no step was taken
+        look,
+    ]
+    programs = [operations]
+    if session.capabilities.replica.no_sync:
+        programs.append([OpenWindow(), Backward(shards([3] * world)), look, evaluate, look, CloseWindow()])
+    layers = BatchNorm("norm", 3), Linear("fc1", 3, 2)
+    jobs = [
+        training_job(world, ModelSpec(layers, dtype=dtype), program, exact=False)
+        for program, dtype in (*((program, "float32") for program in programs), (operations, "float64"))
+    ]
+    for_each(session, fitting(session, jobs), _normalises)
+
+
+@law("replica_sync", needs.replica, needs.replica.checkpoint, needs.replica.optimizers("sgd"))
+def check_saving_leaves_training_alone(session: Session) -> None:
+    """state() may be asked for anywhere, between backward and step too, and changes nothing of training."""
+    world, promised = session.world_size, session.capabilities
+    examples = [
+        _between(explicit_examples.steps(world, spec), *GRADIENTS, Save(), *GRADIENTS) for spec in (MOMENTUM, ADAM)
+    ]
+    for_each(session, fitting(session, examples), as_one_process(promised))
+
+
+@law("replica_sync", needs.replica, needs.replica.checkpoint, needs.replica.optimizers("sgd"))
+def check_a_saved_state_stays_as_it_is(session: Session) -> None:
+    """A state is a copy: later training does not change what was saved, running statistics, moments and averages included."""
+    world, promised = session.world_size, session.capabilities
+    trained = [explicit_examples.steps(world, _averaging(spec, promised)) for spec in (MOMENTUM, ADAM)]
+    jobs = [_between(job, Save()) for job in (*trained, explicit_examples.statistics(world, 2))]
+    for_each(session, fitting(session, jobs), nothing_was_changed)
+
+
+@law("replica_sync", needs.replica, needs.replica.optimizers("sgd"))
+def check_backward_leaves_its_batch_alone(session: Session) -> None:
+    """Backward changes neither the inputs nor the targets that it is given, which other epochs use again; nor does predict()."""
+    jobs = [_between(explicit_examples.steps(session.world_size, MOMENTUM), Predict(((0, 1),) * session.world_size))]
+    for_each(session, fitting(session, jobs), nothing_was_changed)
+
+
+@law("replica_sync", needs.replica, needs.replica.optimizers("sgd"))
+def check_a_replica_keeps_nothing_that_it_was_given(session: Session) -> None:
+    """The arrays that load_state() is given stay as they are, however training goes on; and so do those that make_replica() is
+    given, if several replicas may begin with them.
+    """
+    world, promised = session.world_size, session.capabilities
+    trained = [explicit_examples.steps(world, _averaging(spec, promised)) for spec in (MOMENTUM, ADAM)]
+    jobs = [trained[0], explicit_examples.statistics(world, 2)]
+    if promised.replica.checkpoint:
+        jobs += [replace(job, operations=(*job.operations, Save(), Resume(), *job.operations)) for job in trained]
+    for_each(session, fitting(session, jobs), partial(arguments_stay, promised))
+
+
+def _averaging(spec: OptimizerSpec, promised: Capabilities) -> OptimizerSpec:
+    """With a moving average of the parameters, where there is one."""
+    return replace(spec, averaging=0.5 * promised.replica.averaged_weights)
+
+
+def _try_unevaluated(session: Session, finding: Finding) -> None:
+    """Raise what is wrong with the same Job without its evaluations, if anything is: they have no part in that."""
+    if finding.job is not None and not finding.hung:
+        plain = tuple(operation for operation in finding.job.operations if not isinstance(operation, Predict))
+        for_each(session, [replace(finding.job, operations=plain)], as_one_process(session.capabilities))
+
+
+def _though_evaluated(as_ever: Judge) -> Judge:
+    def judge(job: Job, trace: Trace) -> None:
+        try:
+            as_ever(job, trace)
+        except Finding as finding:
+            sure, (kind, _) = finding.diagnosis.causes, finding.diagnosis.subject
+            told = {programs.GRADIENTS_TAKEN_BY.id, programs.CHANGES_GRADIENTS.id}
+            if kind != "gradients" or any(cause.id in told for cause in sure):
+                raise
+            raise finding.blaming(sure, programs.EVALUATION_CHANGES_GRADIENTS()) from None
+
+    return judge
+
+
+def arguments_stay(promised: Capabilities, job: Job, trace: Trace) -> None:
+    """What was loaded is what it was; and what replicas were made of, if several may be."""
+    expect.completed(trace)
+    to = "" if promised.replica.several_replicas else "load_state()"
+    for rank in trace.ranks:
+        found = (what for record in rank.records for what in record.values.get("arguments_changed", ()))
+        changed = [what for what in found if what.endswith(to)]
+        expect.that(
+            not changed,
+            f"{', '.join(changed[:3])} on rank {rank.rank}: changed since, but should stay as it was",
+            (programs.CALLERS_MAPPING_CHANGED if _names(changed) else programs.VIEW_OF_ARGUMENT)(),
+        )
+
+
+def _names(changed: Sequence[str]) -> bool:
+    """Whether a mapping lost or gained names."""
+    return any(what.startswith("the names in") for what in changed)
+
+
+def _between(job: Job, *inserted: Operation) -> Job:
+    """The Job with these operations before the first of its own, and after each."""
+    operations = [*inserted, *(each for operation in job.operations for each in (operation, *inserted))]
+    return replace(job, operations=tuple(operations))
+
+
+def nothing_was_changed(job: Job, trace: Trace) -> None:
+    """States that were handed out, and batches, are what they were."""
+    expect.completed(trace)
+    for rank in trace.ranks:
+        for record in rank.records:
+            place = f"{when(job, record.operation)}, rank {rank.rank}"
+            changed: Sequence[str] = record.values.get("overwritten_later", ())
+            expect.that(
+                not changed,
+                f"state(): {', '.join(changed[:3])} ({place}): later operations changed them, but they should be copies",
+                programs.STATE_IS_VIEW(),
+            )
+            written: Sequence[str] = record.values.get("batch_changed", ())
+            call = job.operations[record.operation].kind
+            expect.that(
+                not written,
+                f"{call} ({place}): the batch's {', '.join(written)} were changed, but should stay as they were",
+                programs.CALL_CHANGES_BATCH(operation=call),
+            )
+
+
+def _normalises(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    assert job.data is not None
+    assert job.model is not None
+    inputs = job.data.arrays(job.model)[0]
+    for position, operation in enumerate(job.operations):
+        if not isinstance(operation, Predict):
+            continue
+        before, after = ([rank.values(place) for rank in trace.ranks] for place in (position - 1, position + 1))
+        for rank, outputs in enumerate(trace.values(position, "outputs")):
+            for name, buffer in before[rank]["buffers"].items():
+                text = f"buffer {name} after an evaluation ({when(job, position)})"
+                now = after[rank]["buffers"][name]
+                moved = Evidence(alternatives=((programs.EVALUATION_MOVES_STATISTICS(), now),))
+                expect.same_array(now, buffer, text, rank, moved)
+            rows = _rows(inputs, operation.samples, rank)
+            exact, size = _normalised(rows, before[rank]["parameters"], before[rank]["buffers"])
+            what = f"prediction by the running statistics ({when(job, position)})"
+            bound = gamma(12, outputs.dtype) * size
+            expect.within(
+                outputs, exact, bound, what, rank, Evidence(otherwise=programs.EVALUATION_USES_OTHER_VALUES())
+            )
+
+
+def _rows(inputs: Array, samples: PerRank, rank: int) -> Array:
+    chosen: Array = inputs[list(samples[rank])].astype(np.float64)
+    return chosen
+
+
+def _normalised(rows: Array, parameters: Any, buffers: Any) -> tuple[Array, Array]:
+    """Outputs of the batch norm and the linear layer in evaluation mode, and the sum of their terms' absolute values."""
+    wide = {name: array.astype(np.float64) for name, array in {**parameters, **buffers}.items()}
+    scale = wide["norm.weight"] / np.sqrt(wide["norm.running_var"] + BATCH_NORM_EPS)
+    weight = wide["fc1.weight"]
+    hidden = (rows - wide["norm.running_mean"]) * scale + wide["norm.bias"]
+    terms = (abs(rows) + abs(wide["norm.running_mean"])) * abs(scale) + abs(wide["norm.bias"])
+    return hidden @ weight.T + wide["fc1.bias"], terms @ abs(weight).T + abs(wide["fc1.bias"])
