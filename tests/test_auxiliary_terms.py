@@ -16,8 +16,8 @@ from ddpcheck.contract.adapter import Batch
 from ddpcheck.job import Backward, DataSpec, Job
 from ddpcheck.models.spec import Activation, Activity, Embedding, Head, Layer, Linear, ModelSpec
 from ddpcheck.oracle import Oracle, is_exact
+from ddpcheck.oracle.hypotheses.auxiliary_terms import terms_of
 from ddpcheck.oracle.network import Shards, evaluate
-from ddpcheck.oracle.wrong_terms import terms_of
 from ddpcheck.values import Array
 from ddpcheck_implementations.faulty import base
 from ddpcheck_implementations.faulty.replicas import unusual_terms

@@ -13,10 +13,10 @@ from ddpcheck.diagnosis.lost_precision import as_bfloat16, as_float16
 from ddpcheck.job import OptimizerSpec
 from ddpcheck.oracle import Contributions, ExpectedArray
 from ddpcheck.oracle.history import History
+from ddpcheck.oracle.hypotheses.updates import Update
 from ddpcheck.oracle.optimizer import Optimizer
 from ddpcheck.oracle.rounding import Value
 from ddpcheck.oracle.statistics import Tracked
-from ddpcheck.oracle.updates import Update
 from ddpcheck.values import Array
 from ddpcheck.verdict import Finding
 from ddpcheck_properties.replicas.comparison import compare_arrays

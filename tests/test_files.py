@@ -12,7 +12,7 @@ import pytest
 from ddpcheck.execution.files_of_job import SLOW_FILE, SLOW_FOLDER, scratch_of, watched
 from ddpcheck.session import Session
 from ddpcheck_implementations.numpy_sockets import adapter
-from ddpcheck_properties.training.checkpoints import check_no_two_ranks_write_the_same_file
+from ddpcheck_properties.training.checkpoints import check_checkpoint_files_have_one_writer
 
 
 def test_what_is_opened_for_writing_is_seen_by_its_path_in_the_folder(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_session_leaves_no_files_behind(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr("ddpcheck.ranks.world.scratch_of", remembered)
     with Session(adapter, 2) as session:
-        check_no_two_ranks_write_the_same_file(session)
+        check_checkpoint_files_have_one_writer(session)
         assert all(place.exists() for place in places)
     assert len(places) == 1
     assert not places[0].exists()

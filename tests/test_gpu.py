@@ -16,7 +16,7 @@ from ddpcheck_implementations import torch_ddp  # noqa: E402
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU here")
 
 EXACT = "check_gradients_equal_the_large_batch_exactly"
-AFTER_STEPS = "check_parameters_after_steps_are_exact"
+AFTER_STEPS = "check_parameters_after_sgd_steps_are_exact"
 
 
 def verdicts_of(adapter: Adapter, world_size: int, checks: Sequence[str]) -> dict[str, bool]:

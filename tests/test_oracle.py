@@ -19,8 +19,8 @@ from ddpcheck.oracle import Contributions, Oracle
 from ddpcheck.oracle.autodiff import gradients
 from ddpcheck.oracle.fused import affine, cross_entropy, cross_entropy_majorant, scaled, squared_distance, tanh_majorant
 from ddpcheck.oracle.history import Accumulated
+from ddpcheck.oracle.hypotheses.passes import Pass
 from ddpcheck.oracle.network import Shards, evaluate
-from ddpcheck.oracle.wrong_passes import Pass
 from ddpcheck.values import Array
 from ddpcheck_properties.explicit_examples import window
 from ddpcheck_properties.strategies import branching, shards, training_job

@@ -139,13 +139,13 @@ def test_a_trace_keeps_what_was_seen_at_the_start(tmp_path: Path) -> None:
 
 def test_what_fails_after_a_quiet_start_too_has_its_own_cause() -> None:
     with sessions.session(collectives.__dict__["GatheredInOwnOrder"], 2) as session, pytest.raises(Finding) as caught:
-        rendezvous.check_ranks_may_come_in_any_order(session)
+        rendezvous.check_ranks_may_connect_in_any_order(session)
     assert "the ranks came in the order" not in str(caught.value)
 
 
 def test_replicas_without_collectives_show_that_they_are_one_world() -> None:
     with sessions.session(replicas, 2) as session:
-        rendezvous.check_ranks_may_come_in_any_order(session)
+        rendezvous.check_ranks_may_connect_in_any_order(session)
         assert session.jobs_run == 1
 
 
@@ -163,11 +163,11 @@ def test_groups_are_checked_on_ranks_that_cannot_be_started_again(monkeypatch: p
     with sessions.session(sockets, 2) as session:
         session.start()
         monkeypatch.setattr(type(session._launcher), "unavailable", lambda _: "they cannot be started again")
-        groups.check_groups_at_work_together_do_not_disturb_each_other(session)
+        groups.check_concurrent_groups_are_independent(session)
         assert session.jobs_run
 
 
 def test_where_nothing_shows_one_world_nothing_is_said() -> None:
-    names = ("check_ranks_may_come_in_any_order",)
+    names = ("check_ranks_may_connect_in_any_order",)
     (_, verdict) = run_checks(f"{HERE / 'test_rendezvous_checks.py'}:unpromised", (2,), names, settings=Settings())
     assert verdict.status == "skipped"

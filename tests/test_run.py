@@ -110,12 +110,12 @@ def test_who_has_some_scores_alone_is_asked_for_no_others() -> None:
     assert all(verdict.ok for verdict in verdicts), [verdict for verdict in verdicts if not verdict.ok]
     skipped = {verdict.check for verdict in verdicts if verdict.status == "skipped"}
     assert skipped == {
-        "check_f1_averages_the_classes_that_occur_on_any_rank",
-        "check_perplexity_of_large_losses_is_whole",
-        "check_auc_compares_samples_of_different_ranks",
-        "check_a_sample_that_is_no_number_makes_perplexity_none",
-        "check_samples_that_come_twice_count_once_in_scores",
-        "check_padding_counts_in_no_score",
+        "check_macro_f1_averages_classes_seen_on_any_rank",
+        "check_perplexity_of_large_losses_is_not_clamped",
+        "check_auc_compares_samples_across_ranks",
+        "check_perplexity_with_a_nan_sample_is_nan",
+        "check_duplicate_samples_count_once_in_scores",
+        "check_scores_ignore_padding",
     }
 
 

@@ -111,8 +111,8 @@ def test_parameters_that_are_split_over_the_ranks_are_seen_whole() -> None:
     adapter = Path(__file__).parents[1] / "docs" / "adapters" / "fsdp2.py"
     laws = [
         "check_gradients_equal_the_large_batch_exactly",
-        "check_resumed_training_goes_where_one_process_goes",
-        "check_any_training_program_goes_as_on_one_process",
+        "check_resumed_training_matches_one_process",
+        "check_random_training_programs_match_one_process",
     ]
     verdicts = check_adapter(f"{adapter}:adapter", [2], laws, profile="quick")
     assert {verdict.status for verdict in verdicts} == {"passed"}, verdicts

@@ -23,8 +23,8 @@ from ddpcheck_properties.training.drawn_runs import run_job
 PROMISED = TYPICAL.of_facets("trainer").but(clipping=True, unused_parameters="synchronised")
 CHECKS = (
     runs.check_training_run_uses_every_sample,
-    runs.check_training_run_ends_where_one_process_ends,
-    runs.check_training_run_tells_the_loss_of_all_samples,
+    runs.check_training_run_matches_one_process,
+    runs.check_training_run_reports_loss_over_all_samples,
 )
 Change = Callable[[Facets, TrainingTask], TrainingRun]
 

@@ -22,8 +22,8 @@ JUDGED = {
     check.__name__.removeprefix("check_"): check.check  # type: ignore[attr-defined]
     for check in (
         gradients.check_gradients_equal_the_large_batch_exactly,
-        trajectories.check_parameters_after_steps_are_exact,
-        trajectories.check_sgd_goes_where_one_process_goes,
+        trajectories.check_parameters_after_sgd_steps_are_exact,
+        trajectories.check_sgd_matches_one_process,
     )
 }
 

@@ -62,7 +62,7 @@ FILLING = 9
 
 
 @law("collectives", needs.collectives, needs.ranks(most=2))
-def check_collectives_leave_the_process_as_it_was(session: Session) -> None:
+def check_collectives_leave_process_state_unchanged(session: Session) -> None:
     """Collectives change no setting of the process, use none of its random numbers, and leave nothing behind: no thread,
     descriptor, shared memory or array for each call.
     """
@@ -103,7 +103,7 @@ def _calls(session: Session, tensor: TensorSpec) -> list[tuple[Operation, ...]]:
 
 
 @law("sampler", needs.sampler, needs.ranks(most=2))
-def check_samplers_leave_the_process_as_it_was(session: Session) -> None:
+def check_samplers_leave_process_state_unchanged(session: Session) -> None:
     """Making and reading samplers changes no setting of the process, seeds and uses none of its random numbers, and leaves
     nothing behind.
     """
@@ -113,7 +113,7 @@ def check_samplers_leave_the_process_as_it_was(session: Session) -> None:
 
 
 @law("metrics", needs.metrics, needs.ranks(most=2))
-def check_metrics_leave_the_process_as_it_was(session: Session) -> None:
+def check_metrics_leave_process_state_unchanged(session: Session) -> None:
     """Aggregating metrics changes no setting of the process, and leaves nothing behind."""
     world = session.world_size
     jobs = _jobs(world, [(Aggregate((1.5,) * world, (2,) * world),)])
@@ -121,7 +121,7 @@ def check_metrics_leave_the_process_as_it_was(session: Session) -> None:
 
 
 @law("scores", needs.scores, needs.ranks(most=2))
-def check_scores_leave_the_process_as_it_was(session: Session) -> None:
+def check_scores_leave_process_state_unchanged(session: Session) -> None:
     """Computing scores changes no setting of the process, and leaves nothing behind, neither samples nor sums."""
     world = session.world_size
     held = tuple((rank, rank + world) for rank in range(world))
@@ -130,14 +130,14 @@ def check_scores_leave_the_process_as_it_was(session: Session) -> None:
 
 
 @law("randomness", needs.randomness, needs.ranks(most=2))
-def check_random_numbers_leave_the_process_as_it_was(session: Session) -> None:
+def check_random_streams_leave_process_state_unchanged(session: Session) -> None:
     """A rank's streams are its own: the generators of the process are neither seeded nor used, no setting is changed."""
     many, one = _jobs(session.world_size, [(Draw(0, (0, 1), count),) for count in (1000, 1)])
     _leave_no_trace(session, [many], [one])
 
 
 @law("replica_sync", needs.replica, needs.ranks(most=2))
-def check_training_leaves_the_process_as_it_was(session: Session) -> None:
+def check_training_leaves_process_state_unchanged(session: Session) -> None:
     """A replica that trains, predicts and is saved changes no setting of the process, uses none of its random numbers, and
     leaves nothing behind with each step: no batch, graph, hook, thread or descriptor.
     """
@@ -149,7 +149,7 @@ def check_training_leaves_the_process_as_it_was(session: Session) -> None:
 
 
 @law("replica_sync", needs.replica, needs.ranks(most=2))
-def check_making_a_replica_leaves_the_process_as_it_was(session: Session) -> None:
+def check_make_replica_seeds_no_process_generator(session: Session) -> None:
     """make_replica() may draw from the process's random numbers, as building a module does, but seeds none of the generators:
     they go on from where they were, each rank's from its own. It changes no other setting.
     """

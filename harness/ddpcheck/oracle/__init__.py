@@ -5,9 +5,9 @@ rounding may have taken it from there. Layers and losses are written in autograd
 that no line of backward code is common to the oracle and to what it judges.
 """
 
-from .contributions import Contributions
 from .exactness import is_exact, loss_scale_for
 from .expected import ExpectedArray, ExpectedOperation
+from .hypotheses.contributions import Contributions
 from .replay import Oracle
 
 __all__ = ["Contributions", "ExpectedArray", "ExpectedOperation", "Oracle", "is_exact", "loss_scale_for"]

@@ -12,12 +12,12 @@ from ..causes import Cause, gradients
 from ..diagnosis import Evidence
 from ..values import Array
 from .clipping import Clip
-from .contributions import Contributions
 from .gradients import Gradient
+from .hypotheses.auxiliary_terms import Terms, terms_of
+from .hypotheses.contributions import Contributions
+from .hypotheses.passes import Pass
+from .hypotheses.sample_weights import SampleWeights
 from .rounding import by_rank
-from .sample_weights import SampleWeights
-from .wrong_passes import Pass
-from .wrong_terms import Terms, terms_of
 
 _IN_TURN = 4
 """Of so many buffers in turn one may not be cleared."""

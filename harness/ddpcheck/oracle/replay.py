@@ -30,15 +30,15 @@ from .clipping import global_norm
 from .expected import Alternatives, ExpectedArray, ExpectedOperation
 from .gradients import Gradients
 from .history import Done, History
-from .losses import losses_gone_wrong, losses_of_initial_values, losses_of_unloaded_values
+from .hypotheses.auxiliary_terms import losses_lacking_terms
+from .hypotheses.losses import losses_gone_wrong, losses_of_initial_values, losses_of_unloaded_values
+from .hypotheses.passes import Pass
+from .hypotheses.sample_weights import losses_weighed_wrong
+from .hypotheses.updates import norms_gone_wrong
 from .network import evaluate, outputs
 from .observations import gradients_shown, tensors_shown
 from .rounding import Value, combine
-from .sample_weights import losses_weighed_wrong
-from .updates import norms_gone_wrong
 from .weights import Weights
-from .wrong_passes import Pass
-from .wrong_terms import losses_lacking_terms
 
 _unbounded_is_no_error = np.errstate(over="ignore", invalid="ignore")
 """Bounds may grow past all numbers; they are infinite then."""

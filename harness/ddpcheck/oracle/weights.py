@@ -8,17 +8,17 @@ from dataclasses import replace
 import numpy as np
 
 from ..models.spec import BATCH_NORM_MOMENTUM, BatchNorm
-from .averaged import Averaged
 from .case import Case
 from .expected import Origin
 from .gradients import Gradients
 from .history import History
+from .hypotheses.moving_averages import Averaged
+from .hypotheses.steps_without_gradient import PassedOver
+from .hypotheses.updates import Loading, Update
 from .network import Evaluation, Shards
 from .optimizer import Optimizer
 from .rounding import Value, combine
 from .statistics import Tracked, running_statistics
-from .steps_without_gradient import PassedOver
-from .updates import Loading, Update
 
 
 class Weights:

@@ -103,7 +103,7 @@ def check_all_reduce_keeps_the_precision_of_its_dtype(session: Session) -> None:
 
 
 @law("collectives", needs.collectives.operations("all_reduce"))
-def check_all_reduce_of_large_tensors(session: Session) -> None:
+def check_all_reduce_of_large_tensors_is_exact(session: Session) -> None:
     """Tensors past 64 KiB, 1 MiB and 4 MiB are reduced exactly, by each reduction in every memory layout, with small ones in
     between.
     """
@@ -159,7 +159,7 @@ def check_nan_propagates_in_minimum_and_maximum(session: Session) -> None:
 
 
 @law("collectives", needs.collectives)
-def check_collectives_leave_their_arguments_alone(session: Session) -> None:
+def check_collectives_do_not_change_their_arguments(session: Session) -> None:
     """No collective changes its argument; every result is a new array, which no later collective overwrites.
 
     The same with arrays past 64 KiB, after as many calls as a pool of buffers may have, and in groups of one rank, where

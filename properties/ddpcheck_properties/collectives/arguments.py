@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @law("collectives", needs.collectives)
-def check_arguments_may_be_read_only(session: Session) -> None:
+def check_collectives_accept_read_only_arguments(session: Session) -> None:
     """Collectives read their arguments: an array that nobody can write to, as that of another framework, is as good as any,
     small or large, in a group, and asynchronously.
     """

@@ -72,7 +72,7 @@ def other_ways(world_size: int, promised: Capabilities, tensor: TensorSpec, redu
 
 
 @law("collectives", needs.collectives)
-def check_collectives_of_every_size_are_right(session: Session) -> None:
+def check_collectives_are_correct_at_every_array_size(session: Session) -> None:
     """From one element to some hundred KiB, each size half as large again as the last, next to powers of two, and divided by
     many numbers: no size goes a wrong way.
     """
@@ -98,7 +98,7 @@ def check_collectives_of_every_size_are_right(session: Session) -> None:
 
 
 @law("collectives", needs.collectives)
-def check_the_257th_call_is_as_the_first(session: Session) -> None:
+def check_call_counters_do_not_wrap(session: Session) -> None:
     """More calls of one kind in a row than a byte counts are all right: no counter of calls or handles runs out.
 
     One kind at each world size, or each where the effort is large; at up to three ranks, or where all is asked, in a group, too,
@@ -137,7 +137,7 @@ def check_the_257th_call_is_as_the_first(session: Session) -> None:
 
 
 @law("collectives", needs.collectives, needs.collectives.writable_results)
-def check_results_can_be_written_to(session: Session) -> None:
+def check_collective_results_are_writable(session: Session) -> None:
     """What a collective gives is an array that its owner can overwrite: small or large, with or without dimensions, waited
     for, and in a group of one.
     """
@@ -159,7 +159,7 @@ def check_results_can_be_written_to(session: Session) -> None:
 
 
 @law("collectives", needs.collectives, needs.collectives.subgroups, needs.ranks(2))
-def check_groups_move_and_reduce_arrays_of_any_size(session: Session) -> None:
+def check_group_collectives_are_correct_for_any_array(session: Session) -> None:
     """In every group a broadcast comes from each of its roots, gathered arrays are in order, and large ones are right too: of
     every dtype and layout, and without dimension or element. Arguments stay as they are, and results are nobody else's.
     """

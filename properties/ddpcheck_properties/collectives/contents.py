@@ -36,7 +36,7 @@ UNLIKE = 2
 
 
 @law("collectives", needs.collectives)
-def check_what_arrays_hold_changes_no_result(session: Session) -> None:
+def check_collectives_are_correct_for_compressible_arrays(session: Session) -> None:
     """Arrays that are mostly zeros, or mostly one number, on all ranks or on some, are reduced and moved like any other:
     what makes them shorter on the way loses nothing, and no rank goes another way than the rest.
     """

@@ -64,7 +64,7 @@ _OF_A_GROUP = ("reduce_scatter", "broadcast", "barrier", "all_gather", "all_redu
 
 
 @law("collectives", needs.collectives, needs.collectives.subgroups, needs.ranks(2))
-def check_groups_at_work_together_do_not_disturb_each_other(session: Session) -> None:
+def check_concurrent_groups_are_independent(session: Session) -> None:
     """Disjoint groups at the same time, overlapping groups in turn, and all ranks between: each gives its own result,
     whatever a group's first call is.
     """
@@ -150,7 +150,7 @@ def check_groups_reduce_over_their_members_only(session: Session) -> None:
 
 
 @law("collectives", needs.collectives.operations("barrier"), needs.collectives.subgroups, needs.ranks(2))
-def check_barrier_of_a_group_waits_for_its_members(session: Session) -> None:
+def check_group_barrier_waits_for_its_members(session: Session) -> None:
     """No member leaves a group's barrier before every member has entered it, whoever is at another group's."""
     world = session.world_size
     groups = [(0, world - 1), tuple(range(1, world)), tuple(range(world))] if world > 2 else [(0, 1)]
@@ -166,7 +166,7 @@ def check_barrier_of_a_group_waits_for_its_members(session: Session) -> None:
 
 
 @law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.asynchronous)
-def check_all_reduces_under_way_together_keep_their_results(session: Session) -> None:
+def check_pending_all_reduces_keep_their_own_results(session: Session) -> None:
     """Several all-reduces started before any is waited for, in whatever order, each give their own result.
 
     So do those of groups, those of arrays of any size, dtype and memory layout, and others in between that are not

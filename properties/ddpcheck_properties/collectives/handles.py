@@ -30,7 +30,7 @@ _FEW = 3
 
 
 @law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.asynchronous, needs.ranks(2))
-def check_wait_gives_the_result_of_all_ranks_though_one_is_late(session: Session) -> None:
+def check_wait_returns_after_every_rank_has_contributed(session: Session) -> None:
     """wait() returns only once every rank's values are in, whichever rank starts late, and whichever of several handles is the
     first to wait.
     """
@@ -46,7 +46,7 @@ def check_wait_gives_the_result_of_all_ranks_though_one_is_late(session: Session
 
 
 @law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.asynchronous, needs.ranks(2))
-def check_an_asynchronous_all_reduce_returns_at_once(session: Session) -> None:
+def check_asynchronous_all_reduce_returns_immediately(session: Session) -> None:
     """An asynchronous all-reduce comes back before the other ranks have begun it, whoever of them is late: small or large, in
     a group, and while others are under way.
     """
@@ -101,7 +101,7 @@ def _at_once(job: Job, trace: Trace) -> None:
 
 
 @law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.asynchronous)
-def check_one_handle_can_wait_while_others_come_and_go(session: Session) -> None:
+def check_oldest_handle_keeps_its_result(session: Session) -> None:
     """An all-reduce that is waited for last gives its own result, however many were begun and waited for since: more than a byte
     counts.
 

@@ -89,7 +89,7 @@ def _in_their_place(job: Job, trace: Trace) -> None:
     needs.world.determinism(Determinism.BETWEEN_RANKS),
     needs.ranks(2),
 )
-def check_all_reduce_in_place_gives_all_ranks_the_same_bits(session: Session) -> None:
+def check_all_reduce_in_place_is_bitwise_equal(session: Session) -> None:
     """Real values reduced in place give every rank the same bits, whatever the size."""
     world, promised = session.world_size, session.capabilities
     dtype = next(iter(dtypes(promised, floats=True)), dtypes(promised)[0])

@@ -21,7 +21,7 @@ LARGE = (523, 521)
 
 
 @law("collectives", needs.collectives)
-def check_every_collective_is_right_for_large_arrays(session: Session) -> None:
+def check_collectives_are_correct_for_large_arrays(session: Session) -> None:
     """Past 64 Ki elements and past 1 MiB every collective is right: each reduction and dtype, in a group, from every
     root, and asynchronously.
 

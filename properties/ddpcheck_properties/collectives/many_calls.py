@@ -38,7 +38,7 @@ _EXACT = ("float32", "float64", "int32", "int64", "uint32", "uint64", "int16", "
 
 
 @law("collectives", needs.collectives, needs.ranks(2, most=4))
-def check_thousands_of_calls_are_right_with_one_array(session: Session) -> None:
+def check_array_reused_over_thousands_of_calls_is_correct(session: Session) -> None:
     """An array may be filled anew and given again, however it lies in memory; and no counter of calls, tags or handles comes
     round: of two ranks' 1,100 calls of one kind each has its own result, and of 65,600 where the effort is large.
     """

@@ -55,7 +55,7 @@ def check_float16_is_rounded_once(session: Session) -> None:
     needs.collectives.rounds_float16_once,
     needs.ranks(2),
 )
-def check_float16_leaves_its_range_only_at_the_end(session: Session) -> None:
+def check_float16_intermediate_sums_do_not_overflow(session: Session) -> None:
     """A sum or mean of float16 that float16 holds is right, though the sum before it is divided, or that of some ranks, is
     larger than float16 holds: in a group, asynchronously and shared out, too.
     """
@@ -74,7 +74,7 @@ def check_float16_leaves_its_range_only_at_the_end(session: Session) -> None:
 
 
 @law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.keeps_tiny_values, needs.ranks(2))
-def check_tiny_values_do_not_vanish(session: Session) -> None:
+def check_smallest_values_are_not_flushed_to_zero(session: Session) -> None:
     """Next to the smallest values of a dtype a sum is exact, and a mean off by half of the smallest: the sum is divided."""
     made = [
         AllReduce(TensorSpec((size,), dtype, "tiny", 4), each)

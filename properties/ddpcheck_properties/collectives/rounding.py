@@ -40,7 +40,7 @@ def check_all_reduce_of_real_values_is_within_rounding(session: Session) -> None
     needs.ranks(2),
     FLOATS,
 )
-def check_all_reduce_gives_all_ranks_the_same_bits(session: Session) -> None:
+def check_all_reduce_is_bitwise_equal_on_all_ranks(session: Session) -> None:
     """All-reduce of real values gives every rank the same bits: replicas that differ in the last bit drift apart."""
     examples = _long_sums(session)
     for_all(session, jobs(session.world_size, _real(session)), same_bits_everywhere, examples=examples, share=0.5)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @law("collectives", needs.collectives)
-def check_one_array_may_be_given_to_several_calls(session: Session) -> None:
+def check_one_array_can_be_passed_to_several_calls(session: Session) -> None:
     """One array, small or large, may be given to any collectives one after the other, with each reduction, in groups, and to
     several asynchronous ones that are under way at once: each has its own result, which stays as it is.
     """

@@ -62,7 +62,7 @@ VERY_LATE = 1.2
 
 
 @law("collectives", needs.collectives.operations("broadcast"))
-def check_broadcast_gives_the_array_of_the_root(session: Session) -> None:
+def check_broadcast_gives_every_rank_the_root_array(session: Session) -> None:
     """Broadcast gives every rank the root's array, bit for bit, from every root and for every value of the dtype."""
     world, promised = session.world_size, session.capabilities
     examples = [
@@ -159,7 +159,7 @@ def check_barrier_waits_for_every_rank(session: Session) -> None:
 
 
 @law("collectives", needs.collectives.operations("send_recv"), needs.ranks(2))
-def check_messages_reach_their_receiver(session: Session) -> None:
+def check_send_recv_delivers_messages_unchanged(session: Session) -> None:
     """What one rank sends another receives, bit for bit: between all pairs, both ways, round a ring, and several."""
     world, promised = session.world_size, session.capabilities
     ring = tuple((rank, (rank + 1) % world) for rank in range(world))
@@ -190,7 +190,7 @@ def check_messages_reach_their_receiver(session: Session) -> None:
 
 
 @law("collectives", needs.collectives)
-def check_collectives_in_a_row_do_not_disturb_each_other(session: Session) -> None:
+def check_consecutive_collectives_are_independent(session: Session) -> None:
     """Collectives of different kinds and sizes in a row each give their own result: nothing is left over."""
     world, promised = session.world_size, session.capabilities
     examples: list[Job] = []
@@ -208,7 +208,7 @@ def check_collectives_in_a_row_do_not_disturb_each_other(session: Session) -> No
 
 
 @law("collectives", needs.collectives, needs.ranks(2))
-def check_a_late_rank_changes_no_result(session: Session) -> None:
+def check_late_ranks_do_not_change_results(session: Session) -> None:
     """A rank that comes late is waited for: no time limit, no second try makes another result of it, then or later."""
     world, promised = session.world_size, session.capabilities
     dtype = dtypes(promised)[0]

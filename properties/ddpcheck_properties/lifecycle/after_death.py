@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 @law("failures", needs.collectives.operations("all_reduce"), needs.world.detects_dead_peer, needs.ranks(2))
-def check_no_later_call_ends_without_a_dead_rank(session: Session) -> None:
+def check_later_calls_never_complete_with_a_dead_rank(session: Session) -> None:
     """Whoever has noticed that a rank is dead gets no result of any later call that needs it: small or large, in a group,
     asynchronous. Each raises an error, or is still waiting.
     """
@@ -65,7 +65,7 @@ def check_no_later_call_ends_without_a_dead_rank(session: Session) -> None:
 
 
 @law("failures", needs.replica, needs.world.detects_dead_peer, needs.ranks(2, most=2))
-def check_no_backward_ends_without_a_dead_rank(session: Session) -> None:
+def check_backward_never_completes_with_a_dead_rank(session: Session) -> None:
     """No rank comes out of a synchronised backward that a dead rank never entered, of one bucket or of several, nor with
     metrics or scores that lack its samples: each raises an error, or is still waiting.
     """
@@ -93,7 +93,7 @@ def check_no_backward_ends_without_a_dead_rank(session: Session) -> None:
     needs.ranks(2),
     needs.ranks(most=3),
 )
-def check_closing_comes_to_an_end_though_a_rank_is_dead(session: Session) -> None:
+def check_close_returns_despite_a_dead_rank(session: Session) -> None:
     """After an all-reduce that failed because a rank is dead, close() comes back on every other rank: it waits neither for the
     dead, nor for the others to go on with what failed.
     """

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 @law("failures", needs.collectives.operations("all_reduce"), needs.ranks(2, most=2))
-def check_closing_comes_to_an_end(session: Session) -> None:
+def check_close_returns_on_every_rank(session: Session) -> None:
     """close() comes back on every rank without an error, though the ranks do not call it at the same time; what was sent
     before arrives; and when their programs end then, so do their processes.
     """
@@ -60,7 +60,7 @@ def check_closing_comes_to_an_end(session: Session) -> None:
 
 
 @law("failures", needs.collectives.operations("all_reduce"), needs.world.gives_back, needs.ranks(2, most=2))
-def check_closing_gives_back_what_was_taken(session: Session) -> None:
+def check_close_releases_process_resources(session: Session) -> None:
     """After close() a process has no more sockets, pipes, threads and child processes than before connect(), so that it can
     train again and again. Memory may stay for arrays that are in use.
     """
@@ -71,7 +71,7 @@ def check_closing_gives_back_what_was_taken(session: Session) -> None:
 
 
 @law("failures", needs.collectives.operations("all_reduce"), needs.world.gives_back, needs.ranks(2, most=2))
-def check_closing_leaves_no_file_and_no_shared_memory(session: Session) -> None:
+def check_close_leaves_no_files_or_shared_memory(session: Session) -> None:
     """Once all ranks are closed there is no file in the temporary folder that was not there before connect(), and no shared
     memory that has a name.
     """

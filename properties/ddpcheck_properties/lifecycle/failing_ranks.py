@@ -44,7 +44,7 @@ FAILS_AT = 1
 
 
 @law("failures", needs.collectives.operations("all_reduce"), needs.ranks(2))
-def check_no_collective_ends_without_a_dead_rank(session: Session) -> None:
+def check_collectives_never_complete_with_a_dead_rank(session: Session) -> None:
     """No rank comes out of a collective that a dead rank never entered: it raises an error, or is still waiting."""
     last = session.world_size - 1
     kinds = [each for each in _with_the_dead(session, last) if each[0].kind not in ("send_recv", "broadcast")]
@@ -53,7 +53,7 @@ def check_no_collective_ends_without_a_dead_rank(session: Session) -> None:
 
 
 @law("failures", needs.collectives.operations("all_reduce"), needs.world.detects_dead_peer, needs.ranks(2))
-def check_death_of_a_rank_is_an_error_on_every_other_rank(session: Session) -> None:
+def check_dead_rank_raises_on_every_other_rank(session: Session) -> None:
     """When a rank dies every other rank raises an error within the grace time, whichever rank it is, and in whatever
     collective they wait for it, or come to it when it is gone.
     """
@@ -70,7 +70,7 @@ def check_death_of_a_rank_is_an_error_on_every_other_rank(session: Session) -> N
 
 
 @law("failures", needs.collectives.operations("all_reduce"), needs.world.detects_failed_peer, needs.ranks(2))
-def check_exception_of_a_rank_is_an_error_on_every_other_rank(session: Session) -> None:
+def check_failed_rank_raises_on_every_other_rank(session: Session) -> None:
     """When a rank's program ends by an exception, closed before or not, it does end, and every other rank raises."""
     mishaps = (Leave(session.world_size - 1), Leave(0, close=True))
     for_each(session, [_with_mishap(session, mishap) for mishap in mishaps], _raised_everywhere)

@@ -21,7 +21,7 @@ SOON, LATER = 0.15, 1.0
 
 
 @law("failures", needs.ranks(2))
-def check_the_first_rank_that_fails_is_the_one_reported(session: Session) -> None:
+def check_launcher_reports_the_first_failed_rank(session: Session) -> None:
     """When one rank fails, or is killed, and the others because of it, the launcher ends the run soon and reports the first,
     with its words.
     """

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @law("rendezvous", needs.ranks(2, most=2), needs.world.any_layout)
-def check_ranks_may_be_told_of_several_hosts(session: Session) -> None:
+def check_multi_host_variables_do_not_change_results(session: Session) -> None:
     """LOCAL_RANK, LOCAL_WORLD_SIZE and GROUP_RANK may be those of several hosts: ranks, and all results, stay the same."""
     told = Start(hosts=(1,) * session.world_size)
     for job, judge in _probes(session):

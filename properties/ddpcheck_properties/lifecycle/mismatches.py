@@ -52,7 +52,7 @@ APART = 1
 
 
 @law("failures", needs.collectives.operations("all_reduce"), needs.world.detects_mismatch, needs.ranks(2))
-def check_arrays_that_do_not_fit_are_an_error_on_every_rank(session: Session) -> None:
+def check_mismatched_arrays_raise_on_every_rank(session: Session) -> None:
     """Where one rank's array is of another dtype or size every rank raises, also if both have the same number of bytes; in a
     group and asynchronously, too.
     """
@@ -100,7 +100,7 @@ def check_arrays_that_do_not_fit_are_an_error_on_every_rank(session: Session) ->
 
 
 @law("failures", needs.collectives.operations("all_reduce"), needs.world.detects_mismatch, needs.ranks(2))
-def check_calls_that_do_not_fit_are_an_error_on_every_rank(session: Session) -> None:
+def check_mismatched_calls_raise_on_every_rank(session: Session) -> None:
     """Where one rank calls another collective, reduction or root, or calls once more, every rank raises."""
     promised, last = session.capabilities, session.world_size - 1
     tensor = TensorSpec((2 * session.world_size,), dtypes(promised)[0], "powers")
@@ -122,7 +122,7 @@ def check_calls_that_do_not_fit_are_an_error_on_every_rank(session: Session) -> 
 
 
 @law("failures", needs.collectives.operations("all_reduce"), needs.world.detects_mismatch, needs.ranks(2))
-def check_calls_under_way_or_in_groups_that_do_not_fit_are_an_error(session: Session) -> None:
+def check_asynchronous_or_group_mismatches_raise_on_every_rank(session: Session) -> None:
     """Where one rank calls another collective, reduction or root, in another order, or with an array of another dtype or size,
     every rank raises: asynchronously, in a group, or both.
     """

@@ -26,7 +26,7 @@ UNKNOWN = "an_option_that_nobody_has"
 
 
 @law("gradients", needs.replica, needs.ranks(2), needs.replica.uneven_batches("refused"))
-def check_uneven_batches_are_refused_on_every_rank(session: Session) -> None:
+def check_uneven_batches_raise_on_every_rank(session: Session) -> None:
     """Ranks with batches of different sizes: backward raises on every rank, and none is left waiting."""
     world = session.world_size
     # a Job that raises costs new ranks: the first has most samples at one world size, the last at the next; of four ranks two
@@ -37,7 +37,7 @@ def check_uneven_batches_are_refused_on_every_rank(session: Session) -> None:
 
 
 @law("sampler", needs.sampler, needs.sampler.few_samples("refused"))
-def check_too_few_samples_are_refused_on_every_rank(session: Session) -> None:
+def check_too_few_samples_raise_on_every_rank_or_none(session: Session) -> None:
     """With fewer samples than ranks either every rank raises, or all samples are shared out: no rank goes on alone."""
     world = session.world_size
     for_each(
@@ -75,7 +75,7 @@ def _refused_or_shared_out(session: Session) -> Judge:
     needs.ranks(most=3),
     needs.replica.unused_parameters("raises"),
 )
-def check_unused_parameter_raises(session: Session) -> None:
+def check_unused_parameters_raise(session: Session) -> None:
     """A rank on which a parameter had no gradient raises by the next backward at the latest, and no rank goes on.
 
     A rank that used every parameter may be left waiting for those that have raised. With two ranks one of them uses all;
@@ -88,7 +88,7 @@ def check_unused_parameter_raises(session: Session) -> None:
 
 
 @law("replica_sync", needs.replica, needs.replica.refuses_options, needs.ranks(most=1))
-def check_unknown_options_are_refused(session: Session) -> None:
+def check_make_replica_rejects_unknown_options(session: Session) -> None:
     """make_replica raises a ValueError for an option that it does not know: a misspelt one must not seem to be set."""
     step = MeasureSteps(((0,),), warmups=0, iterations=1, options=((UNKNOWN, 1.0),))
     job = Job(session.world_size, (step,), ModelSpec((Linear("fc1", 2, 2),)), data=DataSpec(1))

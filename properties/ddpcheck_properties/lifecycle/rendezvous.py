@@ -47,7 +47,7 @@ LARGE = 3000
 
 
 @law("rendezvous", needs.ranks(2, most=3))
-def check_ranks_may_come_in_any_order(session: Session) -> None:
+def check_ranks_may_connect_in_any_order(session: Session) -> None:
     """Ranks are what they were declared, whoever comes first: rank 0 may be late, and the last one the first to come. Where
     promised, results have the bits of the run before.
     """
@@ -64,7 +64,7 @@ def check_ranks_may_come_in_any_order(session: Session) -> None:
 
 
 @law("rendezvous", needs.ranks(2, most=3))
-def check_messages_may_come_in_pieces(session: Session) -> None:
+def check_fragmented_messages_are_read_completely(session: Session) -> None:
     """A message is the same whether it arrives at once or byte by byte, its header included, at the start and later."""
     cause = causes.SHORT_READ_TAKEN_FOR_ALL()
     probe = _probe(session)
@@ -85,7 +85,7 @@ def check_messages_may_come_in_pieces(session: Session) -> None:
 
 
 @law("rendezvous", needs.ranks(2, most=3), needs.world.closed_to_strangers)
-def check_strangers_change_nothing(session: Session) -> None:
+def check_foreign_connections_are_ignored(session: Session) -> None:
     """Ranks listen where MASTER_ADDR is, and a program that calls them without belonging to the world, while it forms or later,
     changes nothing: it is no rank, nobody waits for it, and nothing that it sends is run.
     """
@@ -94,7 +94,7 @@ def check_strangers_change_nothing(session: Session) -> None:
 
 
 @law("rendezvous", needs.ranks(2, most=2), needs.world.restarts_in_place)
-def check_a_world_can_start_where_another_was_killed(session: Session) -> None:
+def check_world_can_restart_at_a_killed_worlds_address(session: Session) -> None:
     """A new world can meet at the address of one that was just killed, and sees nothing of it, the last rank coming first."""
     cause = causes.OLD_WORLD_LEFT()
     order = tuple(reversed(range(session.world_size)))
@@ -102,7 +102,7 @@ def check_a_world_can_start_where_another_was_killed(session: Session) -> None:
 
 
 @law("rendezvous", needs.ranks(2, most=2), needs.world.shares_host)
-def check_two_worlds_on_one_host_do_not_meet(session: Session) -> None:
+def check_worlds_on_one_host_are_independent(session: Session) -> None:
     """While the ranks of one world wait for each other, another one starts on the host, at a MASTER_PORT of its own, and both
     are at work at once: neither sees anything of the other.
     """

@@ -51,7 +51,7 @@ def check_metrics_are_weighted_by_counts(session: Session) -> None:
 
 
 @law("metrics", needs.metrics)
-def check_ranks_without_samples_take_no_part_in_metrics(session: Session) -> None:
+def check_metrics_ignore_ranks_without_samples(session: Session) -> None:
     """A rank that has no samples does not change the mean, whatever its value is, be it NaN: the mean of nothing."""
     world = session.world_size
     jobs = []
@@ -64,7 +64,7 @@ def check_ranks_without_samples_take_no_part_in_metrics(session: Session) -> Non
 
 
 @law("metrics", needs.metrics)
-def check_metrics_over_no_samples_are_no_number(session: Session) -> None:
+def check_metrics_without_samples_are_empty_or_nan(session: Session) -> None:
     """With no sample on any rank there is no mean: the result is empty or NaN on every rank, and none fails."""
     world = session.world_size
     made = [Aggregate((value,) * world, (0,) * world) for value in (3.0, math.nan, 0.0)]
@@ -72,7 +72,7 @@ def check_metrics_over_no_samples_are_no_number(session: Session) -> None:
 
 
 @law("metrics", needs.metrics)
-def check_a_metric_that_is_no_number_stays_one(session: Session) -> None:
+def check_nonfinite_metrics_reach_every_rank(session: Session) -> None:
     """A NaN or infinity of any rank that has samples is that of all ranks, or an infinity NaN on all: a run that diverged must
     not look healthy. Other metrics beside it are what they are.
     """
@@ -146,7 +146,7 @@ def check_several_metrics_keep_their_names(session: Session) -> None:
 
 
 @law("metrics", needs.metrics, needs.metrics.metrics_by_name, needs.ranks(2))
-def check_metrics_in_another_order_on_each_rank_are_told_by_name(session: Session) -> None:
+def check_metrics_are_matched_by_name_not_order(session: Session) -> None:
     """Where each rank fills its mapping in an order of its own, every metric is still the mean of its own values."""
     world = session.world_size
     values = tuple(float(3 * rank + 1) for rank in range(world))
@@ -158,7 +158,7 @@ def check_metrics_in_another_order_on_each_rank_are_told_by_name(session: Sessio
 
 
 @law("metrics", needs.metrics, needs.ranks(2))
-def check_metrics_are_equal_on_all_ranks(session: Session) -> None:
+def check_metrics_are_bitwise_equal_on_all_ranks(session: Session) -> None:
     """Every rank gets the same bits, for real values too: decisions that follow from a metric must not differ."""
     world = session.world_size
     jobs = []

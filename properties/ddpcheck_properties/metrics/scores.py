@@ -33,7 +33,7 @@ every integer; those that are alike in 32 bits, and those that are negative ther
 
 
 @law("scores", needs.scores)
-def check_scores_are_those_of_all_samples(session: Session) -> None:
+def check_scores_match_one_process(session: Session) -> None:
     """A score is that of one process that holds the samples of all ranks, however many each has, within what sums in float32
     round, and no call minds those before.
     """
@@ -66,7 +66,7 @@ def check_scores_are_those_of_all_samples(session: Session) -> None:
 
 
 @law("scores", needs.scores)
-def check_ranks_without_samples_take_no_part_in_scores(session: Session) -> None:
+def check_scores_ignore_ranks_without_samples(session: Session) -> None:
     """A rank that has no samples does not change a score."""
     world, jobs = session.world_size, []
     for name in _promised(session):
@@ -80,7 +80,7 @@ def check_ranks_without_samples_take_no_part_in_scores(session: Session) -> None
 
 
 @law("scores", needs.scores)
-def check_scores_over_no_samples_are_no_number(session: Session) -> None:
+def check_scores_without_samples_are_nan(session: Session) -> None:
     """With no sample on any rank a score is NaN on every rank, and none fails."""
     world = session.world_size
     jobs = [Job(world, (_score(name, (0,) * world), _score(name, (4,) * world))) for name in _promised(session)]
@@ -88,7 +88,7 @@ def check_scores_over_no_samples_are_no_number(session: Session) -> None:
 
 
 @law("scores", needs.scores.score_names("f1_macro"))
-def check_f1_averages_the_classes_that_occur_on_any_rank(session: Session) -> None:
+def check_macro_f1_averages_classes_seen_on_any_rank(session: Session) -> None:
     """Macro F1 is the mean over the classes that are label or largest output of a sample of any rank, each with the counts of
     all ranks; a class that occurs nowhere is left out, one that is only a label, or only taken for one, is not.
     """
@@ -108,7 +108,7 @@ def check_f1_averages_the_classes_that_occur_on_any_rank(session: Session) -> No
 
 
 @law("scores", needs.scores.score_names("auc"), needs.ranks(2))
-def check_auc_compares_samples_of_different_ranks(session: Session) -> None:
+def check_auc_compares_samples_across_ranks(session: Session) -> None:
     """The area under the curve is that of all pairs of samples of two classes, those on different ranks too; a rank may have
     one class only, or margins that could be probabilities, and where no rank has the other class the area is NaN.
     """
@@ -124,13 +124,13 @@ def check_auc_compares_samples_of_different_ranks(session: Session) -> None:
 
 
 @law("scores", needs.scores.score_names("rmse"))
-def check_a_sample_that_is_no_number_makes_rmse_none(session: Session) -> None:
+def check_rmse_with_a_nan_sample_is_nan(session: Session) -> None:
     """With a NaN in an output of any rank the RMSE is NaN on all ranks: a run that diverged must not look healthy."""
     _shows(session, "rmse")
 
 
 @law("scores", needs.scores.score_names("perplexity"))
-def check_perplexity_of_large_losses_is_whole(session: Session) -> None:
+def check_perplexity_of_large_losses_is_not_clamped(session: Session) -> None:
     """Losses of dozens have their perplexity too: nothing is cut off."""
     world = session.world_size
     made = replace(_score("perplexity", tuple(3 + rank for rank in range(world))), far=True)
@@ -138,13 +138,13 @@ def check_perplexity_of_large_losses_is_whole(session: Session) -> None:
 
 
 @law("scores", needs.scores.score_names("perplexity"))
-def check_a_sample_that_is_no_number_makes_perplexity_none(session: Session) -> None:
+def check_perplexity_with_a_nan_sample_is_nan(session: Session) -> None:
     """With a NaN in an output of any rank the perplexity is NaN on all ranks: a run that diverged must not look healthy."""
     _shows(session, "perplexity")
 
 
 @law("scores", needs.scores, needs.ranks(2))
-def check_scores_are_equal_on_all_ranks(session: Session) -> None:
+def check_scores_are_bitwise_equal_on_all_ranks(session: Session) -> None:
     """Every rank gets the same bits, for real values too: decisions that follow from a score must not differ."""
     world, jobs = session.world_size, []
     for name in _promised(session):
@@ -163,7 +163,7 @@ def check_scores_are_equal_on_all_ranks(session: Session) -> None:
 
 
 @law("scores", needs.scores, needs.scores.scores_count_once)
-def check_samples_that_come_twice_count_once_in_scores(session: Session) -> None:
+def check_duplicate_samples_count_once_in_scores(session: Session) -> None:
     """A sample that several ranks hold, or one holds twice, as where a sampler pads, counts once, wherever it stands."""
     world, jobs = session.world_size, []
     for name in _promised(session):
@@ -185,7 +185,7 @@ def check_samples_that_come_twice_count_once_in_scores(session: Session) -> None
 
 
 @law("scores", needs.scores, needs.scores.scores_skip_padding)
-def check_padding_counts_in_no_score(session: Session) -> None:
+def check_scores_ignore_padding(session: Session) -> None:
     """Rows of index -1 count in no score, wherever they stand, whether or not a rank has others, and whatever they hold, be it
     NaN.
     """

@@ -25,13 +25,13 @@ SAID = {"epochs": "orders", "local": "random numbers of its own", "common": "com
 
 
 @law("sampler", needs.sampler, needs.sampler.shuffles, needs.ranks(most=1))
-def check_the_next_run_has_the_same_orders(session: Session) -> None:
+def check_sampler_order_is_reproducible_across_runs(session: Session) -> None:
     """Ranks that are started anew have the orders of those before, by seed and epoch: a run can be repeated, or go on."""
     _as_before(session, Sample(shuffled(session.world_size), (0, 3), seed=SEED))
 
 
 @law("randomness", needs.randomness, needs.ranks(most=1))
-def check_the_next_run_has_the_same_random_numbers(session: Session) -> None:
+def check_random_numbers_are_reproducible_across_runs(session: Session) -> None:
     """Ranks that are started anew draw the numbers of those before, by seed and epoch."""
     _as_before(session, Draw(SEED, (0, 3), COUNT))
 

@@ -42,7 +42,7 @@ stands for seed, epoch and rank, and one or two if it has 20.
 
 
 @law("randomness", needs.randomness)
-def check_every_rank_and_epoch_has_random_numbers_of_its_own(session: Session) -> None:
+def check_random_numbers_differ_by_seed_epoch_and_rank(session: Session) -> None:
     """Random numbers of different (seed, epoch, rank) are different ones that do not follow from each other, and the common
     ones are none of a rank's own.
     """
@@ -55,7 +55,7 @@ def check_every_rank_and_epoch_has_random_numbers_of_its_own(session: Session) -
 
 
 @law("randomness", needs.randomness)
-def check_random_numbers_fill_the_unit_interval(session: Session) -> None:
+def check_random_numbers_are_uniform_on_unit_interval(session: Session) -> None:
     """Own and common random numbers are spread evenly over the whole of [0, 1), in no order, on every rank."""
     # and after some calls of an epoch
     late = Draw(SEEDS[0], (1,), 2 * COUNT, extra=(3,) * session.world_size, common_first=5)
@@ -76,7 +76,7 @@ def check_common_random_numbers_are_equal_on_all_ranks(session: Session) -> None
 
 
 @law("randomness", needs.randomness)
-def check_random_numbers_come_again_with_their_seed(session: Session) -> None:
+def check_random_numbers_depend_only_on_seed_epoch_and_rank(session: Session) -> None:
     """Equal (seed, epoch, rank) give equal numbers: in an epoch begun again, at once or later, and in a new object, which
     begins with epoch 0, whatever else was drawn.
     """
@@ -89,7 +89,7 @@ def check_random_numbers_come_again_with_their_seed(session: Session) -> None:
 
 
 @law("sampler", needs.sampler)
-def check_the_sampler_does_not_use_global_random_numbers(session: Session) -> None:
+def check_sampler_ignores_global_random_state(session: Session) -> None:
     """What one rank draws from its process's generators has no say in what the ranks must agree on: the order of samples."""
     world = session.world_size
     reads = [Sample(40 * world, (0, 1, 2, None), disturbed=rank) for rank in sorted({0, world - 1})]
@@ -97,7 +97,7 @@ def check_the_sampler_does_not_use_global_random_numbers(session: Session) -> No
 
 
 @law("replica_sync", needs.replica, needs.replica.optimizers("sgd"))
-def check_training_does_not_use_global_random_numbers(session: Session) -> None:
+def check_training_ignores_global_random_state(session: Session) -> None:
     """What one rank draws from its process's generators does not change training: no choice is made by them."""
     world, promised = session.world_size, session.capabilities
     trained = explicit_examples.steps(world, OptimizerSpec(lr=0.05, momentum=0.9))

@@ -34,7 +34,7 @@ AGAIN = 1 << 10
 
 
 @law("randomness", needs.randomness)
-def check_random_numbers_do_not_come_again_within_an_epoch(session: Session) -> None:
+def check_random_numbers_do_not_repeat_within_an_epoch(session: Session) -> None:
     """Within an epoch a call gives the next numbers of its stream, and none that a call before it gave, which stay what they
     are.
     """
@@ -46,7 +46,7 @@ def check_random_numbers_do_not_come_again_within_an_epoch(session: Session) -> 
 
 
 @law("randomness", needs.randomness)
-def check_random_numbers_of_two_objects_are_apart(session: Session) -> None:
+def check_random_streams_of_two_objects_are_independent(session: Session) -> None:
     """Own and common numbers stay as they are when other objects, of another seed or the same, are told an epoch and drawn
     from.
     """
@@ -55,7 +55,7 @@ def check_random_numbers_of_two_objects_are_apart(session: Session) -> None:
 
 
 @law("randomness", needs.randomness, needs.ranks(2, most=2))
-def check_random_numbers_drawn_one_by_one_are_each_ranks_own(session: Session) -> None:
+def check_random_numbers_drawn_singly_differ_between_ranks(session: Session) -> None:
     """Drawn one in each call, as for layers that are dropped, a rank's own numbers are new ones, and neither another rank's nor
     common ones; common ones are equal on all ranks.
     """

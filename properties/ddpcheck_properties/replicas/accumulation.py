@@ -39,7 +39,7 @@ def check_gradients_inside_no_sync_are_local(session: Session) -> None:
 
 
 @law("accumulation", needs.replica, needs.replica.no_sync)
-def check_accumulated_window_counts_every_micro_batch_once(session: Session) -> None:
+def check_accumulation_counts_every_micro_batch_once(session: Session) -> None:
     """The gradient after a window of micro-batches is the sum of the large micro-batches' gradients, each counted once.
 
     Windows have one to four micro-batches, of equal or different sizes, and one has 33; the first window and later
@@ -59,7 +59,7 @@ def check_accumulated_window_counts_every_micro_batch_once(session: Session) -> 
 
 
 @law("accumulation", needs.replica)
-def check_accumulation_without_no_sync_gives_the_same(session: Session) -> None:
+def check_accumulation_without_no_sync_sums_gradients(session: Session) -> None:
     """Several synchronised backwards without zero_grad add up to the sum of the large batches' gradients."""
     world, promised = session.world_size, session.capabilities
     examples = fitting(session, [explicit_examples.accumulation(world, (2, 2, 2), (1, 1), sync=True, look=True)])
@@ -67,21 +67,21 @@ def check_accumulation_without_no_sync_gives_the_same(session: Session) -> None:
 
 
 @law("accumulation", needs.replica, needs.replica.no_sync, needs.replica.optimizers("sgd"))
-def check_training_with_accumulation_goes_where_one_process_goes(session: Session) -> None:
+def check_accumulated_steps_match_one_process(session: Session) -> None:
     """Steps with accumulated gradients lead every replica to the parameters of one process, within rounding."""
     world, promised = session.world_size, session.capabilities
     for_all(session, windows(world, promised, stepping=True), as_one_process(promised))
 
 
 @law("accumulation", needs.replica, needs.replica.no_sync)
-def check_synchronisation_is_back_after_no_sync(session: Session) -> None:
+def check_synchronisation_resumes_after_no_sync(session: Session) -> None:
     """A backward after no_sync was left is synchronised, even if what was accumulated inside was thrown away."""
     world, promised = session.world_size, session.capabilities
     for_all(session, thrown_away(world, promised), as_one_process(promised), share=0.5)
 
 
 @law("accumulation", needs.replica, needs.replica.no_sync)
-def check_an_exception_inside_no_sync_ends_it(session: Session) -> None:
+def check_exception_inside_no_sync_restores_synchronisation(session: Session) -> None:
     """An exception that leaves no_sync() on some or all ranks, and is caught by the training program, comes out of it
     and leaves synchronisation switched on, or off inside another no_sync().
     """
@@ -106,7 +106,7 @@ def check_an_exception_inside_no_sync_ends_it(session: Session) -> None:
 
 
 @law("accumulation", needs.replica, needs.replica.two_forwards)
-def check_two_forwards_before_one_backward_count_both(session: Session) -> None:
+def check_two_forwards_then_one_backward_sums_gradients(session: Session) -> None:
     """Two forward passes and one backward on the sum of their losses: gradients are the sum of both batches', whatever
     the second forward pass did to buffers and to what the first one keeps for backward.
     """

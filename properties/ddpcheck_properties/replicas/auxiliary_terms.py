@@ -27,7 +27,7 @@ Chain = Callable[[float], tuple[Layer, ...]]
 
 
 @law("gradients", needs.replica, needs.replica.model_features("penalty"))
-def check_penalties_of_weights_count_once_for_all_ranks(session: Session) -> None:
+def check_weight_penalty_counts_once(session: Session) -> None:
     """A penalty of weights that the loss has counts once in a gradient, and in the loss of each rank: however many ranks and
     samples there are, how much each counts, and once more for each micro-batch. That of a weight which layers share counts once;
     that of a frozen one is in the loss alone.
@@ -37,7 +37,7 @@ def check_penalties_of_weights_count_once_for_all_ranks(session: Session) -> Non
 
 
 @law("gradients", needs.replica, needs.replica.model_features("activity"))
-def check_activity_terms_are_means_over_all_samples(session: Session) -> None:
+def check_activity_term_is_averaged_over_all_samples(session: Session) -> None:
     """A term of the loss that is the mean size of activations is averaged over ranks, samples and micro-batches as the rest of
     the loss is.
     """
@@ -45,7 +45,7 @@ def check_activity_terms_are_means_over_all_samples(session: Session) -> None:
 
 
 @law("gradients", needs.replica, needs.replica.model_features("auxiliary_head"))
-def check_auxiliary_heads_have_the_large_batchs_gradients(session: Session) -> None:
+def check_auxiliary_head_trains_like_other_layers(session: Session) -> None:
     """An auxiliary head, whose parameters have gradients by a term of their own only, starts, is reduced, clipped and trained,
     and is saved, as all else is; and so is what lies before it.
     """

@@ -29,7 +29,7 @@ LOOK = Observe(("parameters", "averaged"))
 
 
 @law("replica_sync", needs.replica, needs.replica.averaged_weights, needs.replica.optimizers("sgd"))
-def check_averaged_weights_follow_the_parameters_of_all(session: Session) -> None:
+def check_averaged_weights_match_one_process(session: Session) -> None:
     """The moving average of each parameter is that of one process, and has the same bits on all ranks: from construction
     on, after each step, and after save and resume. It goes by steps, not by backwards, and takes in what is frozen, from the
     start or later, or had no gradient.

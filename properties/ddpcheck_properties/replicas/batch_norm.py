@@ -40,7 +40,7 @@ NEEDS = needs.replica.model_features("batch_norm"), needs.replica.batch_norm("sy
 
 
 @law("replica_sync", *NEEDS)
-def check_running_statistics_are_those_of_all_samples(session: Session) -> None:
+def check_sync_batch_norm_running_statistics_cover_all_samples(session: Session) -> None:
     """After forward passes in training mode the running statistics are those of all ranks' samples together, on every
     rank, with equal weight for each sample; one sample per rank is enough.
     """
@@ -54,7 +54,7 @@ def check_running_statistics_are_those_of_all_samples(session: Session) -> None:
 
 
 @law("replica_sync", *NEEDS, needs.replica.replica_dtypes("float64"), needs.replica.reduction_dtype("model"))
-def check_synchronised_batch_norm_has_the_gradients_of_the_large_batch(session: Session) -> None:
+def check_sync_batch_norm_gradients_equal_the_large_batch(session: Session) -> None:
     """Losses and gradients, those of layers before a batch norm included, are those of one process that normalises by
     all ranks' samples, for equal and unequal batches and for one sample per rank.
     """
@@ -66,7 +66,7 @@ def check_synchronised_batch_norm_has_the_gradients_of_the_large_batch(session: 
 
 
 @law("replica_sync", needs.replica, needs.replica.model_features("batch_norm"), needs.replica.remeasures_statistics)
-def check_remeasured_statistics_are_those_of_all_samples(session: Session) -> None:
+def check_remeasured_statistics_cover_all_samples(session: Session) -> None:
     """Running statistics that are measured anew are those of all ranks' samples, each with equal weight, on every rank. Counters
     and gradients stay, and the next forward pass in training mode moves statistics as ever.
     """

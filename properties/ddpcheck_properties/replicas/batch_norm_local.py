@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     needs.replica.replica_dtypes("float64"),
     needs.replica.reduction_dtype("model"),
 )
-def check_local_batch_norm_has_the_gradients_of_each_ranks_own_batch(session: Session) -> None:
+def check_local_batch_norm_uses_each_ranks_own_batch(session: Session) -> None:
     """Losses are those of networks that normalise by their rank's own batch, and gradients the mean over the ranks of
     theirs, those of layers before the batch norm included.
     """

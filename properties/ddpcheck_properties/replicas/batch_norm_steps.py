@@ -40,7 +40,7 @@ _ROUNDS = 3
 
 
 @law("trajectories", needs.replica, needs.replica.model_features("batch_norm"))
-def check_steps_of_a_model_with_batch_norm_are_the_optimizers(session: Session) -> None:
+def check_steps_with_batch_norm_follow_the_optimizer(session: Session) -> None:
     """A step moves every parameter of a model with batch norm, its scale and shift included, as the optimizer does with the
     gradient that the replica shows: momentum and weight decay as for all others.
     """

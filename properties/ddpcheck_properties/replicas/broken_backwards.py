@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @law("accumulation", needs.replica, needs.replica.no_sync, needs.replica.broken_backward)
-def check_a_backward_that_broke_inside_no_sync_leaves_nothing(session: Session) -> None:
+def check_failed_backward_inside_no_sync_leaves_no_trace(session: Session) -> None:
     """A backward inside no_sync that an exception ends half-way, on every rank or on one, changes nothing once zero_grad() was
     called: later backwards are synchronised, and count neither it nor what it had begun.
     """
@@ -33,7 +33,7 @@ def check_a_backward_that_broke_inside_no_sync_leaves_nothing(session: Session) 
 
 
 @law("accumulation", needs.replica, needs.replica.broken_backward("recovers"))
-def check_a_backward_that_broke_leaves_nothing(session: Session) -> None:
+def check_failed_backward_leaves_no_trace(session: Session) -> None:
     """A backward that an exception ends half-way on every rank changes nothing once zero_grad() was called: those that follow
     are synchronised, and count neither it nor what it had begun.
     """
@@ -43,7 +43,7 @@ def check_a_backward_that_broke_leaves_nothing(session: Session) -> None:
 
 
 @law("accumulation", needs.replica, needs.replica.broken_backward("raises"), needs.ranks(2, most=2))
-def check_nobody_trains_on_after_a_backward_that_broke(session: Session) -> None:
+def check_backward_after_failed_backward_raises_or_is_correct(session: Session) -> None:
     """After a backward that an exception ended half-way on every rank, the next one raises on every rank, or is right."""
     # one Job, as ranks that have raised are started anew
     (job,) = fitting(session, [broken(session.world_size, tuple(range(session.world_size)), sync=True)])

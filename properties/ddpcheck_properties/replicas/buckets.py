@@ -41,7 +41,7 @@ LONG = "a_layer_" * 9
 
 
 @law("buckets", needs.replica, needs.replica.model_features("scale"))
-def check_buckets_of_every_size_are_filled_to_the_brim(session: Session) -> None:
+def check_full_and_overflowing_buckets_are_exact(session: Session) -> None:
     """Gradients are exact for tensors of one size that together fill buckets of any size exactly, or go past them."""
     world, promised = session.world_size, session.capabilities
     dtypes = sorted(promised.replica.replica_dtypes)
@@ -50,7 +50,7 @@ def check_buckets_of_every_size_are_filled_to_the_brim(session: Session) -> None
 
 
 @law("buckets", needs.replica)
-def check_every_number_of_elements_is_reduced_whole(session: Session) -> None:
+def check_gradients_of_every_tensor_size_are_exact(session: Session) -> None:
     """Gradients are exact for tensors of every size up to 66 elements, and of odd sizes in every octave beyond; and for one
     that by itself is as large as a bucket of any usual size.
     """
@@ -66,7 +66,7 @@ def check_every_number_of_elements_is_reduced_whole(session: Session) -> None:
 
 
 @law("buckets", needs.replica, needs.replica.model_features("scale"))
-def check_many_tensors_are_reduced_like_few(session: Session) -> None:
+def check_many_small_tensors_are_trained_exactly(session: Session) -> None:
     """A model of three hundred small tensors has exact gradients at every step, and so have tensors whose names differ
     in the last letters only. Steps, accumulation, clipping and checkpoints leave out and mix up none of 120.
     """
@@ -84,7 +84,7 @@ def check_many_tensors_are_reduced_like_few(session: Session) -> None:
 
 
 @law("buckets", needs.replica)
-def check_later_backwards_are_like_the_first(session: Session) -> None:
+def check_gradients_stay_exact_after_many_backwards(session: Session) -> None:
     """The fortieth backward's gradients, and the fortieth step's, are as exact as the first one's: no counter runs out, no
     period comes round, no state is left over. At two ranks so are those of the 256th, where a byte has come round, and the
     130th step of Adam, and one after it on a new replica.
@@ -102,7 +102,7 @@ def check_later_backwards_are_like_the_first(session: Session) -> None:
 
 
 @law("buckets", needs.replica, needs.replica.model_features("branch"), SYNCHRONISED, needs.ranks(2))
-def check_every_step_may_use_other_parameters_on_every_rank(session: Session) -> None:
+def check_unused_parameters_may_differ_by_rank_and_step(session: Session) -> None:
     """Whatever each rank uses, and so whatever order gradients arrive in, from the first step on and from step to step
     differently, every gradient is the exact mean, a parameter counting as zero where it is not used.
     """

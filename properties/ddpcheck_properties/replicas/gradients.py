@@ -22,7 +22,7 @@ from ddpcheck.job import Backward, Job, Observe, Operation, ZeroGrad
 from ddpcheck.models.spec import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale
 from ddpcheck.numerics import reduction_bound
 from ddpcheck.oracle import Contributions
-from ddpcheck.oracle.wrong_terms import terms_of
+from ddpcheck.oracle.hypotheses.auxiliary_terms import terms_of
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array
 from ddpcheck.verdict import Finding
@@ -54,7 +54,7 @@ def check_gradients_equal_the_large_batch_exactly(session: Session) -> None:
 
 
 @law("gradients", needs.replica)
-def check_gradients_of_real_values_equal_the_large_batch_within_rounding(session: Session) -> None:
+def check_gradients_equal_the_large_batch_within_rounding(session: Session) -> None:
     """For real values every gradient is that of the large batch up to rounding, |got - exact| <= gamma_m sum|terms|.
 
     That holds for small and large gradients alike, as a loss gives that is scaled by 2^-30 or 2^20, where one rank's are much
@@ -69,7 +69,7 @@ def check_gradients_of_real_values_equal_the_large_batch_within_rounding(session
 
 
 @law("gradients", needs.replica, needs.replica.no_sync)
-def check_reduction_is_the_mean_of_local_gradients_to_the_last_bits(session: Session) -> None:
+def check_gradients_are_the_mean_of_local_gradients(session: Session) -> None:
     """A synchronised gradient is the mean (or sum) of the ranks' own local gradients, but for the reduction's own
     rounding.
 
@@ -95,7 +95,7 @@ def check_reduction_is_the_mean_of_local_gradients_to_the_last_bits(session: Ses
 
 
 @law("gradients", needs.replica, needs.ranks(2), needs.world.determinism(Determinism.BETWEEN_RANKS))
-def check_gradients_have_the_same_bits_on_all_ranks(session: Session) -> None:
+def check_gradients_are_bitwise_equal_on_all_ranks(session: Session) -> None:
     """After backward all ranks hold the same bits in every gradient, whatever the rounding."""
     world, promised = session.world_size, session.capabilities
     drawn = training_jobs(world, promised, model=models(promised, exact=False, batch_norm=True), exact=False)
@@ -103,7 +103,7 @@ def check_gradients_have_the_same_bits_on_all_ranks(session: Session) -> None:
 
 
 @law("gradients", needs.replica, needs.ranks(2), needs.replica.uneven_batches("equal_weight"))
-def check_uneven_batches_weigh_equally(session: Session) -> None:
+def check_uneven_batches_count_equally_per_rank(session: Session) -> None:
     """Ranks with batches of different sizes: the gradient is the mean of their local means, each with equal weight.
 
     A rank without samples has loss 0, and counts with a gradient of zeros; it takes part in all that ranks do together.
@@ -112,13 +112,13 @@ def check_uneven_batches_weigh_equally(session: Session) -> None:
 
 
 @law("gradients", needs.replica, needs.ranks(2), needs.replica.uneven_batches("weighted"))
-def check_uneven_batches_are_weighted_by_their_sizes(session: Session) -> None:
+def check_uneven_batches_are_weighted_by_size(session: Session) -> None:
     """Ranks with batches of different sizes: the gradient is the mean over all samples, as on one process."""
     _uneven(session)
 
 
 @law("gradients", needs.replica)
-def check_large_tensors_beside_small_ones(session: Session) -> None:
+def check_large_and_one_element_gradients_are_exact(session: Session) -> None:
     """Tensors past the usual bucket sizes, and those of one element beside them, have exact gradients at every step."""
     promised = session.capabilities
     jobs = [
@@ -129,7 +129,7 @@ def check_large_tensors_beside_small_ones(session: Session) -> None:
 
 
 @law("gradients", needs.replica)
-def check_zero_grad_resets(session: Session) -> None:
+def check_zero_grad_resets_gradients(session: Session) -> None:
     """After zero_grad gradients are none or zero, and the next backward's gradients hold nothing of the one before."""
     world, promised = session.world_size, session.capabilities
     drawn = training_jobs(world, promised, rounds=(2,)).map(_looking_after_zero_grad)
@@ -137,7 +137,7 @@ def check_zero_grad_resets(session: Session) -> None:
 
 
 @law("gradients", needs.replica)
-def check_backward_leaves_parameters_alone(session: Session) -> None:
+def check_backward_does_not_change_parameters(session: Session) -> None:
     """Backward, synchronised or not, changes no parameter's bits on any rank."""
     world, promised = session.world_size, session.capabilities
     look = Observe(("parameters",))

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     needs.replica.uneven_batches("equal_weight"),
     needs.replica.optimizers("sgd"),
 )
-def check_ranks_that_run_out_of_batches_join(session: Session) -> None:
+def check_join_handles_ranks_out_of_batches(session: Session) -> None:
     """Ranks train together until the last has used its last batch: those that have run out count as zero, and the
     divisor is the promised one, with buffers, too, which may be broadcast before each forward. Afterwards all ranks have the
     same parameters, train on together, and may join again.

@@ -52,7 +52,7 @@ _MOMENTUM = OptimizerSpec(lr=0.125, momentum=0.5)
 
 
 @law("buckets", needs.replica, needs.replica.model_features("scale"), needs.replica.model_features("mixed_dtypes"))
-def check_parameters_of_several_dtypes_keep_their_own(session: Session) -> None:
+def check_mixed_dtype_parameters_keep_their_precision(session: Session) -> None:
     """Where parameters of float32 and float64 take turns in a model, few or large ones, all have the gradients of the large
     batch, those of float64 to their own last bits; start with all bits of rank 0's; and go on with them after steps, and from
     a saved state, frozen ones among them or not. All of them count in the norm by which they are clipped.
@@ -68,7 +68,7 @@ def check_parameters_of_several_dtypes_keep_their_own(session: Session) -> None:
 
 
 @law("buckets", needs.replica, needs.replica.model_features("strided"))
-def check_parameters_may_lie_column_after_column(session: Session) -> None:
+def check_column_major_parameters_train_like_row_major(session: Session) -> None:
     """Weights that lie in memory as if transposed, small and large ones, start as rank 0's, have the gradients of the large
     batch, move with every step and go on from a saved state, like those that lie row after row.
     """
@@ -82,14 +82,14 @@ def check_parameters_may_lie_column_after_column(session: Session) -> None:
 
 
 @law("buckets", needs.replica, needs.replica.model_features("empty"))
-def check_parameters_without_elements_are_in_nobodys_way(session: Session) -> None:
+def check_zero_size_parameters(session: Session) -> None:
     """A model may have weights and biases of no elements, whose gradients have none; all others train as they would without."""
     world = session.world_size
     _as_one_process(session, one_backward(world, *_EMPTY[:2], rounds=3, batch=2), _trained(session, _EMPTY))
 
 
 @law("buckets", needs.replica, needs.replica.model_features("sparse"))
-def check_sparse_gradients_are_the_large_batchs(session: Session) -> None:
+def check_sparse_gradients_equal_the_large_batch(session: Session) -> None:
     """Gradients that may be held as rows are those of the large batch, where ranks touch other rows or the same ones, many, often
     or not at all; so are sums of several backwards, and parameters after steps.
     """

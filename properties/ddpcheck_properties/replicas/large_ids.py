@@ -30,7 +30,7 @@ _LABELS = causes.IDS_NARROWED(what="Labels", bits=(7, 8, 15, 16))
 
 
 @law("gradients", needs.replica, needs.ranks(2, most=2))
-def check_ids_and_labels_may_be_larger_than_two_bytes_hold(session: Session) -> None:
+def check_ids_and_labels_may_exceed_16_bits(session: Session) -> None:
     """Samples are ids of 70,001 rows of an embedding, or have labels of 70,001 classes: each finds its own row, or class."""
     world, judge = session.world_size, as_one_process(session.capabilities)
     operations: list[Operation] = [ZeroGrad(), Backward(shards([BATCH] * world)), *GRADIENTS]

@@ -33,7 +33,7 @@ BACKWARDS = 9
 
 
 @law("trajectories", needs.replica, needs.ranks(most=2))
-def check_large_tensors_step_like_small_ones(session: Session) -> None:
+def check_optimizer_steps_every_element_of_large_tensors(session: Session) -> None:
     """After steps of SGD, with and without momentum, and of Adam every element of two large tensors is where it is on one
     process, as is the scalar beside them. That holds after accumulation, clipping, and on a new replica that resumes.
     """
@@ -50,7 +50,7 @@ def check_large_tensors_step_like_small_ones(session: Session) -> None:
     needs.ranks(2),
     needs.ranks(most=2),
 )
-def check_gradients_of_many_megabytes_are_exact_at_every_backward(session: Session) -> None:
+def check_multi_megabyte_gradients_are_exact_in_every_backward(session: Session) -> None:
     """The gradients of tensors that need several buckets of several MiB are those of the large batch, whichever backward it
     is: one whose order or time was measured by those before it, too.
     """

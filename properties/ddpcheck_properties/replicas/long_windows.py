@@ -33,7 +33,7 @@ COUNT = 258
     needs.ranks(2),
     needs.ranks(most=2),
 )
-def check_a_window_may_have_more_micro_batches_than_a_byte_counts(session: Session) -> None:
+def check_accumulation_over_258_micro_batches_is_exact(session: Session) -> None:
     """The gradient of a window of 258 micro-batches on one batch is 258 times that of one, exactly."""
     for_each(session, fitting(session, [long_window(session.world_size)]), _so_many_times_the_first)
 

@@ -52,7 +52,7 @@ def diverging(world_size: int, model: ModelSpec) -> Job:
 
 
 @law("gradients", needs.replica)
-def check_a_nan_that_zero_grad_throws_away_is_gone(session: Session) -> None:
+def check_zero_grad_clears_nan_gradients(session: Session) -> None:
     """After zero_grad(), or zero_gradients(), gradients are those of the next backward, whatever was NaN before: synchronised, or
     inside no_sync. An error at the NaN instead is as good.
     """

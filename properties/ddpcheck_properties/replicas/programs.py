@@ -37,7 +37,7 @@ BRANCHES_TAKEN: tuple[Callable[[tuple[str, ...]], tuple[tuple[str, ...], ...]], 
 
 
 @law("programs", needs.replica)
-def check_any_training_program_goes_as_on_one_process(session: Session) -> None:
+def check_random_training_programs_match_one_process(session: Session) -> None:
     """Any legal sequence of backward, no_sync, step, zero_grad in both forms, clip, predict, save, resume, freezing and
     unfreezing, batches of other sizes and new epochs leads every rank where it leads one process, after every operation.
 

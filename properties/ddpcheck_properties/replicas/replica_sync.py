@@ -47,7 +47,7 @@ ADAM = OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.01)
 
 
 @law("replica_sync", needs.replica, needs.ranks(2), needs.replica.broadcasts_parameters)
-def check_construction_gives_every_rank_the_parameters_of_rank_0(session: Session) -> None:
+def check_construction_broadcasts_parameters_from_rank_0(session: Session) -> None:
     """A new replica holds rank 0's initial parameters, bit for bit, on every rank, though each rank was given
     others.
     """
@@ -68,7 +68,7 @@ def check_construction_gives_every_rank_the_parameters_of_rank_0(session: Sessio
     needs.ranks(2),
     needs.replica.broadcasts_parameters,
 )
-def check_construction_gives_every_rank_the_frozen_parameters_of_rank_0(session: Session) -> None:
+def check_construction_broadcasts_frozen_parameters(session: Session) -> None:
     """A new replica holds rank 0's frozen parameters, too, on every rank."""
     layers = Linear("fc1", 3, 4, frozen=True), Linear("fc2", 4, 2)
     jobs = [explicit_examples.construction(session.world_size, *layers, exact=exact) for exact in (True, False)]
@@ -82,7 +82,7 @@ def check_construction_gives_every_rank_the_frozen_parameters_of_rank_0(session:
     needs.ranks(2),
     needs.replica.broadcasts_buffers,
 )
-def check_construction_gives_every_rank_the_buffers_of_rank_0(session: Session) -> None:
+def check_construction_broadcasts_buffers(session: Session) -> None:
     """A new replica holds rank 0's buffers, bit for bit, on every rank."""
     layers = Linear("fc1", 3, 4), Scale("buffer", 4, buffer=True), Linear("fc2", 4, 2), Scale("scalar", 0, buffer=True)
     jobs = [explicit_examples.construction(session.world_size, *layers, exact=exact) for exact in (True, False)]
@@ -96,7 +96,7 @@ def check_construction_gives_every_rank_the_buffers_of_rank_0(session: Session) 
     needs.ranks(2),
     needs.replica.broadcasts_buffers,
 )
-def check_construction_gives_every_rank_the_statistics_of_rank_0(session: Session) -> None:
+def check_construction_broadcasts_running_statistics(session: Session) -> None:
     """A new replica holds rank 0's running statistics and its integer counter of batches, bit for bit, on every
     rank.
     """
@@ -106,7 +106,7 @@ def check_construction_gives_every_rank_the_statistics_of_rank_0(session: Sessio
 
 
 @law("replica_sync", needs.replica, needs.replica.model_features("batch_norm"), needs.replica.batch_norm("local"))
-def check_running_statistics_of_rank_0_are_those_of_its_own_batches(session: Session) -> None:
+def check_rank_0_running_statistics_follow_its_own_batches(session: Session) -> None:
     """After forward passes in training mode rank 0's running statistics are those of its own batches, larger or smaller
     than the others', inside no_sync too.
 
@@ -146,7 +146,7 @@ def check_predictions_are_equal_on_all_ranks(session: Session) -> None:
 
 
 @law("replica_sync", needs.replica, needs.replica.checkpoint, needs.replica.optimizers("sgd"))
-def check_resumed_training_goes_where_one_process_goes(session: Session) -> None:
+def check_resumed_training_matches_one_process(session: Session) -> None:
     """Training that was saved, built anew on every rank and resumed ends where uninterrupted training of one process
     ends.
     """
@@ -169,7 +169,7 @@ def check_resumed_training_goes_where_one_process_goes(session: Session) -> None
 
 
 @law("replica_sync", needs.replica, needs.replica.checkpoint, needs.replica.model_features("batch_norm"))
-def check_a_checkpoint_holds_running_statistics(session: Session) -> None:
+def check_checkpoint_restores_running_statistics(session: Session) -> None:
     """A new replica that loads a saved state holds its running statistics and counter of batches, bit for bit, and those of
     rank 0 go on from there; saved before any training, or after.
     """

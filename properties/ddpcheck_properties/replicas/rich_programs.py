@@ -38,7 +38,7 @@ NEAR = 2.0**-24
 
 
 @law("programs", needs.replica)
-def check_long_programs_on_rich_models_go_as_on_one_process(session: Session) -> None:
+def check_long_programs_on_rich_models_match_one_process(session: Session) -> None:
     """A training run of many rounds, in which ranks save, resume, predict, freeze layers, gather micro-batches and have batches
     of other sizes, on a model with many kinds of layers, leads every rank where it leads one process.
     """

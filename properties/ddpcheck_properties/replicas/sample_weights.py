@@ -33,7 +33,7 @@ def check_sample_weights_are_normalised_over_all_ranks(session: Session) -> None
 
 
 @law("gradients", needs.replica, needs.replica.sample_weights("equal_ranks"))
-def check_weighted_means_of_ranks_count_equally(session: Session) -> None:
+def check_sample_weights_are_normalised_per_rank(session: Session) -> None:
     """Where samples have weights, a token mask's included, the gradient is the mean (or sum) of the ranks' own weighted means
     sum_i w_i g_i / sum_i w_i, each over the rank's samples.
 

@@ -49,7 +49,7 @@ ROWS = (2, 0, 1)
 
 
 @law("replica_sync", needs.replica, needs.replica.optimizers("sgd"))
-def check_evaluation_leaves_training_alone(session: Session) -> None:
+def check_predict_does_not_change_training(session: Session) -> None:
     """predict() before, between and after the operations of training changes nothing of it, and one rank may call it
     alone.
     """
@@ -72,7 +72,7 @@ def check_evaluation_leaves_training_alone(session: Session) -> None:
 
 
 @law("replica_sync", needs.replica, needs.replica.model_features("batch_norm"))
-def check_evaluation_uses_the_running_statistics(session: Session) -> None:
+def check_predict_uses_the_running_statistics(session: Session) -> None:
     """predict() normalises by the running statistics, not by those of its batch, and does not move them, inside no_sync too,
     and whatever size the batch has.
 
@@ -108,7 +108,7 @@ def check_evaluation_uses_the_running_statistics(session: Session) -> None:
 
 
 @law("replica_sync", needs.replica, needs.replica.checkpoint, needs.replica.optimizers("sgd"))
-def check_saving_leaves_training_alone(session: Session) -> None:
+def check_saving_does_not_change_training(session: Session) -> None:
     """state() may be asked for anywhere, between backward and step too, and changes nothing of training."""
     world, promised = session.world_size, session.capabilities
     examples = [
@@ -118,7 +118,7 @@ def check_saving_leaves_training_alone(session: Session) -> None:
 
 
 @law("replica_sync", needs.replica, needs.replica.checkpoint, needs.replica.optimizers("sgd"))
-def check_a_saved_state_stays_as_it_is(session: Session) -> None:
+def check_saved_state_is_a_copy(session: Session) -> None:
     """A state is a copy: later training does not change what was saved, running statistics, moments and averages included."""
     world, promised = session.world_size, session.capabilities
     trained = [explicit_examples.steps(world, _averaging(spec, promised)) for spec in (MOMENTUM, ADAM)]
@@ -127,14 +127,14 @@ def check_a_saved_state_stays_as_it_is(session: Session) -> None:
 
 
 @law("replica_sync", needs.replica, needs.replica.optimizers("sgd"))
-def check_backward_leaves_its_batch_alone(session: Session) -> None:
+def check_backward_does_not_change_its_batch(session: Session) -> None:
     """Backward changes neither the inputs nor the targets that it is given, which other epochs use again; nor does predict()."""
     jobs = [_between(explicit_examples.steps(session.world_size, MOMENTUM), Predict(((0, 1),) * session.world_size))]
     for_each(session, fitting(session, jobs), nothing_was_changed)
 
 
 @law("replica_sync", needs.replica, needs.replica.optimizers("sgd"))
-def check_a_replica_keeps_nothing_that_it_was_given(session: Session) -> None:
+def check_replica_does_not_change_given_arrays(session: Session) -> None:
     """The arrays that load_state() is given stay as they are, however training goes on; and so do those that make_replica() is
     given, if several replicas may begin with them.
     """

@@ -31,7 +31,7 @@ ENDS: tuple[Poison, ...] = "inf", "-inf"
 
 
 @law("trajectories", needs.replica, needs.replica.skips_nonfinite, needs.replica.optimizers("sgd"))
-def check_a_step_with_nan_is_skipped_on_all_ranks(session: Session) -> None:
+def check_nonfinite_step_is_skipped_on_all_ranks(session: Session) -> None:
     """A NaN or infinity in one rank's gradient makes step() leave everything as it is on all ranks, and later steps lead
     where they lead without it: parameters, averages, momentum, counts of steps, loss scales. Losses, most gradients and the last
     micro-batch may be finite, clipping may come before, and another such step. A NaN that zero_grad throws away is nothing.

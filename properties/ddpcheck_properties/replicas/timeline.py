@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @law("buckets", needs.replica, needs.replica.timeline, needs.replica.no_sync)
-def check_a_timeline_tells_of_the_last_backward(session: Session) -> None:
+def check_timeline_describes_the_last_backward(session: Session) -> None:
     """A timeline has one "backward" and, if it was synchronised, "all_reduce 0", "all_reduce 1" and so on, each within the
     last step, in order of begin.
     """

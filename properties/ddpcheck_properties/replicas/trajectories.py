@@ -30,7 +30,7 @@ MOMENTUM = OptimizerSpec(lr=0.05, momentum=0.9, weight_decay=0.1)
 
 
 @law("trajectories", needs.replica, needs.replica.optimizers("sgd"))
-def check_parameters_after_steps_are_exact(session: Session) -> None:
+def check_parameters_after_sgd_steps_are_exact(session: Session) -> None:
     """After a few SGD steps every parameter is, bit for bit, that of one process on the whole batch.
 
     With an integer learning rate parameters stay on the lattice where sums are exact.
@@ -46,7 +46,7 @@ def check_parameters_after_steps_are_exact(session: Session) -> None:
 
 
 @law("trajectories", needs.replica, needs.replica.optimizers("sgd"))
-def check_sgd_goes_where_one_process_goes(session: Session) -> None:
+def check_sgd_matches_one_process(session: Session) -> None:
     """SGD with and without momentum and weight decay: parameters after 1 to 4 steps are those of one process.
 
     Up to rounding, whose bound is carried through gradients, velocity and parameters: ddpcheck.oracle.bounds.
@@ -55,7 +55,7 @@ def check_sgd_goes_where_one_process_goes(session: Session) -> None:
 
 
 @law("trajectories", needs.replica, needs.replica.optimizers("adam"))
-def check_adam_goes_where_one_process_goes(session: Session) -> None:
+def check_adam_matches_one_process(session: Session) -> None:
     """Adam: parameters after 1 to 4 steps are those of one process, up to rounding (bound in
     ddpcheck.oracle.optimizer).
     """
@@ -69,7 +69,7 @@ def check_adam_goes_where_one_process_goes(session: Session) -> None:
     needs.world.determinism(Determinism.BETWEEN_RANKS),
     needs.replica.broadcasts_parameters,
 )
-def check_replicas_stay_equal_to_the_last_bit(session: Session) -> None:
+def check_replicas_stay_in_sync_bitwise(session: Session) -> None:
     """After every step all ranks hold the same bits in every parameter, whatever the optimizer."""
     world, promised = session.world_size, session.capabilities
     offered = [strategy for name, strategy in (("sgd", sgd()), ("adam", adam())) if name in promised.replica.optimizers]
@@ -82,7 +82,7 @@ def check_replicas_stay_equal_to_the_last_bit(session: Session) -> None:
 
 
 @law("trajectories", needs.replica, needs.replica.clipping, needs.replica.optimizers("sgd"))
-def check_clipping_uses_the_norm_of_the_synchronised_gradients(session: Session) -> None:
+def check_clipping_uses_the_global_gradient_norm(session: Session) -> None:
     """Clipping scales the synchronised gradients by min(1, max_norm / norm), with the norm that one process would
     find. A limit of infinity leaves them as they are.
     """

@@ -36,7 +36,7 @@ _TURNS = (1,), (4, 3)
 
 
 @law("programs", needs.replica, needs.replica.several_replicas)
-def check_two_replicas_of_one_process_do_not_meet(session: Session) -> None:
+def check_replicas_in_one_process_are_independent(session: Session) -> None:
     """Two replicas that take turns, within a step, an accumulation window or a backward's synchronisation, each go where they
     would alone: gradients, windows of no_sync, optimizers and saved states are each replica's own.
     """

@@ -30,7 +30,7 @@ SYNCHRONISED = needs.replica.unused_parameters("synchronised")
 
 
 @law("unused", needs.replica, needs.replica.model_features("branch"), SYNCHRONISED, needs.ranks(2))
-def check_parameter_unused_on_some_ranks_counts_as_zero_there(session: Session) -> None:
+def check_unused_parameters_on_some_ranks_count_as_zero(session: Session) -> None:
     """A parameter without gradient on some ranks counts as zero there, and every rank gets the exact combined gradient.
 
     Branches have equal shapes, so that what one of them sends can pass for another's. Those of another chain share a weight,
@@ -50,7 +50,7 @@ def check_parameter_unused_on_some_ranks_counts_as_zero_there(session: Session) 
 
 
 @law("unused", needs.replica, needs.replica.model_features("branch"), SYNCHRONISED)
-def check_parameter_unused_on_all_ranks(session: Session) -> None:
+def check_globally_unused_parameters_have_promised_gradient(session: Session) -> None:
     """A parameter that no rank used since zero_grad has the promised gradient, zero or none; all others are exact."""
     world, promised = session.world_size, session.capabilities
     jobs = [
@@ -69,7 +69,7 @@ def check_parameter_unused_on_all_ranks(session: Session) -> None:
     needs.replica.unused_gradient("none"),
     needs.replica.optimizers("sgd"),
 )
-def check_parameter_unused_on_all_ranks_does_not_move(session: Session) -> None:
+def check_globally_unused_parameters_do_not_move(session: Session) -> None:
     """A parameter that no rank used stays where it is in the step, whatever momentum and weight decay would do, and its
     optimizer state waits with it; in a step right after zero_grad all do, which training goes on after as if it had not been, and
     after its other form those that had no gradient before.
@@ -95,7 +95,7 @@ def check_parameter_unused_on_all_ranks_does_not_move(session: Session) -> None:
     needs.replica.clipping,
     needs.replica.optimizers("sgd"),
 )
-def check_clipping_passes_over_parameters_without_gradient(session: Session) -> None:
+def check_clipping_ignores_unused_parameters(session: Session) -> None:
     """A parameter that no rank used adds nothing to the norm, and keeps no other from being clipped."""
     world = session.world_size
     plain = OptimizerSpec(lr=0.05)
@@ -106,7 +106,7 @@ def check_clipping_passes_over_parameters_without_gradient(session: Session) -> 
 
 
 @law("unused", needs.replica, needs.replica.model_features("branch"), SYNCHRONISED, needs.replica.no_sync)
-def check_parameter_used_only_inside_no_sync(session: Session) -> None:
+def check_parameters_used_only_inside_no_sync_are_synchronised(session: Session) -> None:
     """A parameter that was used in an earlier micro-batch only, inside no_sync, is synchronised with the last one."""
     world, promised = session.world_size, session.capabilities
     operations: list[Operation] = [

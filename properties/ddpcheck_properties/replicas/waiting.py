@@ -28,7 +28,7 @@ LATE = 0.1
 
 
 @law("gradients", needs.replica, needs.replica.model_features("delay"), needs.ranks(most=2))
-def check_layers_that_wait_change_nothing_else(session: Session) -> None:
+def check_delay_layers_wait_and_keep_gradients_exact(session: Session) -> None:
     """A backward through a Delay takes no less than its seconds, forward and backward, and its gradients are exact."""
     exact = as_one_process(session.capabilities)
 
@@ -41,7 +41,7 @@ def check_layers_that_wait_change_nothing_else(session: Session) -> None:
 
 
 @law("gradients", needs.replica, needs.ranks(2, most=2))
-def check_a_late_rank_is_waited_for(session: Session) -> None:
+def check_backward_waits_for_late_ranks(session: Session) -> None:
     """A rank may come late to a backward: gradients are the mean over all ranks, then and in the next backward."""
     world = session.world_size
     model = mlp((2, 3, 2))

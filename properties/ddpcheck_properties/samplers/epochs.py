@@ -31,7 +31,7 @@ Pairs = set[tuple[int, int]]
 
 
 @law("sampler", needs.sampler, needs.sampler.shuffles, needs.sampler.distinct_streams)
-def check_seed_and_epoch_are_not_simply_added(session: Session) -> None:
+def check_sampler_does_not_add_seed_and_epoch(session: Session) -> None:
     """No two pairs of seed and epoch have the same order, (seed, epoch + 1) and (seed + 1, epoch) least of all: runs with
     different seeds are independent.
     """
@@ -44,7 +44,7 @@ def check_seed_and_epoch_are_not_simply_added(session: Session) -> None:
 
 
 @law("sampler", needs.sampler, needs.sampler.shuffles)
-def check_every_epoch_is_shuffled_anew(session: Session) -> None:
+def check_every_epoch_is_shuffled_independently(session: Session) -> None:
     """An epoch's order is no other epoch's begun elsewhere or reversed, and no part of the samples stays where it is."""
     world = session.world_size
     for_each(session, [Job(world, (Sample(shuffled(world), EPOCHS, seed=SEED),))], _shuffled_anew)
@@ -52,7 +52,7 @@ def check_every_epoch_is_shuffled_anew(session: Session) -> None:
 
 
 @law("sampler", needs.sampler)
-def check_an_epoch_broken_off_leaves_no_trace(session: Session) -> None:
+def check_interrupted_epoch_restarts_in_full(session: Session) -> None:
     """Who has read a few samples and begins the epoch anew gets the whole of it, however far each rank had come."""
     world = session.world_size
     _as_undisturbed(
@@ -64,7 +64,7 @@ def check_an_epoch_broken_off_leaves_no_trace(session: Session) -> None:
 
 
 @law("sampler", needs.sampler)
-def check_the_epoch_that_was_set_last_counts(session: Session) -> None:
+def check_last_set_epoch_call_wins(session: Session) -> None:
     """Told several epochs before it is read, as by a loop that resumes, a sampler has the order of the last of them."""
     _as_undisturbed(
         session,
@@ -75,7 +75,7 @@ def check_the_epoch_that_was_set_last_counts(session: Session) -> None:
 
 
 @law("sampler", needs.sampler, needs.sampler.shuffles, needs.sampler.drop_last, needs.ranks(2))
-def check_drop_last_does_not_always_cut_the_same_samples(session: Session) -> None:
+def check_drop_last_does_not_always_drop_the_same_samples(session: Session) -> None:
     """What drop_last leaves out in one epoch has its turn in others: no sample is never seen."""
     world = session.world_size
     length = shuffled(world) + world - 1
@@ -83,7 +83,7 @@ def check_drop_last_does_not_always_cut_the_same_samples(session: Session) -> No
 
 
 @law("sampler", needs.sampler)
-def check_samplers_do_not_share_their_state(session: Session) -> None:
+def check_samplers_do_not_share_state(session: Session) -> None:
     """A sampler's order does not depend on another one, as that of the validation set, which is read meanwhile, of as many
     samples or more.
     """

@@ -63,7 +63,7 @@ def check_samples_change_ranks_between_epochs(session: Session) -> None:
 
 
 @law("sampler", needs.sampler)
-def check_the_same_epoch_has_the_same_order_again(session: Session) -> None:
+def check_sampler_order_depends_only_on_seed_and_epoch(session: Session) -> None:
     """An epoch's order depends on seed and epoch only: not on what was read before, nor on the sampler object."""
 
     def judge(job: Job, trace: Trace) -> None:
@@ -90,7 +90,7 @@ def check_the_same_epoch_has_the_same_order_again(session: Session) -> None:
 
 
 @law("sampler", needs.sampler)
-def check_before_set_epoch_it_is_epoch_0(session: Session) -> None:
+def check_new_sampler_without_set_epoch_uses_epoch_0(session: Session) -> None:
     """A new sampler that nobody told an epoch has the order of epoch 0, whatever other samplers were told before."""
 
     def judge(job: Job, trace: Trace) -> None:
@@ -138,7 +138,7 @@ def check_the_seed_changes_the_order(session: Session) -> None:
 
 
 @law("sampler", needs.sampler)
-def check_without_shuffle_the_order_is_natural(session: Session) -> None:
+def check_order_without_shuffle_is_sequential(session: Session) -> None:
     """With shuffle=False every rank's samples ascend, and are the same in every epoch."""
 
     def judge(job: Job, trace: Trace) -> None:
@@ -167,7 +167,7 @@ _UNSHUFFLED = (0, 1, 2, 7)
 
 
 @law("sampler", needs.sampler, needs.sampler.shuffles)
-def check_shuffle_really_shuffles(session: Session) -> None:
+def check_shuffled_order_is_random(session: Session) -> None:
     """With shuffle=True the order is a random one: not the natural one, nor that reversed, or begun elsewhere."""
 
     def judge(job: Job, trace: Trace) -> None:
@@ -190,7 +190,7 @@ def check_shuffle_really_shuffles(session: Session) -> None:
 
 
 @law("sampler", needs.sampler, needs.sampler.shuffles)
-def check_seed_and_epoch_count_for_every_length(session: Session) -> None:
+def check_shuffling_uses_seed_and_epoch_at_every_length(session: Session) -> None:
     """Of any number of samples, with drop_last or without, whatever the seed and the epoch: the order is a random one, and
     another one for another seed or epoch.
     """

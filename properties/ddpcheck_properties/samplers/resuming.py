@@ -27,7 +27,7 @@ Order = list[int]
 
 
 @law("sampler", needs.sampler, needs.sampler.sampler_state)
-def check_an_epoch_goes_on_where_it_was_saved(session: Session) -> None:
+def check_sampler_state_resumes_mid_epoch(session: Session) -> None:
     """Saved in the middle of an epoch and loaded into a new sampler, an epoch goes on with exactly those indices that an
     uninterrupted one would still have given, in their order; what is read after it is whole. So it is with one that was only
     begun, in a sampler that has read others before; and with one that was loaded, and is saved again before it is read. Another

@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 
 @law("sampler", needs.sampler)
-def check_every_sample_goes_to_one_rank(session: Session) -> None:
+def check_shards_are_disjoint_and_complete(session: Session) -> None:
     """In every epoch the ranks' samples are disjoint and complete, but for what the declared remainder rule allows."""
     _shares(session, drop_last=False)
 
 
 @law("sampler", needs.sampler, needs.sampler.drop_last)
-def check_drop_last_cuts_the_tail_only(session: Session) -> None:
+def check_drop_last_drops_only_the_tail(session: Session) -> None:
     """With drop_last every rank gets length // W different samples."""
     _shares(session, drop_last=True)
 
 
 @law("sampler", needs.sampler)
-def check_len_is_what_iteration_gives(session: Session) -> None:
+def check_sampler_len_matches_iteration(session: Session) -> None:
     """len(sampler) is the number of indices that iteration gives, on every rank."""
     world, promised = session.world_size, session.capabilities
     lengths = sample_lengths(world, promised)
@@ -46,7 +46,7 @@ def check_len_is_what_iteration_gives(session: Session) -> None:
 
 
 @law("sampler", needs.sampler)
-def check_reading_again_without_set_epoch_still_shares_out_all_samples(session: Session) -> None:
+def check_shards_stay_disjoint_without_set_epoch(session: Session) -> None:
     """Read twice without set_epoch, each time the ranks' samples fit together: they agree on the order."""
     promised = session.capabilities
     drawn = samples(session.world_size, promised, epochs=((None, None), (3, None), (None, 2, None)))

@@ -33,7 +33,7 @@ CHECKPOINT = needs.trainer.trainer_features("checkpoint")
 
 
 @law("trainer", needs.trainer, needs.replica.optimizers("sgd"), CHECKPOINT)
-def check_resumed_run_ends_where_the_uninterrupted_one_ends(session: Session) -> None:
+def check_resumed_training_run_matches_one_process(session: Session) -> None:
     """A run that was cut after an epoch, even the last, and goes on from its checkpoint, ends where one process ends that
     was not cut.
 
@@ -52,7 +52,7 @@ def check_resumed_run_ends_where_the_uninterrupted_one_ends(session: Session) ->
     CHECKPOINT,
     needs.trainer.trainer_features("exact_resume"),
 )
-def check_resumed_run_has_the_bits_of_the_uninterrupted_one(session: Session) -> None:
+def check_resumed_training_run_is_bitwise_identical(session: Session) -> None:
     """A run that was cut and goes on from its checkpoint ends with the same bits as one that was not cut."""
     world, promised = session.world_size, session.capabilities
     judge = resumed_right(promised, bits=True)
@@ -69,20 +69,20 @@ def check_resumed_run_has_the_bits_of_the_uninterrupted_one(session: Session) ->
     CHECKPOINT,
     needs.trainer.trainer_features("checkpoint_on_rank_0"),
 )
-def check_what_rank_0_finds_decides_for_all_where_to_go_on(session: Session) -> None:
+def check_rank_0_checkpoint_decides_where_all_ranks_resume(session: Session) -> None:
     """If only rank 0 sees the checkpoint, all ranks go on from it; if there is none, all ranks begin."""
     jobs = [_cut(session), _cut(session, rank_0_only=True), _cut(session, begins=True)]
     for_each(session, jobs, resumed_right(session.capabilities))
 
 
 @law("trainer", needs.trainer, needs.replica.optimizers("sgd"), CHECKPOINT)
-def check_no_rank_needs_the_folder_before_it_is_there(session: Session) -> None:
+def check_checkpoints_tolerate_a_slow_disk_on_rank_0(session: Session) -> None:
     """Where rank 0's disk is slow, a run with a checkpoint ends as it does elsewhere, and so does one that resumes."""
     for_each(session, [_cut(session), _cut(session, slow_disk=True)], resumed_right(session.capabilities))
 
 
 @law("trainer", needs.trainer, needs.replica.optimizers("sgd"), CHECKPOINT, needs.ranks(2))
-def check_no_two_ranks_write_the_same_file(session: Session) -> None:
+def check_checkpoint_files_have_one_writer(session: Session) -> None:
     """Of the files in the folder of a checkpoint none is opened for writing by two ranks, but for those that stay empty."""
     plan = Train(epochs=2, folder="checkpoint", keep_best="best" in session.capabilities.trainer.trainer_features)
     job = run_job(session.world_size, session.capabilities, 4 * session.world_size, plan)

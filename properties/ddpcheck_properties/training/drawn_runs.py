@@ -31,7 +31,7 @@ from ddpcheck.job import (
 )
 from ddpcheck.models.spec import Activation, Activity, Embedding, Head, Layer, Linear, ModelSpec
 from ddpcheck.oracle import ExpectedOperation, Oracle
-from ddpcheck.oracle.wrong_terms import terms_of
+from ddpcheck.oracle.hypotheses.auxiliary_terms import terms_of
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array
 

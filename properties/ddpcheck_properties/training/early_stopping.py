@@ -28,7 +28,7 @@ _NEVER = "it does not end by the loss of all ranks that it tells: by another one
 
 
 @law("trainer", needs.trainer, needs.replica.optimizers("sgd"), needs.trainer.trainer_features("early_stopping"))
-def check_ranks_stop_early_together(session: Session) -> None:
+def check_early_stopping_ends_all_ranks_together(session: Session) -> None:
     """A run with patience ends on all ranks after the first epoch with which so many in a row had no lower loss than the lowest
     before them, where loss is that of all ranks: not an epoch sooner or later, and not at all while it gets lower.
     """

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from ddpcheck.job import PerRank, Train
+from ddpcheck.oracle.hypotheses.auxiliary_terms import without_terms
 from ddpcheck.oracle.network import Shards, evaluate
 from ddpcheck.oracle.rounding import by_rank
-from ddpcheck.oracle.wrong_terms import without_terms
 from ddpcheck.values import Array
 
 from .drawn_runs import Run, batches

@@ -36,7 +36,7 @@ ALWAYS = (189, 467, 107, 118, 23, 294, 551, 533, 249, 171, 138)
 
 
 @law("trainer", needs.trainer, needs.replica.optimizers("sgd"))
-def check_training_runs_with_much_at_once_go_as_on_one_process(session: Session) -> None:
+def check_training_runs_with_many_features_match_one_process(session: Session) -> None:
     """A run on a model with many kinds of layers, with many of the features that are promised, ends where one process ends, in
     its best weights, losses and learning rates as well; so does one that was cut and resumed.
     """

@@ -57,7 +57,7 @@ def check_training_run_uses_every_sample(session: Session) -> None:
 
 
 @law("trainer", needs.trainer, needs.replica.optimizers("sgd"))
-def check_training_run_ends_where_one_process_ends(session: Session) -> None:
+def check_training_run_matches_one_process(session: Session) -> None:
     """Parameters after a training run are those of one process on the same batches, with the same bits on all ranks."""
     world, promised = session.world_size, session.capabilities
     # of the largest seed that NumPy's older generators take, and none that is larger
@@ -73,7 +73,7 @@ def check_training_run_ends_where_one_process_ends(session: Session) -> None:
 
 
 @law("trainer", needs.trainer, needs.replica.optimizers("sgd"))
-def check_training_run_tells_the_loss_of_all_samples(session: Session) -> None:
+def check_training_run_reports_loss_over_all_samples(session: Session) -> None:
     """The loss of each epoch, its auxiliary terms included, is the mean over the samples of all ranks, weighted by their numbers,
     on all ranks.
     """
@@ -84,7 +84,7 @@ def check_training_run_tells_the_loss_of_all_samples(session: Session) -> None:
 
 
 @law("trainer", needs.trainer, needs.replica.optimizers("sgd"), ACCUMULATION)
-def check_run_with_accumulation_ends_where_one_process_ends(session: Session) -> None:
+def check_training_run_with_accumulation_matches_one_process(session: Session) -> None:
     """Every optimizer step of a run takes the gradient of one large batch with all samples of its window, and no others.
 
     Also where micro-batches have different sizes, where an epoch's last window is short, and where gradients are clipped.
@@ -93,13 +93,13 @@ def check_run_with_accumulation_ends_where_one_process_ends(session: Session) ->
 
 
 @law("trainer", needs.trainer, needs.replica.optimizers("sgd"), ACCUMULATION)
-def check_run_with_accumulation_tells_the_loss_of_all_samples(session: Session) -> None:
+def check_training_run_with_accumulation_reports_global_loss(session: Session) -> None:
     """With accumulation too, the loss of each epoch is the mean over all samples of all micro-batches of all ranks."""
     _with_windows(session, tells_the_loss, share=0.5)
 
 
 @law("trainer", needs.trainer, needs.replica.optimizers("sgd"), needs.trainer.trainer_features("schedule"))
-def check_run_with_a_schedule_ends_where_one_process_ends(session: Session) -> None:
+def check_training_run_applies_its_learning_rate_schedule(session: Session) -> None:
     """Step i of n takes the learning rate of i/n, whatever the number of ranks, and the same on all of them."""
     promised = session.capabilities
     features = promised.trainer.trainer_features & {"schedule", "accumulation"}
@@ -108,13 +108,13 @@ def check_run_with_a_schedule_ends_where_one_process_ends(session: Session) -> N
 
 
 @law("trainer", needs.trainer, needs.replica.optimizers("sgd"), needs.trainer.trainer_features("schedule"))
-def check_run_tells_the_learning_rates_of_its_schedule(session: Session) -> None:
+def check_training_run_reports_its_learning_rates(session: Session) -> None:
     """The learning rates that a run tells are those that its schedule has for its steps, the same on all ranks."""
     for_each(session, _scheduled(session), of_run(session.capabilities, rates_follow))
 
 
 @law("trainer", needs.trainer, needs.replica.optimizers("sgd"), needs.trainer.trainer_features("best"))
-def check_best_weights_are_those_of_the_lowest_loss_of_all_samples(session: Session) -> None:
+def check_best_weights_have_the_lowest_global_loss(session: Session) -> None:
     """The best weights are the same on all ranks: those at the end of the epoch whose loss over all ranks is lowest. The
     parameters at the end are still those of the last.
     """

@@ -51,7 +51,7 @@ _SMALL_LAYERS = 300
 
 
 @law("wire", needs.collectives.operations("all_reduce"), needs.world.traffic(Traffic.ONCE), needs.ranks(2))
-def check_large_collectives_send_the_least_bytes(session: Session) -> str:
+def check_large_collectives_send_no_excess_bytes(session: Session) -> str:
     """For a large all-reduce, reduce-scatter or all-gather the ranks send no more than good algorithms need: all together,
     and (sends_least) each of them; for means, asynchronously and in place, too.
     """
@@ -74,7 +74,7 @@ def check_large_collectives_send_the_least_bytes(session: Session) -> str:
 
 
 @law("wire", needs.replica, needs.world.traffic(Traffic.ONCE), needs.ranks(2))
-def check_backward_sends_its_gradients_once(session: Session) -> str:
+def check_backward_sends_gradients_only_once(session: Session) -> str:
     """No more is sent in a synchronised backward than for one all-reduce of all gradients, in a window's last too."""
     return _judged(session, _training(session.world_size, window=session.capabilities.replica.no_sync), _once)
 
@@ -86,7 +86,7 @@ def check_nothing_is_sent_inside_no_sync(session: Session) -> str:
 
 
 @law("wire", needs.replica, needs.replica.bundles_gradients, needs.ranks(2, most=4))
-def check_many_small_gradients_go_together(session: Session) -> str:
+def check_small_gradients_share_messages(session: Session) -> str:
     """The gradients of many small parameters share messages: a backward sends fewer than a quarter of their number."""
     world = session.world_size
     layers = tuple(Linear(f"fc{number}", 2, 2) for number in range(_SMALL_LAYERS))
@@ -97,7 +97,7 @@ def check_many_small_gradients_go_together(session: Session) -> str:
 
 
 @law("wire", needs.collectives.operations("all_reduce"), needs.world.counts_traffic, needs.ranks(2))
-def check_traffic_is_counted_as_it_is_sent(session: Session) -> str:
+def check_traffic_counters_match_bytes_sent(session: Session) -> str:
     """counts() tells the bytes of each large collective that the kernel sees each rank send, or, where it cannot see all, as
     many in all as any algorithm needs, in a message at least, and that each rank of it has begun one; of all_reduce
     asynchronously, in place, in a group and of small arrays, too.
@@ -118,7 +118,7 @@ def check_traffic_is_counted_as_it_is_sent(session: Session) -> str:
 
 
 @law("wire", needs.collectives.operations("all_reduce"), needs.world.counts_traffic, needs.ranks(most=1))
-def check_a_rank_alone_counts_nothing_sent(session: Session) -> None:
+def check_traffic_counters_of_a_single_rank_are_zero(session: Session) -> None:
     """counts() of a rank that is alone tells no bytes and no messages, as it has sent none to another rank."""
     promised = session.capabilities
     reduced = AllReduce(TensorSpec(LARGE, dtypes(promised)[0], "powers"), reductions(promised)[0])

@@ -12,9 +12,9 @@ from ddpcheck.values import Array
 from ...numpy_network import Network
 from ..base import PlainReplica, fault
 
-RESUMED = "check_resumed_training_goes_where_one_process_goes"
-STAYS = "check_parameter_unused_on_all_ranks_does_not_move"
-GIVEN = "check_a_replica_keeps_nothing_that_it_was_given"
+RESUMED = "check_resumed_training_matches_one_process"
+STAYS = "check_globally_unused_parameters_do_not_move"
+GIVEN = "check_replica_does_not_change_given_arrays"
 
 
 @fault(
@@ -65,7 +65,7 @@ class ZerosForNone(PlainReplica):
 
 @fault(
     "module-taken-out-of-names",
-    "check_resumed_training_goes_where_one_process_goes",
+    "check_resumed_training_matches_one_process",
     cause="rank-raised",
     world_size=1,
 )

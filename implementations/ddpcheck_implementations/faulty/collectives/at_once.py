@@ -13,9 +13,9 @@ from ..engine.collectives import Call, all_gather, all_reduce, asynchronous, in_
 from ..engine.fault import Fault, table
 from ..facets import Group, PassThrough, collectives
 
-AT_ONCE = "check_an_asynchronous_all_reduce_returns_at_once"
-READ_ONLY = "check_arguments_may_be_read_only"
-EVERY_SIZE = "check_collectives_of_every_size_are_right"
+AT_ONCE = "check_asynchronous_all_reduce_returns_immediately"
+READ_ONLY = "check_collectives_accept_read_only_arguments"
+EVERY_SIZE = "check_collectives_are_correct_at_every_array_size"
 EAGER = 1 << 16
 """Bytes that go without asking whether there is room for them."""
 

@@ -12,7 +12,7 @@ from ddpcheck.values import Array
 from ..facets import Group, PassThrough, collectives
 from .memory import Later
 
-GIVEN_AGAIN = "check_one_array_may_be_given_to_several_calls"
+GIVEN_AGAIN = "check_one_array_can_be_passed_to_several_calls"
 
 
 class ByArray(PassThrough):

@@ -12,7 +12,7 @@ from ..engine.collectives import Call, all_gather, all_reduce, broadcast, on_roo
 from ..engine.fault import Fault, table
 from ..facets import Group, PassThrough, collectives
 
-HOLDS = "check_what_arrays_hold_changes_no_result"
+HOLDS = "check_collectives_are_correct_for_compressible_arrays"
 FEW = 16
 """One number of so many is worth an index."""
 

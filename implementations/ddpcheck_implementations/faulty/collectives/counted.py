@@ -14,8 +14,8 @@ from ddpcheck.contract.rank_context import RankContext
 
 from ..registry import register
 
-ALONE = "check_a_rank_alone_counts_nothing_sent"
-TOLD = "check_traffic_is_counted_as_it_is_sent"
+ALONE = "check_traffic_counters_of_a_single_rank_are_zero"
+TOLD = "check_traffic_counters_match_bytes_sent"
 _Connect = Callable[[RankContext], Facets]
 
 

@@ -22,8 +22,8 @@ from ..engine.fault import Fault, table
 from ..facets import Group, PassThrough
 
 REDUCED = "check_groups_reduce_over_their_members_only"
-MOVED = "check_groups_move_and_reduce_arrays_of_any_size"
-UNDER_WAY = "check_all_reduces_under_way_together_keep_their_results"
+MOVED = "check_group_collectives_are_correct_for_any_array"
+UNDER_WAY = "check_pending_all_reduces_keep_their_own_results"
 FINITE = "check_nan_and_infinity_propagate_in_sums"
 
 

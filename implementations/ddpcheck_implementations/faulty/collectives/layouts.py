@@ -25,7 +25,7 @@ from ..facets import Group, PassThrough, collectives
 from .collectives import BROADCAST, LARGE
 
 SUM = "check_all_reduce_sums_exactly"
-ALONE = "check_collectives_leave_their_arguments_alone"
+ALONE = "check_collectives_do_not_change_their_arguments"
 SCATTERED = "check_reduce_scatter_gives_each_rank_its_block"
 PAST_64_KIB = 65536
 """Bytes from which on an array is a large one here."""
@@ -110,14 +110,14 @@ table(
     Fault("large-broadcasts-in-the-order-of-memory", where=broadcast & larger_bytes(PAST_64_KIB), effect=sent_in_memory_order,
           caught_by=BROADCAST, cause="permuted"),
     Fault("asynchronous-in-the-order-of-memory", where=asynchronous, effect=sent_in_memory_order,
-          caught_by="check_all_reduces_under_way_together_keep_their_results", cause="permuted"),
+          caught_by="check_pending_all_reduces_keep_their_own_results", cause="permuted"),
     Fault("repeated-row-reduced-once", where=all_reduce & repeated_row, effect=one_row_reduced,
           caught_by=SUM, cause="part-not-reduced"),
     Fault("row-width-for-row-stride", where=all_reduce & rows_apart, effect=sent_as("rows close together", rows_close_together),
           caught_by=SUM, cause="unexpected-nonfinite"),
     Fault("last-chunk-of-one-element", where=broadcast & not_on_root & one_past_4096,
           effect=zero_from(lambda result: result.size - 1),
-          caught_by="check_collectives_of_every_size_are_right", cause="never-written"),
+          caught_by="check_collectives_are_correct_at_every_array_size", cause="never-written"),
     Fault("layout-of-one-rank-for-all", where=all_reduce, effect=layout_kept, caught_by=SUM,
           cause="layouts-differ-between-ranks"),
     Fault("large-means-in-place", where=all_reduce & op("mean") & larger(1000), effect=divided_where_it_lies,

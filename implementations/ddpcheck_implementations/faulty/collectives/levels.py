@@ -13,7 +13,7 @@ from ..facets import Group, PassThrough, collectives
 
 SUM = "check_all_reduce_sums_exactly"
 GROUPS = "check_groups_reduce_over_their_members_only"
-TOGETHER = "check_groups_at_work_together_do_not_disturb_each_other"
+TOGETHER = "check_concurrent_groups_are_independent"
 FOR_EVER = 3600.0
 
 

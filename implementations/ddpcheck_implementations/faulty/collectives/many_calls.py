@@ -13,7 +13,7 @@ from ..engine.collectives import all_reduce, every_of_kind
 from ..engine.fault import Fault, table
 from ..facets import Group, PassThrough, collectives
 
-CALLS = "check_thousands_of_calls_are_right_with_one_array"
+CALLS = "check_array_reused_over_thousands_of_calls_is_correct"
 TAGS = 1000
 
 

@@ -26,10 +26,10 @@ from ..engine.collectives import Call, all_reduce, asynchronous, op, reduce_scat
 from ..engine.fault import Fault, table
 from ..facets import Group, PassThrough, collectives
 
-ALONE = "check_collectives_leave_their_arguments_alone"
-ASYNC = "check_all_reduces_under_way_together_keep_their_results"
-MESSAGES = "check_messages_reach_their_receiver"
-LARGE = "check_all_reduce_of_large_tensors"
+ALONE = "check_collectives_do_not_change_their_arguments"
+ASYNC = "check_pending_all_reduces_keep_their_own_results"
+MESSAGES = "check_send_recv_delivers_messages_unchanged"
+LARGE = "check_all_reduce_of_large_tensors_is_exact"
 SCATTER = "check_reduce_scatter_gives_each_rank_its_block"
 PRODUCT = "check_all_reduce_multiplies_exactly"
 
@@ -139,7 +139,7 @@ table(
     Fault("large-blocks-rotated", where=reduce_scatter & larger_bytes(1 << 16), effect=block_of_the_neighbour,
           caught_by=SCATTER, cause="other-ranks-block"),
     Fault("block-by-world-rank", where=reduce_scatter, effect=block_of_its_world_rank,
-          caught_by="check_groups_at_work_together_do_not_disturb_each_other", cause="other-ranks-block", world_size=3),
+          caught_by="check_concurrent_groups_are_independent", cause="other-ranks-block", world_size=3),
     Fault("zeros-left-out-of-products", where=all_reduce & op("prod"),
           effect=sent_as("zeros count as 1", lambda call: np.where(call.array == 0, call.array.dtype.type(1), call.array)),
           caught_by=PRODUCT, cause="zero-left-out-of-product"),

@@ -17,11 +17,11 @@ from ..engine.fault import Fault, table
 from ..facets import Group, PassThrough, collectives
 from .memory import Later
 
-ARRAYS = "check_arrays_that_do_not_fit_are_an_error_on_every_rank"
-CALLS = "check_calls_that_do_not_fit_are_an_error_on_every_rank"
-WAYS = "check_calls_under_way_or_in_groups_that_do_not_fit_are_an_error"
-LATE = "check_a_late_rank_changes_no_result"
-EXCEPTION = "check_exception_of_a_rank_is_an_error_on_every_other_rank"
+ARRAYS = "check_mismatched_arrays_raise_on_every_rank"
+CALLS = "check_mismatched_calls_raise_on_every_rank"
+WAYS = "check_asynchronous_or_group_mismatches_raise_on_every_rank"
+LATE = "check_late_ranks_do_not_change_results"
+EXCEPTION = "check_failed_rank_raises_on_every_other_rank"
 FOR_EVER = 3600.0
 
 

@@ -19,7 +19,7 @@ from ..facets import Group, PassThrough, PlainSampler, collectives, metrics, sam
 from ..metrics.metrics import right_means
 from ..trainers import trainer
 
-HOSTS = "check_ranks_may_be_told_of_several_hosts"
+HOSTS = "check_multi_host_variables_do_not_change_results"
 WORDS = "LOCAL_WORLD_SIZE is taken for the world size"
 
 

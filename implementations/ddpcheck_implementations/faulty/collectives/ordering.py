@@ -8,7 +8,7 @@ from ddpcheck.values import Array
 
 from ..base import PlainReplica, added, fault
 
-MANY = "check_many_tensors_are_reduced_like_few"
+MANY = "check_many_small_tensors_are_trained_exactly"
 EXACT = "check_gradients_equal_the_large_batch_exactly"
 
 

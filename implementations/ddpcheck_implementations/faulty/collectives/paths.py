@@ -27,9 +27,9 @@ from ..engine.fault import Fault, table
 from ..facets import Group, PassThrough, collectives
 from .collectives import BITS, BROADCAST, MINIMUM, NAN, PRODUCT, REAL, compared, low_bits_dropped
 
-EVERY_SIZE = "check_collectives_of_every_size_are_right"
-CALLS = "check_the_257th_call_is_as_the_first"
-IN_GROUPS = "check_groups_move_and_reduce_arrays_of_any_size"
+EVERY_SIZE = "check_collectives_are_correct_at_every_array_size"
+CALLS = "check_call_counters_do_not_wrap"
+IN_GROUPS = "check_group_collectives_are_correct_for_any_array"
 LARGE = 1 << 16
 
 

@@ -18,11 +18,11 @@ from ..engine.fault import Fault, table
 from ..facets import Group, PassThrough, collectives
 from .memory import Later
 
-LARGE = "check_every_collective_is_right_for_large_arrays"
-ASYNC = "check_all_reduces_under_way_together_keep_their_results"
-DEAD = "check_death_of_a_rank_is_an_error_on_every_other_rank"
-CALLS = "check_one_handle_can_wait_while_others_come_and_go"
-LATE_WAIT = "check_wait_gives_the_result_of_all_ranks_though_one_is_late"
+LARGE = "check_collectives_are_correct_for_large_arrays"
+ASYNC = "check_pending_all_reduces_keep_their_own_results"
+DEAD = "check_dead_rank_raises_on_every_other_rank"
+CALLS = "check_oldest_handle_keeps_its_result"
+LATE_WAIT = "check_wait_returns_after_every_rank_has_contributed"
 MEGABYTE = 1 << 20
 
 
@@ -90,7 +90,7 @@ class OnlyTheFirstWaits(Pending):
         return Later(wait)
 
 
-@collectives("one-second-is-enough", "check_a_late_rank_changes_no_result", cause="gave-up-waiting")
+@collectives("one-second-is-enough", "check_late_ranks_do_not_change_results", cause="gave-up-waiting")
 class OneSecond(PassThrough):
     """Whoever is a second late is given up."""
 
@@ -153,6 +153,6 @@ table(
     Fault("barrier-passed-while-pending", where=barrier & others_pending, effect=skipped,
           caught_by=ASYNC, cause="barrier-does-not-block"),
     Fault("barrier-without-the-dead", where=barrier, effect=errors_ignored,
-          caught_by="check_no_collective_ends_without_a_dead_rank", cause="error-swallowed", world_size=3),
+          caught_by="check_collectives_never_complete_with_a_dead_rank", cause="error-swallowed", world_size=3),
 )
 # fmt: on

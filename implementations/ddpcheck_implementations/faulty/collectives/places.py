@@ -19,7 +19,7 @@ from ..facets import Group, PassThrough, collectives
 from .memory import ASYNC, MESSAGES, SCATTER, Later
 
 IN_PLACE = "check_all_reduce_in_place_is_exact"
-LATE = "check_a_late_rank_changes_no_result"
+LATE = "check_late_ranks_do_not_change_results"
 MINIMUM = "check_all_reduce_gives_the_minimum"
 FINITE = "check_nan_and_infinity_propagate_in_sums"
 

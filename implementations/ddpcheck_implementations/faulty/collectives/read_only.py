@@ -12,7 +12,7 @@ from ..engine.collective_effects import giving
 from ..engine.collectives import Call, all_gather, all_reduce, broadcast, received
 from ..engine.fault import Fault, table
 
-WRITABLE = "check_results_can_be_written_to"
+WRITABLE = "check_collective_results_are_writable"
 
 
 @giving

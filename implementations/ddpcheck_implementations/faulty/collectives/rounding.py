@@ -16,8 +16,8 @@ from ..facets import Group, PassThrough, collectives
 from .memory import Later
 
 ONCE = "check_float16_is_rounded_once"
-RANGE = "check_float16_leaves_its_range_only_at_the_end"
-TINY = "check_tiny_values_do_not_vanish"
+RANGE = "check_float16_intermediate_sums_do_not_overflow"
+TINY = "check_smallest_values_are_not_flushed_to_zero"
 NARROW = frozenset({"float16", "float32", "float64"})
 
 

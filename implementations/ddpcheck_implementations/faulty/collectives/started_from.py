@@ -14,7 +14,7 @@ from .collectives import IN_PLACE
 
 MAXIMUM = "check_all_reduce_gives_the_maximum"
 PROPAGATED = "check_nan_propagates_in_minimum_and_maximum"
-LARGE = "check_every_collective_is_right_for_large_arrays"
+LARGE = "check_collectives_are_correct_for_large_arrays"
 
 
 @giving

@@ -18,7 +18,7 @@ from ..facets import Group, collectives
 from .in_groups import MOVED, REDUCED, UNDER_WAY, Parted
 from .memory import LARGE, SCATTER, Later, Pool
 
-TOGETHER = "check_groups_at_work_together_do_not_disturb_each_other"
+TOGETHER = "check_concurrent_groups_are_independent"
 MANY = 10_000
 """Elements past which there is another way."""
 
@@ -70,7 +70,7 @@ class GroupReused(Pool, Parted):
         return self.pooled(result) if self.part(group) else result
 
 
-@collectives("every-256th-call-in-groups", "check_the_257th_call_is_as_the_first", cause="not-reduced")
+@collectives("every-256th-call-in-groups", "check_call_counters_do_not_wrap", cause="not-reduced")
 class CallsInGroups(Parted):
     """Calls in groups are counted in a byte, of which 0 means that there is none."""
 
@@ -100,7 +100,7 @@ table(
     Fault("last-of-a-whole-mebibyte", where=all_reduce & multiple_of_bytes(1 << 20), effect=tail_kept_local(1),
           caught_by=LARGE, cause="part-not-reduced"),
     Fault("order-of-additions-by-process", where=all_reduce & op("sum") & ~in_group, effect=summed_in_an_order_of_the_process,
-          caught_by="check_ranks_may_come_in_any_order", cause="order-by-arrival",
+          caught_by="check_ranks_may_connect_in_any_order", cause="order-by-arrival",
           world_size=3, determinism=Determinism.BETWEEN_RUNS),
     Fault("scattered-in-groups-as-sums-meanwhile", where=reduce_scatter & others_pending & in_part, effect=summed,
           caught_by=UNDER_WAY, cause="reduction-ignored", world_size=3),

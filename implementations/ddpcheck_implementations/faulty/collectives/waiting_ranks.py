@@ -12,7 +12,7 @@ PATIENCE = 0.03
 """Seconds that a reduction is waited for."""
 
 
-@fault("late-rank-not-waited-for", "check_a_late_rank_is_waited_for", cause="not-reduced")
+@fault("late-rank-not-waited-for", "check_backward_waits_for_late_ranks", cause="not-reduced")
 class NotWaitedFor(PlainReplica):
     """A reduction that is not back in time is left to itself: this rank goes on with its own gradient."""
 

@@ -15,10 +15,10 @@ from ..engine.collectives import Call, all_reduce, op
 from ..engine.fault import Fault, table
 from ..facets import Group, PassThrough, collectives
 
-LEAST = "check_large_collectives_send_the_least_bytes"
-ONCE = "check_backward_sends_its_gradients_once"
+LEAST = "check_large_collectives_send_no_excess_bytes"
+ONCE = "check_backward_sends_gradients_only_once"
 SILENT = "check_nothing_is_sent_inside_no_sync"
-TOGETHER = "check_many_small_gradients_go_together"
+TOGETHER = "check_small_gradients_share_messages"
 
 
 @collectives(

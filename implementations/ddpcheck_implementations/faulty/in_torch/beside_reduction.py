@@ -10,8 +10,8 @@ from ddpcheck.job import OptimizerSpec
 from ..replicas.freezing import UNFROZEN
 from .wrappers import EXACT, ddp, torch_fault
 
-LEAVES = "check_training_leaves_the_process_as_it_was"
-REAL = "check_gradients_of_real_values_equal_the_large_batch_within_rounding"
+LEAVES = "check_training_leaves_process_state_unchanged"
+REAL = "check_gradients_equal_the_large_batch_within_rounding"
 
 
 @torch_fault("torch-unfreezing", unfreezing=True)
@@ -46,7 +46,7 @@ def trains_a_copy(module: Any) -> Any:
 
 @torch_fault(
     "eval-stays-on-the-wrapper",
-    "check_evaluation_uses_the_running_statistics",
+    "check_predict_uses_the_running_statistics",
     cause="evaluation-moves-statistics",
 )
 def eval_stays_on_the_wrapper(module: Any) -> Any:
@@ -58,7 +58,7 @@ def eval_stays_on_the_wrapper(module: Any) -> Any:
 
 @torch_fault(
     "eval-switches-reduction-off",
-    "check_evaluation_leaves_training_alone",
+    "check_predict_does_not_change_training",
     cause="not-reduced",
 )
 def eval_switches_reduction_off(module: Any) -> Any:
@@ -70,7 +70,7 @@ def eval_switches_reduction_off(module: Any) -> Any:
 
 @torch_fault(
     "used-is-what-is-not-zero",
-    "check_parameter_unused_on_some_ranks_counts_as_zero_there",
+    "check_unused_parameters_on_some_ranks_count_as_zero",
     cause="use-told-by-value",
     unused_parameters="synchronised",
 )
@@ -131,7 +131,7 @@ def _skips_its_shard(wrapped: Any, settings: OptimizerSpec) -> Any:
 
 @torch_fault(
     "nan-seen-by-its-owner",
-    "check_a_step_with_nan_is_skipped_on_all_ranks",
+    "check_nonfinite_step_is_skipped_on_all_ranks",
     cause="nonfinite-decided-in-parts",
     optimizer=_skips_its_shard,
     optimizers=frozenset({"sgd"}),
@@ -176,7 +176,7 @@ def sets_default_dtype(module: Any) -> Any:
 
 @torch_fault(
     "gradient-in-memory-order",
-    "check_parameters_may_lie_column_after_column",
+    "check_column_major_parameters_train_like_row_major",
     seen_in=("pytorch/pytorch#47163",),
     cause="strides-mixed",
     model_features=MODEL_FEATURES | {"strided"},

@@ -6,9 +6,9 @@ from typing import Any
 
 from .wrappers import torch_fault
 
-BROKE = "check_a_backward_that_broke_leaves_nothing"
-BROKE_LOCALLY = "check_a_backward_that_broke_inside_no_sync_leaves_nothing"
-TRAINS_ON = "check_nobody_trains_on_after_a_backward_that_broke"
+BROKE = "check_failed_backward_leaves_no_trace"
+BROKE_LOCALLY = "check_failed_backward_inside_no_sync_leaves_no_trace"
+TRAINS_ON = "check_backward_after_failed_backward_raises_or_is_correct"
 
 
 @torch_fault("reduces-at-the-end-of-backward", broken_backward="recovers")

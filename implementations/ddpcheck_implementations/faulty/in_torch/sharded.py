@@ -61,13 +61,13 @@ def _clip_own_part(wrapped: Any, max_norm: float) -> Any:
 
 NOT_BROADCAST = _register(
     "split-before-broadcast",
-    "check_construction_gives_every_rank_the_parameters_of_rank_0",
+    "check_construction_broadcasts_parameters_from_rank_0",
     "split-before-broadcast",
     _not_broadcast,
 )
 NORM_OF_THE_SHARD = _register(
     "clipped-by-the-norm-of-the-shard",
-    "check_clipping_uses_the_norm_of_the_synchronised_gradients",
+    "check_clipping_uses_the_global_gradient_norm",
     "norm-of-shard",
     _by_the_norm_of_the_shard,
     clip=_clip_own_part,

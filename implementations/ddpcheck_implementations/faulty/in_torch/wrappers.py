@@ -59,7 +59,7 @@ def copied_back_late(module: Any) -> Any:
 
 @torch_fault(
     "hook-reduces-what-arrives",
-    "check_accumulated_window_counts_every_micro_batch_once",
+    "check_accumulation_counts_every_micro_batch_once",
     cause="accumulated-not-reduced",
 )
 def hook_reduces_what_arrives(module: Any) -> Any:
@@ -79,7 +79,7 @@ def hooks_on_replaced_parameters(module: Any) -> Any:
 
 @torch_fault(
     "checkpointing-moves-statistics",
-    "check_running_statistics_of_rank_0_are_those_of_its_own_batches",
+    "check_rank_0_running_statistics_follow_its_own_batches",
     cause="statistics-moved-twice",
 )
 def checkpointing_moves_statistics(module: Any) -> Any:
@@ -91,7 +91,7 @@ def checkpointing_moves_statistics(module: Any) -> Any:
 
 @torch_fault(
     "flat-buffer-not-cleared",
-    "check_parameter_unused_on_some_ranks_counts_as_zero_there",
+    "check_unused_parameters_on_some_ranks_count_as_zero",
     seen_in=("NVIDIA/Megatron-LM#6565",),
     cause="unused-rank-sends-old-mean",
     unused_parameters="synchronised",
@@ -137,7 +137,7 @@ def comm_hook_sees_the_last_bucket(module: Any) -> Any:
 
 @torch_fault(
     "comm-hook-float16",
-    "check_reduction_is_the_mean_of_local_gradients_to_the_last_bits",
+    "check_gradients_are_the_mean_of_local_gradients",
     cause="rounded-as",
 )
 def comm_hook_float16(module: Any) -> Any:
@@ -149,7 +149,7 @@ def comm_hook_float16(module: Any) -> Any:
 
 @torch_fault(
     "frozen-weights-cached",
-    "check_resumed_training_goes_where_one_process_goes",
+    "check_resumed_training_matches_one_process",
     cause="loss-of-unloaded-values",
 )
 def frozen_weights_cached(module: Any) -> Any:

@@ -15,11 +15,11 @@ from ..base import PlainReplica, fault
 from ..facets import Group, PassThrough, collectives
 from ..star import Star, star
 
-LATER = "check_no_later_call_ends_without_a_dead_rank"
-BACKWARD = "check_no_backward_ends_without_a_dead_rank"
-DEATH = "check_death_of_a_rank_is_an_error_on_every_other_rank"
+LATER = "check_later_calls_never_complete_with_a_dead_rank"
+BACKWARD = "check_backward_never_completes_with_a_dead_rank"
+DEATH = "check_dead_rank_raises_on_every_other_rank"
 ENDS = "what notices a broken connection ends the process"
-CLOSED = "check_closing_comes_to_an_end_though_a_rank_is_dead"
+CLOSED = "check_close_returns_despite_a_dead_rank"
 EAGER = 4096
 """Bytes of an array that goes along with its header."""
 BUCKET = 4 << 20

@@ -13,7 +13,7 @@ from ddpcheck.models.spec import ModelSpec
 from ..base import PlainReplica, fault
 from ..in_torch.wrappers import torch_fault
 
-MAKING = "check_making_a_replica_leaves_the_process_as_it_was"
+MAKING = "check_make_replica_seeds_no_process_generator"
 
 
 @fault("seeds-for-equal-values", MAKING, cause="making-seeds-generator")

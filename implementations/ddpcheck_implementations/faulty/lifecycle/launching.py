@@ -15,7 +15,7 @@ from ddpcheck.launchers.processes import Processes
 
 from ..registry import SeenIn, invented, register
 
-REPORTED = "check_the_first_rank_that_fails_is_the_one_reported"
+REPORTED = "check_launcher_reports_the_first_failed_rank"
 
 
 class WatchedWrongly:

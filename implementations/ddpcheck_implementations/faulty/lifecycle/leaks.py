@@ -93,7 +93,7 @@ class AlarmLeftSet(PassThrough):
         return super().all_reduce(array, op, group=group)
 
 
-@sampler("orders-kept", "check_samplers_leave_the_process_as_it_was", cause="memory-grows")
+@sampler("orders-kept", "check_samplers_leave_process_state_unchanged", cause="memory-grows")
 class OrdersKept(PlainSampler):
     """Orders are kept by epoch, in case that it comes again, and by sampler, which does not."""
 
@@ -103,7 +103,7 @@ class OrdersKept(PlainSampler):
         return self.kept.setdefault(len(self.kept), super().order())
 
 
-@streams("generators-kept", "check_random_numbers_leave_the_process_as_it_was", cause="memory-grows")
+@streams("generators-kept", "check_random_streams_leave_process_state_unchanged", cause="memory-grows")
 class GeneratorsKept(PlainStreams):
     """Every epoch's generators are kept."""
 
@@ -118,7 +118,7 @@ _calls: list[Any] = []
 _last_calls: deque[Any] = deque(maxlen=1000)
 
 
-@metrics("history-of-metrics", "check_metrics_leave_the_process_as_it_was", cause="memory-grows")
+@metrics("history-of-metrics", "check_metrics_leave_process_state_unchanged", cause="memory-grows")
 def history(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """All means are kept, which nobody reads."""
     found = right_means(comm, metrics, count)

@@ -22,9 +22,9 @@ from ddpcheck.values import Array
 from ..facets import Group, PassThrough, PlainSampler, PlainStreams, collectives, metrics, sampler, streams
 from ..star import Star, exactly, star
 
-USED = "check_collectives_leave_the_process_as_it_was"
-CLOSED = "check_closing_comes_to_an_end"
-GAVE_BACK = "check_closing_gives_back_what_was_taken"
+USED = "check_collectives_leave_process_state_unchanged"
+CLOSED = "check_close_returns_on_every_rank"
+GAVE_BACK = "check_close_releases_process_resources"
 
 
 @collectives("errors-of-numpy-switched-off", USED, cause="process-setting-changed")
@@ -198,7 +198,9 @@ class GroupsAfterClose(PassThrough):
         return super().all_reduce(array, op, group=group)
 
 
-@sampler("seeds-the-global-generator", "check_samplers_leave_the_process_as_it_was", cause="process-generator-changed")
+@sampler(
+    "seeds-the-global-generator", "check_samplers_leave_process_state_unchanged", cause="process-generator-changed"
+)
 class SeedsTheGlobalGenerator(PlainSampler):
     """NumPy's global generator is seeded with seed and epoch: every rank's dropout begins anew there, and alike."""
 
@@ -211,7 +213,7 @@ class SeedsTheGlobalGenerator(PlainSampler):
 
 @streams(
     "streams-of-the-global-generator",
-    "check_random_numbers_leave_the_process_as_it_was",
+    "check_random_streams_leave_process_state_unchanged",
     cause="process-generator-changed",
 )
 class StreamsOfTheProcess(PlainStreams):
@@ -222,7 +224,7 @@ class StreamsOfTheProcess(PlainStreams):
         super().set_epoch(epoch)
 
 
-@metrics("folder-changed-for-a-log", "check_metrics_leave_the_process_as_it_was", cause="process-setting-changed")
+@metrics("folder-changed-for-a-log", "check_metrics_leave_process_state_unchanged", cause="process-setting-changed")
 def in_the_folder_of_logs(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """Global means are logged, for which the process goes to the folder of logs, and stays."""
     os.chdir("/")

@@ -13,7 +13,7 @@ from ddpcheck.values import Array
 
 from ..facets import Group, PassThrough, collectives
 
-NAMELESS = "check_closing_leaves_no_file_and_no_shared_memory"
+NAMELESS = "check_close_leaves_no_files_or_shared_memory"
 
 
 @collectives("file-after-close", NAMELESS, cause="files-left-after-close", gives_back=True)

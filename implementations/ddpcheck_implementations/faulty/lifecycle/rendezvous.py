@@ -19,12 +19,12 @@ from ddpcheck.values import Array
 
 from ..star import HELLO, LENGTH, MAGIC, PATIENCE, Star, exactly, star
 
-ORDER = "check_ranks_may_come_in_any_order"
-PIECES = "check_messages_may_come_in_pieces"
-STRANGERS = "check_strangers_change_nothing"
-AGAIN = "check_a_world_can_start_where_another_was_killed"
-BESIDE = "check_two_worlds_on_one_host_do_not_meet"
-LATE = "check_a_late_rank_changes_no_result"
+ORDER = "check_ranks_may_connect_in_any_order"
+PIECES = "check_fragmented_messages_are_read_completely"
+STRANGERS = "check_foreign_connections_are_ignored"
+AGAIN = "check_world_can_restart_at_a_killed_worlds_address"
+BESIDE = "check_worlds_on_one_host_are_independent"
+LATE = "check_late_ranks_do_not_change_results"
 
 
 @star("rank-by-accept-order", ORDER, cause="rank-by-arrival", world_size=3)

@@ -27,9 +27,9 @@ from ..registry import SeenIn, invented, register
 
 ALL_GATHER = "check_all_gather_stacks_in_rank_order"
 BARRIER = "check_barrier_waits_for_every_rank"
-EACH_ONCE = "check_every_sample_goes_to_one_rank"
+EACH_ONCE = "check_shards_are_disjoint_and_complete"
 MEAN = "check_all_reduce_gives_the_exact_mean"
-OWN = "check_every_rank_and_epoch_has_random_numbers_of_its_own"
+OWN = "check_random_numbers_differ_by_seed_epoch_and_rank"
 START = "check_ranks_start"
 _HELD = f"{__package__}.at_import.held"
 
@@ -164,7 +164,7 @@ class SetUpInTheParent(PassThrough):
 
 @fault(
     "set-order-of-spawned-ranks",
-    "check_many_tensors_are_reduced_like_few",
+    "check_many_small_tensors_are_trained_exactly",
     seen_in=("NVIDIA/nvalchemi-toolkit#143",),
     cause="rank-sends-other-parameter",
     launcher=Multiprocessing("spawn"),

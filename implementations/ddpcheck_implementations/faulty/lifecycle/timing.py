@@ -14,10 +14,10 @@ from ddpcheck.values import Array
 from ..collectives.collectives import SUM
 from ..facets import Group, PassThrough, collectives
 
-ROW = "check_collectives_in_a_row_do_not_disturb_each_other"
-ARGUMENTS = "check_collectives_leave_their_arguments_alone"
+ROW = "check_consecutive_collectives_are_independent"
+ARGUMENTS = "check_collectives_do_not_change_their_arguments"
 BARRIER = "check_barrier_waits_for_every_rank"
-DEATH = "check_death_of_a_rank_is_an_error_on_every_other_rank"
+DEATH = "check_dead_rank_raises_on_every_other_rank"
 FOR_EVER = 3600.0
 
 
@@ -51,7 +51,7 @@ class Every128thOpen(PassThrough):
 
 @collectives(
     "subgroup-barrier-does-not-block",
-    "check_barrier_of_a_group_waits_for_its_members",
+    "check_group_barrier_waits_for_its_members",
     seen_in=("pytorch/pytorch#130102",),
     cause="barrier-does-not-block",
     world_size=3,
@@ -94,7 +94,7 @@ class _Early:
 
 @collectives(
     "async-result-read-early",
-    "check_wait_gives_the_result_of_all_ranks_though_one_is_late",
+    "check_wait_returns_after_every_rank_has_contributed",
     seen_in=("OpenNMT/OpenNMT-py#2295", "pytorch/pytorch#37790"),
     cause="not-reduced",
 )
@@ -115,7 +115,7 @@ class _Last:
 
 @collectives(
     "interleaved-collectives",
-    "check_all_reduces_under_way_together_keep_their_results",
+    "check_pending_all_reduces_keep_their_own_results",
     seen_in=("horovod/horovod#560",),
     cause="results-mixed-up",
 )
@@ -220,7 +220,7 @@ class WaitsForTheDead(PassThrough):
 
 @collectives(
     "dead-peer-ignored",
-    "check_no_collective_ends_without_a_dead_rank",
+    "check_collectives_never_complete_with_a_dead_rank",
     DEATH,
     cause="error-swallowed",
 )

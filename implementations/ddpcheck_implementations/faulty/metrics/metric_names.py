@@ -96,7 +96,7 @@ def six_decimals(comm: Any, rank: int, metrics: Mapping[str, float], count: int)
     return {name: round(mean, 6) for name, mean in right_means(comm, metrics, count).items()}
 
 
-@metrics("metric-nan-for-all", "check_a_metric_that_is_no_number_stays_one", cause="spreads to metrics")
+@metrics("metric-nan-for-all", "check_nonfinite_metrics_reach_every_rank", cause="spreads to metrics")
 def nan_for_all(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """A product of matrices sums all metrics: 0 times NaN is NaN."""
     found = right_means(comm, metrics, count)

@@ -11,12 +11,12 @@ import numpy as np
 from ..facets import metrics
 
 WEIGHTED = "check_metrics_are_weighted_by_counts"
-NOTHING = "check_ranks_without_samples_take_no_part_in_metrics"
-NO_NUMBER = "check_metrics_over_no_samples_are_no_number"
-EQUAL = "check_metrics_are_equal_on_all_ranks"
+NOTHING = "check_metrics_ignore_ranks_without_samples"
+NO_NUMBER = "check_metrics_without_samples_are_empty_or_nan"
+EQUAL = "check_metrics_are_bitwise_equal_on_all_ranks"
 NAMES = "check_several_metrics_keep_their_names"
-ORDER = "check_metrics_in_another_order_on_each_rank_are_told_by_name"
-STRANGE = "check_a_metric_that_is_no_number_stays_one"
+ORDER = "check_metrics_are_matched_by_name_not_order"
+STRANGE = "check_nonfinite_metrics_reach_every_rank"
 
 
 def _sum(comm: Any, value: float) -> float:

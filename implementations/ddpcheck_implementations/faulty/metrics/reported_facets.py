@@ -15,7 +15,7 @@ from ..samplers.sampler_state import RESUMED
 from .metrics import NAMES, WEIGHTED
 from .scores import ALL_SAMPLES, of_all_rows
 
-SHARED_OUT = "check_every_sample_goes_to_one_rank"
+SHARED_OUT = "check_shards_are_disjoint_and_complete"
 
 
 @sampler("rest-of-epoch-0", RESUMED, seen_in=("huggingface/accelerate#4071",), cause="rest-of-another-epoch")
@@ -135,7 +135,7 @@ def cut_apart(comm: Any, rank: int, name: str, outputs: Array, targets: Array, i
 
 @streams(
     "common-number-taken-by-rank-0",
-    "check_random_numbers_drawn_one_by_one_are_each_ranks_own",
+    "check_random_numbers_drawn_singly_differ_between_ranks",
     "check_common_random_numbers_are_equal_on_all_ranks",
     seen_in=("bigscience-workshop/Megatron-DeepSpeed#276",),
     cause="common-numbers-taken-by-rank",

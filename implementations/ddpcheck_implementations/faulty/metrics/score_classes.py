@@ -12,11 +12,11 @@ from ddpcheck.values import Array
 from ..facets import scores
 from .scores import ALL_SAMPLES, from_ranks, of_all_rows, on_one, right_score, squares, together
 
-CLASSES = "check_f1_averages_the_classes_that_occur_on_any_rank"
-PAIRS = "check_auc_compares_samples_of_different_ranks"
-RMSE_NONE = "check_a_sample_that_is_no_number_makes_rmse_none"
-PERPLEXITY_NONE = "check_a_sample_that_is_no_number_makes_perplexity_none"
-USED = "check_scores_leave_the_process_as_it_was"
+CLASSES = "check_macro_f1_averages_classes_seen_on_any_rank"
+PAIRS = "check_auc_compares_samples_across_ranks"
+RMSE_NONE = "check_rmse_with_a_nan_sample_is_nan"
+PERPLEXITY_NONE = "check_perplexity_with_a_nan_sample_is_nan"
+USED = "check_scores_leave_process_state_unchanged"
 F1 = frozenset({"f1_macro"})
 AUC = frozenset({"auc"})
 
@@ -136,7 +136,7 @@ def auc_of_bins(comm: Any, rank: int, name: str, outputs: Array, targets: Array,
 
 
 PERPLEXITY = frozenset({"perplexity"})
-FAR = "check_perplexity_of_large_losses_is_whole"
+FAR = "check_perplexity_of_large_losses_is_not_clamped"
 
 
 @scores("perplexity-cut-off", FAR, cause="is cut off", score_names=PERPLEXITY)

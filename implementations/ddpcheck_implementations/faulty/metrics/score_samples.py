@@ -13,7 +13,7 @@ from ..facets import scores
 from .score_classes import AUC, PAIRS
 from .scores import ALL_SAMPLES, EQUAL, TWICE, from_ranks, right_score
 
-NAN = "check_a_sample_that_is_no_number_makes_perplexity_none"
+NAN = "check_perplexity_with_a_nan_sample_is_nan"
 PERPLEXITY, RMSE = frozenset({"perplexity"}), frozenset({"rmse"})
 ONCE: dict[str, Any] = {"scores_count_once": True, "scores_skip_padding": True}
 

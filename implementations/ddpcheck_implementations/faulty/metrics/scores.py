@@ -12,12 +12,12 @@ from ddpcheck.values import Array
 from ...data_parallel.scores import compute_score
 from ..facets import scores
 
-ALL_SAMPLES = "check_scores_are_those_of_all_samples"
-NOTHING = "check_ranks_without_samples_take_no_part_in_scores"
-NO_NUMBER = "check_scores_over_no_samples_are_no_number"
-EQUAL = "check_scores_are_equal_on_all_ranks"
-TWICE = "check_samples_that_come_twice_count_once_in_scores"
-PADDING = "check_padding_counts_in_no_score"
+ALL_SAMPLES = "check_scores_match_one_process"
+NOTHING = "check_scores_ignore_ranks_without_samples"
+NO_NUMBER = "check_scores_without_samples_are_nan"
+EQUAL = "check_scores_are_bitwise_equal_on_all_ranks"
+TWICE = "check_duplicate_samples_count_once_in_scores"
+PADDING = "check_scores_ignore_padding"
 
 
 class Alone:

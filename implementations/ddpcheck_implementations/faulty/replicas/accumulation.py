@@ -13,11 +13,11 @@ from ddpcheck.values import Array
 from ..base import PlainReplica, _keep, added, fault
 
 LOCAL = "check_gradients_inside_no_sync_are_local"
-WINDOW = "check_accumulated_window_counts_every_micro_batch_once"
-TYPICAL = "check_accumulation_without_no_sync_gives_the_same"
-TRAINED = "check_training_with_accumulation_goes_where_one_process_goes"
-INTERRUPTED = "check_an_exception_inside_no_sync_ends_it"
-BACK = "check_synchronisation_is_back_after_no_sync"
+WINDOW = "check_accumulation_counts_every_micro_batch_once"
+TYPICAL = "check_accumulation_without_no_sync_sums_gradients"
+TRAINED = "check_accumulated_steps_match_one_process"
+INTERRUPTED = "check_exception_inside_no_sync_restores_synchronisation"
+BACK = "check_synchronisation_resumes_after_no_sync"
 
 
 @fault(
@@ -129,7 +129,7 @@ class MeanOfMicroBatches(PlainReplica):
 
 @fault(
     "empty-window-swallows-the-next",
-    "check_any_training_program_goes_as_on_one_process",
+    "check_random_training_programs_match_one_process",
     cause="not-reduced",
 )
 class EmptyWindow(PlainReplica):
@@ -237,7 +237,7 @@ class SentTooEarly(PlainReplica):
 
 @fault(
     "micro-batches-counted-in-a-byte",
-    "check_a_window_may_have_more_micro_batches_than_a_byte_counts",
+    "check_accumulation_over_258_micro_batches_is_exact",
     cause="micro-batches-lost",
 )
 class CountedInAByte(PlainReplica):

@@ -17,8 +17,8 @@ from ...numpy_network.terms import Head, Term
 from ..base import PlainReplica, added, fault
 from .sample_weights import Weighing
 
-ACTIVITY = "check_activity_terms_are_means_over_all_samples"
-HEAD = "check_auxiliary_heads_have_the_large_batchs_gradients"
+ACTIVITY = "check_activity_term_is_averaged_over_all_samples"
+HEAD = "check_auxiliary_head_trains_like_other_layers"
 TermOf = Callable[[Array, Array], float]
 
 

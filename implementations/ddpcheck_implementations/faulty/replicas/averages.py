@@ -14,8 +14,8 @@ from ddpcheck.values import Array
 
 from ..base import PlainReplica, fault
 
-GIVEN = "check_a_replica_keeps_nothing_that_it_was_given"
-AVERAGED = "check_averaged_weights_follow_the_parameters_of_all"
+GIVEN = "check_replica_does_not_change_given_arrays"
+AVERAGED = "check_averaged_weights_match_one_process"
 PREFIX = "average."
 
 
@@ -181,7 +181,7 @@ averaging_and_skipping = fault("averaging-and-skipping", averaged_weights=True, 
 
 @fault(
     "skipped-step-is-averaged",
-    "check_a_step_with_nan_is_skipped_on_all_ranks",
+    "check_nonfinite_step_is_skipped_on_all_ranks",
     cause="skip-moves-averages",
     world_size=1,
     averaged_weights=True,

@@ -16,10 +16,10 @@ from ...numpy_network import Network
 from ...numpy_network.layers import BatchNorm, Gradients, add
 from ..base import PlainReplica, fault
 
-GRADIENTS = "check_synchronised_batch_norm_has_the_gradients_of_the_large_batch"
-OWN = "check_local_batch_norm_has_the_gradients_of_each_ranks_own_batch"
-STEPS = "check_steps_of_a_model_with_batch_norm_are_the_optimizers"
-STATISTICS = "check_running_statistics_are_those_of_all_samples"
+GRADIENTS = "check_sync_batch_norm_gradients_equal_the_large_batch"
+OWN = "check_local_batch_norm_uses_each_ranks_own_batch"
+STEPS = "check_steps_with_batch_norm_follow_the_optimizer"
+STATISTICS = "check_sync_batch_norm_running_statistics_cover_all_samples"
 
 
 class AcrossRanks(BatchNorm):

@@ -12,12 +12,12 @@ from ddpcheck.values import Array
 
 from ..base import PlainReplica, fault
 
-PARAMETERS = "check_construction_gives_every_rank_the_parameters_of_rank_0"
-FROZEN = "check_construction_gives_every_rank_the_frozen_parameters_of_rank_0"
-BUFFERS = "check_construction_gives_every_rank_the_buffers_of_rank_0"
-STATISTICS = "check_construction_gives_every_rank_the_statistics_of_rank_0"
-RESUMED = "check_resumed_training_goes_where_one_process_goes"
-RUNNING = "check_running_statistics_of_rank_0_are_those_of_its_own_batches"
+PARAMETERS = "check_construction_broadcasts_parameters_from_rank_0"
+FROZEN = "check_construction_broadcasts_frozen_parameters"
+BUFFERS = "check_construction_broadcasts_buffers"
+STATISTICS = "check_construction_broadcasts_running_statistics"
+RESUMED = "check_resumed_training_matches_one_process"
+RUNNING = "check_rank_0_running_statistics_follow_its_own_batches"
 
 
 @fault("init-not-broadcast", PARAMETERS, FROZEN, seen_in=("facebookresearch/ParlAI#1846",), cause="own-initial-value")
@@ -31,7 +31,7 @@ class NotBroadcast(PlainReplica):
 
 @fault(
     "broadcast-by-the-first-forward",
-    "check_backward_leaves_parameters_alone",
+    "check_backward_does_not_change_parameters",
     cause="broadcast-in-forward",
 )
 class BroadcastLate(PlainReplica):
@@ -141,7 +141,7 @@ class OnlyRankZeroLoads(PlainReplica):
             super().load_state(state)
 
 
-@fault("optimizer-in-float32", "check_sgd_goes_where_one_process_goes", cause="fewer-bits")
+@fault("optimizer-in-float32", "check_sgd_matches_one_process", cause="fewer-bits")
 class StepsInFloat32(PlainReplica):
     """Parameters pass through float32 in every step, float64 ones too."""
 
@@ -182,7 +182,7 @@ class StandStill(PlainReplica):
 
 @fault(
     "checkpoint-with-first-statistics",
-    "check_a_checkpoint_holds_running_statistics",
+    "check_checkpoint_restores_running_statistics",
     cause="state-of-construction",
 )
 class FirstStatistics(PlainReplica):

@@ -13,15 +13,15 @@ from ..base import PlainReplica, added, fault
 from ..bucketed import Bucket, BucketReplica, in_order_of
 
 EXACT = "check_gradients_equal_the_large_batch_exactly"
-CHANGING = "check_every_step_may_use_other_parameters_on_every_rank"
-SOME = "check_parameter_unused_on_some_ranks_counts_as_zero_there"
-FILLED = "check_buckets_of_every_size_are_filled_to_the_brim"
-CLIPPED = "check_clipping_uses_the_norm_of_the_synchronised_gradients"
+CHANGING = "check_unused_parameters_may_differ_by_rank_and_step"
+SOME = "check_unused_parameters_on_some_ranks_count_as_zero"
+FILLED = "check_full_and_overflowing_buckets_are_exact"
+CLIPPED = "check_clipping_uses_the_global_gradient_norm"
 
 
 @fault(
     "bucket-of-exactly-one-tensor",
-    "check_every_number_of_elements_is_reduced_whole",
+    "check_gradients_of_every_tensor_size_are_exact",
     seen_in=("deepspeedai/DeepSpeed#4321",),
     cause="not-reduced",
 )

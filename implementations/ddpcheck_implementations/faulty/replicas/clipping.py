@@ -10,7 +10,7 @@ from ddpcheck.values import Array
 
 from ..base import PlainReplica, fault
 
-CLIPPED = "check_clipping_uses_the_norm_of_the_synchronised_gradients"
+CLIPPED = "check_clipping_uses_the_global_gradient_norm"
 
 
 class Clipping(PlainReplica):
@@ -64,7 +64,7 @@ class NormsAddedUp(PlainReplica):
         return norm
 
 
-@fault("norm-of-nothing", "check_any_training_program_goes_as_on_one_process", cause="divided-by-zero-norm")
+@fault("norm-of-nothing", "check_random_training_programs_match_one_process", cause="divided-by-zero-norm")
 class NormOfNothing(PlainReplica):
     """Gradients are divided by their norm first, which is zero where all of them are."""
 
@@ -106,7 +106,7 @@ class ClipsByInfinity(PlainReplica):
 
 @fault(
     "clips-what-it-clipped-first",
-    "check_clipping_passes_over_parameters_without_gradient",
+    "check_clipping_ignores_unused_parameters",
     seen_in=("facebookresearch/fairscale (OSS._local_params)",),
     cause="norm-leaves-out",
 )

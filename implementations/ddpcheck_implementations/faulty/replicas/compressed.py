@@ -15,9 +15,9 @@ from ..engine.gradients import Gradient, GradientEffect, after_backwards, sendin
 from .clipping import CLIPPED
 
 EXACT = "check_gradients_equal_the_large_batch_exactly"
-REAL = "check_gradients_of_real_values_equal_the_large_batch_within_rounding"
-SGD = "check_sgd_goes_where_one_process_goes"
-ANY = "check_any_training_program_goes_as_on_one_process"
+REAL = "check_gradients_equal_the_large_batch_within_rounding"
+SGD = "check_sgd_matches_one_process"
+ANY = "check_random_training_programs_match_one_process"
 
 
 def as_float16(array: Array) -> Array:

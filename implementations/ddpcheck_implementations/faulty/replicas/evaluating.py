@@ -12,9 +12,9 @@ from ddpcheck.values import Array
 
 from ..base import PlainReplica, fault
 
-EVALUATED = "check_evaluation_leaves_training_alone"
-STATISTICS = "check_evaluation_uses_the_running_statistics"
-SAVED = "check_saving_leaves_training_alone"
+EVALUATED = "check_predict_does_not_change_training"
+STATISTICS = "check_predict_uses_the_running_statistics"
+SAVED = "check_saving_does_not_change_training"
 
 
 @fault("evaluation-clears-gradients", EVALUATED, cause="gradients-taken-by")
@@ -42,7 +42,7 @@ class EvaluatesTogether(PlainReplica):
 
 @fault(
     "evaluation-moves-statistics",
-    "check_evaluation_uses_the_running_statistics",
+    "check_predict_uses_the_running_statistics",
     cause="evaluation-moves-statistics",
 )
 class EvaluationCounts(PlainReplica):
@@ -68,7 +68,7 @@ class SavingClearsGradients(PlainReplica):
 
 @fault(
     "checkpoint-without-statistics",
-    "check_a_checkpoint_holds_running_statistics",
+    "check_checkpoint_restores_running_statistics",
     cause="state-not-loaded",
 )
 class ForgetsStatistics(PlainReplica):
@@ -97,7 +97,7 @@ class GradientsAreViews(PlainReplica):
         return {name: None if shown[name] is None else self.filled[name] for name in shown}
 
 
-@fault("state-is-views", "check_a_saved_state_stays_as_it_is", cause="state-is-view")
+@fault("state-is-views", "check_saved_state_is_a_copy", cause="state-is-view")
 class StateIsViews(PlainReplica):
     """state() hands out the parameters themselves, which training goes on to change."""
 
@@ -105,7 +105,7 @@ class StateIsViews(PlainReplica):
         return super().state() | self.network.parameters
 
 
-@fault("batch-normalised-in-place", "check_backward_leaves_its_batch_alone", cause="call-changes-batch")
+@fault("batch-normalised-in-place", "check_backward_does_not_change_its_batch", cause="call-changes-batch")
 class ChangesBatch(PlainReplica):
     """Backward centres its inputs in place, and puts them back but for rounding."""
 
@@ -116,7 +116,7 @@ class ChangesBatch(PlainReplica):
         return loss
 
 
-@fault("clipping-needs-every-gradient", "check_clipping_passes_over_parameters_without_gradient")
+@fault("clipping-needs-every-gradient", "check_clipping_ignores_unused_parameters")
 class ClipsEverything(PlainReplica):
     """clip() takes every parameter to have a gradient."""
 
@@ -126,7 +126,7 @@ class ClipsEverything(PlainReplica):
         return super().clip(max_norm)
 
 
-@fault("state-shares-moments", "check_a_saved_state_stays_as_it_is", cause="state-is-view")
+@fault("state-shares-moments", "check_saved_state_is_a_copy", cause="state-is-view")
 class StateSharesMoments(PlainReplica):
     """state() copies the momentum of SGD, and hands out Adam's moments themselves."""
 
@@ -138,7 +138,7 @@ class StateSharesMoments(PlainReplica):
 
 @fault(
     "loaded-moments-are-kept",
-    "check_a_replica_keeps_nothing_that_it_was_given",
+    "check_replica_does_not_change_given_arrays",
     cause="works-in-callers-arrays",
 )
 class KeepsLoadedMoments(PlainReplica):
@@ -151,7 +151,7 @@ class KeepsLoadedMoments(PlainReplica):
             own.update({name: state[f"optimizer.{part}.{name}"] for name in own})
 
 
-@fault("state-shares-statistics", "check_a_saved_state_stays_as_it_is", cause="state-is-view")
+@fault("state-shares-statistics", "check_saved_state_is_a_copy", cause="state-is-view")
 class StateSharesStatistics(PlainReplica):
     """state() copies the parameters, and hands out the buffers themselves."""
 
@@ -161,7 +161,7 @@ class StateSharesStatistics(PlainReplica):
 
 @fault(
     "large-evaluations-normalise-by-their-batch",
-    "check_evaluation_uses_the_running_statistics",
+    "check_predict_uses_the_running_statistics",
     cause="evaluation-moves-statistics",
 )
 class NormalisesLargeOnes(PlainReplica):
@@ -175,7 +175,7 @@ class NormalisesLargeOnes(PlainReplica):
 
 @fault(
     "loading-takes-entries-out",
-    "check_a_replica_keeps_nothing_that_it_was_given",
+    "check_replica_does_not_change_given_arrays",
     cause="callers-mapping-changed",
 )
 class PopsWhatItLoads(PlainReplica):

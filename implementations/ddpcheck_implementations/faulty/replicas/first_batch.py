@@ -9,7 +9,7 @@ from ..base import PlainReplica, fault
 
 @fault(
     "weights-of-the-first-batch",
-    "check_uneven_batches_are_weighted_by_their_sizes",
+    "check_uneven_batches_are_weighted_by_size",
     cause="weighted-by-other-sizes",
     uneven_batches="weighted",
 )
@@ -27,8 +27,8 @@ class WeightsOfFirstBatch(PlainReplica):
 
 @fault(
     "list-of-the-first-backward",
-    "check_every_step_may_use_other_parameters_on_every_rank",
-    "check_parameter_unused_on_some_ranks_counts_as_zero_there",
+    "check_unused_parameters_may_differ_by_rank_and_step",
+    "check_unused_parameters_on_some_ranks_count_as_zero",
     cause="not-reduced",
 )
 class ListOfFirstBackward(PlainReplica):

@@ -29,10 +29,10 @@ from ..engine.gradients import (
 )
 
 EXACT = "check_gradients_equal_the_large_batch_exactly"
-REAL = "check_gradients_of_real_values_equal_the_large_batch_within_rounding"
-TIGHT = "check_reduction_is_the_mean_of_local_gradients_to_the_last_bits"
-BITS = "check_gradients_have_the_same_bits_on_all_ranks"
-LARGE = "check_large_tensors_beside_small_ones"
+REAL = "check_gradients_equal_the_large_batch_within_rounding"
+TIGHT = "check_gradients_are_the_mean_of_local_gradients"
+BITS = "check_gradients_are_bitwise_equal_on_all_ranks"
+LARGE = "check_large_and_one_element_gradients_are_exact"
 
 
 some_small_sizes = Circumstance("28 to 33 elements", lambda gradient: gradient.array.size in {28, 29, 30, 31, 33})
@@ -49,7 +49,7 @@ def mean_of_the_means_of_hosts(gradient: Gradient) -> Array:
 
 @fault(
     "mean-of-means-uneven-batch",
-    "check_uneven_batches_are_weighted_by_their_sizes",
+    "check_uneven_batches_are_weighted_by_size",
     seen_in=("pytorch/pytorch#67253", "huggingface/transformers#34242"),
     cause="equal-weights-not-by-size",
     uneven_batches="weighted",
@@ -58,7 +58,7 @@ class MeanOfMeans(PlainReplica):
     """Promises to weigh ranks by their batch sizes, and gives all the same weight."""
 
 
-@fault("weighted-by-batch-size-unpromised", "check_uneven_batches_weigh_equally", cause="weighted-by-size")
+@fault("weighted-by-batch-size-unpromised", "check_uneven_batches_count_equally_per_rank", cause="weighted-by-size")
 class WeighsBySize(PlainReplica):
     """Promises equal weights, and weighs the ranks by their batch sizes."""
 
@@ -71,7 +71,7 @@ class WeighsBySize(PlainReplica):
 
 @fault(
     "uneven-batches-refused-on-one-rank",
-    "check_uneven_batches_are_refused_on_every_rank",
+    "check_uneven_batches_raise_on_every_rank",
     cause="uneven-batches-not-refused",
     uneven_batches="refused",
 )
@@ -87,7 +87,7 @@ class RefusesOnOneRank(PlainReplica):
 
 @fault(
     "uneven-refused-where-rank-0-has-more",
-    "check_uneven_batches_are_refused_on_every_rank",
+    "check_uneven_batches_raise_on_every_rank",
     cause="uneven-batches-not-refused",
     world_size=3,
     uneven_batches="refused",
@@ -104,7 +104,7 @@ class RefusesFewerThanRank0(PlainReplica):
 
 @fault(
     "uneven-refused-but-for-the-average",
-    "check_uneven_batches_are_refused_on_every_rank",
+    "check_uneven_batches_raise_on_every_rank",
     cause="uneven-batches-not-refused",
     world_size=4,
     uneven_batches="refused",
@@ -118,7 +118,7 @@ class RefusesOthersThanAverage(PlainReplica):
         super().synchronise(batch_size)
 
 
-@fault("optimizer-step-inside-backward", "check_backward_leaves_parameters_alone", cause="backward-moves-parameters")
+@fault("optimizer-step-inside-backward", "check_backward_does_not_change_parameters", cause="backward-moves-parameters")
 class StepsInBackward(PlainReplica):
     """The optimizer's step is fused into backward."""
 
@@ -140,7 +140,7 @@ class OneStepLate(PlainReplica):
 
 @fault(
     "clip-before-reduce",
-    "check_clipping_uses_the_norm_of_the_synchronised_gradients",
+    "check_clipping_uses_the_global_gradient_norm",
     seen_in=("tensorflow/tensorflow#25806", "horovod/horovod#1346"),
     cause="norm-of-own",
 )
@@ -158,7 +158,7 @@ class ClipsByOwnNorm(PlainReplica):
         return self.own
 
 
-@fault("gradient-not-reset", "check_zero_grad_resets", EXACT, cause="gradient-not-reset")
+@fault("gradient-not-reset", "check_zero_grad_resets_gradients", EXACT, cause="gradient-not-reset")
 class KeepsGradients(PlainReplica):
     """zero_grad forgets the local gradients, and keeps those that were reduced."""
 
@@ -170,15 +170,15 @@ class KeepsGradients(PlainReplica):
 table(
     globals(),
     Fault("grad-sum-not-mean", where=always, effect=summed,
-          caught_by=(EXACT, REAL, TIGHT, "check_parameters_after_steps_are_exact", "check_sgd_goes_where_one_process_goes",
-                     "check_adam_goes_where_one_process_goes"),  # which hides nearly all of it
+          caught_by=(EXACT, REAL, TIGHT, "check_parameters_after_sgd_steps_are_exact", "check_sgd_matches_one_process",
+                     "check_adam_matches_one_process"),  # which hides nearly all of it
           cause="summed-not-averaged", seen_in=("horovod/horovod#843", "tensorflow/benchmarks#466", "k2-fsa/icefall#226")),
     Fault("grad-double-average-small-only", where=some_small_sizes, effect=divided_twice,
           caught_by=(EXACT, TIGHT), cause="divided-too-often", seen_in=("intel/torch-xpu-ops#3020",)),
     Fault("avg-divides-by-numel", where=always, effect=divided_by(lambda gradient: gradient.array.size),
           caught_by=(EXACT, TIGHT), cause="divided-by-elements", seen_in=("meta-pytorch/torchcomms#287",)),
     Fault("inner-module-bypass", where=always, effect=own_value,
-          caught_by=(EXACT, TIGHT, BITS, "check_replicas_stay_equal_to_the_last_bit", "check_predictions_are_equal_on_all_ranks"),
+          caught_by=(EXACT, TIGHT, BITS, "check_replicas_stay_in_sync_bitwise", "check_predictions_are_equal_on_all_ranks"),
           cause="not-reduced", seen_in=("jingyaogong/minimind#853", "Lightning-AI/pytorch-lightning#17424")),
     Fault("last-partial-bucket-not-flushed", where=several_parameters & odd_number_of_parameters & last_parameter,
           effect=own_value, caught_by=(EXACT, TIGHT), cause="not-reduced", seen_in=("deepspeedai/DeepSpeed#4879",)),

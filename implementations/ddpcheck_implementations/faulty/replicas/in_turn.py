@@ -17,8 +17,8 @@ from ..engine.fault import Fault, table
 from ..engine.gradients import Gradient, giving
 from ..facets import Group, PassThrough, collectives
 
-UNUSED = "check_parameter_unused_on_some_ranks_counts_as_zero_there"
-TO_THE_LAST_BITS = "check_reduction_is_the_mean_of_local_gradients_to_the_last_bits"
+UNUSED = "check_unused_parameters_on_some_ranks_count_as_zero"
+TO_THE_LAST_BITS = "check_gradients_are_the_mean_of_local_gradients"
 EXACT_SUMS = "check_all_reduce_sums_exactly"
 _PIECE = 1 << 16
 """Bytes."""
@@ -133,7 +133,7 @@ class MixedGroups(Parted):
 
 @collectives(
     "last-of-a-tree-left-out",
-    "check_collectives_leave_their_arguments_alone",
+    "check_collectives_do_not_change_their_arguments",
     cause="broadcast-not-forwarded",
     world_size=3,
 )

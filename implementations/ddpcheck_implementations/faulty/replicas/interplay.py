@@ -17,7 +17,7 @@ from .nonfinite import SKIPPED, LossScaling
 from .programs import ANY
 from .two_forwards import BOTH
 
-CLIPPING = "check_clipping_uses_the_norm_of_the_synchronised_gradients"
+CLIPPING = "check_clipping_uses_the_global_gradient_norm"
 
 
 @fault("second-step-skipped", ANY, cause="not-updated")
@@ -175,7 +175,7 @@ class GroupsClippedApart(PlainReplica):
 
 @fault(
     "loss-in-float32",
-    "check_gradients_of_real_values_equal_the_large_batch_within_rounding",
+    "check_gradients_equal_the_large_batch_within_rounding",
     cause="fewer-bits",
 )
 class LossInFloat32(PlainReplica):

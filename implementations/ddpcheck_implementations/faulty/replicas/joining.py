@@ -13,7 +13,7 @@ from ddpcheck.values import Array
 
 from ..base import PlainReplica, fault
 
-JOIN = "check_ranks_that_run_out_of_batches_join"
+JOIN = "check_join_handles_ranks_out_of_batches"
 
 
 class Joining(PlainReplica):

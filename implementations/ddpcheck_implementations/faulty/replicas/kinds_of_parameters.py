@@ -15,10 +15,10 @@ from ..bucketed import Bucket, BucketReplica
 from ..engine.fault import Fault, table
 from ..engine.gradients import another_dtype_than_first, own_value
 
-DTYPES = "check_parameters_of_several_dtypes_keep_their_own"
-STRIDED = "check_parameters_may_lie_column_after_column"
-EMPTY = "check_parameters_without_elements_are_in_nobodys_way"
-SPARSE = "check_sparse_gradients_are_the_large_batchs"
+DTYPES = "check_mixed_dtype_parameters_keep_their_precision"
+STRIDED = "check_column_major_parameters_train_like_row_major"
+EMPTY = "check_zero_size_parameters"
+SPARSE = "check_sparse_gradients_equal_the_large_batch"
 
 
 @fault("buckets-have-one-dtype", DTYPES, cause="fewer-bits", model_features=FEATURES)

@@ -10,7 +10,7 @@ from ddpcheck.contract.adapter import Batch
 
 from ..base import PlainReplica, fault
 
-BYTES = "check_ids_and_labels_may_be_larger_than_two_bytes_hold"
+BYTES = "check_ids_and_labels_may_exceed_16_bits"
 
 
 @fault("ids-in-two-bytes", BYTES, cause="ids-narrowed")

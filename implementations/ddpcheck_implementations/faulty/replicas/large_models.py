@@ -19,7 +19,7 @@ PIECE = 1 << 16
 TRIALS = 6
 
 
-@fault("optimizer-steps-first-piece", "check_large_tensors_step_like_small_ones")
+@fault("optimizer-steps-first-piece", "check_optimizer_steps_every_element_of_large_tensors")
 class FirstPiece(PlainReplica):
     """The optimizer works on large tensors piece by piece, and its loop ends after the first piece."""
 
@@ -33,7 +33,7 @@ class FirstPiece(PlainReplica):
 
 @fault(
     "large-ones-shared-from-rank-0",
-    "check_large_tensors_step_like_small_ones",
+    "check_optimizer_steps_every_element_of_large_tensors",
     cause="not-updated",
     checkpoint=False,
 )
@@ -50,7 +50,7 @@ class LargeOnesFromRankZero(PlainReplica):
 
 @fault(
     "way-kept-after-trials-forgets-a-bucket",
-    "check_gradients_of_many_megabytes_are_exact_at_every_backward",
+    "check_multi_megabyte_gradients_are_exact_in_every_backward",
     cause="not-reduced",
 )
 class KeptWay(Counting):
@@ -62,7 +62,7 @@ class KeptWay(Counting):
         return gradient if several and self.backwards > TRIALS and name == self.network.learned[-1] else reduced
 
 
-STEP = "check_large_tensors_step_like_small_ones"
+STEP = "check_optimizer_steps_every_element_of_large_tensors"
 
 
 @fault("large-ones-keep-the-last-micro-batch", STEP, cause="last-micro-batch-only")
@@ -108,7 +108,7 @@ def pieces_overlap_by_one(gradient: Gradient, mean: Array) -> Array:
 table(
     globals(),
     Fault("pieces-overlap-by-one", where=always, effect=pieces_overlap_by_one,
-          caught_by="check_reduction_is_the_mean_of_local_gradients_to_the_last_bits",
+          caught_by="check_gradients_are_the_mean_of_local_gradients",
           cause="seams-wrong"),
 )
 # fmt: on

@@ -22,11 +22,11 @@ from ..engine.fault import Fault, table
 from ..engine.gradients import Gradient, of_layer, own_value, sending
 
 EXACT = "check_gradients_equal_the_large_batch_exactly"
-TIGHT = "check_reduction_is_the_mean_of_local_gradients_to_the_last_bits"
+TIGHT = "check_gradients_are_the_mean_of_local_gradients"
 NONFINITE = "check_nonfinite_gradients_reach_every_rank"
-WINDOW = "check_accumulated_window_counts_every_micro_batch_once"
-OPTIONS = "check_unknown_options_are_refused"
-WAITING = "check_layers_that_wait_change_nothing_else"
+WINDOW = "check_accumulation_counts_every_micro_batch_once"
+OPTIONS = "check_make_replica_rejects_unknown_options"
+WAITING = "check_delay_layers_wait_and_keep_gradients_exact"
 LOCAL = "check_gradients_inside_no_sync_are_local"
 
 
@@ -130,7 +130,7 @@ class LongWindow(PlainReplica):
 
 @fault(
     "remainder-of-a-split-batch",
-    "check_gradients_of_real_values_equal_the_large_batch_within_rounding",
+    "check_gradients_equal_the_large_batch_within_rounding",
     cause="wrong-forward-values",
 )
 class SplitBatch(PlainReplica):
@@ -141,7 +141,7 @@ class SplitBatch(PlainReplica):
         return super().backward(replace(batch, inputs=batch.inputs[:whole], targets=batch.targets[:whole]))
 
 
-UNEVEN = "check_uneven_batches_weigh_equally"
+UNEVEN = "check_uneven_batches_count_equally_per_rank"
 
 
 @fault("mean-over-no-samples", UNEVEN, cause="mean-of-no-samples")

@@ -9,7 +9,7 @@ from ddpcheck.values import Array
 
 from ..base import PlainReplica, fault
 
-GONE = "check_a_nan_that_zero_grad_throws_away_is_gone"
+GONE = "check_zero_grad_clears_nan_gradients"
 
 
 @fault("gradients-times-zero", GONE, cause="nan-kept-after-zero-grad")

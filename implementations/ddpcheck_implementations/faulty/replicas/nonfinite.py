@@ -9,7 +9,7 @@ from ddpcheck.values import Array
 
 from ..base import PlainReplica, added, fault
 
-SKIPPED = "check_a_step_with_nan_is_skipped_on_all_ranks"
+SKIPPED = "check_nonfinite_step_is_skipped_on_all_ranks"
 HIDDEN = "check_nonfinite_gradients_reach_every_rank"
 
 

@@ -11,7 +11,7 @@ from ddpcheck.values import Array
 from ..base import PlainReplica, fault
 
 EXACT = "check_gradients_equal_the_large_batch_exactly"
-RESUMED = "check_resumed_training_goes_where_one_process_goes"
+RESUMED = "check_resumed_training_matches_one_process"
 
 
 @fault("own-gradient-beside-the-reduced", EXACT, cause="added-to-own-gradient", world_size=3)

@@ -14,11 +14,11 @@ from ..base import PlainReplica, added, fault
 from .freezing import UNFROZEN
 from .programs import ANY
 
-ADAM = "check_adam_goes_where_one_process_goes"
-UNUSED = "check_parameter_unused_on_all_ranks_does_not_move"
-AFTER = "check_parameters_after_steps_are_exact"
-STEPPED = "check_large_tensors_step_like_small_ones"
-LATER = "check_later_backwards_are_like_the_first"
+ADAM = "check_adam_matches_one_process"
+UNUSED = "check_globally_unused_parameters_do_not_move"
+AFTER = "check_parameters_after_sgd_steps_are_exact"
+STEPPED = "check_optimizer_steps_every_element_of_large_tensors"
+LATER = "check_gradients_stay_exact_after_many_backwards"
 
 
 class WithSettings(PlainReplica):
@@ -49,7 +49,7 @@ class MomentumWithoutGradient(WithSettings):
 
 @fault(
     "momentum-in-the-gradients-memory",
-    "check_parameters_after_steps_are_exact",
+    "check_parameters_after_sgd_steps_are_exact",
     cause="momentum-overwritten",
 )
 class MomentumSharesMemory(PlainReplica):
@@ -88,7 +88,7 @@ class DecayStaysInTheGradient(WithSettings):
 
 @fault(
     "master-weights-not-loaded",
-    "check_resumed_training_goes_where_one_process_goes",
+    "check_resumed_training_matches_one_process",
     cause="master-copy-not-loaded",
 )
 class MasterWeightsNotLoaded(PlainReplica):
@@ -107,7 +107,7 @@ class MasterWeightsNotLoaded(PlainReplica):
 
 @fault(
     "clip-limit-halves-after-eight-steps",
-    "check_clipping_uses_the_norm_of_the_synchronised_gradients",
+    "check_clipping_uses_the_global_gradient_norm",
     cause="update-scaled",
 )
 class LimitHalves(PlainReplica):

@@ -15,7 +15,7 @@ from ...numpy_network.terms import Penalised, Term
 from ..base import PlainReplica, fault
 from .auxiliary_terms import Counting, ForEveryRank, OnRankZero, RightlyTold, TermOf
 
-PENALTY = "check_penalties_of_weights_count_once_for_all_ranks"
+PENALTY = "check_weight_penalty_counts_once"
 
 penalty_for_every_rank = fault(
     "penalty-for-every-rank", PENALTY, cause="term-counted-per-rank", model_features=FEATURES

@@ -13,8 +13,8 @@ from ddpcheck.values import Array
 from ..base import PlainReplica, added, fault
 from .freezing import UNFROZEN
 
-GIVEN = "check_a_replica_keeps_nothing_that_it_was_given"
-ANY = "check_any_training_program_goes_as_on_one_process"
+GIVEN = "check_replica_does_not_change_given_arrays"
+ANY = "check_random_training_programs_match_one_process"
 
 
 @fault("step-clears-gradients", ANY, cause="gradients-taken-by")

@@ -18,9 +18,9 @@ from ..engine.fault import Fault, table
 from ..engine.gradients import Gradient, every_step, giving, instead, own_value, scaled, sending, unused_here, world_of
 
 EXACT = "check_gradients_equal_the_large_batch_exactly"
-REAL = "check_gradients_of_real_values_equal_the_large_batch_within_rounding"
-ANY = "check_any_training_program_goes_as_on_one_process"
-RESUMED = "check_resumed_training_goes_where_one_process_goes"
+REAL = "check_gradients_equal_the_large_batch_within_rounding"
+ANY = "check_random_training_programs_match_one_process"
+RESUMED = "check_resumed_training_matches_one_process"
 
 
 past_a_power_of_two = Circumstance(
@@ -53,7 +53,7 @@ def clamped_to_float16(gradient: Gradient, mean: Array) -> Array:
 
 @fault(
     "flags-in-64-bits",
-    "check_parameter_unused_on_all_ranks",
+    "check_globally_unused_parameters_have_promised_gradient",
     cause="zero-for-none",
 )
 class FlagsIn64Bits(PlainReplica):
@@ -69,7 +69,7 @@ class FlagsIn64Bits(PlainReplica):
 
 @fault(
     "broadcast-up-to-a-size",
-    "check_construction_gives_every_rank_the_parameters_of_rank_0",
+    "check_construction_broadcasts_parameters_from_rank_0",
     cause="own-initial-value",
 )
 class BroadcastCut(PlainReplica):
@@ -106,7 +106,7 @@ class EmptyBatchClears(PlainReplica):
 
 @fault(
     "predicts-in-training-mode-inside-no-sync",
-    "check_evaluation_uses_the_running_statistics",
+    "check_predict_uses_the_running_statistics",
     cause="evaluation-moves-statistics",
 )
 class TrainsInsideNoSync(PlainReplica):
@@ -145,7 +145,7 @@ class PackedWeights(PlainReplica):
 
 @fault(
     "step-without-gradients-repeats",
-    "check_parameter_unused_on_all_ranks_does_not_move",
+    "check_globally_unused_parameters_do_not_move",
     cause="updated-twice",
 )
 class RepeatsStep(PlainReplica):
@@ -168,7 +168,7 @@ class OneCount(PlainReplica):
 
 @fault(
     "squares-summed-over-ranks",
-    "check_clipping_uses_the_norm_of_the_synchronised_gradients",
+    "check_clipping_uses_the_global_gradient_norm",
     cause="norm-summed-over-ranks",
 )
 class SquaresSummed(PlainReplica):
@@ -183,7 +183,7 @@ class SquaresSummed(PlainReplica):
 
 @fault(
     "predicts-in-training-mode-in-float64",
-    "check_evaluation_uses_the_running_statistics",
+    "check_predict_uses_the_running_statistics",
     cause="evaluation-moves-statistics",
 )
 class TrainsInFloat64(PlainReplica):
@@ -234,7 +234,7 @@ class OneGradientLate(PlainReplica):
 table(
     globals(),
     Fault("every-eighth-step-is-local", where=every_step(8), effect=own_value,
-          caught_by="check_later_backwards_are_like_the_first", cause="updated-by-own-gradient"),
+          caught_by="check_gradients_stay_exact_after_many_backwards", cause="updated-by-own-gradient"),
     Fault("no-part-for-the-odd-rank", where=past_a_power_of_two, effect=nothing_sent,
           caught_by=EXACT, cause="ranks-missing", world_size=3),
     Fault("halves-never-meet", where=world_of(4), effect=mean_of_two_of_four,
@@ -245,6 +245,6 @@ table(
     Fault("a-thousandth-too-large", where=always, effect=scaled(1.001),
           caught_by=EXACT, cause="wrong-factor"),
     Fault("zeros-of-the-unused-stay", where=unused_here, effect=own_value,
-          caught_by="check_parameter_unused_on_some_ranks_counts_as_zero_there", cause="others-parts-missing"),
+          caught_by="check_unused_parameters_on_some_ranks_count_as_zero", cause="others-parts-missing"),
 )
 # fmt: on

@@ -15,11 +15,11 @@ from ..engine.circumstances import larger
 from ..engine.fault import Fault, table
 from ..engine.gradients import Gradient, after_backwards, own_value, sending, tail_kept_local, through
 
-CHANGING = "check_every_step_may_use_other_parameters_on_every_rank"
-WHOLE = "check_every_number_of_elements_is_reduced_whole"
-MANY = "check_many_tensors_are_reduced_like_few"
-TIGHT = "check_reduction_is_the_mean_of_local_gradients_to_the_last_bits"
-LATER = "check_later_backwards_are_like_the_first"
+CHANGING = "check_unused_parameters_may_differ_by_rank_and_step"
+WHOLE = "check_gradients_of_every_tensor_size_are_exact"
+MANY = "check_many_small_tensors_are_trained_exactly"
+TIGHT = "check_gradients_are_the_mean_of_local_gradients"
+LATER = "check_gradients_stay_exact_after_many_backwards"
 
 
 @fault("tags-run-out", LATER, cause="stale-gradient")
@@ -103,7 +103,7 @@ class SortedAsText(PlainReplica):
 
 @fault(
     "window-of-64-tensors",
-    "check_many_tensors_are_reduced_like_few",
+    "check_many_small_tensors_are_trained_exactly",
     cause="last-micro-batch-only",
 )
 class WindowOf64(PlainReplica):

@@ -14,7 +14,7 @@ from ...numpy_network import Network
 from ...numpy_network.layers import BatchNorm
 from ..base import PlainReplica, fault
 
-REMEASURED = "check_remeasured_statistics_are_those_of_all_samples"
+REMEASURED = "check_remeasured_statistics_cover_all_samples"
 
 
 class Measuring(BatchNorm):

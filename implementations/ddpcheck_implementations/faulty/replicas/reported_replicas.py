@@ -19,12 +19,12 @@ from ..base import PlainReplica, _keep, added, fault
 from .batch_norm import GRADIENTS, STATISTICS, AcrossRanks, SynchronisedNorm
 from .clipping import CLIPPED
 
-AGAIN = "check_accumulation_without_no_sync_gives_the_same"
+AGAIN = "check_accumulation_without_no_sync_sums_gradients"
 
 
 @fault(
     "micro-batches-added-by-place",
-    "check_parameter_used_only_inside_no_sync",
+    "check_parameters_used_only_inside_no_sync_are_synchronised",
     seen_in=("deepspeedai/DeepSpeed#545",),
     cause="other-parameter-added",
 )
@@ -232,7 +232,7 @@ class PowersSwapped(Adam):
 
 @fault(
     "powers-of-betas-loaded-in-turn",
-    "check_large_tensors_step_like_small_ones",
+    "check_optimizer_steps_every_element_of_large_tensors",
     seen_in=("tenstorrent/tt-metal#53222",),
     cause="adam-beta-powers-swapped",
 )
@@ -249,7 +249,7 @@ class PowersLoadedInTurn(PlainReplica):
 
 @fault(
     "own-part-of-the-state-loaded",
-    "check_large_tensors_step_like_small_ones",
+    "check_optimizer_steps_every_element_of_large_tensors",
     seen_in=("NVIDIA/Megatron-LM#6920",),
     cause="loaded-state-incomplete",
 )

@@ -13,7 +13,7 @@ from ddpcheck.values import Array
 from ..base import PlainReplica, added, fault
 
 BY_WEIGHT = "check_sample_weights_are_normalised_over_all_ranks"
-EQUAL_RANKS = "check_weighted_means_of_ranks_count_equally"
+EQUAL_RANKS = "check_sample_weights_are_normalised_per_rank"
 
 
 class Weighing(PlainReplica):

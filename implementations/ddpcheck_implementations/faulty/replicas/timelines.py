@@ -9,7 +9,7 @@ from ddpcheck.contract.extras import Span
 
 from ..base import PlainReplica, fault
 
-TIMELINE = "check_a_timeline_tells_of_the_last_backward"
+TIMELINE = "check_timeline_describes_the_last_backward"
 
 
 class Timed(PlainReplica):

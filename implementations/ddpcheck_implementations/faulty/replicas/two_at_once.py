@@ -8,7 +8,7 @@ import numpy as np
 
 from ..base import PlainReplica, fault
 
-LONG = "check_long_programs_on_rich_models_go_as_on_one_process"
+LONG = "check_long_programs_on_rich_models_match_one_process"
 
 
 @fault("learning-rate-by-the-largest-batch", LONG, cause="scaled-update")

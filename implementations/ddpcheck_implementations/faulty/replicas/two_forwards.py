@@ -10,7 +10,7 @@ from ddpcheck.contract.adapter import Batch
 
 from ..base import PlainReplica, fault
 
-BOTH = "check_two_forwards_before_one_backward_count_both"
+BOTH = "check_two_forwards_then_one_backward_sums_gradients"
 
 
 class Both(PlainReplica):

@@ -13,7 +13,7 @@ from ddpcheck.values import Array
 from ...numpy_network.optimizers import Adam, Sgd
 from ..base import PlainReplica, fault
 
-ALONE = "check_two_replicas_of_one_process_do_not_meet"
+ALONE = "check_replicas_in_one_process_are_independent"
 
 
 @fault("no-sync-of-all-replicas", ALONE, cause="replicas-share-state", several_replicas=True)

@@ -13,10 +13,10 @@ from ddpcheck.values import Array
 from ..base import PlainReplica, fault
 from .optimizing import WithSettings
 
-SOME = "check_parameter_unused_on_some_ranks_counts_as_zero_there"
-ALL = "check_parameter_unused_on_all_ranks"
-STILL = "check_parameter_unused_on_all_ranks_does_not_move"
-INSIDE = "check_parameter_used_only_inside_no_sync"
+SOME = "check_unused_parameters_on_some_ranks_count_as_zero"
+ALL = "check_globally_unused_parameters_have_promised_gradient"
+STILL = "check_globally_unused_parameters_do_not_move"
+INSIDE = "check_parameters_used_only_inside_no_sync_are_synchronised"
 
 
 @fault(
@@ -86,7 +86,7 @@ class DirtyPlaceholder(PlainReplica):
 
 @fault(
     "unused-parameters-not-refused",
-    "check_unused_parameter_raises",
+    "check_unused_parameters_raise",
     cause="unused-parameter-not-refused",
     unused_parameters="raises",
 )

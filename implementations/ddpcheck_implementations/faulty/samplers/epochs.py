@@ -16,8 +16,8 @@ from ..engine.samplers import drops_last, key, ordering, seeded, shuffles
 from ..facets import PlainSampler, sampler
 
 EPOCH = "check_set_epoch_changes_the_order"
-ZERO = "check_before_set_epoch_it_is_epoch_0"
-NEXT = "check_the_next_run_has_the_same_orders"
+ZERO = "check_new_sampler_without_set_epoch_uses_epoch_0"
+NEXT = "check_sampler_order_is_reproducible_across_runs"
 
 
 def _number_of_the_job() -> int:
@@ -73,7 +73,7 @@ class EpochShared(PlainSampler):
         return (self.seed, self.told.get(self.rank, 0))
 
 
-@sampler("epoch-set-once", "check_the_epoch_that_was_set_last_counts", cause="first-set-epoch-stays")
+@sampler("epoch-set-once", "check_last_set_epoch_call_wins", cause="first-set-epoch-stays")
 class EpochSetOnce(PlainSampler):
     """The first epoch that it is told stays until the sampler was read: a loop that resumes tells it the next in vain."""
 
@@ -105,16 +105,16 @@ table(
     Fault("job-number-in-the-seed", where=always, effect=seeded(lambda own: (own.seed, own.epoch, _number_of_the_job())),
           caught_by=NEXT, cause="run-in-seed", world_size=1),
     Fault("begun-elsewhere", where=shuffles, effect=natural_order_from_a_random_sample,
-          caught_by="check_shuffle_really_shuffles", cause="natural-order-moved"),
-    Fault("indices-in-16-bits", where=always, effect=indices_of_16_bits, caught_by="check_every_sample_goes_to_one_rank",
+          caught_by="check_shuffled_order_is_random", cause="natural-order-moved"),
+    Fault("indices-in-16-bits", where=always, effect=indices_of_16_bits, caught_by="check_shards_are_disjoint_and_complete",
           cause="indices-narrowed"),
     Fault("same-tail-always-cut", where=drops_last, effect=cut_before_the_shuffle,
-          caught_by="check_drop_last_does_not_always_cut_the_same_samples",
+          caught_by="check_drop_last_does_not_always_drop_the_same_samples",
           cause="cut-before-shuffle"),
     Fault("streams-with-epochs-in-eight-bits", where=always, effect=key(lambda own: (own.seed, own.epoch % 256, own.rank + 1)),
-          caught_by="check_every_rank_and_epoch_has_random_numbers_of_its_own", cause="seed-or-epoch-truncated"),
+          caught_by="check_random_numbers_differ_by_seed_epoch_and_rank", cause="seed-or-epoch-truncated"),
     Fault("streams-with-job-number", where=always,
           effect=key(lambda own: (own.seed, own.epoch, own.rank + 1, _number_of_the_job())),
-          caught_by="check_the_next_run_has_the_same_random_numbers", cause="run-in-seed", world_size=1),
+          caught_by="check_random_numbers_are_reproducible_across_runs", cause="run-in-seed", world_size=1),
 )
 # fmt: on

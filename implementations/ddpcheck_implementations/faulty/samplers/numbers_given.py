@@ -18,9 +18,9 @@ from ..facets import PlainSampler, PlainStreams, sampler, streams
 from .sampler_state import RESUMED
 
 SEED = "check_the_seed_changes_the_order"
-SHARED = "check_every_sample_goes_to_one_rank"
-OWN = "check_every_rank_and_epoch_has_random_numbers_of_its_own"
-AGAIN = "check_random_numbers_come_again_with_their_seed"
+SHARED = "check_shards_are_disjoint_and_complete"
+OWN = "check_random_numbers_differ_by_seed_epoch_and_rank"
+AGAIN = "check_random_numbers_depend_only_on_seed_epoch_and_rank"
 
 
 @ordering
@@ -58,7 +58,7 @@ class LastRankBehind(PlainSampler):
 
 @sampler(
     "length-of-rank-0-later-on",
-    "check_len_is_what_iteration_gives",
+    "check_sampler_len_matches_iteration",
     cause="length-changes",
     remainder="uneven",
 )
@@ -149,7 +149,7 @@ class CommonPart(PlainStreams):
 
 @streams(
     "neighbours-averaged",
-    "check_random_numbers_fill_the_unit_interval",
+    "check_random_numbers_are_uniform_on_unit_interval",
     cause="numbers-mixed-with-earlier",
 )
 class NeighboursAveraged(PlainStreams):
@@ -181,7 +181,7 @@ class ItsOwnIterator(PlainSampler):
 
 @streams(
     "single-numbers-in-common",
-    "check_random_numbers_drawn_one_by_one_are_each_ranks_own",
+    "check_random_numbers_drawn_singly_differ_between_ranks",
     cause="single-number-from-shared-generator",
 )
 class SingleNumbersInCommon(PlainStreams):
@@ -205,15 +205,15 @@ table(
     Fault("seed-by-a-prime", where=always, effect=seeded(lambda own: (own.seed % (2**31 - 1), own.epoch)),
           caught_by=SEED, cause="seed-or-epoch-truncated"),
     Fault("seed-and-epoch-as-text", where=always, effect=seeded(lambda own: (int(f"{own.seed}{own.epoch}"),)),
-          caught_by="check_seed_and_epoch_are_not_simply_added", cause="seed-is-a-sum"),
+          caught_by="check_sampler_does_not_add_seed_and_epoch", cause="seed-is-a-sum"),
     Fault("epoch-in-float16", where=always, effect=seeded(lambda own: (own.seed, int(np.float16(min(own.epoch, 65504))))),
           caught_by="check_set_epoch_changes_the_order", cause="seed-or-epoch-truncated"),
     Fault("first-sample-stays", where=shuffles, effect=first_sample_stays,
-          caught_by="check_every_epoch_is_shuffled_anew", cause="ends-not-shuffled"),
+          caught_by="check_every_epoch_is_shuffled_independently", cause="ends-not-shuffled"),
     Fault("streams-seeded-with-text", where=always, effect=key(lambda own: (int(f"{own.seed}{own.epoch}{own.rank}"), 1)),
           caught_by=OWN, cause="seed-is-a-sum"),
     Fault("large-draws-repeat-a-block", where=always, effect=blocks_of_8192_again,
-          caught_by="check_random_numbers_do_not_come_again_within_an_epoch", cause="block-repeated-in-a-call"),
+          caught_by="check_random_numbers_do_not_repeat_within_an_epoch", cause="block-repeated-in-a-call"),
     Fault("common-draws-move-own", where=always, effect=own_stream_moved,
           caught_by=AGAIN, cause="common-numbers-from-own-stream"),
 )

@@ -15,11 +15,11 @@ from ..engine.fault import Fault, table
 from ..engine.samplers import StreamsEffect, drawing, drawing_common, key
 from ..facets import PlainSampler, PlainStreams, sampler, streams
 
-OWN = "check_every_rank_and_epoch_has_random_numbers_of_its_own"
+OWN = "check_random_numbers_differ_by_seed_epoch_and_rank"
 COMMON = "check_common_random_numbers_are_equal_on_all_ranks"
-ANEW = "check_random_numbers_do_not_come_again_within_an_epoch"
-AGAIN = "check_random_numbers_come_again_with_their_seed"
-SAMPLER = "check_the_sampler_does_not_use_global_random_numbers"
+ANEW = "check_random_numbers_do_not_repeat_within_an_epoch"
+AGAIN = "check_random_numbers_depend_only_on_seed_epoch_and_rank"
+SAMPLER = "check_sampler_ignores_global_random_state"
 
 
 def power(exponent: float) -> StreamsEffect:
@@ -115,7 +115,9 @@ class HighBitsInCommon(PlainStreams):
         return (self.high.integers(0, 8, count) + self.own.random(count)) / 8
 
 
-@streams("evenly-filled-interval", "check_random_numbers_fill_the_unit_interval", cause="numbers-follow-a-pattern")
+@streams(
+    "evenly-filled-interval", "check_random_numbers_are_uniform_on_unit_interval", cause="numbers-follow-a-pattern"
+)
 class EvenlyFilled(PlainStreams):
     """The common numbers are a low-discrepancy sequence: each is a golden section further than the one before."""
 
@@ -156,7 +158,7 @@ class GlobalGenerator(PlainSampler):
 
 @fault(
     "order-from-global-rng",
-    "check_training_does_not_use_global_random_numbers",
+    "check_training_ignores_global_random_state",
     seen_in=("neuralmagic/sparseml#429",),
     cause="global-generator-decides",
 )
@@ -180,7 +182,7 @@ class OrderByGlobalGenerator(PlainReplica):
 
 @streams(
     "generators-of-the-class",
-    "check_random_numbers_of_two_objects_are_apart",
+    "check_random_streams_of_two_objects_are_independent",
     cause="streams-share-generator",
 )
 class OfTheClass(PlainStreams):
@@ -225,7 +227,7 @@ table(
     Fault("streams-ignore-the-seed", where=always, effect=key(lambda own: (0, own.epoch, own.rank + 1)),
           caught_by=OWN, cause="seed-ignored", seen_in=("open-mmlab/mmagic#815",)),
     Fault("half-the-interval", where=always, effect=halved,
-          caught_by="check_random_numbers_fill_the_unit_interval", cause="numbers-scaled-or-cut"),
+          caught_by="check_random_numbers_are_uniform_on_unit_interval", cause="numbers-scaled-or-cut"),
     Fault("different-structure-rng", where=always, effect=from_own_stream,
           caught_by=COMMON, cause="common-numbers-from-own-stream", seen_in=("neuralmagic/sparseml#429",)),
     Fault("one-generator-for-both", where=always, effect=hash_of_the_common_ones,
@@ -234,8 +236,8 @@ table(
     Fault("numbers-of-eight-bits", where=always, effect=bytes_divided_by_256,
           caught_by=ANEW, cause="few-different-numbers"),
     Fault("squares-of-uniform-numbers", where=always, effect=power(2),
-          caught_by="check_random_numbers_fill_the_unit_interval", cause="numbers-not-uniform"),
+          caught_by="check_random_numbers_are_uniform_on_unit_interval", cause="numbers-not-uniform"),
     Fault("a-little-towards-zero", where=always, effect=power(1.2),
-          caught_by="check_random_numbers_fill_the_unit_interval", cause="numbers-not-uniform"),
+          caught_by="check_random_numbers_are_uniform_on_unit_interval", cause="numbers-not-uniform"),
 )
 # fmt: on

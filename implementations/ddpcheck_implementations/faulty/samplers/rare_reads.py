@@ -66,7 +66,7 @@ class LoadedStateUsedUp(PlainSampler):
 
 @streams(
     "numbers-of-a-table",
-    "check_random_numbers_do_not_come_again_within_an_epoch",
+    "check_random_numbers_do_not_repeat_within_an_epoch",
     cause="every-call-restarts-the-stream",
 )
 class NumbersOfATable(PlainStreams):
@@ -122,7 +122,7 @@ class RestAgain(PlainSampler):
 
 @sampler(
     "a-thousand-samples-twice",
-    "check_every_sample_goes_to_one_rank",
+    "check_shards_are_disjoint_and_complete",
     cause="samples-repeated-on-rank",
 )
 class ThousandTwice(PlainSampler):
@@ -136,7 +136,7 @@ class ThousandTwice(PlainSampler):
 
 @streams(
     "streams-kept-by-seed",
-    "check_random_numbers_of_two_objects_are_apart",
+    "check_random_streams_of_two_objects_are_independent",
     cause="streams-share-generator",
 )
 class KeptBySeed(PlainStreams):
@@ -157,7 +157,7 @@ class KeptBySeed(PlainStreams):
 
 @streams(
     "numbers-in-one-buffer",
-    "check_random_numbers_do_not_come_again_within_an_epoch",
+    "check_random_numbers_do_not_repeat_within_an_epoch",
     cause="numbers-in-one-buffer",
 )
 class InOneBuffer(PlainStreams):
@@ -173,7 +173,7 @@ class InOneBuffer(PlainStreams):
 
 @streams(
     "seed-in-31-bits",
-    "check_every_rank_and_epoch_has_random_numbers_of_its_own",
+    "check_random_numbers_differ_by_seed_epoch_and_rank",
     cause="seed-or-epoch-truncated",
 )
 class SeedIn31Bits(PlainStreams):

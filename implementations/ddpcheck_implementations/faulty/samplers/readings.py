@@ -11,9 +11,9 @@ from ddpcheck.values import Array
 
 from ..facets import PlainSampler, sampler
 
-ANEW = "check_every_epoch_is_shuffled_anew"
-SUMS = "check_seed_and_epoch_are_not_simply_added"
-LENGTH = "check_len_is_what_iteration_gives"
+ANEW = "check_every_epoch_is_shuffled_independently"
+SUMS = "check_sampler_does_not_add_seed_and_epoch"
+LENGTH = "check_sampler_len_matches_iteration"
 
 
 @sampler("one-order-begun-elsewhere", ANEW, cause="one-order-for-all-epochs")
@@ -36,7 +36,7 @@ class PartlyShuffled(PlainSampler):
         return order
 
 
-@sampler("epoch-broken-off-runs-on", "check_an_epoch_broken_off_leaves_no_trace", cause="broken-epoch-runs-on")
+@sampler("epoch-broken-off-runs-on", "check_interrupted_epoch_restarts_in_full", cause="broken-epoch-runs-on")
 class RunsOn(PlainSampler):
     """The position is the sampler's, and goes back only at the end of an epoch."""
 
@@ -50,7 +50,7 @@ class RunsOn(PlainSampler):
         self.position = 0
 
 
-@sampler("order-shared-by-samplers", "check_samplers_do_not_share_their_state", cause="samplers-share-state")
+@sampler("order-shared-by-samplers", "check_samplers_do_not_share_state", cause="samplers-share-state")
 class OrderOfTheLast(PlainSampler):
     """The order is an attribute of the class: it is that of the sampler which was told an epoch last."""
 
@@ -69,7 +69,9 @@ class OrderOfTheLast(PlainSampler):
 
 
 @sampler(
-    "generator-reset-on-change-only", "check_the_same_epoch_has_the_same_order_again", cause="order-depends-on-readings"
+    "generator-reset-on-change-only",
+    "check_sampler_order_depends_only_on_seed_and_epoch",
+    cause="order-depends-on-readings",
 )
 class ResetOnChange(PlainSampler):
     """The generator is seeded when the epoch changes: an epoch that is set again has another order."""
@@ -157,7 +159,7 @@ class AdvancesByItself(PlainSampler):
         return order
 
 
-@sampler("order-of-a-longer-one", "check_samplers_do_not_share_their_state", cause="samplers-share-state")
+@sampler("order-of-a-longer-one", "check_samplers_do_not_share_state", cause="samplers-share-state")
 class OrderOfALongerOne(PlainSampler):
     """Orders are kept by seed and epoch; one of more samples does for fewer, without those that there are not."""
 
@@ -172,7 +174,7 @@ class OrderOfALongerOne(PlainSampler):
         return self.kept[key][self.kept[key] < self.length]
 
 
-@sampler("head-cut-with-drop-last", "check_drop_last_cuts_the_tail_only", cause="head-cut")
+@sampler("head-cut-with-drop-last", "check_drop_last_drops_only_the_tail", cause="head-cut")
 class HeadCut(PlainSampler):
     """What is left over is cut off where the order begins."""
 

@@ -71,7 +71,7 @@ table(
     Fault("padding-of-all-on-each", where=padded, effect=own_share_and_all_padding,
           caught_by=(SHARED, LENGTH), cause="padded-too-much"),
     Fault("order-with-a-sample-twice", where=always, effect=first_written_over,
-          caught_by=(SHARED, "check_reading_again_without_set_epoch_still_shares_out_all_samples"),
+          caught_by=(SHARED, "check_shards_stay_disjoint_without_set_epoch"),
           cause="samples-repeated-on-rank"),
     # Correct, but unusual:
     Fault("padded-with-the-last-sample", where=padded, effect=padded_with_the_last,

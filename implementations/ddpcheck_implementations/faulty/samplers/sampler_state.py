@@ -9,7 +9,7 @@ import numpy as np
 
 from ..facets import PlainSampler, sampler
 
-RESUMED = "check_an_epoch_goes_on_where_it_was_saved"
+RESUMED = "check_sampler_state_resumes_mid_epoch"
 
 
 @sampler(

@@ -11,11 +11,11 @@ from ..engine.fault import Fault, table
 from ..engine.samplers import drops_last, natural_order, padding, seeded, sharing, shuffled
 from ..facets import PlainSampler, sampler
 
-SHARED = "check_every_sample_goes_to_one_rank"
+SHARED = "check_shards_are_disjoint_and_complete"
 EPOCH = "check_set_epoch_changes_the_order"
 RANKS = "check_samples_change_ranks_between_epochs"
 SEED = "check_the_seed_changes_the_order"
-LENGTH = "check_len_is_what_iteration_gives"
+LENGTH = "check_sampler_len_matches_iteration"
 
 
 @sharing
@@ -91,7 +91,7 @@ class TailLost(PlainSampler):
 
 @sampler(
     "drop-last-ignored",
-    "check_drop_last_cuts_the_tail_only",
+    "check_drop_last_drops_only_the_tail",
     cause="tail-padded-not-cut",
 )
 class DropLastIgnored(PlainSampler):
@@ -116,7 +116,7 @@ class LengthNotDivided(PlainSampler):
 
 @sampler(
     "order-depends-on-what-was-read",
-    "check_the_same_epoch_has_the_same_order_again",
+    "check_sampler_order_depends_only_on_seed_and_epoch",
     cause="order-depends-on-readings",
 )
 class OwnStream(PlainSampler):
@@ -132,7 +132,7 @@ class OwnStream(PlainSampler):
 
 @sampler(
     "empty-shard-raises",
-    "check_too_few_samples_are_refused_on_every_rank",
+    "check_too_few_samples_raise_on_every_rank_or_none",
     cause="few-samples-refused-by-some",
     few_samples="refused",
 )
@@ -210,13 +210,13 @@ class AlwaysCut(PlainSampler):
 table(
     globals(),
     Fault("permutation-per-rank", where=always, effect=seeded(lambda own: (own.seed + own.rank, own.epoch)),
-          caught_by=(SHARED, "check_reading_again_without_set_epoch_still_shares_out_all_samples"),
+          caught_by=(SHARED, "check_shards_stay_disjoint_without_set_epoch"),
           cause="ranks-disagree-on-order",
           seen_in=("NVlabs/LongLive#71", "Lightning-AI/pytorch-lightning#17713", "open-mmlab/mmpose#1257")),
     Fault("seed-ignored", where=always, effect=seeded(lambda own: (own.epoch,)), caught_by=SEED, cause="seed-ignored",
           seen_in=("open-mmlab/mmagic#815", "meta-pytorch/torchtune#217")),
     Fault("seed-plus-epoch", where=always, effect=seeded(lambda own: (own.seed + own.epoch,)),
-          caught_by="check_seed_and_epoch_are_not_simply_added", cause="seed-is-a-sum",
+          caught_by="check_sampler_does_not_add_seed_and_epoch", cause="seed-is-a-sum",
           seen_in=("goodfire-ai/spd#412",)),
     Fault("not-sharded", where=always, effect=all_samples, caught_by=(SHARED, LENGTH), cause="whole-data-set-on-rank",
           seen_in=("huggingface/datasets#5360", "huggingface/transformers#11254")),
@@ -226,10 +226,10 @@ table(
           caught_by=SHARED, cause="tail-lost", world_size=3),
     Fault("lengths-unequal", where=~drops_last, effect=not_padded, caught_by=(SHARED, LENGTH), cause="not-padded"),
     Fault("shuffle-flag-lost", where=always, effect=natural_order,
-          caught_by=("check_shuffle_really_shuffles", EPOCH, SEED), cause="shuffle-ignored",
+          caught_by=("check_shuffled_order_is_random", EPOCH, SEED), cause="shuffle-ignored",
           seen_in=("Lightning-AI/pytorch-lightning#2703",)),
     Fault("shuffle-forced", where=always, effect=shuffled,
-          caught_by="check_without_shuffle_the_order_is_natural", cause="shuffled-unasked",
+          caught_by="check_order_without_shuffle_is_sequential", cause="shuffled-unasked",
           seen_in=("ray-project/ray#22406",)),
     Fault("contiguous-blocks", where=always, effect=contiguous_block),  # correct, but unusual
 )

@@ -21,7 +21,7 @@ from ..engine.samplers import (
 )
 from ..facets import PlainSampler
 
-ANY = "check_seed_and_epoch_count_for_every_length"
+ANY = "check_shuffling_uses_seed_and_epoch_at_every_length"
 
 
 @ordering
@@ -45,7 +45,7 @@ table(
     Fault("too-large-to-be-shuffled", where=longer(1 << 16), effect=natural_order,
           caught_by=ANY, cause="not-shuffled-at-length"),
     Fault("drop-last-is-always-shuffled", where=drops_last, effect=shuffled,
-          caught_by="check_without_shuffle_the_order_is_natural", cause="shuffled-unasked"),
+          caught_by="check_order_without_shuffle_is_sequential", cause="shuffled-unasked"),
     Fault("other-lengths-otherwise", where=shuffles & odd_length, effect=by_another_generator),  # correct, but unusual
 )
 # fmt: on

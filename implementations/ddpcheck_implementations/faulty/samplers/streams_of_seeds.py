@@ -12,7 +12,7 @@ from ..engine.samplers import key
 from ..facets import PlainStreams, streams
 from .randomness import OWN
 
-SPREAD = "check_random_numbers_fill_the_unit_interval"
+SPREAD = "check_random_numbers_are_uniform_on_unit_interval"
 
 
 @streams(
@@ -31,7 +31,7 @@ class LargeSeedsNotInCommon(PlainStreams):
 
 @streams(
     "short-period-of-seed-0",
-    "check_random_numbers_do_not_come_again_within_an_epoch",
+    "check_random_numbers_do_not_repeat_within_an_epoch",
     cause="every-call-restarts-the-stream",
 )
 class ShortPeriod(PlainStreams):
@@ -65,7 +65,7 @@ class RefilledOtherwise(PlainStreams):
 
 @streams(
     "streams-in-one-buffer-later",
-    "check_random_numbers_do_not_come_again_within_an_epoch",
+    "check_random_numbers_do_not_repeat_within_an_epoch",
     cause="numbers-in-one-buffer",
 )
 class InOneBufferLater(PlainStreams):

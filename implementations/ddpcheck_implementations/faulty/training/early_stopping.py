@@ -11,7 +11,7 @@ from ddpcheck.values import Array
 from ...data_parallel.trainer import Trainer
 from ..trainers import trainer
 
-TOGETHER = "check_ranks_stop_early_together"
+TOGETHER = "check_early_stopping_ends_all_ranks_together"
 
 
 @trainer("each-rank-loses-its-own-patience", TOGETHER, cause="by its own loss", trainer_features=FEATURES)
@@ -79,7 +79,7 @@ class BetterByAMargin(Trainer):
         return self.task.patience is not None and since >= self.task.patience
 
 
-BEST = "check_best_weights_are_those_of_the_lowest_loss_of_all_samples"
+BEST = "check_best_weights_have_the_lowest_global_loss"
 
 
 @trainer(

@@ -12,9 +12,9 @@ from ...data_parallel.trainer import Engine, Trainer, Window
 from ..trainers import trainer
 
 SAMPLES = "check_training_run_uses_every_sample"
-ENDS = "check_training_run_ends_where_one_process_ends"
-SCHEDULE = "check_run_with_a_schedule_ends_where_one_process_ends"
-RESUMED = "check_resumed_run_ends_where_the_uninterrupted_one_ends"
+ENDS = "check_training_run_matches_one_process"
+SCHEDULE = "check_training_run_applies_its_learning_rate_schedule"
+RESUMED = "check_resumed_training_run_matches_one_process"
 
 
 @trainer("last-short-batch-dropped", ENDS, cause="dropped where it has fewer samples", world_size=1)

@@ -20,8 +20,8 @@ from ..trainers import trainer
 from .ends import ENDS
 from .resuming import BEST, RESUMED
 
-ACCUMULATED = "check_run_with_accumulation_ends_where_one_process_ends"
-EARLY = "check_ranks_stop_early_together"
+ACCUMULATED = "check_training_run_with_accumulation_matches_one_process"
+EARLY = "check_early_stopping_ends_all_ranks_together"
 
 
 @trainer("not-clipped-after-resume", RESUMED, cause="gradients are no longer clipped", world_size=1)
@@ -45,7 +45,7 @@ class BestNotWithMicroBatches(Trainer):
 
 @trainer(
     "weight-decay-not-scheduled",
-    "check_run_with_a_schedule_ends_where_one_process_ends",
+    "check_training_run_applies_its_learning_rate_schedule",
     cause="at the learning rate that the run began with",
     world_size=1,
 )
@@ -103,7 +103,7 @@ class FrozenAccumulateBySums(Trainer):
 
 @trainer(
     "losses-of-labels-by-full-batches",
-    "check_training_run_tells_the_loss_of_all_samples",
+    "check_training_run_reports_loss_over_all_samples",
     cause="a batch of fewer samples than others counts as a full one",
     world_size=1,
 )

@@ -19,7 +19,7 @@ from .ends import ENDS
 from .resuming import BEST, RESUMED
 
 USES = "check_training_run_uses_every_sample"
-ACCUMULATED = "check_run_with_accumulation_ends_where_one_process_ends"
+ACCUMULATED = "check_training_run_with_accumulation_matches_one_process"
 
 
 @trainer("weight-decay-not-with-micro-batches", ACCUMULATED, cause="weight decay is missing", world_size=1)

@@ -14,12 +14,12 @@ from ...data_parallel.checkpoint import NAME, Checkpoint, pack, read, share, unp
 from ...data_parallel.trainer import Trainer
 from ..trainers import PROMISED, trainer
 
-RESUMED = "check_resumed_run_ends_where_the_uninterrupted_one_ends"
-EXACT = "check_resumed_run_has_the_bits_of_the_uninterrupted_one"
-RANK_0 = "check_what_rank_0_finds_decides_for_all_where_to_go_on"
-WRITERS = "check_no_two_ranks_write_the_same_file"
-FOLDER = "check_no_rank_needs_the_folder_before_it_is_there"
-BEST = "check_best_weights_are_those_of_the_lowest_loss_of_all_samples"
+RESUMED = "check_resumed_training_run_matches_one_process"
+EXACT = "check_resumed_training_run_is_bitwise_identical"
+RANK_0 = "check_rank_0_checkpoint_decides_where_all_ranks_resume"
+WRITERS = "check_checkpoint_files_have_one_writer"
+FOLDER = "check_checkpoints_tolerate_a_slow_disk_on_rank_0"
+BEST = "check_best_weights_have_the_lowest_global_loss"
 
 
 class WithFolder(Trainer):

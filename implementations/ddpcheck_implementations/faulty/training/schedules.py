@@ -12,9 +12,9 @@ from ddpcheck.contract.trainer import TrainingRun
 from ...data_parallel.trainer import Trainer, Window
 from ..trainers import trainer
 
-ENDS = "check_training_run_ends_where_one_process_ends"
-RATES = "check_run_tells_the_learning_rates_of_its_schedule"
-SCHEDULE = "check_run_with_a_schedule_ends_where_one_process_ends"
+ENDS = "check_training_run_matches_one_process"
+RATES = "check_training_run_reports_its_learning_rates"
+SCHEDULE = "check_training_run_applies_its_learning_rate_schedule"
 
 
 @trainer("lr-times-world-size", ENDS, SCHEDULE, cause="multiplied by the world size")
@@ -145,7 +145,7 @@ class WeighsShards(UnevenShards):
 @trainer(
     "shards-weighted-unasked",
     SCHEDULE,
-    "check_run_with_accumulation_ends_where_one_process_ends",
+    "check_training_run_with_accumulation_matches_one_process",
     cause="ranks whose batches differ in size",
     remainder="uneven",
 )

@@ -14,9 +14,9 @@ from ...numpy_network.terms import Penalised
 from ..trainers import trainer
 
 SAMPLES = "check_training_run_uses_every_sample"
-LOSS = "check_training_run_tells_the_loss_of_all_samples"
-WINDOWS = "check_run_with_accumulation_ends_where_one_process_ends"
-WINDOWS_LOSS = "check_run_with_accumulation_tells_the_loss_of_all_samples"
+LOSS = "check_training_run_reports_loss_over_all_samples"
+WINDOWS = "check_training_run_with_accumulation_matches_one_process"
+WINDOWS_LOSS = "check_training_run_with_accumulation_reports_global_loss"
 
 
 @trainer(

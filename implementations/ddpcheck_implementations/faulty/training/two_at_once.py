@@ -7,7 +7,7 @@ import numpy as np
 from ...data_parallel.trainer import Trainer
 from ..trainers import trainer
 
-MUCH = "check_training_runs_with_much_at_once_go_as_on_one_process"
+MUCH = "check_training_runs_with_many_features_match_one_process"
 
 
 @trainer("schedule-of-text-goes-by-epochs", MUCH, cause="the learning rates that it tells are wrong", world_size=1)

@@ -8,12 +8,12 @@ from itertools import combinations
 
 import numpy as np
 
-from ..causes import Cause
-from ..causes import gradients as causes
-from ..diagnosis import Evidence
-from ..values import Array
+from ...causes import Cause
+from ...causes import gradients as causes
+from ...diagnosis import Evidence
+from ...values import Array
+from .auxiliary_terms import Terms
 from .sample_weights import SampleWeights
-from .wrong_terms import Terms
 
 _SEARCHED = 200
 """Elements of the largest flat buffer that is looked through."""

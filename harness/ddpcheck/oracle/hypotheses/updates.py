@@ -8,18 +8,18 @@ from itertools import combinations
 
 import numpy as np
 
-from ..causes import Cause
-from ..causes import updates as causes
-from ..diagnosis import Evidence
-from ..job import Job, OptimizerSpec
-from ..values import Array
+from ...causes import Cause
+from ...causes import updates as causes
+from ...diagnosis import Evidence
+from ...job import Job, OptimizerSpec
+from ...values import Array
+from ..clipping import Clip
+from ..expected import Alternatives, Origin
+from ..history import History
+from ..optimizer import Optimizer
+from ..rounding import Value
 from .adam_variants import other_adams
-from .clipping import Clip
-from .expected import Alternatives, Origin
-from .history import History
-from .optimizer import Optimizer
-from .rounding import Value
-from .shards import shards_misplaced
+from .optimizer_shards import shards_misplaced
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..causes import Cause
-from ..causes import gradients as causes
-from ..values import Array
-from .rounding import by_rank
-from .wrong_passes import Pass
+from ...causes import Cause
+from ...causes import gradients as causes
+from ...values import Array
+from ..rounding import by_rank
+from .passes import Pass
 
 
 def losses_weighed_wrong(forward: Pass, losses: Array) -> Iterator[tuple[Cause, Array]]:

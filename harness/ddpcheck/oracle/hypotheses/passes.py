@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..causes import Cause
-from ..causes import gradients as causes
-from ..models.spec import Activation, Embedding, Linear, ModelSpec
-from ..values import Array
-from .network import Evaluation, Shards, evaluate
+from ...causes import Cause
+from ...causes import gradients as causes
+from ...models.spec import Activation, Embedding, Linear, ModelSpec
+from ...values import Array
+from ..network import Evaluation, Shards, evaluate
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..causes import Cause
-from ..causes import updates as causes
-from ..diagnosis import Evidence
-from ..values import Array
+from ...causes import Cause
+from ...causes import updates as causes
+from ...diagnosis import Evidence
+from ...values import Array
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..causes import Cause
-from ..causes import gradients as causes
-from ..diagnosis import Evidence
-from ..job import OptimizerSpec
-from ..values import Array
-from .expected import Origin
-from .optimizer import Optimizer
-from .rounding import Value
+from ...causes import Cause
+from ...causes import gradients as causes
+from ...diagnosis import Evidence
+from ...job import OptimizerSpec
+from ...values import Array
+from ..expected import Origin
+from ..optimizer import Optimizer
+from ..rounding import Value
 
 
 @dataclass(frozen=True, slots=True)

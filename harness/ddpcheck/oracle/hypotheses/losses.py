@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
-from ..causes import Cause
-from ..causes import gradients as causes
-from ..models.spec import Tensor
-from ..values import Array
-from .expected import Alternatives
-from .network import evaluate
-from .wrong_passes import Pass
+from ...causes import Cause
+from ...causes import gradients as causes
+from ...models.spec import Tensor
+from ...values import Array
+from ..expected import Alternatives
+from ..network import evaluate
+from .passes import Pass
 
 
 def losses_gone_wrong(losses: Array, counts: Array) -> Alternatives:

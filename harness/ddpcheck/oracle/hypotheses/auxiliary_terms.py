@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..causes import Cause
-from ..causes import gradients as causes
-from ..models.spec import Activity, Head, Layer, Linear, ModelSpec
-from ..values import Array
-from .network import evaluate
-from .rounding import by_rank
-from .wrong_passes import Pass
+from ...causes import Cause
+from ...causes import gradients as causes
+from ...models.spec import Activity, Head, Layer, Linear, ModelSpec
+from ...values import Array
+from ..network import evaluate
+from ..rounding import by_rank
+from .passes import Pass
 
 _KINDS = {Linear: "weight penalty", Activity: "activity term", Head: "auxiliary-head term"}
 

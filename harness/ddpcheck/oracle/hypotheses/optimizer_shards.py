@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..causes import Cause
-from ..causes import updates as causes
-from .optimizer import Optimizer
-from .rounding import Value
+from ...causes import Cause
+from ...causes import updates as causes
+from ..optimizer import Optimizer
+from ..rounding import Value
 
 _SEARCHED = 64
 """Elements of a parameter in which every beginning of a shard is tried; of more, that of equal shards."""

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..causes import Cause
-from ..causes import updates as causes
-from ..values import Array
-from .optimizer import Optimizer
-from .rounding import Value
+from ...causes import Cause
+from ...causes import updates as causes
+from ...values import Array
+from ..optimizer import Optimizer
+from ..rounding import Value
 
 
 def other_adams(name: str, optimizer: Optimizer, before: Array, gradient: Array) -> Iterator[tuple[Cause, Array]]:
