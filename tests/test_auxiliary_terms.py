@@ -266,5 +266,5 @@ def test_a_penalty_that_is_added_after_the_reduction_and_nearly_cancels_is_no_wr
     drawn = Job(2, (Backward(((0, 1, 2), (3, 4, 5))),), model, data=DataSpec(6, "real", 18), seed=17)
     made = partial(base.facets, unusual_terms.AfterTheReduction)
     job = local_then_synchronised(drawn)
-    promised = unusual_terms.after_the_reduction.capabilities
+    promised = unusual_terms.PenaltiesAfterTheReduction.capabilities
     reduction_is_tight(promised)(job, ThreadedSession(made, 2, promised, 1).run(job))

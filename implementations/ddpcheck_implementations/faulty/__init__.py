@@ -3,7 +3,7 @@
 `faults()` lists them, each with the checks that must catch it, and the threads that it was
 seen in, or none if it was invented; `unusual()` lists
 adapters that are correct, and work otherwise than most, which no check may mind. What a decorator makes is the adapter
-itself: `ddpcheck check ddpcheck_implementations.faulty.replicas.gradient:SumNotMean` runs it.
+itself: `ddpcheck check ddpcheck_implementations.faulty.replicas.gradient:GradSumNotMean` runs it.
 """
 
 from __future__ import annotations

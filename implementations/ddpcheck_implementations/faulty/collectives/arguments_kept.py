@@ -9,37 +9,27 @@ import numpy as np
 from ddpcheck.models.spec import ModelSpec
 from ddpcheck.values import Array
 
-from ...numpy_network import Network
 from ..base import PlainReplica, fault
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.replicas import after, before, given, in_place_of, optimizer_part
 
 RESUMED = "check_resumed_training_matches_one_process"
 STAYS = "check_globally_unused_parameters_do_not_move"
 GIVEN = "check_replica_does_not_change_given_arrays"
 
 
-@fault(
-    "rank-0-written-over-initial-values",
-    GIVEN,
-    cause="works-in-callers-arrays",
-    several_replicas=True,
-)
-class WrittenOver(PlainReplica):
-    """The first broadcast is received in the arrays that the caller has built the model from."""
-
-    def make_network(self, model: ModelSpec, initial: Mapping[str, Array]) -> Network:
-        for array in initial.values():
-            array[...] = self.comm.broadcast(array)
-        return super().make_network(model, initial)
+@before("make_network")
+def broadcast_into_the_initial_values(replica: PlainReplica, model: ModelSpec, initial: Mapping[str, Array]) -> None:
+    """Which are the caller's."""
+    for array in initial.values():
+        array[...] = replica.comm.broadcast(array)
 
 
-@fault("loaded-momentum-is-the-callers", GIVEN, cause="works-in-callers-arrays")
-class LoadedAsItIs(PlainReplica):
-    """Momentum that is loaded is not copied: each further step changes the state that it came from."""
-
-    def load_state(self, state: Mapping[str, Array]) -> None:
-        super().load_state(state)
-        velocity: dict[str, Array] = getattr(self.optimizer, "_velocity", {})
-        velocity |= {name: np.asarray(state[f"optimizer.velocity.{name}"]) for name in velocity}
+@after("load_state")
+def momentum_not_copied(replica: PlainReplica, state: Mapping[str, Array]) -> None:
+    velocity = optimizer_part(replica, "velocity")
+    velocity |= {name: np.asarray(state[f"optimizer.velocity.{name}"]) for name in velocity}
 
 
 @fault("state-in-a-window-is-the-last-one", RESUMED, cause="state-of-construction")
@@ -54,23 +44,29 @@ class StateOfAnEarlierSave(PlainReplica):
         return {name: array.copy() for name, array in self.told.items()}
 
 
-@fault("zeros-where-no-gradient-was", STAYS, seen_in=("pytorch/pytorch#28294",), cause="moved-without-gradient")
-class ZerosForNone(PlainReplica):
-    """zero_gradients() makes zeros for all parameters, with which momentum moves those that were not used."""
-
-    def zero_gradients(self) -> None:
-        self.zero_grad()
-        self.synced = {name: np.zeros_like(self.network.parameters[name]) for name in self.network.learned}
+@in_place_of("zero_gradients")
+def zeros_for_all_parameters(replica: PlainReplica) -> None:
+    """Momentum then moves those that were not used."""
+    replica.zero_grad()
+    replica.synced = {name: np.zeros_like(replica.network.parameters[name]) for name in replica.network.learned}
 
 
-@fault(
-    "module-taken-out-of-names",
-    "check_resumed_training_matches_one_process",
-    cause="rank-raised",
-    world_size=1,
+@given("load_state")
+def names_without_module(replica: PlainReplica, state: Mapping[str, Array]) -> dict[str, Array]:
+    """A wrapper's prefix is taken out wherever it stands."""
+    return {name.replace("module.", ""): value for name, value in state.items()}
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("rank-0-written-over-initial-values", where=always, effect=broadcast_into_the_initial_values,
+          caught_by=GIVEN, cause="works-in-callers-arrays", several_replicas=True),
+    Fault("loaded-momentum-is-the-callers", where=always, effect=momentum_not_copied,
+          caught_by=GIVEN, cause="works-in-callers-arrays"),
+    Fault("zeros-where-no-gradient-was", where=always, effect=zeros_for_all_parameters,
+          caught_by=STAYS, cause="moved-without-gradient", seen_in=("pytorch/pytorch#28294",)),
+    Fault("module-taken-out-of-names", where=always, effect=names_without_module,
+          caught_by="check_resumed_training_matches_one_process", cause="rank-raised", world_size=1),
 )
-class ModuleTakenOut(PlainReplica):
-    """A wrapper's states have `module.` before every name, which is taken out wherever it stands."""
-
-    def load_state(self, state: Mapping[str, Array]) -> None:
-        super().load_state({name.replace("module.", ""): value for name, value in state.items()})
+# fmt: on

@@ -11,10 +11,12 @@ import numpy as np
 from ddpcheck.values import Array
 
 from ...data_parallel.trainer import Trainer
-from ..base import PlainReplica, fault
+from ..engine.circumstances import Circumstance, always
 from ..engine.collective_effects import mean_divided_by
 from ..engine.collectives import all_reduce, in_group, op
 from ..engine.fault import Fault, table
+from ..engine.gradients import divided_by
+from ..engine.replicas import Tensor, constructing
 from ..facets import Group, PassThrough, PlainSampler, collectives, metrics, sampler
 from ..metrics.metrics import right_means
 from ..trainers import trainer
@@ -31,23 +33,13 @@ def local_size() -> int:
     return int(os.environ["LOCAL_WORLD_SIZE"])
 
 
-@fault("divided-by-the-ranks-of-the-host", HOSTS, cause="local-rank-taken-for-rank", any_layout=True)
-class DividedByLocalSize(PlainReplica):
-    """Gradients are divided by LOCAL_WORLD_SIZE."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        return np.asarray(self.comm.all_reduce(gradient) / local_size(), gradient.dtype)
+on_the_first_rank_of_a_host = Circumstance("on the first rank of a host", lambda tensor: local_rank() == 0)
 
 
-@fault("each-host-starts-from-its-own-rank-0", HOSTS, cause="local-rank-taken-for-rank", any_layout=True)
-class BroadcastFromLocalRank(PlainReplica):
-    """The parameters of the host's first rank stay as they are."""
-
-    def start(self, model: Any) -> None:
-        for array in self.network.tensors.values():
-            found = self.comm.broadcast(array)
-            if local_rank():
-                array[...] = found
+@constructing
+def broadcast_not_taken(tensor: Tensor) -> None:
+    """It takes part, and keeps its own."""
+    tensor.of_rank_0(tensor.array)
 
 
 @sampler("share-of-the-local-rank", HOSTS, cause="local-rank-taken-for-rank", any_layout=True)
@@ -88,5 +80,9 @@ table(
     globals(),
     Fault("mean-over-the-ranks-of-the-host", where=all_reduce & op("mean") & ~in_group,
           effect=mean_divided_by(lambda call: local_size()), caught_by=HOSTS, cause="local-rank-taken-for-rank", any_layout=True),
+    Fault("divided-by-the-ranks-of-the-host", where=always, effect=divided_by(lambda gradient: local_size()),
+          caught_by=HOSTS, cause="local-rank-taken-for-rank", any_layout=True),
+    Fault("each-host-starts-from-its-own-rank-0", where=on_the_first_rank_of_a_host, effect=broadcast_not_taken,
+          caught_by=HOSTS, cause="local-rank-taken-for-rank", any_layout=True),
 )
 # fmt: on

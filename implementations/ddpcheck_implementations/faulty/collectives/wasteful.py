@@ -9,10 +9,12 @@ from ddpcheck.contract.adapter import Batch
 from ddpcheck.values import Array
 
 from ..base import PlainReplica, fault
-from ..engine.circumstances import dtype
+from ..engine.circumstances import always, dtype
 from ..engine.collective_effects import instead, through
 from ..engine.collectives import Call, all_reduce, op
 from ..engine.fault import Fault, table
+from ..engine.gradients import through as gradient_through
+from ..engine.replicas import Made, after, inside_no_sync
 from ..facets import Group, PassThrough, collectives
 
 LEAST = "check_large_collectives_send_no_excess_bytes"
@@ -77,16 +79,10 @@ def mean_of_what_is_gathered(call: Call) -> Array:
     return np.asarray(np.mean(call.gathered(), axis=0, dtype=call.array.dtype))
 
 
-@fault("no-sync-reduces-all-the-same", SILENT, cause="reduced-inside-no-sync")
-class ReducesInside(PlainReplica):
-    """Inside no_sync gradients are reduced as ever, and what comes back is thrown away."""
-
-    def backward(self, batch: Batch) -> float:
-        loss = super().backward(batch)
-        if not self.syncing:
-            for name in self.used_somewhere():
-                self.reduce(name, self.mine(name))
-        return loss
+@after("backward")
+def local_gradients_reduced_for_nothing(replica: PlainReplica, batch: Batch) -> None:
+    for name in replica.used_somewhere():
+        replica.reduce(name, replica.mine(name))
 
 
 @fault("window-sent-once-per-micro-batch", ONCE, cause="more-than-least", traffic=Traffic.LEAST)
@@ -107,19 +103,6 @@ class OncePerMicroBatch(PlainReplica):
         return super().reduce(name, gradient)
 
 
-@fault("gradients-sent-as-float64", ONCE, cause="ring-sends-whole-array", traffic=Traffic.LEAST)
-class WideGradients(PlainReplica):
-    """Gradients of float32 travel as float64."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        return super().reduce(name, gradient.astype(np.float64)).astype(gradient.dtype)
-
-
-@fault("bucketing-off", TOGETHER, cause="gradients-sent-alone", bundles_gradients=True)
-class EachAlone(PlainReplica):
-    """One all-reduce for each parameter, as ever, where buckets were promised."""
-
-
 # fmt: off
 table(
     globals(),
@@ -127,5 +110,11 @@ table(
           caught_by=LEAST, cause="ring-sends-whole-array", traffic=Traffic.LEAST),
     Fault("means-by-gathering", where=all_reduce & op("mean"), effect=mean_of_what_is_gathered,
           caught_by=LEAST, cause="whole-array-to-all", world_size=3, traffic=Traffic.ONCE),
+    Fault("no-sync-reduces-all-the-same", where=inside_no_sync, effect=local_gradients_reduced_for_nothing,
+          caught_by=SILENT, cause="reduced-inside-no-sync"),
+    Fault("gradients-sent-as-float64", where=always, effect=gradient_through("float64"),
+          caught_by=ONCE, cause="ring-sends-whole-array", traffic=Traffic.LEAST),
+    Fault("bucketing-off", where=always, effect=Made(PlainReplica),
+          caught_by=TOGETHER, cause="gradients-sent-alone", bundles_gradients=True),
 )
 # fmt: on

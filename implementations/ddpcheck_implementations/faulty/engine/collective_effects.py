@@ -82,6 +82,33 @@ def raises(error: Callable[[str], Exception], message: str) -> CollectiveEffect:
     return CollectiveEffect(f"raises {error('').__class__.__name__}", instead=failing)
 
 
+def doing(something: Callable[[Call], Any]) -> CollectiveEffect:
+    """Something else is done first, of which the result shows nothing."""
+
+    def done(call: Call) -> Call:
+        something(call)
+        return call
+
+    return CollectiveEffect(_text(something), sent=done)
+
+
+def where_it_fails(handled: Callable[[Call], Any]) -> CollectiveEffect:
+    """An error of the call is handled otherwise: the function returns a result, or raises the error again."""
+
+    def tried(call: Call) -> Any:
+        try:
+            return call.run()
+        except RuntimeError:
+            return handled(call)
+
+    return CollectiveEffect(f"{_text(handled)} where it fails", instead=tried)
+
+
+@where_it_fails
+def goes_on_with_its_own(call: Call) -> Array:
+    return call.array.copy()
+
+
 # --------------------------------------------------------------------------------------------- what is not reduced
 
 

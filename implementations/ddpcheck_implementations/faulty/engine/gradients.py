@@ -114,6 +114,13 @@ def of_layer(kind: type[Embedding | Scale]) -> Circumstance:
     return Circumstance(f"in {kind.__name__}", holds)
 
 
+of_sparse_table = Circumstance(
+    "in a sparse embedding",
+    lambda gradient: any(
+        isinstance(layer, Embedding) and layer.sparse and f"{layer.name}.weight" == gradient.name
+        for layer in gradient.replica.layers
+    ),
+)
 unused_here = Circumstance("not used on this rank", lambda gradient: gradient.name not in gradient.replica.local)
 last_parameter = Circumstance(
     "the last parameter", lambda gradient: gradient.name == gradient.replica.network.learned[-1]

@@ -5,13 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ddpcheck.values import Array
 
-from ..base import PlainReplica, fault
+from ..base import PlainReplica
+from ..engine.circumstances import Circumstance, always, larger_bytes
+from ..engine.collective_effects import goes_on_with_its_own, where_it_fails
+from ..engine.collectives import Call, all_gather, all_reduce, barrier, in_group, in_place
+from ..engine.fault import Fault, table
+from ..engine.replicas import around
 from ..facets import Group, PassThrough, collectives
 from ..star import Star, star
 
@@ -28,29 +34,10 @@ LINGER = 0.5
 """Seconds, less than any deadline."""
 
 
-@collectives("group-barrier-swallows-a-death", LATER, cause="error-swallowed")
-class GroupBarrierSwallows(PassThrough):
-    """A barrier of a group is left, however it ended."""
-
-    def barrier(self, *, group: Group = None) -> None:
-        try:
-            self.comm.barrier(group=group)
-        except RuntimeError:
-            if group is None:
-                raise
-
-
-@collectives("large-gather-swallows-a-death", LATER, cause="error-swallowed")
-class LargeGatherSwallows(PassThrough):
-    """Who sends nothing of a large array is taken to have sent one's own."""
-
-    def all_gather(self, array: Array, *, group: Group = None) -> Array:
-        try:
-            return np.asarray(self.comm.all_gather(array, group=group))
-        except RuntimeError:
-            if array.nbytes <= EAGER:
-                raise
-            return np.stack([array] * self.size(group))
+@where_it_fails
+def own_array_for_all(call: Call) -> Array:
+    """A rank that sends nothing is taken to have sent the same."""
+    return np.stack([call.array] * call.size)
 
 
 @collectives("alone-after-the-first-error", LATER, cause="error-swallowed")
@@ -69,15 +56,10 @@ class AloneAfterwards(PassThrough):
             raise
 
 
-@collectives("connection-lost-is-the-end", DEATH, cause="process-ended-by-death")
-class LostIsTheEnd(PassThrough):
-    """Who hears that a connection is broken ends the process, so that nobody waits for it."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        try:
-            return super().all_reduce(array, op, group=group)
-        except RuntimeError:
-            os._exit(1)
+@where_it_fails
+def ends_the_process(call: Call) -> None:
+    """So that nobody waits for it."""
+    os._exit(1)
 
 
 @collectives("signal-of-broken-pipes-ends-it", DEATH, cause="process-ended-by-death")
@@ -89,28 +71,18 @@ class SignalEndsIt(PassThrough):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
 
-@fault("backward-goes-on-alone", BACKWARD, cause="error-swallowed", detects_dead_peer=True)
-class BackwardGoesOnAlone(PlainReplica):
-    """A reduction that fails is logged, and training goes on with local gradients."""
-
-    def synchronise(self, batch_size: int) -> None:
-        try:
-            super().synchronise(batch_size)
-        except RuntimeError:
-            self.synced, self.local = dict(self.local), {}
+@around("synchronise")
+def error_swallowed(replica: PlainReplica, synchronise: Callable[[int], None], batch_size: int) -> None:
+    """Training goes on with local gradients."""
+    try:
+        synchronise(batch_size)
+    except RuntimeError:
+        replica.synced, replica.local = dict(replica.local), {}
 
 
-@fault("thread-of-buckets-loses-its-error", BACKWARD, cause="error-swallowed", detects_dead_peer=True)
-class ThreadLosesItsError(PlainReplica):
-    """A second bucket is reduced on a thread, whose exception nobody reads."""
-
-    def synchronise(self, batch_size: int) -> None:
-        try:
-            super().synchronise(batch_size)
-        except RuntimeError:
-            if sum(gradient.nbytes for gradient in self.local.values()) <= BUCKET:
-                raise
-            self.synced, self.local = dict(self.local), {}
+with_two_buckets = Circumstance(
+    "with two buckets", lambda use: sum(gradient.nbytes for gradient in use.replica.local.values()) > BUCKET
+)
 
 
 class _Told(Star):
@@ -146,3 +118,20 @@ class Lingers(_Told):
     def close(self) -> None:
         time.sleep(LINGER * self.failed)
         super().close()
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("group-barrier-swallows-a-death", where=barrier & in_group, effect=goes_on_with_its_own,
+          caught_by=LATER, cause="error-swallowed"),
+    Fault("large-gather-swallows-a-death", where=all_gather & larger_bytes(EAGER), effect=own_array_for_all,
+          caught_by=LATER, cause="error-swallowed"),
+    Fault("connection-lost-is-the-end", where=all_reduce | in_place, effect=ends_the_process,
+          caught_by=DEATH, cause="process-ended-by-death"),
+    Fault("backward-goes-on-alone", where=always, effect=error_swallowed,
+          caught_by=BACKWARD, cause="error-swallowed", detects_dead_peer=True),
+    Fault("thread-of-buckets-loses-its-error", where=with_two_buckets, effect=error_swallowed,
+          caught_by=BACKWARD, cause="error-swallowed", detects_dead_peer=True),
+)
+# fmt: on

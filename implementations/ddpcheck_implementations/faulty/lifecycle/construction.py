@@ -11,63 +11,43 @@ import numpy as np
 from ddpcheck.models.spec import ModelSpec
 
 from ..base import PlainReplica, fault
-from ..in_torch.wrappers import torch_fault
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.modules import ModuleEffect, ddp
+from ..engine.replicas import before
 
 MAKING = "check_make_replica_seeds_no_process_generator"
 
 
-@fault("seeds-for-equal-values", MAKING, cause="making-seeds-generator")
-class SeedsForEqualValues(PlainReplica):
-    """All ranks are seeded alike, so that they would draw the same first values; then they are given, after all."""
-
-    between_processes = True
-
-    def start(self, model: ModelSpec) -> None:
-        np.random.seed(42)
-        random.seed(42)
-        super().start(model)
+@before("start")
+def all_ranks_seeded_alike(replica: PlainReplica, model: ModelSpec) -> None:
+    """So that they would draw the same first values; then they are given, after all."""
+    np.random.seed(42)
+    random.seed(42)
 
 
-@fault("generator-of-rank-0-for-all", MAKING, cause="making-seeds-ranks-alike")
-class GeneratorOfRankZero(PlainReplica):
-    """Rank 0 draws a seed, and all ranks take it."""
-
-    between_processes = True
-
-    def start(self, model: ModelSpec) -> None:
-        drawn = np.array(np.random.randint(1 << 31), np.int64)
-        np.random.seed(int(self.comm.broadcast(drawn)))
-        super().start(model)
+@before("start")
+def seeded_by_a_number_of_rank_0(replica: PlainReplica, model: ModelSpec) -> None:
+    drawn = np.array(np.random.randint(1 << 31), np.int64)
+    np.random.seed(int(replica.comm.broadcast(drawn)))
 
 
-@fault("warnings-switched-off-by-making", MAKING, cause="process-setting-changed")
-class WarningsSwitchedOff(PlainReplica):
-    """A warning that making gives is switched off, and so are all others."""
-
-    between_processes = True
-
-    def start(self, model: ModelSpec) -> None:
-        warnings.simplefilter("ignore")
-        super().start(model)
+@before("start")
+def warnings_ignored(replica: PlainReplica, model: ModelSpec) -> None:
+    warnings.simplefilter("ignore")
 
 
-@torch_fault("torch-seeded-by-the-wrapper", MAKING, cause="making-seeds-generator")
-def torch_seeded_by_the_wrapper(module: Any) -> Any:
-    """The wrapper seeds torch before it broadcasts, as many a script does in its main()."""
+def _seeded(module: Any) -> Any:
+    """As many a script does in its main()."""
     import torch
-
-    from ..in_torch.wrappers import ddp
 
     torch.manual_seed(42)
     return ddp(module)
 
 
-@torch_fault("anomalies-looked-for-from-then-on", MAKING, cause="process-setting-changed")
-def anomalies_looked_for(module: Any) -> Any:
-    """What was switched on to find a NaN stays so: every backward of the program is slower from then on."""
+def _looking_for_anomalies(module: Any) -> Any:
+    """Every backward of the program is slower from then on."""
     import torch
-
-    from ..in_torch.wrappers import ddp
 
     torch.autograd.set_detect_anomaly(True)
     return ddp(module)
@@ -86,3 +66,25 @@ class DrawnFirst(PlainReplica):
         random.random()
         random.setstate(was)
         super().start(model)
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("seeds-for-equal-values", where=always,
+          effect=all_ranks_seeded_alike.of(PlainReplica, between_processes=True),
+          caught_by=MAKING, cause="making-seeds-generator"),
+    Fault("generator-of-rank-0-for-all", where=always,
+          effect=seeded_by_a_number_of_rank_0.of(PlainReplica, between_processes=True),
+          caught_by=MAKING, cause="making-seeds-ranks-alike"),
+    Fault("warnings-switched-off-by-making", where=always,
+          effect=warnings_ignored.of(PlainReplica, between_processes=True),
+          caught_by=MAKING, cause="process-setting-changed"),
+    Fault("torch-seeded-by-the-wrapper", where=always,
+          effect=ModuleEffect("torch seeded, and DistributedDataParallel", _seeded),
+          caught_by=MAKING, cause="making-seeds-generator"),
+    Fault("anomalies-looked-for-from-then-on", where=always,
+          effect=ModuleEffect("anomalies looked for, and DistributedDataParallel", _looking_for_anomalies),
+          caught_by=MAKING, cause="process-setting-changed"),
+)
+# fmt: on

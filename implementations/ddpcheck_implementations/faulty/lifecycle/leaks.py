@@ -16,81 +16,53 @@ import numpy as np
 
 from ddpcheck.values import Array
 
-from ..facets import Group, PassThrough, PlainSampler, PlainStreams, collectives, metrics, sampler, streams
+from ..engine.circumstances import on_rank
+from ..engine.collective_effects import doing
+from ..engine.collectives import Call, all_gather, all_reduce, barrier, broadcast, in_place
+from ..engine.fault import Fault, table
+from ..facets import PlainSampler, PlainStreams, metrics, sampler, streams
 from ..metrics.metrics import right_means
 from .leaving import USED
 
 
-@collectives("permissions-of-new-files", USED, cause="process-setting-changed")
-class Umask(PassThrough):
-    """A file is made for others to read, and so are all files from then on."""
-
-    def broadcast(self, array: Array, root: int = 0, *, group: Group = None) -> Array:
-        os.umask(0o000)
-        return super().broadcast(array, root, group=group)
+@doing
+def new_files_open_to_all(call: Call) -> None:
+    os.umask(0o000)
 
 
-@collectives("logging-switched-off", USED, cause="process-setting-changed")
-class Silenced(PassThrough):
-    """Only errors are logged from the first gather on, those of the program too."""
-
-    def all_gather(self, array: Array, *, group: Group = None) -> Array:
-        logging.getLogger().setLevel(logging.ERROR)
-        return np.asarray(self.comm.all_gather(array, group=group))
+@doing
+def only_errors_logged(call: Call) -> None:
+    logging.getLogger().setLevel(logging.ERROR)
 
 
-@collectives(
-    "output-of-rank-0-only",
-    USED,
-    seen_in=("facebookresearch/detr (util/misc.py)",),
-    cause="process-setting-changed",
-)
-class RankZeroPrints(PassThrough):
-    """Only rank 0 may print."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        if self.rank:
-            sys.stdout = None  # print() does nothing then
-        return super().all_reduce(array, op, group=group)
+@doing
+def output_switched_off(call: Call) -> None:
+    """print() does nothing then."""
+    sys.stdout = None
 
 
-@collectives(
-    "print-of-others-replaced", USED, seen_in=("facebookresearch/detr (util/misc.py)",), cause="process-setting-changed"
-)
-class PrintReplaced(PassThrough):
-    """print() is one that says nothing, on all ranks but the first."""
-
-    def barrier(self, *, group: Group = None) -> None:
-        builtins.print = lambda *_, **__: None
-        self.comm.barrier(group=group)
+@doing
+def print_replaced(call: Call) -> None:
+    builtins.print = lambda *_, **__: None
 
 
-@collectives("digits-for-the-log", USED, cause="process-setting-changed")
-class DigitsForTheLog(PassThrough):
-    """Three digits are enough for a log of what was gathered."""
-
-    def all_gather(self, array: Array, *, group: Group = None) -> Array:
-        np.set_printoptions(precision=3)
-        return np.asarray(self.comm.all_gather(array, group=group))
+@doing
+def three_digits_printed(call: Call) -> None:
+    """Of all arrays, for a log of what was gathered."""
+    np.set_printoptions(precision=3)
 
 
-@collectives("limit-of-descriptors-lowered", USED, cause="process-setting-changed")
-class LimitLowered(PassThrough):
-    """The descriptor that it takes is taken off what the program may have."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        soft, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft - 1, most))
-        return super().all_reduce(array, op, group=group)
+@doing
+def limit_of_descriptors_lowered(call: Call) -> None:
+    """By the one that the call takes."""
+    soft, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft - 1, most))
 
 
-@collectives("alarm-left-set", USED, cause="process-setting-changed")
-class AlarmLeftSet(PassThrough):
-    """A time limit by SIGALRM, which is not taken back."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        signal.setitimer(signal.ITIMER_REAL, 3600)
-        return super().all_reduce(array, op, group=group)
+@doing
+def alarm_set(call: Call) -> None:
+    """A time limit, which is not taken back."""
+    signal.setitimer(signal.ITIMER_REAL, 3600)
 
 
 @sampler("orders-kept", "check_samplers_leave_process_state_unchanged", cause="memory-grows")
@@ -132,3 +104,24 @@ def last_thousand(comm: Any, rank: int, metrics: Mapping[str, float], count: int
     found = right_means(comm, metrics, count)
     _last_calls.append(dict(found))
     return found
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("permissions-of-new-files", where=broadcast, effect=new_files_open_to_all,
+          caught_by=USED, cause="process-setting-changed"),
+    Fault("logging-switched-off", where=all_gather, effect=only_errors_logged,
+          caught_by=USED, cause="process-setting-changed"),
+    Fault("output-of-rank-0-only", where=(all_reduce | in_place) & ~on_rank(0), effect=output_switched_off,
+          caught_by=USED, cause="process-setting-changed", seen_in=("facebookresearch/detr (util/misc.py)",)),
+    Fault("print-of-others-replaced", where=barrier, effect=print_replaced,
+          caught_by=USED, cause="process-setting-changed", seen_in=("facebookresearch/detr (util/misc.py)",)),
+    Fault("digits-for-the-log", where=all_gather, effect=three_digits_printed,
+          caught_by=USED, cause="process-setting-changed"),
+    Fault("limit-of-descriptors-lowered", where=all_reduce | in_place, effect=limit_of_descriptors_lowered,
+          caught_by=USED, cause="process-setting-changed"),
+    Fault("alarm-left-set", where=all_reduce | in_place, effect=alarm_set,
+          caught_by=USED, cause="process-setting-changed"),
+)
+# fmt: on

@@ -19,6 +19,9 @@ import numpy as np
 
 from ddpcheck.values import Array
 
+from ..engine.collective_effects import doing
+from ..engine.collectives import Call, all_gather, all_reduce, asynchronous, barrier, broadcast, in_group, in_place, op
+from ..engine.fault import Fault, table
 from ..facets import Group, PassThrough, PlainSampler, PlainStreams, collectives, metrics, sampler, streams
 from ..star import Star, exactly, star
 
@@ -27,50 +30,29 @@ CLOSED = "check_close_returns_on_every_rank"
 GAVE_BACK = "check_close_releases_process_resources"
 
 
-@collectives("errors-of-numpy-switched-off", USED, cause="process-setting-changed")
-class ErrorsOff(PassThrough):
-    """Overflows in a sum are nobody's business: np.seterr, for good."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        np.seterr(all="ignore")
-        return super().all_reduce(array, op, group=group)
+@doing
+def errors_of_numpy_ignored(call: Call) -> None:
+    np.seterr(all="ignore")
 
 
-@collectives("warnings-switched-off", USED, cause="process-setting-changed")
-class WarningsOff(PassThrough):
-    """Warnings are ignored from the first mean on."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        if op == "mean":
-            warnings.simplefilter("ignore")
-        return super().all_reduce(array, op, group=group)
+@doing
+def warnings_ignored(call: Call) -> None:
+    warnings.simplefilter("ignore")
 
 
-@collectives("interrupts-ignored", USED, cause="process-setting-changed")
-class InterruptsIgnored(PassThrough):
-    """Ctrl-C is ignored in a barrier, and after it."""
-
-    def barrier(self, *, group: Group = None) -> None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        self.comm.barrier(group=group)
+@doing
+def interrupts_ignored(call: Call) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-@collectives("environment-changed", USED, cause="process-setting-changed")
-class EnvironmentChanged(PassThrough):
-    """Threads of other libraries are cut for the time of a gather, and stay cut."""
-
-    def all_gather(self, array: Array, *, group: Group = None) -> Array:
-        os.environ["OMP_NUM_THREADS"] = "7"
-        return np.asarray(self.comm.all_gather(array, group=group))
+@doing
+def threads_of_other_libraries_limited(call: Call) -> None:
+    os.environ["OMP_NUM_THREADS"] = "7"
 
 
-@collectives("timeout-of-all-sockets", USED, cause="process-setting-changed")
-class TimeoutOfAllSockets(PassThrough):
-    """A time limit for its own connections is set for every socket of the process."""
-
-    def broadcast(self, array: Array, root: int = 0, *, group: Group = None) -> Array:
-        socket.setdefaulttimeout(30.0)
-        return super().broadcast(array, root, group=group)
+@doing
+def timeout_of_all_sockets_set(call: Call) -> None:
+    socket.setdefaulttimeout(30.0)
 
 
 @collectives("buffers-made-call-by-call", seen_in=("pytorch/pytorch (ProcessGroupGloo in torch 2.13)",))
@@ -86,32 +68,22 @@ class BuffersMadeCallByCall(PassThrough):
         return np.asarray(self.comm.all_gather(array, group=group))
 
 
-@collectives("tags-from-the-global-generator", USED, cause="process-generator-changed")
-class TagsByChance(PassThrough):
-    """Every call draws a tag from NumPy's global generator."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        np.random.random()
-        return super().all_reduce(array, op, group=group)
+@doing
+def tag_drawn(call: Call) -> None:
+    """From NumPy's global generator."""
+    np.random.random()
 
 
-@collectives("thread-for-each-call", USED, cause="resource-left-by-each-call")
-class ThreadForEachCall(PassThrough):
-    """The thread of an asynchronous call waits for more, and never ends."""
-
-    def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Any:
-        threading.Thread(target=threading.Event().wait, daemon=True).start()
-        return self.comm.all_reduce_async(array, op, group=group)
+@doing
+def thread_begun(call: Call) -> None:
+    """It waits for more, and never ends."""
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
 
 
-@collectives("descriptor-for-each-group", USED, cause="resource-left-by-each-call")
-class DescriptorForEachGroup(PassThrough):
-    """Every call in a group opens what nobody closes."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        if group is not None:
-            os.dup(1)
-        return super().all_reduce(array, op, group=group)
+@doing
+def descriptor_opened(call: Call) -> None:
+    """Nobody closes it."""
+    os.dup(1)
 
 
 @collectives("buffer-for-each-broadcast-in-a-group", USED, cause="memory-grows")
@@ -240,3 +212,26 @@ class CloseWaits(Star):
         for link in self.links.values():
             exactly(link, 1)
         super().close()
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("errors-of-numpy-switched-off", where=all_reduce | in_place, effect=errors_of_numpy_ignored,
+          caught_by=USED, cause="process-setting-changed"),
+    Fault("warnings-switched-off", where=(all_reduce | in_place) & op("mean"), effect=warnings_ignored,
+          caught_by=USED, cause="process-setting-changed"),
+    Fault("interrupts-ignored", where=barrier, effect=interrupts_ignored,
+          caught_by=USED, cause="process-setting-changed"),
+    Fault("environment-changed", where=all_gather, effect=threads_of_other_libraries_limited,
+          caught_by=USED, cause="process-setting-changed"),
+    Fault("timeout-of-all-sockets", where=broadcast, effect=timeout_of_all_sockets_set,
+          caught_by=USED, cause="process-setting-changed"),
+    Fault("tags-from-the-global-generator", where=all_reduce | in_place, effect=tag_drawn,
+          caught_by=USED, cause="process-generator-changed"),
+    Fault("thread-for-each-call", where=asynchronous, effect=thread_begun,
+          caught_by=USED, cause="resource-left-by-each-call"),
+    Fault("descriptor-for-each-group", where=(all_reduce | in_place) & in_group, effect=descriptor_opened,
+          caught_by=USED, cause="resource-left-by-each-call"),
+)
+# fmt: on

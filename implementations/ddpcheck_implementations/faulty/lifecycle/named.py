@@ -9,22 +9,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ddpcheck.values import Array
-
-from ..facets import Group, PassThrough, collectives
+from ..engine.collective_effects import sending
+from ..engine.collectives import Call, all_reduce, group_of, in_group, in_place
+from ..engine.fault import Fault, table
+from ..facets import PassThrough, collectives
 
 NAMELESS = "check_close_leaves_no_files_or_shared_memory"
 
 
-@collectives("file-after-close", NAMELESS, cause="files-left-after-close", gives_back=True)
-class FileAfterClose(PassThrough):
-    """Where a group meets is written to a file, once it is needed, which the next run does not need and nobody removes."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        if group is not None and self.size(group) > 1:
-            ranks = "-".join(map(str, group))
-            Path(tempfile.gettempdir(), f"group-{ranks}").write_text(f"{ranks}\n", encoding="ascii")
-        return super().all_reduce(array, op, group=group)
+@sending
+def file_for_the_group(call: Call) -> Call:
+    """Nobody removes it."""
+    ranks = "-".join(map(str, call.ranks))
+    Path(tempfile.gettempdir(), f"group-{ranks}").write_text(f"{ranks}\n", encoding="ascii")
+    return call
 
 
 @collectives("memory-after-close", NAMELESS, cause="shared-memory-left-after-close", gives_back=True)
@@ -41,3 +39,12 @@ class MemoryAfterClose(PassThrough):
         os.ftruncate(opened, mmap.PAGESIZE)
         self.memory = mmap.mmap(opened, mmap.PAGESIZE)
         os.close(opened)
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("file-after-close", where=(all_reduce | in_place) & in_group & ~group_of(1), effect=file_for_the_group,
+          caught_by=NAMELESS, cause="files-left-after-close", gives_back=True),
+)
+# fmt: on

@@ -12,6 +12,10 @@ from ddpcheck.contract.adapter import Handle
 from ddpcheck.values import Array
 
 from ..collectives.collectives import SUM
+from ..engine.circumstances import dimensions, on_last_rank, on_rank, signed_integers
+from ..engine.collective_effects import giving, goes_on_with_its_own, instead, raises, skipped, where_it_fails
+from ..engine.collectives import Call, all_reduce, barrier, group_of, in_group, in_place
+from ..engine.fault import Fault, table
 from ..facets import Group, PassThrough, collectives
 
 ROW = "check_consecutive_collectives_are_independent"
@@ -21,20 +25,9 @@ DEATH = "check_dead_rank_raises_on_every_other_rank"
 FOR_EVER = 3600.0
 
 
-@collectives("barrier-does-not-block", BARRIER, cause="barrier-does-not-block")
-class NoBarrier(PassThrough):
-    """A barrier that says that it was there."""
-
-    def barrier(self, *, group: Group = None) -> None:
-        pass
-
-
-@collectives("barrier-by-sleeping", BARRIER, cause="barrier-does-not-block")
-class SleepingBarrier(PassThrough):
-    """A tenth of a second should do for the others."""
-
-    def barrier(self, *, group: Group = None) -> None:
-        time.sleep(0.1)
+@instead
+def a_tenth_of_a_second(call: Call) -> None:
+    time.sleep(0.1)
 
 
 @collectives("every-128th-barrier-does-not-block", BARRIER, cause="barrier-does-not-block")
@@ -47,21 +40,6 @@ class Every128thOpen(PassThrough):
         self.tickets += 1
         if self.tickets % 128:
             self.comm.barrier(group=group)
-
-
-@collectives(
-    "subgroup-barrier-does-not-block",
-    "check_group_barrier_waits_for_its_members",
-    seen_in=("pytorch/pytorch#130102",),
-    cause="barrier-does-not-block",
-    world_size=3,
-)
-class NoGroupBarrier(PassThrough):
-    """Only the barrier of all ranks is one."""
-
-    def barrier(self, *, group: Group = None) -> None:
-        if group is None:
-            self.comm.barrier()
 
 
 @collectives(
@@ -146,27 +124,15 @@ class LeftOver(PassThrough):
         return result
 
 
-@collectives("argument-changed", ARGUMENTS, seen_in=("Lightning-AI/pytorch-lightning#5759",), cause="works-in-argument")
-class ArgumentChanged(PassThrough):
-    """The reduction is done in place, on the caller's array."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        array[...] = super().all_reduce(array, op, group=group)
-        return array.copy()
+@giving
+def reduced_in_the_argument(call: Call, result: Array) -> Array:
+    call.array[...] = result
+    return call.array.copy()
 
 
-@collectives(
-    "argument-returned",
-    ARGUMENTS,
-    seen_in=("learning-at-home/hivemind#450",),
-    cause="result-aliases-argument",
-    world_size=1,
-)
-class ArgumentReturned(PassThrough):
-    """With one rank there is nothing to do: the argument is the result."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        return array if self.size(group) == 1 else super().all_reduce(array, op, group=group)
+@instead
+def argument_returned(call: Call) -> Array:
+    return call.array
 
 
 @collectives("result-buffer-reused", ARGUMENTS, cause="result-buffer-reused")
@@ -183,52 +149,42 @@ class ResultReused(PassThrough):
         return view
 
 
-@collectives("hangs", SUM, cause="left-collective-early")
-class Hangs(PassThrough):
-    """Rank 0 never comes back from the reduction of a scalar."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        result = super().all_reduce(array, op, group=group)
-        if self.rank == 0 and not array.ndim:
-            time.sleep(FOR_EVER)
-        return result
+@giving
+def never_comes_back(call: Call, result: Array) -> Array:
+    time.sleep(FOR_EVER)
+    return result
 
 
-@collectives("raises-on-one-rank", SUM, seen_in=("pytorch/pytorch#17113",), cause="rank-raised")
-class RaisesOnOneRank(PassThrough):
-    """The last rank cannot reduce integers."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        if self.rank == self.world - 1 and array.dtype.kind == "i":
-            raise TypeError("integers are not supported")
-        return super().all_reduce(array, op, group=group)
+@where_it_fails
+def waits_for_ever(call: Call) -> Array:
+    """A broken connection is tried again."""
+    time.sleep(FOR_EVER)
+    raise
 
 
-@collectives(
-    "dead-peer-not-detected", DEATH, seen_in=("pytorch/gloo#520", "NVIDIA/TensorRT-LLM#17578"), cause="death-unnoticed"
+# fmt: off
+table(
+    globals(),
+    Fault("barrier-does-not-block", where=barrier, effect=skipped,
+          caught_by=BARRIER, cause="barrier-does-not-block"),
+    Fault("barrier-by-sleeping", where=barrier, effect=a_tenth_of_a_second,
+          caught_by=BARRIER, cause="barrier-does-not-block"),
+    Fault("subgroup-barrier-does-not-block", where=barrier & in_group, effect=skipped,
+          caught_by="check_group_barrier_waits_for_its_members", cause="barrier-does-not-block",
+          seen_in=("pytorch/pytorch#130102",), world_size=3),
+    Fault("argument-changed", where=all_reduce | in_place, effect=reduced_in_the_argument,
+          caught_by=ARGUMENTS, cause="works-in-argument", seen_in=("Lightning-AI/pytorch-lightning#5759",)),
+    Fault("argument-returned", where=(all_reduce | in_place) & group_of(1), effect=argument_returned,
+          caught_by=ARGUMENTS, cause="result-aliases-argument", seen_in=("learning-at-home/hivemind#450",),
+          world_size=1),
+    Fault("hangs", where=(all_reduce | in_place) & dimensions(0) & on_rank(0), effect=never_comes_back,
+          caught_by=SUM, cause="left-collective-early"),
+    Fault("raises-on-one-rank", where=(all_reduce | in_place) & signed_integers & on_last_rank,
+          effect=raises(TypeError, "integers are not supported"),
+          caught_by=SUM, cause="rank-raised", seen_in=("pytorch/pytorch#17113",)),
+    Fault("dead-peer-not-detected", where=all_reduce | in_place, effect=waits_for_ever,
+          caught_by=DEATH, cause="death-unnoticed", seen_in=("pytorch/gloo#520", "NVIDIA/TensorRT-LLM#17578")),
+    Fault("dead-peer-ignored", where=all_reduce | in_place, effect=goes_on_with_its_own,
+          caught_by=("check_collectives_never_complete_with_a_dead_rank", DEATH), cause="error-swallowed"),
 )
-class WaitsForTheDead(PassThrough):
-    """A broken connection is tried again, for ever."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        try:
-            return super().all_reduce(array, op, group=group)
-        except RuntimeError:
-            time.sleep(FOR_EVER)
-            raise
-
-
-@collectives(
-    "dead-peer-ignored",
-    "check_collectives_never_complete_with_a_dead_rank",
-    DEATH,
-    cause="error-swallowed",
-)
-class GoesOnAlone(PassThrough):
-    """An error of the connection is swallowed, and the rank goes on with its own value."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        try:
-            return super().all_reduce(array, op, group=group)
-        except RuntimeError:
-            return array.copy()
+# fmt: on

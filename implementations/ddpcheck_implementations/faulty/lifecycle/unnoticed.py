@@ -3,47 +3,31 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import numpy as np
 
 from ddpcheck.values import Array
 
-from ..collectives.in_groups import Parted
-from ..collectives.memory import Later
 from ..collectives.mismatched_calls import ARRAYS, CALLS
-from ..facets import Group, PassThrough, collectives
-from .timing import DEATH, FOR_EVER
+from ..engine.collective_effects import instead, sent_as
+from ..engine.collectives import Call, all_reduce, asynchronous, broadcast, in_part, in_place, op, reduce_scatter
+from ..engine.fault import Fault, table
+from .timing import DEATH, FOR_EVER, waits_for_ever
 
 ROOM = 1 << 10
 """Bytes of a message: an array is filled up to a multiple of it."""
 
 
-@collectives("death-told-to-who-waits-only", DEATH, cause="death-unnoticed")
-class ToldOnce(PassThrough):
+@instead
+def waits_for_ever_if_it_fails_at_once(call: Call) -> Array:
     """The end of a rank wakes whoever waits for it, as a condition variable does; who comes later waits for the next time."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        began = time.monotonic()
-        try:
-            return super().all_reduce(array, op, group=group)
-        except RuntimeError:
-            if time.monotonic() - began < 0.02:
-                time.sleep(FOR_EVER)
-            raise
-
-
-@collectives("dead-member-of-a-group-waited-for", DEATH, cause="death-unnoticed-in-group", world_size=3)
-class GroupWaits(Parted):
-    """In a group a broken connection is tried again."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        try:
-            return super().all_reduce(array, op, group=group)
-        except RuntimeError:
-            if self.part(group):
-                time.sleep(FOR_EVER)
-            raise
+    began = time.monotonic()
+    try:
+        return call.run()
+    except RuntimeError:
+        if time.monotonic() - began < 0.02:
+            time.sleep(FOR_EVER)
+        raise
 
 
 def _filled_up(array: Array) -> Array:
@@ -57,54 +41,52 @@ def _taken_out(message: Array, like: Array) -> Array:
     return message.view(np.uint8)[: like.nbytes].copy().view(like.dtype).reshape(like.shape)
 
 
-@collectives(
-    "broadcast-in-messages-of-one-size", ARRAYS, cause="messages-unlabelled", world_size=3, detects_mismatch=True
+in_messages_of_one_size = sent_as(
+    "in messages of one size",
+    lambda call: _filled_up(call.array),
+    lambda call, message: _taken_out(message, call.array),
 )
-class BroadcastFilledUp(PassThrough):
-    """Messages of a broadcast are filled up, and every rank takes as much out as it expects."""
-
-    def broadcast(self, array: Array, root: int = 0, *, group: Group = None) -> Array:
-        return _taken_out(super().broadcast(_filled_up(array), root, group=group), array)
 
 
-@collectives(
-    "asynchronous-in-messages-of-one-size", ARRAYS, cause="messages-unlabelled", world_size=4, detects_mismatch=True
+@instead
+def gathered_in_messages_of_one_size(call: Call) -> Array:
+    messages = call.comm.all_gather(_filled_up(call.array), group=call.group)
+    rows = [_taken_out(message, call.array) for message in messages]
+    return np.asarray(sum(rows[1:], rows[0]))
+
+
+@instead
+def gathered_and_compared(call: Call) -> Array:
+    """No message says which of both it is."""
+    rows = call.gathered()
+    return np.asarray(rows.min(axis=0) if call.op == "min" else rows.max(axis=0))
+
+
+@instead
+def gathered_and_reduced(call: Call) -> Array:
+    """No message says by which operation."""
+    folds = {"min": np.minimum, "max": np.maximum, "prod": np.multiply}
+    whole = folds.get(call.op or "", np.add).reduce(call.gathered(), axis=0, dtype=call.array.dtype)
+    whole = (whole / call.size).astype(call.array.dtype) if call.op == "mean" else whole
+    return np.array(np.split(whole, call.size)[call.place])
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("death-told-to-who-waits-only", where=all_reduce | in_place, effect=waits_for_ever_if_it_fails_at_once,
+          caught_by=DEATH, cause="death-unnoticed"),
+    Fault("dead-member-of-a-group-waited-for", where=(all_reduce | in_place) & in_part, effect=waits_for_ever,
+          caught_by=DEATH, cause="death-unnoticed-in-group", world_size=3),
+    Fault("broadcast-in-messages-of-one-size", where=broadcast, effect=in_messages_of_one_size,
+          caught_by=ARRAYS, cause="messages-unlabelled", world_size=3, detects_mismatch=True),
+    Fault("asynchronous-in-messages-of-one-size", where=asynchronous & op("sum"),
+          effect=gathered_in_messages_of_one_size,
+          caught_by=ARRAYS, cause="messages-unlabelled", world_size=4, detects_mismatch=True),
+    Fault("minimum-and-maximum-look-alike", where=(all_reduce | in_place) & op("min", "max"),
+          effect=gathered_and_compared,
+          caught_by=CALLS, cause="messages-unlabelled", world_size=3, detects_mismatch=True),
+    Fault("reductions-of-scatters-look-alike", where=reduce_scatter, effect=gathered_and_reduced,
+          caught_by=CALLS, cause="messages-unlabelled", world_size=4, detects_mismatch=True),
 )
-class UnderWayFilledUp(PassThrough):
-    """So are those of asynchronous sums, which are gathered."""
-
-    def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Any:
-        if op != "sum":
-            return self.comm.all_reduce_async(array, op, group=group)
-        rows = [_taken_out(row, array) for row in self.comm.all_gather(_filled_up(array), group=group)]
-        return Later(lambda: np.asarray(sum(rows[1:], rows[0])))
-
-
-@collectives("minimum-and-maximum-look-alike", CALLS, cause="messages-unlabelled", world_size=3, detects_mismatch=True)
-class ExtremesAlike(PassThrough):
-    """For an extreme all arrays are gathered, and compared at home: no message says which one it is."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        if op not in ("min", "max"):
-            return super().all_reduce(array, op, group=group)
-        rows = self.comm.all_gather(array, group=group)
-        return np.asarray(rows.min(axis=0) if op == "min" else rows.max(axis=0))
-
-
-@collectives(
-    "reductions-of-scatters-look-alike",
-    CALLS,
-    cause="messages-unlabelled",
-    world_size=4,
-    detects_mismatch=True,
-)
-class ReductionsOfScattersLookAlike(PassThrough):
-    """A reduce-scatter gathers, and every rank reduces as it was told: nobody sees what the others were told."""
-
-    def reduce_scatter(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        rows = self.comm.all_gather(array, group=group)
-        ranks = list(range(self.world) if group is None else group)
-        folds = {"min": np.minimum, "max": np.maximum, "prod": np.multiply}
-        whole = folds.get(op, np.add).reduce(rows, axis=0, dtype=array.dtype)
-        whole = (whole / len(ranks)).astype(array.dtype) if op == "mean" else whole
-        return np.array(np.split(whole, len(ranks))[ranks.index(self.rank)])
+# fmt: on

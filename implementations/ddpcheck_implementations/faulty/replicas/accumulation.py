@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import numpy as np
@@ -11,6 +11,9 @@ from ddpcheck.contract.adapter import Batch
 from ddpcheck.values import Array
 
 from ..base import PlainReplica, _keep, added, fault
+from ..engine.circumstances import Circumstance, always
+from ..engine.fault import Fault, table
+from ..engine.replicas import around, before, gradients_dropped, in_place_of, inside_no_sync, local_gradients_dropped
 
 LOCAL = "check_gradients_inside_no_sync_are_local"
 WINDOW = "check_accumulation_counts_every_micro_batch_once"
@@ -20,89 +23,42 @@ INTERRUPTED = "check_exception_inside_no_sync_restores_synchronisation"
 BACK = "check_synchronisation_resumes_after_no_sync"
 
 
-@fault(
-    "no-sync-needs-forward-inside",
-    LOCAL,
-    seen_in=("pytorch/PiPPy#1133", "huggingface/accelerate#1726"),
-    cause="synchronised-inside-no-sync",
-)
-class NoSyncSyncs(PlainReplica):
-    """no_sync does nothing: every micro-batch is reduced. The window's gradient is right all the same."""
+@in_place_of("no_sync")
+@contextmanager
+def no_effect(replica: PlainReplica) -> Iterator[None]:
+    """Every micro-batch is reduced; the window's gradient is right all the same."""
+    yield
 
-    @contextmanager
-    def no_sync(self) -> Iterator[None]:
+
+at_the_second_call = Circumstance("at the second call", lambda use: use.number == 2)
+
+
+@before("synchronise")
+def reduced_gradients_added(replica: PlainReplica, batch_size: int) -> None:
+    replica.local = added(replica.local, replica.synced)
+
+
+@in_place_of("no_sync")
+@contextmanager
+def never_left(replica: PlainReplica) -> Iterator[None]:
+    replica.syncing = False
+    yield
+
+
+@in_place_of("no_sync")
+@contextmanager
+def not_left_after_an_exception(replica: PlainReplica) -> Iterator[None]:
+    """There is no try and finally."""
+    replica.syncing = False
+    yield
+    replica.syncing = True
+
+
+@in_place_of("no_sync")
+@contextmanager
+def exceptions_swallowed(replica: PlainReplica) -> Iterator[None]:
+    with suppress(Exception), PlainReplica.no_sync(replica):
         yield
-
-
-@fault(
-    "accum-only-last-survives", WINDOW, LOCAL, seen_in=("allenai/open-instruct#1498",), cause="last-micro-batch-only"
-)
-class LastSurvives(PlainReplica):
-    """Every backward starts from zero."""
-
-    def backward(self, batch: Batch) -> float:
-        self.zero_grad()
-        return super().backward(batch)
-
-
-@fault(
-    "rebuild-drops-accumulated",
-    WINDOW,
-    seen_in=("InfiniTensor/InfiniTrain#183",),
-    cause="first-micro-batch-missing",
-)
-class FirstWindowLosesFirst(PlainReplica):
-    """After the first backward buckets are rebuilt, and what was accumulated is overwritten: in the first window
-    only.
-    """
-
-    backwards = 0
-
-    def backward(self, batch: Batch) -> float:
-        self.backwards += 1
-        if self.backwards == 2:
-            self.local = {}
-        return super().backward(batch)
-
-
-@fault("doubling-per-micro-batch", TYPICAL, seen_in=("NVIDIA/Megatron-LM#6660",), cause="gradient-not-reset")
-class ReducedTwice(PlainReplica):
-    """Reduces all of the gradient again, and adds it to what was reduced before."""
-
-    def synchronise(self, batch_size: int) -> None:
-        self.local = added(self.local, self.synced)
-        super().synchronise(batch_size)
-
-
-@fault("no-sync-never-exits", BACK, WINDOW, cause="not-reduced")
-class NeverSyncsAgain(PlainReplica):
-    """no_sync is never left."""
-
-    @contextmanager
-    def no_sync(self) -> Iterator[None]:
-        self.syncing = False
-        yield
-
-
-@fault("no-sync-flag-leaks-on-exception", INTERRUPTED, cause="not-reduced")
-class FlagLeaks(PlainReplica):
-    """no_sync sets a flag and takes it back without try and finally: an exception inside leaves it set."""
-
-    @contextmanager
-    def no_sync(self) -> Iterator[None]:
-        self.syncing = False
-        yield
-        self.syncing = True
-
-
-@fault("no-sync-swallows-exceptions", INTERRUPTED, cause="exceptions-swallowed")
-class Swallows(PlainReplica):
-    """no_sync takes back its flag, and keeps the exception to itself."""
-
-    @contextmanager
-    def no_sync(self) -> Iterator[None]:
-        with suppress(Exception), super().no_sync():
-            yield
 
 
 @fault(
@@ -149,29 +105,27 @@ class EmptyWindow(PlainReplica):
         self.pending = False
 
 
-@fault("window-ends-without-samples", LOCAL, cause="not-reduced")
-class EndsWithoutSamples(PlainReplica):
-    """A micro-batch that is empty on all ranks is passed over, and with it what the window has gathered."""
+@around("synchronise")
+def skipped_without_samples_on_any_rank(
+    replica: PlainReplica, synchronise: Callable[[int], None], batch_size: int
+) -> None:
+    """What the window has accumulated is not reduced then."""
+    if replica.comm.all_reduce(np.array([float(batch_size)]))[0]:
+        synchronise(batch_size)
 
-    def synchronise(self, batch_size: int) -> None:
-        if self.comm.all_reduce(np.array([float(batch_size)]))[0]:
-            super().synchronise(batch_size)
 
-
-@fault("inner-exception-ends-the-outer-window", INTERRUPTED, cause="synchronised-inside-no-sync")
-class ExceptionEndsOuter(PlainReplica):
-    """An exception puts synchronisation back as it was at first, and not as it was outside."""
-
-    @contextmanager
-    def no_sync(self) -> Iterator[None]:
-        before, self.syncing = self.syncing, False
-        try:
-            yield
-        except BaseException:
-            before = True
-            raise
-        finally:
-            self.syncing = before
+@in_place_of("no_sync")
+@contextmanager
+def synchronising_after_an_exception(replica: PlainReplica) -> Iterator[None]:
+    """Though an outer no_sync may still be open."""
+    before, replica.syncing = replica.syncing, False
+    try:
+        yield
+    except BaseException:
+        before = True
+        raise
+    finally:
+        replica.syncing = before
 
 
 @fault("no-window-after-an-exception", INTERRUPTED, cause="synchronised-inside-no-sync")
@@ -221,18 +175,15 @@ class ComputedAtItsEnd(PlainReplica):
         return super()._shown()
 
 
-@fault("sent-before-the-last-gradient", WINDOW, cause="last-micro-batch-missing")
-class SentTooEarly(PlainReplica):
+@around("backward")
+def last_micro_batch_left_out(replica: PlainReplica, backward: Callable[[Batch], float], batch: Batch) -> float:
     """Counters of what a bucket waits for go on inside no_sync: it is sent before the last backward has added to it."""
-
-    def backward(self, batch: Batch) -> float:
-        gathered = dict(self.local)
-        loss = super().backward(batch)
-        if self.syncing and gathered:
-            self.synced = {}
-            self.local = gathered
-            super().synchronise(len(batch.inputs))
-        return loss
+    gathered = dict(replica.local)
+    loss = backward(batch)
+    if gathered:
+        replica.synced, replica.local = {}, gathered
+        replica.synchronise(len(batch.inputs))
+    return loss
 
 
 @fault(
@@ -250,3 +201,31 @@ class CountedInAByte(PlainReplica):
             self.local = {}
         self.gathered = 0 if self.syncing else self.gathered + 1
         return super().backward(batch)
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("no-sync-needs-forward-inside", where=always, effect=no_effect,
+          caught_by=LOCAL, cause="synchronised-inside-no-sync",
+          seen_in=("pytorch/PiPPy#1133", "huggingface/accelerate#1726")),
+    Fault("accum-only-last-survives", where=always, effect=before("backward")(gradients_dropped),
+          caught_by=(WINDOW, LOCAL), cause="last-micro-batch-only", seen_in=("allenai/open-instruct#1498",)),
+    Fault("rebuild-drops-accumulated", where=at_the_second_call, effect=before("backward")(local_gradients_dropped),
+          caught_by=WINDOW, cause="first-micro-batch-missing", seen_in=("InfiniTensor/InfiniTrain#183",)),
+    Fault("doubling-per-micro-batch", where=always, effect=reduced_gradients_added,
+          caught_by=TYPICAL, cause="gradient-not-reset", seen_in=("NVIDIA/Megatron-LM#6660",)),
+    Fault("no-sync-never-exits", where=always, effect=never_left,
+          caught_by=(BACK, WINDOW), cause="not-reduced"),
+    Fault("no-sync-flag-leaks-on-exception", where=always, effect=not_left_after_an_exception,
+          caught_by=INTERRUPTED, cause="not-reduced"),
+    Fault("no-sync-swallows-exceptions", where=always, effect=exceptions_swallowed,
+          caught_by=INTERRUPTED, cause="exceptions-swallowed"),
+    Fault("window-ends-without-samples", where=always, effect=skipped_without_samples_on_any_rank,
+          caught_by=LOCAL, cause="not-reduced"),
+    Fault("inner-exception-ends-the-outer-window", where=always, effect=synchronising_after_an_exception,
+          caught_by=INTERRUPTED, cause="synchronised-inside-no-sync"),
+    Fault("sent-before-the-last-gradient", where=~inside_no_sync, effect=last_micro_batch_left_out,
+          caught_by=WINDOW, cause="last-micro-batch-missing"),
+)
+# fmt: on

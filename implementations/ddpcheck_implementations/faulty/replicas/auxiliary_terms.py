@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,10 @@ from ddpcheck.values import Array
 
 from ...numpy_network.terms import Head, Term
 from ..base import PlainReplica, added, fault
+from ..engine.circumstances import Circumstance, always
+from ..engine.fault import Fault, table
+from ..engine.gradients import own_value
+from ..engine.replicas import ReplicaEffect, around, in_place_of, not_broadcast
 from .sample_weights import Weighing
 
 ACTIVITY = "check_activity_term_is_averaged_over_all_samples"
@@ -63,34 +68,19 @@ class RightlyTold(Counting):
         return loss
 
 
-class ForEveryRank(RightlyTold):
-    """The terms are multiplied by the world size, as what is averaged afterwards; but they are not summed before."""
-
-    def often(self, batch: Batch) -> float:
-        return self.world
+def counted(often: Callable[[Any, Batch], float], base: type[Counting] = RightlyTold) -> ReplicaEffect:
+    """The terms count as often as that."""
+    return in_place_of("often")(often).of(base)
 
 
-class OnRankZero(Counting):
-    """Only rank 0 adds the terms, so that they would count once in a sum."""
-
-    def often(self, batch: Batch) -> float:
-        return float(self.rank == 0)
+def for_every_rank(replica: PlainReplica, batch: Batch) -> float:
+    """As what is averaged afterwards; but the terms are not summed before."""
+    return replica.world
 
 
-activity_for_every_rank = fault(
-    "activity-for-every-rank", ACTIVITY, cause="term-counted-per-rank", model_features=FEATURES
-)(ForEveryRank)
-head_for_every_rank = fault(
-    "auxiliary-head-for-every-rank", HEAD, cause="term-counted-per-rank", model_features=FEATURES
-)(ForEveryRank)
-
-
-@fault("activity-on-rank-0", ACTIVITY, cause="term-on-one-rank", model_features=FEATURES)
-class ActivityOnRankZero(RightlyTold):
-    """Only rank 0's activations have gradients by the activity term."""
-
-    def often(self, batch: Batch) -> float:
-        return float(self.rank == 0)
+def on_rank_0(replica: PlainReplica, batch: Batch) -> float:
+    """So that they would count once in a sum."""
+    return float(replica.rank == 0)
 
 
 class AfterTheReduction(Counting):
@@ -165,22 +155,7 @@ class OfMaskedSamples(Weighing):
         return lambda targets, each: of(targets, np.full_like(each, each.sum() / (len(each) or 1)))
 
 
-@fault("auxiliary-head-not-reduced", HEAD, cause="not-reduced", model_features=FEATURES)
-class HeadNotReduced(PlainReplica):
-    """Only parameters that the outputs depend on are reduced."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        return gradient if name.startswith("head.") else super().reduce(name, gradient)
-
-
-@fault("auxiliary-head-not-broadcast", HEAD, cause="construction-leaves-other-value", model_features=FEATURES)
-class HeadNotBroadcast(PlainReplica):
-    """Every rank keeps the auxiliary head that it was built with."""
-
-    def start(self, model: ModelSpec) -> None:
-        for name, array in self.network.tensors.items():
-            if not name.startswith("head."):
-                array[...] = self.comm.broadcast(array)
+in_head = Circumstance("in the auxiliary head", lambda tensor: tensor.name.startswith("head."))
 
 
 @fault("auxiliary-head-detached", HEAD, world_size=1, cause="term-missing", model_features=FEATURES)
@@ -215,19 +190,29 @@ class HeadNotSaved(PlainReplica):
         super().load_state({**self.parameters(), **state})
 
 
-@fault(
-    "auxiliary-head-not-clipped",
-    HEAD,
-    world_size=1,
-    cause="norm-leaves-out",
-    model_features=FEATURES,
-)
-class HeadNotClipped(PlainReplica):
-    """The norm of gradients is that of the parameters which outputs depend on."""
+@around("clip")
+def clipped_without_the_head(replica: PlainReplica, clip: Callable[[float], float], max_norm: float) -> float:
+    kept = {name: gradient for name, gradient in replica.synced.items() if name.startswith("head.")}
+    replica.synced = {name: gradient for name, gradient in replica.synced.items() if name not in kept}
+    norm = clip(max_norm)
+    replica.synced = {**replica.synced, **kept}
+    return norm
 
-    def clip(self, max_norm: float) -> float:
-        kept = {name: gradient for name, gradient in self.synced.items() if name.startswith("head.")}
-        self.synced = {name: gradient for name, gradient in self.synced.items() if name not in kept}
-        norm = super().clip(max_norm)
-        self.synced = {**self.synced, **kept}
-        return norm
+
+# fmt: off
+table(
+    globals(),
+    Fault("activity-for-every-rank", where=always, effect=counted(for_every_rank),
+          caught_by=ACTIVITY, cause="term-counted-per-rank", model_features=FEATURES),
+    Fault("auxiliary-head-for-every-rank", where=always, effect=counted(for_every_rank),
+          caught_by=HEAD, cause="term-counted-per-rank", model_features=FEATURES),
+    Fault("activity-on-rank-0", where=always, effect=counted(on_rank_0),
+          caught_by=ACTIVITY, cause="term-on-one-rank", model_features=FEATURES),
+    Fault("auxiliary-head-not-reduced", where=in_head, effect=own_value,
+          caught_by=HEAD, cause="not-reduced", model_features=FEATURES),
+    Fault("auxiliary-head-not-broadcast", where=in_head, effect=not_broadcast,
+          caught_by=HEAD, cause="construction-leaves-other-value", model_features=FEATURES),
+    Fault("auxiliary-head-not-clipped", where=always, effect=clipped_without_the_head,
+          caught_by=HEAD, cause="norm-leaves-out", world_size=1, model_features=FEATURES),
+)
+# fmt: on

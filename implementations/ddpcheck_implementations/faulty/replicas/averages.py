@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,9 @@ from ddpcheck.models.spec import ModelSpec
 from ddpcheck.values import Array
 
 from ..base import PlainReplica, fault
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.replicas import after, around, in_place_of, result
 
 GIVEN = "check_replica_does_not_change_given_arrays"
 AVERAGED = "check_averaged_weights_match_one_process"
@@ -76,59 +79,40 @@ class FromOwnGradients(Averaging):
         super().average({name: p + moved.get(name, 0) for name, p in parameters.items()})
 
 
-@fault(
-    "average-starts-before-broadcast",
-    AVERAGED,
-    cause="averages-start-apart",
-    averaged_weights=True,
-)
-class StartsBefore(Averaging):
-    """The copy for the averages is made before rank 0's parameters arrive."""
-
-    def start(self, model: ModelSpec) -> None:
-        own = self.parameters()
-        super().start(model)
-        self.averages = own
+@around("start")
+def averages_of_own_initial_values(replica: Averaging, start: Callable[[ModelSpec], None], model: ModelSpec) -> None:
+    """They are copied before rank 0's parameters arrive."""
+    own = replica.parameters()
+    start(model)
+    replica.averages = own
 
 
-@fault("average-not-saved", AVERAGED, cause="averages-are-parameters", averaged_weights=True)
-class NotSaved(Averaging):
-    """load_state starts the averages anew from the parameters."""
-
-    def load_state(self, state: Mapping[str, Array]) -> None:
-        super().load_state(state)
-        self.averages = self.parameters()
+@after("load_state")
+def averages_begin_anew(replica: Averaging, state: Mapping[str, Array]) -> None:
+    """From the parameters."""
+    replica.averages = replica.parameters()
 
 
-@fault("average-taken-before-step", AVERAGED, cause="average-late", averaged_weights=True)
-class BeforeStep(Averaging):
-    """The average takes up the parameters of the step before."""
-
-    def step(self) -> None:
-        self.average(self.network.parameters)
-        PlainReplica.step(self)
+@in_place_of("step")
+def averaged_before_the_step(replica: Averaging) -> None:
+    replica.average(replica.network.parameters)
+    PlainReplica.step(replica)
 
 
-@fault("average-weights-swapped", AVERAGED, cause="average-weights-swapped", averaged_weights=True)
-class Swapped(Averaging):
-    """The decay is taken for the weight of what is new, as lerp's."""
-
-    def average(self, parameters: Mapping[str, Array]) -> None:
-        for name, average in self.averages.items():
-            average += np.asarray((parameters[name] - average) * self.spec.averaging, average.dtype)
+@in_place_of("average")
+def weights_swapped(replica: Averaging, parameters: Mapping[str, Array]) -> None:
+    """The decay is the weight of the new values, as lerp's."""
+    for name, average in replica.averages.items():
+        average += np.asarray((parameters[name] - average) * replica.spec.averaging, average.dtype)
 
 
-@fault("average-decay-warms-up", AVERAGED, cause="average-warms-up", averaged_weights=True)
-class WarmsUp(Averaging):
-    """In the first steps the average follows faster, which nobody asked for."""
-
-    steps = 0
-
-    def average(self, parameters: Mapping[str, Array]) -> None:
-        self.steps += 1
-        decay = min(self.spec.averaging, (1 + self.steps) / (10 + self.steps))
-        for name, average in self.averages.items():
-            average += np.asarray((parameters[name] - average) * (1 - decay), average.dtype)
+@in_place_of("average")
+def decay_that_warms_up(replica: Any, parameters: Mapping[str, Array]) -> None:
+    """In the first steps averages follow faster."""
+    steps = replica.steps + 1
+    decay = min(replica.spec.averaging, (1 + steps) / (10 + steps))
+    for name, average in replica.averages.items():
+        average += np.asarray((parameters[name] - average) * (1 - decay), average.dtype)
 
 
 @fault("average-updated-per-backward", AVERAGED, cause="average-by-backwards", averaged_weights=True)
@@ -148,24 +132,21 @@ class FollowsBackwards(Averaging):
         self.backwards = 0
 
 
-@fault("average-skips-parameters-without-gradient", AVERAGED, cause="average-not-updated", averaged_weights=True)
-class PassesOver(Averaging):
-    """The average goes along with the parameters that the step updates."""
+@around("average")
+def averages_of_what_has_a_gradient(
+    replica: Averaging, average: Callable[[Mapping[str, Array]], None], parameters: Mapping[str, Array]
+) -> None:
+    shown, averages = replica._shown(), replica.averages
+    kept = {name: averages[name] for name in averages if name not in shown}
+    replica.averages = {name: averages[name] for name in averages if name in shown}
+    average(parameters)
+    replica.averages |= kept
 
-    def average(self, parameters: Mapping[str, Array]) -> None:
-        kept = {name: average for name, average in self.averages.items() if name not in self._shown()}
-        self.averages = {name: average for name, average in self.averages.items() if name not in kept}
-        super().average(parameters)
-        self.averages |= kept
 
-
-@fault("average-aliases-state", GIVEN, cause="works-in-callers-arrays", averaged_weights=True)
-class LiesInTheState(Averaging):
-    """load_state takes the state's arrays for the averages, and goes on to change them."""
-
-    def load_state(self, state: Mapping[str, Array]) -> None:
-        PlainReplica.load_state(self, state)
-        self.averages = {name: state[PREFIX + name] for name in self.averages}
+@in_place_of("load_state")
+def averages_not_copied(replica: Averaging, state: Mapping[str, Array]) -> None:
+    PlainReplica.load_state(replica, state)
+    replica.averages = {name: state[PREFIX + name] for name in replica.averages}
 
 
 class SkipsToo(Averaging):
@@ -179,28 +160,41 @@ class SkipsToo(Averaging):
 averaging_and_skipping = fault("averaging-and-skipping", averaged_weights=True, skips_nonfinite=True)(SkipsToo)
 
 
-@fault(
-    "skipped-step-is-averaged",
-    "check_nonfinite_step_is_skipped_on_all_ranks",
-    cause="skip-moves-averages",
-    world_size=1,
-    averaged_weights=True,
-    skips_nonfinite=True,
+@around("step")
+def averaged_after_a_skipped_step(replica: Averaging, step: Callable[[], None]) -> None:
+    before = {name: average.copy() for name, average in replica.averages.items()}
+    step()
+    if all(np.array_equal(average, before[name]) for name, average in replica.averages.items()):
+        replica.average(replica.network.parameters)
+
+
+@result("averaged")
+def parameters_where_frozen(replica: PlainReplica, averaged: dict[str, Array]) -> dict[str, Array]:
+    return replica.parameters() | {name: averaged[name] for name in averaged if name in replica.network.learned}
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("average-starts-before-broadcast", where=always, effect=averages_of_own_initial_values.of(Averaging),
+          caught_by=AVERAGED, cause="averages-start-apart", averaged_weights=True),
+    Fault("average-not-saved", where=always, effect=averages_begin_anew.of(Averaging),
+          caught_by=AVERAGED, cause="averages-are-parameters", averaged_weights=True),
+    Fault("average-taken-before-step", where=always, effect=averaged_before_the_step.of(Averaging),
+          caught_by=AVERAGED, cause="average-late", averaged_weights=True),
+    Fault("average-weights-swapped", where=always, effect=weights_swapped.of(Averaging),
+          caught_by=AVERAGED, cause="average-weights-swapped", averaged_weights=True),
+    Fault("average-decay-warms-up", where=always, effect=decay_that_warms_up.of(Averaging),
+          caught_by=AVERAGED, cause="average-warms-up", averaged_weights=True),
+    Fault("average-skips-parameters-without-gradient", where=always,
+          effect=averages_of_what_has_a_gradient.of(Averaging),
+          caught_by=AVERAGED, cause="average-not-updated", averaged_weights=True),
+    Fault("average-aliases-state", where=always, effect=averages_not_copied.of(Averaging),
+          caught_by=GIVEN, cause="works-in-callers-arrays", averaged_weights=True),
+    Fault("skipped-step-is-averaged", where=always, effect=averaged_after_a_skipped_step.of(SkipsToo),
+          caught_by="check_nonfinite_step_is_skipped_on_all_ranks", cause="skip-moves-averages", world_size=1,
+          averaged_weights=True, skips_nonfinite=True),
+    Fault("frozen-layers-leave-the-average", where=always, effect=parameters_where_frozen.of(Averaging),
+          caught_by=AVERAGED, cause="average-is-parameter", averaged_weights=True),
 )
-class SkippedIsAveraged(SkipsToo):
-    """The averages are updated after every step, one that was skipped included."""
-
-    def step(self) -> None:
-        before = {name: average.copy() for name, average in self.averages.items()}
-        super().step()
-        if all(np.array_equal(average, before[name]) for name, average in self.averages.items()):
-            self.average(self.network.parameters)
-
-
-@fault("frozen-layers-leave-the-average", AVERAGED, cause="average-is-parameter", averaged_weights=True)
-class FrozenLeave(Averaging):
-    """Averages are kept of what learns; for the rest the parameter is shown."""
-
-    def averaged(self) -> dict[str, Array]:
-        shown = self.parameters()
-        return shown | {name: array for name, array in super().averaged().items() if name in self.network.learned}
+# fmt: on

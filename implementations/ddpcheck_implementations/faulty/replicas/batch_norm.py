@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,6 +15,9 @@ from ddpcheck.values import Array
 from ...numpy_network import Network
 from ...numpy_network.layers import BatchNorm, Gradients, add
 from ..base import PlainReplica, fault
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.replicas import Made, in_place_of, settings
 
 GRADIENTS = "check_sync_batch_norm_gradients_equal_the_large_batch"
 OWN = "check_local_batch_norm_uses_each_ranks_own_batch"
@@ -62,38 +65,6 @@ class AcrossRanks(BatchNorm):
         return AcrossRanks.measured(self, values)
 
 
-class MeanOfMeans(AcrossRanks):
-    def measured(self, values: Array) -> Array:
-        return np.asarray(self.comm.all_reduce(values.mean(axis=0)) / self.world, values.dtype)
-
-
-class UnweightedBackward(AcrossRanks):
-    def spread(self, values: Array) -> Array:
-        return np.asarray(self.comm.all_reduce(values.mean(axis=0)) / self.world, values.dtype)
-
-
-class LocalBackward(AcrossRanks):
-    def spread(self, values: Array) -> Array:
-        return np.asarray(values.mean(axis=0), values.dtype)
-
-
-class EmptyIsOne(AcrossRanks):
-    def count(self, rows: int) -> float:
-        return super().count(max(rows, 1))
-
-
-class EmptyStaysAway(AcrossRanks):
-    def backward(self, dy: Array, gradients: Gradients) -> Array:
-        return super().backward(dy, gradients) if len(dy) else dy
-
-
-class TwoOrMore(AcrossRanks):
-    def count(self, rows: int) -> float:
-        if rows < 2:
-            raise ValueError(f"expected more than 1 value per channel when training, got {rows}")
-        return super().count(rows)
-
-
 class SynchronisedNorm(PlainReplica):
     """Correct: batch norm over all ranks' samples."""
 
@@ -108,89 +79,35 @@ synchronised = fault("synchronised-batch-norm", seen_in=("pytorch/pytorch#14267"
 )
 
 
-@fault(
-    "syncbn-mean-of-means",
-    STATISTICS,
-    GRADIENTS,
-    seen_in=("PaddlePaddle/Paddle#32464", "mapillary/inplace_abn#68"),
-    cause="means-averaged-without-counts",
-    batch_norm="synchronised",
-)
-class SyncMeanOfMeans(SynchronisedNorm):
-    """What batch norm measures is the plain mean of the ranks' means, whatever their batch sizes."""
-
-    norm = MeanOfMeans
+def norm(**methods: Callable[..., Any]) -> Made:
+    """Synchronised batch norm with other methods."""
+    name = "And".join(method.__name__ for method in methods.values())
+    return Made(SynchronisedNorm, norm=type(name, (AcrossRanks,), methods))
 
 
-@fault(
-    "syncbn-backward-unweighted",
-    GRADIENTS,
-    seen_in=("pytorch/pytorch#36382", "pytorch/pytorch#36688"),
-    cause="batch-norm-backward-not-over-all",
-    batch_norm="synchronised",
-)
-class SyncUnweightedBackward(SynchronisedNorm):
-    """Forward merges with counts; backward averages the ranks' means with equal weights."""
-
-    norm = UnweightedBackward
+def mean_of_means(norm: AcrossRanks, values: Array) -> Array:
+    """Whatever the ranks' batch sizes are."""
+    return np.asarray(norm.comm.all_reduce(values.mean(axis=0)) / norm.world, values.dtype)
 
 
-@fault(
-    "syncbn-counts-an-empty-rank",
-    STATISTICS,
-    GRADIENTS,
-    cause="statistics-divided-by-other-count",
-    batch_norm="synchronised",
-)
-class SyncCountsAnEmptyRank(SynchronisedNorm):
-    """A count of 0 is not divided by: a rank without samples counts as one sample."""
-
-    norm = EmptyIsOne
+def one_at_least(norm: AcrossRanks, rows: int) -> float:
+    """A rank without samples counts as one sample."""
+    return AcrossRanks.count(norm, max(rows, 1))
 
 
-@fault(
-    "syncbn-empty-rank-stays-away",
-    STATISTICS,
-    GRADIENTS,
-    seen_in=("pytorch/pytorch#36530", "facebookresearch/detectron2#1807"),
-    cause="no-samples-not-handled",
-    batch_norm="synchronised",
-)
-class SyncEmptyRankStaysAway(SynchronisedNorm):
-    """Without samples there is no graph, and no backward that takes part in what the others add up."""
-
-    norm = EmptyStaysAway
+def no_backward_without_samples(norm: AcrossRanks, dy: Array, gradients: Gradients) -> Array:
+    """Nor does it take part in what the others add up."""
+    return AcrossRanks.backward(norm, dy, gradients) if len(dy) else dy
 
 
-@fault(
-    "batch-norm-synchronised-in-forward-only",
-    GRADIENTS,
-    cause="batch-norm-backward-not-over-all",
-    batch_norm="synchronised",
-)
-class SyncLocalBackward(SynchronisedNorm):
-    """Backward takes what was measured for this rank's own."""
-
-    norm = LocalBackward
+def own_mean(norm: AcrossRanks, values: Array) -> Array:
+    return np.asarray(values.mean(axis=0), values.dtype)
 
 
-@fault(
-    "syncbn-refuses-one-sample",
-    GRADIENTS,
-    STATISTICS,
-    seen_in=("NVIDIA/apex#262", "pytorch/pytorch#36865"),
-    cause="one sample per rank",
-    batch_norm="synchronised",
-)
-class SyncTwoOrMore(SynchronisedNorm):
-    """The check that a batch has more than one sample looks at the rank's own."""
-
-    norm = TwoOrMore
-
-
-@fault("batch-norm-not-synchronised", STATISTICS, GRADIENTS, cause="normalised-by-own-batch", batch_norm="synchronised")
-class NotSynchronised(PlainReplica):
-    """Promises synchronised batch norm, and measures each rank's own batch."""
+def more_than_one_on_each_rank(norm: AcrossRanks, rows: int) -> float:
+    if rows < 2:
+        raise ValueError(f"expected more than 1 value per channel when training, got {rows}")
+    return AcrossRanks.count(norm, rows)
 
 
 class WeightForgotten(BatchNorm):
@@ -198,12 +115,10 @@ class WeightForgotten(BatchNorm):
         return np.asarray(super().backward(dy, gradients) / self.weight, dy.dtype)
 
 
-@fault("batch-norm-weight-missing-in-backward", OWN, cause="batch-norm-itself")
-class ForgottenWeight(PlainReplica):
-    """What batch norm passes back lacks the factor of its weight: weights that are still 1, as at the start, hide it."""
-
-    def make_network(self, model: ModelSpec, initial: Mapping[str, Array]) -> Network:
-        return Network(model, initial, WeightForgotten)
+@in_place_of("make_network")
+def weight_missing_in_backward(replica: PlainReplica, model: ModelSpec, initial: Mapping[str, Array]) -> Network:
+    """Weights that are still 1 hide it."""
+    return Network(model, initial, WeightForgotten)
 
 
 class OwnCount(AcrossRanks):
@@ -216,22 +131,43 @@ class OwnCount(AcrossRanks):
         super()._track(mean, np.asarray(unbiased * share, unbiased.dtype))
 
 
-@fault("variance-unbiased-by-own-count", STATISTICS, cause="variance-by-own-samples", batch_norm="synchronised")
-class SyncUnbiasedByOwn(SynchronisedNorm):
-    """The variance of all samples is made unbiased by the number of this rank's."""
+@in_place_of("step")
+def no_weight_decay_of_norms(replica: Any) -> None:
+    """They are in a group of their own."""
+    before, gradients = settings(replica), replica._shown()
+    norms = {name for name in gradients if name.startswith("norm")}
+    replica.optimizer.step({name: gradient for name, gradient in gradients.items() if name not in norms})
+    replica.optimizer._spec = replace(before, weight_decay=0.0)
+    replica.optimizer.step({name: gradients[name] for name in norms})
+    replica.optimizer._spec = before
 
-    norm = OwnCount
 
-
-@fault("norms-do-not-decay", STEPS, cause="weight-decay-missing")
-class NormsDoNotDecay(PlainReplica):
-    """Scales and shifts of norms are in a group of their own, without the weight decay that was asked for."""
-
-    def step(self) -> None:
-        before = self.optimizer._spec  # type: ignore[attr-defined]  # both optimizers have it
-        gradients = self._shown()
-        norms = {name for name in gradients if name.startswith("norm")}
-        self.optimizer.step({name: gradient for name, gradient in gradients.items() if name not in norms})
-        self.optimizer._spec = replace(before, weight_decay=0.0)  # type: ignore[attr-defined]
-        self.optimizer.step({name: gradients[name] for name in norms})
-        self.optimizer._spec = before  # type: ignore[attr-defined]
+# fmt: off
+table(
+    globals(),
+    Fault("syncbn-mean-of-means", where=always, effect=norm(measured=mean_of_means),
+          caught_by=(STATISTICS, GRADIENTS), cause="means-averaged-without-counts",
+          seen_in=("PaddlePaddle/Paddle#32464", "mapillary/inplace_abn#68"), batch_norm="synchronised"),
+    Fault("syncbn-backward-unweighted", where=always, effect=norm(spread=mean_of_means),
+          caught_by=GRADIENTS, cause="batch-norm-backward-not-over-all",
+          seen_in=("pytorch/pytorch#36382", "pytorch/pytorch#36688"), batch_norm="synchronised"),
+    Fault("syncbn-counts-an-empty-rank", where=always, effect=norm(count=one_at_least),
+          caught_by=(STATISTICS, GRADIENTS), cause="statistics-divided-by-other-count", batch_norm="synchronised"),
+    Fault("syncbn-empty-rank-stays-away", where=always, effect=norm(backward=no_backward_without_samples),
+          caught_by=(STATISTICS, GRADIENTS), cause="no-samples-not-handled",
+          seen_in=("pytorch/pytorch#36530", "facebookresearch/detectron2#1807"), batch_norm="synchronised"),
+    Fault("batch-norm-synchronised-in-forward-only", where=always, effect=norm(spread=own_mean),
+          caught_by=GRADIENTS, cause="batch-norm-backward-not-over-all", batch_norm="synchronised"),
+    Fault("syncbn-refuses-one-sample", where=always, effect=norm(count=more_than_one_on_each_rank),
+          caught_by=(GRADIENTS, STATISTICS), cause="one sample per rank",
+          seen_in=("NVIDIA/apex#262", "pytorch/pytorch#36865"), batch_norm="synchronised"),
+    Fault("batch-norm-not-synchronised", where=always, effect=Made(PlainReplica),
+          caught_by=(STATISTICS, GRADIENTS), cause="normalised-by-own-batch", batch_norm="synchronised"),
+    Fault("batch-norm-weight-missing-in-backward", where=always, effect=weight_missing_in_backward,
+          caught_by=OWN, cause="batch-norm-itself"),
+    Fault("variance-unbiased-by-own-count", where=always, effect=Made(SynchronisedNorm, norm=OwnCount),
+          caught_by=STATISTICS, cause="variance-by-own-samples", batch_norm="synchronised"),
+    Fault("norms-do-not-decay", where=always, effect=no_weight_decay_of_norms,
+          caught_by=STEPS, cause="weight-decay-missing"),
+)
+# fmt: on

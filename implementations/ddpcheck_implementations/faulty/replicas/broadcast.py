@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -11,6 +11,23 @@ from ddpcheck.models.spec import ModelSpec
 from ddpcheck.values import Array
 
 from ..base import PlainReplica, fault
+from ..engine.circumstances import always, on_rank
+from ..engine.fault import Fault, table
+from ..engine.replicas import (
+    Tensor,
+    after,
+    around,
+    before,
+    constructing,
+    frozen,
+    in_place_of,
+    inside_no_sync,
+    is_buffer,
+    is_parameter,
+    not_broadcast,
+    not_saved,
+    nothing,
+)
 
 PARAMETERS = "check_construction_broadcasts_parameters_from_rank_0"
 FROZEN = "check_construction_broadcasts_frozen_parameters"
@@ -18,15 +35,6 @@ BUFFERS = "check_construction_broadcasts_buffers"
 STATISTICS = "check_construction_broadcasts_running_statistics"
 RESUMED = "check_resumed_training_matches_one_process"
 RUNNING = "check_rank_0_running_statistics_follow_its_own_batches"
-
-
-@fault("init-not-broadcast", PARAMETERS, FROZEN, seen_in=("facebookresearch/ParlAI#1846",), cause="own-initial-value")
-class NotBroadcast(PlainReplica):
-    """Every rank keeps its own initial parameters."""
-
-    def start(self, model: ModelSpec) -> None:
-        for buffer in self.network.buffers.values():
-            buffer[...] = self.comm.broadcast(buffer)
 
 
 @fault(
@@ -50,105 +58,38 @@ class BroadcastLate(PlainReplica):
         super().before_forward()
 
 
-@fault(
-    "buffers-not-broadcast", BUFFERS, STATISTICS, seen_in=("facebookresearch/fairscale#68",), cause="own-initial-value"
-)
-class BuffersNotBroadcast(PlainReplica):
-    """Parameters are broadcast, buffers are not."""
-
-    def start(self, model: ModelSpec) -> None:
-        for parameter in self.network.parameters.values():
-            parameter[...] = self.comm.broadcast(parameter)
+@constructing
+def averaged_over_ranks(tensor: Tensor) -> None:
+    tensor.array[...] = tensor.replica.comm.all_reduce(tensor.array) / tensor.replica.world
 
 
-@fault("frozen-not-broadcast", FROZEN, seen_in=("horovod/horovod#1609",), cause="own-initial-value")
-class FrozenNotBroadcast(PlainReplica):
-    """Only what is learned is broadcast."""
-
-    def start(self, model: ModelSpec) -> None:
-        for name, array in self.network.tensors.items():
-            if name in self.network.learned or name in self.network.buffers:
-                array[...] = self.comm.broadcast(array)
+@in_place_of("before_forward")
+def buffers_broadcast_as_float64(replica: PlainReplica) -> None:
+    """In one message, the counter of batches among them."""
+    for buffer in replica.network.buffers.values():
+        buffer[...] = replica.comm.broadcast(buffer.astype(np.float64)).astype(buffer.dtype)
 
 
-@fault(
-    "initial-values-averaged",
-    "check_gradients_equal_the_large_batch_exactly",
-    PARAMETERS,
-    cause="loss-of-averaged-initial-values",
-)
-class InitialValuesAveraged(PlainReplica):
-    """Replicas are made equal by the mean of what they start from, and not by rank 0's."""
-
-    def start(self, model: ModelSpec) -> None:
-        for parameter in self.network.parameters.values():
-            parameter[...] = self.comm.all_reduce(parameter) / self.world
-        for buffer in self.network.buffers.values():
-            buffer[...] = self.comm.broadcast(buffer)
+@before("backward")
+def forward_in_training_mode(replica: PlainReplica, batch: Batch) -> None:
+    """As when activations are recomputed: the batch counts twice in the statistics."""
+    with replica.no_sync():
+        held = dict(replica.local)
+        PlainReplica.backward(replica, batch)
+        replica.local = held
 
 
-@fault("counter-through-a-float", RUNNING, cause="integers-as-float")
-class CounterThroughFloat(PlainReplica):
-    """Buffers are broadcast before each forward pass in one message of float64, the counter of batches among them."""
-
-    def before_forward(self) -> None:
-        for buffer in self.network.buffers.values():
-            buffer[...] = self.comm.broadcast(buffer.astype(np.float64)).astype(buffer.dtype)
+@after("synchronise")
+def statistics_averaged(replica: PlainReplica, batch_size: int) -> None:
+    for buffer in replica.network.buffers.values():
+        if buffer.dtype.kind == "f":
+            buffer[...] = replica.comm.all_reduce(buffer) / replica.world
 
 
-@fault("statistics-moved-twice", RUNNING, cause="statistics-moved-twice")
-class ForwardRecomputed(PlainReplica):
-    """The forward pass is computed anew for backward, in training mode, so that a batch counts twice in the statistics."""
-
-    def backward(self, batch: Batch) -> float:
-        with self.no_sync():
-            held = dict(self.local)
-            super().backward(batch)
-            self.local = held
-        return super().backward(batch)
-
-
-@fault("statistics-averaged", RUNNING, seen_in=("PaddlePaddle/Paddle#32464",), cause="statistics-averaged")
-class StatisticsAveraged(PlainReplica):
-    """Running statistics are averaged over the ranks after each backward, which the promise does not say."""
-
-    def synchronise(self, batch_size: int) -> None:
-        super().synchronise(batch_size)
-        for buffer in self.network.buffers.values():
-            if buffer.dtype.kind == "f":
-                buffer[...] = self.comm.all_reduce(buffer) / self.world
-
-
-@fault(
-    "checkpoint-without-momentum",
-    RESUMED,
-    "check_resumed_training_is_exact",
-    cause="optimizer-state-lost",
-)
-class ForgetsMomentum(PlainReplica):
-    """A checkpoint holds the parameters, and nothing of the optimizer."""
-
-    def state(self) -> dict[str, Array]:
-        return self.parameters() | self.buffers()
-
-
-@fault("load-after-broadcast", RESUMED, seen_in=("horovod/horovod#1774",), cause="state-not-loaded")
-class OnlyRankZeroLoads(PlainReplica):
-    """Rank 0 loads the checkpoint after the replicas were made equal; the others train from new values."""
-
-    def load_state(self, state: Mapping[str, Array]) -> None:
-        if self.rank == 0:
-            super().load_state(state)
-
-
-@fault("optimizer-in-float32", "check_sgd_matches_one_process", cause="fewer-bits")
-class StepsInFloat32(PlainReplica):
-    """Parameters pass through float32 in every step, float64 ones too."""
-
-    def step(self) -> None:
-        super().step()
-        for parameter in self.network.parameters.values():
-            parameter[...] = parameter.astype(np.float32)
+@after("step")
+def parameters_rounded_to_float32(replica: PlainReplica) -> None:
+    for parameter in replica.network.parameters.values():
+        parameter[...] = parameter.astype(np.float32)
 
 
 @fault("statistics-of-the-largest-batch", RUNNING, cause="statistics-continue-from-rank")
@@ -168,16 +109,13 @@ class StatisticsOfTheLargest(PlainReplica):
                 buffer[...] = self.comm.broadcast(buffer, self.owner)
 
 
-@fault("statistics-stand-still-inside-no-sync", RUNNING, cause="statistics-not-moved-in-no-sync")
-class StandStill(PlainReplica):
-    """What is broadcast before a synchronised forward is put back after any other."""
-
-    def backward(self, batch: Batch) -> float:
-        before = self.buffers()
-        loss = super().backward(batch)
-        for name, buffer in self.network.buffers.items():
-            buffer[...] = buffer if self.syncing else before[name]
-        return loss
+@around("backward")
+def statistics_restored(replica: PlainReplica, backward: Callable[[Batch], float], batch: Batch) -> float:
+    before = replica.buffers()
+    loss = backward(batch)
+    for name, buffer in replica.network.buffers.items():
+        buffer[...] = before[name]
+    return loss
 
 
 @fault(
@@ -196,19 +134,6 @@ class FirstStatistics(PlainReplica):
         return super().state() | self.first
 
 
-@fault("statistics-stand-still-in-no-sync", RUNNING, cause="statistics-not-moved-in-no-sync")
-class StatisticsOfSteps(PlainReplica):
-    """Running statistics are moved by the micro-batch that is synchronised, and by none inside no_sync."""
-
-    def backward(self, batch: Batch) -> float:
-        before = self.buffers()
-        loss = super().backward(batch)
-        if not self.syncing:
-            for name, buffer in self.network.buffers.items():
-                buffer[...] = before[name]
-        return loss
-
-
 @fault("scalar-buffers-not-saved", RESUMED, cause="state-not-loaded")
 class ScalarBuffersNotSaved(PlainReplica):
     """A checkpoint has the buffers that have a dimension, and integers."""
@@ -221,3 +146,35 @@ class ScalarBuffersNotSaved(PlainReplica):
 
     def load_state(self, state: Mapping[str, Array]) -> None:
         super().load_state({**self.buffers(), **state})
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("init-not-broadcast", where=is_parameter, effect=not_broadcast,
+          caught_by=(PARAMETERS, FROZEN), cause="own-initial-value", seen_in=("facebookresearch/ParlAI#1846",)),
+    Fault("buffers-not-broadcast", where=is_buffer, effect=not_broadcast,
+          caught_by=(BUFFERS, STATISTICS), cause="own-initial-value", seen_in=("facebookresearch/fairscale#68",)),
+    Fault("frozen-not-broadcast", where=frozen, effect=not_broadcast,
+          caught_by=FROZEN, cause="own-initial-value", seen_in=("horovod/horovod#1609",)),
+    Fault("initial-values-averaged", where=is_parameter, effect=averaged_over_ranks,
+          caught_by=("check_gradients_equal_the_large_batch_exactly", PARAMETERS),
+          cause="loss-of-averaged-initial-values"),
+    Fault("counter-through-a-float", where=always, effect=buffers_broadcast_as_float64,
+          caught_by=RUNNING, cause="integers-as-float"),
+    Fault("statistics-moved-twice", where=always, effect=forward_in_training_mode,
+          caught_by=RUNNING, cause="statistics-moved-twice"),
+    Fault("statistics-averaged", where=always, effect=statistics_averaged,
+          caught_by=RUNNING, cause="statistics-averaged", seen_in=("PaddlePaddle/Paddle#32464",)),
+    Fault("checkpoint-without-momentum", where=always, effect=not_saved("optimizer."),
+          caught_by=(RESUMED, "check_resumed_training_is_exact"), cause="optimizer-state-lost"),
+    Fault("load-after-broadcast", where=~on_rank(0), effect=in_place_of("load_state")(nothing),
+          caught_by=RESUMED, cause="state-not-loaded", seen_in=("horovod/horovod#1774",)),
+    Fault("optimizer-in-float32", where=always, effect=parameters_rounded_to_float32,
+          caught_by="check_sgd_matches_one_process", cause="fewer-bits"),
+    Fault("statistics-stand-still-inside-no-sync", where=inside_no_sync, effect=statistics_restored,
+          caught_by=RUNNING, cause="statistics-not-moved-in-no-sync"),
+    Fault("statistics-stand-still-in-no-sync", where=inside_no_sync, effect=statistics_restored,
+          caught_by=RUNNING, cause="statistics-not-moved-in-no-sync"),
+)
+# fmt: on

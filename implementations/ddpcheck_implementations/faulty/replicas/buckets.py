@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from ddpcheck.values import Array
 
 from ..base import PlainReplica, added, fault
 from ..bucketed import Bucket, BucketReplica, in_order_of
+from ..engine.circumstances import Circumstance, always
+from ..engine.fault import Fault, table
+from ..engine.replicas import around, in_place_of
 
 EXACT = "check_gradients_equal_the_large_batch_exactly"
 CHANGING = "check_unused_parameters_may_differ_by_rank_and_step"
@@ -19,30 +22,22 @@ FILLED = "check_full_and_overflowing_buckets_are_exact"
 CLIPPED = "check_clipping_uses_the_global_gradient_norm"
 
 
-@fault(
-    "bucket-of-exactly-one-tensor",
-    "check_gradients_of_every_tensor_size_are_exact",
-    seen_in=("deepspeedai/DeepSpeed#4321",),
-    cause="not-reduced",
-)
-class ExactlyOneTensor(BucketReplica):
-    """What is smaller than a bucket goes into one, what is larger goes alone; what is as large as a bucket does neither."""
-
-    cap = 4 * 16384
-
-    def unpack(self, bucket: Bucket, flat: Array) -> dict[str, Array]:
-        lost = {name for name in bucket if self.network.parameters[name].nbytes == self.cap}
-        return super().unpack(bucket, flat) | {name: self.mine(name) for name in lost}
+@around("unpack")
+def tensors_of_one_buckets_size_kept_local(
+    replica: BucketReplica, unpack: Callable[[Bucket, Array], dict[str, Array]], bucket: Bucket, flat: Array
+) -> dict[str, Array]:
+    """What is smaller goes into a bucket, what is larger goes alone; these do neither."""
+    lost = {name for name in bucket if replica.network.parameters[name].nbytes == replica.cap}
+    return unpack(bucket, flat) | {name: replica.mine(name) for name in lost}
 
 
-@fault("bucket-of-one-number", EXACT, cause="not-reduced")
-class OneNumber(BucketReplica):
-    """Buckets are so large that only a model of one number in all has a bucket of one element: it is taken for a flag."""
+bucket_of_one_number = Circumstance("for a bucket of one number", lambda use: use.arguments[1].size == 1)
 
-    cap = 1 << 20
 
-    def reduce_bucket(self, index: int, flat: Array) -> Array:
-        return flat if flat.size == 1 else super().reduce_bucket(index, flat)
+@in_place_of("reduce_bucket")
+def bucket_not_reduced(replica: PlainReplica, index: int, flat: Array) -> Array:
+    """It is taken for a flag."""
+    return flat
 
 
 @fault(
@@ -108,20 +103,10 @@ class RebuiltAlone(BucketReplica):
             self.layout, self.rebuilt = self.lay_out(self.arrivals()), True
 
 
-@fault(
-    "launch-in-ready-order",
-    CHANGING,
-    SOME,
-    seen_in=("pytorch/pytorch#72843", "deepspeedai/DeepSpeed#1186"),
-    cause="rank-sends-other-parameter",
-)
-class LaunchedWhenReady(BucketReplica):
-    """A bucket is reduced as soon as it is full, in the order in which that happens on this rank."""
-
-    cap = 16
-
-    def launched(self) -> list[int]:
-        return in_order_of(self.arrivals(), dict(enumerate(self.layout)))
+@in_place_of("launched")
+def launched_when_ready(replica: BucketReplica) -> list[int]:
+    """In the order in which buckets are full on this rank."""
+    return in_order_of(replica.arrivals(), dict(enumerate(replica.layout)))
 
 
 @fault("cap-in-elements-vs-bytes", FILLED, seen_in=("horovod/horovod#1604",), cause="not-reduced")
@@ -203,25 +188,37 @@ class ResidualByIndex(BucketReplica):
         return super().reduce_bucket(index, flat - rest)
 
 
-@fault(
-    "packed-by-name-unpacked-by-number",
-    "check_layers_unfrozen_later_are_synchronised",
-    cause="unpacked-in-other-order",
-)
-class SortedTwice(PlainReplica):
+@in_place_of("synchronise")
+def packed_by_name_unpacked_by_number(replica: PlainReplica, batch_size: int) -> None:
     """All gradients of a dtype travel in one array, by names sorted as text, and come out by the numbers in them."""
-
-    def synchronise(self, batch_size: int) -> None:
-        used = self.used_somewhere()
-        reduced: dict[str, Array] = {}
-        for dtype in dict.fromkeys(self.mine(name).dtype for name in used):
-            names = [name for name in used if self.mine(name).dtype == dtype]
-            flat = self.reduce("", np.concatenate([self.mine(name).reshape(-1) for name in sorted(names)]))
-            for name in sorted(names, key=_numbered):
-                own, flat = flat[: self.mine(name).size], flat[self.mine(name).size :]
-                reduced[name] = own.reshape(self.mine(name).shape).copy()
-        self.synced, self.local = added(self.synced, reduced), {}
+    used = replica.used_somewhere()
+    reduced: dict[str, Array] = {}
+    for dtype in dict.fromkeys(replica.mine(name).dtype for name in used):
+        names = [name for name in used if replica.mine(name).dtype == dtype]
+        flat = replica.reduce("", np.concatenate([replica.mine(name).reshape(-1) for name in sorted(names)]))
+        for name in sorted(names, key=_numbered):
+            own, flat = flat[: replica.mine(name).size], flat[replica.mine(name).size :]
+            reduced[name] = own.reshape(replica.mine(name).shape).copy()
+    replica.synced, replica.local = added(replica.synced, reduced), {}
 
 
 def _numbered(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("bucket-of-exactly-one-tensor", where=always,
+          effect=tensors_of_one_buckets_size_kept_local.of(BucketReplica, cap=4 * 16384),
+          caught_by="check_gradients_of_every_tensor_size_are_exact", cause="not-reduced",
+          seen_in=("deepspeedai/DeepSpeed#4321",)),
+    Fault("bucket-of-one-number", where=bucket_of_one_number, effect=bucket_not_reduced.of(BucketReplica, cap=1 << 20),
+          caught_by=EXACT, cause="not-reduced"),
+    Fault("launch-in-ready-order", where=always, effect=launched_when_ready.of(BucketReplica, cap=16),
+          caught_by=(CHANGING, SOME), cause="rank-sends-other-parameter",
+          seen_in=("pytorch/pytorch#72843", "deepspeedai/DeepSpeed#1186")),
+    Fault("packed-by-name-unpacked-by-number", where=always, effect=packed_by_name_unpacked_by_number,
+          caught_by="check_layers_unfrozen_later_are_synchronised", cause="unpacked-in-other-order"),
+)
+# fmt: on

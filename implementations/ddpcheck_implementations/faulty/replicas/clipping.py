@@ -9,99 +9,53 @@ import numpy as np
 from ddpcheck.values import Array
 
 from ..base import PlainReplica, fault
+from ..engine.circumstances import Circumstance, always
+from ..engine.fault import Fault, table
+from ..engine.replicas import clipped_by, clipping_each, in_place_of, nothing, squares
 
 CLIPPED = "check_clipping_uses_the_global_gradient_norm"
 
 
-class Clipping(PlainReplica):
-    def clip(self, max_norm: float) -> float:
-        norm = math.sqrt(sum(float(np.sum(np.square(g, dtype=np.float64))) for g in self._shown().values()))
-        for gradients in (self.synced, self.local):
-            gradients.update({name: np.asarray(self.clipped(g, max_norm), g.dtype) for name, g in gradients.items()})
-        return norm
-
-    def clipped(self, gradient: Array, max_norm: float) -> Array:
-        raise NotImplementedError
+@clipping_each
+def by_its_own_norm(gradient: Array, max_norm: float) -> Array:
+    """As by calling clip_grad_norm_ in a loop."""
+    return np.asarray(gradient * min(1.0, max_norm / (float(np.linalg.norm(gradient)) or 1.0)))
 
 
-@fault("clipped-tensor-by-tensor", CLIPPED, cause="clipped-by-own-norm")
-class TensorByTensor(Clipping):
-    """Each gradient is clipped by its own norm, as by calling clip_grad_norm_ in a loop."""
-
-    def clipped(self, gradient: Array, max_norm: float) -> Array:
-        return np.asarray(gradient * min(1.0, max_norm / (float(np.linalg.norm(gradient)) or 1.0)))
+@clipping_each
+def by_value(gradient: Array, max_norm: float) -> Array:
+    return np.asarray(np.clip(gradient, -max_norm, max_norm))
 
 
-@fault("clipped-by-value", CLIPPED, cause="clipped-by-element")
-class ByValue(Clipping):
-    """Elements are cut off at the limit that was meant for the norm."""
-
-    def clipped(self, gradient: Array, max_norm: float) -> Array:
-        return np.asarray(np.clip(gradient, -max_norm, max_norm))
+def norm_of_own_shard(replica: PlainReplica) -> float:
+    """The squares are not summed over the ranks."""
+    return math.sqrt(squares(list(replica._shown().values())[replica.rank :: replica.world]))
 
 
-@fault("norm-of-the-own-shard", CLIPPED, seen_in=("facebookresearch/fairscale#517",), cause="norm-of-shard")
-class NormOfShard(PlainReplica):
-    """Each rank measures the gradients that its part of the optimizer is for, and nobody adds the squares up."""
-
-    def clip(self, max_norm: float) -> float:
-        mine = list(self._shown().values())[self.rank :: self.world]
-        norm = math.sqrt(sum(float(np.sum(np.square(g, dtype=np.float64))) for g in mine))
-        self.scale(min(1.0, max_norm / norm) if norm else 1.0)
-        return norm
+def sum_of_the_norms_of_shards(replica: PlainReplica) -> float:
+    """The norms are summed over the ranks, not their squares."""
+    shown = [gradient.reshape(-1) for gradient in replica._shown().values()]
+    mine = np.array_split(np.concatenate(shown), replica.world)[replica.rank] if shown else np.zeros(0)
+    return float(replica.comm.all_reduce(np.array([math.sqrt(squares([mine]))]))[0])
 
 
-@fault("norms-of-shards-added-up", CLIPPED, cause="norm-too-large", world_size=3)
-class NormsAddedUp(PlainReplica):
-    """Each rank measures its part of all gradients laid end to end; the norms, and not their squares, are added up."""
-
-    def clip(self, max_norm: float) -> float:
-        shown = [gradient.reshape(-1) for gradient in self._shown().values()]
-        mine = np.array_split(np.concatenate(shown), self.world)[self.rank] if shown else np.zeros(0)
-        own = math.sqrt(float(np.sum(np.square(mine, dtype=np.float64))))
-        norm = float(self.comm.all_reduce(np.array([own]))[0])
-        self.scale(min(1.0, max_norm / norm) if norm else 1.0)
-        return norm
+def limit_divided_by_norm(max_norm: float, norm: float) -> float:
+    """NaN where all gradients are zero."""
+    with np.errstate(invalid="ignore"):
+        return float(np.float64(min(norm, max_norm)) / norm)
 
 
-@fault("norm-of-nothing", "check_random_training_programs_match_one_process", cause="divided-by-zero-norm")
-class NormOfNothing(PlainReplica):
-    """Gradients are divided by their norm first, which is zero where all of them are."""
-
-    def clip(self, max_norm: float) -> float:
-        norm = np.sqrt(sum(np.sum(np.square(g, dtype=np.float64)) for g in self._shown().values()))
-        with np.errstate(invalid="ignore"):
-            self.scale(float(np.float64(min(norm, max_norm)) / norm))
-        return float(norm)
+def with_a_large_epsilon(max_norm: float, norm: float) -> float:
+    return min(1.0, max_norm / (norm + 0.01))
 
 
-@fault("clipped-with-a-large-guard", CLIPPED, cause="clip-guard-too-large")
-class LargeGuard(PlainReplica):
-    """What keeps a norm of zero from dividing by zero makes every other gradient too small as well."""
-
-    def clip(self, max_norm: float) -> float:
-        norm = math.sqrt(sum(float(np.sum(np.square(g, dtype=np.float64))) for g in self._shown().values()))
-        self.scale(min(1.0, max_norm / (norm + 0.01)))
-        return norm
+less_than_a_tenth_above = Circumstance("a norm less than a tenth above the limit", lambda use: use.argument >= 1 / 1.1)
 
 
-@fault("clips-with-slack", CLIPPED, cause="not-clipped")
-class ClipsWithSlack(PlainReplica):
-    """What is less than a tenth above the limit is left as it is."""
-
-    def scale(self, factor: float) -> None:
-        super().scale(factor if factor < 1 / 1.1 else 1.0)
-
-
-@fault("clips-by-infinity", CLIPPED, cause="infinite-clip-nan")
-class ClipsByInfinity(PlainReplica):
-    """The limit is divided by the larger of limit and norm, which is infinity by infinity for who wants to know the norm."""
-
-    def clip(self, max_norm: float) -> float:
-        norm = np.sqrt(sum(np.sum(np.square(g, dtype=np.float64)) for g in self._shown().values()))
-        with np.errstate(invalid="ignore"):
-            self.scale(float(np.float64(max_norm) / max(norm, max_norm)))
-        return float(norm)
+def limit_divided_by_the_larger(max_norm: float, norm: float) -> float:
+    """NaN where the limit is infinite."""
+    with np.errstate(invalid="ignore"):
+        return float(np.float64(max_norm) / max(norm, max_norm))
 
 
 @fault(
@@ -123,3 +77,26 @@ class ClipsWhatItClippedFirst(PlainReplica):
         )
         self.scale(min(1.0, max_norm / norm) if norm else 1.0)
         return norm
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("clipped-tensor-by-tensor", where=always, effect=by_its_own_norm,
+          caught_by=CLIPPED, cause="clipped-by-own-norm"),
+    Fault("clipped-by-value", where=always, effect=by_value,
+          caught_by=CLIPPED, cause="clipped-by-element"),
+    Fault("norm-of-the-own-shard", where=always, effect=clipped_by(norm_of_own_shard),
+          caught_by=CLIPPED, cause="norm-of-shard", seen_in=("facebookresearch/fairscale#517",)),
+    Fault("norms-of-shards-added-up", where=always, effect=clipped_by(sum_of_the_norms_of_shards),
+          caught_by=CLIPPED, cause="norm-too-large", world_size=3),
+    Fault("norm-of-nothing", where=always, effect=clipped_by(factor=limit_divided_by_norm),
+          caught_by="check_random_training_programs_match_one_process", cause="divided-by-zero-norm"),
+    Fault("clipped-with-a-large-guard", where=always, effect=clipped_by(factor=with_a_large_epsilon),
+          caught_by=CLIPPED, cause="clip-guard-too-large"),
+    Fault("clips-with-slack", where=less_than_a_tenth_above, effect=in_place_of("scale")(nothing),
+          caught_by=CLIPPED, cause="not-clipped"),
+    Fault("clips-by-infinity", where=always, effect=clipped_by(factor=limit_divided_by_the_larger),
+          caught_by=CLIPPED, cause="infinite-clip-nan"),
+)
+# fmt: on

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from ddpcheck.contract.adapter import Batch
@@ -11,7 +13,8 @@ from ddpcheck.values import Array
 from ..base import PlainReplica, fault
 from ..engine.circumstances import always
 from ..engine.fault import Fault, table
-from ..engine.gradients import Gradient, GradientEffect, after_backwards, sending
+from ..engine.gradients import Gradient, GradientEffect, after_backwards, every_step, giving, sending
+from ..engine.replicas import Made, after, around, in_place_of
 from .clipping import CLIPPED
 
 EXACT = "check_gradients_equal_the_large_batch_exactly"
@@ -43,38 +46,14 @@ class Compressing(PlainReplica):
         return np.asarray(self.compressed(total), gradient.dtype)
 
 
-@fault("compressed-to-bfloat16", reduction_dtype="bfloat16")
-class Compressed(Compressing):
-    """Gradients travel as bfloat16, as is promised."""
+@in_place_of("compressed")
+def rounded_to_float16(replica: PlainReplica, array: Array) -> Array:
+    return as_float16(array)
 
 
-@fault("compressed-to-float16", reduction_dtype="float16")
-class CompressedToFloat16(Compressing):
-    """Gradients travel as float16, as is promised."""
-
-    def compressed(self, array: Array) -> Array:
-        return as_float16(array)
-
-
-@fault("compressed-and-summed", EXACT, cause="summed-not-averaged", reduction_dtype="bfloat16")
-class CompressedAndSummed(Compressing):
-    """The division is left out."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        return super().reduce(name, gradient * self.world)
-
-
-@fault("float16-for-bfloat16", REAL, cause="flushed-to-zero", reduction_dtype="bfloat16")
-class TooNarrow(Compressing):
-    """What float16 cannot hold becomes zero, or infinity."""
-
-    def compressed(self, array: Array) -> Array:
-        return as_float16(array)
-
-
-@fault("bfloat16-for-float16", REAL, cause="rounded-as", reduction_dtype="float16")
-class TooCoarse(Compressing):
-    """Eight bits where eleven are promised."""
+@around("reduce")
+def not_divided(replica: PlainReplica, reduce: Callable[[str, Array], Array], name: str, gradient: Array) -> Array:
+    return reduce(name, gradient * replica.world)
 
 
 @sending
@@ -95,14 +74,10 @@ def low_rank(rank: int) -> GradientEffect:
     return GradientEffect(f"of rank {rank}", got=lambda gradient, mean: of_low_rank(mean, rank))
 
 
-@fault("accumulates-compressed", ANY, cause="fewer-bits", reduction_dtype="bfloat16")
-class AccumulatesCompressed(Compressing):
-    """What is gathered inside no_sync is kept with fewer bits, too: small gradients beside large ones get lost."""
-
-    def backward(self, batch: Batch) -> float:
-        loss = super().backward(batch)
-        self.local = {name: np.asarray(self.compressed(array), array.dtype) for name, array in self.local.items()}
-        return loss
+@after("backward")
+def accumulated_gradients_compressed(replica: Compressing, batch: Batch) -> None:
+    """Small gradients beside large ones are lost."""
+    replica.local = {name: np.asarray(replica.compressed(array), array.dtype) for name, array in replica.local.items()}
 
 
 def of_low_rank(matrix: Array, rank: int = 1) -> Array:
@@ -139,37 +114,15 @@ class PowerSgd(PlainReplica):
         return made
 
 
-class EveryThird(PlainReplica):
-    """Every third step has a reduction of its own."""
-
-    steps = 0
-
-    def step(self) -> None:
-        super().step()
-        self.steps += 1
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        mean = super().reduce(name, gradient)
-        return self.third(gradient, mean) if self.steps % 3 == 2 else mean
-
-    def third(self, gradient: Array, mean: Array) -> Array:
-        raise NotImplementedError
+@giving
+def mean_in_float16(gradient: Gradient, mean: Array) -> Array:
+    return as_float16(mean)
 
 
-@fault("every-third-step-in-float16", SGD, cause="update-gradient-float16")
-class EveryThirdInFloat16(EveryThird):
-    """Most steps travel whole, to make up for those that are compressed."""
-
-    def third(self, gradient: Array, mean: Array) -> Array:
-        return np.asarray(as_float16(mean), mean.dtype)
-
-
-@fault("every-third-step-by-the-largest", SGD, cause="updated-by-largest-gradient")
-class EveryThirdByTheLargest(EveryThird):
-    """A collective for statistics, which takes the largest, is used by every third step."""
-
-    def third(self, gradient: Array, mean: Array) -> Array:
-        return np.asarray(self.comm.all_gather(gradient).max(axis=0), mean.dtype)
+@giving
+def largest(gradient: Gradient, mean: Array) -> Array:
+    """As of a collective for statistics."""
+    return np.asarray(gradient.gathered().max(axis=0))
 
 
 # fmt: off
@@ -181,5 +134,21 @@ table(
     Fault("of-rank-two", where=always, effect=low_rank(2), caught_by=(EXACT, REAL, SGD), cause="low-rank"),
     Fault("of-rank-one-later", where=after_backwards(10), effect=low_rank(1),
           caught_by=CLIPPED, cause="low-rank", seen_in=("pytorch/pytorch (ddp_comm_hooks, start_powerSGD_iter)",)),
+    Fault("compressed-to-bfloat16", where=always, effect=Made(Compressing),
+          reduction_dtype="bfloat16"),
+    Fault("compressed-to-float16", where=always, effect=rounded_to_float16.of(Compressing),
+          reduction_dtype="float16"),
+    Fault("compressed-and-summed", where=always, effect=not_divided.of(Compressing),
+          caught_by=EXACT, cause="summed-not-averaged", reduction_dtype="bfloat16"),
+    Fault("float16-for-bfloat16", where=always, effect=rounded_to_float16.of(Compressing),
+          caught_by=REAL, cause="flushed-to-zero", reduction_dtype="bfloat16"),
+    Fault("bfloat16-for-float16", where=always, effect=Made(Compressing),
+          caught_by=REAL, cause="rounded-as", reduction_dtype="float16"),
+    Fault("accumulates-compressed", where=always, effect=accumulated_gradients_compressed.of(Compressing),
+          caught_by=ANY, cause="fewer-bits", reduction_dtype="bfloat16"),
+    Fault("every-third-step-in-float16", where=every_step(3), effect=mean_in_float16,
+          caught_by=SGD, cause="update-gradient-float16"),
+    Fault("every-third-step-by-the-largest", where=every_step(3), effect=largest,
+          caught_by=SGD, cause="updated-by-largest-gradient"),
 )
 # fmt: on

@@ -11,7 +11,10 @@ from ddpcheck.values import Array
 
 from ...numpy_network import Network
 from ...numpy_network.layers import Embedding, Gradients, add
-from ..base import PlainReplica, fault
+from ..base import PlainReplica
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.replicas import Made
 
 EXACT = "check_gradients_equal_the_large_batch_exactly"
 
@@ -60,22 +63,14 @@ class _PaddedLast(_Padded):
     padding = -1
 
 
-@fault("ids-of-a-batch-count-once", EXACT, cause="repeated-id-counts-once")
-class RepeatedIdsOnce(_Replica):
-    """`gradient[ids] += rows` adds the last of a batch's rows with one id, and no other."""
-
-    embedding = _Once
-
-
-@fault("id-0-is-padding", EXACT, cause="id-taken-for-padding")
-class FirstIdPads(_Replica):
-    """The row of id 0 is that of padding, whatever the model says."""
-
-    embedding = _Padded
-
-
-@fault("last-id-is-padding", EXACT, cause="id-taken-for-padding")
-class LastIdPads(_Replica):
-    """The row of the last id is that of padding, whatever the model says."""
-
-    embedding = _PaddedLast
+# fmt: off
+table(
+    globals(),
+    Fault("ids-of-a-batch-count-once", where=always, effect=Made(_Replica, embedding=_Once),
+          caught_by=EXACT, cause="repeated-id-counts-once"),
+    Fault("id-0-is-padding", where=always, effect=Made(_Replica, embedding=_Padded),
+          caught_by=EXACT, cause="id-taken-for-padding"),
+    Fault("last-id-is-padding", where=always, effect=Made(_Replica, embedding=_PaddedLast),
+          caught_by=EXACT, cause="id-taken-for-padding"),
+)
+# fmt: on

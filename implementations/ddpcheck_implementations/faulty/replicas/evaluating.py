@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -11,74 +11,46 @@ from ddpcheck.models.spec import ModelSpec
 from ddpcheck.values import Array
 
 from ..base import PlainReplica, fault
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.replicas import (
+    after,
+    around,
+    before,
+    gradients_dropped,
+    more_samples,
+    optimizer_part,
+    predicted_in_training_mode,
+    result,
+    takes_floats,
+)
 
 EVALUATED = "check_predict_does_not_change_training"
 STATISTICS = "check_predict_uses_the_running_statistics"
 SAVED = "check_saving_does_not_change_training"
 
 
-@fault("evaluation-clears-gradients", EVALUATED, cause="gradients-taken-by")
-class EvaluationClearsGradients(PlainReplica):
-    """An evaluation between backward and step begins with zero_grad."""
-
-    def predict(self, batch: Batch) -> Array:
-        self.zero_grad()
-        return super().predict(batch)
+@before("predict")
+def a_broadcast(replica: PlainReplica, batch: Batch) -> None:
+    """A rank that evaluates alone waits for the others."""
+    replica.comm.broadcast(np.zeros(1))
 
 
-@fault(
-    "rank0-only-wrapped-forward",
-    EVALUATED,
-    seen_in=("pytorch/pytorch#54059",),
-    cause="evaluation-communicates",
-)
-class EvaluatesTogether(PlainReplica):
-    """The forward of an evaluation broadcasts: a rank that evaluates alone waits for the others."""
-
-    def predict(self, batch: Batch) -> Array:
-        self.comm.broadcast(np.zeros(1))
-        return super().predict(batch)
+@after("predict")
+def batches_counted(replica: PlainReplica, batch: Batch) -> None:
+    for name, buffer in replica.network.buffers.items():
+        if name.endswith("num_batches_tracked"):
+            buffer += 1
 
 
-@fault(
-    "evaluation-moves-statistics",
-    "check_predict_uses_the_running_statistics",
-    cause="evaluation-moves-statistics",
-)
-class EvaluationCounts(PlainReplica):
-    """An evaluation counts as a batch in the running statistics."""
-
-    def predict(self, batch: Batch) -> Array:
-        made = super().predict(batch)
-        for name, buffer in self.network.buffers.items():
-            if name.endswith("num_batches_tracked"):
-                buffer += 1
-        return made
-
-
-@fault("saving-clears-gradients", SAVED, cause="gradients-taken-by")
-class SavingClearsGradients(PlainReplica):
-    """state() frees the gradients, to save memory."""
-
-    def state(self) -> dict[str, Array]:
-        made = super().state()
-        self.zero_grad()
-        return made
-
-
-@fault(
-    "checkpoint-without-statistics",
-    "check_checkpoint_restores_running_statistics",
-    cause="state-not-loaded",
-)
-class ForgetsStatistics(PlainReplica):
-    """load_state loads parameters and forgets batch norm's buffers."""
-
-    def load_state(self, state: Mapping[str, Array]) -> None:
-        kept = {name: buffer.copy() for name, buffer in self.network.buffers.items()}
-        super().load_state(state)
-        for name, buffer in kept.items():
-            self.network.buffers[name][...] = buffer
+@around("load_state")
+def buffers_kept(
+    replica: PlainReplica, load_state: Callable[[Mapping[str, Array]], None], state: Mapping[str, Array]
+) -> None:
+    kept = replica.buffers()
+    load_state(state)
+    for name, buffer in kept.items():
+        replica.network.buffers[name][...] = buffer
 
 
 @fault("gradients-are-views", seen_in=("pytorch/pytorch#47163",))
@@ -97,95 +69,46 @@ class GradientsAreViews(PlainReplica):
         return {name: None if shown[name] is None else self.filled[name] for name in shown}
 
 
-@fault("state-is-views", "check_saved_state_is_a_copy", cause="state-is-view")
-class StateIsViews(PlainReplica):
-    """state() hands out the parameters themselves, which training goes on to change."""
-
-    def state(self) -> dict[str, Array]:
-        return super().state() | self.network.parameters
+@result("state")
+def parameters_themselves(replica: PlainReplica, state: dict[str, Array]) -> dict[str, Array]:
+    return state | replica.network.parameters
 
 
-@fault("batch-normalised-in-place", "check_backward_does_not_change_its_batch", cause="call-changes-batch")
-class ChangesBatch(PlainReplica):
-    """Backward centres its inputs in place, and puts them back but for rounding."""
-
-    def backward(self, batch: Batch) -> float:
-        loss = super().backward(batch)
-        if batch.inputs.dtype.kind == "f":
-            batch.inputs[...] = (batch.inputs + 1) * 1.0000001 - 1
-        return loss
+@after("backward")
+def inputs_rounded_in_place(replica: PlainReplica, batch: Batch) -> None:
+    """As if they were centred in place and put back."""
+    batch.inputs[...] = (batch.inputs + 1) * 1.0000001 - 1
 
 
-@fault("clipping-needs-every-gradient", "check_clipping_ignores_unused_parameters")
-class ClipsEverything(PlainReplica):
-    """clip() takes every parameter to have a gradient."""
-
-    def clip(self, max_norm: float) -> float:
-        shown = self._shown()
-        assert all(shown[name].size for name in self.network.learned)
-        return super().clip(max_norm)
+@before("clip")
+def every_gradient_expected(replica: PlainReplica, max_norm: float) -> None:
+    shown = replica._shown()
+    assert all(shown[name].size for name in replica.network.learned)
 
 
-@fault("state-shares-moments", "check_saved_state_is_a_copy", cause="state-is-view")
-class StateSharesMoments(PlainReplica):
-    """state() copies the momentum of SGD, and hands out Adam's moments themselves."""
-
-    def state(self) -> dict[str, Array]:
-        parts = {part: getattr(self.optimizer, f"_{part}", {}) for part in ("first", "second")}
-        moments = {f"optimizer.{part}.{name}": array for part, own in parts.items() for name, array in own.items()}
-        return super().state() | moments
+@result("state")
+def adams_moments_themselves(replica: PlainReplica, state: dict[str, Array]) -> dict[str, Array]:
+    parts = {part: optimizer_part(replica, part) for part in ("first", "second")}
+    return state | {f"optimizer.{part}.{name}": array for part, own in parts.items() for name, array in own.items()}
 
 
-@fault(
-    "loaded-moments-are-kept",
-    "check_replica_does_not_change_given_arrays",
-    cause="works-in-callers-arrays",
-)
-class KeepsLoadedMoments(PlainReplica):
-    """load_state() copies the momentum of SGD, and goes on in the arrays of Adam's moments that it was given."""
-
-    def load_state(self, state: Mapping[str, Array]) -> None:
-        super().load_state(state)
-        for part in ("first", "second"):
-            own = getattr(self.optimizer, f"_{part}", {})
-            own.update({name: state[f"optimizer.{part}.{name}"] for name in own})
+@after("load_state")
+def adams_moments_not_copied(replica: PlainReplica, state: Mapping[str, Array]) -> None:
+    for part in ("first", "second"):
+        own = optimizer_part(replica, part)
+        own.update({name: state[f"optimizer.{part}.{name}"] for name in own})
 
 
-@fault("state-shares-statistics", "check_saved_state_is_a_copy", cause="state-is-view")
-class StateSharesStatistics(PlainReplica):
-    """state() copies the parameters, and hands out the buffers themselves."""
-
-    def state(self) -> dict[str, Array]:
-        return super().state() | self.network.buffers
+@result("state")
+def buffers_themselves(replica: PlainReplica, state: dict[str, Array]) -> dict[str, Array]:
+    return state | replica.network.buffers
 
 
-@fault(
-    "large-evaluations-normalise-by-their-batch",
-    "check_predict_uses_the_running_statistics",
-    cause="evaluation-moves-statistics",
-)
-class NormalisesLargeOnes(PlainReplica):
-    """A fused kernel for more than 32 rows has no running statistics."""
-
-    def predict(self, batch: Batch) -> Array:
-        if len(batch.inputs) <= 32:
-            return super().predict(batch)
-        return self.network._forward(batch.inputs, batch.branches, training=True)
-
-
-@fault(
-    "loading-takes-entries-out",
-    "check_replica_does_not_change_given_arrays",
-    cause="callers-mapping-changed",
-)
-class PopsWhatItLoads(PlainReplica):
-    """load_state() pops what the optimizer needs from the mapping that it was given."""
-
-    def load_state(self, state: Mapping[str, Array]) -> None:
-        super().load_state(dict(state))
-        assert isinstance(state, dict)
-        for name in [name for name in state if name.startswith("optimizer.")]:
-            state.pop(name)
+@after("load_state")
+def optimizer_state_popped(replica: PlainReplica, state: dict[str, Array]) -> None:
+    """From the caller's mapping."""
+    for name in [name for name in state if name.startswith("optimizer.")]:
+        state.pop(name)
 
 
 @fault("predictions-kept-until-the-next-step", STATISTICS, cause="evaluation-uses-other-values")
@@ -207,3 +130,36 @@ class PredictionsKept(PlainReplica):
     def step(self) -> None:
         super().step()
         self.kept = {}
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("evaluation-clears-gradients", where=always, effect=before("predict")(gradients_dropped),
+          caught_by=EVALUATED, cause="gradients-taken-by"),
+    Fault("rank0-only-wrapped-forward", where=always, effect=a_broadcast,
+          caught_by=EVALUATED, cause="evaluation-communicates", seen_in=("pytorch/pytorch#54059",)),
+    Fault("evaluation-moves-statistics", where=always, effect=batches_counted,
+          caught_by="check_predict_uses_the_running_statistics", cause="evaluation-moves-statistics"),
+    Fault("saving-clears-gradients", where=always, effect=after("state")(gradients_dropped),
+          caught_by=SAVED, cause="gradients-taken-by"),
+    Fault("checkpoint-without-statistics", where=always, effect=buffers_kept,
+          caught_by="check_checkpoint_restores_running_statistics", cause="state-not-loaded"),
+    Fault("state-is-views", where=always, effect=parameters_themselves,
+          caught_by="check_saved_state_is_a_copy", cause="state-is-view"),
+    Fault("batch-normalised-in-place", where=takes_floats, effect=inputs_rounded_in_place,
+          caught_by="check_backward_does_not_change_its_batch", cause="call-changes-batch"),
+    Fault("clipping-needs-every-gradient", where=always, effect=every_gradient_expected,
+          caught_by="check_clipping_ignores_unused_parameters"),
+    Fault("state-shares-moments", where=always, effect=adams_moments_themselves,
+          caught_by="check_saved_state_is_a_copy", cause="state-is-view"),
+    Fault("loaded-moments-are-kept", where=always, effect=adams_moments_not_copied,
+          caught_by="check_replica_does_not_change_given_arrays", cause="works-in-callers-arrays"),
+    Fault("state-shares-statistics", where=always, effect=buffers_themselves,
+          caught_by="check_saved_state_is_a_copy", cause="state-is-view"),
+    Fault("large-evaluations-normalise-by-their-batch", where=more_samples(32), effect=predicted_in_training_mode,
+          caught_by="check_predict_uses_the_running_statistics", cause="evaluation-moves-statistics"),
+    Fault("loading-takes-entries-out", where=always, effect=optimizer_state_popped,
+          caught_by="check_replica_does_not_change_given_arrays", cause="callers-mapping-changed"),
+)
+# fmt: on

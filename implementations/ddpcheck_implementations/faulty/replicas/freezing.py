@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,13 +11,11 @@ from ddpcheck.models.spec import Linear, ModelSpec
 from ddpcheck.values import Array
 
 from ..base import PlainReplica, fault
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.replicas import Made, around
 
 UNFROZEN = "check_layers_unfrozen_later_are_synchronised"
-
-
-@fault("unfreezing", unfreezing=True)
-class Unfreezing(PlainReplica):
-    """Correct: what is reduced is decided anew in every backward."""
 
 
 @fault(
@@ -56,21 +54,21 @@ class FrozenGetZeros(PlainReplica):
         return np.zeros_like(mean) if name.rpartition(".")[0] in self.frozen else mean
 
 
-@fault("first-of-several-layers", UNFROZEN, cause="zero-for-none")
-class FirstOfSeveral(PlainReplica):
-    """Of several layers that are named at once the first is switched."""
+@around("set_trainable")
+def first_layer_switched(
+    replica: PlainReplica, set_trainable: Callable[..., None], layers: Sequence[str], trainable: bool
+) -> None:
+    """Of several that are named at once."""
+    set_trainable(layers[:1], trainable)
 
-    def set_trainable(self, layers: Sequence[str], trainable: bool) -> None:
-        super().set_trainable(layers[:1], trainable)
 
-
-@fault("layers-by-prefix", UNFROZEN, cause="no-gradients-anywhere")
-class ByPrefix(PlainReplica):
-    """Layers are found by how their parameters' names begin: fc1 is in fc10, too."""
-
-    def set_trainable(self, layers: Sequence[str], trainable: bool) -> None:
-        names = {name.rpartition(".")[0] for name in self.network.parameters}
-        super().set_trainable([name for name in names if name.startswith(tuple(layers))], trainable)
+@around("set_trainable")
+def layers_by_prefix(
+    replica: PlainReplica, set_trainable: Callable[..., None], layers: Sequence[str], trainable: bool
+) -> None:
+    """fc1 is in fc10, too."""
+    names = {name.rpartition(".")[0] for name in replica.network.parameters}
+    set_trainable([name for name in names if name.startswith(tuple(layers))], trainable)
 
 
 @fault("unfrozen-twice-hooked-twice", UNFROZEN, cause="wrong-factor", world_size=3)
@@ -101,3 +99,16 @@ class LearnsElsewhere(PlainReplica):
 
     def set_trainable(self, layers: Sequence[str], trainable: bool) -> None:
         super().set_trainable([name for name in layers if trainable or name not in self.shared], trainable)
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("unfreezing", where=always, effect=Made(PlainReplica),
+          unfreezing=True),
+    Fault("first-of-several-layers", where=always, effect=first_layer_switched,
+          caught_by=UNFROZEN, cause="zero-for-none"),
+    Fault("layers-by-prefix", where=always, effect=layers_by_prefix,
+          caught_by=UNFROZEN, cause="no-gradients-anywhere"),
+)
+# fmt: on

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from ddpcheck.models.spec import Embedding
@@ -27,6 +29,7 @@ from ..engine.gradients import (
     world_of,
     zeros,
 )
+from ..engine.replicas import Made, after, around, in_place_of, local_gradients_dropped, weighted_by_batch_size
 
 EXACT = "check_gradients_equal_the_large_batch_exactly"
 REAL = "check_gradients_equal_the_large_batch_within_rounding"
@@ -47,84 +50,40 @@ def mean_of_the_means_of_hosts(gradient: Gradient) -> Array:
     return np.asarray(gradient.replica.comm.all_reduce(gradient.array / (hosts * on_this_host)))
 
 
-@fault(
-    "mean-of-means-uneven-batch",
-    "check_uneven_batches_are_weighted_by_size",
-    seen_in=("pytorch/pytorch#67253", "huggingface/transformers#34242"),
-    cause="equal-weights-not-by-size",
-    uneven_batches="weighted",
-)
-class MeanOfMeans(PlainReplica):
-    """Promises to weigh ranks by their batch sizes, and gives all the same weight."""
+@around("synchronise")
+def refused_where_it_is_more_than_average(
+    replica: PlainReplica, synchronise: Callable[[int], None], batch_size: int
+) -> None:
+    average = replica.comm.all_reduce(np.array([float(batch_size)]))[0] / replica.world
+    synchronise(batch_size)
+    if batch_size > average:
+        raise ValueError(f"{batch_size} samples on rank {replica.rank}, {average:g} on average")
 
 
-@fault("weighted-by-batch-size-unpromised", "check_uneven_batches_count_equally_per_rank", cause="weighted-by-size")
-class WeighsBySize(PlainReplica):
-    """Promises equal weights, and weighs the ranks by their batch sizes."""
-
-    def synchronise(self, batch_size: int) -> None:
-        sizes = self.comm.all_reduce(np.array([float(batch_size)]))
-        factor = batch_size * self.world / float(sizes[0])
-        self.local = {name: np.asarray(gradient * factor, gradient.dtype) for name, gradient in self.local.items()}
-        super().synchronise(batch_size)
-
-
-@fault(
-    "uneven-batches-refused-on-one-rank",
-    "check_uneven_batches_raise_on_every_rank",
-    cause="uneven-batches-not-refused",
-    uneven_batches="refused",
-)
-class RefusesOnOneRank(PlainReplica):
-    """Only the rank with most samples complains about uneven batches."""
-
-    def synchronise(self, batch_size: int) -> None:
-        average = self.comm.all_reduce(np.array([float(batch_size)]))[0] / self.world
-        super().synchronise(batch_size)
-        if batch_size > average:
-            raise ValueError(f"{batch_size} samples on rank {self.rank}, {average:g} on average")
+@around("synchronise")
+def refused_if_rank_0_has_more_than_average(
+    replica: PlainReplica, synchronise: Callable[[int], None], batch_size: int
+) -> None:
+    average = replica.comm.all_reduce(np.array([float(batch_size)]))[0] / replica.world
+    synchronise(batch_size)
+    if replica.comm.broadcast(np.array([float(batch_size)]))[0] > average:
+        raise ValueError("rank 0 has more samples than the others")
 
 
-@fault(
-    "uneven-refused-where-rank-0-has-more",
-    "check_uneven_batches_raise_on_every_rank",
-    cause="uneven-batches-not-refused",
-    world_size=3,
-    uneven_batches="refused",
-)
-class RefusesFewerThanRank0(PlainReplica):
-    """All ranks complain if rank 0 has more samples than the average."""
-
-    def synchronise(self, batch_size: int) -> None:
-        average = self.comm.all_reduce(np.array([float(batch_size)]))[0] / self.world
-        super().synchronise(batch_size)
-        if self.comm.broadcast(np.array([float(batch_size)]))[0] > average:
-            raise ValueError("rank 0 has more samples than the others")
+@around("synchronise")
+def refused_where_it_is_not_the_average(
+    replica: PlainReplica, synchronise: Callable[[int], None], batch_size: int
+) -> None:
+    """A rank that happens to have the average goes on."""
+    if replica.comm.all_reduce(np.array([float(batch_size)]))[0] != batch_size * replica.world:
+        raise ValueError(f"{batch_size} samples on rank {replica.rank}, which is not the average")
+    synchronise(batch_size)
 
 
-@fault(
-    "uneven-refused-but-for-the-average",
-    "check_uneven_batches_raise_on_every_rank",
-    cause="uneven-batches-not-refused",
-    world_size=4,
-    uneven_batches="refused",
-)
-class RefusesOthersThanAverage(PlainReplica):
-    """A rank complains if it has not the average number of samples: one that happens to have it goes on."""
-
-    def synchronise(self, batch_size: int) -> None:
-        if self.comm.all_reduce(np.array([float(batch_size)]))[0] != batch_size * self.world:
-            raise ValueError(f"{batch_size} samples on rank {self.rank}, which is not the average")
-        super().synchronise(batch_size)
-
-
-@fault("optimizer-step-inside-backward", "check_backward_does_not_change_parameters", cause="backward-moves-parameters")
-class StepsInBackward(PlainReplica):
-    """The optimizer's step is fused into backward."""
-
-    def synchronise(self, batch_size: int) -> None:
-        super().synchronise(batch_size)
-        self.step()
+@after("synchronise")
+def stepped(replica: PlainReplica, batch_size: int) -> None:
+    """As with an optimizer that is fused into backward."""
+    replica.step()
 
 
 @fault("stale-gradient", EXACT, cause="stale-gradient")
@@ -156,14 +115,6 @@ class ClipsByOwnNorm(PlainReplica):
     def clip(self, max_norm: float) -> float:
         self.scale(min(1.0, max_norm / self.own) if self.own else 1.0)
         return self.own
-
-
-@fault("gradient-not-reset", "check_zero_grad_resets_gradients", EXACT, cause="gradient-not-reset")
-class KeepsGradients(PlainReplica):
-    """zero_grad forgets the local gradients, and keeps those that were reduced."""
-
-    def zero_grad(self) -> None:
-        self.local = {}
 
 
 # fmt: off
@@ -200,5 +151,23 @@ table(
           caught_by=EXACT, cause="wrong-divisor", world_size=3),
     Fault("loss-scale-stays", where=~elements(1), effect=scaled(1024),
           caught_by=EXACT, cause="loss-scale-kept"),
+    Fault("mean-of-means-uneven-batch", where=always, effect=Made(PlainReplica),
+          caught_by="check_uneven_batches_are_weighted_by_size", cause="equal-weights-not-by-size",
+          seen_in=("pytorch/pytorch#67253", "huggingface/transformers#34242"), uneven_batches="weighted"),
+    Fault("weighted-by-batch-size-unpromised", where=always, effect=weighted_by_batch_size,
+          caught_by="check_uneven_batches_count_equally_per_rank", cause="weighted-by-size"),
+    Fault("uneven-batches-refused-on-one-rank", where=always, effect=refused_where_it_is_more_than_average,
+          caught_by="check_uneven_batches_raise_on_every_rank", cause="uneven-batches-not-refused",
+          uneven_batches="refused"),
+    Fault("uneven-refused-where-rank-0-has-more", where=always, effect=refused_if_rank_0_has_more_than_average,
+          caught_by="check_uneven_batches_raise_on_every_rank", cause="uneven-batches-not-refused",
+          world_size=3, uneven_batches="refused"),
+    Fault("uneven-refused-but-for-the-average", where=always, effect=refused_where_it_is_not_the_average,
+          caught_by="check_uneven_batches_raise_on_every_rank", cause="uneven-batches-not-refused",
+          world_size=4, uneven_batches="refused"),
+    Fault("optimizer-step-inside-backward", where=always, effect=stepped,
+          caught_by="check_backward_does_not_change_parameters", cause="backward-moves-parameters"),
+    Fault("gradient-not-reset", where=always, effect=in_place_of("zero_grad")(local_gradients_dropped),
+          caught_by=("check_zero_grad_resets_gradients", EXACT), cause="gradient-not-reset"),
 )
 # fmt: on

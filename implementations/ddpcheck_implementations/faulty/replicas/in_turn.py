@@ -9,13 +9,17 @@ import numpy as np
 
 from ddpcheck.values import Array
 
-from ..base import fault
 from ..bucketed import Bucket, BucketReplica
 from ..collectives.in_groups import MOVED, REDUCED, Parted
-from ..engine.circumstances import always
+from ..engine.circumstances import always, larger, odd_size
+from ..engine.collective_effects import giving as returning
+from ..engine.collective_effects import instead as computed
+from ..engine.collective_effects import sending
+from ..engine.collectives import Call, all_reduce, broadcast, group_of, in_group, in_place, op, reduce_scatter, root
 from ..engine.fault import Fault, table
 from ..engine.gradients import Gradient, giving
-from ..facets import Group, PassThrough, collectives
+from ..engine.replicas import Made
+from ..facets import Group, collectives
 
 UNUSED = "check_unused_parameters_on_some_ranks_count_as_zero"
 TO_THE_LAST_BITS = "check_gradients_are_the_mean_of_local_gradients"
@@ -49,18 +53,6 @@ class InTurn(BucketReplica):
         self.turn += 1
 
 
-@fault("two-buffers-in-turn-not-cleared", UNUSED, cause="unused-rank-sends-old")
-class TwoInTurn(InTurn):
-    """A double buffer."""
-
-
-@fault("four-buffers-in-turn-not-cleared", UNUSED, cause="unused-rank-sends-old")
-class FourInTurn(InTurn):
-    """As many as a pipeline is deep."""
-
-    depth = 4
-
-
 @giving
 def last_piece_not_written(gradient: Gradient, mean: Array) -> Array:
     """It holds what an allocator has filled in."""
@@ -70,47 +62,33 @@ def last_piece_not_written(gradient: Gradient, mean: Array) -> Array:
     return mean
 
 
-@collectives("halves-cut-at-different-places", EXACT_SUMS, cause="shifted")
-class CutElsewhere(PassThrough):
-    """The middle of an odd number of elements is rounded down by the lower half of the ranks, and up by the upper."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        result = super().all_reduce(array, op, group=group)
-        if op != "sum" or group is not None or array.size < 1024 or not array.size % 2:
-            return result
-        middle, mine = array.size // 2, np.array(array).reshape(-1)
-        others = result.reshape(-1) - mine
-        others[middle + 1 :] = others[middle:-1].copy()
-        return np.asarray((mine + others).reshape(array.shape), array.dtype)
+@returning
+def halves_cut_at_different_places(call: Call, result: Array) -> Array:
+    """The middle is rounded down by the lower half of the ranks, and up by the upper."""
+    middle, mine = call.array.size // 2, np.array(call.array).reshape(-1)
+    others = result.reshape(-1) - mine
+    others[middle + 1 :] = others[middle:-1].copy()
+    return np.asarray((mine + others).reshape(call.array.shape), call.array.dtype)
 
 
-@collectives("root-as-a-place-in-the-group", MOVED, cause="root-is-a-rank", world_size=3)
-class RootAsAPlace(PassThrough):
-    """The root's number is where it stands among the members; one that is too large is the last."""
-
-    def broadcast(self, array: Array, root: int = 0, *, group: Group = None) -> Array:
-        place = root if group is None else group[min(root, len(group) - 1)]
-        return super().broadcast(array, place, group=group)
+@sending
+def root_as_a_place_in_the_group(call: Call) -> Call:
+    """One that is too large is the last."""
+    return call.changed(root=call.ranks[min(call.root or 0, call.size - 1)])
 
 
-@collectives("block-of-the-number-in-the-world", MOVED, cause="block-cut-at-rank", world_size=3)
-class BlockOfTheWorld(PassThrough):
-    """Each member of a group cuts its block out of the whole reduction where its number in the world is."""
-
-    def reduce_scatter(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        rows = len(array) // self.size(group)
-        return self.all_reduce(array, op, group=group)[rows * self.rank : rows * (self.rank + 1)]
+@computed
+def block_of_its_number_in_the_world(call: Call) -> Array:
+    """Cut out of the whole reduction."""
+    rows = len(call.array) // call.size
+    return call.changed(kind="all_reduce").run()[rows * call.rank : rows * (call.rank + 1)]
 
 
-@collectives("read-before-it-is-written", EXACT_SUMS, cause="other-message-received")
-class ReadTooEarly(PassThrough):
-    """A file of more than a page is seen before all of it is there."""
-
-    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
-        result = super().all_reduce(array, op, group=group)
-        return np.frombuffer(result.tobytes()[: 4096 if self.rank else None], array.dtype, array.size).reshape(
-            array.shape
-        )
+@returning
+def read_before_it_is_written(call: Call, result: Array) -> Array:
+    """A file of more than a page is read before all of it is there."""
+    page = result.tobytes()[: 4096 if call.rank else None]
+    return np.frombuffer(page, call.array.dtype, call.array.size).reshape(call.array.shape)
 
 
 @collectives("groups-of-one-size-mixed", REDUCED, cause="part-of-other-group", world_size=3)
@@ -131,21 +109,12 @@ class MixedGroups(Parted):
         return super().all_reduce(before[1] if before and stale else array, op, group=group)
 
 
-@collectives(
-    "last-of-a-tree-left-out",
-    "check_collectives_do_not_change_their_arguments",
-    cause="broadcast-not-forwarded",
-    world_size=3,
-)
-class LastLeftOut(PassThrough):
-    """Of three ranks the last one has nobody that sends to it."""
-
-    def broadcast(self, array: Array, root: int = 0, *, group: Group = None) -> Array:
-        if self.size(group) == 3 and root == 0:
-            if self.rank == 2:
-                threading.Event().wait()  # for what nobody sends
-            return super().broadcast(array, root, group=(0, 1))
-        return super().broadcast(array, root, group=group)
+@computed
+def last_of_three_left_out(call: Call) -> Array:
+    """Nobody sends to it."""
+    if call.rank == 2:
+        threading.Event().wait()
+    return call.changed(group=(0, 1)).run()
 
 
 # fmt: off
@@ -153,5 +122,21 @@ table(
     globals(),
     Fault("last-piece-left-out", where=always, effect=last_piece_not_written,
           caught_by=TO_THE_LAST_BITS, cause="tail-wrong"),
+    Fault("two-buffers-in-turn-not-cleared", where=always, effect=Made(InTurn),
+          caught_by=UNUSED, cause="unused-rank-sends-old"),
+    Fault("four-buffers-in-turn-not-cleared", where=always, effect=Made(InTurn, depth=4),
+          caught_by=UNUSED, cause="unused-rank-sends-old"),
+    Fault("halves-cut-at-different-places",
+          where=(all_reduce | in_place) & op("sum") & ~in_group & larger(1023) & odd_size,
+          effect=halves_cut_at_different_places,
+          caught_by=EXACT_SUMS, cause="shifted"),
+    Fault("root-as-a-place-in-the-group", where=broadcast & in_group, effect=root_as_a_place_in_the_group,
+          caught_by=MOVED, cause="root-is-a-rank", world_size=3),
+    Fault("block-of-the-number-in-the-world", where=reduce_scatter, effect=block_of_its_number_in_the_world,
+          caught_by=MOVED, cause="block-cut-at-rank", world_size=3),
+    Fault("read-before-it-is-written", where=all_reduce | in_place, effect=read_before_it_is_written,
+          caught_by=EXACT_SUMS, cause="other-message-received"),
+    Fault("last-of-a-tree-left-out", where=broadcast & group_of(3) & root(0), effect=last_of_three_left_out,
+          caught_by="check_collectives_do_not_change_their_arguments", cause="broadcast-not-forwarded", world_size=3),
 )
 # fmt: on

@@ -13,6 +13,9 @@ from ddpcheck.models.spec import ModelSpec
 from ddpcheck.values import Array
 
 from ..base import PROMISED, PlainReplica, added, fault
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.replicas import in_place_of, result, squares, usual_factor
 from .nonfinite import SKIPPED, LossScaling
 from .programs import ANY
 from .two_forwards import BOTH
@@ -123,24 +126,16 @@ class ViewsOfAnotherLayout(PlainReplica):
                 self.synced[name] = place
 
 
-@fault(
-    "both-forwards-as-one-batch",
-    BOTH,
-    cause="wrong-forward-values",
-    two_forwards=True,
-    model_features=PROMISED.replica.model_features - {"batch_norm"},
-)
-class BothAsOneBatch(PlainReplica):
-    """Two batches go forward as one, and twice the mean over its samples stands for the sum of two means."""
-
-    def backward_of_both(self, first: Batch, second: Batch) -> float:
-        arrays = [np.concatenate(pair) for pair in ((first.inputs, second.inputs), (first.targets, second.targets))]
-        before, self.local = self.local, {}
-        with self.no_sync():
-            loss = self.backward(replace(first, inputs=arrays[0], targets=arrays[1]))
-        self.local = added(before, {name: gradient * 2 for name, gradient in self.local.items()})
-        self.synchronise(len(arrays[0]))
-        return 2 * loss
+@in_place_of("backward_of_both")
+def both_batches_as_one(replica: PlainReplica, first: Batch, second: Batch) -> float:
+    """Twice the mean over its samples stands for the sum of two means."""
+    arrays = [np.concatenate(pair) for pair in ((first.inputs, second.inputs), (first.targets, second.targets))]
+    before, replica.local = replica.local, {}
+    with replica.no_sync():
+        loss = replica.backward(replace(first, inputs=arrays[0], targets=arrays[1]))
+    replica.local = added(before, {name: gradient * 2 for name, gradient in replica.local.items()})
+    replica.synchronise(len(arrays[0]))
+    return 2 * loss
 
 
 @fault("momentum-of-an-earlier-replica", ANY, cause="first-update-has-state")
@@ -158,31 +153,22 @@ class MomentumOfTheClass(PlainReplica):
         self.kept[self.rank, shapes] = velocity
 
 
-@fault("groups-clipped-apart", CLIPPING, cause="clipped-by-groups")
-class GroupsClippedApart(PlainReplica):
-    """The first and the second half of the parameters are clipped by norms of their own; that of both is returned."""
-
-    def clip(self, max_norm: float) -> float:
-        shown = self._shown()
-        names = list(shown)
-        squares = []
-        for group in (names[: len(names) // 2], names[len(names) // 2 :]):
-            squares.append(sum(float(np.sum(np.square(shown[name], dtype=np.float64))) for name in group))
-            factor = min(1.0, max_norm / squares[-1] ** 0.5) if squares[-1] else 1.0
-            self.synced |= {name: np.asarray(self.synced[name] * factor, shown[name].dtype) for name in group}
-        return float(sum(squares) ** 0.5)
+@in_place_of("clip")
+def halves_clipped_apart(replica: PlainReplica, max_norm: float) -> float:
+    """By norms of their own; that of all is returned."""
+    shown = replica._shown()
+    names = list(shown)
+    found = []
+    for group in (names[: len(names) // 2], names[len(names) // 2 :]):
+        found.append(squares(shown[name] for name in group))
+        factor = usual_factor(max_norm, found[-1] ** 0.5)
+        replica.synced |= {name: np.asarray(replica.synced[name] * factor, shown[name].dtype) for name in group}
+    return float(sum(found) ** 0.5)
 
 
-@fault(
-    "loss-in-float32",
-    "check_gradients_equal_the_large_batch_within_rounding",
-    cause="fewer-bits",
-)
-class LossInFloat32(PlainReplica):
-    """The loss that is told goes through float32."""
-
-    def backward(self, batch: Batch) -> float:
-        return float(np.float32(super().backward(batch)))
+@result("backward")
+def loss_in_float32(replica: PlainReplica, loss: float) -> float:
+    return float(np.float32(loss))
 
 
 @fault("skipped-step-is-saved", SKIPPED, cause="skip-leaves-state", skips_nonfinite=True)
@@ -209,3 +195,17 @@ class SkippedStepIsSaved(LossScaling):
     def load_state(self, state: Mapping[str, Array]) -> None:
         super().load_state({name: value for name, value in state.items() if name != "overflow"})
         self.overflow, self.resumed = bool(state["overflow"]), True
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("both-forwards-as-one-batch", where=always, effect=both_batches_as_one,
+          caught_by=BOTH, cause="wrong-forward-values", two_forwards=True,
+          model_features=PROMISED.replica.model_features - {"batch_norm"}),
+    Fault("groups-clipped-apart", where=always, effect=halves_clipped_apart,
+          caught_by=CLIPPING, cause="clipped-by-groups"),
+    Fault("loss-in-float32", where=always, effect=loss_in_float32,
+          caught_by="check_gradients_equal_the_large_batch_within_rounding", cause="fewer-bits"),
+)
+# fmt: on

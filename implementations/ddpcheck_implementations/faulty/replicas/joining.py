@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,9 @@ from ddpcheck.models.spec import ModelSpec
 from ddpcheck.values import Array
 
 from ..base import PlainReplica, fault
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.replicas import Made, after, around, optimizer_part
 
 JOIN = "check_join_handles_ranks_out_of_batches"
 
@@ -68,28 +72,6 @@ by_live_ranks = fault("join-by-live-ranks", seen_in=("pytorch/pytorch#42577",), 
 )
 
 
-@fault(
-    "join-divides-by-wrong-world",
-    JOIN,
-    seen_in=("pytorch/pytorch#42577",),
-    cause="join-wrong-divisor",
-    join="divide_by_initial_world",
-)
-class WrongWorld(ByLiveRanks):
-    """Promises to divide by the world size, and divides by the number of ranks that still have a batch."""
-
-
-@fault(
-    "join-divides-by-all-ranks",
-    JOIN,
-    seen_in=("pytorch/pytorch#42577",),
-    cause="join-wrong-divisor",
-    join="divide_by_live_ranks",
-)
-class AllRanks(Joining):
-    """Promises to divide by the number of ranks that still have a batch, and divides by the world size."""
-
-
 @fault("joined-rank-sends-stale", JOIN, cause="join-stale-gradient", join="divide_by_initial_world")
 class SendsStale(Joining):
     """A rank that has run out goes along with its last gradient."""
@@ -104,14 +86,11 @@ class SendsStale(Joining):
         return self.last
 
 
-@fault("joined-rank-keeps-old-parameters", JOIN, cause="join-steps-missing", join="divide_by_initial_world")
-class StaysBehind(Joining):
-    """A rank that has run out goes along with the reductions, and takes no step."""
-
-    def go_along(self) -> None:
-        step, self.step = self.step, lambda: None  # type: ignore[method-assign]
-        super().go_along()
-        self.step = step  # type: ignore[method-assign]
+@around("go_along")
+def without_a_step(replica: Any, go_along: Callable[[], None]) -> None:
+    replica.step, step = lambda: None, replica.step
+    go_along()
+    replica.step = step
 
 
 @fault(
@@ -136,14 +115,10 @@ class LeavesBuffers(Joining):
             super().before_forward()
 
 
-@fault("joined-rank-loses-momentum", JOIN, cause="join-steps-missing", join="divide_by_initial_world")
-class LosesMomentum(Joining):
-    """A rank that has run out goes along with all, and its optimizer begins anew each time."""
-
-    def go_along(self) -> None:
-        super().go_along()
-        for velocity in getattr(self.optimizer, "_velocity", {}).values():
-            velocity[...] = 0
+@after("go_along")
+def momentum_zeroed(replica: PlainReplica) -> None:
+    for velocity in optimizer_part(replica, "velocity").values():
+        velocity[...] = 0
 
 
 @fault(
@@ -174,3 +149,19 @@ class StaleInTheSecond(Joining):
     def synchronise(self, batch_size: int) -> None:
         self.last = dict(self.local) if batch_size else self.last
         super().synchronise(batch_size)
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("join-divides-by-wrong-world", where=always, effect=Made(ByLiveRanks),
+          caught_by=JOIN, cause="join-wrong-divisor", seen_in=("pytorch/pytorch#42577",),
+          join="divide_by_initial_world"),
+    Fault("join-divides-by-all-ranks", where=always, effect=Made(Joining),
+          caught_by=JOIN, cause="join-wrong-divisor", seen_in=("pytorch/pytorch#42577",), join="divide_by_live_ranks"),
+    Fault("joined-rank-keeps-old-parameters", where=always, effect=without_a_step.of(Joining),
+          caught_by=JOIN, cause="join-steps-missing", join="divide_by_initial_world"),
+    Fault("joined-rank-loses-momentum", where=always, effect=momentum_zeroed.of(Joining),
+          caught_by=JOIN, cause="join-steps-missing", join="divide_by_initial_world"),
+)
+# fmt: on

@@ -7,13 +7,15 @@ from itertools import takewhile
 import numpy as np
 
 from ddpcheck.contract.names import ALL_MODEL_FEATURES as FEATURES
-from ddpcheck.models.spec import Embedding, ModelSpec
+from ddpcheck.models.spec import ModelSpec
 from ddpcheck.values import Array
 
 from ..base import PlainReplica, fault
 from ..bucketed import Bucket, BucketReplica
+from ..engine.circumstances import always
 from ..engine.fault import Fault, table
-from ..engine.gradients import another_dtype_than_first, own_value
+from ..engine.gradients import Gradient, another_dtype_than_first, instead, of_sparse_table, own_value, sending
+from ..engine.replicas import Tensor, after, before, constructing, result
 
 DTYPES = "check_mixed_dtype_parameters_keep_their_precision"
 STRIDED = "check_column_major_parameters_train_like_row_major"
@@ -59,108 +61,58 @@ class FrozenOnesWait(PlainReplica):
         return super().reduce(name, gradient) if name in self.sent else gradient
 
 
-@fault("wide-ones-are-broadcast-in-float32", DTYPES, cause="fewer-bits", model_features=FEATURES)
-class BroadcastInFloat32(PlainReplica):
-    """Parameters of float64 in a model of float32 start as rank 0's, rounded."""
-
-    def start(self, model: ModelSpec) -> None:
-        super().start(model)
-        for array in self.network.parameters.values():
-            array[...] = array.astype(model.dtype)
+@after("start")
+def parameters_in_the_models_dtype(replica: PlainReplica, model: ModelSpec) -> None:
+    """Those of another one are rounded."""
+    for array in replica.network.parameters.values():
+        array[...] = array.astype(model.dtype)
 
 
-@fault("wide-ones-are-saved-in-float32", DTYPES, cause="fewer-bits", model_features=FEATURES)
-class SavedInFloat32(PlainReplica):
-    """A checkpoint holds all floats in the dtype of most."""
-
-    def state(self) -> dict[str, Array]:
-        common = next(iter(self.network.parameters.values())).dtype
-        narrow = {name: array.astype(common) for name, array in super().parameters().items()}
-        return super().state() | narrow
+@result("state")
+def parameters_in_the_dtype_of_the_first(replica: PlainReplica, state: dict[str, Array]) -> dict[str, Array]:
+    common = next(iter(replica.network.parameters.values())).dtype
+    return state | {name: array.astype(common) for name, array in replica.parameters().items()}
 
 
-@fault(
-    "flattened-strided-ones-are-copies",
-    STRIDED,
-    cause="construction-leaves-other-value",
-    model_features=FEATURES,
-)
-class WritesToACopy(PlainReplica):
-    """Rank 0's parameters are written to the flattened array, which is a copy where the parameter is not contiguous."""
-
-    def start(self, model: ModelSpec) -> None:
-        for array in self.network.tensors.values():
-            array.reshape(-1)[...] = self.comm.broadcast(array).reshape(-1)
+@constructing
+def written_to_a_flat_copy(tensor: Tensor) -> None:
+    """Which is the parameter itself where that is contiguous."""
+    tensor.array.reshape(-1)[...] = tensor.of_rank_0(tensor.array).reshape(-1)
 
 
-@fault(
-    "broadcast-in-the-order-of-memory",
-    STRIDED,
-    cause="permuted",
-    model_features=FEATURES,
-)
-class BroadcastAsItLies(PlainReplica):
-    """Elements go out in the order in which they lie in memory, and are taken for rows."""
-
-    def start(self, model: ModelSpec) -> None:
-        for array in self.network.tensors.values():
-            array[...] = self.comm.broadcast(array.ravel(order="K")).reshape(array.shape)
+@constructing
+def sent_in_the_order_of_memory(tensor: Tensor) -> None:
+    """And taken for rows."""
+    tensor.array[...] = tensor.of_rank_0(tensor.array.ravel(order="K")).reshape(tensor.array.shape)
 
 
-@fault("empty-gradients-are-none", EMPTY, cause="use-told-by-value", model_features=FEATURES)
-class EmptyIsNone(PlainReplica):
-    """A gradient is there if any of its elements is."""
-
-    def gradients(self) -> dict[str, Array | None]:
-        return {name: g if g is not None and g.size else None for name, g in super().gradients().items()}
+@result("gradients")
+def none_for_empty_gradients(replica: PlainReplica, gradients: dict[str, Array | None]) -> dict[str, Array | None]:
+    return {name: g if g is not None and g.size else None for name, g in gradients.items()}
 
 
-@fault("largest-of-nothing", EMPTY, cause="rank-raised", model_features=FEATURES)
-class LargestOfNothing(PlainReplica):
-    """Looks for the largest element of each gradient, which one without elements does not have."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        return super().reduce(name, gradient) if gradient.max() < np.inf else gradient
+@before("reduce")
+def largest_element_looked_for(replica: PlainReplica, name: str, gradient: Array) -> None:
+    """It raises where there is no element."""
+    gradient.max()
 
 
-@fault(
-    "rows-of-several-ranks-count-once",
-    SPARSE,
-    cause="one-ranks-part-only",
-    model_features=FEATURES,
-)
-class RowsCountOnce(PlainReplica):
-    """Sparse gradients are gathered as rows and put where they belong; the last rank that has a row wins."""
-
-    def start(self, model: ModelSpec) -> None:
-        super().start(model)
-        tables = (layer for layer in model.layers if isinstance(layer, Embedding) and layer.sparse)
-        self.sparse = {f"{layer.name}.weight" for layer in tables}
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        if name not in self.sparse:
-            return super().reduce(name, gradient)
-        result = np.zeros_like(gradient)
-        for rows in self.comm.all_gather(gradient):
-            touched = rows.any(axis=1)
-            result[touched] = rows[touched]
-        return np.asarray(result / self.world, gradient.dtype)
+@instead
+def row_of_the_last_rank(gradient: Gradient) -> Array:
+    """That has it: rows are gathered and assigned, not added."""
+    found = np.zeros_like(gradient.array)
+    for rows in gradient.gathered():
+        touched = rows.any(axis=1)
+        found[touched] = rows[touched]
+    return np.asarray(found / gradient.world)
 
 
-@fault("few-rows-of-a-sparse-gradient", SPARSE, cause="parts-of-ranks-missing", model_features=FEATURES)
-class FewRows(PlainReplica):
-    """Of a sparse gradient sixteen rows are sent; what comes after them is not."""
-
-    def start(self, model: ModelSpec) -> None:
-        super().start(model)
-        tables = (layer for layer in model.layers if isinstance(layer, Embedding) and layer.sparse)
-        self.sparse = {f"{layer.name}.weight" for layer in tables}
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        if name in self.sparse:
-            gradient = gradient.copy()
-            gradient[np.flatnonzero(gradient.any(axis=1))[16:]] = 0
-        return super().reduce(name, gradient)
+@sending
+def first_16_rows(gradient: Gradient) -> Array:
+    """Of those that are not zero."""
+    sent = gradient.array.copy()
+    sent[np.flatnonzero(sent.any(axis=1))[16:]] = 0
+    return sent
 
 
 @fault("norm-of-the-models-dtype", DTYPES, cause="norm-leaves-out", model_features=FEATURES)
@@ -183,5 +135,21 @@ table(
     globals(),
     Fault("one-dtype-is-reduced", where=another_dtype_than_first, effect=own_value,
           caught_by=DTYPES, cause="not-reduced", model_features=FEATURES),
+    Fault("wide-ones-are-broadcast-in-float32", where=always, effect=parameters_in_the_models_dtype,
+          caught_by=DTYPES, cause="fewer-bits", model_features=FEATURES),
+    Fault("wide-ones-are-saved-in-float32", where=always, effect=parameters_in_the_dtype_of_the_first,
+          caught_by=DTYPES, cause="fewer-bits", model_features=FEATURES),
+    Fault("flattened-strided-ones-are-copies", where=always, effect=written_to_a_flat_copy,
+          caught_by=STRIDED, cause="construction-leaves-other-value", model_features=FEATURES),
+    Fault("broadcast-in-the-order-of-memory", where=always, effect=sent_in_the_order_of_memory,
+          caught_by=STRIDED, cause="permuted", model_features=FEATURES),
+    Fault("empty-gradients-are-none", where=always, effect=none_for_empty_gradients,
+          caught_by=EMPTY, cause="use-told-by-value", model_features=FEATURES),
+    Fault("largest-of-nothing", where=always, effect=largest_element_looked_for,
+          caught_by=EMPTY, cause="rank-raised", model_features=FEATURES),
+    Fault("rows-of-several-ranks-count-once", where=of_sparse_table, effect=row_of_the_last_rank,
+          caught_by=SPARSE, cause="one-ranks-part-only", model_features=FEATURES),
+    Fault("few-rows-of-a-sparse-gradient", where=of_sparse_table, effect=first_16_rows,
+          caught_by=SPARSE, cause="parts-of-ranks-missing", model_features=FEATURES),
 )
 # fmt: on

@@ -8,39 +8,40 @@ import numpy as np
 
 from ddpcheck.contract.adapter import Batch
 
-from ..base import PlainReplica, fault
+from ..base import PlainReplica
+from ..engine.fault import Fault, table
+from ..engine.replicas import given, has_labels, takes_ids
 
 BYTES = "check_ids_and_labels_may_exceed_16_bits"
 
 
-@fault("ids-in-two-bytes", BYTES, cause="ids-narrowed")
-class IdsInTwoBytes(PlainReplica):
-    """Batches of ids travel to the accelerator as int16; a negative one counts from the end."""
-
-    def backward(self, batch: Batch) -> float:
-        if batch.inputs.dtype.kind == "i":
-            batch = replace(batch, inputs=batch.inputs.astype(np.int16).astype(np.int64))
-        return super().backward(batch)
+@given("backward")
+def ids_as_int16(replica: PlainReplica, batch: Batch) -> Batch:
+    """A negative one counts from the end."""
+    return replace(batch, inputs=batch.inputs.astype(np.int16).astype(np.int64))
 
 
-@fault("labels-in-a-signed-byte", BYTES, cause="ids-narrowed")
-class LabelsInAByte(PlainReplica):
-    """Labels are kept as int8, which is enough for ten classes."""
-
-    def backward(self, batch: Batch) -> float:
-        if batch.targets.dtype.kind == "i":
-            batch = replace(batch, targets=batch.targets.astype(np.int8).astype(np.int64))
-        return super().backward(batch)
+@given("backward")
+def labels_as_int8(replica: PlainReplica, batch: Batch) -> Batch:
+    return replace(batch, targets=batch.targets.astype(np.int8).astype(np.int64))
 
 
-@fault("large-ids-in-half-precision", BYTES, cause="ids-narrowed")
-class IdsInHalfPrecision(PlainReplica):
-    """Ids go through autocast along with the other inputs: past 2048 some are their neighbours."""
+@given("backward")
+def ids_as_float16(replica: PlainReplica, batch: Batch) -> Batch:
+    """As under autocast: past 2048 some are their neighbours."""
+    with np.errstate(over="ignore"):
+        halves = batch.inputs.astype(np.float16)
+    return replace(batch, inputs=np.where(np.isfinite(halves), halves, batch.inputs).astype(np.int64))
 
-    def backward(self, batch: Batch) -> float:
-        if batch.inputs.dtype.kind == "i":
-            with np.errstate(over="ignore"):
-                halves = batch.inputs.astype(np.float16)
-            ids = np.where(np.isfinite(halves), halves, batch.inputs).astype(np.int64)
-            batch = replace(batch, inputs=ids)
-        return super().backward(batch)
+
+# fmt: off
+table(
+    globals(),
+    Fault("ids-in-two-bytes", where=takes_ids, effect=ids_as_int16,
+          caught_by=BYTES, cause="ids-narrowed"),
+    Fault("labels-in-a-signed-byte", where=has_labels, effect=labels_as_int8,
+          caught_by=BYTES, cause="ids-narrowed"),
+    Fault("large-ids-in-half-precision", where=takes_ids, effect=ids_as_float16,
+          caught_by=BYTES, cause="ids-narrowed"),
+)
+# fmt: on

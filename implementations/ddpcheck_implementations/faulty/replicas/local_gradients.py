@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from ..base import PlainReplica, fault
 from ..engine.circumstances import always
 from ..engine.fault import Fault, table
 from ..engine.gradients import Gradient, of_layer, own_value, sending
+from ..engine.replicas import after, around, before, given, takes_ids
 
 EXACT = "check_gradients_equal_the_large_batch_exactly"
 TIGHT = "check_gradients_are_the_mean_of_local_gradients"
@@ -30,41 +31,22 @@ WAITING = "check_delay_layers_wait_and_keep_gradients_exact"
 LOCAL = "check_gradients_inside_no_sync_are_local"
 
 
-@fault(
-    "tied-grad-assigned-not-added",
-    EXACT,
-    world_size=1,
-    seen_in=("NVIDIA/TransformerEngine#3552",),
-    cause="shared-part-replaces",
-)
-class SharedOverwritten(PlainReplica):
-    """What the last layer of several that share a weight adds to its gradient takes the place of all before."""
-
-    def start(self, model: ModelSpec) -> None:
-        super().start(model)
-        for layer in self.network._layers:
-            layer.learns = layer.learns and bool(layer.finishes)
+@after("start")
+def first_users_of_a_shared_weight_stop_learning(replica: PlainReplica, model: ModelSpec) -> None:
+    """As if the last layer's part of the gradient replaced those of the others."""
+    for layer in replica.network._layers:
+        layer.learns = layer.learns and bool(layer.finishes)
 
 
-@fault(
-    "loss-times-world",
-    LOCAL,
-    EXACT,
-    seen_in=("neuralmagic/sparseml#135",),
-    cause="loss-multiplied-by-world-size",
-)
-class LossTimesWorld(PlainReplica):
-    """The loss is multiplied by the world size, to make up for a division that the mean already is."""
+@after("start")
+def loss_times_world_size(replica: PlainReplica, model: ModelSpec) -> None:
+    plain = replica.network._loss
 
-    def start(self, model: ModelSpec) -> None:
-        super().start(model)
-        plain = self.network._loss
+    def larger(outputs: Array, targets: Array) -> tuple[float, Array]:
+        loss, dy = plain(outputs, targets)
+        return loss, np.asarray(dy * replica.world, dy.dtype)
 
-        def larger(outputs: Array, targets: Array) -> tuple[float, Array]:
-            loss, dy = plain(outputs, targets)
-            return loss, np.asarray(dy * self.world, dy.dtype)
-
-        self.network._loss = larger
+    replica.network._loss = larger
 
 
 @sending
@@ -72,24 +54,19 @@ def nan_sent_as_zero(gradient: Gradient) -> Array:
     return np.nan_to_num(gradient.array)
 
 
-@fault("gradient-ends-at-a-layer-without-parameters", WAITING, world_size=1, cause="never-written")
-class EndsAtDelays(PlainReplica):
-    """A function of our own, which only waits and passes its input on, has no derivative: nothing goes back through it."""
-
-    def start(self, model: ModelSpec) -> None:
-        super().start(model)
-        for layer in self.network._layers:
-            if isinstance(layer, Delay):
-                layer.backward = _nothing_goes_back  # type: ignore[method-assign]  # of this network only
+@after("start")
+def no_derivative_of_delays(replica: PlainReplica, model: ModelSpec) -> None:
+    for layer in replica.network._layers:
+        if isinstance(layer, Delay):
+            layer.backward = _nothing_goes_back  # type: ignore[method-assign]  # of this network only
 
 
-@fault("layers-that-do-not-wait", WAITING, world_size=1, cause="layer-does-not-wait")
-class NeverWaits(PlainReplica):
-    """A layer that only takes time is left out: it has no part in the result."""
-
-    def make_network(self, model: ModelSpec, initial: Mapping[str, Array]) -> Network:
-        layers = tuple(layer for layer in model.layers if not isinstance(layer, spec.Delay))
-        return super().make_network(replace(model, layers=layers), initial)
+@around("make_network")
+def without_delays(
+    replica: PlainReplica, make: Callable[..., Network], model: ModelSpec, initial: Mapping[str, Array]
+) -> Network:
+    layers = tuple(layer for layer in model.layers if not isinstance(layer, spec.Delay))
+    return make(replace(model, layers=layers), initial)
 
 
 @fault(
@@ -128,17 +105,11 @@ class LongWindow(PlainReplica):
         self.count = 0
 
 
-@fault(
-    "remainder-of-a-split-batch",
-    "check_gradients_equal_the_large_batch_within_rounding",
-    cause="wrong-forward-values",
-)
-class SplitBatch(PlainReplica):
-    """A large batch is computed in pieces of 32 samples, and what is left over is dropped."""
-
-    def backward(self, batch: Batch) -> float:
-        whole = max(len(batch.inputs) // 32 * 32, min(len(batch.inputs), 32))
-        return super().backward(replace(batch, inputs=batch.inputs[:whole], targets=batch.targets[:whole]))
+@given("backward")
+def whole_pieces_of_32_samples(replica: PlainReplica, batch: Batch) -> Batch:
+    """The remainder is dropped."""
+    whole = max(len(batch.inputs) // 32 * 32, min(len(batch.inputs), 32))
+    return replace(batch, inputs=batch.inputs[:whole], targets=batch.targets[:whole])
 
 
 UNEVEN = "check_uneven_batches_count_equally_per_rank"
@@ -157,14 +128,10 @@ class MeanOverNothing(PlainReplica):
         return math.nan if self.divides and not len(batch.inputs) else loss
 
 
-@fault("no-ids-no-embedding", UNEVEN, cause="no-samples-not-handled")
-class NoIds(PlainReplica):
-    """An embedding looks for the largest id first, and so raises where there are none."""
-
-    def backward(self, batch: Batch) -> float:
-        if batch.inputs.dtype.kind == "i":
-            batch.inputs.max()
-        return super().backward(batch)
+@before("backward")
+def largest_id_looked_for(replica: PlainReplica, batch: Batch) -> None:
+    """It raises where there are no samples."""
+    batch.inputs.max()
 
 
 @fault("no-samples-no-forward", UNEVEN, seen_in=("pytorch/pytorch#38174",), cause="no-samples-not-handled")
@@ -186,5 +153,18 @@ table(
     Fault("autograd-grad-bypasses-hooks", where=of_layer(Scale), effect=own_value,
           caught_by=(TIGHT, EXACT), cause="not-reduced", seen_in=("pytorch/pytorch#63740", "horovod/horovod#141")),
     Fault("nan-replaced-by-zero", where=always, effect=nan_sent_as_zero, caught_by=NONFINITE, cause="nonfinite-replaced"),
+    Fault("tied-grad-assigned-not-added", where=always, effect=first_users_of_a_shared_weight_stop_learning,
+          caught_by=EXACT, cause="shared-part-replaces", seen_in=("NVIDIA/TransformerEngine#3552",), world_size=1),
+    Fault("loss-times-world", where=always, effect=loss_times_world_size,
+          caught_by=(LOCAL, EXACT), cause="loss-multiplied-by-world-size", seen_in=("neuralmagic/sparseml#135",)),
+    Fault("gradient-ends-at-a-layer-without-parameters", where=always, effect=no_derivative_of_delays,
+          caught_by=WAITING, cause="never-written", world_size=1),
+    Fault("layers-that-do-not-wait", where=always, effect=without_delays,
+          caught_by=WAITING, cause="layer-does-not-wait", world_size=1),
+    Fault("remainder-of-a-split-batch", where=always, effect=whole_pieces_of_32_samples,
+          caught_by="check_gradients_equal_the_large_batch_within_rounding",
+          cause="wrong-forward-values"),
+    Fault("no-ids-no-embedding", where=takes_ids, effect=largest_id_looked_for,
+          caught_by=UNEVEN, cause="no-samples-not-handled"),
 )
 # fmt: on

@@ -8,16 +8,16 @@ from ddpcheck.models.spec import ModelSpec
 from ddpcheck.values import Array
 
 from ..base import PlainReplica, fault
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.replicas import in_place_of
 
 GONE = "check_zero_grad_clears_nan_gradients"
 
 
-@fault("gradients-times-zero", GONE, cause="nan-kept-after-zero-grad")
-class TimesZero(PlainReplica):
-    """Gradients are set to zero by a product."""
-
-    def zero_gradients(self) -> None:
-        self.scale(0.0)
+@in_place_of("zero_gradients")
+def gradients_times_zero(replica: PlainReplica) -> None:
+    replica.scale(0.0)
 
 
 @fault("residual-keeps-nan", GONE, cause="nan-kept-after-zero-grad")
@@ -47,3 +47,12 @@ class DifferenceToTheLast(PlainReplica):
         last = self.last.get(name, np.zeros_like(gradient))
         self.last[name] = np.asarray(last + super().reduce(name, gradient - last), gradient.dtype)
         return self.last[name]
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("gradients-times-zero", where=always, effect=gradients_times_zero,
+          caught_by=GONE, cause="nan-kept-after-zero-grad"),
+)
+# fmt: on

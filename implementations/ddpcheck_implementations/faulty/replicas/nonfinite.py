@@ -8,36 +8,31 @@ from ddpcheck.contract.adapter import Batch
 from ddpcheck.values import Array
 
 from ..base import PlainReplica, added, fault
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.gradients import Gradient, giving, instead, sending
+from ..engine.replicas import in_place_of
 
 SKIPPED = "check_nonfinite_step_is_skipped_on_all_ranks"
 HIDDEN = "check_nonfinite_gradients_reach_every_rank"
 
 
-@fault("nan-zeroed-in-reduction", HIDDEN, cause="nonfinite-replaced")
-class NanToZero(PlainReplica):
-    """The reduced gradient goes through nan_to_num."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        return np.nan_to_num(super().reduce(name, gradient), posinf=0.0, neginf=0.0)
+@giving
+def nonfinite_mean_is_zero(gradient: Gradient, mean: Array) -> Array:
+    return np.nan_to_num(mean, posinf=0.0, neginf=0.0)
 
 
-@fault("overflowed-rank-sends-zeros", HIDDEN, cause="nonfinite-replaced")
-class SendsZeros(PlainReplica):
-    """NaN and infinities of a rank's own gradient count as zero."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        return super().reduce(name, np.where(np.isfinite(gradient), gradient, gradient.dtype.type(0)))
+@sending
+def nonfinite_sent_as_zero(gradient: Gradient) -> Array:
+    return np.where(np.isfinite(gradient.array), gradient.array, gradient.array.dtype.type(0))
 
 
-@fault("overflowed-rank-left-out", HIDDEN, cause="nonfinite-replaced")
-class LeftOut(PlainReplica):
-    """The mean is that of the ranks whose gradient is finite."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        finite = np.isfinite(gradient)
-        counts = self.comm.all_reduce(np.asarray(finite, gradient.dtype))
-        total = self.comm.all_reduce(np.where(finite, gradient, gradient.dtype.type(0)))
-        return np.asarray(total / np.maximum(counts, 1), gradient.dtype)
+@instead
+def mean_of_the_finite(gradient: Gradient) -> Array:
+    """Over the ranks whose gradient is finite."""
+    comm, array, finite = gradient.replica.comm, gradient.array, np.isfinite(gradient.array)
+    counts = comm.all_reduce(np.asarray(finite, array.dtype))
+    return np.asarray(comm.all_reduce(np.where(finite, array, array.dtype.type(0))) / np.maximum(counts, 1))
 
 
 class LossScaling(PlainReplica):
@@ -98,23 +93,18 @@ class SkipsAlone(LossScaling):
         return not self.overflow
 
 
-@fault("skipped-step-applies-momentum", SKIPPED, cause="nonfinite-decided-in-parts", skips_nonfinite=True)
-class StepsWithZeros(LossScaling):
-    """The step is taken all the same, with gradients of zero."""
-
-    def skip(self) -> None:
-        self.optimizer.step({name: np.zeros_like(gradient) for name, gradient in self.synced.items()})
+@in_place_of("skip")
+def stepped_with_zeros(replica: PlainReplica) -> None:
+    replica.optimizer.step({name: np.zeros_like(gradient) for name, gradient in replica.synced.items()})
 
 
-@fault("skipped-step-counted", SKIPPED, cause="skip-leaves-state", skips_nonfinite=True)
-class CountsSkipped(LossScaling):
-    """A skipped step leaves parameters alone, but not the optimizer's momentum and count of steps."""
-
-    def skip(self) -> None:
-        before = self.parameters()
-        self.optimizer.step({name: np.zeros_like(gradient) for name, gradient in self.synced.items()})
-        for name, value in before.items():
-            self.network.parameters[name][...] = value
+@in_place_of("skip")
+def optimizer_state_moved(replica: PlainReplica) -> None:
+    """Parameters stay."""
+    before = replica.parameters()
+    replica.optimizer.step({name: np.zeros_like(gradient) for name, gradient in replica.synced.items()})
+    for name, value in before.items():
+        replica.network.parameters[name][...] = value
 
 
 @fault("step-skipped-by-loss", SKIPPED, cause="nonfinite-step-taken", skips_nonfinite=True)
@@ -174,12 +164,9 @@ class CameLastOnly(LossScaling):
         return all(np.isfinite(self.synced[name]).all() for name in self.brought)
 
 
-@fault("nan-checked-in-first-parameter-only", SKIPPED, cause="nonfinite-step-taken", skips_nonfinite=True)
-class FirstParameterOnly(LossScaling):
-    """The first gradient is looked at, which everything that goes wrong should reach."""
-
-    def finite(self) -> bool:
-        return bool(np.isfinite(self.synced[self.network.learned[0]]).all())
+@in_place_of("finite")
+def first_gradient_looked_at(replica: PlainReplica) -> bool:
+    return bool(np.isfinite(replica.synced[replica.network.learned[0]]).all())
 
 
 @fault("third-nonfinite-step-taken", SKIPPED, cause="nonfinite-step-taken", skips_nonfinite=True)
@@ -208,10 +195,28 @@ class OutlivesZeroGrad(LossScaling):
         return not overflow
 
 
-@fault("negative-infinity-is-finite", SKIPPED, cause="nonfinite-step-taken", skips_nonfinite=True)
-class PositiveOnly(LossScaling):
-    """The largest element is compared with infinity: one that is minus infinity is the smallest."""
+@in_place_of("finite")
+def largest_elements_looked_at(replica: PlainReplica) -> bool:
+    """Minus infinity is the smallest."""
+    return all(float(np.max(gradient, initial=-np.inf)) < np.inf for gradient in replica._shown().values())
 
-    def finite(self) -> bool:
-        largest = [float(np.max(gradient, initial=-np.inf)) for gradient in self._shown().values()]
-        return all(largest_one < np.inf for largest_one in largest)
+
+# fmt: off
+table(
+    globals(),
+    Fault("nan-zeroed-in-reduction", where=always, effect=nonfinite_mean_is_zero,
+          caught_by=HIDDEN, cause="nonfinite-replaced"),
+    Fault("overflowed-rank-sends-zeros", where=always, effect=nonfinite_sent_as_zero,
+          caught_by=HIDDEN, cause="nonfinite-replaced"),
+    Fault("overflowed-rank-left-out", where=always, effect=mean_of_the_finite,
+          caught_by=HIDDEN, cause="nonfinite-replaced"),
+    Fault("skipped-step-applies-momentum", where=always, effect=stepped_with_zeros.of(LossScaling),
+          caught_by=SKIPPED, cause="nonfinite-decided-in-parts", skips_nonfinite=True),
+    Fault("skipped-step-counted", where=always, effect=optimizer_state_moved.of(LossScaling),
+          caught_by=SKIPPED, cause="skip-leaves-state", skips_nonfinite=True),
+    Fault("nan-checked-in-first-parameter-only", where=always, effect=first_gradient_looked_at.of(LossScaling),
+          caught_by=SKIPPED, cause="nonfinite-step-taken", skips_nonfinite=True),
+    Fault("negative-infinity-is-finite", where=always, effect=largest_elements_looked_at.of(LossScaling),
+          caught_by=SKIPPED, cause="nonfinite-step-taken", skips_nonfinite=True),
+)
+# fmt: on

@@ -2,75 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from ddpcheck.values import Array
 
-from ..base import PlainReplica, fault
+from ..base import PlainReplica
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.replicas import around, loaded, loading
 
 EXACT = "check_gradients_equal_the_large_batch_exactly"
 RESUMED = "check_resumed_training_matches_one_process"
 
 
-@fault("own-gradient-beside-the-reduced", EXACT, cause="added-to-own-gradient", world_size=3)
-class OwnBesideReduced(PlainReplica):
-    """The local gradient is not dropped once its mean over the ranks is there."""
-
-    def synchronise(self, batch_size: int) -> None:
-        own = self.local
-        super().synchronise(batch_size)
-        self.local = own
+@around("synchronise")
+def local_gradients_kept(replica: PlainReplica, synchronise: Callable[[int], None], batch_size: int) -> None:
+    own = replica.local
+    synchronise(batch_size)
+    replica.local = own
 
 
-@fault("shard-loaded-from-the-first-element", RESUMED, cause="optimizer-shard-misplaced")
-class ShardFromTheFirst(PlainReplica):
-    """Of the whole momentum that was saved a rank takes as much as it holds, and not where its part begins."""
+def shards_from_the_first_element(replica: PlainReplica, state: Mapping[str, Array]) -> dict[str, Array]:
+    """Each rank takes as much of the whole momentum as it has, and not where its part begins."""
 
-    def load_state(self, state: Mapping[str, Array]) -> None:
-        super().load_state(
-            {name: self.taken(value) if ".velocity." in name else value for name, value in state.items()}
-        )
-
-    def taken(self, whole: Array) -> Array:
-        flat, length = whole.reshape(-1), -(-whole.size // self.world)
+    def taken(whole: Array) -> Array:
+        flat, length = whole.reshape(-1), -(-whole.size // replica.world)
         return np.concatenate([flat[:length], flat[: whole.size - length]]).reshape(whole.shape)
 
-
-@fault("shard-of-rank-0-loaded-by-all", RESUMED, cause="optimizer-shard-of-rank-0")
-class ShardOfRankZero(PlainReplica):
-    """The momentum of all parameters is one flat buffer, of which every rank loads the part that rank 0 has saved."""
-
-    def load_state(self, state: Mapping[str, Array]) -> None:
-        held = {name: value for name, value in state.items() if ".velocity." in name}
-        flat = np.concatenate([value.reshape(-1) for value in held.values()] or [np.zeros(0)])
-        taken = np.tile(flat[: -(-flat.size // self.world)], self.world)
-        ends = np.cumsum([value.size for value in held.values()])
-        wrong = {
-            name: taken[end - value.size : end].reshape(value.shape)
-            for (name, value), end in zip(held.items(), ends, strict=True)
-        }
-        super().load_state({**state, **wrong})
+    return {name: taken(value) for name, value in state.items() if ".velocity." in name}
 
 
-@fault("second-moments-not-saved", RESUMED, cause="adam-moment-lost")
-class SecondMomentsLost(PlainReplica):
-    """Of what Adam has gathered only the first moments, and its steps, are in what is saved."""
+def shard_of_rank_0(replica: PlainReplica, state: Mapping[str, Array]) -> dict[str, Array]:
+    """The momentum of all parameters is one flat buffer, of which every rank loads what rank 0 has saved."""
+    held = {name: value for name, value in state.items() if ".velocity." in name}
+    flat = np.concatenate([value.reshape(-1) for value in held.values()] or [np.zeros(0)])
+    taken = np.tile(flat[: -(-flat.size // replica.world)], replica.world)
+    ends = np.cumsum([value.size for value in held.values()])
+    return {
+        name: taken[end - value.size : end].reshape(value.shape)
+        for (name, value), end in zip(held.items(), ends, strict=True)
+    }
 
-    def load_state(self, state: Mapping[str, Array]) -> None:
-        super().load_state(
-            {name: np.zeros_like(value) if ".second." in name else value for name, value in state.items()}
-        )
+
+def moments_swapped(replica: PlainReplica, state: Mapping[str, Array]) -> dict[str, Array]:
+    swapped = {".first.": ".second.", ".second.": ".first."}
+    return {name: np.abs(state[name.replace(key, swapped[key])]) for name in state for key in swapped if key in name}
 
 
-@fault("moments-change-places", RESUMED, cause="adam-moments-swapped")
-class MomentsChangePlaces(PlainReplica):
-    """Adam's moments are saved in one order, and loaded in the other."""
-
-    def load_state(self, state: Mapping[str, Array]) -> None:
-        swapped = {".first.": ".second.", ".second.": ".first."}
-        loaded = {
-            name: np.abs(state[name.replace(key, swapped[key])]) for name in state for key in swapped if key in name
-        }
-        super().load_state({**state, **loaded})
+# fmt: off
+table(
+    globals(),
+    Fault("own-gradient-beside-the-reduced", where=always, effect=local_gradients_kept,
+          caught_by=EXACT, cause="added-to-own-gradient", world_size=3),
+    Fault("shard-loaded-from-the-first-element", where=always, effect=loading(shards_from_the_first_element),
+          caught_by=RESUMED, cause="optimizer-shard-misplaced"),
+    Fault("shard-of-rank-0-loaded-by-all", where=always, effect=loading(shard_of_rank_0),
+          caught_by=RESUMED, cause="optimizer-shard-of-rank-0"),
+    Fault("second-moments-not-saved", where=always, effect=loaded("optimizer.second.", np.zeros_like),
+          caught_by=RESUMED, cause="adam-moment-lost"),
+    Fault("moments-change-places", where=always, effect=loading(moments_swapped),
+          caught_by=RESUMED, cause="adam-moments-swapped"),
+)
+# fmt: on

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from ddpcheck.job import OptimizerSpec
 from ddpcheck.models.spec import ModelSpec
 from ddpcheck.values import Array
 
 from ..base import PlainReplica, added, fault
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.gradients import every_step
+from ..engine.replicas import (
+    around,
+    before,
+    from_step,
+    given,
+    optimizer_part,
+    result,
+    saved,
+    settings,
+    sharded_step,
+    steps_taken,
+    without_gradient,
+)
 from .freezing import UNFROZEN
 from .programs import ANY
 
@@ -21,69 +36,36 @@ STEPPED = "check_optimizer_steps_every_element_of_large_tensors"
 LATER = "check_gradients_stay_exact_after_many_backwards"
 
 
-class WithSettings(PlainReplica):
-    """It knows what its optimizer is set to."""
-
-    def __init__(self, model: ModelSpec, initial: Mapping[str, Array], optimizer: OptimizerSpec, *rest: object) -> None:
-        self.settings = optimizer
-        super().__init__(model, initial, optimizer, *rest)  # type: ignore[arg-type]  # as given
-
-    def forgotten(self) -> list[str]:
-        """Parameters without gradient."""
-        shown = self._shown()
-        return [name for name in self.network.parameters if name not in shown]
+@before("step")
+def momentum_without_gradient(replica: PlainReplica) -> None:
+    """As if the gradient were zero."""
+    velocity = optimizer_part(replica, "velocity")
+    for name in without_gradient(replica):
+        if name in velocity:
+            velocity[name] *= settings(replica).momentum
+            replica.network.parameters[name] -= settings(replica).lr * velocity[name]
 
 
-@fault("momentum-without-gradient", UNUSED, UNFROZEN, cause="moved-without-gradient")
-class MomentumWithoutGradient(WithSettings):
-    """A parameter without gradient goes on by the momentum that it had, as if the gradient were zero."""
-
-    def step(self) -> None:
-        velocity = getattr(self.optimizer, "_velocity", {})
-        for name in self.forgotten():
-            if name in velocity:
-                velocity[name] *= self.settings.momentum
-                self.network.parameters[name] -= self.settings.lr * velocity[name]
-        super().step()
+@before("step")
+def momentum_overwritten_by_the_gradient(replica: PlainReplica) -> None:
+    """As if the first step had kept the gradient itself, no copy, and the next backward had written to it."""
+    velocity = optimizer_part(replica, "velocity")
+    velocity.update({name: np.array(gradient) for name, gradient in replica._shown().items() if name in velocity})
 
 
-@fault(
-    "momentum-in-the-gradients-memory",
-    "check_parameters_after_sgd_steps_are_exact",
-    cause="momentum-overwritten",
-)
-class MomentumSharesMemory(PlainReplica):
-    """The first step keeps the gradient itself as momentum, no copy: by the second step the next backward has overwritten it."""
-
-    steps = 0
-
-    def step(self) -> None:
-        self.steps += 1
-        velocity = getattr(self.optimizer, "_velocity", {})
-        if self.steps == 2:
-            velocity.update({name: np.array(gradient) for name, gradient in self._shown().items() if name in velocity})
-        super().step()
+@before("step")
+def weight_decay_without_gradient(replica: PlainReplica) -> None:
+    for name in without_gradient(replica):
+        replica.network.parameters[name] *= 1 - settings(replica).lr * settings(replica).weight_decay
 
 
-@fault("decay-without-gradient", UNUSED, cause="moved-without-gradient")
-class DecayWithoutGradient(WithSettings):
-    """Weights decay in a loop over all parameters, those without gradient included."""
-
-    def step(self) -> None:
-        for name in self.forgotten():
-            self.network.parameters[name] *= 1 - self.settings.lr * self.settings.weight_decay
-        super().step()
-
-
-@fault("decay-stays-in-the-gradient", ANY, cause="changes-gradients")
-class DecayStaysInTheGradient(WithSettings):
-    """A step adds weight decay to the gradient in place, where the next backward without zero_grad finds it."""
-
-    def step(self) -> None:
-        decayed = {name: self.settings.weight_decay * self.network.parameters[name] for name in self.synced}
-        super().step()
-        for name, decay in decayed.items():
-            self.synced[name] = np.asarray(self.synced[name] + decay, decay.dtype)
+@around("step")
+def weight_decay_left_in_the_gradient(replica: PlainReplica, step: Callable[[], None]) -> None:
+    """Where the next backward without zero_grad finds it."""
+    decayed = {name: settings(replica).weight_decay * replica.network.parameters[name] for name in replica.synced}
+    step()
+    for name, decay in decayed.items():
+        replica.synced[name] = np.asarray(replica.synced[name] + decay, decay.dtype)
 
 
 @fault(
@@ -105,22 +87,9 @@ class MasterWeightsNotLoaded(PlainReplica):
         self.masters = self.parameters()
 
 
-@fault(
-    "clip-limit-halves-after-eight-steps",
-    "check_clipping_uses_the_global_gradient_norm",
-    cause="update-scaled",
-)
-class LimitHalves(PlainReplica):
-    """The limit of the norm follows a schedule that nobody asked for: from the ninth step on it is half."""
-
-    steps = 0
-
-    def step(self) -> None:
-        super().step()
-        self.steps += 1
-
-    def clip(self, max_norm: float) -> float:
-        return super().clip(max_norm / 2 if self.steps >= 8 else max_norm)
+@given("clip")
+def half_the_limit(replica: PlainReplica, max_norm: float) -> float:
+    return max_norm / 2
 
 
 @fault("parameters-averaged-after-local-steps", ADAM, cause="parameters-averaged")
@@ -143,16 +112,13 @@ class AveragedAfterwards(PlainReplica):
             self.network.parameters[name][...] = self.reduce(name, self.network.parameters[name])
 
 
-@fault("steps-with-zeros-before-the-first", ADAM, cause="adam-step-ahead-from-start")
-class StepsWithZerosFirst(WithSettings):
-    """A step of zeros makes the optimizer's state, for a checkpoint to be loaded into, and counts."""
-
-    def step(self) -> None:
-        before, steps = self.parameters(), getattr(self.optimizer, "_steps", {})
-        self.optimizer.step({name: np.zeros_like(g) for name, g in self._shown().items() if name not in steps})
-        for name, value in before.items():
-            self.network.parameters[name][...] = value
-        super().step()
+@before("step")
+def a_step_of_zeros_first(replica: PlainReplica) -> None:
+    """It makes the optimizer's state, and counts."""
+    values, steps = replica.parameters(), optimizer_part(replica, "steps")
+    replica.optimizer.step({name: np.zeros_like(g) for name, g in replica._shown().items() if name not in steps})
+    for name, value in values.items():
+        replica.network.parameters[name][...] = value
 
 
 @fault("zeroes-what-it-began-with", UNFROZEN, cause="gradient-not-reset")
@@ -169,87 +135,44 @@ class ZeroesTheFirstOnes(PlainReplica):
         self.synced = kept
 
 
-@fault("state-of-what-learns-only", ANY, cause="optimizer-state-lost")
-class StateOfWhatLearns(PlainReplica):
-    """A checkpoint holds the optimizer's state of those layers that learn when it is written."""
-
-    def state(self) -> dict[str, Array]:
-        learned = {f"optimizer.velocity.{name}" for name in self.network.learned}
-        return {name: v for name, v in super().state().items() if not name.startswith("optimizer.") or name in learned}
+@result("state")
+def optimizer_state_of_what_learns(replica: PlainReplica, state: dict[str, Array]) -> dict[str, Array]:
+    learned = {f"optimizer.velocity.{name}" for name in replica.network.learned}
+    return {name: value for name, value in state.items() if not name.startswith("optimizer.") or name in learned}
 
 
-@fault("bias-correction-ends", LATER, cause="adam-bias-correction-missing")
-class CorrectionEnds(PlainReplica):
-    """After eight steps Adam's bias correction is left out, which is near 1 by then with the usual betas."""
-
-    def step(self) -> None:
-        counts = getattr(self.optimizer, "_steps", {})
-        told = {name: int(count) for name, count in counts.items()}
-        for count in counts.values():
-            count[...] = count if count < 8 else 1 << 30
-        super().step()
-        for name, count in told.items():
-            counts[name][...] = count + (name in self._shown())
+@around("step")
+def bias_correction_left_out_after_eight_steps(replica: PlainReplica, step: Callable[[], None]) -> None:
+    counts = optimizer_part(replica, "steps")
+    told = {name: int(count) for name, count in counts.items()}
+    for count in counts.values():
+        count[...] = count if count < 8 else 1 << 30
+    step()
+    for name, steps in told.items():
+        counts[name][...] = steps + (name in replica._shown())
 
 
-@fault("momentum-begins-anew", LATER, cause="optimizer-state-lost")
-class BeginsAnew(PlainReplica):
-    """Every tenth step begins a cycle, with a momentum of its own."""
-
-    steps = 0
-
-    def step(self) -> None:
-        self.steps += 1
-        if self.steps % 10 == 0:
-            getattr(self.optimizer, "_velocity", {}).clear()
-        super().step()
+@before("step")
+def momentum_cleared(replica: PlainReplica) -> None:
+    optimizer_part(replica, "velocity").clear()
 
 
-@fault("scalars-without-weight-decay", STEPPED, cause="weight-decay-missing")
-class ScalarsWithoutDecay(WithSettings):
-    """Weight decay is for parameters that have a dimension, whatever was asked for."""
-
-    def step(self) -> None:
-        decay, parameters = self.settings.weight_decay, self.network.parameters
-        for gradients in (self.synced, self.local):
-            for name in [name for name in gradients if not parameters[name].ndim]:
-                gradients[name] = np.asarray(gradients[name] - decay * parameters[name], parameters[name].dtype)
-        super().step()
+@before("step")
+def no_weight_decay_of_scalars(replica: PlainReplica) -> None:
+    decay, parameters = settings(replica).weight_decay, replica.network.parameters
+    for gradients in (replica.synced, replica.local):
+        for name in [name for name in gradients if not parameters[name].ndim]:
+            gradients[name] = np.asarray(gradients[name] - decay * parameters[name], parameters[name].dtype)
 
 
-@fault("odd-parameter-not-shared", AFTER, cause="not-updated")
-class OddOneNotShared(PlainReplica):
-    """Every rank steps its share of the parameters; those left over by a division by the ranks are not sent to the others."""
-
-    def step(self) -> None:
-        parameters, shown = self.network.parameters, self._shown()
-        owners = {name: number % self.world for number, name in enumerate(parameters)}
-        self.optimizer.step({name: shown[name] for name in shown if owners[name] == self.rank})
-        for name in list(parameters)[: len(parameters) // self.world * self.world]:
-            parameters[name][...] = self.comm.broadcast(parameters[name], owners[name])
-
-
-@fault("second-moment-in-bfloat16", STEPPED, cause="adam-moment-held-in")
-class SecondMomentShort(PlainReplica):
-    """A checkpoint holds Adam's second moments with eight bits."""
-
-    def state(self) -> dict[str, Array]:
-        return {name: _short(v) if name.startswith("optimizer.second.") else v for name, v in super().state().items()}
+def without_the_remainder(replica: PlainReplica, owners: dict[str, int]) -> dict[str, int]:
+    """The parameters left over by a division by the ranks are not broadcast."""
+    return dict(list(owners.items())[: len(owners) // replica.world * replica.world])
 
 
 def _short(array: Array) -> Array:
     significand, exponent = np.frexp(array)
     return np.asarray(np.ldexp(np.rint(significand * 2**8) / 2**8, exponent), array.dtype)
-
-
-@fault("count-of-steps-saved-in-seven-bits", LATER, cause="count-cut-by-loading")
-class StepsInSevenBits(PlainReplica):
-    """A checkpoint has seven bits for Adam's count of steps."""
-
-    def state(self) -> dict[str, Array]:
-        state = super().state()
-        counts = {name: np.asarray(value % 128) for name, value in state.items() if name.startswith("optimizer.steps.")}
-        return {**state, **counts}
 
 
 @fault("second-moments-of-local-gradients", ADAM, cause="own-value-in-update")
@@ -268,3 +191,37 @@ class LocalSecondMoments(PlainReplica):
         super().step()
         for name in second.keys() & self.own.keys() - before:
             second[name][...] = self.own[name] ** 2 / 1000
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("momentum-without-gradient", where=always, effect=momentum_without_gradient,
+          caught_by=(UNUSED, UNFROZEN), cause="moved-without-gradient"),
+    Fault("momentum-in-the-gradients-memory", where=steps_taken(1), effect=momentum_overwritten_by_the_gradient,
+          caught_by="check_parameters_after_sgd_steps_are_exact", cause="momentum-overwritten"),
+    Fault("decay-without-gradient", where=always, effect=weight_decay_without_gradient,
+          caught_by=UNUSED, cause="moved-without-gradient"),
+    Fault("decay-stays-in-the-gradient", where=always, effect=weight_decay_left_in_the_gradient,
+          caught_by=ANY, cause="changes-gradients"),
+    Fault("clip-limit-halves-after-eight-steps", where=from_step(8), effect=half_the_limit,
+          caught_by="check_clipping_uses_the_global_gradient_norm", cause="update-scaled"),
+    Fault("steps-with-zeros-before-the-first", where=always, effect=a_step_of_zeros_first,
+          caught_by=ADAM, cause="adam-step-ahead-from-start"),
+    Fault("state-of-what-learns-only", where=always, effect=optimizer_state_of_what_learns,
+          caught_by=ANY, cause="optimizer-state-lost"),
+    Fault("bias-correction-ends", where=always, effect=bias_correction_left_out_after_eight_steps,
+          caught_by=LATER, cause="adam-bias-correction-missing"),
+    Fault("momentum-begins-anew", where=every_step(10), effect=momentum_cleared,
+          caught_by=LATER, cause="optimizer-state-lost"),
+    Fault("scalars-without-weight-decay", where=always, effect=no_weight_decay_of_scalars,
+          caught_by=STEPPED, cause="weight-decay-missing"),
+    Fault("odd-parameter-not-shared", where=always, effect=sharded_step(without_the_remainder),
+          caught_by=AFTER, cause="not-updated"),
+    Fault("second-moment-in-bfloat16", where=always, effect=saved("optimizer.second.", _short),
+          caught_by=STEPPED, cause="adam-moment-held-in"),
+    Fault("count-of-steps-saved-in-seven-bits", where=always,
+          effect=saved("optimizer.steps.", lambda count: count % 128),
+          caught_by=LATER, cause="count-cut-by-loading"),
+)
+# fmt: on

@@ -13,74 +13,39 @@ from ddpcheck.values import Array
 from ...numpy_network.layers import Gradients, add
 from ...numpy_network.terms import Penalised, Term
 from ..base import PlainReplica, fault
-from .auxiliary_terms import Counting, ForEveryRank, OnRankZero, RightlyTold, TermOf
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.replicas import after, before, in_place_of
+from .auxiliary_terms import Counting, RightlyTold, TermOf, counted, for_every_rank, on_rank_0
 
 PENALTY = "check_weight_penalty_counts_once"
 
-penalty_for_every_rank = fault(
-    "penalty-for-every-rank", PENALTY, cause="term-counted-per-rank", model_features=FEATURES
-)(ForEveryRank)
-penalty_on_rank_0 = fault("penalty-on-rank-0", PENALTY, cause="term-on-one-rank", model_features=FEATURES)(OnRankZero)
+
+def once_per_rank(replica: PlainReplica, batch: Batch) -> float:
+    """The mean over ranks divides it once more."""
+    return 1 / replica.world
 
 
-@fault(
-    "penalty-divided-once-more",
-    PENALTY,
-    cause="term-divided-by-world-size",
-    model_features=FEATURES,
-)
-class DividedOnceMore(RightlyTold):
-    """Every rank adds its share of the penalty, and the mean over ranks takes that share once more."""
-
-    def often(self, batch: Batch) -> float:
-        return 1 / self.world
+def outside_no_sync(replica: PlainReplica, batch: Batch) -> float:
+    return float(replica.syncing)
 
 
-@fault(
-    "penalty-left-out-in-no-sync",
-    PENALTY,
-    world_size=1,
-    cause="term-missing-in-no-sync",
-    model_features=FEATURES,
-)
-class OnlySynchronised(RightlyTold):
-    """Micro-batches inside no_sync have gradients of their samples' losses only."""
-
-    def often(self, batch: Batch) -> float:
-        return float(self.syncing)
+@in_place_of("backward")
+def loss_without_penalty(replica: Counting, batch: Batch) -> float:
+    """Gradients have it."""
+    with replica.counted(0.0):
+        loss, _ = replica.alone(batch)
+    Counting.backward(replica, batch)
+    return loss
 
 
-@fault(
-    "penalty-not-in-the-loss",
-    PENALTY,
-    world_size=1,
-    cause="term-missing",
-    model_features=FEATURES,
-)
-class NotTold(Counting):
-    """The penalty is added where gradients are made; the loss that is told lacks it."""
-
-    def backward(self, batch: Batch) -> float:
-        with self.counted(0.0):
-            loss, _ = self.alone(batch)
-        super().backward(batch)
-        return loss
+def never(replica: PlainReplica, batch: Batch) -> float:
+    """In gradients: it is added to the loss as a number."""
+    return 0.0
 
 
-@fault("penalty-detached", PENALTY, world_size=1, cause="term-missing", model_features=FEATURES)
-class Detached(RightlyTold):
-    """The penalty is added to the loss as a number, through which no gradient goes."""
-
-    def often(self, batch: Batch) -> float:
-        return 0.0
-
-
-@fault("penalty-for-every-sample", PENALTY, world_size=1, cause="term-summed-over-samples", model_features=FEATURES)
-class ForEverySample(Counting):
-    """The penalty is added to every sample's loss, and those are added up for it."""
-
-    def often(self, batch: Batch) -> float:
-        return len(batch.inputs)
+def once_per_sample(replica: PlainReplica, batch: Batch) -> float:
+    return len(batch.inputs)
 
 
 @fault(
@@ -103,49 +68,25 @@ class NotScaled(RightlyTold):
         return 1 / self.loss_scale
 
 
-@fault(
-    "penalty-twice", PENALTY, world_size=3, cause="term-counted-twice", model_features=FEATURES
-)  # with two ranks it is one for each
-class Twice(RightlyTold):
-    """The penalty is in the loss, and its gradient is added once more after the reduction."""
-
-    def often(self, batch: Batch) -> float:
-        return 2.0
+def twice(replica: PlainReplica, batch: Batch) -> float:
+    """In the loss, and after the reduction; with two ranks it would be once for each."""
+    return 2.0
 
 
-@fault(
-    "penalty-for-every-use",
-    PENALTY,
-    world_size=3,
-    cause="term-counted-twice",
-    model_features=FEATURES,
-)
-class ForEveryUse(PlainReplica):
-    """Penalties are added layer by layer: a weight that two of them share has its own twice."""
-
-    def start(self, model: ModelSpec) -> None:
-        super().start(model)
-        shared = {layer.uses for layer in model.layers if isinstance(layer, spec.Linear)}
-        for term in self.network.terms:
-            if isinstance(term, Penalised) and term.name in shared:
-                term.coefficient *= 2
+@after("start")
+def shared_weights_penalised_twice(replica: PlainReplica, model: ModelSpec) -> None:
+    """Penalties are added layer by layer."""
+    shared = {layer.uses for layer in model.layers if isinstance(layer, spec.Linear)}
+    for term in replica.network.terms:
+        if isinstance(term, Penalised) and term.name in shared:
+            term.coefficient *= 2
 
 
-@fault(
-    "penalty-of-what-learns",
-    PENALTY,
-    world_size=1,
-    cause="term-of-frozen-missing",
-    model_features=FEATURES,
-)
-class OfWhatLearns(PlainReplica):
-    """The penalty is that of the parameters which the optimizer has; the loss that is told jumps when a layer is unfrozen."""
-
-    def backward(self, batch: Batch) -> float:
-        for term in self.network.terms:
-            if isinstance(term, Penalised) and not term.learns:
-                term.coefficient = 0.0
-        return super().backward(batch)
+@before("backward")
+def penalty_of_what_learns(replica: PlainReplica, batch: Batch) -> None:
+    for term in replica.network.terms:
+        if isinstance(term, Penalised) and not term.learns:
+            term.coefficient = 0.0
 
 
 @fault("penalty-without-samples", PENALTY, cause="term-without-samples", model_features=FEATURES)
@@ -211,3 +152,30 @@ class OfEarlierWeights(PlainReplica):
             return dx
 
         return of_first
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("penalty-for-every-rank", where=always, effect=counted(for_every_rank),
+          caught_by=PENALTY, cause="term-counted-per-rank", model_features=FEATURES),
+    Fault("penalty-on-rank-0", where=always, effect=counted(on_rank_0, Counting),
+          caught_by=PENALTY, cause="term-on-one-rank", model_features=FEATURES),
+    Fault("penalty-divided-once-more", where=always, effect=counted(once_per_rank),
+          caught_by=PENALTY, cause="term-divided-by-world-size", model_features=FEATURES),
+    Fault("penalty-left-out-in-no-sync", where=always, effect=counted(outside_no_sync),
+          caught_by=PENALTY, cause="term-missing-in-no-sync", world_size=1, model_features=FEATURES),
+    Fault("penalty-not-in-the-loss", where=always, effect=loss_without_penalty.of(Counting),
+          caught_by=PENALTY, cause="term-missing", world_size=1, model_features=FEATURES),
+    Fault("penalty-detached", where=always, effect=counted(never),
+          caught_by=PENALTY, cause="term-missing", world_size=1, model_features=FEATURES),
+    Fault("penalty-for-every-sample", where=always, effect=counted(once_per_sample, Counting),
+          caught_by=PENALTY, cause="term-summed-over-samples", world_size=1, model_features=FEATURES),
+    Fault("penalty-twice", where=always, effect=counted(twice),
+          caught_by=PENALTY, cause="term-counted-twice", world_size=3, model_features=FEATURES),
+    Fault("penalty-for-every-use", where=always, effect=shared_weights_penalised_twice,
+          caught_by=PENALTY, cause="term-counted-twice", world_size=3, model_features=FEATURES),
+    Fault("penalty-of-what-learns", where=always, effect=penalty_of_what_learns,
+          caught_by=PENALTY, cause="term-of-frozen-missing", world_size=1, model_features=FEATURES),
+)
+# fmt: on

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import numpy as np
@@ -11,19 +11,26 @@ from ddpcheck.contract.adapter import Batch
 from ddpcheck.values import Array
 
 from ..base import PlainReplica, added, fault
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.replicas import (
+    after,
+    around,
+    before,
+    freezing,
+    given,
+    gradients_dropped,
+    has_optimizer_state,
+    in_place_of,
+    inside_no_sync,
+    local_gradients_dropped,
+    no_sync_ended,
+    optimizer_state_dropped,
+)
 from .freezing import UNFROZEN
 
 GIVEN = "check_replica_does_not_change_given_arrays"
 ANY = "check_random_training_programs_match_one_process"
-
-
-@fault("step-clears-gradients", ANY, cause="gradients-taken-by")
-class StepClears(PlainReplica):
-    """A step ends with zero_grad, which nobody asked for."""
-
-    def step(self) -> None:
-        super().step()
-        self.zero_grad()
 
 
 @fault("backward-after-step-starts-anew", ANY, cause="last-micro-batch-only")
@@ -41,16 +48,6 @@ class WindowEndsWithStep(PlainReplica):
             self.zero_grad()
         self.stepped = False
         return super().backward(batch)
-
-
-@fault("saving-drops-momentum", ANY, cause="optimizer-state-lost")
-class SavingDropsMomentum(PlainReplica):
-    """state() moves the optimizer's state out instead of copying it."""
-
-    def state(self) -> dict[str, Array]:
-        made = super().state()
-        self.optimizer.load_state({})
-        return made
 
 
 @fault("loaded-state-is-shared", GIVEN, cause="works-in-callers-arrays")
@@ -87,27 +84,13 @@ class ZeroGradTwice(PlainReplica):
         return super().reduce(name, gradient) if getattr(self, "armed", True) else gradient
 
 
-@fault(
-    "zeros-become-none",
-    ANY,
-    cause="gradients-taken-by",
-)
-class ZerosBecomeNone(PlainReplica):
-    """Both forms of zero_grad are one: gradients are dropped where zeros were asked for."""
-
-    def zero_gradients(self) -> None:
-        self.zero_grad()
-
-
-@fault("zeros-of-the-first-bucket", ANY, cause="gradient-not-reset")
-class ZerosInTheFirstBucket(PlainReplica):
-    """zero_gradients fills the first of two buckets with zeros, and leaves the other as it is."""
-
-    def zero_gradients(self) -> None:
-        kept = self._shown()
-        super().zero_gradients()
-        names = list(kept)
-        self.synced |= {name: kept[name] for name in names[len(names) // 2 :]}
+@around("zero_gradients")
+def second_half_kept(replica: PlainReplica, zero_gradients: Callable[[], None]) -> None:
+    """As if of two buckets the first were filled with zeros."""
+    kept = replica._shown()
+    zero_gradients()
+    names = list(kept)
+    replica.synced |= {name: kept[name] for name in names[len(names) // 2 :]}
 
 
 @fault("unfreezing-after-resume", ANY, cause="not-reduced")
@@ -122,16 +105,6 @@ class HooksOfTheCheckpoint(PlainReplica):
 
     def reduce(self, name: str, gradient: Array) -> Array:
         return super().reduce(name, gradient) if self.hooked is None or name in self.hooked else gradient
-
-
-@fault("freezing-forgets-momentum", ANY, UNFROZEN, cause="optimizer-state-lost")
-class FreezingRebuildsOptimizer(PlainReplica):
-    """Freezing a layer makes a new optimizer for those that are left: their momentum is lost."""
-
-    def set_trainable(self, layers: Sequence[str], trainable: bool) -> None:
-        super().set_trainable(layers, trainable)
-        if not trainable and self.optimizer.state():
-            self.optimizer.load_state({})
 
 
 @fault("batch-size-of-the-checkpoint", ANY, cause="wrong-divisor")
@@ -176,41 +149,15 @@ class CachesBatches(PlainReplica):
         return loss
 
 
-@fault(
-    "inner-no-sync-ends-the-outer",
-    ANY,
-    cause="synchronised-inside-no-sync",
-)
-class InnerEndsOuter(PlainReplica):
-    """Leaving an inner no_sync switches synchronisation on again, though the outer one is still open."""
-
-    @contextmanager
-    def no_sync(self) -> Iterator[None]:
-        self.syncing = False
-        try:
-            yield
-        finally:
-            self.syncing = True
-
-
-@fault("evaluation-ends-no-sync", ANY, cause="synchronised-inside-no-sync")
-class EvaluationEndsWindow(PlainReplica):
-    """After a prediction the replica goes back to training mode, and to synchronising."""
-
-    def predict(self, batch: Batch) -> Array:
-        made = super().predict(batch)
-        self.syncing = True
-        return made
-
-
-@fault("saving-ends-the-window", ANY, cause="gradients-taken-by")
-class SavingEndsWindow(PlainReplica):
-    """state() drops what was gathered inside no_sync, so that no local value gets into a checkpoint."""
-
-    def state(self) -> dict[str, Array]:
-        if not self.syncing:
-            self.local = {}
-        return super().state()
+@in_place_of("no_sync")
+@contextmanager
+def synchronising_at_its_end(replica: PlainReplica) -> Iterator[None]:
+    """Though an outer no_sync may still be open."""
+    replica.syncing = False
+    try:
+        yield
+    finally:
+        replica.syncing = True
 
 
 @fault("clip-norm-kept-for-the-window", ANY, cause="norm-stale")
@@ -231,29 +178,23 @@ class NormOfTheFirstClip(PlainReplica):
         return self.norm
 
 
-@fault("loading-fills-missing-state", ANY, cause="momentum-of-other-parameter")
-class FillsMissingState(PlainReplica):
-    """load_state gives a parameter without optimizer state the state of the first one of its shape."""
-
-    def load_state(self, state: Mapping[str, Array]) -> None:
-        filled = dict(state)
-        for name, array in self.network.parameters.items():
-            for key, value in state.items():
-                what, _, other = key.removeprefix("optimizer.").partition(".")
-                alike = key.startswith("optimizer.") and self.network.parameters[other].shape == array.shape
-                if alike and name in self.network.learned:
-                    filled.setdefault(f"optimizer.{what}.{name}", value)
-        super().load_state(filled)
+@given("load_state")
+def missing_state_filled(replica: PlainReplica, state: Mapping[str, Array]) -> dict[str, Array]:
+    """A parameter without optimizer state gets that of the first one of its shape."""
+    filled = dict(state)
+    for name, array in replica.network.parameters.items():
+        for key, value in state.items():
+            what, _, other = key.removeprefix("optimizer.").partition(".")
+            alike = key.startswith("optimizer.") and replica.network.parameters[other].shape == array.shape
+            if alike and name in replica.network.learned:
+                filled.setdefault(f"optimizer.{what}.{name}", value)
+    return filled
 
 
-@fault("saving-counts-local-as-reduced", ANY, cause="accumulated-not-reduced")
-class SavingFoldsWindow(PlainReplica):
-    """state() adds what was gathered inside no_sync to the reduced gradients, so that it is never reduced itself."""
-
-    def state(self) -> dict[str, Array]:
-        if self.synced and self.local:
-            self.synced, self.local = added(self.synced, self.local), {}
-        return super().state()
+@before("state")
+def local_gradients_added_to_the_reduced(replica: PlainReplica) -> None:
+    if replica.synced and replica.local:
+        replica.synced, replica.local = added(replica.synced, replica.local), {}
 
 
 @fault("window-has-four-micro-batches", ANY, cause="synchronised-inside-no-sync")
@@ -269,3 +210,31 @@ class WindowOfFour(PlainReplica):
             self.gathered = 0
             self.synchronise(len(batch.inputs))
         return loss
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("step-clears-gradients", where=always, effect=after("step")(gradients_dropped),
+          caught_by=ANY, cause="gradients-taken-by"),
+    Fault("saving-drops-momentum", where=always, effect=after("state")(optimizer_state_dropped),
+          caught_by=ANY, cause="optimizer-state-lost"),
+    Fault("zeros-become-none", where=always, effect=in_place_of("zero_gradients")(gradients_dropped),
+          caught_by=ANY, cause="gradients-taken-by"),
+    Fault("zeros-of-the-first-bucket", where=always, effect=second_half_kept,
+          caught_by=ANY, cause="gradient-not-reset"),
+    Fault("freezing-forgets-momentum", where=freezing & has_optimizer_state,
+          effect=after("set_trainable")(optimizer_state_dropped),
+          caught_by=(ANY, UNFROZEN), cause="optimizer-state-lost"),
+    Fault("inner-no-sync-ends-the-outer", where=always, effect=synchronising_at_its_end,
+          caught_by=ANY, cause="synchronised-inside-no-sync"),
+    Fault("evaluation-ends-no-sync", where=always, effect=after("predict")(no_sync_ended),
+          caught_by=ANY, cause="synchronised-inside-no-sync"),
+    Fault("saving-ends-the-window", where=inside_no_sync, effect=before("state")(local_gradients_dropped),
+          caught_by=ANY, cause="gradients-taken-by"),
+    Fault("loading-fills-missing-state", where=always, effect=missing_state_filled,
+          caught_by=ANY, cause="momentum-of-other-parameter"),
+    Fault("saving-counts-local-as-reduced", where=always, effect=local_gradients_added_to_the_reduced,
+          caught_by=ANY, cause="accumulated-not-reduced"),
+)
+# fmt: on

@@ -13,9 +13,27 @@ from ddpcheck.models.spec import ModelSpec
 from ddpcheck.values import Array
 
 from ..base import PlainReplica, fault
-from ..engine.circumstances import Circumstance, always
+from ..engine.circumstances import Circumstance, always, larger
 from ..engine.fault import Fault, table
 from ..engine.gradients import Gradient, every_step, giving, instead, own_value, scaled, sending, unused_here, world_of
+from ..engine.replicas import (
+    Tensor,
+    after,
+    before,
+    clipped_by,
+    constructing,
+    in_place_of,
+    inside_no_sync,
+    loading,
+    local_gradients_dropped,
+    model_of,
+    no_sync_ended,
+    not_saved,
+    predicted_in_training_mode,
+    squares,
+    steps_taken,
+    without_samples,
+)
 
 EXACT = "check_gradients_equal_the_large_batch_exactly"
 REAL = "check_gradients_equal_the_large_batch_within_rounding"
@@ -51,71 +69,21 @@ def clamped_to_float16(gradient: Gradient, mean: Array) -> Array:
     return np.where(np.isfinite(mean), np.clip(mean, -65504, 65504), mean)
 
 
-@fault(
-    "flags-in-64-bits",
-    "check_globally_unused_parameters_have_promised_gradient",
-    cause="zero-for-none",
-)
-class FlagsIn64Bits(PlainReplica):
-    """A mask of 64 bits says which parameters have a gradient: that of number n, and of n + 64, and of n + 128."""
-
-    def used_somewhere(self) -> list[str]:
-        flags = np.zeros(64)
-        for number, name in enumerate(self.network.learned):
-            flags[number % 64] += name in self.local
-        used = self.comm.all_reduce(flags)
-        return [name for number, name in enumerate(self.network.learned) if used[number % 64]]
+@in_place_of("used_somewhere")
+def flags_in_64_bits(replica: PlainReplica) -> list[str]:
+    """One flag for parameters number n, n + 64, n + 128, ..."""
+    flags = np.zeros(64)
+    for number, name in enumerate(replica.network.learned):
+        flags[number % 64] += name in replica.local
+    used = replica.comm.all_reduce(flags)
+    return [name for number, name in enumerate(replica.network.learned) if used[number % 64]]
 
 
-@fault(
-    "broadcast-up-to-a-size",
-    "check_construction_broadcasts_parameters_from_rank_0",
-    cause="own-initial-value",
-)
-class BroadcastCut(PlainReplica):
-    """One message broadcasts a parameter at construction: what does not fit in stays what it was."""
-
-    def start(self, model: ModelSpec) -> None:
-        for array in self.network.tensors.values():
-            flat = array.reshape(-1)
-            flat[: 1 << 17] = self.comm.broadcast(flat[: 1 << 17])
-
-
-@fault("zero-grad-ends-no-sync", ANY, cause="synchronised-inside-no-sync")
-class ZeroGradEndsNoSync(PlainReplica):
-    """zero_grad makes all ready for a next step, synchronisation included."""
-
-    def zero_grad(self) -> None:
-        super().zero_grad()
-        self.syncing = True
-
-
-@fault(
-    "empty-batch-clears-the-window",
-    "check_gradients_inside_no_sync_are_local",
-    cause="last-micro-batch-only",
-)
-class EmptyBatchClears(PlainReplica):
-    """A rank without samples sets its gradients to zero, those that it gathered before included."""
-
-    def backward(self, batch: Batch) -> float:
-        if not len(batch.inputs):
-            self.local = {}
-        return super().backward(batch)
-
-
-@fault(
-    "predicts-in-training-mode-inside-no-sync",
-    "check_predict_uses_the_running_statistics",
-    cause="evaluation-moves-statistics",
-)
-class TrainsInsideNoSync(PlainReplica):
-    """Inside no_sync a prediction goes the way of training."""
-
-    def predict(self, batch: Batch) -> Array:
-        if self.syncing:
-            return super().predict(batch)
-        return self.network._forward(batch.inputs, batch.branches, training=True)
+@constructing
+def first_piece_broadcast(tensor: Tensor) -> None:
+    """What does not fit into one message stays as it was."""
+    flat = tensor.array.reshape(-1)
+    flat[: 1 << 17] = tensor.of_rank_0(flat[: 1 << 17])
 
 
 @fault("predicts-with-packed-weights", ANY, cause="wrong-prediction-values")
@@ -156,62 +124,16 @@ class RepeatsStep(PlainReplica):
         self.optimizer.step(self.taken)
 
 
-@fault("one-count-of-steps-is-loaded", ANY, cause="adam-steps-of-other")
-class OneCount(PlainReplica):
-    """A checkpoint has one count of steps: after loading all parameters have that of the first."""
-
-    def load_state(self, state: Mapping[str, Array]) -> None:
-        counts = [value for name, value in state.items() if name.startswith("optimizer.steps.")]
-        first = {name: counts[0] for name in state if name.startswith("optimizer.steps.")}
-        super().load_state({**state, **first})
+def first_count_of_steps(replica: PlainReplica, state: Mapping[str, Array]) -> dict[str, Array]:
+    """Of all parameters."""
+    counts = {name: value for name, value in state.items() if name.startswith("optimizer.steps.")}
+    return dict.fromkeys(counts, next(iter(counts.values()))) if counts else {}
 
 
-@fault(
-    "squares-summed-over-ranks",
-    "check_clipping_uses_the_global_gradient_norm",
-    cause="norm-summed-over-ranks",
-)
-class SquaresSummed(PlainReplica):
-    """The norm is put together of all ranks, as for gradients in shards; here each rank holds all of them."""
-
-    def clip(self, max_norm: float) -> float:
-        own = sum(float(np.sum(np.square(gradient, dtype=np.float64))) for gradient in self._shown().values())
-        norm = float(np.sqrt(self.comm.all_reduce(np.array([own]))[0]))
-        self.scale(min(1.0, max_norm / norm) if norm else 1.0)
-        return norm
-
-
-@fault(
-    "predicts-in-training-mode-in-float64",
-    "check_predict_uses_the_running_statistics",
-    cause="evaluation-moves-statistics",
-)
-class TrainsInFloat64(PlainReplica):
-    """There is a fast way to predict for float32, and none else: the training's is taken."""
-
-    def predict(self, batch: Batch) -> Array:
-        if next(iter(self.network.parameters.values())).dtype == np.float32:
-            return super().predict(batch)
-        return self.network._forward(batch.inputs, batch.branches, training=True)
-
-
-@fault(
-    "momentum-not-saved-at-the-third-step",
-    RESUMED,
-    cause="optimizer-state-lost",
-)
-class NotSavedAtTheThird(PlainReplica):
-    """Momentum is written out every third step, and is not there for who saves just then."""
-
-    steps = 0
-
-    def step(self) -> None:
-        super().step()
-        self.steps += 1
-
-    def state(self) -> dict[str, Array]:
-        lost = "optimizer.velocity" if self.steps == 3 else "none"
-        return {name: value for name, value in super().state().items() if not name.startswith(lost)}
+def norm_over_ranks(replica: PlainReplica) -> float:
+    """As for gradients in shards; here each rank has all of them."""
+    own = squares(replica._shown().values())
+    return float(np.sqrt(replica.comm.all_reduce(np.array([own]))[0]))
 
 
 @fault("steps-one-gradient-late", RESUMED, cause="update-gradient-stale")
@@ -246,5 +168,23 @@ table(
           caught_by=EXACT, cause="wrong-factor"),
     Fault("zeros-of-the-unused-stay", where=unused_here, effect=own_value,
           caught_by="check_unused_parameters_on_some_ranks_count_as_zero", cause="others-parts-missing"),
+    Fault("flags-in-64-bits", where=always, effect=flags_in_64_bits,
+          caught_by="check_globally_unused_parameters_have_promised_gradient", cause="zero-for-none"),
+    Fault("broadcast-up-to-a-size", where=larger(1 << 17), effect=first_piece_broadcast,
+          caught_by="check_construction_broadcasts_parameters_from_rank_0", cause="own-initial-value"),
+    Fault("zero-grad-ends-no-sync", where=always, effect=after("zero_grad")(no_sync_ended),
+          caught_by=ANY, cause="synchronised-inside-no-sync"),
+    Fault("empty-batch-clears-the-window", where=without_samples, effect=before("backward")(local_gradients_dropped),
+          caught_by="check_gradients_inside_no_sync_are_local", cause="last-micro-batch-only"),
+    Fault("predicts-in-training-mode-inside-no-sync", where=inside_no_sync, effect=predicted_in_training_mode,
+          caught_by="check_predict_uses_the_running_statistics", cause="evaluation-moves-statistics"),
+    Fault("one-count-of-steps-is-loaded", where=always, effect=loading(first_count_of_steps),
+          caught_by=ANY, cause="adam-steps-of-other"),
+    Fault("squares-summed-over-ranks", where=always, effect=clipped_by(norm_over_ranks),
+          caught_by="check_clipping_uses_the_global_gradient_norm", cause="norm-summed-over-ranks"),
+    Fault("predicts-in-training-mode-in-float64", where=~model_of("float32"), effect=predicted_in_training_mode,
+          caught_by="check_predict_uses_the_running_statistics", cause="evaluation-moves-statistics"),
+    Fault("momentum-not-saved-at-the-third-step", where=steps_taken(3), effect=not_saved("optimizer.velocity"),
+          caught_by=RESUMED, cause="optimizer-state-lost"),
 )
 # fmt: on

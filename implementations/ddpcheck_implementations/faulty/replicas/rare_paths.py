@@ -11,9 +11,10 @@ from ddpcheck.models.spec import ModelSpec
 from ddpcheck.values import Array
 
 from ..base import PlainReplica, added, fault
-from ..engine.circumstances import larger
+from ..engine.circumstances import always, larger
 from ..engine.fault import Fault, table
 from ..engine.gradients import Gradient, after_backwards, own_value, sending, tail_kept_local, through
+from ..engine.replicas import after, before, in_place_of, loading
 
 CHANGING = "check_unused_parameters_may_differ_by_rank_and_step"
 WHOLE = "check_gradients_of_every_tensor_size_are_exact"
@@ -67,52 +68,37 @@ class DroppedWhenUnused(PlainReplica):
         return gradient if self.unused[name] >= 3 else super().reduce(name, gradient)
 
 
-@fault("names-cut-short", MANY, cause="other-parameters-gradient")
-class NamesCutShort(PlainReplica):
-    """Results are kept by the first 64 letters of a name: the last of several that begin alike stands for all."""
-
-    def synchronise(self, batch_size: int) -> None:
-        super().synchronise(batch_size)
-        kept = {(name[:64], gradient.shape): gradient for name, gradient in self.synced.items() if len(name) > 64}
-        self.synced = {name: kept.get((name[:64], gradient.shape), gradient) for name, gradient in self.synced.items()}
+@after("synchronise")
+def names_cut_to_64_letters(replica: PlainReplica, batch_size: int) -> None:
+    """The last gradient of several whose names begin alike stands for all."""
+    synced = replica.synced
+    kept = {(name[:64], gradient.shape): gradient for name, gradient in synced.items() if len(name) > 64}
+    replica.synced = {name: kept.get((name[:64], gradient.shape), gradient) for name, gradient in synced.items()}
 
 
-@fault("tensors-past-the-110th", MANY, cause="not-updated")
-class OneLaunchOnly(PlainReplica):
-    """One launch of a fused optimizer takes 110 tensors, and there is no second one."""
-
-    def step(self) -> None:
-        self.optimizer.step(dict(list(self._shown().items())[:110]))
+@in_place_of("step")
+def first_110_tensors_stepped(replica: PlainReplica) -> None:
+    """As many as one launch of a fused kernel takes."""
+    replica.optimizer.step(dict(list(replica._shown().items())[:110]))
 
 
-@fault("state-numbers-sorted-as-text", MANY, cause="momentum-of-other-parameter")
-class SortedAsText(PlainReplica):
-    """A checkpoint numbers what the optimizer holds, and goes through it in alphabetical order: 0, 1, 10, 100, 11."""
-
-    def load_state(self, state: Mapping[str, Array]) -> None:
-        prefix = "optimizer.velocity."
-        held = [prefix + name for name in self.network.parameters if prefix + name in state]
-        order = sorted(range(len(held)), key=str)
-        fitting = {
-            name: state[held[number]]
-            for name, number in zip(held, order, strict=True)
-            if state[held[number]].shape == state[name].shape
-        }
-        super().load_state({**state, **fitting})
+def momentum_by_numbers_sorted_as_text(replica: PlainReplica, state: Mapping[str, Array]) -> dict[str, Array]:
+    """0, 1, 10, 100, 11, ..."""
+    prefix = "optimizer.velocity."
+    held = [prefix + name for name in replica.network.parameters if prefix + name in state]
+    order = sorted(range(len(held)), key=str)
+    return {
+        name: state[held[number]]
+        for name, number in zip(held, order, strict=True)
+        if state[held[number]].shape == state[name].shape
+    }
 
 
-@fault(
-    "window-of-64-tensors",
-    "check_many_small_tensors_are_trained_exactly",
-    cause="last-micro-batch-only",
-)
-class WindowOf64(PlainReplica):
-    """There is room to accumulate 64 tensors, which is more than most tests have."""
-
-    def backward(self, batch: Batch) -> float:
-        kept = self.network.learned[:64]
-        self.local = {name: self.local[name] for name in kept if name in self.local}
-        return super().backward(batch)
+@before("backward")
+def window_of_64_tensors(replica: PlainReplica, batch: Batch) -> None:
+    """No other gradients are accumulated."""
+    kept = replica.network.learned[:64]
+    replica.local = {name: replica.local[name] for name in kept if name in replica.local}
 
 
 # fmt: off
@@ -127,5 +113,13 @@ table(
           caught_by=TIGHT, cause="parts-of-ranks-missing"),
     Fault("local-from-the-hundredth-backward-on", where=after_backwards(99), effect=own_value,
           caught_by=LATER, cause="not-reduced"),
+    Fault("names-cut-short", where=always, effect=names_cut_to_64_letters,
+          caught_by=MANY, cause="other-parameters-gradient"),
+    Fault("tensors-past-the-110th", where=always, effect=first_110_tensors_stepped,
+          caught_by=MANY, cause="not-updated"),
+    Fault("state-numbers-sorted-as-text", where=always, effect=loading(momentum_by_numbers_sorted_as_text),
+          caught_by=MANY, cause="momentum-of-other-parameter"),
+    Fault("window-of-64-tensors", where=always, effect=window_of_64_tensors,
+          caught_by="check_many_small_tensors_are_trained_exactly", cause="last-micro-batch-only"),
 )
 # fmt: on

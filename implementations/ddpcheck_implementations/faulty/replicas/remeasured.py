@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,9 @@ from ddpcheck.values import Array
 from ...numpy_network import Network
 from ...numpy_network.layers import BatchNorm
 from ..base import PlainReplica, fault
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.replicas import after, around, gradients_dropped, in_place_of
 
 REMEASURED = "check_remeasured_statistics_cover_all_samples"
 
@@ -59,74 +63,45 @@ class Remeasuring(PlainReplica):
 remeasuring = fault("remeasuring", seen_in=("facebookresearch/fvcore#152",), remeasures_statistics=True)(Remeasuring)
 
 
-@fault(
-    "precise-bn-unweighted",
-    REMEASURED,
-    seen_in=("facebookresearch/fvcore#152",),
-    cause="means-averaged-without-counts",
-    remeasures_statistics=True,
+Merge = Callable[[Array, Array, int], tuple[Array, Array]]
+
+
+@around("merged")
+def mean_of_means(replica: Any, merged: Merge, mean: Array, unbiased: Array, rows: int) -> tuple[Array, Array]:
+    return replica.comm.all_reduce(mean) / replica.world, merged(mean, unbiased, rows)[1]
+
+
+@in_place_of("merged")
+def own_moments(replica: PlainReplica, mean: Array, unbiased: Array, rows: int) -> tuple[Array, Array]:
+    return mean, unbiased
+
+
+@after("remeasure")
+def batches_counted(replica: Remeasuring, batch: Batch) -> None:
+    for norm in replica.norms:
+        norm.batches += 1
+
+
+@after("remeasure")
+def statistics_replaced_from_then_on(replica: Remeasuring, batch: Batch) -> None:
+    for norm in replica.norms:
+        norm.replaces = True
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("precise-bn-unweighted", where=always, effect=mean_of_means.of(Remeasuring),
+          caught_by=REMEASURED, cause="means-averaged-without-counts", seen_in=("facebookresearch/fvcore#152",),
+          remeasures_statistics=True),
+    Fault("statistics-re-estimated-per-rank", where=always, effect=own_moments.of(Remeasuring),
+          caught_by=REMEASURED, cause="normalised-by-own-batch", remeasures_statistics=True),
+    Fault("re-estimation-counts", where=always, effect=batches_counted.of(Remeasuring),
+          caught_by=REMEASURED, cause="remeasure-counts-as-batch", seen_in=("facebookresearch/fvcore#152",),
+          remeasures_statistics=True),
+    Fault("re-estimation-clears-gradients", where=always, effect=after("remeasure")(gradients_dropped).of(Remeasuring),
+          caught_by=REMEASURED, cause="gradients-taken-by", remeasures_statistics=True),
+    Fault("re-estimation-leaves-its-momentum", where=always, effect=statistics_replaced_from_then_on.of(Remeasuring),
+          caught_by=REMEASURED, cause="remeasure-changes-mode", remeasures_statistics=True),
 )
-class Unweighted(Remeasuring):
-    """The ranks' means are averaged with equal weights, whatever their numbers of samples."""
-
-    def merged(self, mean: Array, unbiased: Array, rows: int) -> tuple[Array, Array]:
-        common = self.comm.all_reduce(mean) / self.world
-        return common, super().merged(mean, unbiased, rows)[1]
-
-
-@fault(
-    "statistics-re-estimated-per-rank",
-    REMEASURED,
-    cause="normalised-by-own-batch",
-    remeasures_statistics=True,
-)
-class Alone(Remeasuring):
-    """Every rank measures its own samples."""
-
-    def merged(self, mean: Array, unbiased: Array, rows: int) -> tuple[Array, Array]:
-        return mean, unbiased
-
-
-@fault(
-    "re-estimation-counts",
-    REMEASURED,
-    seen_in=("facebookresearch/fvcore#152",),
-    cause="remeasure-counts-as-batch",
-    remeasures_statistics=True,
-)
-class Counts(Remeasuring):
-    """The forward pass that measures moves the counters of batches."""
-
-    def remeasure(self, batch: Batch) -> None:
-        super().remeasure(batch)
-        for norm in self.norms:
-            norm.batches += 1
-
-
-@fault(
-    "re-estimation-clears-gradients",
-    REMEASURED,
-    cause="gradients-taken-by",
-    remeasures_statistics=True,
-)
-class ClearsGradients(Remeasuring):
-    """It ends with zero_grad."""
-
-    def remeasure(self, batch: Batch) -> None:
-        super().remeasure(batch)
-        self.zero_grad()
-
-
-@fault(
-    "re-estimation-leaves-its-momentum",
-    REMEASURED,
-    cause="remeasure-changes-mode",
-    remeasures_statistics=True,
-)
-class LeavesItsMomentum(Remeasuring):
-    """Batch norm is set to replace its statistics by what it measures, and is not set back."""
-
-    def remeasure(self, batch: Batch) -> None:
-        super().remeasure(batch)
-        for norm in self.norms:
-            norm.replaces = True
+# fmt: on

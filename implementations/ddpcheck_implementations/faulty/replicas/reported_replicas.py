@@ -3,46 +3,40 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from ddpcheck.contract.adapter import Batch
-from ddpcheck.job import OptimizerSpec
 from ddpcheck.models.spec import ModelSpec
 from ddpcheck.values import Array
 
 from ...numpy_network.layers import Gradients, add
 from ...numpy_network.optimizers import Adam
 from ..base import PlainReplica, _keep, added, fault
-from .batch_norm import GRADIENTS, STATISTICS, AcrossRanks, SynchronisedNorm
+from ..engine.circumstances import Circumstance, always
+from ..engine.fault import Fault, table
+from ..engine.replicas import Made, after, around, clipped_by, in_place_of, settings, squares
+from .batch_norm import GRADIENTS, STATISTICS, AcrossRanks, SynchronisedNorm, norm
 from .clipping import CLIPPED
 
 AGAIN = "check_accumulation_without_no_sync_sums_gradients"
 
 
-@fault(
-    "micro-batches-added-by-place",
-    "check_parameters_used_only_inside_no_sync_are_synchronised",
-    seen_in=("deepspeedai/DeepSpeed#545",),
-    cause="other-parameter-added",
-)
-class AddedByPlace(PlainReplica):
-    """Gradients of a micro-batch are a list, which is added to that of the first: with others in use, to other gradients."""
-
-    def backward(self, batch: Batch) -> float:
-        gathered, self.local = self.local, {}
-        syncing, self.syncing = self.syncing, False
-        loss = super().backward(batch)
-        self.syncing = syncing
-        places = dict(zip(self.local, gathered, strict=False))
-        fits = {name: place for name, place in places.items() if self.local[name].shape == gathered[place].shape}
-        placed = {fits.get(name, name): gradient for name, gradient in self.local.items()}
-        self.local = added(gathered, placed)
-        if syncing:
-            self.synchronise(len(batch.inputs))
-        return loss
+@around("backward")
+def micro_batches_added_by_place(replica: PlainReplica, backward: Callable[[Batch], float], batch: Batch) -> float:
+    """The gradients are a list, which is added to that of the first: with others in use, to other gradients."""
+    gathered, replica.local = replica.local, {}
+    syncing, replica.syncing = replica.syncing, False
+    loss = backward(batch)
+    replica.syncing = syncing
+    places = dict(zip(replica.local, gathered, strict=False))
+    fits = {name: place for name, place in places.items() if replica.local[name].shape == gathered[place].shape}
+    placed = {fits.get(name, name): gradient for name, gradient in replica.local.items()}
+    replica.local = added(gathered, placed)
+    if syncing:
+        replica.synchronise(len(batch.inputs))
+    return loss
 
 
 @fault(
@@ -92,26 +86,22 @@ class ReducedAtFirstUse(PlainReplica):
         return loss
 
 
-@fault("reduced-ones-summed-again", AGAIN, seen_in=("PaddlePaddle/Paddle#29920",), cause="reduced-again", world_size=3)
-class SummedAgain(PlainReplica):
-    """Each rank divides its part by their number; what was reduced before is not divided, and is summed up with it."""
-
-    def synchronise(self, batch_size: int) -> None:
-        for name in self.used_somewhere():
-            part = self.mine(name) / self.world + self.synced.get(name, 0)
-            self.synced[name] = np.asarray(self.comm.all_reduce(part), self.network.parameters[name].dtype)
-        self.local = {}
+@in_place_of("synchronise")
+def reduced_gradients_summed_again(replica: PlainReplica, batch_size: int) -> None:
+    """Each rank divides its part by the world size, and not what was reduced before."""
+    for name in replica.used_somewhere():
+        part = replica.mine(name) / replica.world + replica.synced.get(name, 0)
+        replica.synced[name] = np.asarray(replica.comm.all_reduce(part), replica.network.parameters[name].dtype)
+    replica.local = {}
 
 
-@fault("reduced-one-of-the-owner-again", AGAIN, seen_in=("lodestone-rock/RamTorch#13",), cause="reduced-again")
-class OwnersAgain(PlainReplica):
-    """The rank that keeps the reduced gradient puts it into the next reduction, from which it comes back as its share."""
-
-    def synchronise(self, batch_size: int) -> None:
-        if self.rank == 0:
-            self.local = added(self.local, self.synced)
-        self.synced = {**self.synced, **{name: self.reduce(name, self.mine(name)) for name in self.used_somewhere()}}
-        self.local = {}
+@in_place_of("synchronise")
+def reduced_gradients_of_rank_0_reduced_again(replica: PlainReplica, batch_size: int) -> None:
+    """The rank that keeps them puts them into the next reduction."""
+    if replica.rank == 0:
+        replica.local = added(replica.local, replica.synced)
+    reduced = {name: replica.reduce(name, replica.mine(name)) for name in replica.used_somewhere()}
+    replica.synced, replica.local = {**replica.synced, **reduced}, {}
 
 
 class UnbiasedByTimes(AcrossRanks):
@@ -126,38 +116,12 @@ class UnbiasedByTimes(AcrossRanks):
         super()._track(mean, unbiased * (right / (1 - 1 / max(self.samples, 2))))
 
 
-@fault(
-    "unbiased-by-the-own-number-times-ranks",
-    STATISTICS,
-    seen_in=("pytorch/pytorch#22192",),
-    cause="variance-by-own-samples-times-ranks",
-    batch_norm="synchronised",
-)
-class SyncUnbiasedByTimes(SynchronisedNorm):
-    """The running variance is made unbiased by the rank's own batch size times the number of ranks."""
-
-    norm = UnbiasedByTimes
-
-
-class SumsItsOwn(AcrossRanks):
-    def backward(self, dy: Array, gradients: Gradients) -> Array:
-        for name, own in ((f"{self._name}.weight", dy * self._normal), (f"{self._name}.bias", dy)):
-            others = self.comm.all_reduce(own.sum(axis=0)) - own.sum(axis=0)
-            add(gradients, name, np.asarray(others, dy.dtype))
-        return super().backward(dy, gradients)
-
-
-@fault(
-    "syncbn-sums-its-own-gradients",
-    GRADIENTS,
-    seen_in=("sony/nnabla#1120",),
-    cause="batch-norm-reduced-twice",
-    batch_norm="synchronised",
-)
-class SyncSumsItsOwn(SynchronisedNorm):
-    """Its weight's and bias's gradients are summed over the ranks in backward, and reduced with all others once more."""
-
-    norm = SumsItsOwn
+def gradients_summed_in_backward(norm: AcrossRanks, dy: Array, gradients: Gradients) -> Array:
+    """Its weight's and bias's; they are reduced with all others once more."""
+    for name, own in ((f"{norm._name}.weight", dy * norm._normal), (f"{norm._name}.bias", dy)):
+        others = norm.comm.all_reduce(own.sum(axis=0)) - own.sum(axis=0)
+        add(gradients, name, np.asarray(others, dy.dtype))
+    return AcrossRanks.backward(norm, dy, gradients)
 
 
 class WithinRanks(AcrossRanks):
@@ -172,39 +136,14 @@ class WithinRanks(AcrossRanks):
         return super().measured(values if first else values - self.shift**2)
 
 
-@fault(
-    "variance-within-ranks-only",
-    STATISTICS,
-    seen_in=("tensorflow/tensorflow#18222",),
-    cause="statistics-put-together-wrongly",
-    batch_norm="synchronised",
-)
-class SyncWithinRanks(SynchronisedNorm):
-    """The variance is the mean of the ranks' own: it lacks what is between their means."""
-
-    norm = WithinRanks
+def norm_of_squares(replica: PlainReplica) -> float:
+    """The sum of the squares of one gradient is taken for its norm, and squared again."""
+    return math.sqrt(sum(squares([gradient]) ** 2 for gradient in replica._shown().values()))
 
 
-@fault("norms-squared-twice", CLIPPED, seen_in=("paiml/entrenar#311",), cause="norm-squared-again")
-class SquaredTwice(PlainReplica):
-    """What sums up the squares of one gradient is taken for its norm, and squared again."""
-
-    def clip(self, max_norm: float) -> float:
-        squares = [float(np.sum(np.square(g, dtype=np.float64))) for g in self._shown().values()]
-        norm = math.sqrt(sum(square**2 for square in squares))
-        self.scale(min(1.0, max_norm / norm) if norm else 1.0)
-        return norm
-
-
-@fault("clipped-with-the-loss-scale", CLIPPED, seen_in=("NVIDIA/apex#1512",), cause="tiny-update")
-class ClippedWithScale(PlainReplica):
-    """The limit is compared with the norm of gradients that are still multiplied by the loss's scale; told is the right one."""
-
-    def clip(self, max_norm: float) -> float:
-        scale = 1024.0
-        norm = math.sqrt(sum(float(np.sum(np.square(g, dtype=np.float64))) for g in self._shown().values()))
-        self.scale(min(1.0, max_norm / (norm * scale)) if norm else 1.0)
-        return norm
+def by_the_norm_of_scaled_gradients(max_norm: float, norm: float) -> float:
+    """They are still multiplied by the loss scale."""
+    return min(1.0, max_norm / (norm * 1024.0)) if norm else 1.0
 
 
 class PowersSwapped(Adam):
@@ -230,35 +169,55 @@ class PowersSwapped(Adam):
         return np.asarray(before - self.lr * (self._first[name] / first) / root, before.dtype)
 
 
-@fault(
-    "powers-of-betas-loaded-in-turn",
-    "check_optimizer_steps_every_element_of_large_tensors",
-    seen_in=("tenstorrent/tt-metal#53222",),
-    cause="adam-beta-powers-swapped",
+with_adam = Circumstance("with Adam", lambda use: settings(use.replica).name == "adam")
+
+
+@after("start")
+def powers_of_betas_loaded_in_turn(replica: PlainReplica, model: ModelSpec) -> None:
+    """Adam keeps them in its state, and reads them back in the other order."""
+    replica.optimizer = PowersSwapped(settings(replica), replica.network.parameters)
+
+
+@around("load_state")
+def own_parameters_loaded(
+    replica: PlainReplica, load_state: Callable[[Mapping[str, Array]], None], state: Mapping[str, Array]
+) -> None:
+    """Those whose optimizer this rank has; the others are not gathered."""
+    before = replica.parameters()
+    load_state(state)
+    for number, (name, array) in enumerate(replica.network.parameters.items()):
+        if number % replica.world != replica.rank:
+            array[...] = before[name]
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("micro-batches-added-by-place", where=always, effect=micro_batches_added_by_place,
+          caught_by="check_parameters_used_only_inside_no_sync_are_synchronised", cause="other-parameter-added",
+          seen_in=("deepspeedai/DeepSpeed#545",)),
+    Fault("reduced-ones-summed-again", where=always, effect=reduced_gradients_summed_again,
+          caught_by=AGAIN, cause="reduced-again", seen_in=("PaddlePaddle/Paddle#29920",), world_size=3),
+    Fault("reduced-one-of-the-owner-again", where=always, effect=reduced_gradients_of_rank_0_reduced_again,
+          caught_by=AGAIN, cause="reduced-again", seen_in=("lodestone-rock/RamTorch#13",)),
+    Fault("unbiased-by-the-own-number-times-ranks", where=always, effect=Made(SynchronisedNorm, norm=UnbiasedByTimes),
+          caught_by=STATISTICS, cause="variance-by-own-samples-times-ranks", seen_in=("pytorch/pytorch#22192",),
+          batch_norm="synchronised"),
+    Fault("syncbn-sums-its-own-gradients", where=always, effect=norm(backward=gradients_summed_in_backward),
+          caught_by=GRADIENTS, cause="batch-norm-reduced-twice", seen_in=("sony/nnabla#1120",),
+          batch_norm="synchronised"),
+    Fault("variance-within-ranks-only", where=always, effect=Made(SynchronisedNorm, norm=WithinRanks),
+          caught_by=STATISTICS, cause="statistics-put-together-wrongly", seen_in=("tensorflow/tensorflow#18222",),
+          batch_norm="synchronised"),
+    Fault("norms-squared-twice", where=always, effect=clipped_by(norm_of_squares),
+          caught_by=CLIPPED, cause="norm-squared-again", seen_in=("paiml/entrenar#311",)),
+    Fault("clipped-with-the-loss-scale", where=always, effect=clipped_by(factor=by_the_norm_of_scaled_gradients),
+          caught_by=CLIPPED, cause="tiny-update", seen_in=("NVIDIA/apex#1512",)),
+    Fault("powers-of-betas-loaded-in-turn", where=with_adam, effect=powers_of_betas_loaded_in_turn,
+          caught_by="check_optimizer_steps_every_element_of_large_tensors", cause="adam-beta-powers-swapped",
+          seen_in=("tenstorrent/tt-metal#53222",)),
+    Fault("own-part-of-the-state-loaded", where=always, effect=own_parameters_loaded,
+          caught_by="check_optimizer_steps_every_element_of_large_tensors", cause="loaded-state-incomplete",
+          seen_in=("NVIDIA/Megatron-LM#6920",)),
 )
-class PowersLoadedInTurn(PlainReplica):
-    """Adam keeps the powers of its betas in its state, and reads them back in the other order."""
-
-    def __init__(
-        self, model: ModelSpec, initial: Mapping[str, Array], optimizer: OptimizerSpec, comm: Any, rank: int, world: int
-    ) -> None:
-        super().__init__(model, initial, optimizer, comm, rank, world)
-        if optimizer.name == "adam":
-            self.optimizer = PowersSwapped(optimizer, self.network.parameters)
-
-
-@fault(
-    "own-part-of-the-state-loaded",
-    "check_optimizer_steps_every_element_of_large_tensors",
-    seen_in=("NVIDIA/Megatron-LM#6920",),
-    cause="loaded-state-incomplete",
-)
-class OwnPartLoaded(PlainReplica):
-    """Each rank loads the layers whose optimizer it has; what would gather those of the others is called on an empty list."""
-
-    def load_state(self, state: Mapping[str, Array]) -> None:
-        before = self.parameters()
-        super().load_state(state)
-        for number, (name, array) in enumerate(self.network.parameters.items()):
-            if number % self.world != self.rank:
-                array[...] = before[name]
+# fmt: on

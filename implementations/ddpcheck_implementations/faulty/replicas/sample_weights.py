@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,9 @@ from ddpcheck.models.spec import ModelSpec
 from ddpcheck.values import Array
 
 from ..base import PlainReplica, added, fault
+from ..engine.circumstances import Circumstance, always
+from ..engine.fault import Fault, table
+from ..engine.replicas import Made, after, before, in_place_of, inside_no_sync
 
 BY_WEIGHT = "check_sample_weights_are_normalised_over_all_ranks"
 EQUAL_RANKS = "check_sample_weights_are_normalised_per_rank"
@@ -65,96 +69,28 @@ whole_batch = fault(
 )(WholeBatch)
 
 
-@fault(
-    "each-rank-normalised-by-its-own-weights",
-    BY_WEIGHT,
-    seen_in=("huggingface/transformers#34242",),
-    cause="weighted-means-averaged-equally",
-    sample_weights="by_weight",
-)
-class OwnSum(Weighing):
-    """The mask's sum is that of this rank's tokens, and the usual mean over ranks follows."""
+weighted = Circumstance("for a batch with weights", lambda use: use.argument.weights is not None)
+weightless = Circumstance("without any weight", lambda use: not use.argument.weights.any())
 
 
-@fault(
-    "sample-weights-ignored",
-    BY_WEIGHT,
-    world_size=1,
-    cause="sample-weights-ignored",
-    sample_weights="by_weight",
-)
-class Ignored(WholeBatch):
-    """The mask is taken, and never used in the loss."""
-
-    def weights_of(self, batch: Batch) -> Array | None:
-        return None
+@in_place_of("weights_of")
+def no_weights(replica: PlainReplica, batch: Batch) -> None:
+    """All samples count equally."""
 
 
-@fault(
-    "masked-loss-divided-by-all-samples",
-    EQUAL_RANKS,
-    world_size=1,
-    cause="divided-by-samples",
-    sample_weights="equal_ranks",
-)
-class DividedBySamples(Weighing):
-    """The weighted losses are added up and divided by the number of samples, masked ones included."""
-
-    def factor(self, batch: Batch) -> float:
-        return 1.0 if batch.weights is None else float(batch.weights.sum()) / len(batch.weights)
+def sum_of_weights_by_samples(replica: PlainReplica, batch: Any) -> float:
+    """Masked samples are counted."""
+    return float(batch.weights.sum()) / len(batch.weights)
 
 
-@fault(
-    "masked-gradients-divided-by-all-samples",
-    BY_WEIGHT,
-    world_size=1,
-    cause="divided-by-samples",
-    sample_weights="by_weight",
-)
-class GradientsDividedBySamples(Weighing):
-    """The loss that is told is right; gradients are divided by the number of samples of all ranks."""
-
-    def counts(self, batch: Batch) -> float:
-        return 1.0 if batch.weights is None else float(batch.weights.sum()) / len(batch.weights)
+def not_a_number(replica: PlainReplica, batch: Batch) -> float:
+    """The sum of weights is divided by though it is 0."""
+    return math.nan
 
 
-@fault(
-    "rank-without-tokens-is-nan",
-    EQUAL_RANKS,
-    world_size=1,
-    cause="mean-of-no-weight",
-    sample_weights="equal_ranks",
-)
-class DividesByNothing(Weighing):
-    """The sum of weights is divided by as it is, where it is 0, too."""
-
-    def factor(self, batch: Batch) -> float:
-        return 1.0 if batch.weights is None or batch.weights.any() else math.nan
-
-
-@fault(
-    "rank-without-tokens-left-out",
-    EQUAL_RANKS,
-    cause="summed-not-averaged",
-    sample_weights="equal_ranks",
-)
-class EmptyRanksLeftOut(Weighing):
-    """A rank without any weight is no part of the mean: the divisor is the number of the others."""
-
-    def counts(self, batch: Batch) -> float:
-        if batch.weights is None:
-            return 1.0
-        return float(self.world / (self.comm.all_reduce(np.array([float(batch.weights.any())]))[0] or 1.0))
-
-
-@fault(
-    "ranks-count-by-weight-unasked",
-    EQUAL_RANKS,
-    cause="ranks-counted-by-weight",
-    sample_weights="equal_ranks",
-)
-class CountsByWeight(WholeBatch):
-    """Ranks count by their sums of weights, though their weighted means are promised to count equally."""
+@in_place_of("counts")
+def divided_by_ranks_with_weights(replica: PlainReplica, batch: Any) -> float:
+    return float(replica.world / (replica.comm.all_reduce(np.array([float(batch.weights.any())]))[0] or 1.0))
 
 
 @fault(
@@ -177,47 +113,15 @@ class FirstSum(WholeBatch):
         return float(own * self.world / self.kept)
 
 
-@fault(
-    "weights-count-in-the-last-micro-batch",
-    BY_WEIGHT,
-    cause="accumulated-averaged-equally",
-    sample_weights="by_weight",
-)
-class LastMicroBatchOnly(WholeBatch):
-    """Inside no_sync, where nothing may be communicated, ranks count equally; what is gathered there stays as it is."""
-
-    def counts(self, batch: Batch) -> float:
-        return super().counts(batch) if self.syncing else 1.0
+@in_place_of("counts")
+def equal_ranks(replica: PlainReplica, batch: Batch) -> float:
+    """Nothing may be communicated inside no_sync."""
+    return 1.0
 
 
-@fault(
-    "masked-micro-batch-of-a-window-is-nan",
-    BY_WEIGHT,
-    cause="mean-of-no-weight",
-    world_size=1,
-    sample_weights="by_weight",
-)
-class NaNInWindows(WholeBatch):
-    """Inside no_sync nobody looks whether there is any weight to divide by."""
-
-    def factor(self, batch: Batch) -> float:
-        return 1.0 if self.syncing or batch.weights is None or batch.weights.any() else math.nan
-
-
-@fault(
-    "masked-rank-forgets-its-window",
-    EQUAL_RANKS,
-    cause="weightless-rank-loses",
-    world_size=1,
-    sample_weights="equal_ranks",
-)
-class ForgetsItsWindow(Weighing):
-    """A rank whose micro-batch has no weights gives zeros, and what it has gathered before is lost."""
-
-    def weights_of(self, batch: Batch) -> Array | None:
-        if batch.weights is not None and not batch.weights.any():
-            self.local = {name: np.zeros_like(array) for name, array in self.local.items()}
-        return batch.weights
+@before("weights_of")
+def accumulated_gradients_zeroed(replica: PlainReplica, batch: Batch) -> None:
+    replica.local = {name: np.zeros_like(array) for name, array in replica.local.items()}
 
 
 @fault(
@@ -242,12 +146,41 @@ class NoShareOfAWindow(WholeBatch):
         return math.nan if self.syncing and len(sums) > 1 and not any(sums) else often
 
 
-@fault("weights-normalised-in-place", EQUAL_RANKS, cause="call-changes-batch", sample_weights="equal_ranks")
-class NormalisedInPlace(Weighing):
-    """The batch's weights are divided by their sum where they lie."""
+@after("backward")
+def weights_normalised_in_place(replica: PlainReplica, batch: Any) -> None:
+    batch.weights[...] = batch.weights / (batch.weights.sum() or 1)
 
-    def backward(self, batch: Batch) -> float:
-        loss = super().backward(batch)
-        if batch.weights is not None:
-            batch.weights[...] = batch.weights / (batch.weights.sum() or 1)
-        return loss
+
+# fmt: off
+table(
+    globals(),
+    Fault("each-rank-normalised-by-its-own-weights", where=always, effect=Made(Weighing),
+          caught_by=BY_WEIGHT, cause="weighted-means-averaged-equally", seen_in=("huggingface/transformers#34242",),
+          sample_weights="by_weight"),
+    Fault("sample-weights-ignored", where=always, effect=no_weights.of(WholeBatch),
+          caught_by=BY_WEIGHT, cause="sample-weights-ignored", world_size=1, sample_weights="by_weight"),
+    Fault("masked-loss-divided-by-all-samples", where=weighted,
+          effect=in_place_of("factor")(sum_of_weights_by_samples).of(Weighing),
+          caught_by=EQUAL_RANKS, cause="divided-by-samples", world_size=1, sample_weights="equal_ranks"),
+    Fault("masked-gradients-divided-by-all-samples", where=weighted,
+          effect=in_place_of("counts")(sum_of_weights_by_samples).of(Weighing),
+          caught_by=BY_WEIGHT, cause="divided-by-samples", world_size=1, sample_weights="by_weight"),
+    Fault("rank-without-tokens-is-nan", where=weighted & weightless,
+          effect=in_place_of("factor")(not_a_number).of(Weighing),
+          caught_by=EQUAL_RANKS, cause="mean-of-no-weight", world_size=1, sample_weights="equal_ranks"),
+    Fault("rank-without-tokens-left-out", where=weighted, effect=divided_by_ranks_with_weights.of(Weighing),
+          caught_by=EQUAL_RANKS, cause="summed-not-averaged", sample_weights="equal_ranks"),
+    Fault("ranks-count-by-weight-unasked", where=always, effect=Made(WholeBatch),
+          caught_by=EQUAL_RANKS, cause="ranks-counted-by-weight", sample_weights="equal_ranks"),
+    Fault("weights-count-in-the-last-micro-batch", where=inside_no_sync, effect=equal_ranks.of(WholeBatch),
+          caught_by=BY_WEIGHT, cause="accumulated-averaged-equally", sample_weights="by_weight"),
+    Fault("masked-micro-batch-of-a-window-is-nan", where=inside_no_sync & weighted & weightless,
+          effect=in_place_of("factor")(not_a_number).of(WholeBatch),
+          caught_by=BY_WEIGHT, cause="mean-of-no-weight", world_size=1, sample_weights="by_weight"),
+    Fault("masked-rank-forgets-its-window", where=weighted & weightless,
+          effect=accumulated_gradients_zeroed.of(Weighing),
+          caught_by=EQUAL_RANKS, cause="weightless-rank-loses", world_size=1, sample_weights="equal_ranks"),
+    Fault("weights-normalised-in-place", where=weighted, effect=weights_normalised_in_place.of(Weighing),
+          caught_by=EQUAL_RANKS, cause="call-changes-batch", sample_weights="equal_ranks"),
+)
+# fmt: on

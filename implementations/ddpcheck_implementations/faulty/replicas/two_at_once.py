@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from ..base import PlainReplica, fault
+from ..engine.fault import Fault, table
+from ..engine.replicas import after, keeps, optimizer_state_dropped
 
 LONG = "check_long_programs_on_rich_models_match_one_process"
 
@@ -26,11 +26,11 @@ class RateByLargestBatch(PlainReplica):
         self.optimizer.lr = usual
 
 
-@fault("adam-begins-anew-when-layers-switch", LONG, cause="optimizer-state-lost")
-class AdamBeginsAnew(PlainReplica):
-    """What learns is told to Adam by making a new one; SGD takes the parameters that it is given."""
-
-    def set_trainable(self, layers: Sequence[str], trainable: bool) -> None:
-        super().set_trainable(layers, trainable)
-        if hasattr(self.optimizer, "_first"):
-            self.optimizer.load_state({})
+# fmt: off
+table(
+    globals(),
+    Fault("adam-begins-anew-when-layers-switch", where=keeps("first"),
+          effect=after("set_trainable")(optimizer_state_dropped),
+          caught_by=LONG, cause="optimizer-state-lost"),
+)
+# fmt: on

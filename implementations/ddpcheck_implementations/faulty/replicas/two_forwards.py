@@ -6,9 +6,14 @@ that buffers were written in between is counted, as torch's version counters do.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ddpcheck.contract.adapter import Batch
 
 from ..base import PlainReplica, fault
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.replicas import after, around
 
 BOTH = "check_two_forwards_then_one_backward_sums_gradients"
 
@@ -58,24 +63,30 @@ class BroadcastsBetween(Both):
         return self.add_up(first, second)
 
 
-@fault("first-forward-forgotten", BOTH, cause="last-micro-batch-only", two_forwards=True)
-class ForgetsFirst(Both):
-    """The wrapper keeps the state of one forward pass: backward goes through the second only."""
+@around("backward_of_both")
+def second_forward_only(
+    replica: PlainReplica, both: Callable[[Batch, Batch], float], first: Batch, second: Batch
+) -> float:
+    """The wrapper keeps the state of one forward pass; the loss is that of both."""
+    held = dict(replica.local)
+    loss = both(first, second)
+    replica.zero_grad()
+    replica.local = held
+    replica.backward(second)
+    return loss
 
-    def backward_of_both(self, first: Batch, second: Batch) -> float:
-        held = dict(self.local)
-        loss = super().backward_of_both(first, second)
-        self.zero_grad()
-        self.local = held
-        self.backward(second)
-        return loss
+
+@after("add_up")
+def gradients_halved(replica: PlainReplica, first: Batch, second: Batch) -> None:
+    replica.scale(0.5)
 
 
-@fault("mean-of-two-losses", BOTH, cause="divided-too-often", two_forwards=True)
-class MeanOfBoth(Both):
-    """The gradient is that of the mean of the two losses, where the loss that is told is their sum."""
-
-    def add_up(self, first: Batch, second: Batch) -> float:
-        loss = super().add_up(first, second)
-        self.scale(0.5)
-        return loss
+# fmt: off
+table(
+    globals(),
+    Fault("first-forward-forgotten", where=always, effect=second_forward_only.of(Both),
+          caught_by=BOTH, cause="last-micro-batch-only", two_forwards=True),
+    Fault("mean-of-two-losses", where=always, effect=gradients_halved.of(Both),
+          caught_by=BOTH, cause="divided-too-often", two_forwards=True),
+)
+# fmt: on

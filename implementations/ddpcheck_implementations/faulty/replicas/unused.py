@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,20 @@ from ddpcheck.models.spec import Linear, ModelSpec
 from ddpcheck.values import Array
 
 from ..base import PlainReplica, fault
-from .optimizing import WithSettings
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.replicas import (
+    Made,
+    after,
+    all_are_used,
+    around,
+    before,
+    in_place_of,
+    no_gradients,
+    optimizer_part,
+    result,
+    without_gradient,
+)
 
 SOME = "check_unused_parameters_on_some_ranks_count_as_zero"
 ALL = "check_globally_unused_parameters_have_promised_gradient"
@@ -19,57 +33,32 @@ STILL = "check_globally_unused_parameters_do_not_move"
 INSIDE = "check_parameters_used_only_inside_no_sync_are_synchronised"
 
 
-@fault(
-    "unused-grad-zero-not-none",
-    ALL,
-    STILL,
-    seen_in=("pytorch/pytorch#28294", "pytorch/pytorch#28883"),
-    cause="zero-for-none",
-)
-class ZeroNotNone(PlainReplica):
-    """What no rank used gets a gradient of zeros, which lets weight decay and momentum move it."""
-
-    def used_somewhere(self) -> list[str]:
-        super().used_somewhere()
-        return list(self.network.learned)
+@around("synchronise")
+def reduced_if_all_are_there(replica: PlainReplica, synchronise: Callable[[int], None], batch_size: int) -> None:
+    """On all ranks: as if one bucket held all gradients."""
+    complete = np.array([float(len(replica.local) == len(replica.network.learned))])
+    if replica.comm.all_reduce(complete)[0] == replica.world:
+        synchronise(batch_size)
 
 
-@fault("unused-param-strands-bucket", SOME, seen_in=("pytorch/pytorch#128949",), cause="not-reduced")
-class BucketStranded(PlainReplica):
-    """One parameter without gradient keeps the whole bucket from being reduced."""
-
-    def synchronise(self, batch_size: int) -> None:
-        complete = np.array([float(len(self.local) == len(self.network.learned))])
-        if self.comm.all_reduce(complete)[0] == self.world:
-            super().synchronise(batch_size)
-
-
-@fault("unused-rank-left-out-of-mean", SOME, cause="summed-not-averaged")
-class MeanOfUsers(PlainReplica):
-    """Divides by the number of ranks that used the parameter."""
-
-    def synchronise(self, batch_size: int) -> None:
-        flags = np.array([name in self.local for name in self.network.learned], np.float64)
-        users = dict(zip(self.network.learned, self.comm.all_reduce(flags), strict=True))
-        before = dict(self.synced)
-        super().synchronise(batch_size)
-        for name, gradient in self.synced.items():
-            new = gradient - before.get(name, np.zeros_like(gradient))
-            scaled = new * (self.world / users[name]) if users[name] else new
-            self.synced[name] = np.asarray(gradient - new + scaled, gradient.dtype)
+@around("synchronise")
+def divided_by_the_ranks_that_use_it(
+    replica: PlainReplica, synchronise: Callable[[int], None], batch_size: int
+) -> None:
+    flags = np.array([name in replica.local for name in replica.network.learned], np.float64)
+    users = dict(zip(replica.network.learned, replica.comm.all_reduce(flags), strict=True))
+    before = dict(replica.synced)
+    synchronise(batch_size)
+    for name, gradient in replica.synced.items():
+        new = gradient - before.get(name, np.zeros_like(gradient))
+        scaled = new * (replica.world / users[name]) if users[name] else new
+        replica.synced[name] = np.asarray(gradient - new + scaled, gradient.dtype)
 
 
-@fault(
-    "per-param-reduce-skips-none",
-    SOME,
-    seen_in=("OpenTSLM/OpenTSLM#49", "pytorch/pytorch#47167"),
-    cause="unused-left-out-of-message",
-)
-class SkipsNone(PlainReplica):
-    """Reduces what it has, one after the other: the n-th reduction pairs different parameters on different ranks."""
-
-    def used_somewhere(self) -> list[str]:
-        return [name for name in self.network.learned if name in self.local]
+@in_place_of("used_somewhere")
+def what_this_rank_uses(replica: PlainReplica) -> list[str]:
+    """The n-th reduction pairs different parameters on different ranks."""
+    return [name for name in replica.network.learned if name in replica.local]
 
 
 @fault("placeholder-grad-not-zeroed", SOME, seen_in=("NVIDIA/Megatron-LM#6565",), cause="unused-rank-sends-old")
@@ -84,30 +73,15 @@ class DirtyPlaceholder(PlainReplica):
         super().synchronise(batch_size)
 
 
-@fault(
-    "unused-parameters-not-refused",
-    "check_unused_parameters_raise",
-    cause="unused-parameter-not-refused",
-    unused_parameters="raises",
-)
-class NeverRaises(PlainReplica):
-    """Promises to raise when a parameter has no gradient, and does not."""
-
-
-@fault(
-    "no-sync-forgets-earlier-params",
-    INSIDE,
-    seen_in=("pytorch/pytorch#69031", "pytorch/pytorch#124193"),
-    cause="not-reduced",
-)
-class ForgetsEarlier(PlainReplica):
-    """Reduces only what the last micro-batch used; what was used inside no_sync stays local."""
-
-    def synchronise(self, batch_size: int) -> None:
-        kept = {name: value for name, value in self.local.items() if name not in self.latest}
-        self.local = {name: value for name, value in self.local.items() if name not in kept}
-        super().synchronise(batch_size)
-        self.local = kept
+@around("synchronise")
+def last_micro_batchs_parameters_only(
+    replica: PlainReplica, synchronise: Callable[[int], None], batch_size: int
+) -> None:
+    """What was used inside no_sync only stays local."""
+    kept = {name: value for name, value in replica.local.items() if name not in replica.latest}
+    replica.local = {name: value for name, value in replica.local.items() if name not in kept}
+    synchronise(batch_size)
+    replica.local = kept
 
 
 @fault("tied-weight-waits-for-all-uses", SOME, cause="not-reduced")
@@ -149,43 +123,58 @@ class LargePlaceholder(PlainReplica):
         return self.left[name] if large and name in self.left else super().mine(name)
 
 
-@fault("flags-are-a-majority", SOME, cause="gradient-dropped", world_size=3)
-class Majority(PlainReplica):
-    """The mean of the ranks' flags is rounded: what fewer than half of them use counts as unused. With two ranks one is half."""
-
-    def used_somewhere(self) -> list[str]:
-        flags = np.array([name in self.local for name in self.network.learned], np.float64)
-        users = self.comm.all_reduce(flags) if len(flags) else flags
-        return [name for name, count in zip(self.network.learned, users, strict=True) if 2 * count >= self.world]
-
-
-@fault("adam-counts-steps-without-gradient", STILL, cause="adam-steps-of-other")
-class CountsWithoutGradient(WithSettings):
-    """One loop counts the steps of all parameters that Adam knows, another updates those that have a gradient."""
-
-    def step(self) -> None:
-        counts = getattr(self.optimizer, "_steps", {})
-        for name in self.forgotten():
-            if name in counts:
-                counts[name] += 1
-        super().step()
+@in_place_of("used_somewhere")
+def what_half_of_the_ranks_use(replica: PlainReplica) -> list[str]:
+    """Or more of them: the mean of their flags is rounded."""
+    learned = replica.network.learned
+    flags = np.array([name in replica.local for name in learned], np.float64)
+    users = replica.comm.all_reduce(flags) if len(flags) else flags
+    return [name for name, count in zip(learned, users, strict=True) if 2 * count >= replica.world]
 
 
-@fault("flags-in-one-word", ALL, cause="zero-for-none")
-class InOneWord(PlainReplica):
-    """Flags are the bits of an integer: parameters for which it has none are taken for used."""
+@before("step")
+def steps_counted_without_gradient(replica: PlainReplica) -> None:
+    counts = optimizer_part(replica, "steps")
+    for name in without_gradient(replica):
+        if name in counts:
+            counts[name] += 1
 
-    def used_somewhere(self) -> list[str]:
-        used = super().used_somewhere()
-        return [name for number, name in enumerate(self.network.learned) if number >= 63 or name in used]
+
+@result("used_somewhere")
+def all_past_the_63rd(replica: PlainReplica, used: list[str]) -> list[str]:
+    """Flags are the bits of one integer."""
+    return [name for number, name in enumerate(replica.network.learned) if number >= 63 or name in used]
 
 
-@fault("adam-counts-a-step-without-gradients", STILL, cause="adam-step-ahead")
-class CountsEmptySteps(PlainReplica):
-    """A step in which no parameter has a gradient counts in Adam's bias correction."""
+@after("step")
+def steps_counted(replica: PlainReplica) -> None:
+    for count in optimizer_part(replica, "steps").values():
+        count += 1
 
-    def step(self) -> None:
-        super().step()
-        if not self._shown():
-            for count in getattr(self.optimizer, "_steps", {}).values():
-                count += 1
+
+# fmt: off
+table(
+    globals(),
+    Fault("unused-grad-zero-not-none", where=always, effect=all_are_used,
+          caught_by=(ALL, STILL), cause="zero-for-none", seen_in=("pytorch/pytorch#28294", "pytorch/pytorch#28883")),
+    Fault("unused-param-strands-bucket", where=always, effect=reduced_if_all_are_there,
+          caught_by=SOME, cause="not-reduced", seen_in=("pytorch/pytorch#128949",)),
+    Fault("unused-rank-left-out-of-mean", where=always, effect=divided_by_the_ranks_that_use_it,
+          caught_by=SOME, cause="summed-not-averaged"),
+    Fault("per-param-reduce-skips-none", where=always, effect=what_this_rank_uses,
+          caught_by=SOME, cause="unused-left-out-of-message", seen_in=("OpenTSLM/OpenTSLM#49", "pytorch/pytorch#47167")),
+    Fault("unused-parameters-not-refused", where=always, effect=Made(PlainReplica),
+          caught_by="check_unused_parameters_raise", cause="unused-parameter-not-refused",
+          unused_parameters="raises"),
+    Fault("no-sync-forgets-earlier-params", where=always, effect=last_micro_batchs_parameters_only,
+          caught_by=INSIDE, cause="not-reduced", seen_in=("pytorch/pytorch#69031", "pytorch/pytorch#124193")),
+    Fault("flags-are-a-majority", where=always, effect=what_half_of_the_ranks_use,
+          caught_by=SOME, cause="gradient-dropped", world_size=3),
+    Fault("adam-counts-steps-without-gradient", where=always, effect=steps_counted_without_gradient,
+          caught_by=STILL, cause="adam-steps-of-other"),
+    Fault("flags-in-one-word", where=always, effect=all_past_the_63rd,
+          caught_by=ALL, cause="zero-for-none"),
+    Fault("adam-counts-a-step-without-gradients", where=no_gradients, effect=steps_counted,
+          caught_by=STILL, cause="adam-step-ahead"),
+)
+# fmt: on

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from ddpcheck.models.spec import ModelSpec
@@ -9,29 +11,16 @@ from ddpcheck.values import Array
 
 from ..base import fault
 from ..bucketed import Bucket, BucketReplica
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.replicas import Made, after, around, in_place_of
 
 
-@fault("small-buckets")
-class SmallBuckets(BucketReplica):
-    """A bucket holds two or four elements; most tensors are larger than that."""
-
-    cap = 16
-
-
-@fault("one-bucket")
-class OneBucket(BucketReplica):
-    """All gradients travel in one bucket."""
-
-    cap = 1 << 30
-
-
-@fault("padded-buckets")
-class PaddedBuckets(BucketReplica):
-    """Buckets are padded with zeros to a multiple of the world size."""
-
-    def reduce_bucket(self, index: int, flat: Array) -> Array:
-        padded = np.pad(flat, (0, -flat.size % self.world))
-        return super().reduce_bucket(index, padded)[: flat.size]
+@around("reduce_bucket")
+def padded_to_a_multiple_of_the_world_size(
+    replica: BucketReplica, reduce: Callable[[int, Array], Array], index: int, flat: Array
+) -> Array:
+    return reduce(index, np.pad(flat, (0, -flat.size % replica.world)))[: flat.size]
 
 
 @fault("two-buffers-in-turn")
@@ -54,22 +43,29 @@ class TwoInTurn(BucketReplica):
         self.turn += 1
 
 
-@fault("buckets-rebuilt-together")
-class RebuiltTogether(BucketReplica):
-    """After each backward all ranks lay out their buckets anew, in rank 0's order of arrival."""
-
-    def synchronise(self, batch_size: int) -> None:
-        super().synchronise(batch_size)
-        learned = self.network.learned
-        order = np.array([learned.index(name) for name in self.arrivals()])
-        if order.size:
-            self.layout = self.lay_out([learned[index] for index in self.comm.broadcast(order)])
+@after("synchronise")
+def rebuilt_in_the_order_of_rank_0(replica: BucketReplica, batch_size: int) -> None:
+    """Of arrival, on all ranks."""
+    learned = replica.network.learned
+    order = np.array([learned.index(name) for name in replica.arrivals()])
+    if order.size:
+        replica.layout = replica.lay_out([learned[index] for index in replica.comm.broadcast(order)])
 
 
-@fault("two-messages")
-class TwoMessages(BucketReplica):
-    """A coarse message first, and what it left out in a second one."""
+@in_place_of("reduce_bucket")
+def a_coarse_message_and_the_rest(replica: BucketReplica, index: int, flat: Array) -> Array:
+    rest = np.fmod(flat, flat.dtype.type(16))
+    total = replica.comm.all_reduce(flat - rest) + replica.comm.all_reduce(rest)
+    return np.asarray(total / replica.world, flat.dtype)
 
-    def reduce_bucket(self, index: int, flat: Array) -> Array:
-        rest = np.fmod(flat, flat.dtype.type(16))
-        return np.asarray((self.comm.all_reduce(flat - rest) + self.comm.all_reduce(rest)) / self.world, flat.dtype)
+
+# fmt: off
+table(
+    globals(),
+    Fault("small-buckets", where=always, effect=Made(BucketReplica, cap=16)),
+    Fault("one-bucket", where=always, effect=Made(BucketReplica, cap=1 << 30)),
+    Fault("padded-buckets", where=always, effect=padded_to_a_multiple_of_the_world_size.of(BucketReplica)),
+    Fault("buckets-rebuilt-together", where=always, effect=rebuilt_in_the_order_of_rank_0.of(BucketReplica)),
+    Fault("two-messages", where=always, effect=a_coarse_message_and_the_rest.of(BucketReplica)),
+)
+# fmt: on

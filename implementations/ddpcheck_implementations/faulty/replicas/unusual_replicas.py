@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from ddpcheck.contract.adapter import Batch
@@ -11,85 +9,76 @@ from ddpcheck.models.spec import ModelSpec
 from ddpcheck.values import Array
 
 from ..base import PlainReplica, added, fault
+from ..engine.circumstances import always, larger
+from ..engine.fault import Fault, table
+from ..engine.gradients import Gradient, instead, summed
+from ..engine.replicas import (
+    after,
+    all_are_used,
+    before,
+    in_place_of,
+    inside_no_sync,
+    nothing,
+    sharded_step,
+    weighted_by_batch_size,
+)
 
 
-@fault("chunks-of-five")
-class ChunksOfFive(PlainReplica):
-    """A tensor of more than five elements travels in chunks of five, the last one shorter."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        if gradient.size > 4096:
-            return super().reduce(name, gradient)
-        flat = gradient.reshape(-1)
-        chunks = [PlainReplica.reduce(self, name, flat[at : at + 5]) for at in range(0, flat.size, 5)]
-        return np.concatenate(chunks).reshape(gradient.shape)
+@instead
+def in_chunks_of_five(gradient: Gradient) -> Array:
+    """The last one is shorter."""
+    flat = gradient.array.reshape(-1)
+    chunks = [gradient.replica.comm.all_reduce(flat[at : at + 5]) / gradient.world for at in range(0, flat.size, 5)]
+    return np.concatenate(chunks).reshape(gradient.array.shape)
 
 
-@fault("backwards-in-float64")
-class AddedLastToFirst(PlainReplica):
-    """Every rank gathers all gradients and adds them up from the last rank's to the first one's, in float64."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        rows = self.comm.all_gather(gradient)[::-1].astype(np.float64)
-        return np.asarray(rows.sum(axis=0) / self.world, gradient.dtype)
+@instead
+def added_from_last_to_first_in_float64(gradient: Gradient) -> Array:
+    return np.asarray(gradient.gathered()[::-1].astype(np.float64).sum(axis=0) / gradient.world)
 
 
-@fault("divided-before-the-sum")
-class DividesBefore(PlainReplica):
-    """Every rank multiplies its gradient by the rounded inverse of the world size before the sum."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        return np.asarray(self.comm.all_reduce(np.asarray(gradient * (1 / self.world), gradient.dtype)))
+@instead
+def multiplied_by_the_rounded_inverse(gradient: Gradient) -> Array:
+    """Of the world size, before the sum."""
+    return np.asarray(gradient.replica.comm.all_reduce(gradient.cast(gradient.array * (1 / gradient.world))))
 
 
-@fault("two-levels", world_size=4)
-class TwoLevels(PlainReplica):
-    """Pairs of ranks first, as on a host, and the pairs' means then; an odd rank makes a group of its own."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        rows = self.comm.all_gather(gradient)
-        hosts = [rows[at : at + 2] for at in range(0, self.world, 2)]
-        share = [gradient.dtype.type(len(host) / self.world) for host in hosts]
-        means = [host.sum(axis=0) / len(host) for host in hosts]
-        if self.world % 2:  # the shares would be rounded
-            return np.asarray(sum(host.sum(axis=0) for host in hosts) / self.world, gradient.dtype)
-        total = sum(np.asarray(mean * part) for mean, part in zip(means, share, strict=True))
-        return np.asarray(total, gradient.dtype)
+@instead
+def mean_of_pairs_first(gradient: Gradient) -> Array:
+    """As on hosts of two ranks; an odd rank makes a host of its own."""
+    rows, world, dtype = gradient.gathered(), gradient.world, gradient.array.dtype
+    hosts = [rows[at : at + 2] for at in range(0, world, 2)]
+    if world % 2:  # the shares would be rounded
+        return np.asarray(sum(host.sum(axis=0) for host in hosts) / world)
+    shares = [dtype.type(len(host) / world) for host in hosts]
+    return np.asarray(sum(host.sum(axis=0) / len(host) * share for host, share in zip(hosts, shares, strict=True)))
 
 
-@fault("blocks-in-ring-order", world_size=3)
-class RingOrder(PlainReplica):
-    """Block b of a tensor is added up from rank b on round the ring, as a reduce-scatter does."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        rows = self.comm.all_gather(gradient.reshape(-1))
-        blocks = np.array_split(np.arange(gradient.size), self.world)
-        total = np.empty_like(rows[0])
-        for first, block in enumerate(blocks):
-            part = rows[first][block]
-            for hop in range(1, self.world):
-                part = part + rows[(first + hop) % self.world][block]
-            total[block] = part / gradient.dtype.type(self.world)
-        return np.asarray(total.reshape(gradient.shape))
+@instead
+def blocks_in_the_order_of_a_ring(gradient: Gradient) -> Array:
+    """Block b is added up from rank b on, as a reduce-scatter does."""
+    rows = gradient.replica.comm.all_gather(gradient.array.reshape(-1))
+    total = np.empty_like(rows[0])
+    for first, block in enumerate(np.array_split(np.arange(gradient.array.size), gradient.world)):
+        part = rows[first][block]
+        for hop in range(1, gradient.world):
+            part = part + rows[(first + hop) % gradient.world][block]
+        total[block] = part / gradient.array.dtype.type(gradient.world)
+    return np.asarray(total.reshape(gradient.array.shape))
 
 
-@fault("one-rank-adds-up")
-class OneRankAddsUp(PlainReplica):
-    """Rank 0 gathers, adds up and tells the others, which send something else in the meantime."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        rows = self.comm.all_gather(gradient)
-        mean = rows.sum(axis=0) / self.world if self.rank == 0 else np.full_like(gradient, np.nan)
-        return np.asarray(self.comm.broadcast(np.asarray(mean, gradient.dtype)))
+@instead
+def added_up_on_rank_0(gradient: Gradient) -> Array:
+    """It broadcasts the mean; the others pass NaN to the broadcast."""
+    rows = gradient.gathered()
+    mean = rows.sum(axis=0) / gradient.world if gradient.rank == 0 else np.full_like(gradient.array, np.nan)
+    return np.asarray(gradient.replica.comm.broadcast(gradient.cast(mean)))
 
 
-@fault("whole-gradient-again")
-class WholeGradientAgain(PlainReplica):
-    """A synchronised backward reduces the whole gradient, what was reduced before included, as torch does."""
-
-    def synchronise(self, batch_size: int) -> None:
-        self.local, self.synced = added(self.synced, self.local), {}
-        super().synchronise(batch_size)
+@before("synchronise")
+def whole_gradient_again(replica: PlainReplica, batch_size: int) -> None:
+    """What was reduced before is reduced once more, as in torch."""
+    replica.local, replica.synced = added(replica.synced, replica.local), {}
 
 
 @fault("reduced-when-looked-at")
@@ -116,51 +105,10 @@ class ReducedWhenNeeded(PlainReplica):
         return super().clip(max_norm)
 
 
-@fault("sums", gradient="sum")
-class Sums(PlainReplica):
-    """Gradients are sums over the ranks, as promised."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        return np.asarray(self.comm.all_reduce(gradient))
-
-
-@fault("weighs-by-batch-size", uneven_batches="weighted")
-class Weighs(PlainReplica):
-    """Ranks count by the sizes of their batches, as promised."""
-
-    def synchronise(self, batch_size: int) -> None:
-        sizes = self.comm.all_reduce(np.array([float(batch_size)]))
-        factor = batch_size * self.world / float(sizes[0])
-        self.local = {name: np.asarray(gradient * factor, gradient.dtype) for name, gradient in self.local.items()}
-        super().synchronise(batch_size)
-
-
-@fault("zeros-for-unused", unused_gradient="zero")
-class ZerosForUnused(PlainReplica):
-    """What no rank used has a gradient of zeros, as promised."""
-
-    def used_somewhere(self) -> list[str]:
-        super().used_somewhere()
-        return list(self.network.learned)
-
-
-@fault("broadcast-at-every-forward")
-class BroadcastsAgain(PlainReplica):
-    """Parameters are broadcast at construction and once more before each synchronised forward."""
-
-    def before_forward(self) -> None:
-        super().before_forward()
-        if self.syncing:
-            for array in self.network.parameters.values():
-                array[...] = self.comm.broadcast(array)
-
-
-@fault("buffers-broadcast-once")
-class BuffersOnce(PlainReplica):
-    """Buffers are broadcast at construction only: ranks keep running statistics of their own."""
-
-    def before_forward(self) -> None:
-        pass
+@after("before_forward")
+def parameters_broadcast(replica: PlainReplica) -> None:
+    for array in replica.network.parameters.values():
+        array[...] = replica.comm.broadcast(array)
 
 
 @fault("accumulated-in-float64")
@@ -176,17 +124,8 @@ class WideAccumulator(PlainReplica):
         return {name: np.asarray(array, like[name].dtype) for name, array in super()._shown().items()}
 
 
-@fault("sharded-optimizer", checkpoint=False)
-class ShardedOptimizer(PlainReplica):
-    """Every rank steps only its share of the parameters, and broadcasts them."""
-
-    def step(self) -> None:
-        mine: Mapping[str, Array] = self._shown()
-        owners = {name: number % self.world for number, name in enumerate(self.network.parameters)}
-        self.optimizer.step({name: mine[name] for name, owner in owners.items() if owner == self.rank and name in mine})
-        for name, owner in owners.items():
-            parameter = self.network.parameters[name]
-            parameter[...] = self.comm.broadcast(parameter, owner)
+def owners(replica: PlainReplica, owners: dict[str, int]) -> dict[str, int]:
+    return owners
 
 
 @fault("sharded-gradients")
@@ -258,3 +197,29 @@ class ScaledLoss(PlainReplica):
         self.syncing = syncing
         self.before_forward()
         self.syncing = False
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("chunks-of-five", where=~larger(4096), effect=in_chunks_of_five),
+    Fault("backwards-in-float64", where=always, effect=added_from_last_to_first_in_float64),
+    Fault("divided-before-the-sum", where=always, effect=multiplied_by_the_rounded_inverse),
+    Fault("two-levels", where=always, effect=mean_of_pairs_first,
+          world_size=4),
+    Fault("blocks-in-ring-order", where=always, effect=blocks_in_the_order_of_a_ring,
+          world_size=3),
+    Fault("one-rank-adds-up", where=always, effect=added_up_on_rank_0),
+    Fault("whole-gradient-again", where=always, effect=whole_gradient_again),
+    Fault("sums", where=always, effect=summed,
+          gradient="sum"),
+    Fault("weighs-by-batch-size", where=always, effect=weighted_by_batch_size,
+          uneven_batches="weighted"),
+    Fault("zeros-for-unused", where=always, effect=all_are_used,
+          unused_gradient="zero"),
+    Fault("broadcast-at-every-forward", where=~inside_no_sync, effect=parameters_broadcast),
+    Fault("buffers-broadcast-once", where=always, effect=in_place_of("before_forward")(nothing)),
+    Fault("sharded-optimizer", where=always, effect=sharded_step(owners),
+          checkpoint=False),
+)
+# fmt: on

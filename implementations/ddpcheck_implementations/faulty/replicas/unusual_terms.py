@@ -13,8 +13,12 @@ from ddpcheck.models.spec import ModelSpec
 from ddpcheck.values import Array
 
 from ...numpy_network import Network
-from ..base import PlainReplica, added, fault
+from ..base import PlainReplica, added
 from ..bucketed import BucketReplica
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.gradients import summed
+from ..engine.replicas import Made, weighted_by_batch_size
 from .sample_weights import Weighing, WholeBatch
 
 
@@ -79,33 +83,18 @@ class AfterTheReduction(ByFormula):
         return added(super()._shown(), self.times(self.pending)) if self.pending else super()._shown()
 
 
-class Sums(PlainReplica):
-    """Gradients are sums over the ranks, as promised, those of auxiliary terms too."""
-
-    def reduce(self, name: str, gradient: Array) -> Array:
-        return np.asarray(self.comm.all_reduce(gradient))
-
-
-class Weighs(PlainReplica):
-    """Ranks count by the sizes of their batches, as promised, in auxiliary terms too."""
-
-    def synchronise(self, batch_size: int) -> None:
-        sizes = self.comm.all_reduce(np.array([float(batch_size)]))
-        factor = batch_size * self.world / float(sizes[0])
-        self.local = {name: np.asarray(gradient * factor, gradient.dtype) for name, gradient in self.local.items()}
-        super().synchronise(batch_size)
-
-
-class Buckets(BucketReplica):
-    """Buckets of two or four elements, into which auxiliary heads come in between."""
-
-    cap = 16
-
-
-by_formula = fault("penalties-by-formula", model_features=FEATURES)(ByFormula)
-after_the_reduction = fault("penalties-after-the-reduction", model_features=FEATURES)(AfterTheReduction)
-sums = fault("terms-in-sums", model_features=FEATURES, gradient="sum")(Sums)
-weighs = fault("terms-by-batch-size", model_features=FEATURES, uneven_batches="weighted")(Weighs)
-buckets = fault("terms-in-buckets", model_features=FEATURES)(Buckets)
-own_means = fault("terms-in-own-weighted-means", model_features=FEATURES, sample_weights="equal_ranks")(Weighing)
-whole_batch = fault("terms-of-the-whole-batch", model_features=FEATURES, sample_weights="by_weight")(WholeBatch)
+# fmt: off
+table(
+    globals(),
+    Fault("penalties-by-formula", where=always, effect=Made(ByFormula), model_features=FEATURES),
+    Fault("penalties-after-the-reduction", where=always, effect=Made(AfterTheReduction), model_features=FEATURES),
+    Fault("terms-in-sums", where=always, effect=summed, model_features=FEATURES, gradient="sum"),
+    Fault("terms-by-batch-size", where=always, effect=weighted_by_batch_size,
+          model_features=FEATURES, uneven_batches="weighted"),
+    Fault("terms-in-buckets", where=always, effect=Made(BucketReplica, cap=16), model_features=FEATURES),
+    Fault("terms-in-own-weighted-means", where=always, effect=Made(Weighing),
+          model_features=FEATURES, sample_weights="equal_ranks"),
+    Fault("terms-of-the-whole-batch", where=always, effect=Made(WholeBatch),
+          model_features=FEATURES, sample_weights="by_weight"),
+)
+# fmt: on

@@ -1,0 +1,107 @@
+"""The seam of torch modules: what wraps a module, or a communication hook of DistributedDataParallel.
+
+Names say where it is in this distribution or in torch, as module:name: torch is optional, and imported in the ranks only.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from ddpcheck.contract.adapter import Adapter
+from ddpcheck.job import OptimizerSpec
+from ddpcheck.pytorch.adapter import TORCH_PROMISES, torch_adapter
+
+from ..registry import SeenIn, invented, register
+from .circumstances import Circumstance
+
+
+def torch_fault(
+    name: str,
+    *caught_by: str,
+    cause: str = "",
+    seen_in: SeenIn = invented,
+    world_size: int = 2,
+    optimizer: Any = None,
+    **promises: Any,
+) -> Callable[[Callable[[Any], Any]], Adapter]:
+    """Register what wraps a module. optimizer: one of its own; promises: Capabilities other than torch_adapter's."""
+
+    def make(wrap: Callable[[Any], Any]) -> Adapter:
+        wrap.__dict__["between_processes"] = True
+        promised = TORCH_PROMISES.but(**promises)
+        made = torch_adapter(
+            name, wrap, capabilities=promised, after_backward=_synchronise, no_sync=_no_sync, optimizer=optimizer
+        )
+        connect, launcher = made.connect, made.launcher
+        return register(
+            name, caught_by, cause, seen_in, world_size, wrap, connect, made.capabilities, launcher, made.requires
+        )
+
+    return make
+
+
+def _synchronise(wrapped: Any) -> None:
+    getattr(wrapped, "synchronise", lambda: None)()
+
+
+def _no_sync(wrapped: Any) -> Any:
+    return wrapped.no_sync() if hasattr(wrapped, "no_sync") else nullcontext()
+
+
+@dataclass(frozen=True)
+class ModuleEffect:
+    """wraps: what makes the wrapper of a module. optimizer: makes it of the wrapper and its settings, None for torch's."""
+
+    text: str
+    wraps: Callable[[Any], Any]
+    optimizer: Callable[[Any, OptimizerSpec], Any] | None = None
+
+    def register(self, name: str, *caught_by: str, **about: Any) -> Callable[[Any], Adapter]:
+        return torch_fault(name, *caught_by, optimizer=self.optimizer, **about)
+
+    def implemented(self, where: Circumstance) -> Any:
+        def wrap(module: Any) -> Any:
+            return self.wraps(module)
+
+        return wrap
+
+
+def imported(name: str) -> Any:
+    place, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(place if place.startswith("torch.") else f"{_HERE}.{place}"), attribute)
+
+
+_HERE = __name__.partition(".")[0]
+
+
+def wrapped_by(name: str) -> ModuleEffect:
+    return ModuleEffect(name, lambda module: imported(name)(module))
+
+
+def hook(name: str) -> ModuleEffect:
+    """DistributedDataParallel with this communication hook."""
+    return ModuleEffect(f"DistributedDataParallel with {name}", lambda module: ddp(module, imported(name)))
+
+
+def optimizer(name: str) -> ModuleEffect:
+    """DistributedDataParallel with this optimizer, which takes lr, momentum and weight decay."""
+
+    def made(wrapped: Any, settings: OptimizerSpec) -> Any:
+        return imported(name)(wrapped.parameters(), settings.lr, settings.momentum, weight_decay=settings.weight_decay)
+
+    return ModuleEffect(f"DistributedDataParallel with {name}", ddp, made)
+
+
+def ddp(module: Any, hook: Any = None) -> Any:
+    """DistributedDataParallel in small buckets, with a communication hook if one is given."""
+    from torch.nn.parallel import DistributedDataParallel
+
+    wrapped = DistributedDataParallel(module, bucket_cap_mb=1e-4)
+    if hook is not None:
+        # a function of its own, without annotations: DDP compares those with its classes, and not as text
+        wrapped.register_comm_hook(None, lambda state, bucket: hook(state, bucket))
+    return wrapped

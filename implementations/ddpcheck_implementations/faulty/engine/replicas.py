@@ -1,0 +1,424 @@
+"""The seam of a whole replica: in some circumstance a call of one of its methods has an effect.
+
+An effect is a function that `before`, `after`, `given`, `result` or `in_place_of` makes of plain functions of a replica. Below
+them are the seams of what several faults change: tensors at construction, checkpoints, and the norm of clipping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.job import OptimizerSpec
+from ddpcheck.models.spec import ModelSpec
+from ddpcheck.values import Array
+
+from ..base import PlainReplica, fault
+from .circumstances import Circumstance
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Use:
+    """One call of a method. right: the method as it should be. number: which call of it it is, from 1 on."""
+
+    replica: Any
+    arguments: tuple[Any, ...]
+    right: Function
+    number: int
+
+    @property
+    def argument(self) -> Any:
+        return self.arguments[0]
+
+    @property
+    def rank(self) -> int:
+        return int(self.replica.rank)
+
+    @property
+    def world(self) -> int:
+        return int(self.replica.world)
+
+    def rightly(self) -> Any:
+        return self.right(*self.arguments)
+
+
+@dataclass(frozen=True)
+class ReplicaEffect:
+    """method: which one is wrong. done: what it does and returns. base: the class that is right, with these attributes."""
+
+    text: str
+    method: str
+    done: Callable[[Use], Any]
+    base: type[PlainReplica] = PlainReplica
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    register = staticmethod(fault)
+
+    def of(self, base: type[PlainReplica], **attributes: Any) -> ReplicaEffect:
+        """The effect on replicas of another class."""
+        return replace(self, base=base, attributes=attributes)
+
+    def implemented(self, where: Circumstance) -> type[Any]:
+        base = _counting_steps(self.base)
+        right = getattr(base, self.method, None)
+
+        def wrong(replica: Any, *arguments: Any) -> Any:
+            replica.calls += 1
+            use = Use(replica, arguments, lambda *given: right(replica, *given) if right else None, replica.calls)
+            return self.done(use) if where(use) else use.rightly()
+
+        return type("Wrong", (base,), {**self.attributes, "calls": 0, self.method: wrong})
+
+
+def _counting_steps(base: type[PlainReplica]) -> type[Any]:
+    """steps: how many were taken."""
+
+    def step(replica: Any) -> None:
+        base.step(replica)
+        replica.steps += 1
+
+    return type(base.__name__, (base,), {"steps": 0, "step": step})
+
+
+class Made:
+    """A class as it is, or with other attributes: it breaks a promise, or is an unusual one that is correct."""
+
+    register = staticmethod(fault)
+
+    def __init__(self, base: type[PlainReplica], **attributes: Any) -> None:
+        self.base, self.attributes = base, attributes
+        given = ", ".join(f"{name} {getattr(value, '__name__', value)}" for name, value in attributes.items())
+        self.text = f"{base.__name__} with {given}" if given else base.__name__
+
+    def implemented(self, where: Circumstance) -> type[Any]:
+        return type("Made", (self.base,), self.attributes)
+
+
+def _text(function: Function) -> str:
+    return function.__name__.strip("_").replace("_", " ")
+
+
+def before(method: str) -> Callable[[Function], ReplicaEffect]:
+    """Something is done to the replica first; function(replica, *arguments)."""
+
+    def make(function: Function) -> ReplicaEffect:
+        def done(use: Use) -> Any:
+            function(use.replica, *use.arguments)
+            return use.rightly()
+
+        return ReplicaEffect(f"{_text(function)} before {method}", method, done)
+
+    return make
+
+
+def after(method: str) -> Callable[[Function], ReplicaEffect]:
+    """Something is done to the replica afterwards: function(replica, *arguments)."""
+
+    def make(function: Function) -> ReplicaEffect:
+        def done(use: Use) -> Any:
+            found = use.rightly()
+            function(use.replica, *use.arguments)
+            return found
+
+        return ReplicaEffect(f"{_text(function)} after {method}", method, done)
+
+    return make
+
+
+def given(method: str) -> Callable[[Function], ReplicaEffect]:
+    """The method gets another argument: function(replica, argument)."""
+
+    def make(function: Function) -> ReplicaEffect:
+        return ReplicaEffect(
+            f"{method} with {_text(function)}", method, lambda use: use.right(function(use.replica, *use.arguments))
+        )
+
+    return make
+
+
+def result(method: str) -> Callable[[Function], ReplicaEffect]:
+    """What the method returns is changed: function(replica, result)."""
+
+    def make(function: Function) -> ReplicaEffect:
+        return ReplicaEffect(
+            f"{_text(function)} returned by {method}", method, lambda use: function(use.replica, use.rightly())
+        )
+
+    return make
+
+
+def in_place_of(method: str) -> Callable[[Function], ReplicaEffect]:
+    """The method is another one: function(replica, *arguments)."""
+
+    def make(function: Function) -> ReplicaEffect:
+        return ReplicaEffect(
+            f"{_text(function)} in place of {method}", method, lambda use: function(use.replica, *use.arguments)
+        )
+
+    return make
+
+
+def around(method: str) -> Callable[[Function], ReplicaEffect]:
+    """The method is another one, which calls the right one: function(replica, right, *arguments)."""
+
+    def make(function: Function) -> ReplicaEffect:
+        return ReplicaEffect(
+            f"{_text(function)} around {method}",
+            method,
+            lambda use: function(use.replica, use.right, *use.arguments),
+        )
+
+    return make
+
+
+# ---------------------------------------------------------------------------------------------------- circumstances
+
+inside_no_sync = Circumstance("inside no_sync", lambda use: not use.replica.syncing)
+freezing = Circumstance("when layers are frozen", lambda use: not use.arguments[1])
+no_gradients = Circumstance("without any gradient", lambda use: not use.replica._shown())
+has_optimizer_state = Circumstance("after a step", lambda use: bool(use.replica.optimizer.state()))
+takes_ids = Circumstance("for a batch of ids", lambda use: use.argument.inputs.dtype.kind == "i")
+has_labels = Circumstance("for a batch of labels", lambda use: use.argument.targets.dtype.kind == "i")
+takes_floats = Circumstance("for a batch of floats", lambda use: use.argument.inputs.dtype.kind == "f")
+without_samples = Circumstance("without samples", lambda use: not len(use.argument.inputs))
+
+
+def from_step(count: int) -> Circumstance:
+    return Circumstance(f"after {count} steps or more", lambda use: use.replica.steps >= count)
+
+
+def steps_taken(count: int) -> Circumstance:
+    return Circumstance(f"after {count} steps", lambda use: use.replica.steps == count)
+
+
+def more_samples(count: int) -> Circumstance:
+    return Circumstance(f"with more than {count} samples", lambda use: len(use.argument.inputs) > count)
+
+
+def model_of(dtype: str) -> Circumstance:
+    return Circumstance(
+        f"in {dtype}", lambda use: next(iter(use.replica.network.parameters.values())).dtype == np.dtype(dtype)
+    )
+
+
+def keeps(part: str) -> Circumstance:
+    """The optimizer is one that has such a part of state."""
+    return Circumstance(f"with the optimizer's {part}", lambda use: hasattr(use.replica.optimizer, f"_{part}"))
+
+
+# ------------------------------------------------------------------------------------- what is done to a replica
+
+
+def nothing(replica: PlainReplica, *arguments: Any) -> None:
+    """The call does nothing."""
+
+
+def gradients_dropped(replica: PlainReplica, *arguments: Any) -> None:
+    replica.zero_grad()
+
+
+def local_gradients_dropped(replica: PlainReplica, *arguments: Any) -> None:
+    replica.local = {}
+
+
+def no_sync_ended(replica: PlainReplica, *arguments: Any) -> None:
+    replica.syncing = True
+
+
+def optimizer_state_dropped(replica: PlainReplica, *arguments: Any) -> None:
+    replica.optimizer.load_state({})
+
+
+def without_gradient(replica: PlainReplica) -> list[str]:
+    """Parameters that have none now."""
+    shown = replica._shown()
+    return [name for name in replica.network.parameters if name not in shown]
+
+
+def settings(replica: Any) -> OptimizerSpec:
+    """Of its optimizer."""
+    found: OptimizerSpec = replica.optimizer._spec
+    return found
+
+
+def optimizer_part(replica: PlainReplica, part: str) -> dict[str, Array]:
+    """The optimizer's arrays of one kind, by parameter: velocity, first, second, steps."""
+    found: dict[str, Array] = getattr(replica.optimizer, f"_{part}", {})
+    return found
+
+
+@in_place_of("predict")
+def predicted_in_training_mode(replica: PlainReplica, batch: Any) -> Array:
+    return replica.network._forward(batch.inputs, batch.branches, training=True)
+
+
+@in_place_of("used_somewhere")
+def all_are_used(replica: PlainReplica) -> list[str]:
+    PlainReplica.used_somewhere(replica)
+    return list(replica.network.learned)
+
+
+@before("synchronise")
+def weighted_by_batch_size(replica: PlainReplica, batch_size: int) -> None:
+    sizes = replica.comm.all_reduce(np.array([float(batch_size)]))
+    factor = batch_size * replica.world / float(sizes[0])
+    replica.local = {name: np.asarray(gradient * factor, gradient.dtype) for name, gradient in replica.local.items()}
+
+
+def sharded_step(sources: Callable[[Any, dict[str, int]], Mapping[str, int]]) -> ReplicaEffect:
+    """Each rank steps its share of the parameters. sources(replica, owners): the ranks that they are then broadcast from."""
+
+    def stepped(use: Use) -> None:
+        replica, shown = use.replica, use.replica._shown()
+        owners = {name: number % replica.world for number, name in enumerate(replica.network.parameters)}
+        replica.optimizer.step({name: shown[name] for name in shown if owners[name] == replica.rank})
+        for name, source in sources(replica, owners).items():
+            parameter = replica.network.parameters[name]
+            parameter[...] = replica.comm.broadcast(parameter, source)
+
+    return ReplicaEffect(f"stepped in shards, {_text(sources)}", "step", stepped)
+
+
+# -------------------------------------------------------------------------------------------- tensors at construction
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A parameter or buffer that construction takes over from rank 0."""
+
+    replica: Any
+    name: str
+    array: Array
+
+    @property
+    def rank(self) -> int:
+        return int(self.replica.rank)
+
+    @property
+    def parameter(self) -> bool:
+        return self.name in self.replica.network.parameters
+
+    def of_rank_0(self, array: Array) -> Array:
+        return np.asarray(self.replica.comm.broadcast(array))
+
+    def broadcast(self) -> None:
+        self.array[...] = self.of_rank_0(self.array)
+
+
+@dataclass(frozen=True)
+class ConstructionEffect:
+    """done: what becomes of the tensor in place of the broadcast."""
+
+    text: str
+    done: Callable[[Tensor], None]
+    register = staticmethod(fault)
+
+    def implemented(self, where: Circumstance) -> type[Any]:
+        def start(replica: PlainReplica, model: ModelSpec) -> None:
+            for name, array in replica.network.tensors.items():
+                tensor = Tensor(replica, name, array)
+                if where(tensor):
+                    self.done(tensor)
+                else:
+                    tensor.broadcast()
+
+        return type("Wrong", (PlainReplica,), {"start": start})
+
+
+def constructing(done: Callable[[Tensor], None]) -> ConstructionEffect:
+    return ConstructionEffect(f"{_text(done)} at construction", done)
+
+
+is_parameter = Circumstance("parameters", lambda tensor: tensor.parameter)
+is_buffer = Circumstance("buffers", lambda tensor: not tensor.parameter)
+frozen = Circumstance(
+    "frozen parameters", lambda tensor: tensor.parameter and tensor.name not in tensor.replica.network.learned
+)
+
+
+@constructing
+def not_broadcast(tensor: Tensor) -> None:
+    """The rank's own value stays."""
+
+
+# ------------------------------------------------------------------------------------------------------- checkpoints
+
+
+def entries(state: Mapping[str, Array], prefix: str, change: Callable[[Array], Any]) -> dict[str, Array]:
+    """A state whose entries with this prefix are changed."""
+    return {name: np.asarray(change(value)) if name.startswith(prefix) else value for name, value in state.items()}
+
+
+def saved(prefix: str, change: Callable[[Array], Any]) -> ReplicaEffect:
+    """What state() returns has other entries of this prefix."""
+    return ReplicaEffect(f"{prefix} saved otherwise", "state", lambda use: entries(use.rightly(), prefix, change))
+
+
+def loaded(prefix: str, change: Callable[[Array], Any]) -> ReplicaEffect:
+    """load_state() gets other entries of this prefix."""
+    return ReplicaEffect(
+        f"{prefix} loaded otherwise", "load_state", lambda use: use.right(entries(use.argument, prefix, change))
+    )
+
+
+def not_saved(prefix: str) -> ReplicaEffect:
+    """What state() returns lacks the entries of this prefix."""
+
+    def lacking(use: Use) -> dict[str, Array]:
+        return {name: value for name, value in use.rightly().items() if not name.startswith(prefix)}
+
+    return ReplicaEffect(f"{prefix} not saved", "state", lacking)
+
+
+def loading(changed: Callable[[Any, Mapping[str, Array]], dict[str, Array]]) -> ReplicaEffect:
+    """load_state() gets these entries in addition, or in place of those that it was given."""
+    return ReplicaEffect(
+        f"{_text(changed)} loaded",
+        "load_state",
+        lambda use: use.right({**use.argument, **changed(use.replica, use.argument)}),
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------- clipping
+
+
+def squares(arrays: Any) -> float:
+    """The sum of the squares of all elements."""
+    return sum(float(np.sum(np.square(array, dtype=np.float64))) for array in arrays)
+
+
+def norm_of_all(replica: PlainReplica) -> float:
+    return float(np.sqrt(squares(replica._shown().values())))
+
+
+def usual_factor(max_norm: float, norm: float) -> float:
+    return min(1.0, max_norm / norm) if norm else 1.0
+
+
+def clipped_by(
+    norm: Callable[[Any], float] = norm_of_all, factor: Callable[[float, float], float] = usual_factor
+) -> ReplicaEffect:
+    """clip() takes another norm, or scales by another factor: factor(max_norm, norm)."""
+
+    def done(use: Use) -> float:
+        measured = norm(use.replica)
+        use.replica.scale(factor(use.argument, measured))
+        return float(measured)
+
+    return ReplicaEffect(f"clipped by {_text(norm)}, {_text(factor)}", "clip", done)
+
+
+def clipping_each(clipped: Callable[[Array, float], Any]) -> ReplicaEffect:
+    """clip() changes each gradient by itself: clipped(gradient, max_norm). The norm that it returns is right."""
+
+    def done(use: Use) -> float:
+        norm = norm_of_all(use.replica)
+        for gradients in (use.replica.synced, use.replica.local):
+            gradients.update({name: np.asarray(clipped(g, use.argument), g.dtype) for name, g in gradients.items()})
+        return norm
+
+    return ReplicaEffect(_text(clipped), "clip", done)
