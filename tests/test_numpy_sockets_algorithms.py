@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ddpcheck_implementations.numpy_sockets.algorithms.choice import ALGORITHMS, Way
 from rank_arrays import REDUCED, of_rank, same_bits
 from socket_ranks import on_ranks
 
 from ddpcheck.values import Array, key_of, numbers
+from ddpcheck_implementations.numpy_sockets.algorithms.choice import ALGORITHMS, Way
 from ddpcheck_implementations.numpy_sockets.communicator import Communicator
 
 WAYS: dict[Way, dict[str, str]] = {

@@ -69,7 +69,7 @@ class Gradients:
         self.loss_scale = 1.0
         for each in parameters:
             for kept in (self.parts, self.clipped, self._clipped_at):
-                kept.pop(id(each), None)  # type: ignore[attr-defined]
+                kept.pop(id(each), None)
 
     def backward(self, original: Any) -> Any:
         run = self.run
