@@ -1,4 +1,4 @@
-"""What a wrong score is: which mistake gives that number, likeliest first."""
+"""Which mistake gives a wrong score: hypotheses, likeliest first."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from ddpcheck.causes import Cause
+from ddpcheck.causes import scores as causes
+from ddpcheck.causes.metrics import NUMBER_WITHOUT_SAMPLES
 from ddpcheck.job import Score
 from ddpcheck.oracle.scores import FINISH, TERMS, score_of
 from ddpcheck.values import Array
@@ -18,29 +21,27 @@ from .score_held import Named, SamplesByRank, counted
 from .score_mixed import of_mixed
 
 
-def causes(made: Score, before: Sequence[Score], rank: int, got: float, want: float, bound: float) -> Iterator[str]:
+def score_causes(
+    made: Score, before: Sequence[Score], rank: int, got: float, want: float, bound: float
+) -> Iterator[Cause]:
     """Those that give what this rank got, where rounding may take it as far as the right one."""
     held = SamplesByRank(made)
     if made.far:  # smaller ones went well before
-        yield _APART if made.name == "rmse" else _CUT_OFF
+        yield causes.SQUARES_SUMMED_APART() if made.name == "rmse" else causes.LOSS_CUT_OFF()
         return
     if math.isnan(got):
         if made.empty:
-            yield "rows of padding are multiplied by 0, and 0 times NaN is NaN: they have to be left out"
+            yield causes.PADDING_TIMES_NAN()
         if counted(made.indices) == (0,):
-            yield _SAMPLE_0
+            yield causes.SAMPLE_0_LEFT_OUT()
         if any(not len(outputs) for outputs, _ in held.parts):
-            yield "a rank without samples takes part with its NaN: it has no score of its own, or one of 0 / 0"
+            yield causes.NAN_OF_EMPTY_RANK()
         elif made.name == "auc":
-            yield "a rank whose samples are all of one class takes part with NaN: pairs within a rank are all that it has"
+            yield causes.NAN_OF_ONE_CLASS()
         return
     if math.isnan(want):
         nothing = not counted(made.indices)
-        yield (
-            "a number out of nothing: a division by max(count, 1), or a sum that begins at 0"
-            if nothing
-            else "a number out of no pair: one class has no sample"
-        )
+        yield NUMBER_WITHOUT_SAMPLES() if nothing else causes.NUMBER_WITHOUT_PAIRS()
         return
     close = max(bound, 1e-9 * abs(want))
     found = [cause for cause, value in _all(held, before, rank) if abs(got - value) <= close]
@@ -48,19 +49,13 @@ def causes(made: Score, before: Sequence[Score], rank: int, got: float, want: fl
     if found:
         return
     if made.name == "auc" and made.values == "real":
-        yield "outputs that differ by little are taken for equal: they are rounded, or a few thresholds stand for all"
+        yield causes.OUTPUTS_TAKEN_FOR_EQUAL()
     elif abs(got - want) <= 2e-3 * abs(want):
-        yield "it is right but for rounding: a sum, or a count, is kept with fewer digits than float32 has"
+        yield causes.SCORE_IMPRECISE()
 
 
 _ROUND = (*(1 << power for power in range(3, 16)), *(10**power for power in range(1, 5)))
 """At which numbers of samples a loop, or a buffer, may end."""
-_SAMPLE_0 = "sample 0 is left out: its index is taken for padding"
-_APART = (
-    "squares, or products, of outputs and targets are summed up apart, and what is large is taken from what is large: the "
-    "difference comes before the square"
-)
-_CUT_OFF = "what is large of the loss, or of the perplexity, is cut off"
 
 
 def _all(held: SamplesByRank, before: Sequence[Score], rank: int) -> Named:
@@ -86,44 +81,43 @@ def _of_earlier(held: SamplesByRank, before: Sequence[Score]) -> Named:
         rows = [each.rows(counted(each.indices)) for each in (*alike[number:], held.made)]
         outputs, targets = (np.concatenate([row[part] for row in rows]) for part in (0, 1))
         yield (
-            "it is that of this call's samples and those before: what was summed up is kept",
+            causes.SCORE_ACCUMULATES_CALLS(),
             score_of(held.name, outputs, targets),
         )
     for each in alike:
-        yield "it is that of an earlier call, which is told again", SamplesByRank(each).of([counted(each.indices)])
+        yield causes.SCORE_OF_EARLIER_CALL(), SamplesByRank(each).of([counted(each.indices)])
 
 
 def _of_repetition(made: Score, held: SamplesByRank) -> Named:
     without = [[index for index in rank if index >= 0] for rank in made.indices]
     padded = any(-1 in rank for rank in made.indices)
     if padded:
-        yield "rows of padding, whose index is -1, count as samples", held.of(made.indices)
+        yield causes.PADDING_COUNTED(), held.of(made.indices)
         cut = [rank[: len(rank) - rank.count(-1)] for rank in made.indices]
-        yield "as many rows as are padding are cut off the end, wherever padding stands", held.of(cut)
+        yield causes.PADDING_CUT_AT_END(), held.of(cut)
         for keeper in range(held.world if held.world > 1 else 0):
             only = [rank if place != keeper else without[place] for place, rank in enumerate(made.indices)]
             if len(without[keeper]) < len(made.indices[keeper]):
                 yield (
-                    f"rows of padding, whose index is -1, count as samples on all ranks but rank {keeper}",
+                    causes.PADDING_COUNTED_BUT_ON_RANK(rank=keeper),
                     held.of(only),
                 )
-        yield "all rows of padding are taken for one sample", held.of([(*counted(made.indices), -1)])
+        yield causes.PADDING_COUNTED_ONCE(), held.of([(*counted(made.indices), -1)])
     yield from _of_names(made, held)
     if len(counted(made.indices)) < sum(map(len, without)):
-        twice = "a sample that is there twice, as where a sampler pads, counts twice"
-        yield twice, held.of(without)
+        yield causes.DUPLICATES_COUNTED(), held.of(without)
         yield (
-            "as many rows as there are too many are cut off the end, but what is there twice stands elsewhere, too",
+            causes.DUPLICATES_CUT_AT_END(),
             held.of(_cut(without, len(counted(made.indices)))),
         )
         yield (
-            "a sample that several ranks hold counts on each of them: only those of one rank are compared",
+            causes.DUPLICATES_BETWEEN_RANKS_COUNTED(),
             held.of([counted([rank]) for rank in without]),
         )
-        yield "of a sample that is there three times one row is left out, and two count", held.of(_but_second(without))
+        yield causes.THIRD_COPY_COUNTED(), held.of(_but_second(without))
         once = [index for index in counted(made.indices) if sum(rank.count(index) for rank in without) == 1]
         if once:
-            yield "a sample that is there twice does not count at all", held.of([once])
+            yield causes.DUPLICATES_LEFT_OUT(), held.of([once])
 
 
 def _but_second(ranks: Sequence[Sequence[int]]) -> list[Sequence[int]]:
@@ -154,7 +148,7 @@ def _of_names(made: Score, held: SamplesByRank) -> Named:
         kept = [at for at in np.unique(told, return_index=True)[1] if told[at] >= 0]
         if len(kept) < len(every):
             yield (
-                f"samples whose indices {kind} takes for one, or for padding, count once together, or not at all",
+                causes.INDICES_CONFUSED(dtype=kind),
                 held.of([[every[at] for at in kept]]),
             )
 
@@ -164,7 +158,7 @@ def _of_labels(held: SamplesByRank) -> Named:
     for kind, largest in (("uint8", 255), ("int8", 127)):
         if labels.dtype.kind == "i" and labels.max(initial=0) > largest:
             kept = labels.astype(kind).astype(np.int64) % held.made.classes
-            yield f"labels past {largest} begin again: they travel as {kind}", score_of(held.name, outputs, kept)
+            yield causes.LABELS_WRAP(largest=largest, dtype=kind), score_of(held.name, outputs, kept)
 
 
 def _of_ranks(held: SamplesByRank, rank: int) -> Named:
@@ -174,27 +168,27 @@ def _of_ranks(held: SamplesByRank, rank: int) -> Named:
     if not told:
         return
     total = math.fsum(told.values())
-    yield "it is the mean of the ranks' scores, which is not the score of all samples", total / len(told)
+    yield causes.MEAN_OF_RANK_SCORES(), total / len(told)
     if len(told) < held.world:
-        yield "it is the mean of the ranks' scores, to which a rank without one gives 0", total / held.world
+        yield causes.MEAN_OF_RANK_SCORES_WITH_ZEROS(), total / held.world
     sizes = {place: len(held.parts[place][0]) for place in told}
     weighted = math.fsum(told[place] * size for place, size in sizes.items()) / sum(sizes.values())
     yield (
-        f"it is the mean of the ranks' scores, weighted by their counts: right for a mean, which {name} is not",
+        causes.WEIGHTED_MEAN_OF_RANK_SCORES(score=name),
         weighted,
     )
     if held.world > 1:
-        yield "it is the sum of the ranks' scores", total
-        yield "it is this rank's own: nothing is combined", scores.get(rank, math.nan)
+        yield causes.SUM_OF_RANK_SCORES(), total
+        yield causes.SCORE_NOT_COMBINED(), scores.get(rank, math.nan)
 
 
 def _of_some_ranks(held: SamplesByRank) -> Named:
     """After what is the score's own: with few samples, one rank's may be that of a mistake by chance."""
     there = [place for place, (outputs, _) in enumerate(held.parts) if len(outputs)]
     for place in there if held.world > 1 else ():
-        yield f"it is that of rank {place} alone", held.of_ranks([place])
+        yield causes.SCORE_OF_ONE_RANK(rank=place), held.of_ranks([place])
     for place in there if len(there) > 1 else ():
-        yield f"the samples of rank {place} are missing", held.of_ranks(other for other in there if other != place)
+        yield causes.RANK_MISSING_FROM_SCORE(rank=place), held.of_ranks(other for other in there if other != place)
 
 
 def _of_some_samples(held: SamplesByRank) -> Named:
@@ -202,18 +196,20 @@ def _of_some_samples(held: SamplesByRank) -> Named:
     outputs, targets = held.together(range(held.world))
     every = counted(held.made.indices)
     if 0 in every:
-        yield _SAMPLE_0, held.of([[each for each in every if each]])
+        yield causes.SAMPLE_0_LEFT_OUT(), held.of([[each for each in every if each]])
     if sizes[-1] > 1:
-        for text, part in (("first", slice(1, None)), ("last", slice(None, -1))):
-            yield f"the {text} sample of every rank is left out", held.of_parts(part)
+        for place, part in (("first", slice(1, None)), ("last", slice(None, -1))):
+            yield causes.END_SAMPLE_LEFT_OUT(place=place), held.of_parts(part)
     for most in sorted({sizes[0], *_ROUND}):
         if 0 < most < sizes[-1]:
-            least = ", as many as the rank with the fewest has" * (most == sizes[0])
-            yield f"only {most} samples of a rank count{least}", held.of_parts(slice(most))
+            kind = causes.FEWEST_SAMPLES_COUNT if most == sizes[0] else causes.SAMPLES_LIMITED
+            yield kind(number=most), held.of_parts(slice(most))
     labels = set(targets.tolist()) if targets.dtype.kind == "i" else set()
     for label in sorted(labels, key=lambda each: (each not in (0, 1, 255), each)):
-        text = f"samples of label {label} are left out: it is taken for that of padding"
-        yield text, score_of(held.name, outputs[targets != label], targets[targets != label])
+        yield (
+            causes.LABEL_LEFT_OUT(label=label),
+            score_of(held.name, outputs[targets != label], targets[targets != label]),
+        )
 
 
 def _of_offsets(held: SamplesByRank) -> Named:
@@ -223,8 +219,7 @@ def _of_offsets(held: SamplesByRank) -> Named:
     for offsets in ([0, *sizes[:-1]], [rank * sizes[0] for rank in range(held.world)]):
         rows = [row for start, size in zip(offsets, sizes, strict=True) for row in range(start, start + size)]
         if max(rows, default=0) < len(outputs) and rows != list(range(len(outputs))):
-            text = "the ranks' samples are gathered in one row, and cut apart at places other than the sums of the counts before"
-            yield text, score_of(held.name, outputs[rows], targets[rows])
+            yield causes.GATHERED_ROWS_CUT_WRONG(), score_of(held.name, outputs[rows], targets[rows])
 
 
 def _terms(held: SamplesByRank) -> list[Array]:
@@ -238,7 +233,7 @@ def _of_a_narrow_count(held: SamplesByRank) -> Named:
     if 0 < count < np.finfo(np.float16).max and (narrow := float(np.float16(count))) != count:
         total = math.fsum(np.concatenate(terms))
         yield (
-            "the number of samples has fewer digits than it needs, as in half precision",
+            causes.COUNT_IN_HALF_PRECISION(),
             FINISH[held.name](total / narrow),
         )
 
@@ -249,15 +244,15 @@ def _of_terms(held: SamplesByRank) -> Named:
     count, empty = sum(map(len, terms)), held.world - len(terms)
     means = [float(each.mean()) for each in terms]
     yield (
-        "the ranks' means weigh equally before it is made of them: counts are not used",
+        causes.SCORE_MEANS_UNWEIGHTED(),
         finish(math.fsum(means) / len(means)),
     )
     if empty:
-        yield "a rank without samples is counted as one", finish(total / (count + empty))
+        yield causes.EMPTY_RANK_COUNTED_IN_SCORE(), finish(total / (count + empty))
         yield (
-            "the ranks' means weigh equally, and a rank without samples gives 0",
+            causes.SCORE_MEANS_WITH_ZEROS(),
             finish(math.fsum(means) / held.world),
         )
     if held.name != "perplexity":
-        yield "it is not divided by the number of all samples", finish(total)
-        yield "it is divided by the number of ranks once more", finish(total / count / held.world)
+        yield causes.SCORE_NOT_DIVIDED(), finish(total)
+        yield causes.SCORE_DIVIDED_TWICE(), finish(total / count / held.world)

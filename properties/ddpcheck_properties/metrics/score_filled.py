@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ddpcheck.causes import scores as causes
 from ddpcheck.oracle.scores import score_of
 from ddpcheck.values import Array
 
@@ -17,7 +18,7 @@ def of_zeros(held: SamplesByRank) -> Named:
     if not shorter:
         return
     filled = [tuple(_filled(array, longest) for array in part) for part in held.parts]
-    yield "zeros, which fill up the blocks of ranks with fewer samples, count as samples", _score(held, filled)
+    yield causes.FILL_COUNTED(), _score(held, filled)
     first = next((rank for rank, indices in enumerate(held.made.indices) if 0 in indices), None)
     if first is not None and 0 in shorter:
         every = counted(held.made.indices)
@@ -25,7 +26,7 @@ def of_zeros(held: SamplesByRank) -> Named:
         outputs, targets = outputs.copy(), targets.copy()
         outputs[every.index(0)], targets[every.index(0)] = 0, 0
         yield (
-            "sample 0 is taken from the zeros that fill up the blocks of ranks with fewer samples: their index is 0, too",
+            causes.SAMPLE_0_FROM_FILL(),
             score_of(held.name, outputs, targets),
         )
     for rank in shorter:
@@ -35,7 +36,7 @@ def of_zeros(held: SamplesByRank) -> Named:
                 for place, part in enumerate(held.parts)
             ]
             yield (
-                f"zeros stand in the place of rank {rank}'s samples: its block is filled up at one end, and cut at the other",
+                causes.FILLED_AND_CUT_AT_OTHER_END(rank=rank),
                 _score(held, others),
             )
 

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from ddpcheck.causes import Cause
 from ddpcheck.job import Score
 from ddpcheck.oracle.scores import score_of
 from ddpcheck.values import Array
 
-Named = Iterator[tuple[str, float]]
+Named = Iterator[tuple[Cause, float]]
 """Causes, each with the score that it gives."""
 
 

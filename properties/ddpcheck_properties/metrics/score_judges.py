@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 
 from ddpcheck import expect
+from ddpcheck.causes import scores as causes
+from ddpcheck.causes.metrics import RANKS_ADD_IN_OTHER_ORDER
 from ddpcheck.job import Job, Score
 from ddpcheck.oracle.scores import allowed, score_of
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
-from .score_causes import causes
+from .score_causes import score_causes
 from .score_held import counted
 
 
@@ -25,7 +27,7 @@ def as_of_one_process(job: Job, trace: Trace) -> None:
             expect.that(
                 not changed,
                 f"an array that rank {rank} passed for {_named(made)} was changed, but should stay as it was",
-                "outputs, targets or indices are worked on in place: who logs them afterwards logs others",
+                causes.SCORE_CHANGES_ARGUMENT(),
             )
 
 
@@ -39,7 +41,7 @@ def no_number(job: Job, trace: Trace) -> None:
                 math.isnan(got),
                 f"{_named(made)}, with a NaN in the output of sample {made.poisoned}: on rank {rank} got {got}, but should be "
                 "NaN",
-                "the NaN, or the rank that has it, is left out or replaced: a run that diverged looks healthy",
+                causes.NAN_OF_SAMPLE_LOST(),
             )
 
 
@@ -50,7 +52,7 @@ def equal(job: Job, trace: Trace) -> None:
         assert isinstance(made, Score)
         first, *others = trace.values(position, "score")
         for rank, got in enumerate(others, start=1):
-            cause = "the ranks add in different orders, or some keep their own"
+            cause = RANKS_ADD_IN_OTHER_ORDER()
             expect.equal(got, first, f"{_named(made)}, compared with rank 0,", rank, cause)
 
 
@@ -64,14 +66,14 @@ def _compare(made: Score, before: list[Score], found: list[float]) -> None:
         wrong = [rank for rank, got in enumerate(found) if not abs(got - want) <= bound]
     if not wrong:
         return
-    fitting = [list(causes(made, before, rank, found[rank], want, bound)) for rank in wrong]
+    fitting = [list(score_causes(made, before, rank, found[rank], want, bound)) for rank in wrong]
     # what explains the scores of all ranks comes before what is true of one by chance
     of_all = [cause for cause in dict.fromkeys(fitting[0]) if all(cause in each for each in fitting)]
     note = "" if math.isnan(want) else f" (rounding allows {bound:.1g})"
     raise Finding(
         Diagnosis(
             f"{_named(made)}: on rank {wrong[0]} got {found[wrong[0]]}, but should be {want}{note}",
-            "; or ".join((of_all or fitting[0][:1])[:2]),  # type: ignore[arg-type]  # a sentence still
+            tuple((of_all or fitting[0][:1])[:2]),
             "what each rank sends: sums of hits, squares, losses or counts of classes add up, scores do not",
             tuple(f"rank {rank}: {got}" for rank, got in enumerate(found)),
         )

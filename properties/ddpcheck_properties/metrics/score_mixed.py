@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ddpcheck.causes import scores as causes
 from ddpcheck.oracle.scores import score_of
 from ddpcheck.values import Array
 
@@ -19,23 +20,23 @@ def of_mixed(held: SamplesByRank) -> Named:
     outputs, targets = held.together(range(held.world))
     for decimals in (2, 3, 4):
         yield (
-            f"it is rounded to {decimals} decimals, as for display",
+            causes.SCORE_ROUNDED(decimals=decimals),
             round(score_of(held.name, outputs, targets), decimals),
         )
     if held.name in ("accuracy", "f1_macro"):
-        yield "it is 1 minus the score: the share of what is wrong", 1 - score_of(held.name, outputs, targets)
+        yield causes.SCORE_COMPLEMENT(), 1 - score_of(held.name, outputs, targets)
     if targets.dtype.kind == "i":
-        for by, words in ((1, "high"), (-1, "low")):
+        for by in (1, -1):
             labels = (targets + by) % held.made.classes
-            yield f"labels are one too {words}: counted from 1, perhaps", score_of(held.name, outputs, labels)
-    for by, words in ((1, "before"), (-1, "after")):
+            yield causes.LABELS_SHIFTED(by=by), score_of(held.name, outputs, labels)
+    for by, place in ((1, "before"), (-1, "after")):
         turned = np.concatenate([np.roll(each, by, axis=0) for _, each in held.parts])
-        yield f"each output is compared with the target of the sample {words}", score_of(held.name, outputs, turned)
-    for words, rounded in _ROUNDED.items():
+        yield causes.TARGETS_SHIFTED(place=place), score_of(held.name, outputs, turned)
+    for dtype, rounded in _ROUNDED.items():
         yield (
-            f"outputs are rounded to {words}: fewer digits than they have",
+            causes.OUTPUTS_ROUNDED(dtype=dtype),
             score_of(held.name, rounded(outputs).astype(outputs.dtype), targets),
         )
     for rank, (_, its) in enumerate(held.parts):
         if held.world > 1 and len(its):
-            yield f"the samples of rank {rank} count twice", held.of_ranks([*range(held.world), rank])
+            yield causes.RANK_COUNTS_TWICE(rank=rank), held.of_ranks([*range(held.world), rank])
