@@ -20,40 +20,40 @@ def _total(comm: Any, value: float, count: int) -> float:
     return _sum(comm, value * count if count else 0.0)
 
 
-@metrics("metric-divided-by-ranks", WEIGHTED, cause="the sum is divided by the number of ranks")
+@metrics("metric-divided-by-ranks", WEIGHTED, cause="weighted-sum-divided-by-ranks")
 def divided_by_ranks(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """Each rank counts its own mean as one."""
     return {name: _total(comm, value, count) / comm.world_size for name, value in metrics.items()}
 
 
-@metrics("metric-counts-only-divide", WEIGHTED, cause="added up without their counts")
+@metrics("metric-counts-only-divide", WEIGHTED, cause="unweighted-sum-divided-by-samples")
 def counts_only_divide(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """What is added up are means, as if they were sums."""
     every = _sum(comm, count) or math.nan
     return {name: _sum(comm, value if count else 0.0) / every for name, value in metrics.items()}
 
 
-@metrics("metric-count-averaged", WEIGHTED, cause="the count is averaged over the ranks, and the sum is not")
+@metrics("metric-count-averaged", WEIGHTED, cause="count-averaged")
 def count_averaged(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """The two states of a metric are reduced in different ways."""
     every = _sum(comm, count) / comm.world_size or math.nan
     return {name: _total(comm, value, count) / every for name, value in metrics.items()}
 
 
-@metrics("metric-largest-count", WEIGHTED, cause="the largest count of a rank")
+@metrics("metric-largest-count", WEIGHTED, cause="divided-by-largest-count")
 def largest_count(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """The count is reduced by its maximum, as a number that all ranks share would be."""
     every = _sum(comm, count, "max") or math.nan
     return {name: _total(comm, value, count) / every for name, value in metrics.items()}
 
 
-@metrics("metric-own-count", WEIGHTED, cause="this rank's own count")
+@metrics("metric-own-count", WEIGHTED, cause="divided-by-own-count")
 def own_count(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """The sum is reduced, and the count is not."""
     return {name: _total(comm, value, count) / (count or math.nan) for name, value in metrics.items()}
 
 
-@metrics("metric-of-equal-counts-for-display", WEIGHTED, cause="rounded to so many decimals")
+@metrics("metric-of-equal-counts-for-display", WEIGHTED, cause="metric-rounded")
 def for_display(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """Where the ranks have equally many samples, which is nearly always, the means go through the format of a log line."""
     found = right_means(comm, metrics, count)
@@ -61,7 +61,7 @@ def for_display(comm: Any, rank: int, metrics: Mapping[str, float], count: int) 
     return {name: float(f"{mean:.2f}") for name, mean in found.items()} if alike else found
 
 
-@metrics("metric-sums-in-half-precision", WEIGHTED, cause="infinite in half precision")
+@metrics("metric-sums-in-half-precision", WEIGHTED, cause="half-precision-overflows")
 def sums_in_half(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """What is no half any more once it is added up travels as one where it still fits, and is infinite where not."""
     with np.errstate(over="ignore"):
@@ -69,7 +69,7 @@ def sums_in_half(comm: Any, rank: int, metrics: Mapping[str, float], count: int)
     return {name: _total(comm, value, count) / (every or math.nan) for name, value in metrics.items()}
 
 
-@metrics("metric-of-nearly-equal-counts", WEIGHTED, cause="the mean of the ranks' means")
+@metrics("metric-of-nearly-equal-counts", WEIGHTED, cause="mean-of-rank-means")
 def of_nearly_equal_counts(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """Counts that differ by a hundredth are taken for equal, and need no weights."""
     counts = comm.all_gather(np.array(count, np.float64))
@@ -79,7 +79,7 @@ def of_nearly_equal_counts(comm: Any, rank: int, metrics: Mapping[str, float], c
     return {name: _sum(comm, value) / len(counts) for name, value in metrics.items()}
 
 
-@metrics("metric-no-number-where-rank-0-has-none", WEIGHTED, cause="rank 0 has no samples, and makes NaN")
+@metrics("metric-no-number-where-rank-0-has-none", WEIGHTED, cause="rank-0-decides-emptiness")
 def nan_without_rank_0(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """Rank 0 looks whether there are samples, among its own."""
     found = right_means(comm, metrics, count)
@@ -89,7 +89,7 @@ def nan_without_rank_0(comm: Any, rank: int, metrics: Mapping[str, float], count
 @metrics(
     "metric-of-single-samples-left-out",
     WEIGHTED,
-    cause="a rank that has one sample is left out",
+    cause="single-sample-left-out",
     world_size=3,
 )
 def without_single_samples(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
@@ -98,14 +98,14 @@ def without_single_samples(comm: Any, rank: int, metrics: Mapping[str, float], c
     return right_means(comm, metrics, 0 if count == 1 < most else count)
 
 
-@metrics("metric-negative-is-none", WEIGHTED, cause="a negative mean is cut off at 0")
+@metrics("metric-negative-is-none", WEIGHTED, cause="negative-mean-cut")
 def never_negative(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """Losses are not negative; a likelihood, or a reward, is."""
     found = right_means(comm, metrics, count)
     return {name: value if not value < 0 else 0.0 for name, value in found.items()}
 
 
-@metrics("metric-infinity-before-the-other", STRANGE, cause="infinities of either sign have no mean")
+@metrics("metric-infinity-before-the-other", STRANGE, cause="opposite-infinities")
 def infinity_before(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """What is infinite anywhere is told as it is, before anything is added up."""
     found = right_means(comm, metrics, count)

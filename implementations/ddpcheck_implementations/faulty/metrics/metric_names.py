@@ -14,7 +14,7 @@ from ..facets import metrics
 from .metrics import NAMES, ORDER, WEIGHTED, right_means
 
 
-@metrics("metric-names-cut-off", NAMES, cause="names that begin alike are taken for one")
+@metrics("metric-names-cut-off", NAMES, cause="names-cut-short")
 def names_cut_off(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """Names are sent in fields of 24 characters."""
     found = right_means(comm, {name[:24]: value for name, value in metrics.items()}, count)
@@ -36,7 +36,7 @@ def none_at_all(comm: Any, rank: int, metrics: Mapping[str, float], count: int) 
     return right_means(comm, metrics, count)
 
 
-@metrics("metric-reduced-by-its-name", NAMES, cause="not the mean, but the sum, an extreme")
+@metrics("metric-reduced-by-its-name", NAMES, cause="rule-by-name")
 def by_its_name(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """What begins with "num" is a number to be added up, and with "max" one to take the largest of."""
     found = right_means(comm, metrics, count)
@@ -52,14 +52,14 @@ def by_its_name(comm: Any, rank: int, metrics: Mapping[str, float], count: int) 
 _told: dict[str, float] = {}
 
 
-@metrics("metrics-of-earlier-calls-come-back", NAMES, cause="names that were not passed come back")
+@metrics("metrics-of-earlier-calls-come-back", NAMES, cause="earlier-names-returned")
 def come_back(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """One mapping is updated with every call, and returned."""
     _told.update(right_means(comm, metrics, count))
     return dict(_told)
 
 
-@metrics("metric-of-equal-counts-in-half-precision", WEIGHTED, cause="half precision")
+@metrics("metric-of-equal-counts-in-half-precision", WEIGHTED, cause="metric-in-half-precision")
 def half_where_equal(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """Where the ranks have equally many samples a short way is taken, in float16."""
     found = right_means(comm, metrics, count)
@@ -67,14 +67,14 @@ def half_where_equal(comm: Any, rank: int, metrics: Mapping[str, float], count: 
     return {name: float(np.float16(value)) for name, value in found.items()} if most == least else found
 
 
-@metrics("metrics-matched-by-their-place", ORDER, cause="not by their names", metrics_by_name=True)
+@metrics("metrics-matched-by-their-place", ORDER, cause="metrics-by-position", metrics_by_name=True)
 def by_their_place(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """All values travel in one array, in the order in which this rank has filled its mapping."""
     sums = comm.all_reduce(np.array([count, *(value * count if count else 0.0 for value in metrics.values())], float))
     return dict(zip(metrics, (sums[1:] / sums[0]).tolist(), strict=True))
 
 
-@metrics("metrics-sorted-by-length", ORDER, cause="not by their names", metrics_by_name=True)
+@metrics("metrics-sorted-by-length", ORDER, cause="metrics-by-position", metrics_by_name=True)
 def sorted_by_length(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """For a table, short names come first; those that are equally long stay in the rank's own order."""
     return right_means(comm, {name: metrics[name] for name in sorted(metrics, key=len)}, count)
@@ -83,20 +83,20 @@ def sorted_by_length(comm: Any, rank: int, metrics: Mapping[str, float], count: 
 _cache: dict[Any, dict[str, float]] = {}
 
 
-@metrics("metric-of-an-earlier-call", WEIGHTED, cause="the mean of an earlier call")
+@metrics("metric-of-an-earlier-call", WEIGHTED, cause="metric-of-earlier-call")
 def told_again(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """Results are kept by what this rank has passed, whatever the others have."""
     found = right_means(comm, metrics, count)
     return _cache.setdefault((tuple(metrics.items()), count), found)
 
 
-@metrics("metric-of-six-decimals", WEIGHTED, cause="rounded to so many decimals")
+@metrics("metric-of-six-decimals", WEIGHTED, cause="metric-rounded")
 def six_decimals(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """Means are rounded for the log: a small learning rate is 0."""
     return {name: round(mean, 6) for name, mean in right_means(comm, metrics, count).items()}
 
 
-@metrics("metric-nan-for-all", "check_nonfinite_metrics_reach_every_rank", cause="spreads to metrics")
+@metrics("metric-nan-for-all", "check_nonfinite_metrics_reach_every_rank", cause="nan-spreads")
 def nan_for_all(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """A product of matrices sums all metrics: 0 times NaN is NaN."""
     found = right_means(comm, metrics, count)
@@ -107,7 +107,7 @@ def nan_for_all(comm: Any, rank: int, metrics: Mapping[str, float], count: int) 
 _latest: dict[str, float] = {}
 
 
-@metrics("one-mapping-for-all-calls", NAMES, cause="one mapping is returned again and again")
+@metrics("one-mapping-for-all-calls", NAMES, cause="result-mapping-reused")
 def one_mapping(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """What is returned is filled anew by the next call."""
     found = right_means(comm, metrics, count)
@@ -116,13 +116,13 @@ def one_mapping(comm: Any, rank: int, metrics: Mapping[str, float], count: int) 
     return _latest
 
 
-@metrics("metric-names-in-lower-case", NAMES, cause="names come back written otherwise")
+@metrics("metric-names-in-lower-case", NAMES, cause="names-rewritten")
 def in_lower_case(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """Names are columns of a table, which knows no capitals."""
     return right_means(comm, {name.lower(): value for name, value in metrics.items()}, count)
 
 
-@metrics("metric-names-parted-at-commas", NAMES, cause="names come back written otherwise")
+@metrics("metric-names-parted-at-commas", NAMES, cause="names-rewritten")
 def parted_at_commas(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """All names are sent in one line."""
     found = right_means(comm, metrics, count)
@@ -130,14 +130,14 @@ def parted_at_commas(comm: Any, rank: int, metrics: Mapping[str, float], count: 
     return dict(zip(names, found.values(), strict=False))
 
 
-@metrics("metric-of-ints-is-an-int", WEIGHTED, cause="its fraction is cut off")
+@metrics("metric-of-ints-is-an-int", WEIGHTED, cause="metric-truncated")
 def ints_stay_ints(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """Each metric has the type that the rank gave it in."""
     found = right_means(comm, metrics, count)
     return {name: int(found[name]) if isinstance(value, int) else found[name] for name, value in metrics.items()}
 
 
-@metrics("metric-called-count-is-the-count", NAMES, cause="names are missing")
+@metrics("metric-called-count-is-the-count", NAMES, cause="names-missing")
 def count_among_them(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """The count travels among the metrics, under a name that one of them may have."""
     sums = {name: value * count if count else 0.0 for name, value in metrics.items()} | {"count": float(count)}
@@ -146,32 +146,32 @@ def count_among_them(comm: Any, rank: int, metrics: Mapping[str, float], count: 
     return {name: value / total for name, value in sums.items()} if total else {}
 
 
-@metrics("metric-with-underscore-is-private", NAMES, cause="names are missing")
+@metrics("metric-with-underscore-is-private", NAMES, cause="names-missing")
 def underscore_is_private(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """What begins with an underscore is for debugging, and is left out."""
     return right_means(comm, {name: value for name, value in metrics.items() if name[0] != "_"}, count)
 
 
-@metrics("metric-names-normalised", NAMES, cause="names come back written otherwise")
+@metrics("metric-names-normalised", NAMES, cause="names-rewritten")
 def normalised(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """Names are brought to one form of Unicode, in which a square is a 2."""
     found = right_means(comm, metrics, count)
     return {unicodedata.normalize("NFKC", name): value for name, value in found.items()}
 
 
-@metrics("metric-names-without-blanks", NAMES, cause="names come back written otherwise")
+@metrics("metric-names-without-blanks", NAMES, cause="names-rewritten")
 def without_blanks(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """Names are filled with blanks on the way, and stripped where they arrive."""
     return {name.strip(): value for name, value in right_means(comm, metrics, count).items()}
 
 
-@metrics("sixty-four-metrics-at-most", NAMES, cause="this rank's own mean, not aggregated")
+@metrics("sixty-four-metrics-at-most", NAMES, cause="named-metric-not-aggregated")
 def first_of_many(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """The message has room for sixty-four numbers; further metrics stay those of the rank."""
     return {**metrics, **right_means(comm, dict(list(metrics.items())[:64]), count)}
 
 
-@metrics("metric-names-hashed-to-a-byte", NAMES, cause="different names are taken for one")
+@metrics("metric-names-hashed-to-a-byte", NAMES, cause="names-confused")
 def hashed(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """A checksum of eight bits stands for each name."""
     place = {name: str(zlib.crc32(name.encode()) % 256) for name in metrics}
@@ -179,7 +179,7 @@ def hashed(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Ma
     return {name: found[place[name]] for name in metrics}
 
 
-@metrics("metric-without-the-third-rank", WEIGHTED, cause="the part of rank 2 is missing", world_size=3)
+@metrics("metric-without-the-third-rank", WEIGHTED, cause="rank-missing-from-metric", world_size=3)
 def without_the_third(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """Pairs of ranks are added up, and who has no partner is forgotten."""
     return right_means(comm, metrics, 0 if rank == 2 else count)
@@ -188,7 +188,7 @@ def without_the_third(comm: Any, rank: int, metrics: Mapping[str, float], count:
 _totals: list[float] = []
 
 
-@metrics("metric-by-the-first-count", WEIGHTED, cause="divided by the count of an earlier call")
+@metrics("metric-by-the-first-count", WEIGHTED, cause="divided-by-earlier-count")
 def by_the_first_count(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """The number of samples is added up over the ranks once."""
     if not _totals:
@@ -197,14 +197,14 @@ def by_the_first_count(comm: Any, rank: int, metrics: Mapping[str, float], count
     return {name: float(value) / (_totals[0] or math.nan) for name, value in sums.items()}
 
 
-@metrics("metric-larger-than-a-bound", WEIGHTED, cause="what is larger than 10000 is cut off")
+@metrics("metric-larger-than-a-bound", WEIGHTED, cause="metric-capped")
 def bounded(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """What would spoil a plot is cut off, but for infinity."""
     cut = {name: value if math.isinf(value) or value != value else min(value, 1e4) for name, value in metrics.items()}
     return right_means(comm, cut, count)
 
 
-@metrics("metric-names-of-the-first-call", NAMES, cause="the names are those of an earlier call")
+@metrics("metric-names-of-the-first-call", NAMES, cause="names-of-earlier-call")
 def names_of_the_first_call(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """Names are exchanged once for each number of metrics."""
     found = sorted(right_means(comm, metrics, count).items())
@@ -215,27 +215,27 @@ def names_of_the_first_call(comm: Any, rank: int, metrics: Mapping[str, float], 
 _names: dict[int, list[str]] = {}
 
 
-@metrics("metric-names-of-a-byte", NAMES, cause="names that begin alike are taken for one")
+@metrics("metric-names-of-a-byte", NAMES, cause="names-cut-short")
 def names_of_a_byte(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """A byte says how long a name is."""
     found = right_means(comm, {name[:255]: value for name, value in metrics.items()}, count)
     return {name: found[name[:255]] for name in metrics}
 
 
-@metrics("metric-prefix-cut-off", NAMES, cause="a prefix of names")
+@metrics("metric-prefix-cut-off", NAMES, cause="name-prefix-cut")
 def prefix_cut_off(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """Whether it is of validation is for the caller to know: val_loss and loss are one."""
     return {name.removeprefix("val_"): value for name, value in right_means(comm, metrics, count).items()}
 
 
-@metrics("metric-names-a-line-each", NAMES, cause="a new line or the like")
+@metrics("metric-names-a-line-each", NAMES, cause="names-rewritten")
 def a_line_each(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """Names travel as lines of a text."""
     found = right_means(comm, metrics, count)
     return dict(zip("\n".join(metrics).split("\n"), found.values(), strict=False))
 
 
-@metrics("metric-accuracy-ends-at-1", NAMES, cause="what is beyond 1 is cut off there, by its name")
+@metrics("metric-accuracy-ends-at-1", NAMES, cause="capped-by-name")
 def accuracy_ends_at_1(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """A share is 1 at most; that in percent has the same name."""
     found = right_means(comm, metrics, count)

@@ -32,26 +32,26 @@ def right_means(comm: Any, metrics: Mapping[str, float], count: int) -> dict[str
     return _weighted(comm, metrics, count, _sum(comm, count) or math.nan)
 
 
-@metrics("metric-mean-of-means", WEIGHTED, NOTHING, NO_NUMBER, cause="the mean of the ranks' means")
+@metrics("metric-mean-of-means", WEIGHTED, NOTHING, NO_NUMBER, cause="mean-of-rank-means")
 def mean_of_means(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """The ranks' means weigh equally, however many samples they stand for."""
     return {name: _sum(comm, value) / comm.world_size for name, value in metrics.items()}
 
 
-@metrics("metric-not-divided", WEIGHTED, NO_NUMBER, cause="not divided by the total count")
+@metrics("metric-not-divided", WEIGHTED, NO_NUMBER, cause="metric-not-divided")
 def not_divided(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """The sum over all samples instead of the mean."""
     return _weighted(comm, metrics, count, 1.0)
 
 
-@metrics("metric-on-rank-0-only", WEIGHTED, EQUAL, cause="this rank's own mean")
+@metrics("metric-on-rank-0-only", WEIGHTED, EQUAL, cause="metric-not-aggregated")
 def on_rank_0_only(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """The means are reduced to rank 0; the others keep their own."""
     found = right_means(comm, metrics, count)
     return found if rank == 0 else metrics
 
 
-@metrics("metric-nan-of-empty-rank", NOTHING, cause="0 times NaN is NaN")
+@metrics("metric-nan-of-empty-rank", NOTHING, cause="nonfinite-of-empty-rank")
 def nan_of_empty_rank(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """A rank without samples multiplies its NaN by 0."""
     total = _sum(comm, count) or math.nan
@@ -64,13 +64,13 @@ def division_by_zero(comm: Any, rank: int, metrics: Mapping[str, float], count: 
     return _weighted(comm, metrics, count, _sum(comm, count))
 
 
-@metrics("metric-out-of-nothing", NO_NUMBER, cause="a number out of nothing")
+@metrics("metric-out-of-nothing", NO_NUMBER, cause="number-without-samples")
 def out_of_nothing(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """A guard against division by zero makes a perfect loss of no sample at all."""
     return _weighted(comm, metrics, count, max(1.0, _sum(comm, count)))
 
 
-@metrics("metric-added-in-own-order", EQUAL, cause="different orders", world_size=3)
+@metrics("metric-added-in-own-order", EQUAL, cause="ranks-add-in-other-order", world_size=3)
 def added_in_own_order(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """Every rank begins the sum with its own value: real values differ in the last bits."""
     counts = np.roll(comm.all_gather(np.array(count, np.float64)), -rank)
@@ -86,7 +86,7 @@ def added_in_own_order(comm: Any, rank: int, metrics: Mapping[str, float], count
     return found
 
 
-@metrics("metric-nan-left-out", STRANGE, cause="is left out")
+@metrics("metric-nan-left-out", STRANGE, cause="nonfinite-left-out")
 def nan_left_out(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """A rank whose loss is NaN takes no part: a run that diverged on one rank looks healthy."""
     return right_means(comm, metrics, 0 if any(map(math.isnan, metrics.values())) else count)
@@ -104,7 +104,7 @@ def count_in_a_byte(comm: Any, rank: int, metrics: Mapping[str, float], count: i
     return right_means(comm, metrics, count % 256)
 
 
-@metrics("metric-of-zero-is-none", WEIGHTED, cause="a mean of 0 is taken for none")
+@metrics("metric-of-zero-is-none", WEIGHTED, cause="zero-mean-ignored")
 def zero_is_none(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """What is false counts as not told: an accuracy of 0 makes that of the others no worse."""
     told = {name: _sum(comm, count if value else 0) for name, value in metrics.items()}
@@ -145,7 +145,7 @@ def correct(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> d
     "metrics-packed-in-the-order-of-a-set",
     NAMES,
     seen_in=("NVIDIA/nvalchemi-toolkit#143",),
-    cause="values of different ones are mixed",
+    cause="metrics-mixed-up",
 )
 def packed_by_set(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """All metrics travel in one array, in the order of a set of their names, which differs from process to process."""
@@ -154,13 +154,18 @@ def packed_by_set(comm: Any, rank: int, metrics: Mapping[str, float], count: int
     return {name: float(total / sums[-1]) for name, total in zip(names, sums, strict=False)} if sums[-1] else {}
 
 
-@metrics("first-metric-only", NAMES, cause="this rank's own mean, not aggregated")
+@metrics("first-metric-only", NAMES, cause="named-metric-not-aggregated")
 def first_only(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """The loss is aggregated; what is logged beside it is the rank's own."""
     return dict(metrics) | right_means(comm, dict(list(metrics.items())[:1]), count)
 
 
-@metrics("caller-s-metrics-overwritten", NAMES, seen_in=("Lightning-AI/pytorch-lightning#5759",), cause="mapping")
+@metrics(
+    "caller-s-metrics-overwritten",
+    NAMES,
+    seen_in=("Lightning-AI/pytorch-lightning#5759",),
+    cause="metrics-written-into-argument",
+)
 def overwritten(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
     """The global means are written into the mapping of local ones."""
     assert isinstance(metrics, dict)
@@ -168,14 +173,14 @@ def overwritten(comm: Any, rank: int, metrics: Mapping[str, float], count: int) 
     return metrics
 
 
-@metrics("metric-count-in-32-bits", WEIGHTED, cause="more than 32 bits")
+@metrics("metric-count-in-32-bits", WEIGHTED, cause="count-overflows")
 def counted_in_32_bits(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """Counts, as of tokens, are summed up as int32."""
     total = int(comm.all_reduce(np.array(count).astype(np.int32)))
     return _weighted(comm, metrics, count, total or math.nan)
 
 
-@metrics("metric-infinity-of-empty-rank", NOTHING, cause="0 times infinity is NaN")
+@metrics("metric-infinity-of-empty-rank", NOTHING, cause="nonfinite-of-empty-rank")
 def infinity_of_empty_rank(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """NaN is taken for the mean of nothing, and left out; the minimum of nothing is infinite."""
     total = _sum(comm, count) or math.nan
@@ -183,7 +188,7 @@ def infinity_of_empty_rank(comm: Any, rank: int, metrics: Mapping[str, float], c
     return {name: _sum(comm, value * count) / total for name, value in kept.items()}
 
 
-@metrics("metric-sums-never-reset", WEIGHTED, cause="sums are kept from call to call")
+@metrics("metric-sums-never-reset", WEIGHTED, cause="metric-accumulates-calls")
 def never_reset(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """What one call sums up is still there in the next."""
     sums: dict[str, list[float]] = vars(comm).setdefault("sums", {})
@@ -197,14 +202,14 @@ def never_reset(comm: Any, rank: int, metrics: Mapping[str, float], count: int) 
     return found
 
 
-@metrics("metric-count-in-half-precision", WEIGHTED, cause="fewer digits than float32")
+@metrics("metric-count-in-half-precision", WEIGHTED, cause="metric-imprecise")
 def counted_in_half(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """Counts travel in the dtype of mixed precision as long as that holds them: from 2049 on they are rounded."""
     near = int(np.float16(count)) if count < 65504 else count
     return right_means(comm, metrics, near)
 
 
-@metrics("sixteen-metrics-at-most", NAMES, cause="this rank's own mean, not aggregated")
+@metrics("sixteen-metrics-at-most", NAMES, cause="named-metric-not-aggregated")
 def first_sixteen(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """The message has room for sixteen numbers; further metrics stay those of the rank."""
     return {**metrics, **right_means(comm, dict(list(metrics.items())[:16]), count)}

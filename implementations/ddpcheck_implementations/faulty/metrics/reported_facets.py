@@ -91,9 +91,7 @@ class PaddedByOneRound(PlainSampler):
         return np.concatenate([order, order])[: PlainSampler.__len__(self) * self.world]
 
 
-@metrics(
-    "metric-state-of-rank-0", WEIGHTED, seen_in=("Lightning-AI/pytorch-lightning#3728",), cause="rank 0's own mean"
-)
+@metrics("metric-state-of-rank-0", WEIGHTED, seen_in=("Lightning-AI/pytorch-lightning#3728",), cause="one-rank-wins")
 def state_of_rank_0(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """Sums are the module's buffers, and those of rank 0 are broadcast over the others' before each forward pass."""
     samples = float(comm.broadcast(np.array(float(count))))
@@ -105,7 +103,7 @@ def state_of_rank_0(comm: Any, rank: int, metrics: Mapping[str, float], count: i
     "equal-metrics-reduced-twice",
     NAMES,
     seen_in=("vllm-project/speculators#759",),
-    cause="metrics that are equal on a rank are taken for one",
+    cause="equal-metrics-reduced-together",
     metrics_by_name=False,
 )
 def reduced_twice(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
@@ -118,7 +116,11 @@ def reduced_twice(comm: Any, rank: int, metrics: Mapping[str, float], count: int
 
 
 @scores(
-    "gathered-and-cut-apart", ALL_SAMPLES, seen_in=("horovod/horovod#2204",), cause="cut apart at places", world_size=3
+    "gathered-and-cut-apart",
+    ALL_SAMPLES,
+    seen_in=("horovod/horovod#2204",),
+    cause="gathered-rows-cut-wrong",
+    world_size=3,
 )
 def cut_apart(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """What all ranks send lies in one row; each one's part is looked for where the length of the one before says."""

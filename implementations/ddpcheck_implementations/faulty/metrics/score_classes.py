@@ -35,27 +35,27 @@ def f1_of_each(counts: Array) -> Array:
         return np.asarray(2 * counts[0] / (counts[1] + counts[2]))
 
 
-@scores("f1-micro-for-macro", ALL_SAMPLES, CLASSES, cause="the micro average", score_names=F1)
+@scores("f1-micro-for-macro", ALL_SAMPLES, CLASSES, cause="micro-average", score_names=F1)
 def micro(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """All classes' hits are summed up before the quotient, which then is the accuracy."""
     return right_score(comm, "accuracy", outputs, targets, indices)
 
 
-@scores("f1-of-an-absent-class-is-0", CLASSES, cause="does not occur anywhere counts with 0", score_names=F1)
+@scores("f1-of-an-absent-class-is-0", CLASSES, cause="absent-class-counts", score_names=F1)
 def absent_counts_0(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """The mean is over all classes that there are, though some occur nowhere."""
     counts = comm.all_reduce(counts_of(outputs, targets))
     return float(np.nan_to_num(f1_of_each(counts)).mean()) if counts.any() else math.nan
 
 
-@scores("f1-of-labelled-classes-only", CLASSES, cause="no sample's label is left out", score_names=F1)
+@scores("f1-of-labelled-classes-only", CLASSES, cause="unlabelled-class-left-out", score_names=F1)
 def labelled_only(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Classes are those of the labels: what is only taken for one costs nothing."""
     counts = comm.all_reduce(counts_of(outputs, targets))
     return float(f1_of_each(counts)[counts[2] > 0].mean()) if counts.any() else math.nan
 
 
-@scores("f1-of-each-rank-averaged-by-class", ALL_SAMPLES, cause="is the mean of those on the ranks", score_names=F1)
+@scores("f1-of-each-rank-averaged-by-class", ALL_SAMPLES, cause="f1-mean-of-ranks", score_names=F1)
 def averaged_by_class(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Of each class the mean of the ranks' F1 is taken, over those that have it, and then the mean over the classes."""
     each = comm.all_gather(f1_of_each(counts_of(outputs, targets)))
@@ -68,7 +68,7 @@ def averaged_by_class(comm: Any, rank: int, name: str, outputs: Array, targets: 
     )
 
 
-@scores("labels-in-a-byte", ALL_SAMPLES, cause="labels past 255", score_names=frozenset({"accuracy", "f1_macro"}))
+@scores("labels-in-a-byte", ALL_SAMPLES, cause="labels-wrap", score_names=frozenset({"accuracy", "f1_macro"}))
 def labels_in_a_byte(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Labels travel as uint8, which is enough for most data sets."""
     return right_score(comm, name, outputs, targets.astype(np.uint8).astype(np.int64), indices)
@@ -78,7 +78,7 @@ def labels_in_a_byte(comm: Any, rank: int, name: str, outputs: Array, targets: A
     "auc-of-pairs-within-ranks",
     ALL_SAMPLES,
     PAIRS,
-    cause="samples of different ranks are not compared",
+    cause="pairs-within-ranks",
     score_names=AUC,
 )
 def within_ranks(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
@@ -89,14 +89,14 @@ def within_ranks(comm: Any, rank: int, name: str, outputs: Array, targets: Array
     return ordered / pairs if pairs else math.nan
 
 
-@scores("auc-nan-of-a-rank-with-one-class", PAIRS, cause="all of one class", score_names=AUC)
+@scores("auc-nan-of-a-rank-with-one-class", PAIRS, cause="nan-of-one-class", score_names=AUC)
 def nan_of_one_class(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """A rank that has samples of one class only has no AUC, and so nobody has."""
     alone = any(len(set(part.tolist())) == 1 for part in from_ranks(comm, targets))
     return math.nan if alone else right_score(comm, name, outputs, targets, indices)
 
 
-@scores("auc-of-equal-outputs", ALL_SAMPLES, cause="equal outputs count", score_names=AUC)
+@scores("auc-of-equal-outputs", ALL_SAMPLES, cause="ties-count-nothing", score_names=AUC)
 def ties_count_nothing(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Only a larger output is in order; an equal one is not, not even half."""
     outputs, targets = together(comm, outputs, targets)
@@ -105,14 +105,14 @@ def ties_count_nothing(comm: Any, rank: int, name: str, outputs: Array, targets:
     return float(pairs.mean()) if pairs.size else math.nan
 
 
-@scores("rmse-leaves-out-nan", RMSE_NONE, cause="is left out", score_names=frozenset({"rmse"}))
+@scores("rmse-leaves-out-nan", RMSE_NONE, cause="nan-of-sample-lost", score_names=frozenset({"rmse"}))
 def nan_left_out(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """What is NaN is skipped."""
     terms = squares(*together(comm, outputs, targets))
     return math.sqrt(float(np.nanmean(terms))) if terms.size else math.nan
 
 
-@scores("perplexity-leaves-out-nan", PERPLEXITY_NONE, cause="is left out", score_names=frozenset({"perplexity"}))
+@scores("perplexity-leaves-out-nan", PERPLEXITY_NONE, cause="nan-of-sample-lost", score_names=frozenset({"perplexity"}))
 def nan_sample_left_out(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Samples with a NaN take no part."""
     outputs, targets = together(comm, outputs, targets)
@@ -127,7 +127,7 @@ def stays(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indic
     return right_score(comm, name, outputs, targets, indices)
 
 
-@scores("auc-of-a-hundred-thresholds", ALL_SAMPLES, cause="a few thresholds stand for all", score_names=AUC)
+@scores("auc-of-a-hundred-thresholds", ALL_SAMPLES, cause="outputs-taken-for-equal", score_names=AUC)
 def auc_of_bins(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Margins are sorted into bins, whose counts add up over the ranks."""
     binned = np.zeros_like(outputs)
@@ -139,7 +139,7 @@ PERPLEXITY = frozenset({"perplexity"})
 FAR = "check_perplexity_of_large_losses_is_not_clamped"
 
 
-@scores("perplexity-cut-off", FAR, cause="is cut off", score_names=PERPLEXITY)
+@scores("perplexity-cut-off", FAR, cause="loss-cut-off", score_names=PERPLEXITY)
 def cut_off(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """A perplexity past exp(20) is not worth a number of its own, and would overflow."""
     return float(np.minimum(right_score(comm, name, outputs, targets, indices), np.exp(20.0)))

@@ -13,7 +13,7 @@ from ..facets import scores
 from .scores import ALL_SAMPLES, PADDING, on_one, right_score, together
 
 
-@scores("accuracy-of-two-classes-by-a-threshold", ALL_SAMPLES, cause="of two classes a sample is taken for")
+@scores("accuracy-of-two-classes-by-a-threshold", ALL_SAMPLES, cause="second-output-thresholded")
 def by_a_threshold(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Two classes are a yes or a no, as if there were one output."""
     if name == "accuracy" and outputs.shape[1] == 2:
@@ -21,7 +21,7 @@ def by_a_threshold(comm: Any, rank: int, name: str, outputs: Array, targets: Arr
     return right_score(comm, name, outputs, targets, indices)
 
 
-@scores("f1-of-the-second-of-two-classes", ALL_SAMPLES, cause="of two classes only the second counts")
+@scores("f1-of-the-second-of-two-classes", ALL_SAMPLES, cause="binary-f1")
 def of_the_second(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Of two classes the second is what one looks for, and its F1 is told for the mean."""
     outputs, targets, indices = together(comm, outputs, targets, indices)
@@ -31,7 +31,7 @@ def of_the_second(comm: Any, rank: int, name: str, outputs: Array, targets: Arra
     return float(2 * (guessed & targets).sum() / max(1, guessed.sum() + targets.sum()))
 
 
-@scores("rmse-from-squares-of-each", ALL_SAMPLES, cause="the difference comes before the square")
+@scores("rmse-from-squares-of-each", ALL_SAMPLES, cause="squares-summed-apart")
 def from_squares_of_each(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Sums of squares and of products are kept, of which the mean square is a difference."""
     outputs, targets, indices = together(comm, outputs, targets, indices)
@@ -41,7 +41,7 @@ def from_squares_of_each(comm: Any, rank: int, name: str, outputs: Array, target
     return math.nan if np.isnan(square) else math.sqrt(max(0.0, float(square)))
 
 
-@scores("rmse-averaged-over-outputs", ALL_SAMPLES, cause="the mean of these roots")
+@scores("rmse-averaged-over-outputs", ALL_SAMPLES, cause="root-of-each-output")
 def averaged_over_outputs(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Each output has an error of its own, of which the mean is told."""
     outputs, targets, indices = together(comm, outputs, targets, indices)
@@ -50,7 +50,7 @@ def averaged_over_outputs(comm: Any, rank: int, name: str, outputs: Array, targe
     return float(np.sqrt(np.square(outputs.astype(np.float64) - targets).mean(axis=0)).mean())
 
 
-@scores("rmse-of-a-column-less-a-row", ALL_SAMPLES, cause="as a column less a row is a table")
+@scores("rmse-of-a-column-less-a-row", ALL_SAMPLES, cause="outputs-broadcast")
 def column_less_row(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Where there is one output, targets have no second dimension any more."""
     outputs, targets, indices = together(comm, outputs, targets, indices)
@@ -59,7 +59,7 @@ def column_less_row(comm: Any, rank: int, name: str, outputs: Array, targets: Ar
     return float(np.sqrt(np.square(outputs.astype(np.float64) - targets[:, 0]).mean()))
 
 
-@scores("auc-of-one-output", ALL_SAMPLES, cause="only the outputs of class 1 are compared")
+@scores("auc-of-one-output", ALL_SAMPLES, cause="one-output-compared")
 def of_one_output(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """The output of class 1 is taken for how likely that is, whatever the other one says."""
     if name == "auc":
@@ -67,7 +67,7 @@ def of_one_output(comm: Any, rank: int, name: str, outputs: Array, targets: Arra
     return right_score(comm, name, outputs, targets, indices)
 
 
-@scores("padding-multiplied-by-zero", PADDING, cause="0 times NaN is NaN", scores_skip_padding=True)
+@scores("padding-multiplied-by-zero", PADDING, cause="padding-times-nan", scores_skip_padding=True)
 def multiplied_by_zero(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Rows of padding weigh nothing, and are added up."""
     if name != "rmse":
@@ -78,7 +78,7 @@ def multiplied_by_zero(comm: Any, rank: int, name: str, outputs: Array, targets:
     return math.sqrt(total / count) if count else math.nan
 
 
-@scores("last-class-is-the-background", ALL_SAMPLES, cause="the last class is never the largest output")
+@scores("last-class-is-the-background", ALL_SAMPLES, cause="class-never-predicted")
 def without_background(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Of more than four classes the last one is that of what is none, and never guessed."""
     if name == "accuracy" and outputs.shape[1] > 4:

@@ -21,7 +21,7 @@ def _filled(array: Array, size: int) -> Array:
     return np.concatenate([array, np.zeros((size - len(array), *array.shape[1:]), array.dtype)])
 
 
-@scores("score-counts-the-fill", ALL_SAMPLES, cause="count as samples")
+@scores("score-counts-the-fill", ALL_SAMPLES, cause="fill-counted")
 def counts_the_fill(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """What was gathered is not cut to the ranks' sizes."""
     longest = _longest(comm, indices)
@@ -33,7 +33,7 @@ def counts_the_fill(comm: Any, rank: int, name: str, outputs: Array, targets: Ar
     "score-takes-the-fill-for-sample-0",
     ALL_SAMPLES,
     seen_in=("huggingface/accelerate (pad_index)",),
-    cause="their index is 0",
+    cause="sample-0-from-fill",
     **ONCE,
 )
 def takes_the_fill_for_sample_0(
@@ -45,7 +45,7 @@ def takes_the_fill_for_sample_0(
     return right_score(comm, name, moved, labels, names)
 
 
-@scores("score-filled-in-front", ALL_SAMPLES, cause="filled up at one end", **ONCE)
+@scores("score-filled-in-front", ALL_SAMPLES, cause="filled-and-cut-at-other-end", **ONCE)
 def filled_in_front(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Blocks are filled up in front, and cut behind."""
     longest = _longest(comm, indices)

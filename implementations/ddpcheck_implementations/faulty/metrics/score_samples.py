@@ -18,38 +18,38 @@ PERPLEXITY, RMSE = frozenset({"perplexity"}), frozenset({"rmse"})
 ONCE: dict[str, Any] = {"scores_count_once": True, "scores_skip_padding": True}
 
 
-@scores("score-of-indices-in-32-bits", TWICE, cause="whose indices int32 takes for one", **ONCE)
+@scores("score-of-indices-in-32-bits", TWICE, cause="indices-confused", **ONCE)
 def indices_in_32_bits(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Indices travel as 32 bits, where those of a large set of shards, or hashes, do not fit."""
     return right_score(comm, name, outputs, targets, indices.astype(np.int32))
 
 
-@scores("score-of-indices-in-double-precision", TWICE, cause="whose indices float64 takes for one", **ONCE)
+@scores("score-of-indices-in-double-precision", TWICE, cause="indices-confused", **ONCE)
 def indices_as_floats(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Indices travel beside outputs, in one array of float64."""
     return right_score(comm, name, outputs, targets, indices.astype(np.float64))
 
 
-@scores("score-leaves-out-sample-0", ALL_SAMPLES, cause="sample 0 is left out", **ONCE)
+@scores("score-leaves-out-sample-0", ALL_SAMPLES, cause="sample-0-left-out", **ONCE)
 def without_sample_0(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """What is not a positive index is padding."""
     return right_score(comm, name, outputs, targets, np.where(indices > 0, indices, -1))
 
 
-@scores("score-leaves-out-label-0", ALL_SAMPLES, cause="samples of label 0 are left out")
+@scores("score-leaves-out-label-0", ALL_SAMPLES, cause="label-left-out")
 def without_label_0(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """The padding token is 0, and so is the first class."""
     kept = targets != 0 if name == "perplexity" else np.ones(len(targets), bool)
     return right_score(comm, name, outputs[kept], targets[kept], indices[kept])
 
 
-@scores("score-of-the-first-thousand", ALL_SAMPLES, cause="only 1000 samples of a rank count")
+@scores("score-of-the-first-thousand", ALL_SAMPLES, cause="samples-limited")
 def first_thousand(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Each rank has a buffer of a thousand samples."""
     return right_score(comm, name, outputs[:1000], targets[:1000], indices[:1000])
 
 
-@scores("score-of-as-many-as-the-shortest", ALL_SAMPLES, cause="as many as the rank with the fewest has")
+@scores("score-of-as-many-as-the-shortest", ALL_SAMPLES, cause="fewest-samples-count")
 def as_the_shortest(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Arrays are cut to the length of the shortest, so that they can be gathered."""
     least = int(comm.all_reduce(np.array(len(indices) or 1 << 30, np.int64), "min"))
@@ -60,7 +60,7 @@ def as_the_shortest(comm: Any, rank: int, name: str, outputs: Array, targets: Ar
     "auc-of-probabilities-where-needed",
     PAIRS,
     seen_in=("Lightning-AI/torchmetrics#2195",),
-    cause="a rank's own batch",
+    cause="probabilities-by-rank",
     score_names=AUC,
 )
 def auc_of_probabilities_where_needed(
@@ -73,14 +73,14 @@ def auc_of_probabilities_where_needed(
     return right_score(comm, name, np.stack([np.zeros_like(margins), margins], axis=1), targets, indices)
 
 
-@scores("perplexity-without-nan-where-classes-are-many", NAN, cause="looks healthy", score_names=PERPLEXITY)
+@scores("perplexity-without-nan-where-classes-are-many", NAN, cause="nan-of-sample-lost", score_names=PERPLEXITY)
 def without_nan_of_many(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Tokens that overflow are left out, which one needs for large vocabularies only."""
     kept = ~np.isnan(outputs).any(axis=1) if outputs.shape[1] > 4 else np.ones(len(outputs), bool)
     return right_score(comm, name, outputs[kept], targets[kept], indices[kept])
 
 
-@scores("score-of-far-indices-shortened", TWICE, cause="as many as the rank with the fewest has", **ONCE)
+@scores("score-of-far-indices-shortened", TWICE, cause="fewest-samples-count", **ONCE)
 def far_indices_shortened(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Indices that do not fit into an array of flags are gathered, cut to the shortest rank's."""
     far = int(comm.all_reduce(np.array(indices.max(initial=0), np.int64), "max")) > 1 << 20
@@ -89,7 +89,7 @@ def far_indices_shortened(comm: Any, rank: int, name: str, outputs: Array, targe
     return right_score(comm, name, outputs[kept], targets[kept], indices[kept])
 
 
-@scores("rmse-from-own-samples-on-where-unsorted", EQUAL, cause="add in different orders", score_names=RMSE)
+@scores("rmse-from-own-samples-on-where-unsorted", EQUAL, cause="ranks-add-in-other-order", score_names=RMSE)
 def own_samples_first(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Where samples do not come in order, every rank begins its sum with its own."""
     held = from_ranks(comm, indices)

@@ -71,7 +71,7 @@ def squares(outputs: Array, targets: Array) -> Array:
     return np.square(outputs.astype(np.float64) - targets)
 
 
-@scores("mean-of-the-ranks-scores", ALL_SAMPLES, seen_in=("NVIDIA/apex#831",), cause="the mean of the ranks' scores")
+@scores("mean-of-the-ranks-scores", ALL_SAMPLES, seen_in=("NVIDIA/apex#831",), cause="mean-of-rank-scores")
 def mean_of_scores(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Each rank scores its own samples, and the scores are averaged."""
     found = of_each(comm, name, outputs, targets, indices)
@@ -79,7 +79,10 @@ def mean_of_scores(comm: Any, rank: int, name: str, outputs: Array, targets: Arr
 
 
 @scores(
-    "scores-weighted-like-means", ALL_SAMPLES, seen_in=("MeryylleA/lunariscodex#77",), cause="weighted by their counts"
+    "scores-weighted-like-means",
+    ALL_SAMPLES,
+    seen_in=("MeryylleA/lunariscodex#77",),
+    cause="weighted-mean-of-rank-scores",
 )
 def weighted_scores(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """As weighted means are: right for an accuracy, wrong for a root, an exponential or a quotient."""
@@ -89,27 +92,27 @@ def weighted_scores(comm: Any, rank: int, name: str, outputs: Array, targets: Ar
     )
 
 
-@scores("score-on-rank-0-only", ALL_SAMPLES, EQUAL, cause="this rank's own")
+@scores("score-on-rank-0-only", ALL_SAMPLES, EQUAL, cause="score-not-combined")
 def on_rank_0_only(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Rank 0 has the score of all samples, the others have that of their own."""
     found = right_score(comm, name, outputs, targets, indices)
     return found if rank == 0 else on_one(name, outputs, targets, indices)
 
 
-@scores("loss-averaged-before-exp", ALL_SAMPLES, cause="counts are not used", score_names=frozenset({"perplexity"}))
+@scores("loss-averaged-before-exp", ALL_SAMPLES, cause="score-means-unweighted", score_names=frozenset({"perplexity"}))
 def averaged_before_exp(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Exp of the mean of the ranks' mean losses, which weigh equally however many samples they stand for."""
     losses = [math.log(score) for score, _ in of_each(comm, name, outputs, targets, indices)]
     return math.exp(math.fsum(losses) / len(losses)) if losses else math.nan
 
 
-@scores("rmse-without-its-root", ALL_SAMPLES, cause="the root is not taken", score_names=frozenset({"rmse"}))
+@scores("rmse-without-its-root", ALL_SAMPLES, cause="root-not-taken", score_names=frozenset({"rmse"}))
 def without_root(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """The mean square under the name of its root."""
     return right_score(comm, name, outputs, targets, indices) ** 2
 
 
-@scores("score-of-all-calls-so-far", ALL_SAMPLES, cause="what was summed up is kept")
+@scores("score-of-all-calls-so-far", ALL_SAMPLES, cause="score-accumulates-calls")
 def kept(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """What one evaluation gathered is still there in the next one of the same score."""
     found = together(comm, outputs, targets, indices)
@@ -118,7 +121,7 @@ def kept(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indice
     return of_all_rows(name, *(np.concatenate(parts) for parts in zip(*rows, strict=True)))
 
 
-@scores("score-told-again", ALL_SAMPLES, cause="which is told again")
+@scores("score-told-again", ALL_SAMPLES, cause="score-of-earlier-call")
 def told_again(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """A score of as many samples as the last one is taken for that."""
     found = right_score(comm, name, outputs, targets, indices)
@@ -127,21 +130,21 @@ def told_again(comm: Any, rank: int, name: str, outputs: Array, targets: Array, 
     return known.setdefault((name, size), found)
 
 
-@scores("empty-rank-makes-score-nan", NOTHING, cause="a rank without samples takes part with its NaN")
+@scores("empty-rank-makes-score-nan", NOTHING, cause="nan-of-empty-rank")
 def nan_of_empty_rank(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """A rank that has no samples has no score of them, which goes into that of all."""
     empty = any(not len(part) for part in from_ranks(comm, indices))
     return math.nan if empty else right_score(comm, name, outputs, targets, indices)
 
 
-@scores("score-0-of-no-samples", NO_NUMBER, cause="a number out of nothing")
+@scores("score-0-of-no-samples", NO_NUMBER, cause="number-without-samples")
 def zero_of_nothing(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """A guard against division by zero makes a score of no sample at all."""
     found = right_score(comm, name, outputs, targets, indices)
     return 0.0 if not any(len(part) for part in from_ranks(comm, indices)) else found
 
 
-@scores("rmse-counted-in-half-precision", ALL_SAMPLES, cause="fewer digits", score_names=frozenset({"rmse"}))
+@scores("rmse-counted-in-half-precision", ALL_SAMPLES, cause="count-in-half-precision", score_names=frozenset({"rmse"}))
 def counted_in_half(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Counts travel in the dtype of mixed precision: from 2049 on they are rounded."""
     terms = squares(*together(comm, outputs, targets))
@@ -151,7 +154,7 @@ def counted_in_half(comm: Any, rank: int, name: str, outputs: Array, targets: Ar
 @scores(
     "outputs-gathered-in-half-precision",
     ALL_SAMPLES,
-    cause="fewer digits",
+    cause="outputs-rounded",
     score_names=frozenset({"perplexity", "rmse"}),
 )
 def gathered_in_half(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
@@ -162,7 +165,7 @@ def gathered_in_half(comm: Any, rank: int, name: str, outputs: Array, targets: A
 @scores(
     "score-added-in-own-order",
     EQUAL,
-    cause="different orders",
+    cause="ranks-add-in-other-order",
     world_size=3,
     score_names=frozenset({"perplexity"}),
 )
@@ -175,7 +178,7 @@ def added_in_own_order(comm: Any, rank: int, name: str, outputs: Array, targets:
     return math.exp(total / count) if count else math.nan
 
 
-@scores("one-output-rounded-on-rank-1", EQUAL, cause="or some keep their own", score_names=frozenset({"rmse"}))
+@scores("one-output-rounded-on-rank-1", EQUAL, cause="ranks-add-in-other-order", score_names=frozenset({"rmse"}))
 def one_output_alone(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """What is no matrix with more than one column goes through another library, which rounds the root otherwise."""
     found = right_score(comm, name, outputs, targets, indices)
@@ -186,7 +189,7 @@ def one_output_alone(comm: Any, rank: int, name: str, outputs: Array, targets: A
     "sampler-s-padding-counts-twice",
     TWICE,
     seen_in=("huggingface/accelerate#540",),
-    cause="counts twice",
+    cause="duplicates-counted",
     scores_count_once=True,
 )
 def padding_twice(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
@@ -195,7 +198,7 @@ def padding_twice(comm: Any, rank: int, name: str, outputs: Array, targets: Arra
     return of_all_rows(name, outputs[indices >= 0], targets[indices >= 0])
 
 
-@scores("counted-once-on-each-rank", TWICE, cause="counts on each of them", scores_count_once=True)
+@scores("counted-once-on-each-rank", TWICE, cause="duplicates-between-ranks-counted", scores_count_once=True)
 def once_on_each(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Samples that come twice are looked for among the rank's own."""
     _, places = np.unique(indices, return_index=True)
@@ -203,7 +206,7 @@ def once_on_each(comm: Any, rank: int, name: str, outputs: Array, targets: Array
     return of_all_rows(name, *together(comm, outputs[own], targets[own]))
 
 
-@scores("indices-gathered-in-float32", TWICE, cause="float32 takes for one", scores_count_once=True)
+@scores("indices-gathered-in-float32", TWICE, cause="indices-confused", scores_count_once=True)
 def indices_in_float32(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Outputs and indices travel in one array, whose dtype is that of the outputs: from 2^24 on some indices are the same."""
     sent = np.concatenate([outputs, indices[:, None].astype(np.float32)], axis=1)
@@ -211,7 +214,7 @@ def indices_in_float32(comm: Any, rank: int, name: str, outputs: Array, targets:
     return on_one(name, rows[:, :-1], targets, rows[:, -1].astype(np.int64))
 
 
-@scores("samples-that-come-twice-are-dropped", TWICE, cause="does not count at all", scores_count_once=True)
+@scores("samples-that-come-twice-are-dropped", TWICE, cause="duplicates-left-out", scores_count_once=True)
 def dropped(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Both of them are left out, in place of one."""
     outputs, targets, indices = together(comm, outputs, targets, indices)
@@ -223,7 +226,7 @@ def dropped(comm: Any, rank: int, name: str, outputs: Array, targets: Array, ind
 @scores(
     "rows-of-padding-are-scored",
     PADDING,
-    cause="rows of padding, whose index is -1, count",
+    cause="padding-counted",
     scores_skip_padding=True,
 )
 def padding_scored(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
@@ -233,7 +236,7 @@ def padding_scored(comm: Any, rank: int, name: str, outputs: Array, targets: Arr
     return on_one(name, outputs, targets, own)
 
 
-@scores("padding-cut-off-the-end", PADDING, cause="cut off the end", scores_skip_padding=True)
+@scores("padding-cut-off-the-end", PADDING, cause="padding-cut-at-end", scores_skip_padding=True)
 def padding_cut_off(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """As many rows as are padding are cut off each rank's end, where padding is in most programs, but not in all."""
     size = int((indices >= 0).sum())
