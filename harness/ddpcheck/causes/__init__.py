@@ -17,6 +17,7 @@ from . import (
     samplers,
     scores,
     traffic,
+    training,
     updates,
     values,
 )
@@ -45,6 +46,7 @@ __all__ = [
     "samplers",
     "scores",
     "traffic",
+    "training",
     "updates",
     "values",
 ]
