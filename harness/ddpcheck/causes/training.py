@@ -24,7 +24,7 @@ LAST_WINDOW_SPLIT = Kind(
 )
 STEP_PER_MICRO_BATCH = Kind("step-per-micro-batch", "Every micro-batch is an optimizer step: nothing is accumulated.")
 LAST_MICRO_BATCH_ONLY = Kind(
-    "last-micro-batch-only",
+    "run-keeps-last-micro-batch-only",
     "Only the last micro-batch's gradient of a window is left: earlier ones are reset or replaced.",
 )
 MICRO_BATCHES_COUNTED_ON = Kind(
@@ -182,20 +182,20 @@ DECAY_DECOUPLED = Kind(
 DECAY_AT_FIRST_RATE = Kind(
     "decay-at-first-rate", "Weight decay is applied separately, at the learning rate that the run began with."
 )
-USUAL_BETAS = Kind("usual-betas", "betas and eps are the usual ones, not those of the task.")
+USUAL_BETAS = Kind("usual-betas", "The usual betas and eps are used, not those of the task.")
 TERMS_MISSING = Kind("run-without-auxiliary-terms", "Auxiliary loss terms are missing in the gradients.")
 TERMS_PER_MICRO_BATCH = Kind(
     "auxiliary-terms-per-micro-batch", "Auxiliary loss terms count once per micro-batch, not once per step."
 )
 TERMS_PER_RANK = Kind("auxiliary-terms-per-rank", "Auxiliary loss terms count once for every rank.")
-CLIPPED_UNASKED = Kind("clipped-unasked", "Gradients are clipped to a norm of 1, but the task has no max_norm.")
+CLIPPED_UNASKED = Kind("run-clipped-unasked", "Gradients are clipped to a norm of 1, but the task has no max_norm.")
 RUN_NOT_CLIPPED = Kind("run-not-clipped", "Gradients are not clipped.")
 RUN_SCALED_UP_TO_NORM = Kind(
     "run-scaled-up-to-norm", "Gradients shorter than max_norm are scaled up to it; they should stay."
 )
 SHORT_WINDOW_NOT_CLIPPED = Kind("short-window-not-clipped", "The short last window of an epoch is not clipped.")
 CLIPPED_BY_OWN_NORM = Kind(
-    "clipped-by-own-norm", "Gradients are clipped by each rank's own norm, before the reduction."
+    "run-clipped-by-own-norm", "Gradients are clipped by each rank's own norm, before the reduction."
 )
 CLIPPED_PER_MICRO_BATCH = Kind(
     "clipped-per-micro-batch", "Gradients are clipped after every micro-batch, before they are complete and reduced."
