@@ -153,6 +153,7 @@ OFF = {"0.0": 900.0}
         (compared(factor_one=1.1, factor_one_off=50.0, w=((0.3, 0.7),), off_one=OFF), "loss-normalised-per-rank"),
         (compared(factor_one=1.1, factor_one_off=50.0, w=((1.0, 0.0),), off_one=OFF), "not judged"),
         (compared(factor_one=1.1, factor_one_off=50.0, w_off=30.0, off_one=OFF), "loss-couples-samples"),
+        (compared(factor_one=1.1, factor_one_off=50.0, w_off=30.0, off_one=OFF, order_matters=True), "not judged"),
         (compared(factor_one_off=50.0, v_off=OFF, off_one=OFF), "reduction-is-no-combination"),
         (compared(not_comparable="random results do not fit together"), "not judged"),
     ],
@@ -255,4 +256,6 @@ def test_tolerances_come_from_the_noise() -> None:
     tolerance, _ = numbers.tolerances(whole, {**whole, "a": np.ones(4) * (1 + 1e-6)}, [whole])
     assert tolerance["a"] > numbers.NOISE * 1.9e-6 > tolerance["b"]
     _, noise = numbers.tolerances(whole, {name: np.zeros(4) for name in "abc"}, [whole])
+    assert numbers.order_matters(whole, {name: np.zeros(4) for name in "abc"})
+    assert not numbers.order_matters(whole, {name: np.ones(4) * (1 + 1e-6) for name in "abc"})
     assert noise == 0.0, "a loss that depends on the order of samples shows no rounding"

@@ -47,6 +47,7 @@ class StepSeen:
     """One optimizer step, compared with the mirrors. Distances are in tolerances: more than 1 is more than rounding allows.
 
     not_comparable: why the mirrors say nothing of this step; empty if they do.
+    order_matters: one process's gradient changes with the order of its samples, so that it is no reference.
     v: G = sum v_r g_r on rank 0. v_off: by parameter, where that does not hold. v_of_rank: the same for every rank.
     w: M = sum w_r g_r for each backward of the window, M of one process; w_off: the worst distance.
     off_one, off_all: G against M = 1 and M = N, by parameter. factor_one, factor_all: G = factor * M, with its worst distance.
@@ -56,6 +57,7 @@ class StepSeen:
     optimizer: int
     not_comparable: str = ""
     noise: float = 0.0
+    order_matters: bool = False
     v: tuple[float, ...] = ()
     v_off: Mapping[str, float] = field(default_factory=dict)
     v_of_rank: tuple[tuple[float, ...], ...] = ()

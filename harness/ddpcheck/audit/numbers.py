@@ -77,8 +77,7 @@ def tolerances(
     """The tolerance of each parameter, and the relative rounding noise of the median parameter."""
     off = distances(whole, noise) if noise else {}
     norms = {name: float(np.linalg.norm(values)) for name, values in whole.items()}
-    relative = sorted(off[name] / norms[name] for name in off if name in norms and norms[name] > 0)
-    median = relative[len(relative) // 2] if relative else 0.0
+    median = _median(off, norms)
     if median > MOST_NOISE:  # the order of samples changes more than sums
         off, median = {}, 0.0
     found = {}
@@ -88,6 +87,17 @@ def tolerances(
         measured = max(off.get(name, 0.0), median * norms.get(name, 0.0))
         found[name] = NOISE * measured + gamma(ROUNDINGS if dtype == "float32" else LOW_ROUNDINGS, dtype) * size + 1e-30
     return found, median
+
+
+def order_matters(whole: Mapping[str, Array], noise: Mapping[str, Array]) -> bool:
+    """Whether the gradient of one process changes with the order of its samples by more than rounding."""
+    norms = {name: float(np.linalg.norm(values)) for name, values in whole.items()}
+    return bool(noise) and _median(distances(whole, noise), norms) > MOST_NOISE
+
+
+def _median(off: Mapping[str, float], norms: Mapping[str, float]) -> float:
+    relative = sorted(off[name] / norms[name] for name in off if norms.get(name, 0.0) > 0)
+    return relative[len(relative) // 2] if relative else 0.0
 
 
 def worst(off: Mapping[str, float], tolerance: Mapping[str, float]) -> tuple[str, float]:

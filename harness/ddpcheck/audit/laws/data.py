@@ -29,11 +29,17 @@ def training_passes(evidence: Evidence) -> Passes:
 
 def trained_loaders(evidence: Evidence) -> set[str]:
     """Loaders between whose batches there were backward passes."""
-    found, last = set(), ""
+    return {key for key, _ in trained_passes(evidence)}
+
+
+def trained_passes(evidence: Evidence) -> set[tuple[str, int]]:
+    """Passes over loaders that had a backward after a batch: not those that only look at the first batch."""
+    found: set[tuple[str, int]] = set()
+    last: tuple[str, int] | None = None
     for event in evidence.real.events[0]:
         if event["kind"] == "batch":
-            last = event["key"] if event["grad"] else ""
-        elif event["kind"] == "backward" and last:
+            last = (event["key"], event["passed"]) if event["grad"] else None
+        elif event["kind"] == "backward" and last is not None:
             found.add(last)
     return found
 
@@ -199,10 +205,13 @@ def _all_subsets(evidence: Evidence, base: str, size: int) -> set[int]:
 
 
 def epochs_have_orders_of_their_own(evidence: Evidence) -> Judged:
-    trained = trained_loaders(evidence)
+    trained = trained_passes(evidence)
     several = False
-    for key in sorted(trained):
-        states = [e for e in evidence.real.of(0, "epoch") if e["key"] == key and e["distributed"]]
+    for key in sorted({key for key, _ in trained}):
+        states = [
+            e for e in evidence.real.of(0, "epoch")
+            if e["key"] == key and e["distributed"] and (key, e["passed"]) in trained
+        ]  # fmt: skip
         for first, second in pairwise(states):
             several = True
             a, b = first["distributed"], second["distributed"]

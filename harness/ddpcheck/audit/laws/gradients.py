@@ -185,6 +185,10 @@ def _explained(evidence: Evidence, usable: list[StepSeen], off: list[StepSeen]) 
     if gathers:
         cause = audit.GATHERED_WITHOUT_GRADIENT(operation=gathers[0]["op"], line=gathers[0]["line"])
         return broken(headline, cause, details=details)
+    if first.order_matters:
+        return not_judged(
+            f"one process's gradient in step {first.step} depends on the order of the samples, as where a batch has one task"
+        )
     return broken(headline, audit.LOSS_COUPLES_SAMPLES(line=line), details=details)
 
 

@@ -6,6 +6,7 @@ sampled (tensors.SAMPLED).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -30,6 +31,8 @@ class Gradients:
         """Sampled gradients from before they were clipped, if they were."""
         self.parameters: list[torch.Tensor] = []
         self._hooked: set[int] = set()
+        self.loss_scale = 1.0
+        """By which a gradient scaler has multiplied the losses of this step."""
         self._clipped_at: dict[int, int] = {}
         self._inside = False
 
@@ -52,6 +55,8 @@ class Gradients:
             if parameter.grad is None or not parameter.grad.any():
                 kept.clear()
             part = sample(gradient)
+            if self.loss_scale != 1.0:
+                part = part.float() / self.loss_scale
             if len(kept) < _PARTS:
                 kept.append(part)
             else:
@@ -59,8 +64,12 @@ class Gradients:
 
         return seen
 
-    def forget_clipping(self, parameter: torch.Tensor) -> None:
-        self._clipped_at.pop(id(parameter), None)
+    def forget(self, parameters: Iterable[torch.Tensor]) -> None:
+        """After a step, or one that a gradient scaler has skipped."""
+        self.loss_scale = 1.0
+        for each in parameters:
+            for kept in (self.parts, self.clipped, self._clipped_at):
+                kept.pop(id(each), None)
 
     def backward(self, original: Any) -> Any:
         run = self.run
@@ -70,7 +79,7 @@ class Gradients:
                 return original(tensors, *args, **kwargs)
             self.hook()
             first = tensors if isinstance(tensors, torch.Tensor) else next(iter(tensors))
-            loss = losses.described(first)
+            loss = losses.described(first, self.loss_scale)
             self._inside = True
             try:
                 return original(tensors, *args, **kwargs)

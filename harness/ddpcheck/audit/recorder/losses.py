@@ -10,8 +10,11 @@ from torch.utils._python_dispatch import _disable_current_modes
 _DEPTH = 4
 
 
-def described(loss: torch.Tensor) -> dict[str, Any]:
-    """loss: its value. scale: the product of the plain numbers at the root. root: the operation below these."""
+def described(loss: torch.Tensor, loss_scale: float = 1.0) -> dict[str, Any]:
+    """loss: its value. scale: the product of the plain numbers at the root. root: the operation below these.
+
+    loss_scale: the factor of a gradient scaler, which is taken out of both.
+    """
     node: Any = loss.grad_fn
     scale = 1.0
     for _ in range(_DEPTH):
@@ -21,8 +24,8 @@ def described(loss: torch.Tensor) -> dict[str, Any]:
         scale *= factor
         node = next((each for each, _ in node.next_functions if each is not None), None)
     root = node.name().removesuffix("0").removesuffix("Backward") if node is not None else ""
-    value = float(loss.detach()) if loss.numel() == 1 else None
-    return {"loss": value, "scale": scale, "root": root}
+    value = float(loss.detach()) / loss_scale if loss.numel() == 1 else None
+    return {"loss": value, "scale": scale / loss_scale, "root": root}
 
 
 def _factor(node: Any) -> float | None:

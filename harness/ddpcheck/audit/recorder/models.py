@@ -118,7 +118,9 @@ class Models:
                 there = kept.get(name)
                 if there is None or there.shape != each.shape:
                     misfits.append(name)
-                else:
+                elif not torch.equal(
+                    each, there.to(each.device)
+                ):  # an equal one may be part of a graph that is still in use
                     each.copy_(there)
         if misfits:
             self.run.note("misfit", what="state", step=self.run.step, names=misfits[:8], line=self.run.line())

@@ -9,7 +9,7 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from ..run import Run
-from . import gradients
+from . import gradients, scalers
 from .patching import replace
 from .tensors import digest, sample
 
@@ -99,10 +99,7 @@ class Optimizers:
         run, seen = self.run, gradients.of(self.run)
         every = parameters_of(optimizer)
         run.note("step", step=run.step, **self._noted, after=[digest(each) for each in every])
-        for each in every:
-            seen.parts.pop(id(each), None)
-            seen.clipped.pop(id(each), None)
-            seen.forget_clipping(each)
+        seen.forget(every)
         models.of(run).stale = True
         draws.of(run).close_step()
         run.stepped()
@@ -144,34 +141,4 @@ def install(run: Run) -> None:
     replace(Optimizer, "add_param_group", optimizers.add_group)
     register_optimizer_step_pre_hook(optimizers.before)
     register_optimizer_step_post_hook(optimizers.after)
-    replace(torch.amp.GradScaler, "step", _scaled_step(run))
-    replace(torch.amp.GradScaler, "unscale_", _unscaled(run))
-
-
-def _unscaled(run: Run) -> Any:
-    """Note which gradients a scaler looks at."""
-
-    def make(original: Any) -> Any:
-        def unscale_(scaler: Any, optimizer: Any) -> Any:
-            grads = [digest(each.grad) if each.grad is not None else "" for each in parameters_of(optimizer)]
-            run.note("unscale", step=run.step, grads=grads, line=run.line())
-            return original(scaler, optimizer)
-
-        return unscale_
-
-    return make
-
-
-def _scaled_step(run: Run) -> Any:
-    """Note whether a gradient scaler lets the optimizer step, or skips a step with infinite gradients."""
-
-    def make(original: Any) -> Any:
-        def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            before, scale = run.step, scaler.get_scale()
-            result = original(scaler, optimizer, *args, **kwargs)
-            run.note("scaled_step", step=before, stepped=run.step > before, scale=scale, line=run.line())
-            return result
-
-        return step
-
-    return make
+    scalers.install(run)

@@ -32,7 +32,7 @@ def main():
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--batch-size", type=int, default=8)
     parser.add_argument("--lr", type=float, default=1e-3)
-    parser.add_argument("--init-scale", type=float, default=2.0**13)
+    parser.add_argument("--init-scale", type=float, default=200_000.0)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
 

@@ -1,0 +1,70 @@
+"""Gradient scalers: the loss scale, the gradients that are looked at, and which steps are skipped.
+
+A mirror run skips the steps that the real run skipped, so that both step after the same batches: the whole batch's gradient may
+be finite where a rank's is not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..run import Run
+from . import gradients
+from .patching import replace
+from .tensors import digest
+
+
+def install(run: Run) -> None:
+    steps = [0]
+
+    def make_scale(original: Any) -> Any:
+        def scale(scaler: Any, outputs: Any) -> Any:
+            gradients.of(run).loss_scale = float(scaler.get_scale()) if scaler.is_enabled() else 1.0
+            return original(scaler, outputs)
+
+        return scale
+
+    def make_unscale(original: Any) -> Any:
+        def unscale_(scaler: Any, optimizer: Any) -> Any:
+            every = _parameters(optimizer)
+            grads = [digest(each.grad) if each.grad is not None else "" for each in every]
+            run.note("unscale", step=run.step, grads=grads, line=run.line())
+            if run.mirrors and _skipped_in_real_run(run, steps[0]):
+                with torch.no_grad():
+                    for each in every:
+                        if each.grad is not None:
+                            each.grad.fill_(float("inf"))
+            return original(scaler, optimizer)
+
+        return unscale_
+
+    def make_step(original: Any) -> Any:
+        def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            before, scale = run.step, scaler.get_scale()
+            result = original(scaler, optimizer, *args, **kwargs)
+            steps[0] += 1
+            if run.step == before:
+                run.backwards = 0
+                gradients.of(run).forget(_parameters(optimizer))
+            run.note("scaled_step", step=before, stepped=run.step > before, scale=scale, line=run.line())
+            return result
+
+        return step
+
+    replace(torch.amp.GradScaler, "scale", make_scale)
+    replace(torch.amp.GradScaler, "unscale_", make_unscale)
+    replace(torch.amp.GradScaler, "step", make_step)
+
+
+def _parameters(optimizer: Any) -> list[torch.Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def _skipped_in_real_run(run: Run, number: int) -> bool:
+    from ..mirror.sources import sources
+
+    first = min(sources(run), key=lambda source: source.rank)
+    every = [event for event in first.events if event["kind"] == "scaled_step"]
+    return number < len(every) and not every[number]["stepped"]
