@@ -44,7 +44,7 @@ def session_of(
 def applicable(world_size: int, capabilities: Capabilities) -> list[Check]:
     """Without the laws of what a process holds, as ranks that are threads share theirs; references keep them as processes."""
     fit = [check for check in MINE.values() if not missing(check, capabilities, world_size)]
-    return [check for check in fit if not check.name.endswith("_leaves_the_process_as_it_was")]
+    return [check for check in fit if not check.name.endswith("_process_state_unchanged")]
 
 
 def opened(fault: Registered) -> AbstractContextManager[Any]:

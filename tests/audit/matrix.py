@@ -34,7 +34,8 @@ HEAD = """\
 # Audit matrix
 
 Scripts that are broken on purpose, and scripts that are right, each audited without a change of its lines. A broken script is
-caught if the audit names the cause of the manifest first. A right script, and the repair of a broken one, must have no finding.
+caught if the audit names first the manifest's cause, or another that the manifest accepts (tests/audit/scripts/manifest.toml). A
+right script, and the repair of a broken one, must have no finding. Scripts run one after the other, each on 2 ranks.
 
     python tests/audit/matrix.py
     python tests/audit/matrix.py --markdown reports/audit-matrix.md
