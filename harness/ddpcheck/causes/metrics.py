@@ -144,9 +144,7 @@ CAPPED_BY_NAME = Kind(
     limit=float,
 )
 NAMES_CUT_SHORT = Kind("names-cut-short", "Names with the same beginning are taken for one: they are cut short.")
-NAMES_CONFUSED = Kind(
-    "names-confused", "Different names are taken for one, such as by a hash of few bits.", certainty="likely"
-)
+NAMES_CONFUSED = Kind("names-confused", "Different names are taken for one, such as by a hash of few bits.")
 EQUAL_METRICS_REDUCED_TOGETHER = Kind(
     "equal-metrics-reduced-together",
     "Metrics that are equal on a rank are taken for one, which is reduced once for each name.",
@@ -174,7 +172,7 @@ OPPOSITE_INFINITIES = Kind(
     "opposite-infinities", "Infinities of both signs have no mean: one of them is left out or preferred."
 )
 NONFINITE_LEFT_OUT = Kind(
-    "nonfinite-left-out", "The rank whose value is {value} is left out, or its value is replaced.", value=float
+    "nonfinite-left-out", "The rank whose value is {value} is left out, or its value is replaced.", value=str
 )
 NAN_LEFT_OUT_BESIDE_OTHERS = Kind(
     "nan-left-out-beside-others", "A NaN is left out when there are other metrics in the call."

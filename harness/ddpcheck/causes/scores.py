@@ -168,7 +168,7 @@ LABELS_SHIFTED = Kind("labels-shifted", "Labels are off by {by}: they may be cou
 TARGETS_SHIFTED = Kind(
     "targets-shifted", "Each output is compared with the target of the sample {place} it.", place=str
 )
-OUTPUTS_ROUNDED = Kind("outputs-rounded", "Outputs are rounded to {dtype}, which has too few digits.", dtype=str)
+OUTPUTS_ROUNDED = Kind("outputs-rounded", "Outputs are rounded to {dtype} and lose digits.", dtype=str)
 RANK_COUNTS_TWICE = Kind("rank-counts-twice", "The samples of rank {rank} count twice.", rank=int)
 
 SCORE_CHANGES_ARGUMENT = Kind(

@@ -151,8 +151,15 @@ def stays_strange(job: Job, trace: Trace) -> None:
         expect.that(
             got == wanted or math.isnan(got),
             f"{_named(made)}: metrics on rank {rank}: got {metrics}, but should be {wanted}",
-            causes.OPPOSITE_INFINITIES() if strange else causes.NONFINITE_LEFT_OUT(value=wanted),
+            causes.OPPOSITE_INFINITIES() if strange else causes.NONFINITE_LEFT_OUT(value=_spelled(wanted)),
         )
+
+
+def _spelled(strange: float) -> str:
+    """The name of a value without a number: a NaN as a cause's parameter would differ from itself."""
+    if math.isnan(strange):
+        return "NaN"
+    return "infinity" if strange > 0 else "-infinity"
 
 
 def stays_strange_alone(job: Job, trace: Trace) -> None:
