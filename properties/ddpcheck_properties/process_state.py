@@ -149,7 +149,7 @@ def check_training_leaves_process_state_unchanged(session: Session) -> None:
 
 
 @law("replica_sync", needs.replica, needs.ranks(most=2))
-def check_make_replica_seeds_no_process_generator(session: Session) -> None:
+def check_make_replica_leaves_process_state_unchanged(session: Session) -> None:
     """make_replica() may draw from the process's random generators, as building a module does, but seeds none: each rank's
     generators continue from their own state. It changes no other setting.
     """

@@ -16,7 +16,7 @@ from ..engine.fault import Fault, table
 from ..engine.modules import ModuleEffect, ddp
 from ..engine.replicas import before
 
-MAKING = "check_make_replica_seeds_no_process_generator"
+MAKING = "check_make_replica_leaves_process_state_unchanged"
 
 
 @before("start")
