@@ -148,7 +148,9 @@ def end_if_stuck(doing: str, seconds: float) -> threading.Timer:
     main_thread = threading.get_ident()
 
     def end() -> None:
-        stack = "".join(traceback.format_stack(sys._current_frames()[main_thread])[-4:])
+        frames = traceback.extract_stack(sys._current_frames()[main_thread])
+        own = max((at for at, frame in enumerate(frames) if frame.filename == __file__), default=0)
+        stack = "".join(traceback.format_list(frames[own:]))
         say(f"WRONG, it hangs in {doing}; ended after {seconds:g} s. It stands here:\n{stack}")
         give_up()
 

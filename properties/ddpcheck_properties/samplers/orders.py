@@ -255,7 +255,7 @@ def _why_epochs_agree(alike: list[tuple[int, int]], seed: int) -> tuple[Cause, .
             if seed
             else (causes.EPOCH_TIMES_SEED(), randomness.SEED_0_IS_NONE().but("possible"))
         )
-    if all(0 in pair and pair in pairwise(EPOCHS) for pair in alike):
+    if all(0 in pair and pair in list[tuple[int, int]](pairwise(EPOCHS)) for pair in alike):
         return (causes.EPOCH_0_IS_NONE(),)
     return (randomness.TRUNCATED(part="epoch", first=min(first, second), second=max(first, second)),)
 
