@@ -136,7 +136,7 @@ def _why_alike(first: Source, second: Source, same: int, in_place: int, mirrored
         return causes.SOME_SHARED(count=same, size=COUNT)
     if len(changed) > 1:
         return causes.SEED_IS_SUM(parts=changed)
-    part = changed[0]
+    part = next(iter(changed))
     if same < COUNT - SHARED:
         return causes.STREAMS_OVERLAP(part=part)
     if part == "seed" and 0 in (seed, other_seed):
