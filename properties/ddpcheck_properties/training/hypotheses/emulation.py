@@ -1,7 +1,6 @@
-"""Where a training run would have ended, had something specific gone wrong: to tell the cause of one that ended elsewhere.
+"""The emulation of a whole training run in float64 by given rules: where it ends if something specific goes wrong.
 
-An emulation in float64 of the whole run, by rules that are not those of the law. It only explains: whether a run is wrong
-is judged by the oracle.
+It only explains a run that ended elsewhere. Whether a run is wrong is judged by the oracle.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from ddpcheck.oracle.network import Shards, evaluate
 from ddpcheck.oracle.rounding import by_rank
 from ddpcheck.values import Array
 
-from .drawn_runs import Run, batches
-from .emulated_batches import filled, shards, taken
-from .emulated_steps import Arrays, Steps
-from .gone_wrong import Rules, law_factor
+from ..drawn_runs import Run, batches
+from .batches import filled, shards, taken
+from .optimizer import Arrays, Steps
+from .rules import Rules, law_factor
 
 LAW = Rules()
 
@@ -47,8 +46,11 @@ def can_emulate(run: Run) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where in a run a window is: its epoch, its step of all, and of this epoch's so many; its micro-batches, and their size."""
+class WindowPosition:
+    """The position of a window of micro-batches in a run.
+
+    step: counted over all epochs. number, windows: the window's number in its epoch, and how many the epoch has.
+    """
 
     epoch: int
     step: int
@@ -58,13 +60,13 @@ class Place:
     plan: Train
 
 
-def emulate(run: Run, rules: Rules = LAW, where: Callable[[Place], bool] = lambda place: True) -> Emulation:
+def emulate(run: Run, rules: Rules = LAW, where: Callable[[WindowPosition], bool] = lambda position: True) -> Emulation:
     """The whole run once more, by these rules, or by them in some windows and by the law in the others."""
     return _Emulator(run, rules, where).run()
 
 
 class _Emulator:
-    def __init__(self, run: Run, rules: Rules, where: Callable[[Place], bool]) -> None:
+    def __init__(self, run: Run, rules: Rules, where: Callable[[WindowPosition], bool]) -> None:
         self.where = where
         job, self.rules, self.plan, self.promised, self.indices = run.job, rules, run.plan, run.promised, run.indices
         if rules.batch_size is not None:
@@ -112,7 +114,7 @@ class _Emulator:
             self.first = windows[0][0]
             for number, window in enumerate(windows):
                 rules, self.is_last = self.rules, number == len(windows) - 1
-                if not self.where(Place(epoch, int(self.step[0]), number, len(windows), window, self.plan)):
+                if not self.where(WindowPosition(epoch, int(self.step[0]), number, len(windows), window, self.plan)):
                     self.rules = LAW
                 made.losses[-1].append(self._window(window))
                 self.rules = rules

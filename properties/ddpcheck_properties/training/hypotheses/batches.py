@@ -1,4 +1,4 @@
-"""The samples of an emulated run's micro-batches, as they are or as something has gone wrong with them."""
+"""The samples of an emulated run's micro-batches, by the run's rules."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ddpcheck.job import PerRank
 from ddpcheck.oracle.network import Shards
 from ddpcheck.values import Array
 
-from .gone_wrong import Rules
+from .rules import Rules
 
 
 def filled(micro: PerRank, first: PerRank, size: int) -> PerRank:
