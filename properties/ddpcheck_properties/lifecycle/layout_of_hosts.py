@@ -28,7 +28,7 @@ from ..samplers.judges import shared_out
 from ..strategies_collectives import exact_tensor, fitting_reductions
 from ..training.drawn_runs import run_job
 from ..training.ends import ends_where_one_process_ends
-from ..training.judges import of_run
+from ..training.judging import of_run
 from ..training.runs import uses_every_sample
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from ddpcheck import expect
+from ddpcheck.causes import Cause, training
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Job, Train
@@ -16,10 +17,10 @@ from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
 from ..drawing import Judge, fewer, for_all, for_each
+from .best_weights import holds_the_best
 from .drawn_runs import Run, plan_of, run_job, runs, with_a_frozen_layer, with_other_optimizers
-from .ends import ends_where_one_process_ends, explained
-from .judges import holds_the_best
-from .losses import tells_the_loss
+from .ends import Causes, ends_where_one_process_ends, explained
+from .losses import reports_the_loss
 from .rates import rates_follow
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ def resumed_right(promised: Capabilities, *, bits: bool = False) -> Judge:
     """The judge of a Job of cut_operations. bits: what it ends with is also, to the bit, what the whole run has."""
 
     def judge(job: Job, trace: Trace) -> None:
-        with explained(lambda: _cause_of(plan_of(job, RESUMED), trace)):
+        with explained(lambda: _why_special(plan_of(job, RESUMED), trace)):
             judged(job, trace)
 
     def judged(job: Job, trace: Trace) -> None:
@@ -192,7 +193,7 @@ def resumed_right(promised: Capabilities, *, bits: bool = False) -> Judge:
             _same_bits(trace, run, last)
             return
         ends_where_one_process_ends(run)
-        tells_the_loss(run)
+        reports_the_loss(run)
         rates_follow(run)
         if whole.keep_best:
             holds_the_best(run)
@@ -200,37 +201,32 @@ def resumed_right(promised: Capabilities, *, bits: bool = False) -> Judge:
     return judge
 
 
-def _cause_of(plan: Train, trace: Trace) -> str:
-    """Why a run fails that does well on one rank, or without these special conditions."""
+def _why_special(plan: Train, trace: Trace) -> Causes:
+    """Why a run fails that would do well on one rank, or with a fast disk that all ranks share."""
     culprit = trace.first_failure
     missing = culprit is not None and "FileNotFoundError" in culprit.error
     if missing and culprit is not None and culprit.rank == 0:
-        return (
-            "the folder for checkpoints is not there until the trainer makes it, or the file in it until it was saved"
-        )
+        return (training.CHECKPOINT_NOT_THERE_YET(),)
     if plan.rank_0_only:
-        return "rank 0 finds the checkpoint, and the others have none: each rank decides by itself whether to go on from it"
-    if plan.slow_disk or missing:
-        return "a rank uses the folder, or a file in it, before rank 0 has made it: nobody waits for rank 0"
-    return ""
+        return (training.RANKS_DECIDE_RESUME(),)
+    return (training.NOBODY_WAITS_FOR_RANK_0(),) * (plan.slow_disk or missing)
 
 
-def _why_other_epochs(more: int, first: int) -> str:
+def _why_other_epochs(more: int, first: int) -> Cause:
+    """more: how many epochs too many were trained after a resume with epoch `first`."""
     if more == first:
-        return "the number of the epoch is not restored"
-    if more > 0:
-        return "what was trained before is trained again: the end of the last epochs was not saved, or is not known as the end"
-    return "epochs are left out: they count as done, though they were not, or the run that had ended once stays ended"
+        return training.EPOCH_NOT_RESTORED()
+    return training.EPOCHS_TRAINED_AGAIN() if more > 0 else training.EPOCHS_SKIPPED()
 
 
-def _why_other_samples(got: list[int], whole: list[list[int]], epoch: int, first: int) -> str:
+def _why_other_samples(got: list[int], whole: list[list[int]], epoch: int, first: int) -> Cause:
     """whole: the samples of an uninterrupted run, by epoch."""
     should = whole[epoch]
     if got == whole[epoch - first] != should:
-        return f"after resuming epochs are counted from 0 again: it is the order of epoch {epoch - first}"
+        return training.EPOCHS_FROM_ZERO(epoch=epoch - first)
     if len(got) < len(should) and got == should[len(should) - len(got) :]:
-        return "its first samples are missing: the position before the run was resumed is taken for one in this epoch"
-    return "the order of samples does not depend on seed and epoch alone, or the epoch's number is not restored"
+        return training.POSITION_KEPT_ON_RESUME()
+    return training.ORDER_NOT_BY_SEED_AND_EPOCH()
 
 
 def _same_epochs(trace: Trace, rank: int, last: int, first: int, epochs: int) -> None:
@@ -242,7 +238,7 @@ def _same_epochs(trace: Trace, rank: int, last: int, first: int, epochs: int) ->
             Diagnosis(
                 f"rank {rank} trained {len(resumed)} of {epochs} epochs after resuming, but should have {where}: "
                 f"{epochs - first} epochs",
-                _why_other_epochs(len(resumed) - (epochs - first), first) if first else "",  # type: ignore[arg-type]  # a sentence still
+                (_why_other_epochs(len(resumed) - (epochs - first), first),) if first else (),
             )
         )
     for epoch, indices in enumerate(resumed, start=first):
@@ -263,12 +259,12 @@ def _same_bits(trace: Trace, run: Run, last: int) -> None:
 
 def _each_file_has_one_writer(job: Job, trace: Trace) -> None:
     expect.completed(trace)
-    told = trace.values(0, "written")
-    for name in sorted({name for files in told for name, content in files.items() if content}):
-        ranks = [rank for rank, files in enumerate(told) if name in files]
+    written = trace.values(0, "written")
+    for name in sorted({name for files in written for name, content in files.items() if content}):
+        ranks = [rank for rank, files in enumerate(written) if name in files]
         expect.that(
             len(ranks) == 1,
             f"the file {name} of the checkpoint was opened for writing by rank {' and '.join(map(str, ranks))}, but should "
             "be by one rank only",
-            "every rank saves, where only rank 0 should, or each should have a file of its own: writes at the same time mix",
+            training.EVERY_RANK_SAVES(),
         )

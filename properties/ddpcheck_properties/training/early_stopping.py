@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from ddpcheck import expect
+from ddpcheck.causes import Cause, training
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Job, Train
@@ -19,12 +20,11 @@ from ddpcheck.verdict import Finding
 from ..drawing import fewer, for_each
 from .drawn_runs import equal_losses, plan_of, run_job
 from .ends import ends_where_one_process_ends
-from .judges import APART, of_run
-from .losses import tells_the_loss
+from .judging import of_run
+from .losses import reports_the_loss
 from .rates import rates_follow
 
 _EPOCHS = 8
-_NEVER = "it does not end by the loss of all ranks that it tells: by another one, or by none"
 
 
 @law("trainer", needs.trainer, needs.replica.optimizers("sgd"), needs.trainer.trainer_features("early_stopping"))
@@ -46,7 +46,9 @@ def check_early_stopping_ends_all_ranks_together(session: Session) -> None:
     # one of each patience, of which the last has all its epochs: else nobody looks at the late epochs of a short batch
     looked_at = [jobs[0], jobs[2], replace(jobs[1], optimizer=replace(jobs[1].optimizer, lr=1e-5))]
     for_each(
-        session, fewer(session, looked_at), of_run(promised, ends_where_one_process_ends, tells_the_loss, rates_follow)
+        session,
+        fewer(session, looked_at),
+        of_run(promised, ends_where_one_process_ends, reports_the_loss, rates_follow),
     )
 
 
@@ -66,16 +68,16 @@ def _ends_in_time(job: Job, trace: Trace) -> None:
     try:
         expect.completed(trace)
     except Finding as finding:
-        raise finding.blaming(APART) from None
+        raise finding.blaming(training.STOPS_BY_OWN_LOSS()) from None
     plan = plan_of(job)
-    told: list[list[float]] = trace.values(0, "losses")
-    for rank, losses in enumerate(told):
-        wanted = lasts(told[0], plan.patience or plan.epochs)
+    reported: list[list[float]] = trace.values(0, "losses")
+    for rank, losses in enumerate(reported):
+        wanted = lasts(reported[0], plan.patience or plan.epochs)
         expect.that(
             len(losses) == min(wanted, plan.epochs),
-            f"rank {rank} ended its run after {len(losses)} epochs with the losses {', '.join(f'{x:.4g}' for x in told[0])}, but "
-            f"should end it after {min(wanted, plan.epochs)} with patience {plan.patience}",
-            _too_soon_or_late(len(losses), told[0], plan),
+            f"rank {rank} stopped after {len(losses)} epochs with losses {', '.join(f'{x:.4g}' for x in reported[0])}, but "
+            f"should stop after {min(wanted, plan.epochs)} with patience {plan.patience}",
+            _too_soon_or_late(len(losses), reported[0], plan),
         )
 
 
@@ -89,25 +91,24 @@ def lasts(losses: Sequence[float], patience: int, lower: Callable[[float, float]
     return math.inf
 
 
-def _too_soon_or_late(epochs: int, losses: Sequence[float], plan: Train) -> str:
-    """By what other rule a run with these losses would end there."""
+def _too_soon_or_late(epochs: int, losses: Sequence[float], plan: Train) -> tuple[Cause, ...]:
+    """The rules by which a run with these losses ends after so many epochs."""
     patience = plan.patience or plan.epochs
-    rules = {
-        "a loss that equals the lowest is taken for lower: the count begins anew": lasts(losses, patience, operator.le),
-        "it has patience for one epoch more: the count begins at the lowest loss, or is compared by >": lasts(
-            losses, patience + 1
-        ),
-        "it has patience for one epoch less: the epoch of the lowest loss itself counts": lasts(losses, patience - 1),
-        "it looks at the epoch before, not at the lowest loss": _rises(losses, patience),
-        "it counts all epochs that were no better, not those in a row": _in_all(losses, patience),
-        "an epoch whose loss is lower by little counts as no better": lasts([round(x, 3) for x in losses], patience),
-    }
-    fitting = [words for words, end in rules.items() if epochs == min(end, plan.epochs) and epochs < plan.epochs]
-    if epochs == plan.epochs and losses.count(min(losses)) > 1 and lasts(losses, patience, operator.le) > epochs:
-        return next(iter(rules))
-    if epochs == plan.epochs < _rises(losses, patience):
-        return f"{_NEVER}; or it looks at the epoch before, not at the lowest loss"
-    return "; or ".join(fitting) or _NEVER
+    equal, before = lasts(losses, patience, operator.le), _rises(losses, patience)
+    if epochs == plan.epochs and losses.count(min(losses)) > 1 and equal > epochs:
+        return (training.EQUAL_LOSS_COUNTS_AS_LOWER(),)
+    if epochs == plan.epochs < before:
+        return training.NO_RULE_OF_STOPPING(), training.COMPARED_WITH_EPOCH_BEFORE()
+    rules = [
+        (training.EQUAL_LOSS_COUNTS_AS_LOWER(), equal),
+        (training.PATIENCE_ONE_MORE(), lasts(losses, patience + 1)),
+        (training.PATIENCE_ONE_LESS(), lasts(losses, patience - 1)),
+        (training.COMPARED_WITH_EPOCH_BEFORE(), before),
+        (training.PATIENCE_NOT_CONSECUTIVE(), _in_all(losses, patience)),
+        (training.SMALL_IMPROVEMENT_IGNORED(), lasts([round(loss, 3) for loss in losses], patience)),
+    ]
+    fitting = (cause for cause, end in rules if epochs == min(end, plan.epochs) and epochs < plan.epochs)
+    return tuple(fitting) or (training.NO_RULE_OF_STOPPING(),)
 
 
 def _in_all(losses: Sequence[float], patience: int) -> float:

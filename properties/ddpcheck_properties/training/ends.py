@@ -1,4 +1,4 @@
-"""Where a training run ends: the law, and by which other rules one ends that did not end there."""
+"""Where a training run ends: the law, and the causes of a run that ended elsewhere."""
 
 from __future__ import annotations
 
@@ -8,24 +8,28 @@ from dataclasses import replace
 
 import numpy as np
 
+from ddpcheck.causes import Cause, training
 from ddpcheck.contract import Determinism
 from ddpcheck.values import Array
 from ddpcheck.verdict import Finding
 
 from ..replicas.comparison import compare_arrays
 from .drawn_runs import Run, stacked
-from .emulated import can_emulate, emulate
-from .gone_wrong import wrong_rules
-from .in_part import in_part
-from .nearest import nearest
+from .hypotheses.emulation import can_emulate, emulate
+from .hypotheses.nearest import nearest
+from .hypotheses.resumes import wrong_resumes
+from .hypotheses.some_steps import wrong_in_some_steps
+from .hypotheses.whole_runs import wrong_rules
 from .rates import rates_follow
-from .wrong_resumes import wrong_resumes
+
+Causes = tuple[Cause, ...]
+"""The likeliest first; empty if nothing that is known explains it."""
 
 
 def ends_where_one_process_ends(run: Run) -> None:
     """The parameters at the end, within rounding, and with the same bits on all ranks."""
     what = f"after the training run{', which was resumed' if run.first else ''}"
-    with explained(lambda: whence(run)):
+    with explained(lambda: why_it_ends_elsewhere(run)):
         entries = run.moments[-1][-1].arrays["parameters"]
         compare_arrays(
             run.parameters,
@@ -37,111 +41,110 @@ def ends_where_one_process_ends(run: Run) -> None:
 
 
 @contextmanager
-def explained(cause: Callable[[], str]) -> Iterator[None]:
-    """A Finding from within gets this cause, if there is one."""
+def explained(causes: Callable[[], Causes]) -> Iterator[None]:
+    """A Finding from within gets these causes, if there are any."""
     try:
         yield
     except Finding as finding:
-        sentence = cause()
-        if not sentence:
+        found = causes()
+        if not found:
             raise
-        raise finding.blaming(sentence) from None
+        raise finding.blaming(*found) from None
 
 
 @contextmanager
-def unexplained(cause: Callable[[], str]) -> Iterator[None]:
-    """A Finding from within that has no cause gets this one."""
+def unexplained(causes: Callable[[], Causes]) -> Iterator[None]:
+    """A Finding from within that has no cause gets these."""
     try:
         yield
     except Finding as finding:
-        raise (finding if finding.diagnosis.cause else finding.blaming(cause())) from None
+        raise (finding if finding.diagnosis.causes else finding.blaming(*causes())) from None
 
 
-def whence(run: Run) -> str:
-    """By which rules a run ends where this one did, in words; empty if by none that is known."""
-    size = run.job.world_size
-    always = wrong_rules(run.plan, size, len(run.parameters[0]), terms=run.has_terms)
-    candidates = [wrong_resumes(run.plan, run.first, size), always] if run.first else [always]
-    if _moved_what_is_frozen(run):
-        lost = ", or it is not in the checkpoint, and each rank builds its own" * (run.first > 0)
-        return f"a layer that does not learn was changed: weight decay, or momentum, reaches it as well{lost}"
+def why_it_ends_elsewhere(run: Run) -> Causes:
+    """The causes whose rules end a run where this one ended."""
+    if _frozen_layer_changed(run):
+        return (training.FROZEN_LAYER_TRAINED(), *[training.FROZEN_NOT_IN_CHECKPOINT()] * (run.first > 0))
     if not can_emulate(run):
-        return nearest(stacked(run.parameters), _ends(run), _by_other_optimizers(run)) or _by_its_rates(run)
+        other = nearest(stacked(run.parameters), _end(run), _with_other_optimizers(run))
+        return (other,) if other else _wrong_rates(run)
     *earlier, last = emulate(run).ends
-    got = stacked(run.parameters)
-    kept = ", the best ones, perhaps, in place of the last" if run.plan.keep_best else ""
-    late = "; or the last epoch before is missing: what was saved is of before it" * (run.first > len(earlier))
-    known = [
-        (f"these are the parameters at the end of epoch {epoch}{kept}{late * (epoch == len(earlier) - 1)}", end)
-        for epoch, end in enumerate(earlier)
-    ]
-    known += _by_other_optimizers(run) if run.job.optimizer.name == "adam" else []
-    for offered in candidates:
-        known = [*((words, emulate(run, rules).ends[-1]) for words, rules in offered), *known]
-        if words := nearest(got, last, known):
-            return words
-    return in_part(run, got, last) or _not_told(run) or _by_its_bits(run) or _by_its_rates(run)
+    got, size = stacked(run.parameters), run.job.world_size
+    known = [(_of_earlier_epoch(run, epoch), end) for epoch, end in enumerate(earlier)]
+    if run.job.optimizer.name == "adam":
+        known += [((cause,), end) for cause, end in _with_other_optimizers(run)]
+    always = wrong_rules(run.plan, size, len(run.parameters[0]), terms=run.has_terms)
+    for offered in [wrong_resumes(run.plan, run.first, size), always] if run.first else [always]:
+        known = [*(((cause,), emulate(run, rules).ends[-1]) for cause, rules in offered), *known]
+        if causes := nearest(got, last, known):
+            return causes
+    return wrong_in_some_steps(run, got, last) or _unreported_samples(run) or _few_bits(run) or _wrong_rates(run)
 
 
-def elsewhere(run: Run) -> str:
-    """That its parameters at the end are wrong, too, and why: whatever else is may come of that. Empty if they are right."""
+def parameters_wrong_too(run: Run) -> Causes:
+    """Why the parameters at the end are wrong: other failures may follow from it. Empty if they are right."""
     try:
         ends_where_one_process_ends(run)
     except Finding as finding:
-        told = (f"; {cause.headline}" for cause in finding.diagnosis.causes)
-        return "".join(("the parameters at the end are wrong, too", *told))
-    return ""
+        return (*finding.diagnosis.causes, training.PARAMETERS_WRONG_TOO())
+    return ()
 
 
-def _by_its_bits(run: Run) -> str:
-    """Whether all that was learned has few bits."""
+def _of_earlier_epoch(run: Run, epoch: int) -> Causes:
+    """Causes of a run that holds the parameters of an epoch that is not the last."""
+    epochs = len(run.indices)
+    saved_early = run.first == epochs and epoch == epochs - 2
+    return (
+        training.ENDS_WITH_EPOCH(epoch=epoch),
+        *[training.BEST_INSTEAD_OF_LAST()] * run.plan.keep_best,
+        *[training.LAST_EPOCH_NOT_SAVED(ranks="all ranks").but("possible")] * saved_early,
+    )
+
+
+def _few_bits(run: Run) -> Causes:
+    """Whether every learned value is one of float16."""
     values = np.concatenate([array.ravel() for array in stacked(run.parameters).values()])
     with np.errstate(over="ignore"):
         narrow = bool(np.array_equal(values.astype(np.float16), values))
-    return "parameters have no more bits than float16: they are rounded to it, at the end or on the way" * narrow
+    return (training.RUN_IN_FLOAT16(),) * narrow
 
 
-def _by_its_rates(run: Run) -> str:
-    """What it says if the learning rates that a run tells are wrong as well."""
+def _wrong_rates(run: Run) -> Causes:
+    """Why the learning rates are wrong that the run reports; empty if they are right."""
     try:
         rates_follow(run)
     except Finding as finding:
-        cause = finding.diagnosis.cause
-        told = cause.headline if cause is not None else finding.diagnosis.headline
-        return f"the learning rates that it tells are wrong, too: {told}"
-    return ""
+        return (*finding.diagnosis.causes, training.RATES_WRONG_TOO())
+    return ()
 
 
-def _not_told(run: Run) -> str:
-    """What it says if the samples that a run tells are not all that there are."""
+def _unreported_samples(run: Run) -> Causes:
+    """Whether there are samples that no rank reports."""
     if run.promised.sampler.remainder == "drop":
-        return ""
+        return ()
     assert run.job.data is not None
     for epoch, ranks in enumerate(run.indices):
         if left := sorted(set(range(run.job.data.samples)) - set(np.concatenate(ranks).tolist())):
-            return (
-                f"in epoch {epoch} no rank tells that it used sample {left[0]}: if one did, the indices that are told are not "
-                "those that were used"
-            )
-    return ""
+            return (training.REPORTED_INDICES_WRONG(epoch=epoch, sample=left[0]),)
+    return ()
 
 
-def _by_other_optimizers(run: Run) -> list[tuple[str, dict[str, Array]]]:
-    """Where a run would end by an optimizer that did not get all that the task says."""
+def _with_other_optimizers(run: Run) -> list[tuple[Cause, dict[str, Array]]]:
+    """Where a run ends whose optimizer does not get all settings of the task."""
     spec = run.job.optimizer
     changed = [
-        ("weight decay is missing", replace(spec, weight_decay=0.0)),
-        ("betas and eps are the usual ones, not those of the task", replace(spec, betas=(0.9, 0.999), eps=1e-8)),
+        (training.DECAY_MISSING(), replace(spec, weight_decay=0.0)),
+        (training.USUAL_BETAS(), replace(spec, betas=(0.9, 0.999), eps=1e-8)),
     ]
-    return [(words, _ends(replace(run, job=replace(run.job, optimizer=other)))) for words, other in changed]
+    return [(cause, _end(replace(run, job=replace(run.job, optimizer=other)))) for cause, other in changed]
 
 
-def _ends(run: Run) -> dict[str, Array]:
+def _end(run: Run) -> dict[str, Array]:
     """The parameters where one process ends."""
     return {name: entry.value.exact for name, entry in run.moments[-1][-1].arrays["parameters"].items()}
 
 
-def _moved_what_is_frozen(run: Run) -> bool:
+def _frozen_layer_changed(run: Run) -> bool:
     model, law = run.job.model, run.moments[-1][-1].arrays["parameters"]
     assert model is not None
     frozen = [tensor.name for tensor in model.tensors() if tensor.role == "frozen"]

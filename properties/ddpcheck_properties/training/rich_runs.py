@@ -20,11 +20,12 @@ from ..drawing import Judge, fewer, for_all
 from ..explicit_examples import fitting
 from ..replicas.rich_programs import rich_model, slow_optimizer
 from ..strategies import SEEDS
+from .best_weights import holds_the_best
 from .checkpoints import cut_operations, resumed_right
 from .drawn_runs import plan_of
 from .ends import ends_where_one_process_ends
-from .judges import holds_the_best, of_run
-from .losses import tells_the_loss
+from .judging import of_run
+from .losses import reports_the_loss
 from .rates import rates_follow
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def simpler(job: Job) -> Iterator[Job]:
 
 
 def _judge(promised: Capabilities) -> Judge:
-    usual = [ends_where_one_process_ends, tells_the_loss, rates_follow]
+    usual = [ends_where_one_process_ends, reports_the_loss, rates_follow]
 
     def judge(job: Job, trace: Trace) -> None:
         if len(job.operations) > 1:

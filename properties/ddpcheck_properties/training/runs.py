@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ddpcheck import expect
+from ddpcheck.causes import randomness, samplers, training
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Job, Train
@@ -16,6 +17,7 @@ from ddpcheck.session import Session
 from ddpcheck.trace import Trace
 
 from ..drawing import Judge, fewer, for_all, for_each
+from .best_weights import ends_with_the_last, holds_the_best, holds_the_best_number
 from .drawn_runs import (
     LOOSE,
     OTHERS,
@@ -30,8 +32,8 @@ from .drawn_runs import (
     with_terms,
 )
 from .ends import ends_where_one_process_ends
-from .judges import ends_with_the_last, holds_the_best, holds_the_best_number, of_run
-from .losses import tells_the_loss
+from .judging import of_run
+from .losses import reports_the_loss
 from .rates import rates_follow
 
 ACCUMULATION = needs.trainer.trainer_features("accumulation")
@@ -80,7 +82,7 @@ def check_training_run_reports_loss_over_all_samples(session: Session) -> None:
     world, promised = session.world_size, session.capabilities
     plain = run_job(world, promised, 3 * world, Train(epochs=2))
     examples = with_terms(plain, promised) + with_ids(plain, promised)
-    for_all(session, runs(world, promised), of_run(promised, tells_the_loss), examples=examples, share=0.5)
+    for_all(session, runs(world, promised), of_run(promised, reports_the_loss), examples=examples, share=0.5)
 
 
 @law("trainer", needs.trainer, needs.replica.optimizers("sgd"), ACCUMULATION)
@@ -95,7 +97,7 @@ def check_training_run_with_accumulation_matches_one_process(session: Session) -
 @law("trainer", needs.trainer, needs.replica.optimizers("sgd"), ACCUMULATION)
 def check_training_run_with_accumulation_reports_global_loss(session: Session) -> None:
     """With accumulation, too, the loss of each epoch is the mean over all samples of all micro-batches of all ranks."""
-    _with_windows(session, tells_the_loss, share=0.5)
+    _with_windows(session, reports_the_loss, share=0.5)
 
 
 @law("trainer", needs.trainer, needs.replica.optimizers("sgd"), needs.trainer.trainer_features("schedule"))
@@ -190,14 +192,14 @@ def _seed_and_shuffle_count(promised: Capabilities) -> Judge:
         expect.that(
             one != other or not promised.sampler.shuffles,
             "two shuffled runs with the seeds 7 and 8 used the samples in the same order on all ranks, but should differ",
-            "the seed of the task does not reach what shuffles",
+            randomness.SEED_IGNORED(),
         )
         for rank, (first, second) in enumerate(plain):
             expect.that(
                 first == second,
                 f"a run without shuffling used other samples, or in another order, in epoch 1 than in epoch 0 on rank {rank}, "
                 "but should use them alike",
-                "shuffle=False is lost on the way: the order is a random one",
+                samplers.SHUFFLED_UNASKED(),
             )
 
     return judge
@@ -213,8 +215,7 @@ def uses_every_sample(promised: Capabilities) -> Judge:
             expect.that(
                 not changed,
                 f"a training run changed {', '.join(changed)} of its task on rank {rank}, but should leave its arguments alone",
-                "parameters that share memory with the initial values, or data that are scaled in place: the next run begins "
-                "with others",
+                training.ARGUMENTS_CHANGED_BY_RUN(),
             )
         epochs = [np.concatenate(ranks) for ranks in zip(*trace.values(0, "indices"), strict=True)]
         for number, used in enumerate(epochs):
@@ -224,19 +225,19 @@ def uses_every_sample(promised: Capabilities) -> Judge:
                 len(left) <= allowed,
                 f"epoch {number}: got {len(left)} of {job.data.samples} samples that no rank used, the first {left[:3]}, "
                 "but should be none",
-                "the shards of the ranks overlap, or the tail is lost",
+                training.SHARDS_OVERLAP_OR_TAIL_LOST(),
             )
             most = job.world_size - 1 if promised.sampler.remainder == "pad" else 0
             expect.that(
                 len(used) <= job.data.samples + most,
                 f"epoch {number}: the ranks together used {len(used)} samples, but should use {job.data.samples}",
-                "the samples are not shared out between the ranks",
+                training.RUN_NOT_SHARDED(),
             )
         for number, ranks in enumerate(zip(*trace.values(0, "indices"), strict=True)):
             expect.that(
                 not promised.sampler.shuffles or any((np.diff(rank) < 0).any() for rank in ranks),
                 f"epoch {number} of a shuffled run used the samples of each rank in ascending order, but should shuffle them",
-                "the order is that of the data",
+                samplers.SHUFFLE_IGNORED(),
             )
         orders = [used.tobytes() for used in epochs]
         again = next((number for number, order in enumerate(orders) if order in orders[:number]), 0)
@@ -244,8 +245,7 @@ def uses_every_sample(promised: Capabilities) -> Judge:
         expect.that(
             not promised.sampler.shuffles or not again,
             f"epochs {earlier} and {again} of a shuffled run used the samples in the same order on all ranks, but should differ",
-            "the epoch number does not reach the sampler (set_epoch)"
-            + ": not all of them, or they are counted round" * (again > 1),
+            training.EPOCHS_COUNTED_ROUND() if again > 1 else randomness.SET_EPOCH_IGNORED(),
         )
 
     return judge

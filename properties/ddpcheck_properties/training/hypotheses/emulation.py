@@ -21,7 +21,7 @@ from ddpcheck.values import Array
 
 from ..drawn_runs import Run, batches
 from .batches import filled, shards, taken
-from .optimizer import Arrays, Steps
+from .optimizer import Arrays, RankOptimizers
 from .rules import Rules, law_factor
 
 LAW = Rules()
@@ -34,7 +34,7 @@ class Emulation:
     """
 
     ends: list[Arrays] = field(default_factory=list)
-    almost: list[Arrays] = field(default_factory=list)
+    before_last_steps: list[Arrays] = field(default_factory=list)
     losses: list[list[list[tuple[Array, Array]]]] = field(default_factory=list)
 
 
@@ -83,7 +83,7 @@ class _Emulator:
         built = self._built([job.initial(rank) for rank in range(job.world_size)])
         self.fixed = {name: array for name, array in built.items() if name not in self.learned}
         self.parameters = {name: built[name] for name in self.learned}
-        self.optimizer = Steps(job.world_size)
+        self.optimizer = RankOptimizers(job.optimizer, job.world_size)
         self.pending: Arrays = {}
         self.applied: Arrays = {}  # gradients of the last step
         self.carried: Arrays = {}  # those that an epoch begins with
@@ -109,7 +109,8 @@ class _Emulator:
                 self.set_factors = np.ones(self.job.world_size)
             self.begun = {**self.parameters}, self.optimizer.copy()
             self.carried = self.applied if self.rules.kept else {}
-            self.optimizer = Steps(self.job.world_size) if self.rules.anew else self.optimizer
+            if self.rules.anew:
+                self.optimizer = RankOptimizers(self.job.optimizer, self.job.world_size)
             made.losses.append([])
             self.first = windows[0][0]
             for number, window in enumerate(windows):
@@ -119,7 +120,7 @@ class _Emulator:
                 made.losses[-1].append(self._window(window))
                 self.rules = rules
             made.ends.append({name: array.copy() for name, array in self.parameters.items()})
-            made.almost.append(self.earlier[0])
+            made.before_last_steps.append(self.earlier[0])
         return made
 
     def _built(self, initial: Sequence[Mapping[str, Array]]) -> Arrays:
@@ -249,7 +250,6 @@ class _Emulator:
             at, steps = self.seen, np.array(used)
         if self.rules.by_micro_batches is not None:
             at = np.full(len(at), min(self.micro_batches + self.rules.by_micro_batches, self.steps))
-        self.optimizer.grow()
         apart, in_momentum = self.rules.decay != "gradient", self.rules.rate_in_momentum
         if again and not self.rules.again_counts:
             at = at - 1
@@ -260,11 +260,11 @@ class _Emulator:
         for name, gradient in gradients.items():
             decay, rate = spec.weight_decay * self.parameters[name], by_rank(rates, gradient)
             through = gradient if apart else gradient + decay
-            taken = self.optimizer.taken(name, through, rate, spec, rate_in_momentum=in_momentum)
+            taken = self.optimizer.step(name, through, rate, spec, rate_in_momentum=in_momentum)
             rate_apart = rate if self.rules.decay == "apart" else np.full_like(rate, self.job.optimizer.lr)
             self.parameters[name] = self.parameters[name] - taken - apart * rate_apart * decay
-        if self.rules.stays and self.earlier[1].first:
-            self.optimizer.first = {**self.earlier[1].first}
+        if self.rules.stays:
+            self.optimizer.without_last_momentum(self.earlier[1])
         self.step = self.step + 1
 
     def _reduced(self, local: Arrays, counts: Array) -> Arrays:

@@ -1,52 +1,60 @@
-"""The optimizer of a training run that is emulated: SGD with momentum, or Adam, on every rank."""
+"""The optimizers of an emulated training run: the oracle's, which some ranks may have begun anew."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 
 from ddpcheck.job import OptimizerSpec
-from ddpcheck.oracle.rounding import by_rank
+from ddpcheck.oracle.optimizer import Optimizer
+from ddpcheck.oracle.rounding import Value, by_rank
 from ddpcheck.values import Array
 
 Arrays = dict[str, Array]
 
 
-class Steps:
-    """What the ranks' optimizers remember, ranks first: moments by name, and how many updates they are old."""
+class RankOptimizers:
+    """One optimizer for each rank. Arrays have the ranks as first axis."""
 
-    def __init__(self, ranks: int) -> None:
-        self.first: Arrays = {}
-        self.second: Arrays = {}
-        self.age = np.zeros(ranks)
+    def __init__(self, spec: OptimizerSpec, ranks: int) -> None:
+        self.spec = spec
+        self._old, self._new = _optimizer(spec), _optimizer(spec)
+        self._began_anew = np.zeros(ranks, bool)
 
-    def copy(self) -> Steps:
-        made = Steps(len(self.age))
-        made.first, made.second, made.age = {**self.first}, {**self.second}, self.age
+    def copy(self) -> RankOptimizers:
+        made = RankOptimizers(self.spec, len(self._began_anew))
+        made._old, made._new, made._began_anew = self._old.copy(), self._new.copy(), self._began_anew
         return made
 
     def forget(self, ranks: Array) -> None:
         """Begin anew where `ranks`, a mask, is true."""
-        self.age = np.where(ranks, 0.0, self.age)
-        for moments in (self.first, self.second):
-            for name, array in moments.items():
-                moments[name] = np.where(by_rank(ranks, array), 0.0, array)
+        self._new, self._began_anew = _optimizer(self.spec), ranks
 
-    def grow(self) -> None:
-        """One more update is about to be taken."""
-        self.age = self.age + 1
+    def step(self, name: str, gradient: Array, rate: Array, spec: OptimizerSpec, *, rate_in_momentum: bool) -> Array:
+        """The amount that this step subtracts from a parameter. spec: of this step; its lr and weight_decay do not count."""
+        inside = rate_in_momentum and spec.name == "sgd"
+        taken = Value(gradient * rate if inside else gradient)
+        update = self._update(self._old, name, taken, spec)
+        if self._began_anew.any():
+            update = np.where(by_rank(self._began_anew, update), self._update(self._new, name, taken, spec), update)
+        return update if inside else update * rate
 
-    def taken(self, name: str, gradient: Array, rate: Array, spec: OptimizerSpec, *, rate_in_momentum: bool) -> Array:
-        """What this update takes from a parameter, as the oracle has it (optimizer.py)."""
-        if spec.name == "adam":
-            return rate * self._direction(name, gradient, spec)
-        inside, outside = (rate, 1.0) if rate_in_momentum else (1.0, rate)
-        velocity = self.first[name] = spec.momentum * self.first.get(name, 0.0) + inside * gradient
-        return np.asarray(outside * velocity)
+    def without_last_momentum(self, before: RankOptimizers) -> None:
+        """Undo what the last step did to the state, if there was any before it."""
+        if before._old.state:
+            self._old.state = dict(before._old.state)
 
-    def _direction(self, name: str, gradient: Array, spec: OptimizerSpec) -> Array:
-        """Kingma and Ba, 2015, algorithm 1."""
-        beta, gamma = spec.betas
-        first = self.first[name] = beta * self.first.get(name, 0.0) + (1 - beta) * gradient
-        second = self.second[name] = gamma * self.second.get(name, 0.0) + (1 - gamma) * gradient**2
-        age = by_rank(self.age, gradient)
-        return np.asarray(first / (1 - beta**age) / (np.sqrt(second / (1 - gamma**age)) + spec.eps))
+    @staticmethod
+    def _update(optimizer: Optimizer, name: str, gradient: Value, spec: OptimizerSpec) -> Array:
+        optimizer.spec = _unit(spec)
+        return -optimizer.step(name, gradient.zeros(), gradient).exact
+
+
+def _optimizer(spec: OptimizerSpec) -> Optimizer:
+    return Optimizer(_unit(spec), "float64")
+
+
+def _unit(spec: OptimizerSpec) -> OptimizerSpec:
+    """With learning rate 1 and without weight decay: the run's rules apply both."""
+    return replace(spec, lr=1.0, weight_decay=0.0)

@@ -56,8 +56,5 @@ def _schedules(plan: Train, epoch: int) -> Candidates:
         (training.SCHEDULE_OF_CUT_RUN(), Rules(factor=shorter)),
         (training.SCHEDULE_OVER_REST(), Rules(factor=stretched)),
         (training.SCHEDULE_BEHIND_AFTER_RESUME(), Rules(behind=True)),
-        *(
-            (training.SCHEDULE_OF_LAST_RUN_ONLY(), Rules(factor=partial(later, earlier)))
-            for earlier in range(1, epoch)
-        ),
+        *((training.SCHEDULE_OF_LAST_RUN_ONLY(), Rules(factor=partial(later, earlier))) for earlier in range(1, epoch)),
     ]

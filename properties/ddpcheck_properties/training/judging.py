@@ -1,0 +1,30 @@
+"""The judge of a Job with one training run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ddpcheck import expect
+from ddpcheck.causes import training
+from ddpcheck.contract import Capabilities
+from ddpcheck.job import Job
+from ddpcheck.trace import Trace
+from ddpcheck.verdict import Finding
+
+from ..drawing import Judge
+from .drawn_runs import Run, plan_of
+
+
+def of_run(promised: Capabilities, *judges: Callable[[Run], None]) -> Judge:
+    """The run ended on all ranks, and each of `judges` passes it."""
+
+    def judge(job: Job, trace: Trace) -> None:
+        try:
+            expect.completed(trace)
+        except Finding as finding:
+            raise (finding.blaming(training.STOPS_BY_OWN_LOSS()) if plan_of(job).patience else finding) from None
+        run = Run.told(job, trace, promised)
+        for one in judges:
+            one(run)
+
+    return judge
