@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .causes import Cause, ranks, replicas
-from .causes.prose import as_causes
+from .causes.cause import Given, as_causes
 from .diagnosis import Evidence, likely_causes
 from .numerics import different_bits, same_bits
 from .trace import IMPORTING, RankTrace, Trace
@@ -147,16 +147,14 @@ def same_on_all_ranks(values: Sequence[Any], what: str) -> None:
         )
 
 
-def equal(
-    got: Any, expected: Any, what: str, rank: int | None = None, cause: Cause | str | tuple[Cause | str, ...] = ()
-) -> None:
+def equal(got: Any, expected: Any, what: str, rank: int | None = None, cause: Given = ()) -> None:
     """Two plain values are equal."""
     if got != expected:
         who = "" if rank is None else f" on rank {rank}"
         raise Finding(Diagnosis(f"{what}{who}: got {got!r}, but should be {expected!r}", as_causes(cause)))
 
 
-def that(condition: bool, headline: str, cause: Cause | str | tuple[Cause | str, ...] = (), advice: str = "") -> None:
+def that(condition: bool, headline: str, cause: Given = (), advice: str = "") -> None:
     """A condition that has no better form; `headline` says what was got and what should be."""
     if not condition:
         raise Finding(Diagnosis(headline, as_causes(cause), advice))

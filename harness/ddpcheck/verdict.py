@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from .causes import Cause
-from .causes.prose import as_causes
+from .causes.cause import Given, as_causes
 from .job import Job
 
 Status = Literal["passed", "failed", "skipped", "expected_failure", "hung", "unknown"]
@@ -42,9 +42,6 @@ class Diagnosis:
     subject: tuple[str, str] = ("", "")
     operation: int = -1
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "causes", as_causes(self.causes))
-
     @property
     def cause(self) -> Cause | None:
         """The likeliest cause, if there is one."""
@@ -74,7 +71,7 @@ class Finding(AssertionError):
         self.hung = hung
         self.job: Job | None = None
 
-    def blaming(self, *causes: Cause | str | tuple[Cause, ...] | None) -> Finding:
+    def blaming(self, *causes: Given) -> Finding:
         """The same finding with these causes in place of its own, the likeliest first."""
         return self._with(causes=tuple(dict.fromkeys(as_causes(causes))))
 

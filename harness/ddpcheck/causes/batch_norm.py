@@ -37,3 +37,7 @@ BACKWARD_NOT_OVER_ALL = Kind(
     "The backward of batch norm does not sum over all ranks' samples with equal weight.",
     because="Losses agree, so the statistics are right.",
 )
+SINGLE_SAMPLE_REFUSED = Kind(
+    "single-sample-refused",
+    "One sample per rank is refused: the size check counts the rank's samples, not those of all ranks.",
+)

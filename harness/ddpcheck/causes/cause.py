@@ -116,6 +116,17 @@ class Cause:
         return _Template().vformat(template, (), dict(self.parameters))
 
 
+Given = Cause | tuple["Given", ...] | None
+"""Causes as functions take them: one, several, or none."""
+
+
+def as_causes(given: Given) -> tuple[Cause, ...]:
+    """The causes one after the other."""
+    if isinstance(given, Cause):
+        return (given,)
+    return tuple(cause for each in given or () for cause in as_causes(each))
+
+
 class Kind:
     """An entry of the catalogue.
 

@@ -113,6 +113,8 @@ RATE_READ_LATE = Kind(
     "rate-read-late", "Each reported rate is that of the next step: the schedule advances before it is read."
 )
 
+RATES_BY_EPOCH = Kind("rates-by-epoch", "One learning rate is reported for each epoch, not one for each step.")
+
 GRADIENTS_DIVIDED_AGAIN = Kind(
     "gradients-divided-again",
     "Gradients are {world_size} x too small: divided by the world size once more.",

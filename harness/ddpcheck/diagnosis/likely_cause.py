@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..causes import Cause, values
-from ..causes.prose import as_causes
+from ..causes.cause import Given, as_causes
 from ..values import Array
 from .lost_precision import narrowed, sent_as
 from .low_rank import low_rank
@@ -49,19 +49,19 @@ class Evidence:
 
     world_size: int = 1
     local: Array | None = None
-    alternatives: tuple[tuple[Cause | str, Array], ...] = ()
+    alternatives: tuple[tuple[Cause, Array], ...] = ()
     before: Array | None = None
     idle: Array | None = None
     precision: bool = True
-    doubt: Cause | str | tuple[Cause | str, ...] = ()
-    less: Cause | str | tuple[Cause | str, ...] = ()
-    otherwise: Cause | str | tuple[Cause | str, ...] = ()
+    doubt: Given = ()
+    less: Given = ()
+    otherwise: Given = ()
     parts: Array | None = None
     bound: Array | None = None
     moved: bool = False
 
 
-Explanation = Cause | str | tuple[Cause | str, ...]
+Explanation = Given
 
 
 def likely_causes(got: Array, expected: Array, evidence: Evidence) -> tuple[Cause, ...]:
@@ -148,12 +148,12 @@ _APART = 8
 """How many times the rounding apart what is told from each other has to be."""
 
 
-def _partly(cause: Cause | str, wrong: Array) -> Cause | str:
+def _partly(cause: Cause, wrong: Array) -> Cause:
     """The cause, for the wrong elements only."""
     return cause.among(elements(wrong)) if isinstance(cause, Cause) else f"{elements(wrong)}: {cause}"
 
 
-def _nearer(got: Array, expected: Array, alternatives: Sequence[tuple[Cause | str, Array]]) -> Iterator[Cause | str]:
+def _nearer(got: Array, expected: Array, alternatives: Sequence[tuple[Cause, Array]]) -> Iterator[Cause]:
     """What explains a difference of some last bits to the very last ones, as where a small step is a little too small."""
     if got.dtype.kind != "f" or got.size < 2:
         return
@@ -163,7 +163,7 @@ def _nearer(got: Array, expected: Array, alternatives: Sequence[tuple[Cause | st
             yield sentence
 
 
-def _within_rounding(got: Array, expected: Array, evidence: Evidence) -> Iterator[Cause | str]:
+def _within_rounding(got: Array, expected: Array, evidence: Evidence) -> Iterator[Cause]:
     """What explains an array of sums of many terms, whose last bits are anybody's."""
     bound = evidence.bound
     if bound is None or got.dtype.kind != "f" or not np.isfinite(bound).all():
@@ -178,7 +178,7 @@ def _within_rounding(got: Array, expected: Array, evidence: Evidence) -> Iterato
             yield sentence
 
 
-def _elsewhere(got: Array, expected: Array, evidence: Evidence) -> Iterator[Cause | str]:
+def _elsewhere(got: Array, expected: Array, evidence: Evidence) -> Iterator[Cause]:
     """What was only moved, and is all there, or is something else that is known, to the last bit."""
     if _same(got, expected):
         return

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from typing import Any, Protocol
 
-from ..causes import KINDS
 from ..contract.adapter import Adapter
 from ..launchers.templates import Templates
 from ..run import CheckRunner, Settings
@@ -72,10 +71,8 @@ class FaultOutcome:
 
 
 def tells(diagnosis: Diagnosis, cause: str) -> bool:
-    """Whether a failure tells this cause: by its id, or in its words where a check still tells a sentence."""
-    if cause in KINDS:
-        return any(each.id == cause for each in diagnosis.causes)
-    return cause in diagnosis.text()
+    """Whether a failure tells the cause of this id; each does if the id is empty."""
+    return not cause or any(each.id == cause for each in diagnosis.causes)
 
 
 def installed_faults(name: str = "faults") -> tuple[KnownFault, ...]:

@@ -154,8 +154,7 @@ def _ran(job: Job, trace: Trace) -> None:
         first = next(operation for operation in job.operations if isinstance(operation, Backward))
         if finding.hung or min(map(len, first.samples)) != 1:
             raise
-        cause = "one sample per rank is refused: the size check looks at this rank's batch, not at all ranks' together"
-        raise finding.blaming(cause) from None
+        raise finding.blaming(causes.SINGLE_SAMPLE_REFUSED()) from None
 
 
 def _walk(job: Job, promised: Capabilities, *, bounds: bool) -> tuple[ExpectedOperation, ...]:

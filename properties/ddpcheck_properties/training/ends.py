@@ -95,9 +95,9 @@ def _of_earlier_epoch(run: Run, epoch: int) -> Causes:
     epochs = len(run.indices)
     saved_early = run.first == epochs and epoch == epochs - 2
     return (
+        *[training.LAST_EPOCH_NOT_SAVED(ranks="all ranks")] * saved_early,
         training.ENDS_WITH_EPOCH(epoch=epoch),
         *[training.BEST_INSTEAD_OF_LAST()] * run.plan.keep_best,
-        *[training.LAST_EPOCH_NOT_SAVED(ranks="all ranks").but("possible")] * saved_early,
     )
 
 

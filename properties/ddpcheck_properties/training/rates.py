@@ -19,14 +19,20 @@ from .hypotheses.schedules import wrong_factors
 def rates_follow(run: Run) -> None:
     """Learning rates that a run reports are those of the schedule, with the same bits on all ranks."""
     every = np.array(run.schedule)
-    told = [None if values is None else np.array(values) for values in run.rates]
+    reported = [None if values is None else np.array(values) for values in run.rates]
     before = len(every) // run.plan.epochs * run.first
-    for rank, got in enumerate(told):
+    steps, epochs = len(every) - before, len(run.indices) - run.first
+    for rank, got in enumerate(reported):
         if got is not None:
-            bound = np.full(len(every) - before, run.job.optimizer.lr * gamma(4 * len(every) + 4, "float32"))
+            expect.that(
+                len(got) == steps,
+                f"rank {rank} reports {len(got)} learning rates, but should report {steps}, one for each step",
+                training.RATES_BY_EPOCH() if len(got) == epochs else (),
+            )
+            bound = np.full(steps, run.job.optimizer.lr * gamma(4 * len(every) + 4, "float32"))
             known = partial(_evidence, run, rank, every, before)
             expect.within(got, every[before:], bound, "learning rates of the steps", rank, known)
-    expect.same_on_all_ranks(told, "learning rates of the steps")
+    expect.same_on_all_ranks(reported, "learning rates of the steps")
 
 
 def _evidence(run: Run, rank: int, every: Array, before: int) -> Evidence:

@@ -29,9 +29,7 @@ class PassedOver:
     earlier: Origin | None
 
     def evidence(self, expected: Array, rank: int) -> Evidence:
-        known: tuple[tuple[Cause | str, Array], ...] = tuple(
-            (cause, array[rank]) for cause, array in self._alternatives()
-        )
+        known: tuple[tuple[Cause, Array], ...] = tuple((cause, array[rank]) for cause, array in self._alternatives())
         known += self.earlier.evidence(expected, rank).alternatives if self.earlier else ()
         return Evidence(len(self.before), alternatives=known, precision=False, otherwise=(causes.SHOULD_NOT_MOVE(),))
 

@@ -183,7 +183,7 @@ class Loading:
         return self.job.initial_of_resumed(0)[self.name].astype(np.float64)
 
     def evidence(self, expected: Array, rank: int) -> Evidence:
-        known: list[tuple[Cause | str, Array]] = [(causes.LOADED_LATEST(), self.before[rank])]
+        known: list[tuple[Cause, Array]] = [(causes.LOADED_LATEST(), self.before[rank])]
         known += [
             (causes.NOT_LOADED(rank=other), self.job.initial_of_resumed(other)[self.name].astype(np.float64))
             for other in dict.fromkeys((rank, 0))

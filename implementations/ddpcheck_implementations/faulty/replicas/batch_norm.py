@@ -159,7 +159,7 @@ table(
     Fault("batch-norm-synchronised-in-forward-only", where=always, effect=norm(spread=own_mean),
           caught_by=GRADIENTS, cause="batch-norm-backward-not-over-all", batch_norm="synchronised"),
     Fault("syncbn-refuses-one-sample", where=always, effect=norm(count=more_than_one_on_each_rank),
-          caught_by=(GRADIENTS, STATISTICS), cause="one sample per rank",
+          caught_by=(GRADIENTS, STATISTICS), cause="single-sample-refused",
           seen_in=("NVIDIA/apex#262", "pytorch/pytorch#36865"), batch_norm="synchronised"),
     Fault("batch-norm-not-synchronised", where=always, effect=Made(PlainReplica),
           caught_by=(STATISTICS, GRADIENTS), cause="normalised-by-own-batch", batch_norm="synchronised"),

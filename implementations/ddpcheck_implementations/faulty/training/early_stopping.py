@@ -14,7 +14,7 @@ from ..trainers import trainer
 TOGETHER = "check_early_stopping_ends_all_ranks_together"
 
 
-@trainer("each-rank-loses-its-own-patience", TOGETHER, cause="by its own loss", trainer_features=FEATURES)
+@trainer("each-rank-loses-its-own-patience", TOGETHER, cause="stops-by-own-loss", trainer_features=FEATURES)
 class OwnPatience(Trainer):
     """Each rank looks at the loss of its own samples."""
 
@@ -26,7 +26,7 @@ class OwnPatience(Trainer):
         return super().enough(self.own)
 
 
-@trainer("patience-of-one-more", TOGETHER, cause="one epoch more", trainer_features=FEATURES)
+@trainer("patience-of-one-more", TOGETHER, cause="patience-one-more", trainer_features=FEATURES)
 class PatienceOfOneMore(Trainer):
     """The count begins after the first epoch that was no better."""
 
@@ -34,7 +34,7 @@ class PatienceOfOneMore(Trainer):
         return len(losses) > 1 and super().enough(losses[:-1]) and losses[-1] >= min(losses[:-1])
 
 
-@trainer("worse-than-the-epoch-before", TOGETHER, cause="by another one, or by none", trainer_features=FEATURES)
+@trainer("worse-than-the-epoch-before", TOGETHER, cause="stops-by-other-loss", trainer_features=FEATURES)
 class WorseThanBefore(Trainer):
     """Counts epochs that are no better than the one before them."""
 
@@ -43,7 +43,7 @@ class WorseThanBefore(Trainer):
         return len(latest) > (self.task.patience or self.task.epochs) and latest == sorted(latest)
 
 
-@trainer("patience-without-end", TOGETHER, cause="by another one, or by none", trainer_features=FEATURES)
+@trainer("patience-without-end", TOGETHER, cause="stops-by-other-loss", trainer_features=FEATURES)
 class WithoutEnd(Trainer):
     """The loss is looked at, and nothing follows."""
 
@@ -51,7 +51,7 @@ class WithoutEnd(Trainer):
         return False
 
 
-@trainer("an-equal-loss-is-lower", TOGETHER, cause="taken for lower", trainer_features=FEATURES)
+@trainer("an-equal-loss-is-lower", TOGETHER, cause="equal-loss-counts-as-lower", trainer_features=FEATURES)
 class EqualIsLower(Trainer):
     """The count begins at the last of equal losses, so that a run in which nothing changes goes on."""
 
@@ -59,7 +59,7 @@ class EqualIsLower(Trainer):
         return self.task.patience is not None and list(losses)[::-1].index(min(losses)) >= self.task.patience
 
 
-@trainer("patience-for-so-many-in-all", TOGETHER, cause="not those in a row", trainer_features=FEATURES)
+@trainer("patience-for-so-many-in-all", TOGETHER, cause="patience-not-consecutive", trainer_features=FEATURES)
 class SoManyInAll(Trainer):
     """An epoch that is better does not set the count back."""
 
@@ -68,7 +68,7 @@ class SoManyInAll(Trainer):
         return self.task.patience is not None and worse >= self.task.patience
 
 
-@trainer("better-by-a-margin-only", TOGETHER, cause="lower by little", trainer_features=FEATURES)
+@trainer("better-by-a-margin-only", TOGETHER, cause="small-improvement-ignored", trainer_features=FEATURES)
 class BetterByAMargin(Trainer):
     """An epoch is no better if its loss is less than 1e-4 lower."""
 
@@ -86,7 +86,7 @@ BEST = "check_best_weights_have_the_lowest_global_loss"
     "early-end-keeps-the-last",
     BEST,
     seen_in=("keras-team/keras#20323",),
-    cause="which a run that ends early",
+    cause="best-is-last-of-early-stop",
     trainer_features=FEATURES,
 )
 class EarlyEndKeepsTheLast(Trainer):
@@ -98,7 +98,7 @@ class EarlyEndKeepsTheLast(Trainer):
         return self.replica.parameters()
 
 
-@trainer("lowest-begins-at-a-number", BEST, cause="begins at a number", trainer_features=FEATURES)
+@trainer("lowest-begins-at-a-number", BEST, cause="lowest-starts-finite", trainer_features=FEATURES)
 class LowestBeginsAtANumber(Trainer):
     """The lowest loss so far is 10^6 at first, which is high enough for any loss of the authors' models."""
 

@@ -17,7 +17,7 @@ SCHEDULE = "check_training_run_applies_its_learning_rate_schedule"
 RESUMED = "check_resumed_training_run_matches_one_process"
 
 
-@trainer("last-short-batch-dropped", ENDS, cause="dropped where it has fewer samples", world_size=1)
+@trainer("last-short-batch-dropped", ENDS, cause="short-batch-dropped", world_size=1)
 class LastShortBatchDropped(Trainer):
     """The loader drops an epoch's last batch if it is not full."""
 
@@ -30,7 +30,7 @@ class LastShortBatchDropped(Trainer):
         return super().length - super().length % self.task.batch_size or super().length
 
 
-@trainer("no-shuffle-in-the-first-epoch", SAMPLES, cause="the order is that of the data", world_size=1)
+@trainer("no-shuffle-in-the-first-epoch", SAMPLES, cause="shuffle-ignored", world_size=1)
 class FirstEpochInOrder(Trainer):
     """Samples are shuffled between epochs, and so not before the first."""
 
@@ -39,7 +39,7 @@ class FirstEpochInOrder(Trainer):
         return order if epoch else sorted(order)
 
 
-@trainer("gradients-go-on-into-the-next-epoch", ENDS, cause="not reset", world_size=1)
+@trainer("gradients-go-on-into-the-next-epoch", ENDS, cause="gradients-kept-between-epochs", world_size=1)
 class GoesOnIntoTheNextEpoch(Trainer):
     """An epoch's first step does not reset the gradients: there were none when training began."""
 
@@ -57,7 +57,7 @@ def _nothing() -> None:
     """In place of zero_grad."""
 
 
-@trainer("weight-decay-not-passed-on", ENDS, cause="weight decay is missing", world_size=1)
+@trainer("weight-decay-not-passed-on", ENDS, cause="run-without-weight-decay", world_size=1)
 class WeightDecayNotPassedOn(Trainer):
     """The trainer makes the optimizer of learning rate and momentum."""
 
@@ -65,7 +65,7 @@ class WeightDecayNotPassedOn(Trainer):
         super().__init__(engine, replace(task, optimizer=replace(task.optimizer, weight_decay=0.0)))
 
 
-@trainer("schedule-by-epochs", SCHEDULE, cause="goes on with every epoch", world_size=1)
+@trainer("schedule-by-epochs", SCHEDULE, cause="schedule-per-epoch", world_size=1)
 class ScheduleByEpochs(Trainer):
     """The schedule is stepped at the end of each epoch."""
 
@@ -75,7 +75,7 @@ class ScheduleByEpochs(Trainer):
         return self.task.optimizer.lr * (self.task.epochs - self.progress.epoch) / self.task.epochs
 
 
-@trainer("schedule-stepped-before-the-optimizer", SCHEDULE, cause="one step ahead", world_size=1)
+@trainer("schedule-stepped-before-the-optimizer", SCHEDULE, cause="schedule-ahead", world_size=1)
 class SteppedBefore(Trainer):
     """The schedule goes on before the optimizer's step: the first learning rate is never used."""
 
@@ -86,7 +86,7 @@ class SteppedBefore(Trainer):
         return rate
 
 
-@trainer("schedule-as-long-as-the-cut-run", RESUMED, cause="as long as that run", world_size=1)
+@trainer("schedule-as-long-as-the-cut-run", RESUMED, cause="schedule-of-cut-run", world_size=1)
 class AsLongAsTheCutRun(Trainer):
     """The schedule's length is that of the epochs that this run comes to."""
 
@@ -95,7 +95,7 @@ class AsLongAsTheCutRun(Trainer):
         return super().steps * (self.task.stop_after or self.task.epochs) // self.task.epochs
 
 
-@trainer("step-not-restored-with-micro-batches", RESUMED, cause="schedule begins anew", world_size=1)
+@trainer("step-not-restored-with-micro-batches", RESUMED, cause="schedule-restarts", world_size=1)
 class StepNotRestored(Trainer):
     """With micro-batches another counter counts the steps, which is in no checkpoint."""
 
@@ -105,7 +105,7 @@ class StepNotRestored(Trainer):
             self.progress = replace(self.progress, step=0)
 
 
-@trainer("saved-before-the-last-step", RESUMED, cause="what was saved is of before it", world_size=1)
+@trainer("saved-before-the-last-step", RESUMED, cause="last-step-not-saved", world_size=1)
 class SavedBeforeTheLastStep(Trainer):
     """What is saved at the end of an epoch was copied in front of its last step."""
 
@@ -117,7 +117,7 @@ class SavedBeforeTheLastStep(Trainer):
         return replace(super().checkpoint(), state=self.copied)
 
 
-@trainer("nothing-saved-after-the-last-epoch", RESUMED, cause="the end of the last epochs was not saved")
+@trainer("nothing-saved-after-the-last-epoch", RESUMED, cause="epochs-trained-again")
 class NothingSavedAtTheEnd(Trainer):
     """What is saved at the end of an epoch is for those to come: after the last one nothing is."""
 
@@ -126,7 +126,7 @@ class NothingSavedAtTheEnd(Trainer):
             super().save()
 
 
-@trainer("finished-run-goes-on", RESUMED, cause="is not known as the end")
+@trainer("finished-run-goes-on", RESUMED, cause="epochs-trained-again")
 class FinishedRunGoesOn(Trainer):
     """Resuming goes on with an epoch in any case, with the last one where all are done."""
 

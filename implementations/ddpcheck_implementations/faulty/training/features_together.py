@@ -24,7 +24,7 @@ ACCUMULATED = "check_training_run_with_accumulation_matches_one_process"
 EARLY = "check_early_stopping_ends_all_ranks_together"
 
 
-@trainer("not-clipped-after-resume", RESUMED, cause="gradients are no longer clipped", world_size=1)
+@trainer("not-clipped-after-resume", RESUMED, cause="resume-loses-clipping", world_size=1)
 class NotClippedAfterResume(Trainer):
     """The largest norm is an option of a run that begins."""
 
@@ -34,7 +34,7 @@ class NotClippedAfterResume(Trainer):
             self.task = replace(self.task, max_norm=None)
 
 
-@trainer("best-not-with-micro-batches", BEST, cause="of epoch 4, the last, though", world_size=1)
+@trainer("best-not-with-micro-batches", BEST, cause="best-not-copied", world_size=1)
 class BestNotWithMicroBatches(Trainer):
     """The loop that accumulates is another one, and does not look for the best weights."""
 
@@ -46,7 +46,7 @@ class BestNotWithMicroBatches(Trainer):
 @trainer(
     "weight-decay-not-scheduled",
     "check_training_run_applies_its_learning_rate_schedule",
-    cause="at the learning rate that the run began with",
+    cause="decay-at-first-rate",
     world_size=1,
 )
 class DecayNotScheduled(Trainer):
@@ -65,7 +65,7 @@ class DecayNotScheduled(Trainer):
         return loss
 
 
-@trainer("frozen-layers-not-saved", RESUMED, cause="not in the checkpoint")
+@trainer("frozen-layers-not-saved", RESUMED, cause="frozen-layer-trained")
 class FrozenNotSaved(Trainer):
     """The checkpoint holds what learns; for the rest every rank has its own initial values."""
 
@@ -91,7 +91,7 @@ class IdsAsFloats(Trainer):
 @trainer(
     "frozen-layers-accumulate-by-sums",
     ACCUMULATED,
-    cause="micro-batches are added up, and not averaged",
+    cause="micro-batches-summed",
     world_size=1,
 )
 class FrozenAccumulateBySums(Trainer):
@@ -104,7 +104,7 @@ class FrozenAccumulateBySums(Trainer):
 @trainer(
     "losses-of-labels-by-full-batches",
     "check_training_run_reports_loss_over_all_samples",
-    cause="a batch of fewer samples than others counts as a full one",
+    cause="epoch-loss-short-as-full",
     world_size=1,
 )
 class LabelsByFullBatches(Trainer):
@@ -119,7 +119,7 @@ class LabelsByFullBatches(Trainer):
 @trainer(
     "never-early-with-micro-batches",
     EARLY,
-    cause="it does not end by the loss of all ranks",
+    cause="stops-by-other-loss",
     world_size=1,
     trainer_features=ALL_TRAINER_FEATURES,
 )
@@ -133,7 +133,7 @@ class NeverEarlyWithMicroBatches(Trainer):
 @trainer(
     "ends-early-with-the-best-weights",
     EARLY,
-    cause="these are the parameters at the end of epoch",
+    cause="ends-with-epoch",
     trainer_features=ALL_TRAINER_FEATURES,
 )
 class EndsEarlyWithTheBest(Trainer):
@@ -152,7 +152,7 @@ class EndsEarlyWithTheBest(Trainer):
         return replace(run, parameters=self.lowest[1]) if early else run
 
 
-@trainer("saved-until-resumed-with-micro-batches", RESUMED, cause="is not known as the end", world_size=1)
+@trainer("saved-until-resumed-with-micro-batches", RESUMED, cause="epochs-trained-again", world_size=1)
 class SavedUntilResumed(Trainer):
     """The loop that accumulates, once resumed, saves no more."""
 
@@ -164,7 +164,7 @@ class SavedUntilResumed(Trainer):
 @trainer(
     "best-forgotten-with-micro-batches",
     RESUMED,
-    cause="before the run was resumed is forgotten",
+    cause="best-forgotten-on-resume",
     world_size=1,
 )
 class BestForgotten(Trainer):
@@ -175,7 +175,7 @@ class BestForgotten(Trainer):
         return made if self.task.micro_batches == 1 else replace(made, best={}, lowest=math.inf)
 
 
-@trainer("saved-an-epoch-late", RESUMED, cause="the last epoch before is missing", world_size=1)
+@trainer("saved-an-epoch-late", RESUMED, cause="last-epoch-not-saved", world_size=1)
 class SavedLate(Trainer):
     """A copy of the state is made while the next epoch runs, and written at its end, with that epoch's number."""
 
@@ -190,7 +190,7 @@ class SavedLate(Trainer):
 @trainer(
     "every-third-update-is-left-out",
     ENDS,
-    cause="every epoch after the first: parameters are not updated",
+    cause="parameters-not-stepped",
     world_size=1,
 )
 class EveryThirdUpdate(Trainer):
@@ -203,7 +203,7 @@ class EveryThirdUpdate(Trainer):
             self.replica.load_state(before)
 
 
-@trainer("short-batches-are-summed", ENDS, cause="in the last step of every epoch: gradients are 2 x too large")
+@trainer("short-batches-are-summed", ENDS, cause="gradients-summed-over-ranks")
 class ShortBatchesSummed(Trainer):
     """A batch that is not full takes another way, on which gradients are summed over the ranks."""
 

@@ -17,7 +17,7 @@ from .ends import ENDS
 from .resuming import BEST, EXACT
 
 
-@trainer("ids-clipped-by-default", ENDS, cause="clipped to a norm of 1, though the task has none", world_size=1)
+@trainer("ids-clipped-by-default", ENDS, cause="run-clipped-unasked", world_size=1)
 class IdsClippedByDefault(Trainer):
     """The loop for text has a largest norm of its own, where the task has none."""
 
@@ -42,7 +42,7 @@ class MomentsSavedInFloat32(Trainer):
 @trainer(
     "best-loaded-after-a-large-loss",
     BEST,
-    cause="the best ones, perhaps, in place of the last",
+    cause="ends-with-epoch",
     world_size=1,
 )
 class BestAfterLargeLoss(Trainer):
@@ -56,7 +56,7 @@ class BestAfterLargeLoss(Trainer):
 @trainer(
     "one-rate-an-epoch-with-patience",
     EARLY,
-    cause="learning rates of the steps",
+    cause="rates-by-epoch",
     world_size=1,
     trainer_features=FEATURES,
 )

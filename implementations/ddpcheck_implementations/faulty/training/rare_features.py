@@ -22,7 +22,7 @@ USES = "check_training_run_uses_every_sample"
 ACCUMULATED = "check_training_run_with_accumulation_matches_one_process"
 
 
-@trainer("weight-decay-not-with-micro-batches", ACCUMULATED, cause="weight decay is missing", world_size=1)
+@trainer("weight-decay-not-with-micro-batches", ACCUMULATED, cause="run-without-weight-decay", world_size=1)
 class NoDecayWithMicroBatches(Trainer):
     """The optimizer that takes micro-batches is made without weight decay."""
 
@@ -31,7 +31,7 @@ class NoDecayWithMicroBatches(Trainer):
         super().__init__(engine, replace(task, optimizer=replace(task.optimizer, weight_decay=decay)))
 
 
-@trainer("adam-not-clipped", ACCUMULATED, cause="gradients are not clipped", world_size=1)
+@trainer("adam-not-clipped", ACCUMULATED, cause="run-not-clipped", world_size=1)
 class AdamNotClipped(Trainer):
     """Adam hides the scale of its gradients: they are not clipped."""
 
@@ -39,7 +39,7 @@ class AdamNotClipped(Trainer):
         super().__init__(engine, replace(task, max_norm=None) if task.optimizer.name == "adam" else task)
 
 
-@trainer("best-by-a-thousandth", BEST, cause="of epoch 0, though the loss of epoch", world_size=1)
+@trainer("best-by-a-thousandth", BEST, cause="small-gain-ignored", world_size=1)
 class BestByAThousandth(Trainer):
     """A loss is better only if it is so by more than early stopping asks for."""
 
@@ -66,7 +66,7 @@ class SeedPastBits(Trainer):
         return super().order(epoch)
 
 
-@trainer("adam-without-weight-decay", ENDS, cause="weight decay is missing", world_size=1)
+@trainer("adam-without-weight-decay", ENDS, cause="run-without-weight-decay", world_size=1)
 class AdamWithoutDecay(Trainer):
     """Weight decay is passed on to SGD only."""
 
@@ -75,7 +75,7 @@ class AdamWithoutDecay(Trainer):
         super().__init__(engine, replace(task, optimizer=replace(task.optimizer, weight_decay=decay)))
 
 
-@trainer("frozen-layers-decay", ENDS, cause="a layer that does not learn was changed", world_size=1)
+@trainer("frozen-layers-decay", ENDS, cause="frozen-layer-trained", world_size=1)
 class FrozenLayersDecay(Trainer):
     """Weight decay is applied by itself, to all parameters that there are."""
 
@@ -86,7 +86,7 @@ class FrozenLayersDecay(Trainer):
             network.parameters[name] *= 1 - spec.lr * spec.weight_decay
 
 
-@trainer("stretched-to-the-norm", ENDS, cause="are made longer", world_size=1)
+@trainer("stretched-to-the-norm", ENDS, cause="run-scaled-up-to-norm", world_size=1)
 class StretchedToTheNorm(Trainer):
     """Gradients get the largest norm, those that are shorter, too."""
 
@@ -108,7 +108,7 @@ class StretchedToTheNorm(Trainer):
         self.progress = replace(self.progress, step=self.progress.step + 1)
 
 
-@trainer("trained-initial-values", USES, cause="should leave its arguments alone", world_size=1)
+@trainer("trained-initial-values", USES, cause="arguments-changed-by-run", world_size=1)
 class TrainedInitialValues(Trainer):
     """The parameters are the arrays that the run was given."""
 
@@ -119,7 +119,7 @@ class TrainedInitialValues(Trainer):
         return run
 
 
-@trainer("nan-is-the-best", BEST, cause="a loss that is NaN is never worse", world_size=1)
+@trainer("nan-is-the-best", BEST, cause="nan-counts-as-lowest", world_size=1)
 class NaNIsBest(Trainer):
     """What is not worse is better."""
 
@@ -128,7 +128,7 @@ class NaNIsBest(Trainer):
             self.progress = replace(self.progress, lowest=loss, best=self.replica.parameters())
 
 
-@trainer("ended-once-and-for-all", RESUMED, cause="the run that had ended once stays ended", world_size=1)
+@trainer("ended-once-and-for-all", RESUMED, cause="epochs-skipped", world_size=1)
 class EndedForAll(Trainer):
     """A run that came to its end has left a mark, and has no epochs more."""
 
@@ -142,7 +142,7 @@ class EndedForAll(Trainer):
         return run
 
 
-@trainer("last-of-equal-losses-is-best", BEST, cause="the first of equal ones", world_size=1)
+@trainer("last-of-equal-losses-is-best", BEST, cause="later-of-equal-best", world_size=1)
 class LastOfEqualIsBest(Trainer):
     """An epoch that is as good as the best takes its place."""
 
@@ -152,7 +152,7 @@ class LastOfEqualIsBest(Trainer):
         super().keep_best(loss)
 
 
-@trainer("epochs-in-the-order-of-the-third", USES, cause="counted round", world_size=1)
+@trainer("epochs-in-the-order-of-the-third", USES, cause="epochs-counted-round", world_size=1)
 class OrdersOfThree(Trainer):
     """Three orders are drawn ahead, and used round."""
 

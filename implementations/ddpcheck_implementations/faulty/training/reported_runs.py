@@ -24,7 +24,7 @@ from .training import LOSS, WINDOWS
     "first-micro-batch-synchronised",
     WINDOWS,
     seen_in=("modelscope/FunASR#3472",),
-    cause="first micro-batch is synchronised, and not",
+    cause="first-micro-batch-synchronised",
 )
 class FirstSynchronised(Trainer):
     """no_sync is left out where batch_idx % k is 0, which is the window's first micro-batch."""
@@ -41,7 +41,7 @@ class FirstSynchronised(Trainer):
     "schedule-as-long-as-batches",
     SCHEDULE,
     seen_in=("axolotl-ai-cloud/axolotl#1170",),
-    cause="length is counted in micro-batches",
+    cause="schedule-length-in-micro-batches",
     world_size=1,
 )
 class LengthOfBatches(Trainer):
@@ -56,7 +56,7 @@ class LengthOfBatches(Trainer):
     "micro-batches-counted-over-epochs",
     WINDOWS,
     seen_in=("huggingface/transformers#33673",),
-    cause="counted on from epoch to epoch",
+    cause="micro-batches-counted-on",
     world_size=1,
 )
 class CountedOverEpochs(Trainer):
@@ -94,7 +94,7 @@ class _Summing(Trainer):
     "sums-of-losses-as-buffers",
     LOSS,
     seen_in=("Lightning-AI/pytorch-lightning#3728",),
-    cause="overwritten with rank 0's",
+    cause="epoch-loss-overwritten",
 )
 class SumsAsBuffers(_Summing):
     """What sums up the losses is a buffer of the module, which each forward pass gives rank 0's value."""
@@ -106,7 +106,12 @@ class SumsAsBuffers(_Summing):
         return total
 
 
-@trainer("sums-of-losses-summed-again", LOSS, seen_in=("facebookresearch/fairchem#75",), cause="once more")
+@trainer(
+    "sums-of-losses-summed-again",
+    LOSS,
+    seen_in=("facebookresearch/fairchem#75",),
+    cause="epoch-loss-sums-reduced-again",
+)
 class SumsSummedAgain(_Summing):
     """The sums so far are summed over the ranks in every step, and go on from there."""
 
@@ -121,7 +126,7 @@ class SumsSummedAgain(_Summing):
     "metric-mean-of-counts-is-an-integer",
     WEIGHTED,
     seen_in=("Lightning-AI/pytorch-lightning#21838",),
-    cause="as integers",
+    cause="counts-averaged-as-integers",
 )
 def integer_counts(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """Sums and counts are averaged over the ranks before they are divided, and counts are integers."""
@@ -135,7 +140,7 @@ def integer_counts(comm: Any, rank: int, metrics: Mapping[str, float], count: in
     "score-cuts-duplicates-off-the-end",
     TWICE,
     seen_in=("huggingface/accelerate#575",),
-    cause="are cut off the end",
+    cause="duplicates-cut-at-end",
     **ONCE,
 )
 def cut_off_the_end(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
@@ -162,7 +167,7 @@ class Rescheduled(Trainer):
         return rate * left / self.steps if self.task.schedule == "linear" else rate
 
 
-@trainer("schedule-by-micro-batches-seen", SCHEDULE, seen_in=("tracel-ai/burn#5695",), cause="also of short windows")
+@trainer("schedule-by-micro-batches-seen", SCHEDULE, seen_in=("tracel-ai/burn#5695",), cause="schedule-per-micro-batch")
 class ByMicroBatches(Rescheduled):
     """The scheduler is stepped with every micro-batch: before the update, for all of the window but its last one."""
 
@@ -176,7 +181,7 @@ class ByMicroBatches(Rescheduled):
         return self.seen - 1
 
 
-@trainer("schedule-by-parameters", SCHEDULE, seen_in=("pytorch/pytorch#74737",), cause="once for each parameter")
+@trainer("schedule-by-parameters", SCHEDULE, seen_in=("pytorch/pytorch#74737",), cause="schedule-per-parameter")
 class ByParameters(Rescheduled):
     """The counter of steps is in the loop over the parameters."""
 
@@ -188,7 +193,7 @@ class ByParameters(Rescheduled):
     "reset-within-the-window",
     WINDOWS,
     seen_in=("meituan-longcat/LongCat-Image#46",),
-    cause="those before it were reset",
+    cause="run-keeps-last-micro-batch-only",
 )
 class ResetWithin(Trainer):
     """zero_grad comes before the micro-batch that is synchronised, and not after the step."""
@@ -203,7 +208,7 @@ class ResetWithin(Trainer):
         return losses
 
 
-@trainer("last-window-taken-apart", WINDOWS, seen_in=("huggingface/accelerate#1847",), cause="an update of its own")
+@trainer("last-window-taken-apart", WINDOWS, seen_in=("huggingface/accelerate#1847",), cause="last-window-split")
 class TakenApart(Trainer):
     """That the loader is at its end makes a step of every micro-batch of its last batch."""
 

@@ -16,7 +16,7 @@ from ..trainers import trainer
 from .resuming import RESUMED
 
 
-@trainer("epochs-of-the-last-run-saved", RESUMED, cause="trained again")
+@trainer("epochs-of-the-last-run-saved", RESUMED, cause="epochs-trained-again")
 class EpochsOfTheLastRun(Trainer):
     """A checkpoint counts the epochs of the run that it is saved in."""
 
@@ -30,7 +30,7 @@ class EpochsOfTheLastRun(Trainer):
         return replace(super().checkpoint(), epoch=self.progress.epoch - self.before)
 
 
-@trainer("steps-of-the-last-run-saved", RESUMED, cause="by the steps of the last run only")
+@trainer("steps-of-the-last-run-saved", RESUMED, cause="schedule-of-last-run-only")
 class StepsOfTheLastRun(Trainer):
     """A checkpoint counts the steps of the run that it is saved in."""
 
@@ -44,7 +44,7 @@ class StepsOfTheLastRun(Trainer):
         return replace(super().checkpoint(), step=self.progress.step - self.before)
 
 
-@trainer("best-not-passed-on", RESUMED, cause="what was the best before the run was resumed is forgotten")
+@trainer("best-not-passed-on", RESUMED, cause="best-forgotten-on-resume")
 class BestNotPassedOn(Trainer):
     """A run that resumes knows the best weights so far, and saves its own only."""
 
@@ -63,7 +63,7 @@ class BestNotPassedOn(Trainer):
         return found if self.own else replace(found, lowest=math.inf, best={})
 
 
-@trainer("momentum-saved-once", RESUMED, cause="momentum begins anew")
+@trainer("momentum-saved-once", RESUMED, cause="resume-loses-optimizer")
 class MomentumSavedOnce(Trainer):
     """The second file that a run saves has no state of the optimizer in it."""
 
@@ -79,7 +79,7 @@ def _without(name: str, value: Array) -> Array:
     return np.zeros_like(value) if name.startswith("optimizer") else value
 
 
-@trainer("latest-by-name", RESUMED, cause="trained again")
+@trainer("latest-by-name", RESUMED, cause="epochs-trained-again")
 class LatestByName(Trainer):
     """A folder for each epoch, and the last one by its name is the latest: "9" comes after "10"."""
 

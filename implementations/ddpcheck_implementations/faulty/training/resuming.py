@@ -36,7 +36,7 @@ class WithFolder(Trainer):
     RESUMED,
     RANK_0,
     seen_in=("horovod/horovod#1774", "facebookresearch/ParlAI#1846"),
-    cause="on all ranks but rank 0: what it has loaded does not reach them",
+    cause="resume-loads-schedule-only",
 )
 class LoadOnRank0Only(WithFolder):
     """Only rank 0 loads the state, after the broadcast at construction; the others know how far training was, no more."""
@@ -53,7 +53,7 @@ class LoadOnRank0Only(WithFolder):
     "opt-hyperparams-not-broadcast",
     RESUMED,
     seen_in=("horovod/horovod#526", "horovod/horovod#562"),
-    cause="the learning rate's schedule begins anew, on all ranks but rank 0",
+    cause="schedule-restarts",
 )
 class HyperparametersNotBroadcast(Trainer):
     """The optimizer's tensors reach all ranks, its learning rate only rank 0: the others go on with the initial one."""
@@ -64,7 +64,7 @@ class HyperparametersNotBroadcast(Trainer):
             self.progress = replace(self.progress, step=0)
 
 
-@trainer("schedule-begins-anew", RESUMED, cause="the learning rate's schedule begins anew, on all ranks")
+@trainer("schedule-begins-anew", RESUMED, cause="schedule-restarts")
 class ScheduleBeginsAnew(Trainer):
     """The schedule is not part of the checkpoint."""
 
@@ -73,7 +73,7 @@ class ScheduleBeginsAnew(Trainer):
         self.progress = replace(self.progress, step=0)
 
 
-@trainer("best-forgotten-on-resume", RESUMED, cause="before the run was resumed is forgotten")
+@trainer("best-forgotten-on-resume", RESUMED, cause="best-forgotten-on-resume")
 class BestForgotten(Trainer):
     """What was the best so far is not part of the checkpoint."""
 
@@ -82,7 +82,7 @@ class BestForgotten(Trainer):
         self.progress = replace(self.progress, lowest=float("inf"), best={})
 
 
-@trainer("reads-before-it-is-written", FOLDER, seen_in=("LLM360/Reasoning360#88",), cause="of the best weights")
+@trainer("reads-before-it-is-written", FOLDER, seen_in=("LLM360/Reasoning360#88",))
 class ReadsTooSoon(WithFolder):
     """At the end every rank reads the best weights from rank 0's file, which rank 0 may still be writing."""
 
@@ -108,7 +108,7 @@ def _as_text(array: Array) -> Array:
     "load-branch-per-rank",
     RANK_0,
     seen_in=("KempnerInstitute/KempnerForge#49", "InternLM/xtuner#1852"),
-    cause="each rank decides by itself",
+    cause="ranks-decide-resume",
 )
 class LoadBranchPerRank(WithFolder):
     """Each rank looks for the checkpoint itself, and takes part in loading only if it sees one."""
@@ -120,9 +120,7 @@ class LoadBranchPerRank(WithFolder):
             self.replica.load_state(self.progress.state)
 
 
-@trainer(
-    "every-rank-writes-same-file", WRITERS, seen_in=("NVIDIA/apex#886",), cause="opened for writing by rank 0 and 1"
-)
+@trainer("every-rank-writes-same-file", WRITERS, seen_in=("NVIDIA/apex#886",), cause="every-rank-saves")
 class EveryRankWrites(WithFolder):
     """Every rank saves the same to the same place."""
 
@@ -132,7 +130,7 @@ class EveryRankWrites(WithFolder):
 
 
 @trainer(
-    "mkdir-race", FOLDER, seen_in=("karpathy/nanochat#336", "LLM360/Reasoning360#88"), cause="before rank 0 has made it"
+    "mkdir-race", FOLDER, seen_in=("karpathy/nanochat#336", "LLM360/Reasoning360#88"), cause="nobody-waits-for-rank-0"
 )
 class FolderMadeByRank0(WithFolder):
     """Rank 0 makes the folder, and every other rank at once writes a file of its own there."""
@@ -147,7 +145,7 @@ class FolderMadeByRank0(WithFolder):
     "top-k-by-local-metric",
     BEST,
     seen_in=("Lightning-AI/pytorch-lightning#4323",),
-    cause="each rank goes by a loss of its own",
+    cause="best-by-each-rank",
 )
 class BestByLocalLoss(Trainer):
     """Each rank keeps the parameters of the epoch in which its own loss was the lowest."""

@@ -17,7 +17,7 @@ RATES = "check_training_run_reports_its_learning_rates"
 SCHEDULE = "check_training_run_applies_its_learning_rate_schedule"
 
 
-@trainer("lr-times-world-size", ENDS, SCHEDULE, cause="multiplied by the world size")
+@trainer("lr-times-world-size", ENDS, SCHEDULE, cause="rate-times-world-size")
 class RateTimesWorld(Trainer):
     """The learning rate is scaled by the number of ranks, unasked."""
 
@@ -30,7 +30,7 @@ class RateTimesWorld(Trainer):
     SCHEDULE,
     RATES,
     seen_in=("huggingface/accelerate#2926", "huggingface/transformers#24088", "huggingface/diffusers#3954"),
-    cause="stepped once for each rank",
+    cause="schedule-per-rank",
 )
 class SteppedWorldTimes(Trainer):
     """The schedule is stepped by every rank: it ends when 1/W of the steps are done."""
@@ -47,7 +47,7 @@ class SteppedWorldTimes(Trainer):
     SCHEDULE,
     RATES,
     seen_in=("huggingface/accelerate#2926", "huggingface/transformers#24088", "huggingface/diffusers#3954"),
-    cause="counted before the data were shared out",
+    cause="schedule-of-whole-data",
 )
 class LengthBeforeSharding(Trainer):
     """The schedule is as long as if one rank had all the data: it never comes to its end."""
@@ -57,7 +57,7 @@ class LengthBeforeSharding(Trainer):
         return super().steps * self.engine.world_size
 
 
-@trainer("lr-set-after-the-step", SCHEDULE, cause="from before the schedule's step", world_size=1)
+@trainer("lr-set-after-the-step", SCHEDULE, cause="schedule-behind", world_size=1)
 class RateStale(Trainer):
     """The schedule sets the learning rate when the step has been taken: each takes that of the one before."""
 
@@ -68,7 +68,7 @@ class RateStale(Trainer):
         self.progress = replace(self.progress, step=self.progress.step + 1)
 
 
-@trainer("lr-of-the-last-epoch", SCHEDULE, cause="that of the step before", world_size=1)
+@trainer("lr-of-the-last-epoch", SCHEDULE, cause="rate-of-step-before", world_size=1)
 class RateOfTheLastEpoch(Trainer):
     """An epoch begins with the learning rate that the last one ended with."""
 
@@ -85,7 +85,7 @@ class RateOfTheLastEpoch(Trainer):
         self.progress = replace(self.progress, step=self.progress.step + 1)
 
 
-@trainer("reported-lr-of-next-step", RATES, cause="that of the step after", world_size=1)
+@trainer("reported-lr-of-next-step", RATES, cause="rate-read-late", world_size=1)
 class RateOfNextStep(Trainer):
     """The learning rate is read when the schedule has gone on to the next step."""
 
@@ -108,7 +108,7 @@ class UnevenShards(Trainer):
     SCHEDULE,
     RATES,
     seen_in=("karpathy/nanochat#857",),
-    cause="depends on the samples that it has used itself",
+    cause="rate-by-own-samples",
     remainder="uneven",
 )
 class LocalProgress(UnevenShards):
@@ -146,7 +146,7 @@ class WeighsShards(UnevenShards):
     "shards-weighted-unasked",
     SCHEDULE,
     "check_training_run_with_accumulation_matches_one_process",
-    cause="ranks whose batches differ in size",
+    cause="ranks-weighed-by-size",
     remainder="uneven",
 )
 class WeighsShardsUnasked(WeighsShards):

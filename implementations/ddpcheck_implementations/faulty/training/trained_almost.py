@@ -33,7 +33,7 @@ class _RateInside(Sgd):
                 parameter -= self._velocity[name]
 
 
-@trainer("rate-in-the-momentum", SCHEDULE, cause="the learning rate is in the momentum", world_size=1)
+@trainer("rate-in-the-momentum", SCHEDULE, cause="rate-in-momentum", world_size=1)
 class RateInMomentum(Trainer):
     """Momentum adds up updates, not gradients, as some frameworks have it: the same while the learning rate stays."""
 
@@ -57,12 +57,12 @@ class _OnceMore(Trainer):
         self.replica.step()
 
 
-@trainer("empty-last-window", ENDS, ACCUMULATED, cause="every epoch is taken twice", world_size=1)
+@trainer("empty-last-window", ENDS, ACCUMULATED, cause="step-taken-twice", world_size=1)
 class EmptyFinalWindow(_OnceMore):
     """Where an epoch's batches fill its last window, an empty one is left, which steps by the gradients of before."""
 
 
-@trainer("empty-last-window-of-zeros", ENDS, cause="taken twice: the loop ends with one more", world_size=1)
+@trainer("empty-last-window-of-zeros", ENDS, cause="step-taken-twice-with-zeros", world_size=1)
 class EmptyFinalWindowOfZeros(_OnceMore):
     """The empty window has gradients of zero: momentum and weight decay go on."""
 
@@ -71,7 +71,7 @@ class EmptyFinalWindowOfZeros(_OnceMore):
         super().again()
 
 
-@trainer("best-before-the-last-step", BEST, cause="kept before the last step of epoch", world_size=1)
+@trainer("best-before-the-last-step", BEST, cause="best-kept-before-last-step", world_size=1)
 class BestBeforeLastStep(Trainer):
     """The best weights are copied in the loop, before the last step of the epoch whose loss they are the best by."""
 
@@ -84,7 +84,7 @@ class BestBeforeLastStep(Trainer):
             self.progress = replace(self.progress, lowest=loss, best=self.before)
 
 
-@trainer("saved-before-the-best-is-noted", RESUMED, cause="saved before its last epoch", world_size=1)
+@trainer("saved-before-the-best-is-noted", RESUMED, cause="checkpoint-before-best", world_size=1)
 class SavedBeforeBest(Trainer):
     """An epoch is saved, and then compared with those before it."""
 
@@ -97,7 +97,7 @@ class SavedBeforeBest(Trainer):
         """It is done."""
 
 
-@trainer("orders-of-four-epochs", SAMPLES, cause="the epoch number does not reach", world_size=1)
+@trainer("orders-of-four-epochs", SAMPLES, cause="epochs-counted-round", world_size=1)
 class OrdersOfFour(Trainer):
     """Orders are drawn ahead for four epochs, which come round."""
 

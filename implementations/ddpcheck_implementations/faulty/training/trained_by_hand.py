@@ -18,7 +18,7 @@ from .schedules import ENDS, SCHEDULE
 from .training import LOSS
 
 
-@trainer("loader-fills-its-buffer-again", ENDS, cause="one buffer was filled again", world_size=1)
+@trainer("loader-fills-its-buffer-again", ENDS, cause="buffer-refilled", world_size=1)
 class OneBuffer(Trainer):
     """The thread that loads is two full batches ahead, and has one buffer for the inputs of all."""
 
@@ -37,7 +37,7 @@ class OneBuffer(Trainer):
         return self.replica.backward(Batch(self.task.inputs[seen], self.task.targets[chosen]), weight)
 
 
-@trainer("schedule-falls-below-zero", SCHEDULE, cause="and rates fall below 0", world_size=1)
+@trainer("schedule-falls-below-zero", SCHEDULE, cause="schedule-below-zero", world_size=1)
 class BelowZero(Trainer):
     """The schedule's length is rounded down, and nothing keeps it from going on behind its end."""
 
@@ -46,7 +46,7 @@ class BelowZero(Trainer):
         return self.task.epochs * max(1, self.length // (self.task.batch_size * self.task.micro_batches))
 
 
-@trainer("loss-told-in-float16", LOSS, cause="no more bits than float16", world_size=1)
+@trainer("loss-told-in-float16", LOSS, cause="epoch-loss-in-float16", world_size=1)
 class LossInFloat16(Trainer):
     """The loss of an epoch lies with the activations, in half precision."""
 
@@ -54,7 +54,7 @@ class LossInFloat16(Trainer):
         return float(np.float16(super().mean(total, samples)))
 
 
-@trainer("best-weights-by-reference", BEST, cause="kept by reference, and no copy", world_size=1)
+@trainer("best-weights-by-reference", BEST, cause="best-not-copied", world_size=1)
 class ByReference(Trainer):
     """What is kept as the best is what goes on learning."""
 

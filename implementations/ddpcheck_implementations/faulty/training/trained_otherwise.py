@@ -20,7 +20,7 @@ from .schedules import ENDS, SCHEDULE
 from .training import LOSS, SAMPLES, WINDOWS, WINDOWS_LOSS
 
 
-@trainer("seed-of-the-task-ignored", SAMPLES, cause="the seed of the task does not reach", world_size=1)
+@trainer("seed-of-the-task-ignored", SAMPLES, cause="seed-ignored", world_size=1)
 class SeedIgnored(Trainer):
     """The sampler has the usual seed."""
 
@@ -28,7 +28,7 @@ class SeedIgnored(Trainer):
         super().__init__(engine, replace(task, seed=0))
 
 
-@trainer("trainer-shuffles-unasked", SAMPLES, cause="shuffle=False is lost on the way", world_size=1)
+@trainer("trainer-shuffles-unasked", SAMPLES, cause="shuffled-unasked", world_size=1)
 class ShufflesUnasked(Trainer):
     """Training data are always shuffled."""
 
@@ -36,7 +36,7 @@ class ShufflesUnasked(Trainer):
         super().__init__(engine, replace(task, shuffle=True))
 
 
-@trainer("best-in-place-of-the-last", BEST, cause="the best ones, perhaps, in place of the last", world_size=1)
+@trainer("best-in-place-of-the-last", BEST, cause="ends-with-epoch", world_size=1)
 class BestInPlaceOfLast(Trainer):
     """At the end the best weights are loaded, and told as those at the end."""
 
@@ -45,7 +45,7 @@ class BestInPlaceOfLast(Trainer):
         return replace(run, parameters=run.best) if run.best else run
 
 
-@trainer("short-window-is-no-step", SCHEDULE, cause="is no step of the schedule", world_size=1)
+@trainer("short-window-is-no-step", SCHEDULE, cause="schedule-skips-short-batches", world_size=1)
 class ShortWindowIsNoStep(Trainer):
     """The schedule counts full windows."""
 
@@ -56,7 +56,7 @@ class ShortWindowIsNoStep(Trainer):
         return total
 
 
-@trainer("schedule-of-full-windows", SCHEDULE, cause="leaves out the short last batch, or window", world_size=1)
+@trainer("schedule-of-full-windows", SCHEDULE, cause="schedule-without-short-batches", world_size=1)
 class LengthOfFullWindows(Trainer):
     """The schedule's length is rounded down to full windows, and ends too early."""
 
@@ -69,7 +69,7 @@ class LengthOfFullWindows(Trainer):
         return max(0.0, super().learning_rate())
 
 
-@trainer("schedule-over-the-rest", RESUMED, cause="begins anew, over the steps that are left", world_size=1)
+@trainer("schedule-over-the-rest", RESUMED, cause="schedule-over-rest", world_size=1)
 class ScheduleOverTheRest(Trainer):
     """A run that goes on makes a schedule for the steps that it has still to do."""
 
@@ -85,7 +85,7 @@ class ScheduleOverTheRest(Trainer):
         return self.task.optimizer.lr * (self.steps - self.progress.step) / (self.steps - self.gone)
 
 
-@trainer("loss-without-short-windows", WINDOWS_LOSS, cause="the short last window of an epoch is left out")
+@trainer("loss-without-short-windows", WINDOWS_LOSS, cause="epoch-loss-without-short-window")
 class LossOfFullWindows(Trainer):
     """The loss is logged where a full window ends."""
 
@@ -106,7 +106,7 @@ class LossOfFullWindows(Trainer):
         return super().mean(total, max(1, samples - self.left_out))
 
 
-@trainer("loss-of-all-epochs-so-far", LOSS, cause="its sums are not reset", world_size=1)
+@trainer("loss-of-all-epochs-so-far", LOSS, cause="epoch-loss-of-all-epochs", world_size=1)
 class LossSoFar(Trainer):
     """The meter of the loss is made once."""
 
@@ -118,7 +118,7 @@ class LossSoFar(Trainer):
         return super().mean(self.total, self.samples)
 
 
-@trainer("loss-without-the-third-rank", LOSS, cause="the part of rank 2 is missing", world_size=3)
+@trainer("loss-without-the-third-rank", LOSS, cause="epoch-loss-without-rank", world_size=3)
 class LossOfTwoRanks(Trainer):
     """Losses are gathered from two ranks."""
 
@@ -126,7 +126,7 @@ class LossOfTwoRanks(Trainer):
         return super().mean(total, samples if self.engine.rank < 2 else 0)
 
 
-@trainer("single-sample-left-out", ENDS, cause="a batch of one sample counts for nothing", world_size=1)
+@trainer("single-sample-left-out", ENDS, cause="single-sample-batch-ignored", world_size=1)
 class SingleSampleLeftOut(Trainer):
     """A batch of one sample has no variance to normalise by, and is left out."""
 
@@ -136,7 +136,7 @@ class SingleSampleLeftOut(Trainer):
         return self.replica.backward(Batch(self.task.inputs[:0], self.task.targets[:0]), weight)
 
 
-@trainer("optimizer-anew-each-epoch", ENDS, cause="each epoch begins with a new optimizer", world_size=1)
+@trainer("optimizer-anew-each-epoch", ENDS, cause="optimizer-per-epoch", world_size=1)
 class OptimizerAnew(Trainer):
     """The optimizer is made inside the loop over the epochs."""
 
@@ -147,7 +147,7 @@ class OptimizerAnew(Trainer):
         return super().order(epoch)
 
 
-@trainer("batch-size-of-all-ranks", ENDS, cause="the batch size is taken for that of all ranks together")
+@trainer("batch-size-of-all-ranks", ENDS, cause="batch-size-of-all-ranks")
 class BatchSizeOfAll(Trainer):
     """The batch size is shared out between the ranks."""
 
@@ -155,7 +155,7 @@ class BatchSizeOfAll(Trainer):
         super().__init__(engine, replace(task, batch_size=max(1, task.batch_size // engine.world_size)))
 
 
-@trainer("norm-times-micro-batches", WINDOWS, cause="the largest norm is 2 x too large", world_size=1)
+@trainer("norm-times-micro-batches", WINDOWS, cause="max-norm-times-micro-batches", world_size=1)
 class NormTimesMicroBatches(Trainer):
     """The largest norm allows for gradients that are added up, which are averaged here."""
 
@@ -164,7 +164,7 @@ class NormTimesMicroBatches(Trainer):
         super().__init__(engine, replace(task, max_norm=norm if task.max_norm is not None else None))
 
 
-@trainer("third-rank-not-loaded", RESUMED, cause="on rank 2 only", world_size=3)
+@trainer("third-rank-not-loaded", RESUMED, cause="resume-loses-parameters", world_size=3)
 class ThirdRankNotLoaded(Trainer):
     """What is loaded is sent to one other rank; the third keeps the values that it was built with."""
 

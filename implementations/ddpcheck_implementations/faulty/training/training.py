@@ -23,7 +23,7 @@ WINDOWS_LOSS = "check_training_run_with_accumulation_reports_global_loss"
     "accum-mean-of-micro-means",
     WINDOWS,
     seen_in=("huggingface/transformers#34242", "huggingface/trl#6006", "OpenNMT/OpenNMT-py#2209"),
-    cause="a mean of means is not the mean over its samples",
+    cause="micro-batches-weigh-equally",
     world_size=1,
 )
 class MeanOfMicroMeans(Trainer):
@@ -36,7 +36,7 @@ class MeanOfMicroMeans(Trainer):
 @trainer(
     "accum-penalty-for-every-micro-batch",
     WINDOWS,
-    cause="count once for each micro-batch",
+    cause="auxiliary-terms-per-micro-batch",
     world_size=1,
     model_features=MODEL_FEATURES | {"penalty"},
 )
@@ -60,7 +60,7 @@ class PenaltyForEveryMicroBatch(Trainer):
     "accum-last-window-short",
     WINDOWS,
     seen_in=("horovod/horovod#546 (review)",),
-    cause="divided by the micro-batches of a full one",
+    cause="short-window-divided-as-full",
     world_size=1,
 )
 class LastWindowShort(Trainer):
@@ -70,7 +70,7 @@ class LastWindowShort(Trainer):
         return super().weight(rows, window) * len(window) / self.task.micro_batches
 
 
-@trainer("accum-not-divided", WINDOWS, cause="are added up, and not averaged over the window", world_size=1)
+@trainer("accum-not-divided", WINDOWS, cause="micro-batches-summed", world_size=1)
 class NotDivided(Trainer):
     """The gradients of a window's micro-batches are added up."""
 
@@ -82,7 +82,7 @@ class NotDivided(Trainer):
     "accum-tail-dropped",
     WINDOWS,
     seen_in=("deepspeedai/DeepSpeed#7439", "huggingface/accelerate#2831 (reported)"),
-    cause="is dropped: its samples have no effect",
+    cause="short-window-dropped",
 )
 class TailDropped(Trainer):
     """Micro-batches that do not fill a window at the end of an epoch are gathered, and never stepped with."""
@@ -98,7 +98,7 @@ class TailDropped(Trainer):
     "accum-tail-leaks",
     WINDOWS,
     seen_in=("deepspeedai/DeepSpeed#7439", "huggingface/accelerate#2831 (reported)"),
-    cause="leaks into the first window of the next",
+    cause="short-window-leaks",
 )
 class TailLeaks(Trainer):
     """Micro-batches that do not fill a window at the end of an epoch are counted in the next epoch's first."""
@@ -113,7 +113,7 @@ class TailLeaks(Trainer):
         return self.summed(losses, window)
 
 
-@trainer("clip-every-microstep", WINDOWS, seen_in=("huggingface/diffusers#721",), cause="partial and not yet reduced")
+@trainer("clip-every-microstep", WINDOWS, seen_in=("huggingface/diffusers#721",), cause="clipped-per-micro-batch")
 class ClipEveryMicrostep(Trainer):
     """Gradients are clipped after each micro-batch, by the norm of what the rank itself has gathered."""
 
@@ -128,7 +128,7 @@ class ClipEveryMicrostep(Trainer):
     "reported-loss-k-times",
     WINDOWS_LOSS,
     seen_in=("deepspeedai/DeepSpeed#1107", "huggingface/transformers#11919", "allenai/allennlp#4706"),
-    cause="added up, and not averaged",
+    cause="epoch-loss-summed-over-window",
     world_size=1,
 )
 class LossKTimes(Trainer):
@@ -142,7 +142,7 @@ class LossKTimes(Trainer):
     "reported-loss-of-last-micro-batch",
     WINDOWS_LOSS,
     seen_in=("deepspeedai/DeepSpeed#1107", "huggingface/transformers#11919", "allenai/allennlp#4706"),
-    cause="that of its last micro-batch only",
+    cause="epoch-loss-of-last-micro-batch",
     world_size=1,
 )
 class LossOfLast(Trainer):
@@ -157,7 +157,7 @@ class LossOfLast(Trainer):
     LOSS,
     WINDOWS_LOSS,
     seen_in=("Lightning-AI/pytorch-lightning#5759",),
-    cause="perhaps in place by what logs them",
+    cause="epoch-loss-summed-over-ranks",
 )
 class LogMutatesLoss(Trainer):
     """What logs the loss of a batch reduces it over the ranks in place; what is read of it afterwards is the sum."""
@@ -185,7 +185,7 @@ class _Skipping:
     "set-epoch-swallowed",
     SAMPLES,
     seen_in=("modelscope/ms-swift#9658", "modelscope/ms-swift#10050", "ray-project/ray#22108"),
-    cause="does not reach the sampler (set_epoch)",
+    cause="set-epoch-ignored",
 )
 class SetEpochSwallowed(Trainer):
     """set_epoch is called if the sampler has it, and the wrapper around the sampler has not."""

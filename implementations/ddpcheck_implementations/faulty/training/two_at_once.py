@@ -10,7 +10,7 @@ from ..trainers import trainer
 MUCH = "check_training_runs_with_many_features_match_one_process"
 
 
-@trainer("schedule-of-text-goes-by-epochs", MUCH, cause="the learning rates that it tells are wrong", world_size=1)
+@trainer("schedule-of-text-goes-by-epochs", MUCH, cause="schedule-per-epoch", world_size=1)
 class ScheduleOfTextByEpochs(Trainer):
     """The loop for text has a schedule of its own, which is asked once an epoch."""
 
@@ -22,7 +22,7 @@ class ScheduleOfTextByEpochs(Trainer):
         return self.task.optimizer.lr * (self.steps - self.progress.step // each * each) / self.steps
 
 
-@trainer("adam-decays-frozen-layers", MUCH, cause="a layer that does not learn was changed", world_size=1)
+@trainer("adam-decays-frozen-layers", MUCH, cause="frozen-layer-trained", world_size=1)
 class AdamDecaysFrozenLayers(Trainer):
     """Adam is one with a decay of its own, 0.01, which reaches frozen layers, too; that of the others is set to the task's."""
 
