@@ -297,13 +297,6 @@ OPTIMIZER_HOLDS_REPLACED = Kind(
     parameter=str,
     count=int,
 )
-PARAMETER_IN_NO_OPTIMIZER = Kind(
-    "parameter-in-no-optimizer",
-    "No optimizer holds {parameter}, which needs a gradient.",
-    look="the parameters that the optimizer is given",
-    certainty="possible",
-    parameter=str,
-)
 
 # ------------------------------------------------------------------------------------------------- accumulation
 

@@ -23,8 +23,9 @@ class Registered:
     """An adapter that is wrong on purpose, or correct in an unusual way.
 
     name: its id. caught_by: every check that must fail, none if the adapter is correct. cause: the id of the cause that the
-    first of them must tell; empty if it tells none. seen_in: issues or files of real code with this fault, none if it was invented. world_size: the smallest at which it shows.
-    made: the class, function or row that is at fault; it has the first line of its docstring as description.
+    first of them must tell; empty if it tells none. seen_in: issues or files of real code with this fault, none if it was
+    invented. world_size: the smallest at which it shows. made: the class, function or row that is at fault; it has the first
+    line of its docstring as description.
     """
 
     name: str
