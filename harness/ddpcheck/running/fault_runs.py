@@ -48,7 +48,8 @@ class FaultOutcome:
     """What became of one fault.
 
     first: the first Verdict against it, in the order in which `ddpcheck check` runs; seconds: until then, the start of
-    the ranks included. failed: every check that was seen to fail. missed: those that should have, and passed.
+    the ranks included. failed: every check that was seen to fail. missed: those that should have, and passed. causes: the
+    ids of all causes that these failures told.
     """
 
     name: str
@@ -59,6 +60,7 @@ class FaultOutcome:
     seconds: float
     failed: tuple[str, ...]
     missed: tuple[str, ...]
+    causes: tuple[str, ...]
 
     @property
     def caught(self) -> bool:
@@ -66,8 +68,8 @@ class FaultOutcome:
 
     def to_plain(self) -> dict[str, Any]:
         made: dict[str, Any] = {name: getattr(self, name) for name in ("name", "family", "world_size", "seconds")}
-        lists = {"seen_in": list(self.seen_in), "failed": list(self.failed), "missed": list(self.missed)}
-        return {**made, **lists, "first": None if self.first is None else self.first.to_plain()}
+        made |= {name: list(getattr(self, name)) for name in ("seen_in", "failed", "missed", "causes")}
+        return {**made, "first": None if self.first is None else self.first.to_plain()}
 
 
 def tells(diagnosis: Diagnosis, cause: str) -> bool:
@@ -109,8 +111,17 @@ def judged(
     failed = tuple(verdict.check for verdict in verdicts if verdict.status in ("failed", "hung"))
     started = first is None or first.check != RANKS_START.name  # else no other check could run
     missed = tuple(name for name in fault.caught_by if started and name not in failed)
+    told = (cause.id for verdict in verdicts if verdict.diagnosis is not None for cause in verdict.diagnosis.causes)
     return FaultOutcome(
-        fault.name, fault.seen_in, fault.family, fault.world_size, first, round(seconds, 2), failed, missed
+        fault.name,
+        fault.seen_in,
+        fault.family,
+        fault.world_size,
+        first,
+        round(seconds, 2),
+        failed,
+        missed,
+        causes=tuple(dict.fromkeys(told)),
     )
 
 
