@@ -6,8 +6,11 @@ import io
 
 from rich.console import Console
 
+from ddpcheck.causes import Cause, values
 from ddpcheck.cli.failures import Failures
 from ddpcheck.verdict import Diagnosis, Verdict
+
+SUMMED = values.SUMMED_NOT_AVERAGED(world_size=2)
 
 
 def shown(*verdicts: Verdict) -> list[str]:
@@ -19,26 +22,26 @@ def shown(*verdicts: Verdict) -> list[str]:
     return console.file.getvalue().splitlines()
 
 
-def failed(check: str, cause: str, adapter: str = "mine") -> Verdict:
-    return Verdict(adapter, 2, check, "gradients", "failed", diagnosis=Diagnosis("got 2, but should be 1", cause))
+def failed(check: str, *causes: Cause, adapter: str = "mine") -> Verdict:
+    return Verdict(adapter, 2, check, "gradients", "failed", diagnosis=Diagnosis("got 2, but should be 1", causes))
 
 
 def test_a_cause_is_told_at_length_once_then_in_lines_then_not() -> None:
-    lines = shown(*(failed(f"check_{number}", "summed, not averaged") for number in range(20)))
+    lines = shown(*(failed(f"check_{number}", SUMMED) for number in range(20)))
     assert sum("got 2" in line for line in lines) == 1
     assert sum(line.endswith("the same cause") for line in lines) == 4
     assert lines[-1].endswith("check_5 (gradients): the same cause, as more checks may be: the table has them all")
 
 
 def test_without_a_cause_each_is_told_and_after_many_in_a_line() -> None:
-    lines = shown(*(failed(f"check_{number}", "") for number in range(10)))
+    lines = shown(*(failed(f"check_{number}") for number in range(10)))
     assert sum(line == "    got 2, but should be 1" for line in lines) == 8
     assert lines[-1] == "✗ mine, 2 ranks: check_9 (gradients): got 2, but should be 1"
 
 
 def test_adapters_do_not_hide_each_other() -> None:
-    lines = shown(failed("check_1", "summed"), failed("check_1", "summed", "theirs"))
-    assert sum("likely cause: summed" in line for line in lines) == 2
+    lines = shown(failed("check_1", SUMMED), failed("check_1", SUMMED, adapter="theirs"))
+    assert sum(f"likely cause: {SUMMED.headline}" in line for line in lines) == 2
 
 
 def test_a_long_stack_shows_where_it_left_the_own_code() -> None:

@@ -9,6 +9,7 @@ import minimal_adapter
 import pytest
 
 from ddpcheck import Diagnosis, Finding, Job, Session, Verdict, check_adapter, law, run_checks
+from ddpcheck.causes import replicas
 from ddpcheck.checks import Check
 from ddpcheck.contract import needs
 from ddpcheck.contract.adapter import Adapter
@@ -30,7 +31,7 @@ def check_sum(session: Session) -> None:
         raise Finding(Diagnosis("hung, but should not have"), hung=True)
     results = trace.values(0, "result")
     if results[0].tobytes() != results[-1].tobytes():
-        finding = Finding(Diagnosis("got two results, but should be one", "they differ"))
+        finding = Finding(Diagnosis("got two results, but should be one", (replicas.REPLICAS_DIFFER(),)))
         finding.job = job
         raise finding
 
@@ -95,7 +96,7 @@ def test_statuses() -> None:
 def test_failure_has_diagnosis_and_job() -> None:
     verdict = run(minimal_adapter.forgetful)["check_sum"]
     assert verdict.status == "failed"
-    assert verdict.diagnosis == Diagnosis("got two results, but should be one", "they differ")
+    assert verdict.diagnosis == Diagnosis("got two results, but should be one", (replicas.REPLICAS_DIFFER(),))
     assert verdict.job == Job(2, (AllReduce(TensorSpec((1,))),))
 
 

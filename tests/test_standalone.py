@@ -16,6 +16,7 @@ from chosen_faults import some
 
 from ddpcheck import Diagnosis, Job, Verdict, mlp
 from ddpcheck import job as ops
+from ddpcheck.causes import Cause
 from ddpcheck.contract.names import SCORES
 from ddpcheck.job import (
     Aggregate,
@@ -69,7 +70,9 @@ from ddpcheck_properties.replicas.broken_backwards import broken
 ROOTS = [str(Path(__file__).parents[1] / name) for name in ("harness", "implementations", "properties")]
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 RIGHT = "ddpcheck_implementations.numpy_sockets:adapter"
-TOLD = FailedCheck("check_it", "What must be, is.", Diagnosis('got """2""", but should be 1', "a back\\slash"))
+TOLD = FailedCheck(
+    "check_it", "What must be, is.", Diagnosis('got """2""", but should be 1', (Cause("a back\\slash"),))
+)
 TRAINED = (ZeroGrad(), Backward(((0, 1), (2, 3))), Step()) * 2
 FLOAT64 = mlp((2, 3, 1), activation="tanh", dtype="float64")
 JOBS = {
