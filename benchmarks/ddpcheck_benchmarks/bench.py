@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from ddpcheck.cli.exit_status import ExitStatus, status_of
 from ddpcheck.cli.options import console, usage_errors
 from ddpcheck.cli.options import world_sizes as sizes_option
 from ddpcheck.operations.measure import Collective
@@ -30,7 +31,6 @@ from .step_cases import MODELS
 from .sweep import sweep
 from .table import step_tables, tables
 
-INTERRUPTED = 130
 WRONG = 3
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -115,18 +115,18 @@ def command(
             minutes or scope.minutes,
         )
     results = Results({"command": command_line(), **asdict(wanted)}, json_file)
-    interrupted = False
+    ended: ExitStatus | None = None
     try:
         with Display(out) as display:
             sweep(wanted, results, display)
-    except KeyboardInterrupt:
-        interrupted = True  # what was measured until here is kept, shown and saved all the same
+    except KeyboardInterrupt as interrupt:
+        ended = status_of(interrupt)  # what was measured until here is kept, shown and saved all the same
     results.consistency = judged(results.sorted())
     results.save()
     show(out, results)
-    if interrupted:
+    if ended is not None:
         out.print("\ninterrupted: what is shown was measured in fewer launches", style="bold red")
-        sys.exit(INTERRUPTED)
+        sys.exit(ended)
     sys.exit(exit_code(results))
 
 

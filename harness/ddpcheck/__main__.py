@@ -1,5 +1,5 @@
 """`python -m ddpcheck` is `ddpcheck`."""
 
-from .cli import main
+from .cli import program
 
-main(prog_name="ddpcheck")
+program()

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import secrets
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 
 import click
 from rich.console import Console
@@ -72,10 +68,10 @@ def command(
     """Is ADAPTER slower than at --base, or does it send more? Both trees are measured side by side, in turns.
 
     Exit status: 0 no regression, or none that could be shown; 1 a confirmed regression; 2 it could not be measured; 3 a
-    collective gives wrong results.
+    collective gives wrong results; 130, 143 and 129 Ctrl-C, SIGTERM and SIGHUP ended it.
     """
     shown = console()
-    with usage_errors(), _ended_orderly():
+    with usage_errors():
         try:
             if replay is not None:
                 record = Record.load_from(replay)
@@ -106,20 +102,6 @@ def command(
         record.save(folder / RAW)
         save_sides(record, result, folder, RAW)
     sys.exit(result.status(strict=strict, more_accepted=accept_more))
-
-
-@contextmanager
-def _ended_orderly() -> Iterator[None]:
-    """A CI server that cancels a job sends SIGTERM: ranks and worktrees go then, as at Ctrl-C."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _show(shown: Console, record: Record, result: Result, strict: bool, accept_more: bool) -> None:

@@ -6,10 +6,12 @@ import importlib
 import sys
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
 from .. import __version__
+from .exit_status import run
 
 COMMANDS = {
     "tour": "Check and train the reference implementations that are installed here: see what ddpcheck shows.",
@@ -84,9 +86,15 @@ def _loaded(name: str) -> click.Command:
 def main() -> None:
     """Is this data-parallel training implementation right, and how does it scale?
 
-    Exit status: 0 all well, 1 something failed, 2 the command could not be run as given.
+    Exit status: 0 all well; 1 something failed; 2 the command could not be run as given; 70 ddpcheck itself failed; 130, 143
+    and 129 Ctrl-C, SIGTERM and SIGHUP ended it.
     """
     # a user's adapter lies where the user stands, as with `python -m`
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
+
+
+def program() -> NoReturn:
+    """The command line as a program: every end has a status of exit_status.py."""
+    sys.exit(run(lambda: main(prog_name="ddpcheck", standalone_mode=False)))

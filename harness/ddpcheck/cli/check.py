@@ -21,8 +21,9 @@ from ..running.profiles import PROFILES, profile_named
 from ..standalone import write_beside
 from ..storage.results import Results, save_junit, write_failure
 from ..verdict import Verdict
+from .exit_status import ExitStatus, status_of
 from .failures import Failures
-from .options import INTERRUPTED, LAUNCHERS, console, launcher_named, named_reasons, usage_errors, usual_sessions
+from .options import LAUNCHERS, console, launcher_named, named_reasons, usage_errors, usual_sessions
 from .options import world_sizes as sizes_option
 from .progress import Display
 from .show import oversubscribed, show_causes, show_not_covered, show_reasons, show_table, summary
@@ -103,11 +104,11 @@ def command(
         _promise_something(items)
     began = time.monotonic()
     verdicts: list[Verdict] = []
-    interrupted = False
+    ended: ExitStatus | None = None
     try:
         run_shown(out, items, settings, expectations, failures, verdicts, exitfirst=exitfirst)
-    except KeyboardInterrupt:
-        interrupted = True  # what ran until here is kept, shown and saved all the same
+    except KeyboardInterrupt as interrupt:
+        ended = status_of(interrupt)  # what ran until here is kept, shown and saved all the same
     show_all(out, verdicts, time.monotonic() - began, failures)
     described = {
         "profile": how.name,
@@ -125,9 +126,9 @@ def command(
         _write_markdown(results, markdown_file)
     if exitfirst and len(verdicts) < len(items):
         out.print(f"\nstopped at the first failure: {len(items) - len(verdicts)} of {len(items)} did not run")
-    if interrupted:
+    if ended is not None:
         out.print(f"\ninterrupted: {len(items) - len(verdicts)} of {len(items)} did not run", style="bold red")
-        sys.exit(INTERRUPTED)
+        sys.exit(ended)
     sys.exit(exit_code(out, verdicts))
 
 

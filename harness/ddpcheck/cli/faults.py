@@ -7,7 +7,6 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -22,7 +21,8 @@ from ..run import Settings
 from ..running.fault_runs import FaultOutcome, chosen, installed_faults, judged
 from ..running.profiles import PROFILES, profile_named
 from ..storage.results import Environment
-from .options import INTERRUPTED, at_terminal, console, usage_errors
+from .exit_status import ExitStatus, status_of
+from .options import at_terminal, console, usage_errors
 from .show import ranks, symbol
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -64,13 +64,17 @@ def command(
     )
     began = time.monotonic()
     kills: list[FaultOutcome] = []
-    with _bar(out) as bar, Templates() as templates, suppress(KeyboardInterrupt):
+    ended: ExitStatus | None = None
+    with _bar(out) as bar, Templates() as templates:
         task = bar.add_task("", total=len(found))
-        for fault in found:
-            bar.update(task, description=escape(fault.name))
-            kills.append(judged(fault, settings, every=every or unusual, templates=templates))
-            _show(out, kills[-1], as_wished(kills[-1]), unusual=unusual)
-            bar.advance(task)
+        try:
+            for fault in found:
+                bar.update(task, description=escape(fault.name))
+                kills.append(judged(fault, settings, every=every or unusual, templates=templates))
+                _show(out, kills[-1], as_wished(kills[-1]), unusual=unusual)
+                bar.advance(task)
+        except KeyboardInterrupt as interrupt:
+            ended = status_of(interrupt)
     out.print(f"\n[bold]{_summary(kills, time.monotonic() - began, unusual=unusual)}[/]", soft_wrap=True)
     record = {"profile": profile, "seed": seed, "deadline": deadline, "environment": asdict(Environment.here())}
     plain = {**record, "kills": [kill.to_plain() for kill in kills]}
@@ -79,9 +83,9 @@ def command(
     if markdown_file is not None:
         (entry,) = entry_points(group="ddpcheck.reports", name="kill_matrix")
         markdown_file.write_text(entry.load()(plain), encoding="utf-8")
-    if len(kills) < len(found):
+    if ended is not None:
         out.print(f"interrupted: {len(found) - len(kills)} of {len(found)} were not run")
-        sys.exit(INTERRUPTED)
+        sys.exit(ended)
     sys.exit(0 if all(map(as_wished, kills)) else 1)
 
 

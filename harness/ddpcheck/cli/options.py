@@ -14,8 +14,6 @@ from ..running.adapter_lookup import UnusableAdapter
 from ..running.suggestions import one_of
 from ..storage.results import UnreadableFile, visible_cores
 
-INTERRUPTED = 130
-"""The exit status after Ctrl-C, as shells say it of SIGINT."""
 LAUNCHERS = {
     "processes": ("processes:Processes", "Child processes with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set."),
     "mpiexec": ("mpi:Mpiexec", "mpiexec of MPICH, Open MPI or Intel MPI, with the flags that each needs."),

@@ -10,12 +10,16 @@ import click
 from rich.console import Console
 
 from ..launchers.base import Launcher
+from .exit_status import status_of
 
 _PROGRAMS_OWN = (0, 1, 2)
 
 
 def run_ranks(launcher: Launcher, command: Sequence[str], ranks: int, variables: Mapping[str, str]) -> int:
-    """Run `command` on so many ranks until all have ended, or one fails. The exit status: 0, 1 or 2."""
+    """Run `command` on so many ranks until all have ended, or one fails.
+
+    The exit status: 0, 1 or 2; after a signal that of the signal.
+    """
     reason = launcher.unavailable()
     if reason is not None:
         raise click.UsageError(f"{launcher.name} cannot start ranks here: {reason}")
@@ -30,9 +34,9 @@ def run_ranks(launcher: Launcher, command: Sequence[str], ranks: int, variables:
             # those that failed because of it have said so themselves
             died = [text for text in ended if text and "exited" not in text] or [launched.poll() or "the ranks failed"]
             click.echo(f"{', '.join(dict.fromkeys(died))}; the other ranks were ended", err=True)
-    except KeyboardInterrupt:
-        status = 1
+    except KeyboardInterrupt as interrupt:
         click.echo("interrupted: all ranks were ended", err=True)
+        return status_of(interrupt)
     finally:
         launched.kill()
         Console().show_cursor()  # which the progress bar of a killed rank leaves hidden

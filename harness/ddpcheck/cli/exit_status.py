@@ -1,0 +1,148 @@
+"""How a command ends. Each status has a name here, and no other way to end looks like a verdict."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+from types import FrameType
+
+import click
+
+
+class ExitStatus(IntEnum):
+    """The statuses of all commands but `gate`, which has a 3 as well, and `launch`, which passes on its program's."""
+
+    WELL = 0
+    """Everything that was asked for holds."""
+    FAILED = 1
+    """Something that was judged failed."""
+    UNUSABLE = 2
+    """The command could not be run as given, or a file that was asked for could not be written."""
+    CRASHED = 70
+    """ddpcheck itself failed: nothing is said of the adapter. EX_SOFTWARE of sysexits.h."""
+    HUNG_UP = 129
+    """SIGHUP ended it. This and the next ones are 128 + the signal, as shells tell it."""
+    INTERRUPTED = 130
+    """Ctrl-C (SIGINT) ended it."""
+    PIPE_CLOSED = 141
+    """Nobody reads the output any more (SIGPIPE)."""
+    TERMINATED = 143
+    """SIGTERM ended it."""
+
+
+class Ended(KeyboardInterrupt):
+    """A signal asks the command to end. Handlers of Ctrl-C treat all signals alike."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.status = ExitStatus(128 + number)
+
+
+def status_of(interrupt: BaseException) -> ExitStatus:
+    """The exit status after what ended a command."""
+    return interrupt.status if isinstance(interrupt, Ended) else ExitStatus.INTERRUPTED
+
+
+def run(command: Callable[[], object]) -> int:
+    """Run a command and return its exit status. Errors of usage are one sentence, all others a traceback and CRASHED."""
+    try:
+        with _signals_end_it(), _own_exit_only():
+            result = command()
+            sys.stdout.flush()
+        return result if isinstance(result, int) else ExitStatus.WELL
+    except click.ClickException as error:
+        error.show()
+        return ExitStatus.UNUSABLE
+    except (KeyboardInterrupt, click.Abort) as interrupt:
+        status = status_of(interrupt.__cause__ or interrupt)
+        _say(f"ended by {signal.Signals(status - 128).name}")
+        return status
+    except OSError as error:
+        if not _output_is_gone():
+            return _crashed()
+        _leave_output()
+        return ExitStatus.PIPE_CLOSED if isinstance(error, BrokenPipeError) else ExitStatus.UNUSABLE
+    except Exception:
+        return _crashed()
+
+
+def _crashed() -> ExitStatus:
+    traceback.print_exc()
+    _say("ddpcheck itself failed, which says nothing of the adapter; please report the traceback above")
+    return ExitStatus.CRASHED
+
+
+def _output_is_gone() -> bool:
+    """Whether standard output cannot be written to: nobody reads it, or its disk is full."""
+    try:
+        sys.stdout.write("")
+        sys.stdout.flush()
+    except (OSError, ValueError) as error:
+        _say(f"standard output cannot be written to: {error}")
+        return True
+    return False
+
+
+def _leave_output() -> None:
+    """Python flushes standard output once more when it ends, and would fail once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _say(text: str) -> None:
+    try:
+        click.echo(text, err=True)
+    except (OSError, ValueError):
+        return
+
+
+@contextmanager
+def _signals_end_it() -> Iterator[None]:
+    """SIGINT, SIGTERM and SIGHUP raise Ended, once: what is cleaned up then is not interrupted again."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    process = os.getpid()
+    asked: list[int] = []
+
+    def end(number: int, frame: FrameType | None) -> None:
+        if os.getpid() != process:  # a child that was forked ends as any process does
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        elif not asked:
+            asked.append(number)
+            raise Ended(number)
+
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup has it
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, end) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _own_exit_only() -> Iterator[None]:
+    """os._exit() in this process, of an adapter's module say, would end the command with a status that looks like a verdict."""
+    process, leave = os.getpid(), os._exit
+
+    def seen(status: int) -> None:
+        if os.getpid() == process:
+            stack = traceback.extract_stack()[-2]
+            _say(f"{stack.filename}, line {stack.lineno} ended ddpcheck by os._exit({status}): nothing is judged")
+            leave(ExitStatus.UNUSABLE)
+        leave(status)
+
+    os._exit = seen  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        os._exit = leave
