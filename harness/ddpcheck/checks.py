@@ -11,7 +11,6 @@ is the law in one sentence.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import ModuleType
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from .contract import Capabilities
 from .contract.needs import Need
+from .docstrings import sentence as sentence_of
 
 if TYPE_CHECKING:
     from .session import Session
@@ -44,7 +44,7 @@ def law(family: str, *needs: Need) -> Callable[[F], F]:
         name = function.__name__
         if not name.startswith("check_"):
             raise ValueError(f"a check's name must begin with check_, got {name}")
-        sentence = " ".join((inspect.getdoc(function) or "").partition("\n\n")[0].split())
+        sentence = sentence_of(function)
         if not sentence:
             raise ValueError(f"{name} needs a docstring: its first paragraph is the law that it checks")
         function.check = Check(name, family, needs, sentence, function)  # type: ignore[attr-defined]

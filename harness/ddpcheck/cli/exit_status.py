@@ -14,6 +14,8 @@ from types import FrameType
 
 import click
 
+from .output import in_any_encoding, is_pipe, reader_is_gone, reader_watched
+
 
 class ExitStatus(IntEnum):
     """The statuses of all commands but `gate`, which has a 3 as well, and `launch`, which passes on its program's."""
@@ -52,7 +54,8 @@ def status_of(interrupt: BaseException) -> ExitStatus:
 def run(command: Callable[[], object]) -> int:
     """Run a command and return its exit status. Errors of usage are one sentence, all others a traceback and CRASHED."""
     try:
-        with _signals_end_it(), _own_exit_only():
+        in_any_encoding()
+        with _signals_end_it() as end, reader_watched(lambda: end(signal.SIGPIPE)), _own_exit_only():
             result = command()
             sys.stdout.flush()
         return result if isinstance(result, int) else ExitStatus.WELL
@@ -61,13 +64,18 @@ def run(command: Callable[[], object]) -> int:
         return ExitStatus.UNUSABLE
     except (KeyboardInterrupt, click.Abort) as interrupt:
         status = status_of(interrupt.__cause__ or interrupt)
+        if status == ExitStatus.PIPE_CLOSED:
+            _leave_output()
         _say(f"ended by {signal.Signals(status - 128).name}")
         return status
-    except OSError as error:
-        if not _output_is_gone():
-            return _crashed()
-        _leave_output()
-        return ExitStatus.PIPE_CLOSED if isinstance(error, BrokenPipeError) else ExitStatus.UNUSABLE
+    except OSError:
+        if is_pipe() and reader_is_gone():
+            _leave_output()
+            return ExitStatus.PIPE_CLOSED
+        if _output_is_full():
+            _leave_output()
+            return ExitStatus.UNUSABLE
+        return _crashed()
     except Exception:
         return _crashed()
 
@@ -78,8 +86,8 @@ def _crashed() -> ExitStatus:
     return ExitStatus.CRASHED
 
 
-def _output_is_gone() -> bool:
-    """Whether standard output cannot be written to: nobody reads it, or its disk is full."""
+def _output_is_full() -> bool:
+    """Whether standard output cannot be written to, as on a full disk; says so."""
     try:
         sys.stdout.write("")
         sys.stdout.flush()
@@ -102,28 +110,38 @@ def _say(text: str) -> None:
 
 
 @contextmanager
-def _signals_end_it() -> Iterator[None]:
-    """SIGINT, SIGTERM and SIGHUP raise Ended, once: what is cleaned up then is not interrupted again."""
+def _signals_end_it() -> Iterator[Callable[[int], None]]:
+    """SIGINT, SIGTERM and SIGHUP raise Ended, once: what is cleaned up then is not interrupted again.
+
+    Yields a function for other threads: it does the same by a signal that the process did not get.
+    """
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield lambda number: None
         return
-    process = os.getpid()
-    asked: list[int] = []
+    process, main = os.getpid(), threading.main_thread().ident
+    reason: list[int] = []
+    ended = False
 
     def end(number: int, frame: FrameType | None) -> None:
+        nonlocal ended
         if os.getpid() != process:  # a child that was forked ends as any process does
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
-        elif not asked:
-            asked.append(number)
-            raise Ended(number)
+        elif not ended:
+            ended = True
+            raise Ended(*reason or [number])
+
+    def from_thread(number: int) -> None:
+        reason.append(number)
+        if main is not None:
+            signal.pthread_kill(main, signal.SIGTERM)
 
     numbers = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup has it
         numbers.append(signal.SIGHUP)
     before = {number: signal.signal(number, end) for number in numbers}
     try:
-        yield
+        yield from_thread
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

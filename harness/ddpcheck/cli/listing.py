@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from enum import IntEnum
 
 import click
@@ -12,6 +11,7 @@ from rich.table import Table
 
 from ..causes import KINDS, Kind
 from ..contract import GROUPS, Capabilities, promises_of
+from ..docstrings import docstring
 from ..running.adapter_lookup import UnusableAdapter, known_adapters, missing_modules, resolve
 from ..running.planning import installed_checks
 from ..running.profiles import PROFILES
@@ -105,7 +105,7 @@ def capabilities(adapter: str | None, markdown: bool) -> None:
     table = _table("promise", column, "meaning")
     for group, kind in GROUPS.items():
         offered = getattr(promised, group).offered
-        table.add_row(f"[bold]{group}[/]", "" if offered else "not offered", escape(inspect.getdoc(kind) or ""))
+        table.add_row(f"[bold]{group}[/]", "" if offered else "not offered", escape(docstring(kind)))
         for name, value, sentence in _promises(group, promised):
             table.add_row(f"  {name}", escape(value), escape(sentence))
     console().print(table)
@@ -114,7 +114,7 @@ def capabilities(adapter: str | None, markdown: bool) -> None:
 def _group_in_markdown(group: str, promised: Capabilities, column: str) -> str:
     rows = [f"| `{name}` | {value} | {sentence} |" for name, value, sentence in _promises(group, promised)]
     table = [f"| promise | {column} | meaning |", "|---|---|---|", *rows] if rows else []
-    return "\n".join([f"### {group}", "", inspect.getdoc(GROUPS[group]) or "", *[""] * bool(table), *table])
+    return "\n".join([f"### {group}", "", docstring(GROUPS[group]), *[""] * bool(table), *table])
 
 
 def _promises(group: str, promised: Capabilities) -> list[tuple[str, str, str]]:

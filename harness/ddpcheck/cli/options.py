@@ -13,6 +13,7 @@ from ..launchers.base import Launcher
 from ..running.adapter_lookup import UnusableAdapter
 from ..running.suggestions import one_of
 from ..storage.results import UnreadableFile, visible_cores
+from .output import ShownConsole
 
 LAUNCHERS = {
     "processes": ("processes:Processes", "Child processes with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set."),
@@ -58,8 +59,8 @@ def usage_errors() -> Iterator[None]:
 
 def console() -> Console:
     """As wide as the terminal; a log file is wide enough for the longest names."""
-    made = Console(highlight=False)
-    return made if at_terminal(made) else Console(highlight=False, width=max(made.width, _WIDTH_OF_LOGS))
+    made = ShownConsole(highlight=False)
+    return made if at_terminal(made) else ShownConsole(highlight=False, width=max(made.width, _WIDTH_OF_LOGS))
 
 
 def at_terminal(console: Console) -> bool:

@@ -8,6 +8,7 @@ from importlib.metadata import entry_points
 
 from ..checks import Check, missing
 from ..contract.adapter import Adapter
+from ..docstrings import sentence
 from ..launchers.base import Launcher
 from ..session import Session
 from .adapter_lookup import missing_modules, reference_of, resolve
@@ -21,7 +22,7 @@ def check_ranks_start(session: Session) -> None:
         session.start()
 
 
-RANKS_START = Check("check_ranks_start", "ranks", (), (check_ranks_start.__doc__ or "").strip(), check_ranks_start)
+RANKS_START = Check("check_ranks_start", "ranks", (), sentence(check_ranks_start), check_ranks_start)
 """Runs first at every world size: nothing else can be said of ranks that do not start."""
 
 

@@ -1,0 +1,87 @@
+"""Standard output: characters that its encoding lacks, and the moment at which nobody reads it any more."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import select
+import stat
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from io import TextIOWrapper
+from typing import NoReturn
+
+from rich.console import Console
+
+_ASCII = {
+    "✓": "+",
+    "✗": "x",
+    "⧗": "h",
+    "…": "...",
+    "·": "-",
+    "×": "x",
+    "—": "-",
+    "–": "-",
+    "•": "*",
+    "→": "->",
+    "≤": "<=",
+}
+_ERRORS = "ddpcheck.ascii"
+_LOOK_EVERY_MS = 500
+
+
+def in_any_encoding() -> None:
+    """Write what standard output and error cannot encode in ASCII, in place of an error."""
+    codecs.register_error(_ERRORS, _in_ascii)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors=_ERRORS)
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(_ASCII.get(character, "?") for character in error.object[error.start : error.end]), error.end
+
+
+class ShownConsole(Console):
+    """A console that says that nobody reads it by BrokenPipeError, not by an end of the process with status 1."""
+
+    def on_broken_pipe(self) -> NoReturn:
+        raise BrokenPipeError
+
+
+def reader_is_gone(wait_ms: int = 0) -> bool:
+    """Whether nobody reads standard output any more; wait so long for that."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)  # POLLERR needs no asking
+    return bool(poll.poll(wait_ms))
+
+
+def is_pipe() -> bool:
+    """Whether standard output is a pipe, and not replaced by an object without a file, as in tests."""
+    try:
+        return stat.S_ISFIFO(os.fstat(sys.stdout.fileno()).st_mode)
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+@contextmanager
+def reader_watched(gone: Callable[[], None]) -> Iterator[None]:
+    """Call `gone`, in another thread and once, when the reader of standard output has closed it."""
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.is_set():
+            if reader_is_gone(_LOOK_EVERY_MS) and not done.is_set():
+                gone()
+                return
+
+    if is_pipe():
+        threading.Thread(target=watch, name="reader of standard output", daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()
