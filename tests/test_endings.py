@@ -1,0 +1,100 @@
+"""How commands end: by signals, by an adapter that ends the process, without a reader, on a full disk, in any encoding."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ddpcheck.cli.exit_status import ExitStatus
+
+ENDS_ITS_DRIVER = """
+import os, signal
+from pathlib import Path
+from ddpcheck_implementations.numpy_sockets import adapter as right
+from dataclasses import replace
+
+if "RANK" not in os.environ:
+    Path("driver").write_text(str(os.getpid()))
+
+def connect(context):
+    os.kill(int(Path("driver").read_text()), signal.{signal})
+    return right.connect(context)
+
+adapter = replace(right, name="ends its driver", connect=connect)
+"""
+QUICK = ("-w", "1", "--profile", "quick", "-c", "sampler")
+
+
+def ddpcheck(folder: Path, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *options.pop("flags", ()), "-m", "ddpcheck", *arguments]
+    options.setdefault("stdout", subprocess.PIPE)
+    return subprocess.run(
+        command,
+        cwd=folder,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+        timeout=100,
+        **options,
+    )
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_has_its_own_status_and_what_was_judged_is_shown(tmp_path: Path, name: str) -> None:
+    (tmp_path / "mine.py").write_text(ENDS_ITS_DRIVER.format(signal=name))
+    ended = ddpcheck(tmp_path, "check", "mine.py:adapter", "-w", "2", "--json", "results.json")
+    assert ended.returncode == 128 + getattr(signal, name), ended.stderr
+    assert "did not run" in ended.stdout
+    assert (tmp_path / "results.json").is_file()
+
+
+@pytest.mark.parametrize("command", ["check", "bench", "doctor"])
+@pytest.mark.parametrize("status", [0, 1])
+def test_an_adapter_that_ends_the_process_is_no_verdict(tmp_path: Path, command: str, status: int) -> None:
+    (tmp_path / "mine.py").write_text(f"import os\n\nos._exit({status})\n")
+    ended = ddpcheck(tmp_path, command, "mine.py:adapter")
+    assert ended.returncode == ExitStatus.UNUSABLE
+    assert f"mine.py, line 3 ended ddpcheck by os._exit({status}): nothing is judged" in ended.stderr
+
+
+def test_without_a_reader_the_run_stops(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "ddpcheck", "check", "numpy_sockets", "-w", "2"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.close()
+        said = running.stderr.read()
+    assert running.returncode == ExitStatus.PIPE_CLOSED
+    assert b"Traceback" not in said
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_full_disk_behind_standard_output_is_no_failure(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = ddpcheck(tmp_path, "check", "numpy_sockets", *QUICK, stdout=full)
+    assert ended.returncode == ExitStatus.UNUSABLE
+    assert "standard output cannot be written to" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_terminal_without_utf_8_gets_ascii(tmp_path: Path) -> None:
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONIOENCODING"}
+    ended = ddpcheck(tmp_path, "faults", "first-metric-only", env=env | ascii_only)
+    assert ended.returncode == ExitStatus.WELL, ended.stderr
+    assert "+ first-metric-only" in ended.stdout
+
+
+@pytest.mark.parametrize("flag", ["-O", "-OO"])
+def test_laws_keep_their_sentences_without_docstrings(tmp_path: Path, flag: str) -> None:
+    ended = ddpcheck(tmp_path, "check", "numpy_sockets", *QUICK, flags=[flag], env=os.environ | {"PYTHONOPTIMIZE": ""})
+    assert ended.returncode == ExitStatus.WELL, ended.stderr
+    listed = ddpcheck(tmp_path, "list", "checks", flags=[flag])
+    assert listed.stdout == ddpcheck(tmp_path, "list", "checks").stdout
